@@ -11,7 +11,7 @@
 import { parseArgs } from 'node:util';
 import { NO_STORE } from '../support/store-server.ts';
 import { playRun, type RunResult } from './play.ts';
-import { insertReport, reportOf } from './report.ts';
+import { insertReport, reportOf, splitPage } from './report.ts';
 
 const { values } = parseArgs({
   options: {
@@ -30,6 +30,7 @@ const runs = [
   ...(NO_STORE ? [] : [{ name: 'a fleet of three', norias: 3, workers: 1 }]),
 ];
 
+if (values.report !== undefined) splitPage(values.report); // a wrong path fails now, not after the run
 if (NO_STORE) console.log('no fleet: redis-server or valkey-server is not installed');
 console.log(`seed ${seed}, ${totalMs / 1_000} s`);
 const results: RunResult[] = [];

@@ -16,12 +16,20 @@ export function reportOf({ seed, totalMs, results }: Report): string {
   return [head, ...results.map(sectionOf)].join('\n\n');
 }
 
-/** Replaces what stands between the two marks of a page. @throws Error if the page has no marks. */
+/** Replaces the text between the two marks of a page. @throws Error if the page cannot be read or has no marks. */
 export function insertReport(path: string, text: string): void {
+  const { before, after } = splitPage(path);
+  writeFileSync(path, `${before}\n\n${text}\n\n${after}`);
+}
+
+/** The parts of a page before and after its report. @throws Error if the page cannot be read or has no marks. */
+export function splitPage(path: string): { readonly before: string; readonly after: string } {
   const page = readFileSync(path, 'utf8');
   const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];
-  if (begin < 0 || end < begin) throw new Error(`${path} has no ${BEGIN} … ${END}`);
-  writeFileSync(path, `${page.slice(0, begin + BEGIN.length)}\n\n${text}\n\n${page.slice(end)}`);
+  if (begin < 0 || end < begin) {
+    throw new Error(`${path} has no place for the report: add the lines "${BEGIN}" and "${END}"`);
+  }
+  return { before: page.slice(0, begin + BEGIN.length), after: page.slice(end) };
 }
 
 function sectionOf(result: RunResult): string {
