@@ -14,14 +14,14 @@ import type { PoolSettings, PoolShare } from './options.ts';
 import { RoundRobin } from './rotation/round-robin.ts';
 import { makeRotation } from './strategies.ts';
 
-/** At this number of lists, the list with the oldest last request is dropped. Lists with waiting clients stay. */
+/** When this many lists exist, a new list replaces the one whose last request is oldest. Lists with waiting clients are kept. */
 const MAX_LISTS = 256;
 
 /** The members that may be picked now, by filter. */
 export class CandidateIndex {
-  /** Set when a member may have become free. The pool clears it and serves the waiting clients. */
+  /** True when a member may have become free. The pool resets it and then gives free members to the waiting clients. */
   membersFreed = false;
-  /** Call it after a change that requires an update of all members. */
+  /** After a change of the share, the caller calls `update` for each member. */
   share: PoolShare = { count: 1, index: 0, clockAheadMs: 0, changedAt: 0 };
 
   readonly #random: Random;
@@ -32,7 +32,7 @@ export class CandidateIndex {
   #sources: readonly PoolSource[] = [];
   #anyMember = new Candidates(ANY_MEMBER, []);
 
-  /** @param onDue - must update or remove every member that `due` returns. */
+  /** @param onDue - called when the timer fires; must update or remove every member that `due` returns. */
   constructor(
     { clock, random, settings }: { clock: Clock; random: Random; settings: PoolSettings },
     onDue: () => void,
@@ -45,7 +45,7 @@ export class CandidateIndex {
     });
   }
 
-  /** The list for a filter. Builds a new list from `members` if there is none. */
+  /** The list for a filter. Builds it from `members` if it does not exist. */
   find(filter: MemberFilter, members: ReadonlyMap<string, Member>, now: number): Candidates {
     if (filter === ANY_MEMBER) return this.#anyMember;
     const key = keyOfFilter(filter);
@@ -64,7 +64,7 @@ export class CandidateIndex {
     return this.#lists.values();
   }
 
-  /** Drops all lists, because settings or sources changed. Do not use results of earlier `find` calls afterwards. */
+  /** Drops all lists, because settings or sources changed. Lists that `find` returned earlier are invalid afterwards. */
   rebuild(
     settings: PoolSettings,
     sources: readonly PoolSource[],
@@ -82,12 +82,14 @@ export class CandidateIndex {
     }
   }
 
-  /** The next member with a due change; the caller must update or remove it. */
+  /**
+   * A member whose bucket or phase changes at `now` or changed earlier. The caller must update or remove it before the next call.
+   */
   due(now: number): Member | undefined {
     return this.#changes.firstKey <= now ? this.#changes.first?.member : undefined;
   }
 
-  /** Adds a member whose end of life is set. */
+  /** Adds a member. Call `setEnd` first. */
   add(member: Member, now: number): void {
     for (const list of this.#lists.values()) addToList(list, member);
     this.update(member, now);
@@ -99,7 +101,7 @@ export class CandidateIndex {
     member.candidates.length = 0;
   }
 
-  /** Sets the end of life. Call `add` or `update` next. */
+  /** Sets the member's end of life. Call `add` or `update` next. */
   setEnd(member: Member, endsAt: number): void {
     member.endsAt = endsAt;
     member.source.expiries.update(member.usableUntil, endsAt - this.#settings.safetyMarginMs);
@@ -119,7 +121,7 @@ export class CandidateIndex {
     this.update(member, now);
   }
 
-  /** Moves the member to its current bucket, and records when the bucket changes next. */
+  /** Moves the member to the bucket that its state requires, and schedules the next change of the bucket. */
   update(member: Member, now: number): void {
     const { name } = member.phase;
     if (name === 'draining' || name === 'left') return; // already removed from the index
@@ -134,18 +136,17 @@ export class CandidateIndex {
     this.#timer.armBy(changesAt);
   }
 
-  /** Stops the timer. */
   close(): void {
     this.#timer.disarm();
   }
 
-  /** Undefined if the member may not be picked. */
+  /** The bucket of the member at `now`; undefined if the pool must not pick it. */
   #bucketOf(member: Member, now: number): Bucket | undefined {
     const { phase, source } = member;
     if (phase.name !== 'ready' && phase.name !== 'quarantined') return undefined;
     if (source.blockedReason !== undefined || this.#isFull(member)) return undefined;
     if (phase.name === 'quarantined') {
-      if (member.trialLease !== undefined) return undefined; // only one client at a time may try it
+      if (member.trialLease !== undefined) return undefined; // only one client at a time tries a quarantined member
       if (phase.untilAt > now) return 'quarantined';
     }
     return member.endsAt - this.#settings.minRemainingMs > now ? 'fresh' : 'expiring';
@@ -204,7 +205,7 @@ export class CandidateIndex {
   }
 }
 
-/** At least 1, so that every process can serve clients. */
+/** The part of a limit that this process may use. At least 1, so that every process can serve clients. */
 export function shareOf(limit: number, { count, index }: PoolShare): number {
   return Math.max(1, Math.floor(limit / count) + (index < limit % count ? 1 : 0));
 }
@@ -228,7 +229,7 @@ function removeFromTier(tier: Tier, member: Member): void {
   member.candidates.splice(index, 1);
 }
 
-/** Saves the demand that a list recorded before the list is dropped. */
+/** Saves in the sources when clients last requested a list that is about to be dropped. */
 function saveLastWanted({ tiers: [first] }: Candidates): void {
   if (first === undefined) return;
   for (const source of first.sources) source.lastWantedAt = Math.max(source.lastWantedAt, first.lastWantedAt);

@@ -1,7 +1,7 @@
 /**
- * Candidates: the members that pass one filter, in the order in which the pool picks them. Each source priority has a tier. Each
- * tier has three buckets of members, and each bucket is a rotation, so a pick needs no search. A member is in the same bucket in
- * all its tiers.
+ * Candidates: the members that pass one filter, in the order in which the pool picks them. They form one tier for each source
+ * priority. A tier has three buckets (fresh, expiring, quarantined), and each bucket is a rotation, so a pick needs no search. A
+ * member that passes several filters is in the same bucket for each of them.
  */
 import type { MemberFilter } from './filter.ts';
 import type { Bucket, Member, MemberCandidate, PoolSource } from './member.ts';
@@ -16,14 +16,14 @@ import {
 } from './rotation/rotation.ts';
 import type { Turns } from './turns.ts';
 
-/** The first request after a pause of at least this length emits `demand.rose`. */
+/** If no request has searched a tier for longer than this, the next request that does emits `demand.rose`. */
 export const QUIET_MS = 1_000;
 
-/** A member in a rotation. */
+/** A member as an entry of a rotation. */
 export class Candidate extends RotationEntry implements MemberCandidate {
   readonly member: Member;
   readonly tier: Tier;
-  /** The rotation that contains it; undefined while the member may not be picked. */
+  /** Undefined while the pool must not pick the member. */
   rotation: Rotation<Candidate> | undefined;
 
   constructor(member: Member, tier: Tier) {
@@ -65,18 +65,17 @@ export class Tier {
   }
 }
 
-/** All candidates for one filter. */
 export class Candidates {
   readonly filter: MemberFilter;
-  /** In order of priority. */
+  /** Ordered by the priority of their sources, highest first. */
   readonly tiers: readonly Tier[];
-  /** Exit of the last member picked for a client without a session. */
+  /** Exit address of the last member that was picked for a client without a session. */
   lastExit = '';
   /** Monotonic moment of the last request with this filter. */
   lastUsedAt = 0;
-  /** Clients that wait for a member that passes the filter. */
+  /** Number of clients that wait for a member that passes the filter. */
   waitingCount = 0;
-  /** The part of the waiting clients that a newly drawn member could serve. */
+  /** Number of these clients that a newly drawn member could serve. */
   waitingForDrawCount = 0;
 
   constructor(filter: MemberFilter, tiers: readonly Tier[]) {
@@ -89,8 +88,8 @@ export class Candidates {
   }
 
   /**
-   * The next member that passes the check, in the first tier that has usable members at all. Later tiers are not searched, even
-   * if no member of that tier passes.
+   * Picks the next member that passes the check, only from the first tier with members that are not quarantined. Does not search
+   * later tiers, even if no member of that tier passes.
    */
   pickOfFirstTier(check: MemberCheck): Member | undefined {
     for (const tier of this.tiers) {
@@ -101,7 +100,7 @@ export class Candidates {
     return undefined;
   }
 
-  /** The next member that passes the check. */
+  /** Picks the next member that passes the check, from any tier. Picks a quarantined member only if no other member passes. */
   pick(check: MemberCheck): Member | undefined {
     for (const tier of this.tiers) {
       if (check.now - tier.lastWantedAt > QUIET_MS) check.endedQuiet = true;
@@ -126,8 +125,8 @@ export class Candidates {
 }
 
 /**
- * The check that a pick applies to members for one lease request. It also records why members were rejected. The pool reuses one
- * object for all picks to save the allocation.
+ * Decides for one lease request which members a pick may return, and records why it rejected members. The pool reuses one object
+ * for all picks to save allocations.
  */
 export class MemberCheck implements PickCheck<Candidate> {
   now = 0;
@@ -135,23 +134,22 @@ export class MemberCheck implements PickCheck<Candidate> {
   /** Ids of members that must not be picked. */
   avoid: readonly string[] = [];
   minEndsAt = Number.NEGATIVE_INFINITY;
-  /** Members with this exit are a second choice. */
+  /** A member with this exit address is a second choice. */
   lastExit = '';
-  /** Members whose ids are keys here are a second choice. */
+  /** Keyed by member id. A member in this map is a second choice. */
   heldBySessions: ReadonlyMap<string, unknown> | undefined;
-  /** Set: members whose turn belongs to another process do not fit. */
+  /** When set, a member does not fit while its turn belongs to another process. */
   turns: Turns | undefined;
 
-  /** A result of the check: the earliest moment at which this process may use a member that fits apart from its turn. */
+  /** Result: the earliest moment at which this process has the turn for a member that passes all other checks. */
   turnAt = Number.POSITIVE_INFINITY;
-  /** Result: the earliest moment at which a member is no longer excluded by its spacing (`perHostSpacing`). */
+  /** Result: the earliest end of a spacing (`perHostSpacing`) for which the pick rejected a member. */
   spacedUntil = Number.POSITIVE_INFINITY;
-  /** A result of the check: a member was rejected that may fit other requests with the same filter. */
+  /** Result: whether the pick rejected a member that may fit other requests with the same filter. */
   rejectedForRequest = false;
-  /** A result of the check: the pick searched a tier that no request had searched for at least QUIET_MS. */
+  /** Result: whether the pick searched a tier that no request had searched for longer than QUIET_MS. */
   endedQuiet = false;
 
-  /** Clears the results of the previous pick. */
   clearResults(): void {
     this.turnAt = Number.POSITIVE_INFINITY;
     this.spacedUntil = Number.POSITIVE_INFINITY;

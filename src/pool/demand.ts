@@ -1,4 +1,4 @@
-/** What the pool reports to refill: how many members of a source will be usable, and how many are wanted. */
+/** What the pool reports to refill about a source: how many of its members will be usable, and how many members clients want. */
 import type { Candidates } from './candidates.ts';
 import type { Demand } from './drawn-member.ts';
 import { couldDraw } from './filter.ts';
@@ -8,15 +8,15 @@ import type { Members } from './members.ts';
 import type { Sessions } from './sessions.ts';
 
 /**
- * Members of the source that clients can use at that moment without another draw. Unproven members count until a probe
- * fails, and so do those of a blocked source, because more of them would not help. One member is subtracted for each
- * waiting client, up to the source's size: the client cannot use those that are there, since they are full or do not fit.
+ * Number of members that clients can use at `atMs` without another draw. Includes unproven members and the members of a blocked
+ * source. Subtracts one for each waiting client that a draw could serve, up to the source's size: such a client cannot use the
+ * present members, because they are full or do not fit.
  */
 export function usableAt(members: Members, source: PoolSource, atMs: number): number {
   return withoutQuarantined(members, source, atMs, () => true);
 }
 
-/** The same, and the quarantined members that no draw replaces. */
+/** Like `usableAt`, but includes the quarantined members that no draw replaces. */
 export function countedAt(members: Members, source: PoolSource, atMs: number): number {
   return withoutQuarantined(members, source, atMs, ({ replaced }) => replaced);
 }
@@ -35,12 +35,12 @@ function withoutQuarantined(
   return Math.max(0, count - Math.min(waitingFor(members, source), source.options.size));
 }
 
-/** Members of the source that have not expired at that moment, quarantined ones included. */
+/** Number of members that have not expired at `atMs`, including quarantined ones. */
 export function heldAt({ expiries }: PoolSource, atMs: number): number {
   return expiries.size - expiries.countUpTo(atMs);
 }
 
-/** The demand of all replicas. */
+/** The demand of all replicas for the source. */
 export function demandFor(members: Members, source: PoolSource, now: number): Demand {
   const here = demandHere(members, source, now);
   const { demandElsewhere: elsewhere } = source;
@@ -52,7 +52,9 @@ export function demandFor(members: Members, source: PoolSource, now: number): De
   };
 }
 
-/** The demand of this process. A source of a later priority is wanted only by clients that no earlier one can serve. */
+/**
+ * The demand of this process for the source. A request changes `lastWantedAt` only if no source of higher priority can serve it.
+ */
 export function demandHere(members: Members, source: PoolSource, now: number): Demand {
   let { lastWantedAt } = source;
   for (const candidates of members.index.lists()) {
@@ -66,13 +68,16 @@ export function demandHere(members: Members, source: PoolSource, now: number): D
   };
 }
 
-/** Names of the sources that the last pick, at `now`, searched. */
+/** Names of the sources that the pick at `now` searched. */
 export function searchedSources({ tiers }: Candidates, now: number): string[] {
   const searched = tiers.filter(({ lastWantedAt }) => lastWantedAt === now);
   return searched.flatMap(({ sources }) => sources.map(({ name }) => name));
 }
 
-/** Whether a newly drawn member could serve the request. False when it waits for its session's member, or for a longer life than any member has. */
+/**
+ * Whether a newly drawn member could serve the request. False if the request waits for the member of its session, or if no source
+ * draws members that fit it.
+ */
 export function needsDraw(
   { routing, avoid }: LeaseRequest,
   { tiers, filter }: Candidates,
@@ -83,7 +88,7 @@ export function needsDraw(
   return tiers.some(({ sources }) => sources.some((source) => couldDraw(source, filter, routing.minLifeMs)));
 }
 
-/** Waiting clients that a newly drawn member of the source could serve; none while the source is blocked. */
+/** Number of waiting clients in all replicas that a newly drawn member of the source could serve. */
 function waitingFor(members: Members, source: PoolSource): number {
   return waitingHere(members, source) + (source.demandElsewhere?.waiting ?? 0);
 }

@@ -1,7 +1,7 @@
 /**
- * Remembers members that left, in case the service draws the same address again. During the announced life of a member, its
- * address is the same machine. A member that failed, was used up or was evicted is therefore barred until that life has ended. A
- * member that left for another reason may return, with its bans and its health.
+ * Remembers members that left, in case the service draws the same address again. Until the announced end of a member's life, its
+ * address belongs to the same machine. The address of a member that failed, was used up or was evicted is therefore barred until
+ * that moment. A member that left for another reason may return with its bans and its health.
  */
 import { hash } from 'node:crypto';
 import { BoundedMap } from '../core/bounded-map.ts';
@@ -22,12 +22,12 @@ export interface DepartedMember extends MemberHistory {
   readonly barred: boolean;
 }
 
-/** Limit of remembered members: more than a pool loses within the life of its members. */
+/** Maximum number of remembered members; more than a pool loses before their records expire. */
 const MAX_DEPARTED = 50_000;
 
 /**
- * Identifies a proxy across its stays in the pool. Includes the user name: a gateway may have one address for several user names,
- * each with its own exit.
+ * Identifies a proxy each time a draw brings it. The key includes the user name: a gateway may have one address for several user
+ * names, each with its own exit.
  */
 export function memberKey(
   source: string,
@@ -37,7 +37,6 @@ export function memberKey(
   return login === undefined ? address : `${address} ${hash('sha256', login.username).slice(0, 16)}`;
 }
 
-/** Departed members by member key. */
 export class DepartedMembers {
   readonly #byKey = new BoundedMap<string, DepartedMember>(MAX_DEPARTED);
 
@@ -58,8 +57,8 @@ export class DepartedMembers {
 }
 
 /**
- * What to remember of a member that leaves now; undefined without faults and bans.
- * @param minBarMs - least time to bar a member that failed, was used up or was evicted.
+ * The record of a member that leaves now; undefined if the member is not barred and has neither faults nor bans.
+ * @param minBarMs - minimum time for which a failed, used-up or evicted member is barred.
  */
 export function departedMember(
   { endsAt, joinedAt, bans, health }: Member,

@@ -37,7 +37,7 @@ export function quarantineOf({ phase, health }: Member): MemberQuarantine | unde
   return { untilAt, fault, replaced, health: health.record() };
 }
 
-/** Excludes the uses that `takeSessionActivity` will report. */
+/** `uses` excludes the uses that `takeSessionActivity` will report. */
 export function describeSession(session: Session): SharedSession {
   const { name, owner, member, ttlMs, usedAt, uses, unsharedUses } = session;
   return { name, owner, ...(member !== undefined && { member }), ttlMs, usedAt, uses: uses - unsharedUses };

@@ -1,8 +1,8 @@
-/** Whether a source can draw members whose location contains a keyword, according to its parameters `adr` and `nadr`. Pure. */
+/** Decides from a source's draw parameters `adr` and `nadr` whether the source can draw members in a location. Pure. */
 
 /**
- * Regions whose names cannot occur within the location of another region. Omitted because they can: 海南 (海南州 in 青海), 河南 (河南县 in
- * 青海), 河北 (河北区 in 天津). Also omitted, because two neighbouring names can form them (芜湖南陵): 山西, 山东, 湖北, 湖南, 江西 and 云南.
+ * Names of regions that cannot be part of a location in another region. The list omits names that can: 海南 (海南州 in 青海), 河南 (河南县 in
+ * 青海), 河北 (河北区 in 天津). It also omits names that two adjacent place names can form, as 湖南 in 芜湖南陵: 山西, 山东, 湖北, 湖南, 江西 and 云南.
  */
 const REGIONS = [
   ...[
@@ -23,13 +23,13 @@ const REGIONS = [
   ...['四川', '贵州', '西藏', '陕西', '甘肃', '青海', '宁夏', '新疆', '内蒙古', '香港', '澳门', '台湾'],
 ];
 
-/** Comma-separated keywords: those to draw, and those to exclude. */
+/** Comma-separated keywords: locations to draw (`adr`) and locations to exclude (`nadr`). */
 export interface LocationParams {
   readonly adr?: unknown;
   readonly nadr?: unknown;
 }
 
-/** @returns undefined if the parameters do not decide it. */
+/** @returns whether the source can draw members whose location contains the keyword; undefined if the parameters leave it open. */
 export function couldDrawLocation({ adr, nadr }: LocationParams, keyword: string): boolean | undefined {
   const wanted = keyword.toLowerCase();
   if (keywordsOf(nadr).some((excluded) => wanted.includes(excluded))) return false;

@@ -1,4 +1,4 @@
-/** The types that refill and the pool share: what a draw adds, and how much the pool needs. */
+/** The types that refill and the pool share: what a draw adds, and how many members clients want. */
 import type { Login } from '../core/login.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 
@@ -9,15 +9,16 @@ export interface DrawnMember {
   readonly host: string;
   readonly port: number;
   /**
-   * Monotonic moment. Undefined: unknown. The member then lives for its source's `unknownLifetimeMs`, which each success renews.
+   * Monotonic moment; undefined if unknown. The member then lives for the source's `unknownLifetimeMs`, and each success renews
+   * that time.
    */
   readonly endsAt: number | undefined;
-  /** Whether clients may use it only after a successful probe. */
+  /** Whether a probe must succeed before clients may use the member. */
   readonly unproven: boolean;
   readonly exitIp?: string | undefined;
-  /** The member's own user name and password. Snapshots omit such members, because a snapshot contains no secrets. */
+  /** User name and password of this member alone. A snapshot contains no secrets, so it omits members that have a login. */
   readonly login?: Login | undefined;
-  /** Text of the service: province, city, carrier. */
+  /** Text from the service, such as province, city and carrier. */
   readonly location?: string | undefined;
   readonly facts?: Facts | undefined;
 }
@@ -25,21 +26,21 @@ export interface DrawnMember {
 /** Further fields of the service's answer, only for display. */
 export type Facts = Readonly<Record<string, string | number | boolean>>;
 
-/** How many members of a draw had each result. */
+/** Number of drawn members by result. */
 export interface AddedMembers {
   readonly joined: number;
-  /** Already in the pool. The later of both ends of life applies. */
+  /** The proxy was already in the pool. The later end of life applies. */
   readonly renewed: number;
-  /** Not added: its remaining life is too short, or the same address failed, was used up or was evicted before. */
+  /** The remaining life is too short, or the same address failed, was used up or was evicted before. */
   readonly rejected: number;
 }
 
-/** How much clients want members of a source. */
+/** The clients' demand for members of a source. */
 export interface Demand {
-  /** Waiting clients that a new member of this source could serve. */
+  /** Number of waiting clients that a new member of this source could serve. */
   readonly waiting: number;
   /** Monotonic moment of the last client request for this source; -Infinity before the first. */
   readonly lastWantedAt: number;
-  /** Rate at which `maxUsesPerMember` or `perHostSpacing` uses members up; 0 when neither is set. */
+  /** Members per second that `maxUsesPerMember` or `perHostSpacing` makes unusable; 0 when neither is set. */
   readonly usedUpPerSecond: number;
 }

@@ -1,15 +1,15 @@
-/** Filters: the part of a client's routing options that a member passes or fails for its whole life. */
+/** Filters: the routing options that a member either always or never satisfies: source, protocol and location. */
 import type { MemberProtocol } from '../core/protocol.ts';
 import { couldDrawLocation } from './drawable-locations.ts';
 import type { RoutingOptions } from './lease.ts';
 import { foldLocation } from './locations.ts';
 import type { Member, PoolSource } from './member.ts';
 
-/** An absent field allows everything. */
+/** An absent field allows every member. */
 export interface MemberFilter {
   readonly source?: string;
   readonly protocol?: MemberProtocol;
-  /** Keyword in lower case that the member's location contains. */
+  /** Keyword in lower case. The member's location must contain it. */
   readonly location?: string;
 }
 
@@ -34,7 +34,7 @@ export function passesFilter(member: Member, { source, protocol, location }: Mem
   );
 }
 
-/** Whether a member that the source draws could pass the filter and live for `minLifeMs`, as far as the pool knows. */
+/** Whether, as far as the pool knows, the source could draw a member that passes the filter and lives for `minLifeMs`. */
 export function couldDraw(source: PoolSource, filter: MemberFilter, minLifeMs = 0): boolean {
   const { options, protocols, longestLifeMs } = source;
   if (filter.source !== undefined && filter.source !== source.name) return false;

@@ -1,36 +1,35 @@
 /**
- * Counts the faults of one member in a row, and decides what the next fault leads to. A fault that no target can cause counts in
- * full. Failures that the target may have caused are suspicions. An accepted attempt ends suspicions from refusals. Only an
- * answer of a target ends suspicions from closed tunnels, because a member may accept everything and then close. Without new
- * faults, the count halves with each half-life.
+ * Counts the consecutive faults of one member, and decides what the next fault causes. A fault that no target can cause counts in
+ * full. A failure that the target may have caused is only a suspicion (suspicion.ts). An accepted attempt clears suspicions from
+ * refusals. Only an answer from a target clears suspicions from closed tunnels, because a faulty member may accept every target
+ * and then close. After each half-life without a fault, the count is halved and all suspicions end.
  */
 import type { HealthOptions } from './options.ts';
 import { type Surroundings, type SuspectFailure, Suspicion } from './suspicion.ts';
 
-/** What a fault leads to. */
+/** The consequence of a fault. */
 export type HealthVerdict =
   | 'none'
   | 'quarantine'
-  /** Quarantine, but no draw replaces the member, because only one client failed through it. */
+  /** Quarantine without a draw that replaces the member, because only one client failed through it. */
   | 'rest'
-  /** Like `rest`, and noria probes the member: the evidence would evict it, but comes from only one client. */
+  /** Like `rest`, and noria probes the member. The evidence would suffice for an eviction, but it comes from only one client. */
   | 'rest-and-probe'
-  /** noria probes the member: it fails for several targets, and no member of its source works. */
+  /** noria probes the member, because it fails for several targets and no member of its source works. */
   | 'probe'
   | 'evict';
 
-/** The health in a snapshot. Suspicions are not stored. */
+/** The health as a snapshot stores it, without suspicions. */
 export interface HealthRecord {
-  /** Faults in a row that no target can cause. */
+  /** Consecutive faults that no target can cause. */
   readonly inRow: number;
-  /** Quarantines in a row. */
+  /** Consecutive quarantines. */
   readonly rests: number;
 }
 
-/** For how long a success counts as evidence that a member and its source work. */
+/** How long a success counts as evidence that a member and its source work. */
 export const WORKED_MS = 60_000;
 
-/** The health of one member. */
 export class Health {
   #faults = 0;
   #quarantines = 0;
@@ -40,12 +39,12 @@ export class Health {
   #refusals: Suspicion | undefined;
   #cuts: Suspicion | undefined;
 
-  /** Faults in a row, as `maxFailures` counts them. */
+  /** Consecutive faults as `maxFailures` counts them, including suspicions that count as faults. */
   get score(): number {
     return this.#faults + (this.#refusals?.counted ?? 0) + (this.#cuts?.counted ?? 0);
   }
 
-  /** An attempt was accepted at monotonic `now`. */
+  /** The member accepted an attempt at monotonic `now`. */
   accepted(now: number): void {
     this.#acceptedAt = now;
     this.#faults = 0;
@@ -53,7 +52,7 @@ export class Health {
     if (this.score === 0) this.#quarantines = 0;
   }
 
-  /** A target answered through the member. */
+  /** A target answered through the member at monotonic `now`. */
   answered(now: number): void {
     this.#answeredAt = now;
     this.#cuts?.clear();
@@ -63,7 +62,7 @@ export class Health {
   /**
    * Counts a fault that no target can cause.
    *
-   * @param halfLifeMs - time without a fault after which the earlier faults count half.
+   * @param halfLifeMs - after this time without a fault, earlier faults count half.
    */
   fault(now: number, halfLifeMs: number, { maxFailures }: HealthOptions): HealthVerdict {
     this.#fade(now, halfLifeMs);
@@ -71,7 +70,9 @@ export class Health {
     return this.score >= Math.max(1, maxFailures) ? 'evict' : 'quarantine';
   }
 
-  /** Counts a failure that the target may have caused. `cut`: the member accepted the target and then closed the tunnel. */
+  /**
+   * Counts a failure that the target may have caused. `cut` means that the member accepted the target and then closed the tunnel.
+   */
   suspect(
     failure: SuspectFailure & { readonly cut: boolean },
     surroundings: Omit<Surroundings, 'memberWorked' | 'sourceWorked'>,
@@ -93,7 +94,7 @@ export class Health {
     return isShared ? 'quarantine' : 'rest';
   }
 
-  /** The duration of the quarantine that begins now: first `quarantineMs`, then twice as long for each further one in a row. */
+  /** Duration of the quarantine that begins now: `quarantineMs` for the first, and twice as long for each consecutive one. */
   nextQuarantineMs({ quarantineMs }: HealthOptions): number {
     const forMs = quarantineMs * 2 ** this.#quarantines;
     this.#quarantines += 1;
@@ -104,7 +105,7 @@ export class Health {
     return { inRow: this.#faults, rests: this.#quarantines };
   }
 
-  /** Restores the counts of a snapshot, as of monotonic `now`. */
+  /** Restores the counts of a snapshot. Monotonic `now` counts as the moment of the last fault. */
   inherit({ inRow, rests }: HealthRecord, now: number): void {
     this.#faults = inRow;
     this.#quarantines = rests;

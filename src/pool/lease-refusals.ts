@@ -1,6 +1,6 @@
 /**
- * Refusals of the pool: which sources could serve a client, what they will do next, and whether waiting can help the client.
- * Other sources do not appear, because their draws would not help.
+ * Builds the pool's refusals. A refusal lists the sources that could serve the client, what each source does next, and when a
+ * retry may succeed. It omits the other sources, because their draws would not help the client.
  */
 import { filterOf, passesFilter } from './filter.ts';
 import type { LeaseRefusal, LeaseRequest, RoutingOptions, SourceOutlook } from './lease.ts';
@@ -35,7 +35,10 @@ export class LeaseRefusals {
     return { refused: 'pool-empty', reason, sources, ...retry };
   }
 
-  /** Finds the waiting clients that no member can reach in time, as the sources' forecasts stand at monotonic `now`. */
+  /**
+   * Returns a function that refuses a client if no member can reach it within its waiting time. The function uses the forecasts
+   * of the sources at monotonic `now`.
+   */
   judge(now: number): (request: LeaseRequest, waitMs: number) => LeaseRefusal | undefined {
     const forecasts = new Map(this.#forecasts().map((forecast) => [forecast.name, forecast]));
     return (request, waitMs) => {
@@ -56,7 +59,7 @@ export class LeaseRefusals {
   }
 }
 
-/** Whether a member of the source may become free for the request. */
+/** Whether the source has a member that fits the request and may become free. */
 function hasMemberFor(
   { routing, avoid, targetHost }: LeaseRequest,
   source: PoolSource,

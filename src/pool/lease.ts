@@ -1,56 +1,55 @@
 /**
- * The interface between the data plane and the pool: request a lease, report its outcome.
+ * The interface between the data plane and the pool: the data plane requests leases and reports their outcomes.
  *
- * All of it is plain data without sockets or callbacks, so that it can be sent to another process: the pool may live in
- * another process than the listeners that it serves.
+ * It consists of plain data without sockets or callbacks, because the pool may run in another process than the listeners.
  */
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import type { Login } from '../core/login.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 
-/** The client that a session belongs to: its sessions count together. */
+/** The client that a session belongs to. All sessions of one owner count together toward its limit. */
 export interface SessionOwner {
-  /** The user that it has authenticated as; '' when the listener has no users. */
+  /** The authenticated user; '' when the listener has no users. */
   readonly user: string;
   readonly address: string;
 }
 
 /** What a client asks for in its user name or headers, completed by the options of its listener. */
 export interface RoutingOptions {
-  /** Who asks: the user, or the client's network where there are no users. Absent: all such requests come from one client. */
+  /** The user or, on a listener without users, the client's network. Requests without this field count as one client. */
   readonly client?: string;
-  /** Complete name of the session, unique among users and listeners. Equals the value of X-Noria-Session. */
+  /** Full name of the session, unique among users and listeners. X-Noria-Session has the same value. */
   readonly session?: string;
-  /** Who opens the session, if it does not exist. */
+  /** The owner, if this request creates the session. */
   readonly sessionOwner?: SessionOwner;
-  /** How long the session may be idle; absent: the pool's default. */
+  /** Maximum idle time of the session; absent: the pool's default. */
   readonly sessionTtlMs?: number;
   /** Only members of this source. */
   readonly source?: string;
   /** Only members whose location contains this keyword, case-insensitive. */
   readonly location?: string;
-  /** Only members with at least this much life left. */
+  /** Only members with at least this much remaining life. */
   readonly minLifeMs?: number;
   /** Only members that speak this protocol. */
   readonly protocol?: MemberProtocol;
 }
 
 export interface LeaseRequest {
-  /** Chosen by the caller for `cancel`; unique among its pending requests. */
+  /** Chosen by the caller, for `cancel`. Unique among the caller's pending requests. */
   readonly id: number;
   readonly routing: RoutingOptions;
-  /** Canonical host of the target, for bans and for the minimum time between two uses of a member for one host. */
+  /** Canonical host of the target. Bans and `perHostSpacing` apply to this host. */
   readonly targetHost: string;
   /** Ids of members already tried for the same client request. */
   readonly avoid: readonly string[];
-  /** How long the request may wait for a member. 0: it does not wait. */
+  /** Maximum time for which the request may wait for a member. 0: the request does not wait. */
   readonly waitMs: number;
-  /** It runs in parallel with a slow attempt, so its success does not move the session. */
+  /** The request runs in parallel with a slow attempt, so its success does not move the session. */
   readonly hedge?: boolean;
 }
 
-/** The pool's grant of a member to one request. It counts as load on the member until a report ends it. */
+/** The pool's grant of a member to one request. The lease counts as load on the member until a report ends the lease. */
 export interface Lease {
   readonly id: number;
   /** The member's opaque id, as in X-Noria-Member. */
@@ -61,61 +60,63 @@ export interface Lease {
   readonly host: string;
   readonly port: number;
   readonly exitIp?: string;
-  /** The member's own credentials, in place of those of its source. */
+  /** The member's own credentials. They replace those of its source. */
   readonly login?: Login;
-  /** The member's life left when the lease was granted, safety margin included; absent when unknown. */
+  /** Remaining life of the member when the pool granted the lease. The safety margin is not subtracted. Absent when unknown. */
   readonly remainingMs?: number;
   readonly session?: string;
-  /** How long the request waited. */
   readonly waitedMs: number;
-  /** The member never had a success, or this lease is its trial after a quarantine: hedge it earlier. */
+  /** The member never had a success, or this lease tests the member after a quarantine. The dialer then hedges earlier. */
   readonly doubtful: boolean;
 }
 
-/** A lease for a probe of noria itself. */
+/** A lease for a probe by noria. */
 export interface ProbeLease extends Lease {
-  /** The member is unproven: no client has it yet. */
+  /** Whether the member is unproven: clients get it only after a probe succeeds. */
   readonly isNew: boolean;
 }
 
-/** A member that a later request will probably get. */
+/** A member that one of the next requests will probably get. */
 export type UpcomingMember = Pick<
   Lease,
   'member' | 'source' | 'protocol' | 'host' | 'port' | 'login' | 'remainingMs'
 >;
 
 export interface UpcomingQuery {
-  /** With a session: only its own member is upcoming. */
+  /** If the options name a session, only the session's own member is upcoming. */
   readonly routing: RoutingOptions;
   readonly count: number;
-  /** Members that the caller needs no answer about. */
+  /** Whether the caller already knows the member. The result omits such members. */
   isKnown(member: string): boolean;
 }
 
-/** Why there is no lease. */
+/** Why the pool granted no lease. */
 export interface LeaseRefusal {
   readonly refused: Extract<
     FaultCode,
     'pool-empty' | 'bad-routing' | 'deadline' | 'shutting-down' | 'client-gone'
   >;
-  /** For the client. Never text from the service. */
+  /** Text for the client. It never contains text from the service. */
   readonly reason: string;
   /** Time until the next draw can bring a member; absent when no draw is planned. */
   readonly retryAfterMs?: number;
   readonly sources: readonly SourceOutlook[];
 }
 
-/** What a source waits for, as a refusal reports it. */
+/** What a source does next, as a refusal reports it. */
 export interface SourceOutlook {
   readonly name: string;
   readonly state: string;
-  /** With the service's code where it matters, but never its text. */
+  /** May contain the service's error code, but never its text. */
   readonly reason: string;
   /** Time until its next draw may start; absent when none is planned. */
   readonly nextDrawMs?: number;
 }
 
-/** The outcome of a lease. `accepted` keeps the lease open; the others end it. The pool ignores reports on leases that have ended. */
+/**
+ * The outcome of a lease. After `accepted` the lease stays open; the other outcomes end it. The pool ignores reports on ended
+ * leases.
+ */
 export type LeaseReport =
   /** The member connected to the target. `latencyMs` is absent when an idle connection was reused. */
   | { readonly lease: number; readonly kind: 'accepted'; readonly latencyMs?: number }
@@ -126,29 +127,34 @@ export type LeaseReport =
       readonly blame: Blame;
       readonly fault: FaultCode;
     }
-  /** The tunnel or forwarded request ended. */
+  /** The tunnel or the forwarded request ended. */
   | {
       readonly lease: number;
       readonly kind: 'closed';
-      /** The member closed it before its first byte: whether another member got an answer of the target. */
+      /**
+       * False unless the member closed the connection before the target's first byte. `member-for-target`: another member got an
+       * answer from the target.
+       */
       readonly cut: false | Extract<Blame, 'member-for-target' | 'unclear'>;
-      /** At least one byte of the target arrived. */
+      /** Whether at least one byte from the target arrived. */
       readonly answered?: boolean;
     };
 
-/** The pool, as the data plane uses it. */
+/** The pool as the data plane uses it. */
 export interface LeaseProvider {
   /**
-   * Returns a lease at once when a member is free, without the cost of a promise. Otherwise the request waits, first come
-   * first served, until `waitMs` has passed or it is cancelled. The promise never rejects.
+   * Returns a lease synchronously when a member is free, which saves the cost of a promise. Otherwise the request waits in order
+   * of arrival until it gets a member, `waitMs` has passed or the caller cancels it. A refusal resolves the promise; the promise
+   * never rejects.
    */
   acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal>;
-  /** Cancels a waiting request: its promise resolves with `client-gone`. Ignores unknown ids. */
+  /** Cancels a waiting request. Its promise resolves with `client-gone`. Ignores unknown ids. */
   cancel(requestId: number): void;
   report(report: LeaseReport): void;
   /**
-   * The members that the next requests with these routing options will probably get, in order, without those that the caller
-   * knows and those that may get no further tunnel now. It grants nothing and changes no order. Empty when the pool cannot say.
+   * The members that the next requests with these routing options will probably get, in order. Omits members that the caller
+   * already knows, and members that may get no further tunnel now. Grants no lease and does not change the order. Empty if the
+   * pool cannot predict the members.
    */
   upcoming(query: UpcomingQuery): readonly UpcomingMember[];
 }

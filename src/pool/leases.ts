@@ -1,6 +1,6 @@
 /**
- * Leases: grants members to requests, and applies the reports about leases to member, source and session. It owns the open leases
- * and their counters.
+ * Leases: grants members to requests, and applies reports about leases to the member, the source and the session. It owns the
+ * open leases and their counters.
  */
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
@@ -15,7 +15,7 @@ interface OpenLease {
   readonly id: number;
   readonly member: Member;
   readonly session: Session | undefined;
-  /** The request's id; '' for a probe. */
+  /** Canonical host of the request's target; '' for a probe. */
   readonly targetHost: string;
   readonly client: string;
   readonly leasedAt: number;
@@ -24,19 +24,18 @@ interface OpenLease {
   accepted: boolean;
 }
 
-/** The purpose of a lease. */
+/** For whom the pool grants a member. */
 export interface Grant {
   readonly now: number;
   readonly waitedMs: number;
   readonly session: Session | undefined;
-  /** The client's request. Absent for a probe, which counts neither as use nor as demand. */
+  /** The client's request; absent for a probe. A probe counts neither as a use nor as demand. */
   readonly request?: LeaseRequest;
 }
 
-/** Selects one session, or one member by id. */
+/** Selects leases by session or by member id. */
 export type LeaseHolder = { readonly session: string } | { readonly member: string };
 
-/** All open leases. */
 export class Leases {
   readonly #members: Members;
   readonly #sessions: Sessions;
@@ -102,7 +101,7 @@ export class Leases {
     return this.grant(member, { now, waitedMs: 0, session: undefined });
   }
 
-  /** @returns false when the lease is not open. */
+  /** @returns false when the lease is unknown or has ended. */
   report(report: LeaseReport, now: number): boolean {
     const lease = this.#open.get(report.lease);
     if (lease === undefined) return false;
@@ -135,7 +134,10 @@ export class Leases {
     if (lease.session !== undefined) this.#confirm(lease.session, lease, now);
   }
 
-  /** The session moves away from a member that failed, but stays with one that was only slow. */
+  /**
+   * A member accepted an attempt of the session. If it is not the session's own member, the session moves to it, unless the own
+   * member is only slow.
+   */
   #confirm(session: Session, { member, leasedAt, isHedge }: OpenLease, now: number): void {
     if (session.member === member.id) {
       session.confirmedAt = now;
@@ -143,12 +145,15 @@ export class Leases {
     } else if (isHedge && !session.memberFailed) {
       session.fallback = member.id;
     } else if (session.confirmedAt <= leasedAt) {
-      // Whether no member has been confirmed for the session since this lease began.
+      // No member was confirmed for the session after this lease began.
       this.#sessions.bind(session, member.id, 'failed-over', now);
     }
   }
 
-  /** An attempt through the session's own member failed. If a hedge has won through another member, the session moves there. */
+  /**
+   * An attempt through the session's own member failed. If a hedge has won through another member, the session moves to that
+   * member.
+   */
   #leaveFailed(session: Session, now: number): void {
     session.memberFailed = true;
     const fallback = this.#members.find(session.fallback);

@@ -1,18 +1,17 @@
-/** Stores each distinct location of members once, so that a keyword search compares few texts instead of all members. */
+/** Stores each distinct location once, so that a keyword search compares each text once instead of once per member. */
 import { BoundedMap } from '../core/bounded-map.ts';
 
 /** Location text of the service, such as province, city and carrier. */
 export interface Location {
-  /** As received; empty if the service reports none. */
+  /** As received from the service; empty if the service reports none. */
   readonly text: string;
-  /** In lower case, for comparison. */
+  /** `text` in lower case, for comparison. */
   readonly folded: string;
 }
 
-/** Limit of remembered locations: more than a country has provinces, cities and carriers. */
+/** Maximum number of remembered locations. A country has fewer combinations of province, city and carrier. */
 const MAX_LOCATIONS = 20_000;
 
-/** The locations seen so far, up to MAX_LOCATIONS. */
 export class Locations {
   readonly #byText = new BoundedMap<string, Location>(MAX_LOCATIONS);
 
@@ -35,17 +34,22 @@ export class Locations {
   }
 }
 
-/** The form of locations and keywords for comparison. */
+/** The form in which locations and keywords are compared. */
 export function foldLocation(text: string): string {
   return text.toLowerCase();
 }
 
-/** Whether a text in another script, such as Chinese, cannot contain the keyword. */
+/**
+ * Whether the text has a Latin letter. A location without one, such as a Chinese location, cannot contain a keyword that has one.
+ */
 export function hasLatinLetter(text: string): boolean {
   return /\p{Script=Latin}/u.test(text);
 }
 
-/** Whether the keyword looks like a country or state code, as other gateways use. The service's locations are words. */
+/**
+ * Whether the keyword looks like a country or state code. Other gateways select locations by such codes; this service's locations
+ * are words.
+ */
 export function looksLikeCode(keyword: string): boolean {
   return /^[a-z]{1,3}$/i.test(keyword);
 }

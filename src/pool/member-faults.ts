@@ -1,5 +1,6 @@
 /**
- * Applies the faults of members: quarantine, a probe or eviction, as their health decides. docs/health.md explains the rules.
+ * Applies the consequence of a member's fault: a quarantine, a probe or an eviction, as the member's health decides.
+ * docs/health.md explains the rules.
  */
 import type { FaultCode } from '../core/faults.ts';
 import { WORKED_MS } from './health.ts';
@@ -24,7 +25,7 @@ export class MemberFaults {
   recordFault(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
     if (!this.#mayBlame(member, leasedAt)) return;
     const verdict = member.health.fault(now, member.endsAt - member.joinedAt, this.#members.settings.health);
-    // One fault is enough for an unproven member, since most of those are dead.
+    // One fault evicts an unproven member: it has never worked, so it is probably dead.
     if (verdict === 'evict' || member.phase.name === 'joining') {
       this.#members.remove(member, { reason: 'failed', fault }, now);
     } else this.#quarantine(member, { fault, replaced: true }, now);
@@ -68,8 +69,8 @@ export class MemberFaults {
   }
 
   /**
-   * A probe could not decide whether the member is at fault. If no member of its source works, a draw replaces it, to find out
-   * whether new members do.
+   * A probe could not decide whether the member is at fault. If no member of its source works, a draw replaces this member, to
+   * find out whether new members work.
    */
   recordUndecidedProbe(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
     const { evidence, options } = member.source;
@@ -80,7 +81,10 @@ export class MemberFaults {
     this.#quarantine(member, { fault, replaced: true }, now);
   }
 
-  /** While evictions are frozen, faults are ignored. Unfreezing lets quarantined members be tried at once. */
+  /**
+   * While evictions are frozen, faults do not count. Unfreezing ends all quarantines, so that clients may try those members at
+   * once.
+   */
   freezeEvictions(on: boolean, now: number): void {
     this.#evictionsFrozen = on;
     this.#members.observer?.evictionsFrozen(on);
@@ -98,7 +102,10 @@ export class MemberFaults {
     this.#members.observer?.memberSuspected(member);
   }
 
-  /** A lease that is older than the current quarantine probably failed for the same cause. */
+  /**
+   * Whether a fault of a lease counts. Faults of leases that began before the current quarantine probably have the same cause, so
+   * they do not count again.
+   */
   #mayBlame({ phase }: Member, leasedAt: number): boolean {
     if (this.#evictionsFrozen || phase.name === 'draining') return false;
     return phase.name !== 'quarantined' || leasedAt >= phase.sinceAt;

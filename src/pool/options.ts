@@ -18,70 +18,73 @@ export const STRATEGIES = [
 
 export type Strategy = (typeof STRATEGIES)[number];
 
-/** A source, as the pool sees it. */
+/** The settings of a source that the pool uses. */
 export interface PoolSourceOptions {
   readonly name: string;
   /** 1 is the highest priority. A source serves clients only if no source of a higher priority can. */
   readonly priority: number;
   /** The number of usable members that the source should have. */
   readonly size: number;
-  /** How long a member with unknown lifetime lives after its last success. */
+  /** How long a member with unknown lifetime lives after it joined or last had a success. */
   readonly unknownLifetimeMs: number;
-  /** The protocol of all its members; absent: unknown. */
+  /** The protocol of all its members; absent if unknown. */
   readonly protocol?: MemberProtocol;
-  /** The longest life of a newly drawn member; absent: unknown. */
+  /** The longest life of a newly drawn member; absent if unknown. */
   readonly longestLifeMs?: number;
-  /** The draw parameters that select locations; absent: unknown. */
+  /** The draw parameters that select locations; absent if unknown. */
   readonly locationParams?: LocationParams;
-  /** Locations may be in several languages, so the language of known locations says nothing about others. */
+  /** True if locations may be in several languages. The script of known locations then says nothing about other locations. */
   readonly mixedLocations?: boolean;
 }
 
-/** How members are picked, the maximum load of each, and the lifetime of sessions. */
+/** How the pool picks members, the maximum load of each member, and the lifetime of sessions. */
 export interface RotationOptions {
   readonly strategy: Strategy;
-  /** Most open leases per member. 0: no limit. */
+  /** Maximum number of open leases per member. 0: no limit. */
   readonly maxTunnelsPerMember: number;
-  /** A member is removed after this many uses. 0: never. */
+  /** Number of uses after which a member is removed. 0: no limit. */
   readonly maxUsesPerMember: number;
-  /** Least time between two uses of a member for the same target host. Does not apply to sessions. 0: no spacing. */
+  /** Minimum time between two uses of a member for the same target host. Does not apply to sessions. 0: no spacing. */
   readonly perHostSpacingMs: number;
-  /** How long an idle session lives when the client sets no TTL. */
+  /** Idle time after which a session ends, if the client sets no TTL. */
   readonly sessionTtlMs: number;
   /** The longest TTL that a client may set. */
   readonly maxSessionTtlMs: number;
-  /** Most sessions of one user or, without users, of one client address. */
+  /** Maximum number of sessions of one user or, without users, of one client network. */
   readonly maxSessionsPerClient: number;
 }
 
 /** When faults quarantine or evict a member. */
 export interface HealthOptions {
-  /** A member is evicted after this many faults in a row; at least 1. */
+  /** Number of consecutive faults after which a member is evicted; at least 1. */
   readonly maxFailures: number;
-  /** Duration of the first quarantine. Each further one in a row is twice as long, up to the member's remaining life. */
+  /** Duration of the first quarantine. Each consecutive quarantine is twice as long, up to the member's remaining life. */
   readonly quarantineMs: number;
 }
 
-/** The share of this process in the limits: `count` processes serve clients from one pool, and this one has number `index`. */
+/**
+ * The share of this process in limits that apply to several processes together. `count` processes serve clients from one pool;
+ * `index` is the number of this process, from 0.
+ */
 export interface PoolShare {
   readonly count: number;
   readonly index: number;
   /**
-   * How far the monotonic clock of this process is ahead of a clock that all processes share. Undefined without such a clock:
-   * limits that count uses may then be slightly exceeded.
+   * How far the monotonic clock of this process is ahead of a clock that all processes share. Undefined if there is no shared
+   * clock; limits on uses may then be slightly exceeded.
    */
   readonly clockAheadMs: number | undefined;
   /** Monotonic moment of the last change of `count`. */
   readonly changedAt: number;
 }
 
-/** What a reload may change. */
+/** The settings that a reload may change. */
 export interface PoolSettings {
   readonly sources: readonly PoolSourceOptions[];
   readonly rotation: RotationOptions;
-  /** A member counts as expired this long before its real end of life. */
+  /** The pool treats a member as expired this long before the member's real end of life. */
   readonly safetyMarginMs: number;
-  /** A member with less life left is picked only if no other member fits. */
+  /** The pool picks a member with less remaining life only if no other member fits. */
   readonly minRemainingMs: number;
   readonly health: HealthOptions;
 }
@@ -90,17 +93,22 @@ export interface PoolSettings {
 export interface PoolLimits {
   /** The maximum number of clients that may wait at once. The pool refuses further ones. */
   readonly waiting: number;
-  /** The maximum number of sessions, all clients together. At the limit, the client with the most sessions loses one. */
+  /**
+   * Maximum number of sessions of all clients together. At the limit, a new session replaces one of the client with the most
+   * sessions.
+   */
   readonly sessions: number;
 }
 
 export const DEFAULT_LIMITS: PoolLimits = { waiting: 20_000, sessions: 100_000 };
 
-/** What a source is expected to do next, according to refill. */
+/** What refill expects a source to do next. */
 export interface SourceForecast extends SourceOutlook {
   /** Time until a draw can bring a member; absent if no draw is planned. */
   readonly nextMemberMs?: number;
-  /** The source draws nothing for this long, even if clients wait. `Infinity`: until the operator acts. 0: it may draw. */
+  /**
+   * Time for which the source draws nothing, even if clients wait. 0: it may draw now. `Infinity`: the operator has to act first.
+   */
   readonly suspendedMs: number;
 }
 

@@ -1,8 +1,8 @@
 /**
  * Chooses the member for a request: the next candidate, or the member of the client's session. A session leaves its member when
- * the member drains, is quarantined, is banned for the target host, or does not satisfy the routing options. It also leaves a
- * member that expires soon if another member does not. It waits for a member that is merely full. Its next member is preferably
- * one without a session.
+ * the member drains, is quarantined, is banned for the target host or does not satisfy the routing options. A session also leaves
+ * a member that expires soon, if a member with more life left is free. A session keeps a member that is merely full, and the
+ * request waits. A session that leaves its member preferably gets a member without sessions.
  */
 import { type Candidates, MemberCheck } from './candidates.ts';
 import { passesFilter } from './filter.ts';
@@ -12,30 +12,29 @@ import type { Members } from './members.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
 
-/** The result of moving a session on request. */
+/** The result of moving a session on request: member ids. */
 export interface SessionRotation {
   readonly from: string | undefined;
-  /** Undefined when no other member was free; the session then gets one at its next use. */
+  /** Undefined when no other member was free. The session then gets a member at its next use. */
   readonly to: string | undefined;
 }
 
 /** Asks for a member for a session without granting a lease, because the session's client connects later. */
 export interface SessionPin {
   readonly session: string;
-  /** The options of the session's later requests. */
+  /** The routing options of the session's later requests. */
   readonly routing: RoutingOptions;
-  /** Ids of members that other pins hold. The session may keep such a member only if it is its own already. */
+  /** Keyed by the ids of members that other pins hold. The session gets such a member only if it is already its own. */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
-   * `keep`: only the session's own member. `fill`: another member if its own no longer works. `move`: another member also if its
-   * own does not pass the filter, unless the session is in use.
+   * `keep`: only the session's own member. `fill`: another member if the own member no longer works. `move`: another member also
+   * if the own member works but cannot serve the session now, unless the session is in use.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }
 
-/** Chooses members and binds sessions to them. */
 export class Picker {
-  /** Holds the results of the last pick. */
+  /** Contains the results of the last pick. */
   readonly check = new MemberCheck();
   readonly #members: Members;
   readonly #sessions: Sessions;
@@ -60,7 +59,10 @@ export class Picker {
     return member;
   }
 
-  /** Moves a session to another member that passes the filter of its last request, if one is free. */
+  /**
+   * Moves a session to another member that passes the filter of its last request. If none is free, the session has no member
+   * until its next use.
+   */
   rotate(session: Session, now: number): SessionRotation {
     const from = session.member;
     const current = this.#members.find(from);
@@ -77,8 +79,8 @@ export class Picker {
   }
 
   /**
-   * Gives a session a member that can serve it now. The session keeps its own member, unless that expires soon or another pin
-   * holds it, and a better one is free.
+   * Gives a session a member that can serve it now. The session keeps its own member unless a better one is free and the own
+   * member expires soon or belongs to another pin.
    */
   pin(
     { session: name, routing, taken, mode }: SessionPin,
@@ -99,10 +101,10 @@ export class Picker {
     const next = candidates.pickOfFirstTier(check);
     const isBetter = next !== undefined && (own === undefined || next.bucket === 'fresh');
     if (!isBetter) return this.#keep(own, name, routing);
-    return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated'); // the other replicas must see the member at once
+    return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated'); // `rotated`: other replicas learn the member at once
   }
 
-  /** Records a use of the session of this name, if it has a member. */
+  /** Counts the pin as a use of the session, if the session keeps its member. */
   #keep(own: Member | undefined, name: string, routing: RoutingOptions): Member | undefined {
     if (own !== undefined) this.#sessions.use(name, routing, this.check.now);
     return own;
@@ -125,14 +127,15 @@ export class Picker {
     check.heldBySessions = this.#sessions.countByMember;
     const current = this.#members.find(session.member);
     if (current === undefined) return this.#bind(session, this.#pickNext(session, candidates), 'left');
-    // The session's member failed for this request, or is slow. The session moves only when another member accepts; see `Leases`.
+    // The request has tried the session's own member, which failed or is slow. The session moves only when another member
+    // accepts; see `Leases`.
     if (check.avoid.includes(current.id)) return this.#pickNext(session, candidates);
     const reason = whyMove(current, candidates, check);
     if (reason !== undefined) return this.#bind(session, this.#pickNext(session, candidates), reason);
     const { turns } = check;
     if (turns?.applyToSessions === true && !check.isOwnTurn(current, turns)) return undefined;
     if (current.bucket === undefined || current.source.isFull) {
-      check.rejectedForRequest = true; // other waiting clients may get another member
+      check.rejectedForRequest = true; // clients behind this one may still get another member
       return undefined;
     }
     if (current.bucket !== 'expiring') return current;
@@ -140,7 +143,10 @@ export class Picker {
     return other?.bucket === 'fresh' ? this.#bind(session, other, 'ending') : current;
   }
 
-  /** The member to which the session moves: the substitute that served it last, if the substitute can still serve. */
+  /**
+   * The member to which the session moves: the one through which a hedge last won, if it can still serve; else the next
+   * candidate.
+   */
   #pickNext(session: Session, candidates: Candidates): Member | undefined {
     const { check } = this;
     const fallback = this.#members.find(session.fallback);
@@ -158,18 +164,18 @@ export class Picker {
   }
 }
 
-/** Whether a request of this session would get the member now. */
+/** Whether a request of the session would get the member now. */
 function servesNow(member: Member, candidates: Candidates, check: MemberCheck): boolean {
   if (member.bucket !== 'fresh' && member.bucket !== 'expiring') return false;
   return !member.source.isFull && whyMove(member, candidates, check) === undefined;
 }
 
-/** Whether the member serves clients at all, even if not this client or not now. */
+/** Whether the member works, even if it cannot serve this client or is full. */
 function works(member: Member | undefined): boolean {
   return member?.phase.name === 'ready' && member.source.blockedReason === undefined;
 }
 
-/** Why the session must leave its member; undefined when it stays, even if the member is full. */
+/** Why the session must leave its member; undefined if it may stay. A full member is no reason to leave. */
 function whyMove(
   member: Member,
   { filter }: Candidates,

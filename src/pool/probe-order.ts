@@ -3,9 +3,9 @@ import type { Member, PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 
 /**
- * The members to probe, most urgent first: unproven ones, then suspected ones. With a configured check, also those whose
+ * The members to probe, most urgent first: unproven members, then suspected ones. With a configured check, then members whose
  * quarantine has ended, and ready ones without a success for `staleMs`. Omits members that a lease already tests.
- * @param staleMs - undefined without a check.
+ * @param staleMs - undefined if no check is configured.
  */
 export function* membersToProbe(
   members: Members,
@@ -34,7 +34,10 @@ export function* membersToProbe(
   }
 }
 
-/** The ready member of the source with the latest success, if that is at most `withinMs` ago. */
+/**
+ * The ready member of the source with the latest success, if that was at most `withinMs` ago. Omits members that a lease already
+ * tests.
+ */
 export function memberThatWorked(source: PoolSource, now: number, withinMs: number): Member | undefined {
   let found: Member | undefined;
   let foundAt = now - withinMs;

@@ -44,7 +44,7 @@ export interface RequestParts {
   readonly leases: Leases;
   readonly picker: Picker;
   readonly forecasts: () => readonly SourceForecast[];
-  /** Most clients that may wait at once. */
+  /** Maximum number of clients that may wait at once. */
   readonly maxWaiting: number;
 }
 
@@ -88,7 +88,7 @@ export class Requests {
   acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal> {
     if (this.#closed) return SHUTTING_DOWN;
     const now = this.#clock.monotonic();
-    this.#catchUp(now); // clients that wait already have precedence
+    this.#catchUp(now); // clients that already wait come first
     const impossible = this.#whyImpossible(request.routing);
     if (impossible !== undefined) return badRouting(impossible);
     const candidates = this.#members.candidates(filterOf(request.routing), now);
@@ -128,7 +128,7 @@ export class Requests {
     if (client !== undefined) this.#queue.answer(client, CLIENT_LEFT, 'gave-up', this.#clock.monotonic());
   }
 
-  /** Gives a session a member that can serve it now; undefined if there is none. Counts as a client's request. */
+  /** Gives a session a member that can serve it now; undefined if there is none. The pin counts as a client's request. */
   pin(pin: SessionPin): Member | undefined {
     const now = this.#clock.monotonic();
     this.#catchUp(now);
@@ -154,7 +154,10 @@ export class Requests {
     return this.#refusals.poolEmpty('No member that fits the routing options is free.', routing);
   }
 
-  /** The settings have changed: the candidates of waiting clients may differ, or no member may satisfy their options. */
+  /**
+   * Applies new settings to the waiting clients. Refuses a client if no member can ever satisfy its options now; else moves it to
+   * the candidates of the new settings.
+   */
   reconsider(now: number): void {
     for (const client of this.#queue.all()) {
       const { routing } = client.request;
@@ -175,7 +178,7 @@ export class Requests {
     if (this.#queue.size > 0) this.#queue.giveTurns((client) => this.#serve(client, now));
   }
 
-  /** Refuses the waiting clients that no member can reach in time. */
+  /** Refuses the waiting clients for which no member can come before their deadline. */
   refuseHopeless(): void {
     if (this.#queue.size === 0) return;
     const now = this.#clock.monotonic();
@@ -201,7 +204,7 @@ export class Requests {
     return this.#sessions.whyRefused(routing) ?? whyImpossible(routing, sources, locations);
   }
 
-  /** Handles everything that is due at `now`. Timers may be late. */
+  /** Applies everything that is due at `now`, because timers may be late. */
   #catchUp(now: number): void {
     this.#members.update(now);
     if (this.#queue.takeRetry(now)) this.#members.index.membersFreed = true;
@@ -268,7 +271,7 @@ export class Requests {
     const parts = { members: this.#members, sessions: this.#sessions };
     const terms = { candidates, now, needsDraw: needsDraw(request, candidates, parts) };
     const answer = this.#queue.join(request, terms);
-    // Emits at counts of 1, 2, 4, 8 …: refill has to know that more clients wait, but not about each one.
+    // Emits at 1, 2, 4, 8 … waiting clients: refill must know that the number grows, but needs no event for each client.
     if ((candidates.waitingCount & (candidates.waitingCount - 1)) === 0) this.#emitDemand(candidates, now);
     return answer;
   }
@@ -278,7 +281,7 @@ export class Requests {
     if (sources.length > 0) this.#bus.emit('demand.rose', { sources });
   }
 
-  /** A request of a session for its own member searches no tier, so the source itself records the demand. */
+  /** Records the demand in the source itself, because a session's request for its own member searches no tier. */
   #recordSessionDemand(source: PoolSource, now: number): void {
     const wasQuiet = now - source.lastWantedAt > QUIET_MS;
     source.lastWantedAt = now;

@@ -19,8 +19,8 @@ export function couldServe(source: PoolSource, routing: RoutingOptions): boolean
 }
 
 /**
- * Why no member can ever satisfy the routing options, as a text for the client; undefined if a member may. The text names the
- * option but does not quote the client.
+ * Returns why no member can ever satisfy the routing options, as a text for the client; undefined if a member may. The text names
+ * the option but never quotes text of the client.
  */
 export function whyImpossible(
   routing: RoutingOptions,
@@ -33,7 +33,7 @@ export function whyImpossible(
   }
   if (protocol === undefined && minLifeMs === undefined && location === undefined) return undefined;
   if (location === undefined || !looksLikeCode(location)) {
-    for (const one of sources.values()) if (couldServe(one, routing)) return undefined; // cheap, because every request passes here
+    for (const one of sources.values()) if (couldServe(one, routing)) return undefined; // returns early, because every request with these options runs this check
   }
   const named = [...sources.values()].filter(({ name }) => source === undefined || source === name);
   const speaking = named.filter((one) => couldSpeak(one, routing));
@@ -83,15 +83,15 @@ function couldBeIn(source: PoolSource, { location }: RoutingOptions): boolean {
 }
 
 /**
- * Whether the keyword has Latin letters while the source's locations have none. Requires a full draw as evidence, of a product
- * whose locations are all in one language.
+ * Whether the keyword cannot occur in the source's locations, because it has Latin letters and they have none. False until the
+ * source has seen as many locations as its size, and for a source with locations in several languages.
  */
 function isForeignScript({ options, locatedCount, hasLatinLocation }: PoolSource, keyword: string): boolean {
   if (options.mixedLocations === true || hasLatinLocation || locatedCount < options.size) return false;
   return hasLatinLetter(keyword);
 }
 
-/** Repeats the clause for each source; `%s` becomes the source's name. */
+/** Joins the clauses for all sources. In each clause, `%s` becomes the source's name. */
 function each(sources: readonly PoolSource[], clause: (options: PoolSource['options']) => string): string {
   return sources.map(({ name, options }) => clause(options).replace('%s', name)).join(', ');
 }

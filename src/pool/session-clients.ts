@@ -1,7 +1,7 @@
 /**
  * Groups sessions by client, to decide which session ends when a limit is reached. A client is a user or, without users, the
  * network of an address. The sessions of a user are grouped by network as well, so that one machine of a user cannot displace the
- * sessions of another machine. Only creating and ending a session costs time here.
+ * sessions of another machine. Only the start and the end of a session update the groups; a use does not.
  */
 
 import { Heap, type HeapNode } from '../core/heap.ts';
@@ -10,7 +10,8 @@ import type { SessionOwner } from './lease.ts';
 import type { Session, SessionUse } from './session.ts';
 
 /**
- * A client as a node of a heap. `key` is its number of sessions, negated, so that the client with the most sessions comes first.
+ * A client as a node of a heap. `key` is the negated number of its sessions, so that the client with the most sessions comes
+ * first.
  */
 class SessionClient implements HeapNode {
   readonly byNetwork = new Map<string, Heap<SessionUse>>();
@@ -62,7 +63,7 @@ export class SessionClients {
     return leastUsed(this.#byKey.get(clientKey(owner)), now);
   }
 
-  /** The session to end at the limit for all clients: one of the client with the most sessions. */
+  /** The session to end when all clients together reach the limit: one of the client with the most sessions. */
   leastUsedOfLargest(now: number): Session | undefined {
     return leastUsed(this.#bySize.first, now);
   }
@@ -72,7 +73,7 @@ function clientKey({ user, address }: SessionOwner): string {
   return user === '' ? `address ${clientNetwork(address)}` : `user ${user}`;
 }
 
-/** Chooses within the network with the most sessions: the session idle for the longest time; if none is idle, any of them. */
+/** Chooses a session in the client's network with the most sessions: the one idle for the longest time or, if none is idle, any. */
 function leastUsed(client: SessionClient | undefined, now: number): Session | undefined {
   let largest: Heap<SessionUse> | undefined;
   for (const uses of client?.byNetwork.values() ?? []) {

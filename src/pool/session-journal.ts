@@ -1,12 +1,13 @@
 /**
- * Sessions as journal records, which survive a restart, and the set of sessions that changed since the last call of `takeChanges`. A use
- * changes the record only if the record is older than a quarter of the TTL, so a busy session causes four writes per TTL.
+ * Converts sessions to journal records, which survive a restart, and tracks which sessions changed since the last call of
+ * `takeChanges`. A use changes the record only if the record is older than a quarter of the TTL, so a busy session causes four
+ * writes per TTL.
  */
 import { z } from 'zod';
 import type { Clock } from '../core/clock.ts';
 import { REFRESH_SHARE, Session } from './session.ts';
 
-/** Upper bound of the idle time of a restored session, in case the file is damaged. */
+/** Maximum TTL of a restored session. Limits what a damaged file can claim. */
 const MAX_TTL_MS = 7 * 24 * 3600 * 1000;
 
 const durationMs = z.number().nonnegative();
@@ -22,10 +23,10 @@ const recordSchema = z.object({
 });
 
 type SessionRecord = z.infer<typeof recordSchema>;
-/** Absent: the session has ended. */
+/** `record` is undefined if the session has ended. */
 type SessionEntry = readonly [name: string, record: SessionRecord | undefined];
 
-/** A record as read from the file. */
+/** A session as read from the journal file. */
 export interface StoredSession {
   /** Not validated. */
   readonly value: unknown;
@@ -37,7 +38,7 @@ export class SessionJournal {
   readonly #clock: Clock;
   readonly #sessions: ReadonlyMap<string, Session>;
   readonly #onChange: () => void;
-  /** Names of changed and ended sessions. */
+  /** Names of changed and ended sessions that `takeChanges` has not returned yet. */
   readonly #changed = new Set<string>();
 
   /** @param onChange - called for each change. */
@@ -75,7 +76,7 @@ export class SessionJournal {
     this.#onChange();
   }
 
-  /** The session was used, or is in use. */
+  /** The session was used, or is still in use. */
   sessionUsed(session: Session, now: number): void {
     if (now - session.recordedAt >= session.ttlMs * REFRESH_SHARE) this.sessionChanged(session);
   }
@@ -88,7 +89,7 @@ export class SessionJournal {
   }
 }
 
-/** The session of a record, as of monotonic `now`. Undefined if it has ended since or the record is invalid. */
+/** Restores the session of a record at monotonic `now`; undefined if the session has ended since or the record is invalid. */
 export function restoredSession(name: string, stored: StoredSession, now: number): Session | undefined {
   const { success, data } = recordSchema.safeParse(stored.value);
   if (!success) return undefined;

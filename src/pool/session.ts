@@ -4,35 +4,35 @@ import type { HeapNode } from '../core/heap.ts';
 import { ANY_MEMBER, type MemberFilter } from './filter.ts';
 import type { SessionOwner } from './lease.ts';
 
-/** The greatest age of the journal record of a session in use, as a share of its TTL. */
+/** The maximum age of the journal record of a session in use, as a share of the session's TTL. */
 export const REFRESH_SHARE = 1 / 4;
 
-/** One session. `key` is the monotonic moment at which the timer checks it next. */
+/** `key` is the monotonic moment at which the timer checks the session next. */
 export class Session implements HeapNode {
   readonly name: string;
   readonly owner: SessionOwner;
   ttlMs: number;
-  /** Id of its member; undefined until the next pick if it has none. */
+  /** Id of the session's member; undefined until the next pick if the session has none. */
   member: string | undefined;
   /** Id of the member through which a hedge last won for this session. The session moves there if its own member fails. */
   fallback: string | undefined;
-  /** Its member failed an attempt and has accepted none since. */
+  /** The session's member failed an attempt and has accepted none since. */
   memberFailed = false;
   /** The filter of its last request. */
   filter: MemberFilter = ANY_MEMBER;
   /** Monotonic moment of its last use. */
   usedAt: number;
-  /** Monotonic moment at which its member was last picked for it or accepted an attempt. */
+  /** Monotonic moment at which the session got its member or its member last accepted an attempt. */
   confirmedAt = Number.NEGATIVE_INFINITY;
-  /** Leases so far, in all replicas. */
+  /** Number of leases so far, in all replicas. */
   uses = 0;
-  /** The part of `uses` that other replicas do not know yet. */
+  /** The part of `uses` that the other replicas do not know yet. */
   unsharedUses = 0;
-  /** Open leases, including those of other replicas if the pool counts them. A session with open leases is not idle. */
+  /** Number of open leases, including those of other replicas if the pool counts them. A session with open leases is not idle. */
   openLeases = 0;
   /** Monotonic moment of its latest record in the journal. */
   recordedAt = Number.NEGATIVE_INFINITY;
-  /** Its node in its client's order of use. */
+  /** The session's node in the heap of its client. */
   readonly use = new SessionUse(this);
   key: number;
   heapIndex = -1;
@@ -59,7 +59,10 @@ export class Session implements HeapNode {
   }
 }
 
-/** A session in its client's order of use. `key` is the moment of a use, though later uses may have followed. */
+/**
+ * A session in the heap of its client. `key` is the moment of a use. Later uses do not change it; `SessionClients` corrects it
+ * when it chooses a session to end.
+ */
 export class SessionUse implements HeapNode {
   readonly session: Session;
   key = 0;

@@ -1,8 +1,8 @@
 /**
  * Sessions: names under which clients keep one member until the session has been idle for its TTL. It owns all sessions and one
  * timer for all of them. A session refers to its member by id, so it does not keep a removed member in memory. A use only records
- * its time; the session's place in the heap is corrected when the timer reaches it. A client that opens a session at a limit
- * loses one of its own (session-clients.ts).
+ * its moment; the timer later corrects the session's place in the heap. When a limit is reached, session-clients.ts chooses the
+ * session that ends.
  */
 import type { Clock } from '../core/clock.ts';
 import { formatDuration } from '../core/duration.ts';
@@ -17,10 +17,9 @@ import { SessionClients } from './session-clients.ts';
 import { SessionJournal } from './session-journal.ts';
 import type { SharedSession } from './shared-member.ts';
 
-/** The owner of sessions that have no owner. The limit per client does not apply to it. */
+/** The owner of sessions whose requests name no owner. The limit per client does not apply to them. */
 const NO_OWNER: SessionOwner = { user: '', address: '' };
 
-/** All sessions, up to the limits. */
 export class Sessions {
   readonly #clock: Clock;
   readonly #bus: EventBus;
@@ -52,7 +51,7 @@ export class Sessions {
     return this.#byName.size;
   }
 
-  /** The number of sessions on each member, by member id. May include members that have left. */
+  /** Number of sessions on each member, by member id. May include members that have left. */
   get countByMember(): ReadonlyMap<string, number> {
     return this.#countByMember;
   }
@@ -61,13 +60,13 @@ export class Sessions {
     return this.#byName.values();
   }
 
-  /** Finds a session. Not a use of it. */
+  /** Does not count as a use. */
   find(name: string): Session | undefined {
     return this.#byName.get(name);
   }
 
   /**
-   * Tracks changes from now on.
+   * Records changes from now on.
    * @param onChange - called for each change.
    */
   journal(onChange: () => void): SessionJournal {
@@ -83,12 +82,12 @@ export class Sessions {
     return `ttl is ${given}, but a session may be idle for at most ${most} (rotation.maxSessionTtl).`;
   }
 
-  /** Uses the session of this name. Creates it without a member if it does not exist. */
+  /** Records a use of the session with this name. Creates the session, without a member, if it does not exist. */
   use(name: string, { sessionTtlMs, sessionOwner = NO_OWNER }: RoutingOptions, now: number): Session {
     const ttlMs = sessionTtlMs ?? this.settings.sessionTtlMs;
     const session = this.#byName.get(name);
     if (session !== undefined && session.openLeases === 0 && session.endsAt <= now) {
-      this.#end(session, 'idle'); // its timer is late
+      this.#end(session, 'idle'); // the timer that ends it is late
     } else if (session !== undefined) {
       session.usedAt = now;
       session.ttlMs = ttlMs;
@@ -106,7 +105,7 @@ export class Sessions {
     return this.#insert(session, now);
   }
 
-  /** Applies the session of another replica. Checks no limit: the replica that opened it has done so. */
+  /** Applies the session of another replica. Does not check the limit per client, because the other replica has checked it. */
   adopt(shared: SharedSession, reason: string, now: number): void {
     const { name, owner, member, ttlMs, usedAt, uses } = shared;
     const known = this.#byName.get(name);
@@ -163,7 +162,7 @@ export class Sessions {
     this.#journal?.sessionUsed(session, now);
   }
 
-  /** Removes the member of the session until its next pick. */
+  /** Removes the session's member. The session gets another one at its next pick. */
   unbind(session: Session): void {
     if (session.member === undefined) return;
     this.#setMember(session, undefined);

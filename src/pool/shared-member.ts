@@ -1,7 +1,7 @@
 /**
- * Members, sessions and changes in the form in which the replicas of one pool exchange them: plain data that survives JSON. Keys
- * that are `undefined` may be absent. Moments are monotonic ms of the process that holds the data; the transport between
- * processes converts them.
+ * Members, sessions and changes in the form in which the replicas of one pool exchange them: plain data that can be sent as JSON.
+ * A key with the value `undefined` may be absent. Moments are monotonic ms of the process that holds the data; the transport
+ * between processes converts them.
  */
 import type { FaultCode } from '../core/faults.ts';
 import type { Demand, DrawnMember } from './drawn-member.ts';
@@ -9,14 +9,14 @@ import type { HealthRecord } from './health.ts';
 import type { SessionOwner } from './lease.ts';
 import type { LeaveReason } from './member.ts';
 
-/** A member of the pool, without what each replica learns about it. Its login is a secret. */
+/** A member without what each replica learns about it for itself. Its login is a secret. */
 export interface SharedMember extends Omit<DrawnMember, 'endsAt'> {
   /** Assigned by the replica that drew the member; the same in every replica. */
   readonly id: string;
   readonly source: string;
   readonly joinedAt: number;
   readonly endsAt: number;
-  /** `endsAt` is only an assumption, which each success renews. */
+  /** The service reported no end of life: `endsAt` is an assumption, and each success renews it. */
   readonly endIsAssumed: boolean;
 }
 
@@ -24,7 +24,7 @@ export interface SharedMember extends Omit<DrawnMember, 'endsAt'> {
 export interface MemberQuarantine {
   readonly untilAt: number;
   readonly fault: FaultCode;
-  /** False: no draw replaces the member, because only one client failed through it. Default true. */
+  /** False: no draw replaces the member, because only one client failed through it. Absent: true. */
   readonly replaced?: boolean | undefined;
   /** The faults of the member so far. */
   readonly health: HealthRecord;
@@ -36,15 +36,18 @@ export interface SharedSession {
   /** Id of its member. Absent: the session gets a member at its next use. */
   readonly member?: string | undefined;
   readonly ttlMs: number;
-  /** Its last known use. The session ends `ttlMs` later. */
+  /** Moment of the last known use. The session ends `ttlMs` later. */
   readonly usedAt: number;
-  /** Leases so far. */
+  /** Number of leases so far. */
   readonly uses: number;
 }
 
 /** A change of the pool that all replicas apply. Idempotent. */
 export type PoolChange =
-  /** A draw brought the member, for the first time or again. The later end of life applies. No-op for a removed member. */
+  /**
+   * A draw brought the member, for the first time or again. The later end of life applies. Has no effect if the member was
+   * removed.
+   */
   | { readonly kind: 'member.joined'; readonly member: SharedMember }
   /** The member was quarantined. */
   | { readonly kind: 'member.quarantined'; readonly member: string; readonly quarantine: MemberQuarantine }
@@ -59,7 +62,7 @@ export type PoolChange =
       readonly member: string;
       readonly reason: Exclude<LeaveReason, 'expired' | 'removed'>;
       readonly fault?: FaultCode | undefined;
-      /** Accepted leases in all replicas, as far as this replica knows. */
+      /** Number of accepted leases in all replicas, as far as this replica knows. */
       readonly uses?: number | undefined;
     }
   /** A client reported that the host bans the member or, with `lifted`, no longer bans it. */
@@ -69,9 +72,9 @@ export type PoolChange =
       readonly host: string;
       readonly lifted: boolean;
     }
-  /** The session has this member now. Creates the session if it does not exist. */
+  /** The session got this member. Creates the session if it does not exist. */
   | { readonly kind: 'session.moved'; readonly session: SharedSession; readonly reason: string }
-  /** The session was ended early, by the operator or at a limit. Sessions that end by idling cause no change. */
+  /** The operator or a limit ended the session. Sessions that end because they were idle cause no change. */
   | { readonly kind: 'session.ended'; readonly name: string }
   | MachineChange;
 
@@ -96,23 +99,23 @@ export type Restriction =
 /** How one replica uses a member. */
 export interface MemberActivity {
   readonly member: string;
-  /** Accepted leases of clients since the last report. */
+  /** Number of client leases that the member accepted since the last report. */
   readonly uses: number;
-  /** Open leases of this replica. */
+  /** Number of open leases of this replica. */
   readonly openLeases: number;
-  /** The last client that a target answered since the last report. */
+  /** The client that a target answered last, if one did since the last report. */
   readonly answeredTo?: string | undefined;
   readonly latencyMs?: number | undefined;
-  /** Only with an assumed end of life: the end after the last success here. Every replica applies the latest end. */
+  /** Only with an assumed end of life: the end after the last success in this replica. Every replica applies the latest end. */
   readonly endsAt?: number | undefined;
 }
 
 /** How one replica uses a session. */
 export interface SessionActivity {
   readonly session: string;
-  /** Leases since the last report. */
+  /** Number of leases since the last report. */
   readonly uses: number;
-  /** Open leases of this replica. */
+  /** Number of open leases of this replica. */
   readonly openLeases: number;
   /** Moment of its last use; the current moment while it has an open lease. Every replica applies the latest use. */
   readonly usedAt: number;
@@ -123,9 +126,9 @@ export interface SessionActivity {
 export interface PoolActivity {
   /** Number of clients that wait for a member. */
   readonly waiting: number;
-  /** Demand by source. Sources without any demand so far may be missing. `lastWantedAt` is finite. */
+  /** Demand by source name. A source that never had demand may be missing. `lastWantedAt` is finite. */
   readonly demand: Readonly<Record<string, Demand>>;
-  /** Members with changed numbers since the last report. */
+  /** Members whose numbers changed since the last report. */
   readonly members: readonly MemberActivity[];
   /** Sessions used since the last report. Sessions with open leases are included from time to time. */
   readonly sessions: readonly SessionActivity[];

@@ -1,5 +1,5 @@
 /**
- * The members as plain JSON, and back: what a restart keeps. Sessions have a journal (session-journal.ts).
+ * Converts the members to plain JSON and back, so that they survive a restart. Sessions have a journal (session-journal.ts).
  *
  * Moments in a snapshot are epoch ms, because monotonic time ends with the process.
  */
@@ -10,7 +10,7 @@ import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import type { Member } from './member.ts';
 import type { Members } from './members.ts';
 
-/** No member lives longer. Limits what a damaged file can claim. */
+/** Maximum remaining life of a restored member. Limits what a damaged file can claim. */
 const MAX_LIFE_MS = 7 * 24 * 3600 * 1000;
 
 const moment = z.number();
@@ -39,7 +39,7 @@ const memberSchema = z.object({
   facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).optional(),
   uses: count,
   latencyMs: durationMs.optional(),
-  /** Its quarantine. */
+  /** The member's quarantine. */
   rest: z
     .object({ untilAt: moment, fault: z.custom<FaultCode>(isFaultCode), replaced: z.boolean().default(true) })
     .optional(),
@@ -49,14 +49,14 @@ const departedSchema = z.object({ ...history, key: z.string(), untilAt: moment, 
 
 const snapshotSchema = z.object({
   version: z.literal(1),
-  /** When it was taken. */
+  /** When the snapshot was taken. */
   at: moment,
   members: z.array(memberSchema),
   /** Departed members. */
   remembered: z.array(departedSchema),
 });
 
-/** What a restart keeps of a pool. */
+/** What a restart keeps of the members. */
 export type PoolSnapshot = z.infer<typeof snapshotSchema>;
 
 /** The parts of a pool that a snapshot reads and restores. */
@@ -65,13 +65,16 @@ export interface SnapshotParts {
   readonly members: Members;
 }
 
-/** The snapshot in `value`; undefined when it does not hold one. */
+/** Decodes a snapshot; undefined if `value` is not a valid one. */
 export function decodeSnapshot(value: unknown): PoolSnapshot | undefined {
   const decoded = snapshotSchema.safeParse(value);
   return decoded.success ? decoded.data : undefined;
 }
 
-/** Leaves out draining members, since their tunnels end with the process, and members with a password, which no file may contain. */
+/**
+ * Omits draining members, because their tunnels end with the process, and members with a password, because the file must not
+ * contain one.
+ */
 export function takeSnapshot({ clock, members }: SnapshotParts): PoolSnapshot {
   const at = clock.now();
   const now = clock.monotonic();
@@ -94,10 +97,10 @@ export function takeSnapshot({ clock, members }: SnapshotParts): PoolSnapshot {
 }
 
 /**
- * Restores what has not expired since, for the sources that are still configured.
+ * Restores the members and departed members that have not expired since, if their source is still configured.
  *
- * @param passedMs - time since the snapshot; defaults to the time by the wall clock. At least 0, so that a clock that was
- * set back does not prolong any life.
+ * @param passedMs - time since the snapshot; by default, the wall clock measures it. The default is at least 0, so that a clock
+ * that was set back does not prolong any life.
  */
 export function restoreSnapshot(
   { clock, members }: SnapshotParts,

@@ -1,4 +1,4 @@
-/** What the members of one source did together, as the standard of comparison for the failures of a single member. */
+/** Counts the successes and failures of all members of a source. The failures of a single member are compared with these counts. */
 
 /** Counts of all members of a source since the process started. */
 export interface SourceTotals {
@@ -8,18 +8,18 @@ export interface SourceTotals {
   succeededAt: number;
 }
 
-/** For how long a success counts as evidence that a client is served. */
+/** How long a success counts as evidence that a client is served. */
 const CLIENT_SERVED_MS = 10 * 60_000;
-/** Each new member adds this many replacements on trial, so trials draw at most a tenth more members. */
+/** Each new member adds this much to the budget of replacements on trial, so trials cause at most a tenth more draws. */
 const TRIALS_PER_MEMBER = 0.1;
 
 export class SourceEvidence {
-  /** Successes: accepted attempts. Failures: attempts that failed before the member accepted. */
+  /** A success is an accepted attempt. A failure is an attempt that failed before the member accepted. */
   readonly accepts: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
-  /** Successes: answers of targets. Failures: tunnels that the member closed before an answer. */
+  /** A success is an answer from a target. A failure is a tunnel that the member closed before an answer. */
   readonly answers: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
   #trials = Number.POSITIVE_INFINITY;
-  /** The client served last. With the two moments below, `servedOther` can answer for any client. */
+  /** The client served last, at `#latestAt`. A different client was served last at `#otherAt`. */
   #latestClient: string | undefined;
   #latestAt = Number.NEGATIVE_INFINITY;
   #otherAt = Number.NEGATIVE_INFINITY;
@@ -39,7 +39,7 @@ export class SourceEvidence {
     this.#latestAt = now;
   }
 
-  /** Whether a target answered another client recently. */
+  /** Whether a target answered another client within CLIENT_SERVED_MS. */
   servedOther(client: string, now: number): boolean {
     const at = client === this.#latestClient ? this.#otherAt : this.#latestAt;
     return now - at <= CLIENT_SERVED_MS;
@@ -47,7 +47,7 @@ export class SourceEvidence {
 
   /**
    * Counts a new member.
-   * @param size - of the source.
+   * @param size - size of the source.
    */
   memberJoined(size: number): void {
     this.#trials += TRIALS_PER_MEMBER;
@@ -62,7 +62,7 @@ export class SourceEvidence {
     return true;
   }
 
-  /** The most trials at once, and the number at the start: a tenth of the source's size. */
+  /** Limits the budget to a tenth of the source's size, but at least 1. The budget starts at this limit. */
   #limitTrials(size: number): void {
     this.#trials = Math.min(this.#trials, Math.max(1, size * TRIALS_PER_MEMBER));
   }

@@ -22,7 +22,7 @@ export function makeRotation(strategy: Strategy, random: Random): Rotation<Candi
   return ROTATIONS[strategy](random);
 }
 
-/** The rank holds the turn in its low 32 bits and the open leases above them. A double represents it exactly. */
+/** A rank is the number of open leases times this range, plus the turn. A double represents it exactly. */
 const TURN_RANGE = 2 ** 32;
 
 /** Fewest open leases first; among equals, the one whose last use is longest ago. */

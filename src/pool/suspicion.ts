@@ -5,33 +5,32 @@
  */
 import type { SourceTotals } from './source-evidence.ts';
 
-/** One failure. */
 export interface SuspectFailure {
   /** Canonical host of the target. The port does not matter: two ports of a host count as one target. */
   readonly host: string;
   readonly client: string;
-  /** Another member reached the same target. */
+  /** Whether another member reached the same target. */
   readonly compared: boolean;
 }
 
 /** Other evidence at the time of the failure. */
 export interface Surroundings {
-  /** The member succeeded recently. */
+  /** Whether the member succeeded recently. */
   readonly memberWorked: boolean;
-  /** Any member of the source succeeded recently. */
+  /** Whether any member of the source succeeded recently. */
   readonly sourceWorked: boolean;
-  /** Another client succeeded through the source recently. */
+  /** Whether another client succeeded through the source recently. */
   readonly otherClientsServed: boolean;
   readonly sourceTotals: Readonly<SourceTotals>;
 }
 
-/** Targets to remember: more than any decision needs. */
+/** Maximum number of targets to remember. No decision needs more. */
 const MAX_HOSTS = 16;
-/** After failures for this many targets in a row, noria probes a member, even if no other member is known to work. */
+/** Number of targets for which a member must fail before noria probes it although no other member is known to work. */
 const HOSTS_OF_A_PROBE = 8;
 
 export class Suspicion {
-  /** Whether another member reached the host, by host. */
+  /** Keyed by host: whether another member reached it. */
   readonly #hosts = new Map<string, boolean>();
   readonly #clients = new Set<string>();
   #totalsAtStart: Pick<SourceTotals, 'successes' | 'failures'> = { successes: 0, failures: 0 };
@@ -39,24 +38,24 @@ export class Suspicion {
   #sourceWorked = true;
   #counted = 0;
 
-  /** Distinct targets that count as faults of the member. */
+  /** Number of distinct targets that count as faults of the member. */
   get counted(): number {
     return this.#counted;
   }
 
-  /** Several clients failed through the member. */
+  /** Whether several clients failed through the member. */
   get isShared(): boolean {
     return this.#clients.size > 1;
   }
 
-  /** For at least one of several targets, another member reached it. */
+  /** Whether the member failed for several targets and another member reached at least one of them. */
   get isCompared(): boolean {
     return this.#hosts.size > 1 && [...this.#hosts.values()].includes(true);
   }
 
   /**
-   * The member fails for several targets and no other member works. This does not show whether the member or the targets are at
-   * fault.
+   * Whether the member fails for many targets while no member of its source works. Such failures do not show whether the member
+   * or the targets are at fault.
    */
   get isUndecided(): boolean {
     return this.#independent && !this.#sourceWorked && this.#hosts.size >= HOSTS_OF_A_PROBE;

@@ -1,19 +1,19 @@
 /**
  * Turns: decide which of several processes that share a pool may use a member now, where a limit applies to all processes
- * together. Each turn belongs to one process, chosen by a hash of the member and the number of the turn, so the processes agree
- * without messages. When the turn changes to another process, that process first waits until it knows the last use by the
- * previous one, or until that use must be long enough ago.
+ * together. A hash of the member and the number of the turn assigns each turn to one process, so the processes agree without
+ * messages. At the start of its turn, a process waits until it knows the last use by the previous process, or until the minimum
+ * time since that use must have passed.
  */
 import type { Member } from './member.ts';
 import type { PoolShare, RotationOptions } from './options.ts';
 
 type TurnLimits = Pick<RotationOptions, 'maxUsesPerMember' | 'perHostSpacingMs'>;
 
-/** After this time, a process knows the uses of the other processes. */
+/** After this time, a process knows all uses by the other processes. */
 const USES_KNOWN_MS = 750;
 /** The length of a turn, as a multiple of the wait at its start. Longer turns waste less time; shorter ones are fairer. */
 const WAITS_PER_TURN = 4;
-/** How many turns to search ahead. Each process almost certainly has one among so many. */
+/** Number of turns to search ahead. Almost certainly, each process has one of them. */
 const MAX_TURNS = 64;
 
 export class Turns {
@@ -30,12 +30,12 @@ export class Turns {
     this.#waitMs = Math.max(perHostSpacingMs, maxUsesPerMember === 0 ? 0 : USES_KNOWN_MS);
   }
 
-  /** Whether the limit applies to sessions as well; spacing does not. */
+  /** Whether the limit applies to sessions as well. `perHostSpacing` does not. */
   get applyToSessions(): boolean {
     return !this.#perHost;
   }
 
-  /** Monotonic moment from which this process may use the member for the host. At most `now` if it may use it now. */
+  /** Monotonic moment from which this process may use the member for the host; `now` or earlier if it may use the member now. */
   startAt({ id }: Member, host: string, now: number): number {
     const { changedAt } = this.#share;
     const clockAheadMs = this.#clockAheadMs;

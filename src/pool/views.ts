@@ -14,7 +14,7 @@ export interface SourceCounts extends Record<MemberState, number> {
   /** Number of members that the source should have. */
   readonly size: number;
   readonly openTunnels: number;
-  /** Members that have been used at least once. */
+  /** Number of members that have been used at least once. */
   readonly used: number;
   /** Why clients may not use the members; null when they may. */
   readonly blocked: string | null;
@@ -55,7 +55,7 @@ export function pinnedMember(member: Member, now: number) {
     faults: member.health.score,
     /** Undefined when unknown. */
     remainingMs: member.endIsAssumed ? undefined : member.endsAt - now,
-    /** Time since the session last accepted an attempt or, before the first, since it joined. */
+    /** Time since the member last accepted an attempt or, before the first, since it joined. */
     sinceSuccessMs: now - (member.lastSuccessAt ?? member.joinedAt),
   });
 }
@@ -76,7 +76,7 @@ export function sessionView(session: Session, member: string | undefined, now: n
   });
 }
 
-/** Iterates over all members of the source. */
+/** Takes time in proportion to the number of members. */
 export function sourceCounts(source: PoolSource): SourceCounts {
   const { joining, ready, quarantined, draining } = source.counts;
   let used = 0;

@@ -1,8 +1,8 @@
 /**
  * The waiting queue: clients that wait for a member, first come first served, each with a deadline.
  *
- * It owns the waiting clients and one timer for all of them. Clients with the same filter form a line, so that the queue
- * skips a whole line when no member passes its filter.
+ * It owns the waiting clients and one timer for all of them. Clients with the same filter form a line, so that the queue can skip
+ * the whole line when no member passes the filter.
  */
 import type { Clock } from '../core/clock.ts';
 import { EarliestTimer } from '../core/earliest-timer.ts';
@@ -13,7 +13,10 @@ import type { Lease, LeaseRefusal, LeaseRequest } from './lease.ts';
 
 type Answer = Lease | LeaseRefusal;
 
-/** How a waiting client's turn ended. `line-blocked`: no other client in its line can be served now either. */
+/**
+ * The result of a client's turn. `line-blocked`: no client in its line can be served now. `done`: others in its line may be
+ * served.
+ */
 export type TurnResult = 'done' | 'line-blocked';
 
 /** What the pool knows about a request that starts to wait. */
@@ -24,13 +27,13 @@ export interface WaitingTerms {
   readonly needsDraw: boolean;
 }
 
-/** A client that waits. `key` is its deadline. */
+/** A client that waits. `key` is the monotonic moment of its deadline. */
 export class WaitingClient implements HeapNode {
   readonly request: LeaseRequest;
   readonly resolve: (answer: Answer) => void;
   readonly sinceAt: number;
   readonly needsDraw: boolean;
-  /** Position in order of arrival. */
+  /** Its number in order of arrival. */
   readonly arrival: number;
   candidates: Candidates;
   key: number;
@@ -52,7 +55,6 @@ export class WaitingClient implements HeapNode {
   }
 }
 
-/** All waiting clients. */
 export class WaitingQueue {
   readonly #bus: EventBus;
   readonly #byRequest = new Map<number, WaitingClient>();
@@ -110,14 +112,17 @@ export class WaitingQueue {
     client.resolve(answer);
   }
 
-  /** Moves a client to the end of another line, when its candidates are stale. */
+  /** Moves a client to the end of the line for new candidates, because its own are stale. */
   changeLine(client: WaitingClient, candidates: Candidates): void {
     this.#leaveLine(client);
     client.candidates = candidates;
     this.#enterLine(client);
   }
 
-  /** Gives each client whose filter some member passes a turn, in order of arrival. `serve` may answer the client. */
+  /**
+   * Calls `serve` for the waiting clients in order of arrival, except those whose filter no pickable member passes. `serve` may
+   * answer its client.
+   */
   giveTurns(serve: (client: WaitingClient) => TurnResult): void {
     const lines: LineCursor[] = [];
     for (const [candidates, line] of this.#lines) if (!candidates.isEmpty) lines.push(new LineCursor(line));
@@ -127,25 +132,24 @@ export class WaitingQueue {
     }
   }
 
-  /** A client whose deadline has passed. */
+  /** The client with the earliest deadline, if that has passed. */
   overdue(now: number): WaitingClient | undefined {
     return this.#byDeadline.firstKey <= now ? this.#byDeadline.first : undefined;
   }
 
-  /** Makes the timer fire at `at`, when the spacing of a member ends. */
+  /** Schedules a retry at `at`: a member may then fit, because its spacing ends or this process gets the turn for it. */
   retryAt(at: number): void {
     this.#retryAt = Math.min(this.#retryAt, at);
     this.#timer.armBy(at);
   }
 
-  /** Whether a retry is due. Clears it. */
+  /** Whether a retry is due. If so, clears it. */
   takeRetry(now: number): boolean {
     if (this.#retryAt > now) return false;
     this.#retryAt = Number.POSITIVE_INFINITY;
     return true;
   }
 
-  /** Stops the timer. */
   close(): void {
     this.#timer.disarm();
   }

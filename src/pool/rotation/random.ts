@@ -9,20 +9,19 @@ import {
   SECOND_CHOICE,
 } from './rotation.ts';
 
-/** How many random indexes a pick tries before it searches the whole array. */
+/** Number of random indexes that a pick tries before it searches the whole array. */
 const MAX_RANDOM_TRIES = 8;
 /**
- * Step widths of the search. They are prime, so the search visits every index exactly once whatever the size of the array, and
- * large, so it quickly leaves a run of unfit neighbours.
+ * Step widths of the search. A prime step that does not divide the size of the array visits every index exactly once. A large
+ * step quickly leaves a run of unfit neighbours.
  */
 const STRIDES = [7_919, 104_729] as const;
 
-/** Picks any entry; with a cost, the cheaper of two. */
 export class RandomRotation<Entry extends RotationEntry> implements Rotation<Entry> {
   readonly #entries: Entry[] = [];
   readonly #random: Random;
   readonly #cost: ((entry: Entry, now: number) => number) | undefined;
-  /** The entries of the next picks, as fixed by `upcoming`. */
+  /** The entries that `upcoming` has chosen for the next picks. */
   #decided: Entry[] = [];
   #lastUsed: Entry | undefined;
 
@@ -82,7 +81,8 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
 }
 
 /**
- * A random fitting entry with an index from `from` to below `to`. If a share p of the entries fits, it checks about 1/p entries.
+ * A random entry that fits, with an index from `from` to `to` - 1. If a share p of the entries fits, the search checks about 1/p
+ * entries.
  */
 export function randomFit<Entry>(
   entries: readonly Entry[],
@@ -105,7 +105,7 @@ export function randomFit<Entry>(
     if (fit === FITS) return entry;
     if (fit !== SECOND_CHOICE) continue;
     secondChoice ??= entry;
-    // With few entries, random tries may hit the same entry repeatedly, so only the search is reliable.
+    // With few entries, random tries may repeat an entry, so only the full search counts second choices.
     if (step >= tries || count > MAX_SECOND_CHOICES) secondChoices += 1;
     if (secondChoices > MAX_SECOND_CHOICES) break;
   }

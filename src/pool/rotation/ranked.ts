@@ -10,7 +10,6 @@ import {
   SECOND_CHOICE,
 } from './rotation.ts';
 
-/** Picks the entry with the lowest rank. */
 export class RankedRotation<Entry extends RotationEntry> implements Rotation<Entry> {
   readonly #heap = new Heap<Entry>();
   readonly #rank: (entry: Entry, lastTurn: number) => number;
@@ -18,8 +17,10 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
   #turn = 0;
 
   /**
-   * @param rank - returns the rank of an entry. All uses are numbered in one sequence; `lastTurn` is the number of this entry's last use.
-   * @param usesCount - whether the rank depends on uses. If not, picks alternate between the two entries of lowest rank.
+   * @param rank - returns the rank of an entry. The uses of all entries are numbered in one sequence; `lastTurn` is the number of
+   * this entry's last use.
+   * @param usesCount - whether the rank depends on uses. If not, picks alternate between the two entries of lowest rank, because
+   * a pick avoids the exit of the pick before it.
    */
   constructor(rank: (entry: Entry, lastTurn: number) => number, usesCount = true) {
     this.#rank = rank;
@@ -70,7 +71,7 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
       }
       secondChoice ??= entry;
       secondChoices += 1;
-      return secondChoices > MAX_SECOND_CHOICES; // stops the search
+      return secondChoices > MAX_SECOND_CHOICES; // too many second choices: stops the search
     });
     if (found !== undefined && unfit.length > MAX_UNFIT_AHEAD) for (const entry of unfit) this.used(entry);
     return secondChoices > MAX_SECOND_CHOICES ? secondChoice : (found ?? secondChoice);

@@ -6,11 +6,11 @@
  */
 import type { HeapNode } from '../../core/heap.ts';
 
-/** The pick must not return this entry. */
+/** A pick must not return this entry. */
 export const UNFIT = 0;
-/** The pick returns this entry only if it finds no better one within MAX_SECOND_CHOICES. */
+/** A pick returns this entry only if it finds no better one within MAX_SECOND_CHOICES. */
 export const SECOND_CHOICE = 1;
-/** The pick may return this entry. */
+/** A pick may return this entry. */
 export const FITS = 2;
 /** How well an entry fits the request of a pick. */
 export type Fit = typeof UNFIT | typeof SECOND_CHOICE | typeof FITS;
@@ -19,8 +19,8 @@ export type Fit = typeof UNFIT | typeof SECOND_CHOICE | typeof FITS;
 export const MAX_SECOND_CHOICES = 8;
 
 /**
- * A pick that skips more unfit entries than this moves them behind the others. Otherwise, if half of the entries never fit, each
- * pick would check all of them again.
+ * A pick that skips more unfit entries than this moves them behind the others. Otherwise every later pick would check the same
+ * unfit entries again.
  */
 export const MAX_UNFIT_AHEAD = 32;
 
@@ -36,9 +36,9 @@ export interface Rotation<Entry> {
   readonly size: number;
   add(entry: Entry): void;
   remove(entry: Entry): void;
-  /** Reports that the caller took this entry, from whichever rotation. */
+  /** Records a use of this entry. The caller may have picked the entry from another rotation. */
   used(entry: Entry): void;
-  /** Reports that the rank of the entry may have changed. */
+  /** Moves the entry to its place after its rank may have changed. */
   rankChanged(entry: Entry): void;
   /** The next entry that fits; undefined if none does. */
   pick(check: PickCheck<Entry>): Entry | undefined;

@@ -9,7 +9,6 @@ import {
   SECOND_CHOICE,
 } from './rotation.ts';
 
-/** Picks the entry with the oldest last use. */
 export class RoundRobin<Entry extends RotationEntry> implements Rotation<Entry> {
   #head: Entry | undefined;
   #tail: Entry | undefined;
@@ -64,7 +63,7 @@ export class RoundRobin<Entry extends RotationEntry> implements Rotation<Entry> 
     return entries;
   }
 
-  /** Makes the entry the head. The entries before it move behind the tail and keep their order. */
+  /** Makes the entry the head. Moves the entries before it behind the tail, in the same order. */
   #rotateTo(entry: Entry): void {
     const { previous } = entry;
     if (previous === undefined || this.#head === undefined || this.#tail === undefined) return;

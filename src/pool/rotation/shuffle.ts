@@ -8,13 +8,12 @@ import { type Random, randomBelow } from '../../core/random.ts';
 import { randomFit } from './random.ts';
 import { FITS, MAX_UNFIT_AHEAD, type PickCheck, type Rotation, type RotationEntry } from './rotation.ts';
 
-/** Picks each entry once a round, in random order. */
 export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<Entry> {
   readonly #entries: Entry[] = [];
   readonly #random: Random;
   /** Length of the first part of the array: the entries not yet picked in this round. */
   #toCome = 0;
-  /** How many entries of the first part have a fixed order. */
+  /** Number of entries of the first part whose order is fixed. */
   #decided = 0;
   #round = 0;
 
@@ -42,7 +41,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
 
   used(entry: Entry): void {
     if (this.#toCome === 0) this.#startRound();
-    if (entry.arrayIndex >= this.#toCome) return; // picked earlier in this round, but no entry of the first part fitted
+    if (entry.arrayIndex >= this.#toCome) return; // picked a second time in this round, because no entry of the first part fitted
     entry.lastTurn = this.#round;
     this.#endTurn(entry);
   }
@@ -59,11 +58,11 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
     const next = randomFit(this.#entries, 0, toCome, check, this.#random);
     if (next !== undefined) return next;
     const again = randomFit(this.#entries, toCome, this.#entries.length, check, this.#random);
-    if (again !== undefined && toCome > MAX_UNFIT_AHEAD) this.#toCome = this.#decided = 0; // no entry fits: end the round
+    if (again !== undefined && toCome > MAX_UNFIT_AHEAD) this.#toCome = this.#decided = 0; // no entry of the first part fits: end the round
     return again;
   }
 
-  /** Counts only the entries of this round. */
+  /** Returns only entries of the current round. */
   upcoming(count: number): readonly Entry[] {
     if (this.#toCome === 0) this.#startRound();
     const size = Math.min(count, this.#toCome);
