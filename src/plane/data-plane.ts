@@ -11,14 +11,14 @@ import type { PoolSettings } from '../pool/options.ts';
 export interface DataPlane {
   /** In the order of the settings. */
   readonly listeners: readonly ListenerStatus[];
-  /** Number of processes that serve clients, and the configured number. */
+  /** Number of processes that serve clients: configured and running. */
   readonly workers: { readonly wanted: number; readonly running: number };
-  /** The dialer of this process, for health checks. */
+  /** The dialer of this process. Health checks use it. */
   readonly dialer: Pick<MemberDialer, 'attempt'>;
   /**
    * Opens and closes listeners until they match `settings`. If a listener cannot be opened, restores the previous listeners and
-   * throws. The update is provisional until `commit`: an update back to the previous settings restores those listeners with their
-   * connections.
+   * throws. The update is provisional until `commit`: before that, an update back to the previous settings restores their
+   * listeners with all connections.
    * @param drainTimeoutMs - how long tunnels of removed listeners may take to finish.
    * @throws NoriaError listen-failed, bad-config
    */
@@ -26,19 +26,21 @@ export interface DataPlane {
   /** Makes the update final: applies these settings and drains the listeners that `update` removed. */
   commit(settings: PlaneSettings): void;
   setContext(context: PlaneContext): void;
-  /** Forgets which members of the source have refused its credentials. */
+  /** Forgets which members have refused the credentials of the source. */
   resetRefusals(source: string): void;
-  /** Closes the connections of this session or member now. */
+  /** Closes the connections of this session or member at once. */
   closeConnections(of: LeaseHolder): void;
-  /** Prepares for the end of noria: a current or later `update` ends within about a second, even if a worker hangs. */
+  /** Call it before `close`. A current or later `update` then ends within about a second, even if a worker hangs. */
   prepareToClose(): void;
   /** Stops accepting clients. Resolves when every request in progress has ended. */
   drain(): Promise<void>;
-  /** Closes everything now. */
+  /** Closes all listeners and connections at once. */
   close(): Promise<void>;
 }
 
-/** Settings behind the listeners that a reload may change. The daemon configures its own pool separately. */
+/**
+ * The settings of the data plane, except its listeners, that a reload may change. The daemon configures its own pool separately.
+ */
 export interface PlaneSettings {
   readonly dialer: DialerSettings;
   /** For the pools of worker processes. */
@@ -51,11 +53,11 @@ export interface ListenerSettings
     Pick<ListenerOptions, 'protocols' | 'maxConnections' | 'idleTimeoutMs' | 'sessionMode' | 'source'> {
   readonly address: ListenAddress;
   readonly tls?: { readonly cert: string; readonly key: Secret };
-  /** Set by the workers plane for listeners that several processes open. */
+  /** Set by the workers plane for a listener that several processes open. */
   readonly shared?: {
     /** The same in every process. A reload that does not change the listener keeps the id. */
     readonly id: number;
-    /** Replaces port 0, for which each process would get a different port. */
+    /** The port to use in place of port 0, which would be a different port in each process. */
     readonly port: number | undefined;
   };
 }
@@ -69,7 +71,7 @@ export interface PlaneContext {
 }
 
 export interface ListenerStatus {
-  /** The configured address. It names the listener in events and metrics. */
+  /** The configured address, which names the listener in events and metrics. */
   readonly name: string;
   readonly protocols: ListenerSettings['protocols'];
   readonly addresses: readonly BoundAddress[];

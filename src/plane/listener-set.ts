@@ -1,7 +1,7 @@
 /**
- * The open listeners, across reloads. An unchanged listener keeps its connections. A changed listener hands its addresses to its
- * successor, and its own tunnels may finish. An update is provisional until `commit`: until then, a removed listener only stops
- * listening and keeps its connections, so a second update can restore it.
+ * The open listeners across reloads. An unchanged listener keeps its connections. A new listener replaces a changed one and takes
+ * over its addresses, while the tunnels of the old listener may finish. An update is provisional until `commit`: before that, a
+ * removed listener only stops listening and keeps its connections, so that a second update can restore it.
  */
 import { type Clock, pause } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
@@ -22,7 +22,7 @@ export interface ListenerSetOptions {
   readonly bus: EventBus;
   readonly dialer: Dialer;
   readonly context: PlaneContext;
-  /** File descriptors of inherited listening sockets (`fd:3`). Each can be opened once. */
+  /** File descriptors of inherited listening sockets (`fd:3`). Each can be opened only once. */
   readonly inheritedFds: ReadonlySet<number>;
   /** Set where several processes open the same listeners. */
   readonly sharing?: ListenerSharing;
@@ -36,28 +36,28 @@ export interface ListenerSharing {
 }
 
 interface OpenedListener {
-  /** Only the certificate can change while it is open. */
+  /** While the listener is open, only the certificate can change. */
   settings: ListenerSettings;
   readonly listener: Listener;
   readonly access: Access;
 }
 
-/** A listener that an update requires: open, suspended by an uncommitted update, or new (without `existing`). */
+/** A listener that an update requires. It is open, suspended by an uncommitted update, or new (without `existing`). */
 interface Wanted {
   readonly settings: ListenerSettings;
   readonly existing: OpenedListener | undefined;
 }
 
-/** The steps of an update so far, in order to undo them. */
+/** The steps of an update so far, which `#undo` reverts. */
 interface Change {
   readonly removed: readonly OpenedListener[];
-  /** The part of `removed` whose addresses another listener needs. */
+  /** The listeners of `removed` that stopped, because another listener needs their addresses. */
   readonly stopped: OpenedListener[];
   /** Listeners that the update opened or restored. */
   readonly started: OpenedListener[];
 }
 
-/** Limits without a configuration key. */
+/** Limits that have no configuration key. */
 const HEADER_TIMEOUT_MS = 15_000;
 const HANDSHAKE_TIMEOUT_MS = 15_000;
 /** How long one direction of a tunnel may stay open and silent after the other has ended. */
@@ -70,11 +70,14 @@ export class ListenerSet {
   readonly #deadlines: Deadlines;
   #context: PlaneContext;
   #opened: readonly OpenedListener[] = [];
-  /** The listeners of the last commit; undefined while there is no uncommitted update. */
+  /** The listeners of the last commit; undefined unless an update is uncommitted. */
   #previous: { readonly opened: readonly OpenedListener[]; readonly drainTimeoutMs: number } | undefined;
-  /** Listeners of earlier configurations whose tunnels have not ended. */
+  /** Removed listeners whose tunnels have not ended. */
   readonly #draining = new Map<Listener, Promise<void>>();
-  /** Descriptors that were opened. Never opened again: after a close, the same number may refer to another file. */
+  /**
+   * Descriptors that this set has opened. It never opens one again, because after a close the same number may refer to another
+   * file.
+   */
   readonly #usedFds = new Set<number>();
   /** Cached, because every request reads it. */
   #ownAddresses: readonly BoundAddress[] = [];
@@ -127,19 +130,19 @@ export class ListenerSet {
     if (restorable.length > 0) this.#previous = { opened: restorable, drainTimeoutMs };
     for (const removed of change.removed) {
       stop(removed);
-      // An update can only restore the listeners of the last commit, so listeners that were opened later can be closed.
+      // An update can restore only the listeners of the last commit, so a listener that was opened after it can be closed.
       if (!restorable.includes(removed)) this.#drainAndClose(removed.listener, drainTimeoutMs);
     }
   }
 
-  /** Makes the updates so far final: the listeners that they removed drain, then close. */
+  /** Makes all updates since the last commit final: the listeners that they removed drain and then close. */
   commit(): void {
     const { drainTimeoutMs = 0 } = this.#previous ?? {};
     for (const { listener } of this.#suspended) this.#drainAndClose(listener, drainTimeoutMs);
     this.#previous = undefined;
   }
 
-  /** A client of another process that shares this listener sent wrong credentials. */
+  /** Counts wrong credentials that a client sent to another process with the same listener. */
   countWrongCredentials(listenerId: number, attempt: WrongAttempt): void {
     const opened = this.#opened.find(({ settings }) => settings.shared?.id === listenerId);
     opened?.access.countWrongCredentials(attempt);
@@ -151,14 +154,14 @@ export class ListenerSet {
     await Promise.all([...listeners.map((listener) => listener.drain()), ...this.#draining.values()]);
   }
 
-  /** Closes everything now. */
+  /** Closes all listeners and connections at once. */
   async close(): Promise<void> {
     const listeners = [...this.#opened, ...this.#suspended].map(({ listener }) => listener);
     await Promise.all([...listeners, ...this.#draining.keys()].map((listener) => listener.close()));
     this.#deadlines.clearAll();
   }
 
-  /** Listeners removed by an uncommitted update: they do not listen, but keep their connections. */
+  /** Listeners that an uncommitted update removed: they do not listen, but keep their connections. */
   get #suspended(): readonly OpenedListener[] {
     return (this.#previous?.opened ?? []).filter((opened) => !this.#opened.includes(opened));
   }
@@ -187,9 +190,9 @@ export class ListenerSet {
   }
 
   /**
-   * Restores the listeners.
-   * @throws NoriaError listen-failed if another program has taken an address while it was free. That listener is closed; the next
-   * reload that contains it opens it again.
+   * Reverts a failed update.
+   * @throws NoriaError listen-failed if another program has taken an address meanwhile. The listener of that address closes; the
+   * next reload that contains the listener opens it again.
    */
   async #undo({ stopped, started }: Change, reason: unknown, drainTimeoutMs: number): Promise<void> {
     for (const each of started) {
@@ -201,7 +204,7 @@ export class ListenerSet {
       try {
         await each.listener.listen();
       } catch (error) {
-        lost.push(describeError(error)); // handled: reported below, after the other listeners are restored
+        lost.push(describeError(error)); // handled: thrown below, after the other listeners are restored
         this.#setOpened(this.#opened.filter((opened) => opened !== each));
         this.#drainAndClose(each.listener, drainTimeoutMs);
       }
@@ -212,9 +215,9 @@ export class ListenerSet {
   }
 
   /**
-   * Checks a listener with a file descriptor.
-   * @throws NoriaError listen-failed if the descriptor was not inherited, or was opened before. To change such a listener,
-   * restart noria; the service manager keeps the socket open meanwhile.
+   * Marks the descriptor of a listener as used.
+   * @throws NoriaError listen-failed if noria did not inherit the descriptor, or has opened it before. To change such a listener,
+   * the operator restarts noria; the service manager keeps the socket open meanwhile.
    */
   #claimInherited(address: ListenAddress): void {
     if (address.kind !== 'fd') return;
@@ -297,13 +300,14 @@ export class ListenerSet {
 }
 
 /**
- * Stops listening. Inherited sockets keep listening: they could not be opened again, and no other listener can use their address.
+ * Stops listening. An inherited socket keeps listening, because noria could not open it again, and no other listener can use its
+ * address.
  */
 function stop({ settings, listener }: OpenedListener): void {
   if (settings.address.kind !== 'fd') listener.stop();
 }
 
-/** Reads a changed certificate for a listener that stays open. The returned function puts it into use. */
+/** Loads the changed certificate of a listener that stays open. The returned function puts the certificate into use. */
 function prepareCertificate({ settings, existing }: Wanted): (() => void)[] {
   const { tls } = settings;
   if (tls === undefined || existing === undefined || isSame(existing.settings.tls, tls)) return [];
@@ -316,13 +320,16 @@ function prepareCertificate({ settings, existing }: Wanted): (() => void)[] {
   ];
 }
 
-/** Where the listener binds: its address, with the shared port instead of port 0. */
+/** The address that the listener binds: with the shared port in place of port 0. */
 export function bindAddress({ address, shared }: ListenerSettings): ListenAddress {
   const port = shared?.port;
   return address.kind === 'fd' || port === undefined ? address : { ...address, port, lastPort: port };
 }
 
-/** A listener's certificate can change while it is open. Switching TLS on or off needs a new listener. */
+/**
+ * Whether the settings are equal except for the certificate, which can change while a listener is open. Switching TLS on or off
+ * needs a new listener.
+ */
 export function isSameButCertificate(one: ListenerSettings, other: ListenerSettings): boolean {
   const { tls: oneTls, ...oneRest } = one;
   const { tls: otherTls, ...otherRest } = other;

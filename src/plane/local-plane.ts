@@ -9,7 +9,7 @@ export interface LocalPlaneOptions
   extends Omit<ListenerSetOptions, 'dialer'>,
     Pick<DialerOptions, 'onSourceFault' | 'onNetwork'> {
   readonly pool: Pool;
-  /** Grants the leases of clients; default: the pool. */
+  /** Grants the leases of clients; by default, the pool does. */
   readonly leases?: LeaseProvider | undefined;
   readonly dialer: DialerSettings;
 }
@@ -31,7 +31,7 @@ export function openLocalPlane({ dialer: settings, leases, ...options }: LocalPl
     setContext: (context) => listeners.setContext(context),
     resetRefusals: (source) => dialer.resetRefusals(source),
     closeConnections: (of) => dialer.closeConnections(options.pool.leasesOf(of)),
-    prepareToClose() {}, // no-op: only updates of other processes need time
+    prepareToClose() {}, // no-op: an update in this process cannot hang
     drain: () => listeners.drain(),
     async close() {
       await listeners.close();

@@ -8,11 +8,11 @@ import { MAX_RESPONSE_HEAD_BYTES, readResponseHead } from '../dialer/connect-han
 
 export interface CheckSite {
   readonly target: HostPort;
-  /** True: TLS inside the tunnel. Its certificate is verified, which detects a man in the middle. */
+  /** Whether the request uses TLS inside the tunnel. The prober verifies the certificate, which detects a man in the middle. */
   readonly tls: boolean;
   /** The URL for a request in absolute form, without a fragment. */
   readonly url: string;
-  /** The value of the Host field: without the port if it is the default one (RFC 9110 §7.2). */
+  /** The value of the Host field. Omits the port if it is the default port (RFC 9110 §7.2). */
   readonly authority: string;
   /** The path and the query of the URL. */
   readonly path: string;
@@ -34,7 +34,7 @@ export function readCheckSite(text: string): CheckSite | undefined {
 
 export type SiteAnswer = number | 'silent' | 'closed' | 'garbage';
 
-/** Returns the status of the response, or why there is none. Closes the connection in any case. Never rejects. */
+/** Resolves with the status of the response, or with the reason why there is none. Always closes the connection. Never rejects. */
 export function askSite(
   connection: RawConnection,
   site: CheckSite,
@@ -66,7 +66,7 @@ export function askSite(
 
 function overTls(socket: Socket, { host, kind }: HostPort): Socket {
   const tls = connectTls({ socket, ...(kind === 'name' ? { servername: host } : {}) });
-  return tls.on('error', () => {}); // ignored: the 'close' event follows, and its handler is enough
+  return tls.on('error', () => {}); // ignored: 'close' follows, and its handler ends the request
 }
 
 function requestFor({ authority, url, path }: CheckSite, { forwardMode, login }: RawConnection): string {

@@ -1,7 +1,8 @@
 /**
- * One probe of one member: an attempt and, if a check is configured, a request to its site.
+ * One probe of one member: an attempt and, if a check is configured, a request to the site of the check. A sign of life is any
+ * reply that only a working proxy gives, such as an error about an unreachable target.
  *
- * Owns its connection until the outcome. The prober owns the lease.
+ * The probe owns its connection; the prober owns the lease.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -21,18 +22,17 @@ import { isRelayed } from './relay-check.ts';
 
 export type ProbeOutcome =
   /**
-   * `latencyMs` is absent if the probe required only a sign of life. `relays`: bytes of a target came through the
-   * member.
+   * `latencyMs` is absent if the probe required only a sign of life. `relays`: whether bytes of a target came through the member.
    */
   | { readonly kind: 'passed'; readonly latencyMs?: number; readonly relays: boolean }
   | { readonly kind: 'failed'; readonly fault: FaultCode; readonly blame: Blame }
-  /** The member gave no sign of life: it closes every connection without an answer, or never answers. */
+  /** The member gave no sign of life: it closed every connection without an answer, or never answered. */
   | { readonly kind: 'lifeless'; readonly fault: FaultCode }
-  /** The member cannot connect to its own address, where it listens, or relays nothing from there. */
+  /** The member could not connect to its own address, at which it listens, or it relayed no bytes from there. */
   | { readonly kind: 'unconnected'; readonly fault: FaultCode }
   /**
-   * The member or the site failed. If another member reaches the site, this one is at fault. `alive`: the member speaks
-   * its protocol.
+   * Either the member or the site failed. If another member reaches the site, the probed member is at fault. `alive`: whether the
+   * probed member speaks its protocol.
    */
   | { readonly kind: 'suspect'; readonly fault: FaultCode; readonly alive: boolean }
   | { readonly kind: 'cancelled' };
@@ -40,11 +40,10 @@ export type ProbeOutcome =
 export interface ProbeTask {
   readonly lease: Lease;
   readonly asks: SiteTask | 'sign-of-life' | 'own-address';
-  /** Time limit: for the whole probe of a site, otherwise for each step. */
+  /** Time limit: of the whole probe if it asks for a site, otherwise of each step of the probe. */
   readonly timeoutMs: number;
 }
 
-/** A request to the site of a check. */
 export interface SiteTask {
   readonly at: CheckSite;
   readonly expectStatus: number;
@@ -59,7 +58,7 @@ export interface ProbeParts {
 /** Names under `.invalid` never resolve (RFC 6761): a working proxy reports that it cannot reach the target. */
 const NOWHERE: HostPort = { host: 'probe.invalid', port: 443, kind: 'name', text: 'probe.invalid:443' };
 
-/** Errors that only a working member reports: it cannot reach the target. */
+/** Errors that only a working member reports: they say that it cannot reach the target. */
 const SIGNS_OF_LIFE: ReadonlySet<FaultCode> = new Set(['target-doubted', 'member-refused']);
 
 const SITE_FAULTS = {
@@ -82,7 +81,7 @@ export class Probe {
     this.#task = task;
   }
 
-  /** Ends the probe. Its outcome is `cancelled`. */
+  /** Ends the probe with the outcome `cancelled`. */
   cancel(): void {
     this.#cancelled = true;
     this.#attempt?.cancel();
@@ -97,7 +96,7 @@ export class Probe {
   async #askForSite({ at, expectStatus }: SiteTask): Promise<ProbeOutcome> {
     const { clock, deadlines } = this.#parts;
     const startedAt = clock.monotonic();
-    // TLS needs a tunnel. A plain request may use absolute form, as a client's request would.
+    // TLS needs a tunnel. A plain request may use absolute form, as a client's plain request would.
     const result = await this.#try(at.target, at.tls ? 'tunnel' : 'forward');
     if (result.kind === 'cancelled') return result;
     if (result.kind === 'failed') {
@@ -115,12 +114,11 @@ export class Probe {
   }
 
   /**
-   * Asks for two targets that no client uses. The first does not exist, so the member must report it as unreachable.
-   * Some working proxies close the connection instead, or wait for their resolver. The second one is the member's own
-   * address, where it listens.
+   * Asks for two targets that no client uses, one after the other. The first target does not exist, so a working member reports
+   * it as unreachable. But some working members close the connection instead, or wait for their resolver. The second target is
+   * the member's own address, at which it listens.
    *
-   * @param asks - `own-address` asks for the member's own address first, and requires that the member relays its
-   * answer.
+   * @param asks - `own-address`: ask for the member's own address first, and require that the member relays bytes from there.
    */
   async #askForSignOfLife(asks: 'sign-of-life' | 'own-address'): Promise<ProbeOutcome> {
     const { host, port } = this.lease;
@@ -166,7 +164,7 @@ export class Probe {
   }
 }
 
-/** The first message of a client that requests `NOWHERE`. */
+/** The first message that a client sends to a member to request `NOWHERE`. */
 function openingOf(protocol: MemberProtocol): string | Buffer {
   switch (protocol) {
     case 'http':

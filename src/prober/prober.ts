@@ -1,12 +1,11 @@
 /**
- * Probes members: unproven members of the free product before their first use, members that one client alone makes
- * suspect and, if a check is configured, members after their quarantine and members through which no client connected
- * for a while.
+ * Probes members: unproven members before their first use, members that failed through one client alone and, if a check is
+ * configured, members whose quarantine has ended and members without a success for a while.
  *
- * A probe uses the same protocols and credentials as a client's request. With a check, the site's response must arrive
- * through the member. Without one, the member must answer in its protocol. A member is blamed for a failing site only
- * if another member reaches the site afterwards, so a dead site or a wrong check costs no member anything. Likewise, a
- * suspected member without a sign of life is blamed only if a working member gives one.
+ * A probe uses the same protocols and credentials as a client's request. With a check, the response of the check's site must
+ * arrive through the member. Without a check, the member must answer in its protocol. If the site fails, the prober blames the
+ * member only after another member has reached the site, so a dead site or a wrong check does no harm to members. Likewise, it
+ * blames a suspected member without a sign of life only if a working member gives one.
  */
 import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
@@ -20,9 +19,7 @@ import { Probe, type ProbeOutcome, type ProbeTask } from './probe.ts';
 
 /** The methods of the pool that the prober uses. */
 export interface ProbeLeases {
-  /**
-   * Leases members that need a probe, unproven ones first; with `staleMs` also members without a success for that long.
-   */
+  /** Leases members that need a probe, unproven ones first. With `staleMs`, also members without a success for that long. */
   acquireForProbe(limit: number, staleMs?: number): readonly ProbeLease[];
   /** Leases a member of the source that worked within `withinMs`. */
   acquireForComparison(source: string, withinMs: number): Lease | undefined;
@@ -39,7 +36,7 @@ export interface CheckSettings {
 }
 
 export interface ProberSettings {
-  /** Undefined: no check is configured. Unproven members then need only a sign of life. */
+  /** Undefined if no check is configured. Unproven members then need only a sign of life. */
   readonly check: CheckSettings | undefined;
   /** The sources whose members join unproven. */
   readonly unprovenSources: ReadonlySet<string>;
@@ -53,17 +50,17 @@ export interface ProberOptions extends ProberSettings {
   readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
 
-/** The interval at which the prober asks the pool for members to probe, with jitter. */
+/** The prober asks the pool for members to probe at this interval, varied at random by up to JITTER. */
 const ROUND_MS = 1_000;
 const JITTER = 0.2;
 const MAX_PROBES = 32;
-/** Time limit for a sign of life: enough for most working members, and short for dead ones. */
+/** Time limit for a sign of life: long enough for most working members, and short for dead ones. */
 const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
-/** A member that worked within this time is expected to give a sign of life. */
+/** A suspected member is compared only with a member that worked within this time. */
 const WORKED_MS = 10 * 60_000;
 const TICK_MS = 50;
 
-/** A member for which the site failed. It waits until another member shows whether the site works. */
+/** A member through which the site failed. The prober keeps the lease until another member shows whether the site works. */
 interface Suspect {
   readonly lease: ProbeLease;
   readonly fault: FaultCode;
@@ -89,13 +86,13 @@ export class Prober implements AsyncDisposable {
     this.#site = siteOf(options);
     this.#deadlines = new Deadlines(options.clock, TICK_MS);
     this.#joinObserver = options.bus.on('member.joined', ({ source, renewed }) => {
-      // Wakes later, not synchronously, because the pool is still adding the members of a draw.
+      // Starts the round later, because the pool is still adding the members of the draw.
       if (!renewed && this.#settings.unprovenSources.has(source)) this.#wakeAfter(0);
     });
     this.#wakeAfter(0);
   }
 
-  /** @throws NoriaError `bad-config` like the constructor; the settings are then unchanged. */
+  /** @throws NoriaError `bad-config` like the constructor. The previous settings then stay in use. */
   configure(settings: ProberSettings): void {
     this.#site = siteOf(settings);
     this.#settings = settings;
@@ -134,7 +131,6 @@ export class Prober implements AsyncDisposable {
     this.#wakeAfter(ROUND_MS * jitter);
   }
 
-  /** Starts as many probes as the limit allows. */
   #startProbes(): void {
     const room = MAX_PROBES - this.#probes.size;
     if (this.#closed || room <= 0) return;
@@ -167,7 +163,7 @@ export class Prober implements AsyncDisposable {
     const { clock } = this.#options;
     switch (outcome.kind) {
       case 'passed':
-        // Only a client's request, or the site of the check, ends a quarantine.
+        // A probe without a check ends no quarantine; only a client's request does.
         if (lease.isNew || this.#site !== undefined) this.#admit(lease, outcome.latencyMs);
         else if (outcome.relays) this.#release(lease);
         else this.#blame(lease, { blame: 'unclear', fault: 'member-refused' });
@@ -232,8 +228,8 @@ export class Prober implements AsyncDisposable {
   }
 
   /**
-   * No member reached the site, so the suspects are not at fault. Admits new members that are alive, as if no check was
-   * configured.
+   * No member reached the site, so the suspects are not at fault. Admits new members that are alive, as a probe without a check
+   * would.
    */
   #acquit(suspects: readonly Suspect[]): void {
     for (const { lease, alive } of suspects) {
@@ -242,7 +238,7 @@ export class Prober implements AsyncDisposable {
     }
   }
 
-  /** Ends the lease and does not change the member. */
+  /** Ends the lease without a consequence for the member. */
   #release(lease: Lease): void {
     this.#options.pool.report({ lease: lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
   }

@@ -1,11 +1,14 @@
-/** Checks that a member relays bytes, on a connection through it to its own address: it must answer its own protocol. */
+/**
+ * Checks that a member relays bytes: on a connection through the member to the member's own address, the member must answer in
+ * its own protocol.
+ */
 import type { Deadlines } from '../core/deadlines.ts';
 import type { RawConnection } from '../dialer/attempt-contract.ts';
 
 /**
- * Whether any byte comes back after `opening`. Closes the connection in any case. Never rejects.
+ * Whether any byte comes back after `opening` was sent. Always closes the connection. Never rejects.
  *
- * @param opening - the first message of a client of the member.
+ * @param opening - the first message that a client sends to the member.
  */
 export function isRelayed(
   { socket, head }: RawConnection,

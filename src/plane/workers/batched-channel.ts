@@ -1,17 +1,17 @@
 /**
- * Sends messages to another process, in order and in few batches. Each IPC message costs both processes a system call and a
- * wake-up. Sent separately, the messages take almost a third of a busy worker's CPU time.
+ * Sends messages to another process, in order and in few batches, because each IPC message costs both processes a system call and
+ * a wake-up. Without batches, messages take almost a third of a busy worker's CPU time.
  */
 import type { Clock } from '../../core/clock.ts';
 
-/** The longest time that `sendLater` delays a message. */
+/** The maximum delay of a message that `sendLater` sends. */
 const LATER_MS = 100;
 
 export class BatchedChannel<Message extends object> {
   readonly #clock: Clock;
   readonly #write: (batch: readonly Message[]) => void;
   #batch: Message[] = [];
-  /** When the batch is written: `later` after LATER_MS, `scheduled` at the end of this turn of the event loop. */
+  /** When the channel writes the batch: `later` after LATER_MS, `scheduled` at the end of this turn of the event loop. */
   #phase: 'empty' | 'later' | 'scheduled' | 'closed' = 'empty';
   #timer: Disposable | undefined;
 
@@ -30,7 +30,7 @@ export class BatchedChannel<Message extends object> {
     setImmediate(this.flush);
   };
 
-  /** Sends with the next batch, at the latest after LATER_MS. For messages whose arrival is not urgent. */
+  /** Sends a message that is not urgent: with the next batch, at the latest after LATER_MS. */
   readonly sendLater = (message: Message): void => {
     if (this.#phase === 'closed') return;
     this.#batch.push(message);
@@ -39,7 +39,7 @@ export class BatchedChannel<Message extends object> {
     this.#timer = this.#clock.after(LATER_MS, this.flush);
   };
 
-  /** Sends what is queued now. */
+  /** Sends the queued messages now. */
   readonly flush = (): void => {
     if (this.#phase === 'closed' || this.#batch.length === 0) return;
     const batch = this.#batch;
@@ -49,7 +49,7 @@ export class BatchedChannel<Message extends object> {
     this.#write(batch);
   };
 
-  /** The pipe has closed: drops what is queued. Safe to call twice. */
+  /** Call it when the pipe has closed. Drops the queued messages. Idempotent. */
   close(): void {
     this.#timer?.[Symbol.dispose]();
     this.#phase = 'closed';

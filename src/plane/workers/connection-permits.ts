@@ -1,28 +1,28 @@
 /**
- * Enforces a listener's connection limit across workers. Each connection needs a permit, and there are never more permits than
+ * Enforces a listener's connection limit across workers. Each connection needs a permit, and the number of permits never exceeds
  * the limit. The primary has a pool of permits. Each worker holds some unused permits, so that it rarely has to ask. A worker
- * without permits asks the pool; if the pool is empty, it recalls the unused permits of all workers. So a client is refused only
- * after every worker has answered that it has none to spare, or has not answered in time. Messages between the two sides arrive
- * in order.
+ * without unused permits asks the pool; if the pool is empty, the pool recalls the unused permits of all workers. So noria
+ * refuses a client only after every worker has answered that it has no unused permit, or has not answered in time. Messages
+ * between the two sides arrive in order.
  */
 import type { Clock } from '../../core/clock.ts';
 
-/** From a worker to the primary. */
+/** Messages from a worker to the primary. */
 export type PermitRequest =
   | { readonly kind: 'permits.asked' }
-  /** Answers `permits.recalled`; 0 if all permits are in use. */
+  /** Answers `permits.recalled`. `count` is 0 if all permits of the worker are in use. */
   | { readonly kind: 'permits.returned'; readonly count: number };
 
-/** From the primary to a worker. */
+/** Messages from the primary to a worker. */
 export type PermitReply =
-  /** Answers `permits.asked` with the number of permits; 0 if none is left. */
+  /** Answers `permits.asked`. `count` is 0 if no permit is left. */
   | { readonly kind: 'permits.granted'; readonly count: number }
   /** The worker must return its unused permits. */
   | { readonly kind: 'permits.recalled' };
 
 export interface LimitedListener {
   readonly id: number;
-  /** Most connections in all workers together. */
+  /** Maximum number of connections in all workers together. */
   readonly maxConnections: number;
 }
 
@@ -44,7 +44,7 @@ export class PermitPools {
     return [...this.#pools.keys()];
   }
 
-  /** Call it before workers open these listeners. Existing pools stay as they are. */
+  /** Opens a pool for each listener that has none. Call it before workers open these listeners. */
   open(listeners: readonly LimitedListener[]): void {
     for (const { id, maxConnections } of listeners) {
       if (this.#pools.has(id)) continue;
@@ -53,7 +53,7 @@ export class PermitPools {
     }
   }
 
-  /** Closes the pools of all other listeners. Permits that return to them later are ignored. */
+  /** Closes the pools of all other listeners, and ignores permits that workers return to them later. */
   keep(listeners: readonly LimitedListener[]): void {
     const ids = new Set(listeners.map(({ id }) => id));
     for (const [id, pool] of this.#pools) {
@@ -72,7 +72,7 @@ export class PermitPools {
   }
 }
 
-/** A recall: the workers that asked, and the workers whose unused permits are recalled. */
+/** A recall in progress. `for`: the workers that asked. `awaited`: the workers that must return their unused permits. */
 interface Recall {
   readonly for: number[];
   readonly awaited: Set<number>;
@@ -83,13 +83,13 @@ interface Recall {
 export class PermitPool {
   readonly #clock: Clock;
   readonly #send: (worker: number, reply: PermitReply) => void;
-  /** Permits of each worker, used and unused. */
+  /** Number of permits of each worker, used and unused. */
   readonly #held = new Map<number, number>();
   #free: number;
   /** Workers that wait for permits. A worker is in this list or in the recall, not in both. */
   #asking: number[] = [];
   #recall: Recall | undefined;
-  /** Workers that missed the timeout of a recall. They are not recalled again before they answer. */
+  /** Workers that missed the timeout of a recall. The pool sends them no further recall before they answer. */
   readonly #silent = new Set<number>();
 
   constructor(limit: number, clock: Clock, send: (worker: number, reply: PermitReply) => void) {
@@ -104,7 +104,7 @@ export class PermitPool {
     this.#serve();
   }
 
-  /** A worker has exited, and its connections with it. */
+  /** The worker has exited, and its connections have closed. */
   workerExited(worker: number): void {
     this.#asking = this.#asking.filter((each) => each !== worker);
     this.#takeBack(worker, this.#held.get(worker) ?? 0);
@@ -114,7 +114,7 @@ export class PermitPool {
     this.#serve();
   }
 
-  /** Stops answering requests. */
+  /** Stops the timeout of a recall. */
   close(): void {
     this.#recall?.timeout[Symbol.dispose]();
   }
@@ -140,7 +140,7 @@ export class PermitPool {
     if (this.#recall === undefined && this.#asking.length > 0) this.#startRecall();
   }
 
-  /** Grants half of the worker's share of the free permits. Smaller and smaller grants keep recalls rare. */
+  /** Grants half of the worker's share of the free permits. Grants become smaller with each one, which keeps recalls rare. */
   #grant(worker: number): void {
     const held = this.#held.get(worker) ?? 0;
     const workers = Math.max(2, this.#held.size);
@@ -150,7 +150,10 @@ export class PermitPool {
     this.#send(worker, { kind: 'permits.granted', count });
   }
 
-  /** Recalls permits from every worker, including those that ask: clients that they asked for may have disconnected. */
+  /**
+   * Recalls the unused permits of every worker, including workers that ask: the clients for which they asked may have
+   * disconnected.
+   */
   #startRecall(): void {
     const holders = [...this.#held.keys()].filter((worker) => this.#canReturn(worker));
     const awaited = new Set(holders);
@@ -174,19 +177,22 @@ export class PermitPool {
 /** The permits that one worker holds for one listener. */
 export class PermitHolder {
   readonly #send: (request: PermitRequest) => void;
-  /** The permits of this worker, used and unused. */
+  /** Number of permits of this worker, used and unused. */
   #held = 0;
   #used = 0;
   readonly #waiting: ((permitted: boolean) => void)[] = [];
   #asking = false;
-  /** How many entries of `#waiting` existed when the pending request was sent. */
+  /** The number of entries in `#waiting` when the pending request was sent. */
   #askedFor = 0;
 
   constructor(send: (request: PermitRequest) => void) {
     this.#send = send;
   }
 
-  /** Acquires a permit for one connection. Answers at once while an unused permit is left. Call `release` after `true`. */
+  /**
+   * Acquires a permit for one connection. Returns synchronously while an unused permit is left. After `true`, the caller must
+   * call `release`.
+   */
   acquire(): boolean | Promise<boolean> {
     if (this.#used < this.#held) {
       this.#used += 1;
@@ -228,7 +234,7 @@ export class PermitHolder {
     }
   }
 
-  /** Sends at most one request at a time. */
+  /** Asks for permits if clients wait. Sends at most one request at a time. */
   #ask(): void {
     if (this.#asking || this.#waiting.length === 0) return;
     this.#asking = true;

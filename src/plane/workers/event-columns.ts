@@ -1,6 +1,6 @@
 /**
- * Packs the events that workers send to the primary. Many events share one message, arranged in columns: each key name appears
- * once, and so does a value that all events of a kind share. The size is a tenth of the events as separate objects.
+ * Packs the events that workers send to the primary. Many events share one message in columns: the message contains each key name
+ * once, and a value that all events of a kind share once. It has a tenth of the size of the separate events.
  */
 import type { EventName, NoriaEvents } from '../../core/events.ts';
 
@@ -46,10 +46,9 @@ export interface EventColumns {
   readonly order: readonly number[];
 }
 
-/** Durations are rounded to a thousandth of a ms. */
+/** Numbers are rounded to a thousandth, so durations to a microsecond. */
 const PRECISION = 1_000;
 
-/** A group during packing. */
 class GroupBuilder {
   readonly index: number;
   readonly name: ForwardedEventName;
@@ -85,7 +84,7 @@ class GroupBuilder {
   }
 }
 
-/** Packs events whose values are text, numbers and booleans, as all data plane events have. */
+/** Packs events. Their values must be text, numbers or booleans, as in all events of the data plane. */
 export function packEvents(events: readonly ForwardedEvent[]): EventColumns {
   const groups: GroupBuilder[] = [];
   const order: number[] = [];
@@ -114,7 +113,7 @@ export function* unpackEvents({ groups, order }: EventColumns): Generator<Forwar
       const column = group.columns[at];
       if (column !== undefined) event[key] = 'same' in column ? column.same : column.each[row];
     }
-    // The columns were made from a ForwardedEvent of this name, which TypeScript cannot follow.
+    // TypeScript cannot know that the columns come from a ForwardedEvent of this name.
     yield { kind: 'event', name: group.name, event } as unknown as ForwardedEvent;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Encodes settings as JSON for the pipe between primary and worker, including secrets and maps. A Secret becomes a mask in any
- * text, so it needs its own encoding. The pipe connects two processes of the same user, and nothing sent through it is stored.
+ * Encodes settings, including secrets and maps, as JSON for the pipe between primary and worker. A Secret needs its own encoding,
+ * because its text form is a mask. The pipe connects two processes of the same user, and nothing that it carries is stored.
  */
 import { Secret } from '../../core/secret.ts';
 

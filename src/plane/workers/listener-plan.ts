@@ -9,7 +9,10 @@ import { bindAddress, isSameButCertificate } from '../listener-set.ts';
 export class ListenerPlan {
   #lastId = 0;
 
-  /** Adds the `shared` settings to each listener: those of `before` if the listener is unchanged, otherwise a new id and port. */
+  /**
+   * Adds the `shared` settings to each listener. An unchanged listener keeps those of `before`; every other listener gets a new
+   * id and port.
+   */
   async assign(
     settings: readonly ListenerSettings[],
     before: readonly ListenerSettings[],
@@ -32,14 +35,14 @@ export class ListenerPlan {
 }
 
 /**
- * Returns a free port for an address with port 0, else undefined. Another program may take the port before the workers bind it.
+ * Returns a free port if the address has port 0, else undefined. Another program may take the port before the workers bind it.
  * Listening then fails, and the caller tries another port.
  */
 function freePortFor(address: ListenAddress): Promise<number | undefined> {
   if (address.kind === 'fd' || address.port !== 0) return Promise.resolve(undefined);
   const probe = createServer();
   return new Promise((resolve) => {
-    probe.once('error', () => resolve(undefined)); // handled: the worker that listens there reports the error
+    probe.once('error', () => resolve(undefined)); // handled: the worker reports the error when it listens there
     probe.listen({ host: address.host, port: 0, exclusive: true }, () => {
       const bound = probe.address();
       const port = bound === null || typeof bound === 'string' ? undefined : bound.port;
@@ -49,8 +52,9 @@ function freePortFor(address: ListenAddress): Promise<number | undefined> {
 }
 
 /**
- * Binds each address of `listeners` briefly in this process, except those that overlap an address of `open`. node:cluster passes
- * a worker even a socket that could not be bound, and never closes that socket, so it must never get an address that is in use.
+ * Checks that the addresses of `listeners` are free, by binding each one briefly in this process. Skips addresses that overlap an
+ * address of `open`. Without this check, node:cluster would pass a worker even a socket that could not be bound, and would never
+ * close that socket.
  * @param open - the listeners that workers have open. Only the workers can move their addresses to another listener.
  * @returns the error (listen-failed or bad-config) for the first address that cannot be bound.
  */

@@ -1,4 +1,4 @@
-/** All messages between the primary and a worker: plain data that survives JSON. */
+/** All messages between the primary and a worker: plain data that can be sent as JSON. */
 import type { FaultCode } from '../../core/faults.ts';
 import type { SourceFault } from '../../dialer/credentials.ts';
 import type { BoundAddress } from '../../listener/bind.ts';
@@ -11,7 +11,7 @@ import type { IpcEncoded } from './ipc-encoding.ts';
 import type { SentForecast } from './remote-forecasts.ts';
 import type { FromSharedPool, ToSharedPool } from './shared-channel.ts';
 
-/** A terminal sends these signals to all processes. Workers ignore them, and the primary decides what to do. */
+/** A terminal sends these signals to all processes of noria. Workers ignore them, because the primary decides what to do. */
 export const SIGNALS_FOR_PRIMARY = [
   'SIGINT',
   'SIGTERM',
@@ -21,11 +21,11 @@ export const SIGNALS_FOR_PRIMARY = [
 export type FromWorker =
   | ToSharedPool
   | EventColumns
-  /** The first message: the worker can receive messages. */
+  /** The worker's first message: the worker is ready to receive messages. */
   | { readonly kind: 'loaded' }
-  /** Answers `update`. */
+  /** Answers `update` when the update has ended. */
   | { readonly kind: 'updated'; readonly outcome: UpdateOutcome }
-  /** Answers `drain`: no request is in progress. */
+  /** Answers `drain` when no request is in progress. */
   | { readonly kind: 'drained' }
   | { readonly kind: 'source.fault'; readonly fault: SourceFault }
   | { readonly kind: 'network.judged'; readonly down: boolean }
@@ -53,9 +53,9 @@ export interface WrongCredentials {
 /** Opens the worker's data plane. The first message to a worker. */
 export interface OpenPlane {
   readonly kind: 'open';
-  /** The name of this replica. */
+  /** The name of the worker's replica of the pool. */
   readonly replica: string;
-  /** The clock of the primary and the time since boot, read together. */
+  /** The primary's clock and the time since boot, both read at the same moment. */
   readonly primaryClock: { readonly monotonicMs: number; readonly sinceBootMs: number };
   readonly dialer: IpcEncoded;
   readonly pool: IpcEncoded;
@@ -64,20 +64,20 @@ export interface OpenPlane {
   readonly inheritedFds: readonly number[];
 }
 
-/** Calls on the worker's data plane. */
+/** Method calls on the worker's data plane. */
 export type PlaneCommand =
   | PlaneUpdate
   | { readonly kind: 'commit'; readonly dialer: IpcEncoded; readonly pool: IpcEncoded }
   | { readonly kind: 'set-context'; readonly context: PlaneContext }
   | { readonly kind: 'reset-refusals'; readonly source: string }
   | { readonly kind: 'close-connections'; readonly of: LeaseHolder }
-  /** Another process got an answer, so the network is up. */
+  /** Another process got an answer from a member or the service, so the network is up. */
   | { readonly kind: 'network-is-up' }
   | WrongCredentials
   | { readonly kind: 'drain' }
   | { readonly kind: 'close' };
 
-/** `DataPlane.update`. */
+/** Calls `DataPlane.update` in the worker. */
 export interface PlaneUpdate {
   readonly kind: 'update';
   readonly listeners: IpcEncoded;
@@ -94,8 +94,8 @@ export type UpdateOutcome =
       readonly code: FaultCode;
       readonly message: string;
       /**
-       * The worker has a socket that could not be bound. node:cluster never closes it, so this worker can no longer listen on
-       * that port.
+       * True if the worker has a socket that could not be bound. node:cluster never closes that socket, so this worker can no
+       * longer listen on the port.
        */
       readonly holdsUnboundSocket?: boolean;
     };

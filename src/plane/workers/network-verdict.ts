@@ -1,15 +1,15 @@
 /**
- * Decides whether our own network is down when several processes judge it by their own dials. If a process reports that the
- * network is down, the verdict is `down`, unless another process got an answer recently. As soon as any process gets an answer,
- * the verdict is `up` for all.
+ * Decides whether noria's own network is down when several processes judge it by their own dials. If one process judges the
+ * network down, the verdict is `down`, unless another process got an answer recently. As soon as any process gets an answer, the
+ * verdict is `up` for all processes.
  */
 import type { Clock } from '../../core/clock.ts';
 
 export interface NetworkVerdictOptions {
   readonly clock: Clock;
-  /** For this time, an answer to one process outweighs another process without answers: about the duration of an attempt. */
+  /** For this long after an answer, a process that judges the network down is overruled. About the duration of an attempt. */
   readonly answerValidMs: () => number;
-  /** Corrects a process: the network is up although it judged it down. */
+  /** Called to correct a process that judged the network down although it is up. */
   readonly overrule: (process: number) => void;
   readonly onChange: (down: boolean) => void;
 }

@@ -1,14 +1,14 @@
 /**
- * The forecasts of the sources, which the primary sends to the workers. Between two messages, a worker's pool computes them from
- * the passing time.
+ * The forecasts of the sources, which the primary sends to the workers. Between two messages, a worker subtracts the time that
+ * has passed from the received forecasts.
  */
 import type { Clock } from '../../core/clock.ts';
 import type { SourceForecast } from '../../pool/options.ts';
 
-/** A forecast as plain data: JSON has no `Infinity`, so `null` stands for it. */
+/** A forecast as plain data. `null` replaces `Infinity`, which JSON cannot express. */
 export type SentForecast = Omit<SourceForecast, 'suspendedMs'> & { readonly suspendedMs: number | null };
 
-/** Smaller differences come from the passing of time and are ignored. */
+/** Differences up to this size come from the passing of time and are ignored. */
 const TOLERANCE_MS = 100;
 
 export class RemoteForecasts {
@@ -31,7 +31,7 @@ export class RemoteForecasts {
     return this.#sent.map((sent) => later(sent, passedMs));
   }
 
-  /** Whether the current forecasts differ from the received ones by more than the passing of time. */
+  /** Whether the current forecasts differ from the received ones by more than the time that has passed. */
   differsFrom(current: readonly SourceForecast[]): boolean {
     const expected = this.read();
     return (

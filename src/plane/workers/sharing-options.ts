@@ -3,7 +3,10 @@ import type { ReplicaOptions } from '../../fleet/replica.ts';
 
 const NANOSECONDS_PER_MS = 1e6;
 
-/** Short enough for people who watch the status, and rare compared with tunnels. */
+/**
+ * Each process reports its activity every `beatMs`: often enough for people who watch the status, and rarely compared with
+ * tunnels.
+ */
 export const HOW_TO_SHARE = {
   sameMachine: true,
   evictionVotes: () => 1,
@@ -11,7 +14,7 @@ export const HOW_TO_SHARE = {
   beatMs: 250,
 } as const satisfies Partial<ReplicaOptions>;
 
-/** A clock that all processes of the machine share. */
+/** The time since the machine started: a clock that all its processes share. */
 export function sinceBootMs(): number {
   return Number(process.hrtime.bigint()) / NANOSECONDS_PER_MS;
 }

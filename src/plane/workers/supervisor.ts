@@ -1,6 +1,6 @@
 /**
- * Keeps the configured number of worker processes running: starts them, prepares each before it counts as ready, and replaces one
- * that exits. Owns the processes. The caller decides what the workers do.
+ * Keeps the configured number of worker processes running: starts them, and replaces one that exits. It owns the processes. The
+ * caller decides what the workers do.
  */
 import type { Clock } from '../../core/clock.ts';
 import { describeError, NoriaError } from '../../core/faults.ts';
@@ -13,30 +13,32 @@ export interface WorkerSupervisorOptions {
   readonly entry: string;
   readonly wanted: number;
   readonly onReport: (worker: WorkerProcess, report: WorkerReport) => void;
-  /** Brings a loaded replacement to the state of the other workers. If it rejects, the worker is killed. */
+  /**
+   * Brings a replacement that has loaded to the state of the other workers. If it rejects, the supervisor kills the replacement.
+   */
   readonly prepare: (worker: WorkerProcess) => Promise<void>;
   /** A worker exited unexpectedly; a replacement starts after `restartMs`. */
   readonly onLost: (worker: WorkerProcess, exit: WorkerExit, restartMs: number) => void;
   /** Any worker exited, expected or not. */
   readonly onExit: (worker: WorkerProcess) => void;
-  /** No worker is running, and none can be started. */
+  /** No worker is running, and the supervisor starts no further one. */
   readonly onFailed: (error: NoriaError) => void;
 }
 
-/** A worker that ran at least this long did not fail because of its start. */
+/** A worker that ran at least this long did not exit because of its start. */
 const STABLE_MS = 10_000;
 const FIRST_RESTART_MS = 500;
 const MAX_RESTART_MS = 30_000;
-/** The supervisor gives up when this many workers in a row exit before STABLE_MS and no worker is left. */
+/** The supervisor gives up when this many workers in a row exit within STABLE_MS and no worker is left. */
 const MAX_SHORT_LIVES = 6;
-/** How long a worker may take to close. A service manager allows less than 5 s for everything after the drain. */
+/** Maximum time for the workers to close. A service manager allows less than 5 s for everything after the drain. */
 const CLOSE_TIMEOUT_MS = 2_000;
 /**
- * A worker that is still loading cannot ignore these signals yet, so an exit caused by one is no failure. The primary gets the
- * same signal and decides whether noria continues.
+ * A terminal sends these signals to all processes. A worker that is still loading cannot ignore them yet, so an exit caused by
+ * one of them is no failure. The primary gets the same signal and decides whether noria continues.
  */
 const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
-/** The supervisor gives up after this many starts of one worker that such signals interrupted. */
+/** The supervisor gives up when such signals have interrupted this many starts of one worker. */
 const MAX_STARTS = 3;
 
 /**
@@ -54,7 +56,7 @@ export async function openWorkerSupervisor(options: WorkerSupervisorOptions): Pr
   return supervisor;
 }
 
-/** Opened by `openWorkerSupervisor`. */
+/** Create it with `openWorkerSupervisor`. */
 export class WorkerSupervisor {
   readonly #options: WorkerSupervisorOptions;
   /** All processes, including those that are still starting. */
@@ -79,7 +81,7 @@ export class WorkerSupervisor {
     this.#phase = 'running';
   }
 
-  /** Permanently stops replacing workers. */
+  /** Stops replacing workers permanently, and kills workers that are not ready yet. */
   stopReplacing(): void {
     this.#phase = 'ending';
     for (const restart of this.#restarts) restart[Symbol.dispose]();
@@ -138,7 +140,7 @@ export class WorkerSupervisor {
     this.#all.delete(worker);
     const wasReady = this.#ready.delete(worker);
     this.#options.onExit(worker);
-    // During the start, `#start` handles a worker that exits before it has loaded.
+    // While noria starts, `#start` handles a worker that exits before it has loaded.
     if (this.#phase === 'ending' || (this.#phase === 'opening' && !wasReady)) return;
     this.#shortLives = livedMs >= STABLE_MS ? 0 : this.#shortLives + 1;
     if (this.#all.size === 0 && this.#shortLives >= MAX_SHORT_LIVES) {

@@ -1,5 +1,5 @@
 /**
- * Opens the same listeners in every worker, or in none, and keeps what the workers share about them: permits and connection
+ * Opens the same listeners in every worker or in none, and has what the workers share about listeners: permits and connection
  * counts. Part of workers-plane.ts, which owns the workers.
  */
 import type { Clock } from '../../core/clock.ts';
@@ -14,11 +14,14 @@ import { findBindError, ListenerPlan } from './listener-plan.ts';
 import type { UpdateOutcome } from './messages.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
-/** With port 0: how many ports to try, if other programs take the free port first. */
+/** How many free ports to try for a listener with port 0. Another program may take a port before the workers bind it. */
 const MAX_PORT_TRIES = 3;
-/** A worker that takes longer to open its listeners counts as hung. */
+/** The primary kills a worker that takes longer than this to open its listeners. */
 const UPDATE_TIMEOUT_MS = 30_000;
-/** The time that all workers together have when noria closes, and the least time for each. A healthy worker needs a few ms. */
+/**
+ * When noria closes: the time for the updates of all workers together, and the minimum time for each. A healthy worker needs a
+ * few ms.
+ */
 const CLOSING_TIMEOUT_MS = 1_000;
 const MIN_TIMEOUT_MS = 250;
 
@@ -35,13 +38,13 @@ export class WorkerListeners {
   /** In the order of `#listeners`. */
   #addresses: readonly (readonly BoundAddress[])[] = [];
   #drainTimeoutMs = 0;
-  /** The worker that has to answer next. */
+  /** The worker that has to answer the current update. */
   #updating: { readonly worker: ListeningWorker; timeout: Disposable } | undefined;
   #closesAt = Number.POSITIVE_INFINITY;
 
   /**
-   * @param workers - those that serve clients now.
-   * @param sendPermits - sends a reply about a listener's permits to a worker, given by its number.
+   * @param workers - returns the workers that serve clients now.
+   * @param sendPermits - sends a reply about a listener's permits to the worker with this number.
    */
   constructor(
     clock: Clock,
@@ -70,7 +73,7 @@ export class WorkerListeners {
     return this.#listeners.some(({ address }) => address.kind === 'fd');
   }
 
-  /** See `DataPlane.update`. One call at a time. */
+  /** See `DataPlane.update`. Calls must not overlap. */
   async update(settings: readonly ListenerSettings[], drainTimeoutMs: number): Promise<void> {
     for (let tries = 1; ; tries += 1) {
       const next = await this.#plan.assign(settings, this.#listeners);
@@ -105,7 +108,7 @@ export class WorkerListeners {
     this.#updating.timeout = this.#killAfterTimeout(this.#updating.worker);
   }
 
-  /** Opens the listeners in every worker or in none. First checks that this process can bind the addresses. */
+  /** Opens the listeners in every worker or in none. First checks that the primary can bind the addresses. */
   async #openEverywhere(next: readonly ListenerSettings[], drainTimeoutMs: number): Promise<UpdateOutcome> {
     const before = this.#listeners;
     const added = next.filter(({ shared }) => !before.some((one) => one.shared?.id === shared?.id));
@@ -126,9 +129,9 @@ export class WorkerListeners {
   }
 
   /**
-   * Updates the workers one after the other. While an address moves between listeners in one worker, the other workers keep it
-   * open, so no other program can take it. Stops at the first failure. Skips a worker that exits: its replacement opens the
-   * current listeners.
+   * Updates the workers one after the other. While one worker moves an address between listeners, the other workers keep the
+   * address open, so no other program can take it. Stops at the first failure. Skips a worker that exits, because its replacement
+   * opens the current listeners.
    */
   async #updateWorkers(
     listeners: readonly ListenerSettings[],
@@ -146,14 +149,11 @@ export class WorkerListeners {
     return outcomes;
   }
 
-  /**
-   * Restores the previous listeners in every worker.
-   * @returns `outcome`.
-   */
+  /** Restores the previous listeners in every worker. Returns `outcome` unchanged. */
   async #goBack(outcome: UpdateOutcome): Promise<UpdateOutcome> {
     for (const worker of this.#workers()) {
       const restored = await this.#updateWorker(worker, this.#listeners, this.#drainTimeoutMs);
-      if (restored?.ok === false) worker.killBecause(restored.message); // the replacement of the worker may succeed
+      if (restored?.ok === false) worker.killBecause(restored.message); // the worker's replacement may succeed
     }
     this.permits.keep(limitsOf(this.#listeners));
     return outcome;
@@ -184,7 +184,7 @@ export class WorkerListeners {
   }
 }
 
-/** The open client connections of each worker, by listener name, counted from the workers' events. */
+/** The number of open client connections of each worker by listener name, counted from the workers' events. */
 class ConnectionCounts {
   readonly #byWorker = new Map<number, Map<string, number>>();
 
@@ -197,7 +197,7 @@ class ConnectionCounts {
     counts.set(listener, (counts.get(listener) ?? 0) + change);
   }
 
-  /** The open client connections of a listener in all workers. */
+  /** The number of open client connections of a listener in all workers. */
   of(listener: string): number {
     let sum = 0;
     for (const counts of this.#byWorker.values()) sum += counts.get(listener) ?? 0;
@@ -205,8 +205,8 @@ class ConnectionCounts {
   }
 
   /**
-   * Removes the connections of a worker.
-   * @returns the listener name of each connection.
+   * Removes all connections of a worker.
+   * @returns the listener name of each removed connection.
    */
   removeWorker(worker: number): string[] {
     const counts = this.#byWorker.get(worker) ?? new Map<string, number>();
@@ -217,7 +217,7 @@ class ConnectionCounts {
 
 /**
  * Whether all workers must close `one` before any worker can open `other`. True for the same port on two different hosts, one of
- * which includes the other. On the same host, the workers hand the address over one by one and no client is refused.
+ * which includes the other. On the same host, the workers move the address one by one, and noria refuses no client.
  */
 function blocks(one: ListenerSettings, other: ListenerSettings): boolean {
   const [before, next] = [bindAddress(one), bindAddress(other)];

@@ -1,7 +1,7 @@
 /**
- * One worker process, as the primary sees it. node:cluster starts the workers without its scheduling: all workers accept from the
- * same listening sockets, which the primary holds. When a worker exits, another one serves the clients that wait in the kernel's
- * queue.
+ * One worker process, as the primary controls it. The workers do not use the scheduling of node:cluster: all of them accept from
+ * the same listening sockets, which the primary holds. When a worker exits, another one serves the clients that wait in the
+ * kernel's queue.
  */
 import cluster, { type Worker } from 'node:cluster';
 import { getCompileCacheDir } from 'node:module';
@@ -12,16 +12,16 @@ import type { ForwardedEvent } from './event-columns.ts';
 import { unpackEvents } from './event-columns.ts';
 import type { FromWorker, ToWorker } from './messages.ts';
 
-/** Kinds of messages that answer a request of the primary. */
+/** Kinds of messages that answer a message of the primary. */
 const ANSWERS = ['loaded', 'updated', 'drained'] as const;
 type AnswerKind = (typeof ANSWERS)[number];
 type WorkerAnswer<Kind extends AnswerKind> = Extract<FromWorker, { kind: Kind }>;
-/** A message that answers no request. */
+/** A message that a worker sends on its own. */
 export type WorkerReport = Exclude<FromWorker, { kind: AnswerKind | 'crashed' | 'events' }> | ForwardedEvent;
 
 export interface WorkerOptions {
   readonly clock: Clock;
-  /** 1 or more; never reused. */
+  /** The first worker has number 1. Numbers are never reused. */
   readonly number: number;
   /** The module to run in the worker. */
   readonly entry: string;
@@ -29,10 +29,10 @@ export interface WorkerOptions {
 }
 
 export interface WorkerExit {
-  /** `killed by SIGKILL`, `ended with code 1`, or why it did not start. */
+  /** For example `killed by SIGKILL`, `ended with code 1`, or why the worker did not start. */
   readonly how: string;
   readonly signal?: NodeJS.Signals;
-  /** The stack of an uncaught error. */
+  /** The stack of the uncaught error that ended the worker. */
   readonly stack?: string;
 }
 
@@ -48,12 +48,11 @@ export class WorkerProcess {
   #killReason: string | undefined;
   #hasExited = false;
 
-  /** Starts the process. */
   constructor({ clock, number, entry, onReport }: WorkerOptions) {
     this.number = number;
     this.#onReport = onReport;
     cluster.schedulingPolicy = cluster.SCHED_NONE;
-    // Standard error is for messages of the JavaScript engine, such as running out of memory.
+    // The JavaScript engine writes to standard error, for example when it runs out of memory.
     cluster.setupPrimary({ exec: entry, args: [], stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
     const compileCache = getCompileCacheDir();
     this.#worker = cluster.fork(compileCache === undefined ? {} : { NODE_COMPILE_CACHE: compileCache });
@@ -66,23 +65,23 @@ export class WorkerProcess {
     this.exited = this.#untilExited();
   }
 
-  /** `undefined` when it could not be started. */
+  /** Undefined if the process could not be started. */
   get pid(): number | undefined {
     return this.#worker.process.pid;
   }
 
   readonly send = (message: ToWorker): void => this.#channel.send(message);
 
-  /** The next answer of this kind; undefined if the worker exits first. Only one call at a time for each kind. */
+  /** The next answer of this kind; undefined if the worker exits first. Calls for one kind must not overlap. */
   nextAnswer<Kind extends AnswerKind>(kind: Kind): Promise<WorkerAnswer<Kind> | undefined> {
     if (this.#awaited.has(kind)) throw new TypeError(`${kind} is already awaited`);
     if (this.#hasExited) return Promise.resolve(undefined);
     const { promise, resolve } = Promise.withResolvers<WorkerAnswer<Kind> | undefined>();
-    this.#awaited.set(kind, (answer) => resolve(answer as WorkerAnswer<Kind> | undefined)); // the answer is stored under its kind
+    this.#awaited.set(kind, (answer) => resolve(answer as WorkerAnswer<Kind> | undefined)); // safe: `#receive` resolves each kind with an answer of that kind
     return promise;
   }
 
-  /** Kills the worker. The reason becomes the `how` of its exit. */
+  /** Kills the worker. `exited` then resolves with this reason in `how`. */
   killBecause(reason: string): void {
     this.#killReason = reason;
     this.kill();
@@ -124,7 +123,7 @@ export class WorkerProcess {
         exit = signal === null ? { how: `ended with code ${code}` } : { how: `killed by ${signal}`, signal };
         if (!worker.isConnected()) resolve(exit);
       });
-      // 'disconnect' comes after the last message has been read, before or after 'exit'.
+      // 'disconnect' follows the last message. It comes before or after 'exit'.
       worker.on('disconnect', () => exit !== undefined && resolve(exit));
       worker.on('error', (error: Error) => {
         if (worker.process.pid === undefined) resolve({ how: `could not be started: ${error.message}` });
@@ -138,7 +137,7 @@ export class WorkerProcess {
   }
 }
 
-/** Masks an error for the log, because its text may quote a secret. */
+/** Masks secrets in the text of an exit, because an error may quote one. */
 export function withoutSecrets({ how, stack }: WorkerExit, secrets: readonly Secret[]): WorkerExit {
   return {
     how: maskSecrets(how, secrets),

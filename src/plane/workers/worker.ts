@@ -1,6 +1,6 @@
 /**
  * The entry of a worker process: listeners, a dialer, and a replica of the primary's pool. The primary controls the worker
- * through the pipe. A worker ignores signals and has no output. When the pipe closes, node:cluster ends the process.
+ * through the pipe. A worker ignores signals and writes no output. When the pipe closes, node:cluster ends the process.
  */
 import { systemClock } from '../../core/clock.ts';
 import { tuneForShortLives } from '../../core/engine.ts';
@@ -35,7 +35,6 @@ import { RemoteForecasts } from './remote-forecasts.ts';
 import { IpcSharedPool } from './shared-channel.ts';
 import { HOW_TO_SHARE, sinceBootMs } from './sharing-options.ts';
 
-/** The data plane of this process. */
 interface WorkerPlane {
   readonly listeners: ListenerSet;
   readonly dialer: MemberDialer;
@@ -137,7 +136,7 @@ function execute(command: PlaneCommand, plane: WorkerPlane): void {
 function openPlane(message: OpenPlane): WorkerPlane {
   const { dialer: settings, context, inheritedFds, primaryClock } = message;
   const bus = new EventBus((_name, error) => {
-    throw error; // an error here is a defect: `forward` adds the only observers
+    throw error; // `forward` adds the only observers, so an error here is a defect
   });
   for (const name of FORWARDED_EVENTS) forward(bus, name);
   const forecasts = new RemoteForecasts(systemClock);
@@ -197,7 +196,8 @@ function permitsOf(listener: number): PermitHolder {
 
 async function update(command: PlaneUpdate, { listeners, loaded }: WorkerPlane): Promise<UpdateOutcome> {
   await loaded;
-  // Keeps the permits of listeners that this update removes, because a failed update restores those listeners.
+  // Forgets the permits of listeners that the primary no longer lists. The primary still lists a listener that this update
+  // removes, because a failed update restores it.
   for (const id of permits.keys()) if (!command.permitListeners.includes(id)) permits.delete(id);
   try {
     const settings = decodeFromIpc<readonly ListenerSettings[]>(command.listeners);
@@ -210,7 +210,7 @@ async function update(command: PlaneUpdate, { listeners, loaded }: WorkerPlane):
   }
 }
 
-/** Whether the primary could not bind the address. node:cluster passes the unbound socket to the worker nevertheless. */
+/** Whether the address could not be bound. node:cluster then passes the unbound socket to the worker nevertheless. */
 function leavesUnboundSocket(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const failedToBind =

@@ -1,7 +1,7 @@
 /**
  * The data plane in several worker processes. Each worker has its own pool, a replica of the pool of this process (the primary).
- * The workers' events are emitted on the primary's bus. The primary coordinates what the workers' listeners share, and has a
- * dialer of its own for health checks.
+ * The primary emits the workers' events on its own bus, coordinates what the workers' listeners share, and has a dialer of its
+ * own for health checks.
  */
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -37,20 +37,20 @@ import { type WorkerExit, type WorkerProcess, type WorkerReport, withoutSecrets 
 export interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing'> {
   readonly clock: Clock;
   readonly bus: EventBus;
-  /** 2 or more. */
+  /** At least 2. */
   readonly workers: number;
   readonly poolSettings: PoolSettings;
   readonly forecasts: () => readonly SourceForecast[];
   readonly log: Log;
-  /** Secrets that are masked when a worker's exit is logged. */
+  /** The secrets to mask when the log reports a worker's exit. */
   readonly secrets: () => readonly Secret[];
-  /** Clients can no longer be served. */
+  /** Called when noria can no longer serve clients. */
   readonly onFailed: (error: NoriaError) => void;
 }
 
-/** The number of this process in the network verdict; workers count from 1. */
+/** The number of this process in the network verdict. Workers have numbers from 1. */
 const PRIMARY = 0;
-/** How often to check for changes of the forecasts that no event announces. */
+/** How often the primary looks for changes of the forecasts that no event announces. */
 const FORECAST_MS = 500;
 
 /**
@@ -78,18 +78,18 @@ class WorkersPlane implements DataPlane {
   readonly #options: WorkersPlaneOptions;
   readonly #verdict: NetworkVerdict;
   readonly #listeners: WorkerListeners;
-  /** Workers that have received `open`, by number. */
+  /** Workers that have received `open`, by worker number. */
   readonly #open = new Map<number, OpenWorker>();
   readonly #shared: MemorySharedPool;
   readonly #replica: Replica;
-  /** The settings that the workers currently have. */
+  /** The forecasts that the workers have. */
   readonly #forecasts: RemoteForecasts;
   readonly #subscriptions: readonly Disposable[];
   #forecastTimer: Disposable | undefined;
   #supervisor: WorkerSupervisor | undefined;
   #settings: PlaneSettings;
   #context: PlaneContext;
-  /** The latest update or preparation; they run one after the other. */
+  /** The latest update or preparation of a worker. All of them run one after the other. */
   #queue: Promise<unknown> = Promise.resolve();
 
   constructor(options: WorkersPlaneOptions) {
@@ -127,7 +127,7 @@ class WorkersPlane implements DataPlane {
     });
     this.#subscriptions = [
       bus.on('draw.done', ({ code }) => {
-        if (code !== 'transport') this.#verdict.answered(); // an answer of the service, too, proves that the network is up
+        if (code !== 'transport') this.#verdict.answered(); // even an error that the service answers proves that the network is up
         this.#sendForecasts();
       }),
       bus.on('source.moved', () => this.#sendForecasts()),
@@ -135,7 +135,7 @@ class WorkersPlane implements DataPlane {
     this.dialer = new MemberDialer({
       ...options,
       ...dialer,
-      // This bus has no subscribers. The dialer emits `network.judged` only for this process; `#verdict` emits it for all
+      // This bus has no subscribers. The dialer would emit `network.judged` for this process alone; `#verdict` emits it for all
       // processes.
       bus: new EventBus((event, error) => log.error({ event, error }, 'observer failed')),
       onNetwork: (down) => this.#verdict.judged(PRIMARY, down),
@@ -310,7 +310,7 @@ class WorkersPlane implements DataPlane {
       bus.emit('connection.closed', { listener, protocol: 'unknown', outcome: 'internal' });
     }
     if (this.#ready.length > 0 || !this.#listeners.useInheritedSocket) return;
-    // With the last worker, the inherited socket was closed. By now its descriptor number may refer to another file.
+    // The inherited socket closed with the last worker. By now its descriptor number may refer to another file.
     const why = 'all workers have exited, and an inherited socket cannot be opened again';
     this.#supervisor?.fail(new NoriaError('workers-failed', why));
   }
