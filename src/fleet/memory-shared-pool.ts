@@ -1,6 +1,6 @@
 /**
- * A shared pool in memory: the reference model, and the shared pool of the primary process of a noria with workers. Every replica
- * gets each fact in the microtask after its publication, in the same order as all other replicas.
+ * A shared pool in memory: the reference model for tests, and the shared pool in the primary process of a noria with workers.
+ * Each replica gets every fact in the microtask after its publication. All replicas get the facts in the same order.
  */
 import type { Clock } from '../core/clock.ts';
 import type { SharedSession } from '../pool/shared-member.ts';
@@ -10,7 +10,7 @@ import { SharedPoolState } from './shared-state.ts';
 
 export interface MemorySharedPoolOptions {
   readonly clock: Clock;
-  /** Absent if only one replica draws, with its own pace. */
+  /** Absent if only one replica draws and uses a pace of its own. */
   readonly pace?: PaceStore;
 }
 
@@ -24,7 +24,7 @@ export class MemorySharedPool {
   readonly #clock: Clock;
   readonly #pace: PaceStore;
   readonly #state = new SharedPoolState();
-  /** By replica name, in the order in which they began to follow. */
+  /** By replica name, in the order in which the replicas began to follow. */
   readonly #connections = new Map<string, Connection>();
 
   constructor({ clock, pace = NO_PACE }: MemorySharedPoolOptions) {
@@ -35,7 +35,7 @@ export class MemorySharedPool {
   /**
    * The shared pool for one replica.
    * @param replica - unique among the connected replicas.
-   * @param servesClients - false: `FleetView.replicas` does not include it.
+   * @param servesClients - if false, `FleetView.replicas` does not contain the replica.
    */
   connect(replica: string, { servesClients = true } = {}): PacedSharedPool {
     const connection = new Connection(servesClients);
@@ -104,7 +104,7 @@ export class MemorySharedPool {
   }
 }
 
-/** What one replica has not received yet. Delivered in a microtask, so that no method of the pool calls a follower directly. */
+/** What one replica has not received yet. A microtask delivers it, so that no method of the pool calls a follower directly. */
 class Connection {
   readonly servesClients: boolean;
   #follower: Follower | undefined;

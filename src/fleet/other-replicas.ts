@@ -1,13 +1,13 @@
-/** Tracks what the other replicas of a pool need and use, from their beats. */
+/** Tracks the demand and the activity of the other replicas of a pool, from their beats (see shared-pool.ts). */
 import type { Demand } from '../pool/drawn-member.ts';
 import type { PoolSharing } from '../pool/sharing.ts';
 import type { Beat, FleetView } from './shared-pool.ts';
 
-/** The latest report of another replica. */
+/** The latest beat of another replica. */
 interface OtherReplica {
   waiting: number;
   demand: Readonly<Record<string, Demand>>;
-  /** Open leases by member and by session. */
+  /** Number of open leases by member id, and by session name. */
   readonly memberLeases: Map<string, number>;
   readonly sessionLeases: Map<string, number>;
 }
@@ -17,7 +17,7 @@ export class OtherReplicas {
   readonly #countsLeases: boolean;
   readonly #byName = new Map<string, OtherReplica>();
 
-  /** @param countsLeases - whether the pool counts the leases of the others as its own. */
+  /** @param countsLeases - whether the pool counts the open leases of the others as its own. */
   constructor(sharing: PoolSharing, { countsLeases }: { readonly countsLeases: boolean }) {
     this.#sharing = sharing;
     this.#countsLeases = countsLeases;
@@ -27,7 +27,7 @@ export class OtherReplicas {
     for (const { by, beat } of beats) this.#hear(by, beat);
   }
 
-  /** Sets the replicas that are still running. The leases of all others have ended. */
+  /** Forgets all replicas except these, and ends the leases of the forgotten ones. */
   keep(replicas: readonly string[]): void {
     for (const name of this.#byName.keys()) if (!replicas.includes(name)) this.#forget(name);
   }
@@ -86,7 +86,10 @@ function addDemand(one: Demand, other: Demand): Demand {
   };
 }
 
-/** @returns the change since the last count. */
+/**
+ * Records a count.
+ * @returns the change since the previous count.
+ */
 function changeCount(counts: Map<string, number>, key: string, count: number): number {
   const before = counts.get(key) ?? 0;
   if (count === 0) counts.delete(key);

@@ -1,9 +1,12 @@
 /**
- * Keeps a pool and its shared pool in step: publishes the changes of the pool, and applies the changes that other replicas
- * publish. Facts are published at the end of the event loop turn in which they arose. Beats are published at most every `beatMs`,
- * but a rise in demand at once. The last fact in the log decides. So while a fact of this replica has not yet returned from the
- * log, facts of other replicas about the same thing are skipped: they precede it in the log. Also grants the leases of the pool.
- * If a session is unknown here, it is first opened in the shared pool, so that all replicas choose the same member.
+ * Keeps a pool and its shared pool in step: publishes the changes of the pool as facts, and applies the facts of other replicas.
+ * It also grants the leases of the pool. For a session that this replica does not know, it first opens the session in the shared
+ * pool, so that all replicas choose the same member.
+ *
+ * Facts are published at the end of the turn of the event loop in which they arose. A beat, the report of the pool's activity, is
+ * published at most every `beatMs`, but at once if demand rises. The last fact in the log decides. So while a fact of this
+ * replica has not yet returned from the log, it skips facts of other replicas about the same subject: those precede its own fact
+ * in the log.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -43,23 +46,23 @@ export interface ReplicaOptions {
   readonly bus: EventBus;
   readonly pool: Pool;
   readonly shared: SharedPool;
-  /** See `SharingOptions`. */
+  /** See `SharingOptions.sameMachine`. */
   readonly sameMachine: boolean;
-  /** False: this replica serves no clients. It counts the open leases of the others as its own. */
+  /** False if this replica serves no clients. It then counts the open leases of the others as its own. */
   readonly servesClients: boolean;
-  /** How many replicas must report that a member failed before it is removed everywhere. */
+  /** How many replicas must report a member as failed before it is removed everywhere. */
   readonly evictionVotes: (replicas: number) => number;
-  /** Ms on a clock that all replicas share; absent without such a clock. See `PoolShare`. */
+  /** Ms on a clock that all replicas share; absent without such a clock. See `PoolShare.clockAheadMs`. */
   readonly commonMs?: () => number;
-  /** Least time between two beats. */
+  /** Minimum time between two beats. */
   readonly beatMs: number;
-  /** Executes an operator's command that another replica received, or that was given before this replica started. */
+  /** Executes an operator's command that another replica received, or that was received before this replica started. */
   readonly onCommand?: (command: SourceCommand) => void;
 }
 
-/** The most members with incomplete votes to remember. */
+/** Maximum number of members whose incomplete votes are remembered. */
 const MAX_VOTES = 10_000;
-/** Below this rate, the use-up of members is not reported again. */
+/** If members are used up at a lower rate (per second), beats need not report it again. */
 const QUIET_RATE = 0.001;
 
 export class Replica implements LeaseProvider, Follower {
@@ -67,11 +70,11 @@ export class Replica implements LeaseProvider, Follower {
   readonly #sharing: PoolSharing;
   readonly #subscriptions: readonly Disposable[];
   readonly #others: OtherReplicas;
-  /** The replicas that reported a member as failed, by member. */
+  /** The replicas that reported a member as failed, by member id. */
   readonly #votes = new BoundedMap<string, Set<string>>(MAX_VOTES);
-  /** Own facts that have not yet returned from the log, by subject. */
+  /** Number of own facts that have not yet returned from the log, by subject. */
   readonly #inFlight = new Map<string, number>();
-  /** The sessions that are being opened in the shared pool. */
+  /** The sessions that this replica is opening in the shared pool, by name. */
   readonly #opening = new Map<string, Promise<void>>();
   #replicas: readonly string[] = [];
   #outbox: Fact[] = [];
@@ -92,7 +95,7 @@ export class Replica implements LeaseProvider, Follower {
     this.#subscriptions = [
       bus.on('demand.rose', () => this.#beatNow()),
       bus.on('client.waited', () => {
-        if (this.#sharing.waiting === 0) this.#beatNow(); // another replica must not draw for this demand
+        if (this.#sharing.waiting === 0) this.#beatNow(); // no replica should draw any more for the demand that has ended
       }),
     ];
   }
@@ -121,7 +124,6 @@ export class Replica implements LeaseProvider, Follower {
     this.#options.pool.report(report);
   }
 
-  /** Number of replicas that this replica knows to serve clients. */
   upcoming(query: UpcomingQuery): readonly UpcomingMember[] {
     return this.#options.pool.upcoming(query);
   }
@@ -167,7 +169,7 @@ export class Replica implements LeaseProvider, Follower {
       } else if (this.#isInFlight(fact)) {
         if (isOwn) this.#cameBack(fact);
       } else if (isOwn && fact.kind !== 'session.moved')
-        continue; // a session opened by `bindSession` may have ended since
+        continue; // skips own facts, except those that the shared pool itself appended for `bindSession`
       else if (fact.kind === 'source.commanded') this.#options.onCommand?.(fact);
       else changes.push(fact);
     }
@@ -190,7 +192,7 @@ export class Replica implements LeaseProvider, Follower {
     this.#others.hear(beats);
     this.#others.keep(replicas);
     for (const [member, sum] of Object.entries(uses)) this.#sharing.setUses(member, sum);
-    this.#isHearing = true; // the demand of others must not come back to them as ours
+    this.#isHearing = true; // otherwise this replica would report the demand of the others as its own
     this.#others.reportDemand();
     this.#isHearing = false;
   }
@@ -203,7 +205,7 @@ export class Replica implements LeaseProvider, Follower {
     await this.#options.shared.close();
   }
 
-  /** Grants the lease once all replicas have the same member for its session. */
+  /** Grants the lease after all replicas have agreed on a member for its session. */
   #inOpenSession(request: LeaseRequest, answer: Answer): Answer | Promise<Answer> {
     if (!isLease(answer)) return answer;
     const { session, member } = answer;
@@ -216,7 +218,7 @@ export class Replica implements LeaseProvider, Follower {
     });
   }
 
-  /** The first request opens the session in the shared pool; others for the same session wait for it. */
+  /** Opens the session in the shared pool for its first request. Other requests of the session wait for the result. */
   async #openSession(name: string): Promise<void> {
     const opening = this.#opening.get(name) ?? this.#bind(name);
     this.#opening.set(name, opening);
@@ -266,8 +268,8 @@ export class Replica implements LeaseProvider, Follower {
   }
 
   /**
-   * Counts a vote.
-   * @returns whether the member must be removed.
+   * Counts the vote of a replica.
+   * @returns whether enough replicas have voted to remove the member.
    */
   #countVote({ member, votesNeeded }: MemberLeft, by: string): boolean {
     if (votesNeeded <= 1) return true;
@@ -277,7 +279,7 @@ export class Replica implements LeaseProvider, Follower {
     return votes.size >= votesNeeded;
   }
 
-  /** The changes that give the pool the content of a loaded record. */
+  /** The changes that bring the pool to the content of a loaded record. */
   #changesOf({ member, left, quarantine, bans, votes }: MemberRecord): PoolChange[] {
     const { id } = member;
     if (left !== undefined) {
@@ -293,7 +295,8 @@ export class Replica implements LeaseProvider, Follower {
   }
 
   /**
-   * Starts the rotation at a different member in each replica, so that all replicas together use the members of a draw evenly.
+   * Puts the new members of a draw in a different order in each replica, so that the replicas' rotations start at different
+   * members and use all of them evenly.
    */
   #inOwnOrder(changes: readonly PoolChange[]): readonly PoolChange[] {
     const joined = changes.filter(({ kind }) => kind === 'member.joined');
@@ -329,7 +332,7 @@ export class Replica implements LeaseProvider, Follower {
   }
 }
 
-/** Whether the change stays on this machine: evidence of its own, and members with their own password. */
+/** Whether the change must not leave this machine: it is evidence of this machine only, or its member has a password of its own. */
 function isLocal(change: PoolChange): boolean {
   switch (change.kind) {
     case 'source.restricted':
@@ -343,7 +346,10 @@ function isLocal(change: PoolChange): boolean {
   }
 }
 
-/** The subject of a fact: of two facts with the same subject, the later one decides. Undefined if the order does not matter. */
+/**
+ * The subject of a fact. Of two facts with the same subject, the later one decides. Undefined if the order of such facts does not
+ * matter.
+ */
 function subjectOf(fact: Fact): string | undefined {
   switch (fact.kind) {
     case 'member.joined':

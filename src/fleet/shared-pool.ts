@@ -1,17 +1,19 @@
 /**
  * What the replicas of one pool share: an ordered log of facts, beats, sessions, and the pace of each instance.
  *
- * A replica is a process that serves clients, or draws members for others. It has a complete pool of its own and picks from
- * that, so a client never waits for what is shared. Several implementations keep the same contract
- * (test/fleet/shared-pool-contract.ts): in memory, which is the reference model, between the processes of one machine, and
- * through a store between machines.
+ * A replica is a process that serves clients, or that draws members for others. It picks from a complete pool of its own, so a
+ * client never waits for shared data. A fact is a change of the pool or an operator's command. A beat is a replica's report of
+ * its current activity: demand, uses and open leases. An instance is the service product from which a source draws.
  *
- * Everything here is plain data that survives JSON. Moments are monotonic ms of the replica that passes or receives them:
- * an implementation converts them between processes, and errs towards earlier ends of life. `source` is the name under
- * which the replicas file a source, not always its name in one configuration (source-keys.ts).
+ * Several implementations keep the same contract (test/fleet/shared-pool-contract.ts): in memory, which is the reference model,
+ * between the processes of one machine, and through a store between machines.
  *
- * The state is the result of all facts in the order of the log (shared-state.ts). The last fact about the same thing decides.
- * Every fact is idempotent: applied again, it changes nothing.
+ * Everything here is plain data that can be sent as JSON. Moments are monotonic ms of the replica that passes or receives them.
+ * An implementation converts them between processes; an inexact end of life is too early rather than too late. `source` is the
+ * name that all replicas use for a source. It may differ from the name in one configuration (source-keys.ts).
+ *
+ * The state is the result of all facts in the order of the log (shared-state.ts). Of two facts about the same subject, the later
+ * one decides. Every fact is idempotent.
  */
 import type {
   MemberQuarantine,
@@ -27,8 +29,8 @@ import type { PaceStore } from '../state/pace-file.ts';
 export type Fact = Exclude<PoolChange, { kind: 'member.left' }> | MemberLeft | SourceCommand;
 
 /**
- * A replica found the member to have failed. The member is removed everywhere once `votesNeeded` different replicas have
- * published this.
+ * A replica has removed the member. If `votesNeeded` is more than 1, the replica reports the member as failed, and the others
+ * remove it after so many replicas have published this fact.
  */
 export type MemberLeft = Extract<PoolChange, { kind: 'member.left' }> & { readonly votesNeeded: number };
 
@@ -39,9 +41,8 @@ export interface SourceCommand {
   readonly command: 'pause' | 'resume' | 'refill';
 }
 
-/** A fact in the log. */
+/** A fact in the log, with the name of the replica that published it. */
 export interface LoggedFact {
-  /** The replica that published it. */
   readonly by: string;
   readonly fact: Fact;
 }
@@ -49,61 +50,61 @@ export interface LoggedFact {
 /** A member in the state that a new follower loads. */
 export interface MemberRecord {
   readonly member: SharedMember;
-  /** The replica that published it first. */
+  /** The name of the replica that published the member first. */
   readonly drawnBy: string;
   readonly quarantine?: MemberQuarantine | undefined;
-  /** Hosts. */
+  /** The hosts for which clients banned the member. */
   readonly bans: readonly string[];
-  /** Accepted leases of clients in all replicas, according to their beats. */
+  /** Number of client leases that the member accepted in all replicas, according to their beats. */
   readonly uses: number;
-  /** Replicas that voted for its removal. */
+  /** The names of the replicas that voted for the member's removal. */
   readonly votes: readonly string[];
   /**
-   * Why it was removed; absent: it is a member. A removed member is kept until its end of life, so that a late fact cannot bring
-   * it back.
+   * Why the member was removed; absent while it is a member. The record stays until the member's end of life, so that a late fact
+   * cannot bring the member back.
    */
   readonly left?: Pick<MemberLeft, 'reason' | 'fault'> | undefined;
 }
 
-/** The complete shared state, without the beats. Members and sessions that have ended may be missing. */
+/** The complete shared state, without beats. Members and sessions that have ended may be missing. */
 export interface SharedState {
   readonly members: readonly MemberRecord[];
   readonly sessions: readonly SharedSession[];
-  /** Sources that the operator has paused. */
+  /** Names of the sources that the operator has paused. */
   readonly paused: readonly string[];
-  /** Restrictions. Absent if the replicas are on different machines, since those publish none. */
+  /** The current restrictions. Absent if the replicas are on different machines, because those publish none. */
   readonly restrictions?: readonly Restriction[] | undefined;
 }
 
-/** The activity of one replica. Unlike with facts, only the latest numbers count; `uses` are added up. */
+/** The activity of one replica. In contrast to facts, only the latest numbers of a replica count; `uses` are added up. */
 export type Beat = PoolActivity;
 
 /** The activity of the other replicas. */
 export interface FleetView {
-  /** Names of the replicas that serve clients at present, this one included, in the same order for all replicas. */
+  /** Names of the replicas that serve clients now, including this one, in the same order for all replicas. */
   readonly replicas: readonly string[];
   /**
-   * New beats of other replicas, in order. Several beats of one replica may be merged: the latest numbers of each member, and the
-   * latest demand. A replica that is not in `replicas` has no demand and no open leases.
+   * New beats of other replicas, in order. Several beats of one replica may be merged into one with the latest numbers of each
+   * member and the latest demand. A replica that is not in `replicas` has no demand and no open leases.
    */
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
-  /** Accepted leases in all replicas, by member, for the members where beats have changed this sum. */
+  /** For members whose uses have changed: the number of accepted leases in all replicas, by member id. */
   readonly uses: Readonly<Record<string, number>>;
 }
 
 /**
- * Receives the shared state and its changes. The methods are called one at a time, and never during a call of a method of
- * `SharedPool`.
+ * Receives the shared state and its changes. The methods are never called at the same time, nor during a call of a `SharedPool`
+ * method.
  */
 export interface Follower {
   /**
-   * The state just before the first fact that `followed` will receive. Called once at the start, and again whenever facts were
-   * lost, for example with the connection. The follower then publishes again what the state lacks.
+   * The state before the first fact that `followed` will receive. Called once at the start, and again after facts were lost, for
+   * example with the connection. The follower then publishes what the state lacks.
    */
   loaded(state: SharedState): void;
   /**
-   * Facts in the order of the log, without gaps or repetitions since `loaded`. A replica also gets its own facts: their position
-   * shows which facts of other replicas came before and after them.
+   * Facts in the order of the log, without gaps or repetitions since `loaded`. A replica also gets its own facts, whose position
+   * shows which facts of other replicas precede them.
    */
   followed(facts: readonly LoggedFact[]): void;
   heard(view: FleetView): void;
@@ -112,38 +113,38 @@ export interface Follower {
 /** The shared pool as one replica uses it. */
 export interface SharedPool {
   /**
-   * Begins to follow; call it once. Resolves after the first `loaded` and `heard`, when the other replicas see this one.
+   * Begins to follow. Call it once. Resolves after the first `loaded` and `heard`; then the other replicas see this one.
    * @throws NoriaError if the shared state is unreachable.
    */
   follow(follower: Follower): Promise<void>;
   /**
-   * Appends facts to the log in this order. Returns at once and never throws. Without a connection, facts are dropped; the next
-   * `loaded` shows what is missing.
+   * Appends facts to the log in this order. Returns at once and never throws. Without a connection, drops the facts; the next
+   * `loaded` shows what the state lacks.
    */
   publish(facts: readonly Fact[]): void;
   /**
-   * Replaces the demand of this replica and adds its uses to the state. Otherwise like `publish`. The others receive it within
-   * about a second, and a rise in demand at once. Call it only after changes.
+   * Replaces the demand of this replica and adds its uses to the state. Returns at once and never throws. The others receive the
+   * beat within about a second, and a rise in demand at once. Call it only after changes.
    */
   beat(beat: Beat): void;
   /**
-   * Opens a session that this replica does not know, in one atomic step. If no replica has the session, or the session has no
-   * member, the proposal becomes part of the state and a `session.moved` of this replica is appended. Otherwise the state does
-   * not change.
+   * Opens a session that this replica does not know, in one atomic step. If no replica has the session, or if the session has no
+   * member, the proposal becomes part of the state, and a fact `session.moved` of this replica is appended. Otherwise the state
+   * does not change.
    * @returns the session in the state, which another replica may have opened or moved. Returns the proposal if the connection is
    * lost or too slow. Never rejects.
    */
   bindSession(proposed: SharedSession): Promise<SharedSession>;
-  /** Ends the connection: the other replicas no longer see this one. Its facts remain. Idempotent. */
+  /** Ends the connection. The other replicas no longer see this one, but its facts remain. Idempotent. */
   close(): Promise<void>;
 }
 
-/** For replicas that draw members. */
+/** A shared pool for replicas that draw members. */
 export interface PacedSharedPool extends SharedPool {
   /**
-   * The pace of all instances, shared by all replicas. A change is decided only after all facts that this replica published
-   * earlier are in the log. A claim also requires that this replica has received the whole log; otherwise it could repeat the
-   * draw of another replica. Without a connection, changes are rejected with `fleet-store-lost`.
+   * The pace of all instances, which all replicas share. The store decides a change only after the log contains all earlier facts
+   * of this replica. A claim, which reserves a call to the service, also requires that this replica has received the whole log;
+   * otherwise it could repeat the draw of another replica. Without a connection, a change is rejected with `fleet-store-lost`.
    */
   readonly pace: PaceStore;
 }

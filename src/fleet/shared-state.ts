@@ -1,6 +1,6 @@
 /**
  * Computes the shared state from the facts in the log. It is the reference for every implementation of `SharedPool`. It has no
- * timer: expired entries are removed when something is added.
+ * timer: an addition occasionally removes expired entries.
  */
 import type {
   MemberActivity,
@@ -13,18 +13,18 @@ import type { LoggedFact, MemberLeft, MemberRecord, SharedState } from './shared
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-/** The number of additions between two removals of expired entries. */
+/** Number of additions after which expired entries are removed. */
 const ADDITIONS_PER_SWEEP = 1_000;
 
 export class SharedPoolState {
   readonly #members = new Map<string, Mutable<MemberRecord>>();
   readonly #sessions = new Map<string, SharedSession>();
   readonly #paused = new Set<string>();
-  /** The latest restriction of each source, and of the network. */
+  /** The latest restriction by source name. The key '' has the latest restriction of the network. */
   readonly #restrictions = new Map<string, Restriction>();
   #additions = 0;
 
-  /** @param state - the initial state; default: empty. */
+  /** @param state - the initial state; empty by default. */
   constructor(state?: SharedState) {
     for (const record of state?.members ?? []) this.#members.set(record.member.id, { ...record });
     for (const session of state?.sessions ?? []) this.#sessions.set(session.name, session);
@@ -62,7 +62,7 @@ export class SharedPoolState {
         this.#restrictions.set('', fact); // no source has this name
         break;
       case 'member.suspected':
-        break; // not part of the state: it matters only at the moment of the fact
+        break; // not part of the state, because it only matters when it is published
       case 'source.commanded':
         if (fact.command === 'pause') this.#paused.add(fact.source);
         if (fact.command === 'resume') this.#paused.delete(fact.source);
@@ -71,8 +71,8 @@ export class SharedPoolState {
   }
 
   /**
-   * Applies a member's part of a beat.
-   * @returns the uses in all replicas; undefined if there is no such member.
+   * Applies the part of a beat about one member.
+   * @returns the member's uses in all replicas; undefined if there is no such member.
    */
   addUse({ member, uses, endsAt }: MemberActivity): number | undefined {
     const state = this.#members.get(member);
@@ -82,7 +82,7 @@ export class SharedPoolState {
     return state.uses;
   }
 
-  /** Applies a session's part of a beat. */
+  /** Applies the part of a beat about one session. */
   useSession({ session: name, uses, usedAt, ttlMs }: SessionActivity): void {
     const session = this.#sessions.get(name);
     if (session === undefined) return;
@@ -90,7 +90,7 @@ export class SharedPoolState {
     this.#sessions.set(name, { ...session, ttlMs, uses: session.uses + uses, usedAt: latest });
   }
 
-  /** The replica that published the member first; undefined if there is no such member. */
+  /** Name of the replica that published the member first; undefined if there is no such member. */
   drawnBy(member: string): string | undefined {
     return this.#members.get(member)?.drawnBy;
   }
@@ -170,7 +170,7 @@ export class SharedPoolState {
   }
 }
 
-/** The member with the later of both ends of life. */
+/** The member with the later one of its own end of life and `endsAt`. */
 function withEnd(member: SharedMember, endsAt: number, endIsAssumed = member.endIsAssumed): SharedMember {
   return endsAt > member.endsAt ? { ...member, endsAt, endIsAssumed } : member;
 }

@@ -1,14 +1,14 @@
 /**
- * A view of a shared pool with local source names. The shared pool names a source by the instance from which it draws, because
- * each noria may use other names. Facts about an instance without a local source are left out.
+ * A view of a shared pool with local source names. The shared pool names a source by the instance from which the source draws,
+ * because norias may use different names for it. The view omits facts about an instance without a local source.
  */
 import type { Demand } from '../pool/drawn-member.ts';
 import type { Beat, Fact, Follower, LoggedFact, SharedPool, SharedState } from './shared-pool.ts';
 
-/** Called each time, because a reload may change the names. */
+/** Translates names in both directions. Called for each fact, because a reload may change the names. */
 export interface SourceKeys {
   keyOf(source: string): string;
-  /** Undefined: no local source draws from the instance. */
+  /** Undefined if no local source draws from the instance. */
   sourceOf(key: string): string | undefined;
 }
 
@@ -41,7 +41,7 @@ function translateFor(follower: Follower, { sourceOf }: SourceKeys): Follower {
   };
 }
 
-/** Empty if the fact is about an instance without a local source. */
+/** Returns no fact if the fact is about an instance without a local source. */
 function renameFact(fact: Fact, rename: Rename): Fact[] {
   switch (fact.kind) {
     case 'member.joined': {
@@ -55,7 +55,7 @@ function renameFact(fact: Fact, rename: Rename): Fact[] {
     case 'source.restricted':
     case 'evictions.frozen':
     case 'member.suspected':
-      return []; // restrictions stay on one machine: the service and the network may treat each machine differently
+      return []; // each machine has its own restrictions: the service and the network may treat machines differently
     case 'member.quarantined':
     case 'member.restored':
     case 'member.left':

@@ -1,6 +1,6 @@
 /**
- * Exchanges beats with the store: each call sends this replica's beat and receives the new beats of the others. A replica without
- * news still calls once a second, which shows the others that it is running.
+ * Exchanges beats with the store: each call sends this replica's beat (see shared-pool.ts) and receives the new beats of the
+ * others. A replica without changes still calls once a second, which shows the others that it is running.
  */
 import type { Clock } from '../../core/clock.ts';
 import type { MemberActivity, SessionActivity } from '../../pool/shared-member.ts';
@@ -21,12 +21,12 @@ export interface ReplicaStatus {
 export interface BeatExchangeOptions {
   readonly store: FleetStore;
   readonly clock: Clock;
-  /** The longest time between two beats. */
+  /** The maximum time between two calls. */
   readonly everyMs: number;
   readonly replica: string;
-  /** Version, clients and process of this replica, as text. */
+  /** Version, number of clients and process of this replica, as text. */
   readonly record: () => string;
-  /** Moves the moments of a beat to the store's clock. */
+  /** Converts the moments of a beat to the store's clock. */
   readonly shift: (beat: Beat) => Beat;
   readonly receive: (answer: BeatAnswer) => void;
   readonly nameTaken: () => void;
@@ -41,11 +41,11 @@ export interface BeatAnswer {
   readonly sessions: readonly SessionActivity[];
   /** The number of the last entry of the log. */
   readonly number: number;
-  /** The number of the entry at which the last snapshot was taken. */
+  /** The number of the last log entry that the latest snapshot includes. */
   readonly snapshot: number;
 }
 
-/** Least time between two beats. Faster ones are merged. */
+/** Minimum time between two calls. Beats in between are merged. */
 const LEAST_GAP_MS = 100;
 
 interface ListedReplica extends Omit<ReplicaStatus, 'lastSeenSeconds'> {
@@ -55,13 +55,13 @@ interface ListedReplica extends Omit<ReplicaStatus, 'lastSeenSeconds'> {
 
 export class BeatExchange {
   readonly #options: BeatExchangeOptions;
-  /** The merged beats that have not been sent. */
+  /** The merged beats that no call has sent yet. */
   #unsent: Beat | undefined;
   #lastBeat = '0-0';
   #listed: readonly ListedReplica[] = [];
   #exchange: Promise<void> | undefined;
   #timer: Disposable | undefined;
-  /** Whether the store has the record of this process. */
+  /** Whether the store has a record that this process wrote on this connection. */
   #isListed = false;
   #isClosed = false;
 
@@ -69,12 +69,12 @@ export class BeatExchange {
     this.#options = options;
   }
 
-  /** The state was loaded up to this beat; only later beats are new. */
+  /** Sets the id of the last beat that the loaded state includes. Only later beats are new. */
   start(lastBeat: string): void {
     this.#lastBeat = lastBeat;
   }
 
-  /** The replicas by name. */
+  /** The replicas, sorted by name. */
   replicas(): readonly ReplicaStatus[] {
     const now = this.#options.clock.monotonic();
     return this.#listed.map(({ seenAt, ...rest }) => ({
@@ -106,7 +106,7 @@ export class BeatExchange {
   }
 
   #askWithin(ms: number): void {
-    if (this.#exchange !== undefined || this.#isClosed) return; // the next one is scheduled at its end
+    if (this.#exchange !== undefined || this.#isClosed) return; // the end of the current exchange schedules the next one
     this.#timer?.[Symbol.dispose]();
     this.#timer = this.#options.clock.after(ms, () => {
       this.#exchange = this.#ask();
@@ -120,7 +120,7 @@ export class BeatExchange {
     try {
       await this.#send(beat);
     } catch (error) {
-      // handled: uses are lost, so this replica loads everything again
+      // handled: uses may be lost, so this replica loads the whole state again
       store.connection.reset(faultOf(error));
     }
     this.#exchange = undefined;
@@ -154,7 +154,10 @@ export class BeatExchange {
     });
   }
 
-  /** `previous`: the record of this name in the store before this call, with its time. */
+  /**
+   * Detects another process with the name of this replica.
+   * @param previous - the time and the record that the store had for this name before this call.
+   */
   #checkName(previous: string): void {
     const { record, nameTaken } = this.#options;
     const found = decodeReplica(previous.slice(previous.indexOf(' ') + 1));
@@ -163,7 +166,7 @@ export class BeatExchange {
     this.#isListed = true;
   }
 
-  /** Reads a list of name, time, record, name, time, record, and so on. */
+  /** Parses a list of name, time, record, name, time, record, and so on. */
   #readReplicas(storeNow: number, reply: Reply | undefined): ListedReplica[] {
     const now = this.#options.clock.monotonic();
     const texts = listOf(reply).map(String);

@@ -1,18 +1,18 @@
 /**
- * The distinct IPs that the norias of a fleet drew on the current day of the service, by instance.
+ * Counts the distinct IPs that all norias of a fleet drew on the current day of the service, by instance.
  *
- * A set in the store has hashes of them. What other norias add is known after a moment, so a budget may be exceeded by the draws of
- * that moment.
+ * The store keeps a set of hashes of these IPs. A noria learns with a short delay what the others add, so draws during this delay
+ * may exceed a daily budget.
  */
 import { createHash } from 'node:crypto';
 import { serviceDay } from '../../refill/daily-budget.ts';
 import { FleetScript, type FleetStore } from './fleet-store.ts';
 
-/** The day of the service, and one more for clocks that differ. */
+/** One day of the service, and a second one in case clocks differ. */
 const KEPT_MS = 2 * 24 * 3_600_000;
 const HASH_CHARACTERS = 16;
 
-/** KEYS: 7 the set of the day. ARGV: from 5 on hashes to add. Returns how many it has. */
+/** KEYS: 7 the set of the day. ARGV: from 5 on hashes to add. Returns the size of the set. */
 const COUNT = new FleetScript(
   'count',
   `
@@ -30,10 +30,13 @@ export class DayCounts {
     this.#store = store;
   }
 
-  /** As last known; 0 before the first answer. @param key - of the instance. */
+  /**
+   * The last known count of the instance; 0 before the first answer.
+   * @param key - key of the instance.
+   */
   used(key: string): number {
     const known = this.#counts.get(key);
-    if (known === undefined) this.#counts.set(key, { day: 0, count: 0 }); // `refresh` asks for it from now on
+    if (known === undefined) this.#counts.set(key, { day: 0, count: 0 }); // from now on, `refresh` asks for this count
     return known?.day === this.#today ? known.count : 0;
   }
 
@@ -41,7 +44,7 @@ export class DayCounts {
     void this.#count(key, ips);
   }
 
-  /** Asks for the counts of all instances that were asked for. */
+  /** Asks the store for the counts of all instances for which `used` was called. */
   refresh(): void {
     for (const key of this.#counts.keys()) void this.#count(key, []);
   }
@@ -59,7 +62,7 @@ export class DayCounts {
       });
       this.#counts.set(key, { day, count: Number(values[0]) });
     } catch {
-      // ignored: nothing is drawn while the store is lost
+      // ignored: while the store is lost, noria draws nothing
     }
   }
 }

@@ -1,41 +1,44 @@
 /**
  * The epoch of a fleet's data, by which replicas detect that the store lost data. The store may have been restarted, emptied,
- * restored from a backup, or replaced by a replica that lacks the last writes. Its data may then miss a call to the service.
+ * restored from a backup, or replaced by a replica that lacks the last writes. Its data may then lack the record of a call to the
+ * service.
+ *
  * Every script therefore begins with EPOCH_LUA, which compares the server's identity with the one stored with the data. If they
- * differ, a new epoch begins with a floor: every instance counts as called at that moment. Data without an epoch belongs to a new
- * fleet, or to a store that was emptied. Only a replica that remembers an epoch can tell which, so the first claim waits
- * NEW_STORE_WAIT_MS for such a replica. Each script passes the epoch that its replica remembers.
+ * differ, a new epoch begins with a floor: the moment at which every instance counts as called. Data without an epoch belongs to
+ * a new fleet, or to a store that was emptied. Only a replica that remembers an epoch can tell which. So the first claim (the
+ * record that reserves a call to the service) waits NEW_STORE_WAIT_MS for such a replica. Each script passes the epoch that its
+ * replica remembers.
  */
 import type { FleetKeys } from './keys.ts';
 import type { Reply } from './store-client.ts';
 
 /** Format version of the data. A replica refuses to start if the store has a higher one. */
 export const STORE_FORMAT = 1;
-/** Longer than replicas need to reconnect (MAX_DELAY_MS of store-connection.ts), shorter than people wait. */
+/** Longer than replicas need to reconnect (MAX_DELAY_MS of store-connection.ts), and short for people who wait. */
 export const NEW_STORE_WAIT_MS = 2_500;
 /**
- * A replica that remembers an epoch proves only that claims were possible until its last contact. Another replica, which has
- * ended since, may have claimed up to this much later.
+ * A replica that remembers an epoch proves only that claims were possible until its own last contact. Another replica, which no
+ * longer runs, may have claimed up to this much later.
  */
 const FORGOTTEN_CLAIMS_MS = 5_000;
 
 export interface EpochState {
-  /** The store's time, in epoch ms, when the script was running. */
+  /** The store's time when the script ran, in epoch ms. */
   readonly now: number;
   readonly id: string;
-  /** Every instance counts as called at this moment of the store's time; 0: no floor. */
+  /** Every instance counts as called at this moment of the store's time. 0: there is no floor. */
   readonly floorAt: number;
-  /** Claims must wait until this moment of the store's time. */
+  /** No claim is possible before this moment of the store's time. */
   readonly openAt: number;
 }
 
-/** The arguments of EPOCH_LUA. Those of the script itself follow. */
+/** The arguments of EPOCH_LUA. The script's own arguments follow them. */
 export interface EpochArguments {
-  /** The remembered epoch; empty: none. */
+  /** The epoch that the replica remembers; empty if it remembers none. */
   readonly remembered: string;
   /** Time since the store's last answer in that epoch. */
   readonly rememberedForMs: number;
-  /** The id for a new epoch, used if one begins. */
+  /** The id of the new epoch, in case one begins. */
   readonly fresh: string;
   /** Whether the store's clock was set. */
   readonly clockWasSet: boolean;
@@ -53,8 +56,8 @@ export function epochArguments(state: EpochArguments): (string | number)[] {
 
 /**
  * The Lua code at the start of every script. KEYS are those of `epochKeys`; ARGV[1] to ARGV[4] are the arguments above. Defines
- * `now`, and `answer(...)`, which returns the script's values after those of the epoch. If there is no epoch, it deletes all
- * other data of the fleet, because the order in which they were written is unknown.
+ * `now`, and `answer(...)`, which puts the state of the epoch before the script's values. If there is no epoch, it deletes all
+ * other data of the fleet, because the order in which those data were written is unknown.
  */
 export const EPOCH_LUA = `
 local function whole(number) return string.format('%.0f', number) end

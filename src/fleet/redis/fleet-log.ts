@@ -1,15 +1,15 @@
 /**
- * The scripts of the log, the sessions and the beats. The state of a fleet is the result of all facts, and each replica computes
- * it in the same way (shared-state.ts). The store keeps a snapshot of the state and the log entries since then. Any replica may
- * write the next snapshot; the log is then trimmed.
+ * The Lua scripts for the log, the sessions and the beats of a fleet. The state of a fleet is the result of all facts, and each
+ * replica computes it in the same way (shared-state.ts). The store has a snapshot of the state and the log entries after it. Any
+ * replica may write the next snapshot, which also trims the log.
  */
 import { FleetScript } from './fleet-store.ts';
 
-/** A replica whose last beat is older than this is not listed. */
+/** A replica without a beat for this long is no longer listed. */
 export const REPLICA_SILENT_MS = 5_000;
-/** How long beats are kept for slow replicas. */
+/** How long the store keeps beats, for slow replicas. */
 const BEATS_KEPT_MS = 10_000;
-/** Entries before a snapshot that are kept, so that slightly late readers need not load everything again. */
+/** Number of log entries before a snapshot that the store keeps, so that a slow reader does not have to load the whole state. */
 const KEPT_ENTRIES = 256;
 
 const SESSION_LUA = `
@@ -24,8 +24,10 @@ end
 `;
 
 /**
- * KEYS: from 7 on the keys of the sessions that the facts are about. ARGV: 5 replica, 6 facts; then for each session its name, its
- * text (empty: ended), its member (empty: none) and its remaining ms. A fact overwrites the uses that beats have written.
+ * Appends facts to the log.
+ *
+ * KEYS: from 7 on the keys of the sessions that the facts change. ARGV: 5 replica, 6 facts; then for each session its name, its
+ * text (empty: it has ended), its member (empty: none) and its remaining ms. A fact overwrites the uses that beats have written.
  */
 export const PUBLISH = new FleetScript(
   'publish',
@@ -42,8 +44,11 @@ return answer()
 );
 
 /**
- * KEYS: 7 session. ARGV: 5 replica, 6 facts, 7 its name, 8 its text, 9 its member (empty: none), 10 its remaining ms. Returns the
- * text of the session in the store, and its uses and last use by beats.
+ * Opens a session, unless the store has it with a member.
+ *
+ * KEYS: 7 session. ARGV: 5 replica, 6 facts; then of the session: 7 name, 8 text, 9 member (empty: none), 10 remaining ms.
+ * Returns the text of the session in the store, and its uses and last use according to beats; all empty if the session was
+ * opened.
  */
 export const BIND = new FleetScript(
   'bind',
@@ -58,7 +63,10 @@ return answer('', '', '')
 `,
 );
 
-/** Returns the snapshot, its position, the number of the last entry, the entries since, the uses, and the id of the last beat. */
+/**
+ * Returns the snapshot, the number of its last log entry, the number of the last log entry, the entries after the snapshot, the
+ * uses, and the id of the last beat.
+ */
 export const LOAD = new FleetScript(
   'load',
   `
@@ -73,7 +81,11 @@ return answer(
 `,
 );
 
-/** ARGV: 5 epoch, 6 position, 7 state; then the fields of members that have ended. */
+/**
+ * Writes a snapshot.
+ *
+ * ARGV: 5 epoch, 6 number of its last log entry, 7 state; then the fields of the hash of uses to delete.
+ */
 export const SNAPSHOT = new FleetScript(
   'snapshot',
   `
@@ -88,10 +100,12 @@ return answer()
 );
 
 /**
- * KEYS: from 7 on the used sessions. ARGV: 5 replica, 6 its record, 7 its beat (empty: none), 8 the id of the last beat that it
- * knows; then for each session its name, uses, last use and TTL; then for each used member its id, uses and end of life (empty:
- * unchanged). Returns the replica's previous record, the numbers of the last entry and of the snapshot, all replicas with their
- * records, and the new beats.
+ * Writes a beat and reads those of the other replicas.
+ *
+ * KEYS: from 7 on the used sessions. ARGV: 5 replica, 6 record of the replica, 7 beat (empty: none), 8 id of the last beat that
+ * the replica knows; then for each session its name, uses, last use and TTL; then for each used member its id, uses and end of
+ * life (empty: unchanged). Returns the replica's previous record, the number of the last log entry, that of the latest snapshot,
+ * all replicas with their records, and the new beats.
  */
 export const BEAT = new FleetScript(
   'beat',
@@ -139,7 +153,7 @@ return answer(previous, positions[1] or '0', positions[2] or '0', replicas,
 `,
 );
 
-/** ARGV: 5 replica, 6 its process. Removes nothing if another process uses the name by now. */
+/** Removes the replica from the list, unless another process uses its name now. ARGV: 5 replica, 6 process. */
 export const LEAVE = new FleetScript(
   'leave',
   `

@@ -26,9 +26,9 @@ export interface FleetStoreOptions {
   readonly onTiming?: (operation: string, ms: number) => void;
 }
 
-/** A script of the fleet. It starts with EPOCH_LUA, so its own KEYS begin at 7 and its own ARGV at 5. */
+/** A script of the fleet. It starts with EPOCH_LUA, so the script's own KEYS begin at 7 and its own ARGV at 5. */
 export class FleetScript {
-  /** Its name in the metrics. */
+  /** The name of the script in the metrics. */
   readonly operation: string;
   readonly script: Script;
 
@@ -43,14 +43,14 @@ export interface FleetAnswer {
   readonly values: readonly Reply[];
 }
 
-/** The script's own keys and arguments, which follow those of EPOCH_LUA. */
+/** The script's own keys and arguments. They follow those of EPOCH_LUA. */
 export interface ScriptInput {
   readonly keys?: readonly string[];
   readonly args?: readonly (string | number)[];
 }
 
 const HELLO = new FleetScript('hello', 'return answer()');
-/** The fastest answer gives the closest bounds of the store's time. */
+/** Number of scripts that a new connection runs first. The fastest answer gives the closest bounds of the store's time. */
 const HELLOS = 3;
 const UNCERTAIN_MS = 50;
 
@@ -120,7 +120,7 @@ export class FleetStore {
     for (let left = HELLOS; left > 0; left -= 1) await this.run(HELLO, {}, client);
   }
 
-  /** In a new epoch, the log may lack facts or have other facts at the same positions, so this replica loads it again. */
+  /** In a new epoch, the log may lack facts or have other facts with the same numbers, so this replica loads the state again. */
   #learn({ now, id }: EpochState, sentAt: number): void {
     const isOther = this.#epochId !== '' && this.#epochId !== id;
     this.#clockWasSet = this.clock.record(now, sentAt);
@@ -132,7 +132,10 @@ export class FleetStore {
   }
 }
 
-/** The boot time is exact only to about 10 ms, so differences below that do not count as a suspension of the machine. */
+/**
+ * A stopwatch that also counts while the machine is suspended. The boot time is exact only to about 10 ms, so a difference below
+ * UNCERTAIN_MS does not count as a suspension.
+ */
 function exactStopwatch(clock: Clock, timekeeper: Timekeeper): () => number {
   const startedAt = clock.monotonic();
   const total = timekeeper.stopwatch();

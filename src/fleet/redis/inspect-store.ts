@@ -9,7 +9,7 @@ import { type StoreClient, StoreRefusal } from './store-client.ts';
 import { COMMAND_DEADLINE_MS } from './store-connection.ts';
 
 export interface StoreReport {
-  /** `Valkey 8.1.0` or `Redis 7.0.15`; undefined when it is unknown. */
+  /** For example `Valkey 8.1.0` or `Redis 7.0.15`; undefined when unknown. */
   readonly version: string | undefined;
   /** Why noria cannot use the store. */
   readonly errors: readonly string[];
@@ -26,13 +26,13 @@ const IN_SCRIPTS = [
   ...['SADD', 'SCARD', 'SET', 'TIME', 'XADD', 'XRANGE', 'XREVRANGE', 'XTRIM'],
 ];
 
-/** The command that gives a user of the store exactly the permissions that noria needs. */
+/** The store command that gives a user exactly the permissions that noria needs. */
 export function aclLine(name: string, username: string): string {
   const commands = [...SENT, ...IN_SCRIPTS].map((command) => `+${command.toLowerCase()}`);
   return `ACL SETUSER ${username} on >PASSWORD resetkeys ~{noria:${name}}:* resetchannels -@all ${commands.join(' ')}`;
 }
 
-/** @param name - of the fleet. */
+/** @param name - name of the fleet. */
 export async function inspectStore(address: StoreAddress, name: string, clock: Clock): Promise<StoreReport> {
   let client: StoreClient;
   try {
@@ -50,7 +50,7 @@ export async function inspectStore(address: StoreAddress, name: string, clock: C
   }
 }
 
-/** Advice for a failed connection, by the text of its error. */
+/** Advice for a failed connection, selected by the text of its error. */
 const CONNECTION_ADVICE: readonly (readonly [text: RegExp, advice: string])[] = [
   [/without any password/, 'the store has no password: remove it from the URL'],
   [/WRONGPASS|NOAUTH|invalid username-password/i, 'check user name and password in the URL'],
@@ -64,8 +64,8 @@ const OTHER_ADVICE =
 const TRY_TLS = 'if the store requires TLS, begin the URL with rediss://';
 const TRY_PLAIN = 'if the store has no TLS on this port, begin the URL with redis://';
 /**
- * Sent to find out whether the port expects TLS: a server without TLS waits for the rest of the command, and a server with TLS
- * closes the connection.
+ * Errors that a wrong TLS setting may cause: a server without TLS waits for more bytes, and a server with TLS closes the
+ * connection.
  */
 const TLS_MISMATCH = /no connection within|closed|EPROTO|ECONNRESET|wrong version number|packet length/i;
 
@@ -104,7 +104,7 @@ async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promi
   return { version, errors, warnings: findRisks(info) };
 }
 
-/** Without persistence, a restart of the store loses everything. The fleet then continues, but after a waiting time. */
+/** Without persistence, a restart of the store loses all data. The fleet then continues, but only after a waiting time. */
 function findRisks(info: Readonly<Record<string, string>>): string[] {
   if (info['aof_enabled'] !== '0') return [];
   return [
@@ -112,7 +112,7 @@ function findRisks(info: Readonly<Record<string, string>>): string[] {
   ];
 }
 
-/** Returns the fields, or why they could not be read. */
+/** Returns the fields of INFO, or why they could not be read. */
 async function readInfo(
   client: StoreClient,
   acl: string,
@@ -137,7 +137,7 @@ function versionOf(info: Readonly<Record<string, string>>): {
   return { version: `Redis ${redis}`, isOld: Number.parseInt(redis, 10) < LEAST_VERSION };
 }
 
-/** Tries the commands of the scripts on a temporary key. Returns the names of the commands that the user may not run. */
+/** Tries the commands of noria's scripts on a temporary key. Returns the names of the commands that the user may not run. */
 const TRY_LUA = `
 local key, missing = KEYS[1], {}
 local tries = {

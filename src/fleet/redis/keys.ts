@@ -1,23 +1,26 @@
 /**
- * The key names of a fleet. All have the same hash tag, so that a script may use several of them in a cluster. Names of instances
- * and sessions are hashed, because the address of a service or the name of a session may contain a secret.
+ * The key names of a fleet. All have the same hash tag, so that one script may use several of them in a cluster. Names of
+ * instances and sessions are hashed, because they may contain a secret: the address of a service, or the name of a session.
  */
 import { createHash } from 'node:crypto';
 
 export interface FleetKeys {
-  /** Hash: the identity of the store, the identity of its data, and the number of the last log entry. */
+  /** Hash: the identity of the server, the identity of the data (epoch), and the number of the last log entry. */
   readonly epoch: string;
   /** Stream: the log of facts. Entry N has the id `N-0`. */
   readonly log: string;
   /** String: the snapshot of the state. Log entries before it may be trimmed. */
   readonly snapshot: string;
-  /** Hash: for each replica its version, clients and time of its last beat. */
+  /** Hash: for each replica its version, its number of clients and the time of its last beat. */
   readonly replicas: string;
   /** Stream: the beats of the last seconds. */
   readonly beats: string;
-  /** Hash of what beats add: `uses:m:MEMBER`, `ends:m:MEMBER`, `uses:s:SESSION` and `used:s:SESSION` (last use and TTL). */
+  /**
+   * Hash of the sums that beats change: `uses:m:MEMBER`, `ends:m:MEMBER`, `uses:s:SESSION` and `used:s:SESSION` (last use and
+   * TTL).
+   */
   readonly uses: string;
-  /** Temporary key of `noria check`. */
+  /** The temporary key that `noria check` uses. */
   readonly check: string;
   /** Hash of an instance: the last call, the queue and the version of the entry. */
   pace(instance: string): string;

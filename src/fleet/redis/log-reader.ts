@@ -10,20 +10,20 @@ import { COMMAND_DEADLINE_MS } from './store-connection.ts';
 /** One entry of the log: facts that a replica published together. */
 export interface LogEntry {
   readonly number: number;
-  /** When the entry was appended, on the store's clock. */
+  /** When the entry was appended, by the store's clock. */
   readonly at: number;
   readonly facts: readonly LoggedFact[];
 }
 
 export interface LoadedState {
   readonly state: SharedPoolState;
-  /** The number of the last entry that the state includes. */
+  /** The number of the last log entry that the state includes. */
   readonly number: number;
-  /** The number of the last entry in the latest snapshot. */
+  /** The number of the last log entry that the latest snapshot includes. */
   readonly snapshot: number;
-  /** The id of the latest beat. */
+  /** The id of the latest beat that the state includes. */
   readonly beat: string;
-  /** The field names in the hash of uses. */
+  /** The field names in the hash of uses (`FleetKeys.uses`). */
   readonly fields: readonly string[];
 }
 
@@ -86,8 +86,9 @@ function readEntries(reply: Reply | undefined): LogEntry[] {
 }
 
 /**
- * Applies what beats have added.
- * @param pairs - field, value, field, value, and so on. Returns the field names.
+ * Adds the uses and ends of life that beats have written to the state.
+ * @param texts - field, value, field, value, and so on.
+ * @returns the field names.
  */
 function addUses(state: SharedPoolState, texts: readonly string[]): string[] {
   const fields = fieldsOf(texts);
@@ -117,7 +118,10 @@ export function useFields({ members, sessions }: Pick<Beat, 'members' | 'session
   ];
 }
 
-/** Whether the field can be deleted after a snapshot: the member has ended, or the snapshot contains the uses of the session. */
+/**
+ * Returns whether a field of the hash of uses can be deleted after a snapshot: the member has ended, or the snapshot contains the
+ * uses of the session.
+ */
 export function isCoveredBy({ members }: SharedState): (field: string) => boolean {
   const living = new Set(members.map(({ member }) => member.id));
   return (field) => {

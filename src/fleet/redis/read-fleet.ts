@@ -1,4 +1,4 @@
-/** Reads the state of a fleet from its store for commands, without joining the fleet. */
+/** Reads the state of a fleet from its store for noria's commands, without joining the fleet. */
 import type { Clock } from '../../core/clock.ts';
 import type { Random } from '../../core/random.ts';
 import type { Timekeeper } from '../../state/moment.ts';
@@ -40,7 +40,7 @@ export async function openFleetStore(access: StoreAccess): Promise<FleetStore> {
 
 const REPLICAS = new FleetScript('replicas', `return answer(redis.call('HGETALL', KEYS[4]))`);
 
-/** By name. A killed replica is still listed for a few seconds. */
+/** The replicas, sorted by name. A killed replica stays in the list for a few seconds. */
 export async function readReplicas(store: FleetStore): Promise<FoundReplica[]> {
   const { epoch, values } = await store.run(REPLICAS);
   const found = Object.entries(fieldsOf(values[0])).flatMap(([name, text]): FoundReplica[] => {
@@ -53,7 +53,7 @@ export async function readReplicas(store: FleetStore): Promise<FoundReplica[]> {
   return found.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** Members and sessions that have not ended. Moments are on the store's clock. */
+/** The members and sessions that have not ended. Moments are by the store's clock. */
 export async function readSharedState(store: FleetStore): Promise<SharedState> {
   const { state } = await loadState(store);
   return state.read(store.clock.atMost() ?? 0);

@@ -1,8 +1,10 @@
 /**
- * The pace of a fleet's instances, in its store. A change is a compare-and-swap: one script reads the entry with its version,
- * `decide` runs here, and a second script writes if the version is unchanged. All moments are in the store's time, so the
- * replicas' clocks do not matter. A claim is written only if this replica has applied the whole log; otherwise it could repeat
- * the draw of another replica.
+ * Keeps the pace of a fleet's instances in the store. A change is a compare-and-swap: one script reads the entry with its
+ * version, `decide` runs in this process, and a second script writes if the version is unchanged. All moments are in the store's
+ * time, so the replicas' clocks do not matter.
+ *
+ * A claim is an entry that reserves a call to the service. It is written only if this replica has applied the whole log;
+ * otherwise the call could repeat the draw of another replica.
  */
 import { type Clock, pause } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
@@ -25,7 +27,7 @@ export interface RedisPaceStoreOptions {
   readonly stopwatch: () => () => number;
   /** The timeout of a call, in ms. */
   readonly callTimeoutMs: () => number;
-  /** Absent: a claim is also written when this replica has not read the log to its end. */
+  /** Absent: claims do not depend on how far this replica has read the log. */
   readonly log?: FollowedLog;
   /** Called after each claim. */
   readonly onClaim?: (outcome: ClaimOutcome) => void;
@@ -33,23 +35,23 @@ export interface RedisPaceStoreOptions {
 
 /** The log of facts as this replica follows it. */
 export interface FollowedLog {
-  /** The number of the last applied entry. */
+  /** The number of the last log entry that this replica has applied. */
   position(): number;
   /** Resolves when the log contains all facts of this replica. */
   flushed(): Promise<void>;
-  /** Resolves when entry `number` is applied, or when it is unlikely to be applied soon. */
+  /** Resolves when this replica has applied entry `number`, or when it is unlikely to do so soon. */
   catchUp(number: number): Promise<void>;
 }
 
 /** `behind`: this replica had not applied the whole log. `outrun`: another replica changed the entry first. */
 export type ClaimOutcome = 'granted' | 'behind' | 'outrun';
 
-/** The most tries. When replicas collide, one of them always succeeds, so more failures in a row have another cause. */
+/** Maximum number of tries. When replicas collide, one of them always succeeds, so more failures in a row have another cause. */
 const MAX_TRIES = 1_000;
-/** Entries expire after a week without a call: the instance is probably no longer configured. */
+/** An entry expires after a week without a call, because the instance is probably no longer configured. */
 const FORGOTTEN_AFTER_MS = 7 * 24 * 3_600_000;
 
-/** KEYS: 7 the entry. */
+/** Reads an entry. KEYS: 7 the entry. */
 const READ = new FleetScript(
   'pace-read',
   `
@@ -59,8 +61,8 @@ return answer(entry[1] or '0', entry[2] or '')
 );
 
 /**
- * KEYS: 7 the entry. ARGV: 5 epoch, 6 version, 7 new entry, 8 for a claim the number of the last applied log entry, otherwise
- * empty.
+ * Writes an entry if its version is unchanged. KEYS: 7 the entry. ARGV: 5 epoch, 6 version, 7 new entry, 8 the number of the last
+ * applied log entry if the write is a claim, otherwise empty.
  */
 const WRITE = new FleetScript(
   'pace-write',
@@ -83,7 +85,7 @@ export class RedisPaceStore implements PaceStore {
     this.#options = options;
   }
 
-  /** An upper bound of the store's time, so that a call never counts as earlier than it was. */
+  /** An upper bound of the store's time, so that no call counts as earlier than it was. */
   now(): Moment {
     const { clock, epochId } = this.#options.store;
     return momentAt(clock.atMost() ?? 0, epochId);
@@ -114,7 +116,7 @@ export class RedisPaceStore implements PaceStore {
     throw new NoriaError('fleet-store-lost', problem);
   }
 
-  /** Returns whether the entry was written. If not, the caller reads again and decides again. */
+  /** Writes the decision. Returns false if the store did not accept it; the caller then reads and decides again. */
   async #write(key: string, { epoch, version, entry, next }: Change): Promise<boolean> {
     const { store, log, onClaim } = this.#options;
     const isClaim = next.call?.fate === 'pending' && next.call.id !== entry?.call?.id;
@@ -129,7 +131,7 @@ export class RedisPaceStore implements PaceStore {
     return outcome === 'written';
   }
 
-  /** Treats the instance as called at the floor of the epoch, with a call of the longest possible duration. */
+  /** Treats the instance as called at the floor of the epoch (see epoch.ts), by a call of the maximum duration. */
   #withFloor(entry: PaceEntry | undefined, { floorAt, id }: EpochState): PaceEntry | undefined {
     if (floorAt === 0 || (entry?.call !== undefined && entry.call.claimedAt.wallAt >= floorAt)) return entry;
     const arrivedWithinMs = USE_BY_MS + this.#options.callTimeoutMs();
@@ -151,7 +153,7 @@ interface Change {
   readonly next: PaceEntry;
 }
 
-/** By the store's clock: when the call has reached the service for certain, and blocks the next one no longer. */
+/** The moment of the store's time at which the call has certainly reached the service and no longer delays the next call. */
 function endOf(call: LastCall | undefined): number {
   return call === undefined ? 0 : call.claimedAt.wallAt + call.arrivedWithinMs + call.holdMs;
 }
@@ -160,7 +162,7 @@ function momentAt(storeAt: number, epochId: string): Moment {
   return { wallAt: storeAt, boot: epochId, elapsedMs: storeAt };
 }
 
-/** @throws NoriaError fleet-store-unusable for an invalid entry. A guess could cause a call that is too early. */
+/** @throws NoriaError fleet-store-unusable for an invalid entry, because a guess could cause a call that is too early. */
 function decodeEntry(text: string): PaceEntry {
   let entry: PaceEntry | undefined;
   try {

@@ -1,8 +1,7 @@
 /**
  * The shared pool of a fleet, in Valkey or Redis. Each replica computes the state from the same log (shared-state.ts), in the
- * store's time. Client requests wait for nothing here except `bindSession`, which has a short deadline. While the store is
- * unavailable, facts and beats are dropped. After each reconnect, the state is loaded again, and the follower publishes what the
- * state lacks.
+ * store's time. Only `bindSession` delays a client's request, and it has a short deadline. While the store is unavailable, facts
+ * and beats are dropped. After each reconnect, the replica loads the state again and publishes what the state lacks.
  */
 import { randomUUID } from 'node:crypto';
 import { type Clock, pause } from '../../core/clock.ts';
@@ -34,12 +33,15 @@ export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow'
   /** The next three options are for tests. Each has a default. */
   readonly bindDeadlineMs?: number;
   readonly beatEveryMs?: number;
-  /** A snapshot is written when the log has more entries than this number, and more than the state has parts. */
+  /**
+   * A replica writes a snapshot when the log has more entries after the last snapshot than this number, and more than the state
+   * has members and sessions.
+   */
   readonly leastEntries?: number;
   readonly observer?: FleetObserver;
 }
 
-/** For logs and metrics. */
+/** Receives what logs and metrics report about the connection. */
 export interface FleetObserver {
   connected(): void;
   lost(error: NoriaError): void;
@@ -50,10 +52,10 @@ export interface FleetObserver {
   nameTaken(): void;
 }
 
-/** The key of a session after a fact. */
+/** How a fact changes the key of a session. */
 interface SessionChange {
   readonly name: string;
-  /** Empty: the session has ended. */
+  /** Empty if the session has ended. */
   readonly text: string;
   readonly member: string;
   readonly leftMs: number;
@@ -62,7 +64,7 @@ interface SessionChange {
 const BIND_DEADLINE_MS = 30;
 const BEAT_EVERY_MS = 1_000;
 const LEAST_ENTRIES = 500;
-/** Replicas take turns writing snapshots: the replica at position n waits for n times this share more entries. */
+/** Replicas take turns in writing snapshots: the replica at position n waits until the log has n times this share more entries. */
 const TURN_SHARE = 0.25;
 
 export class RedisSharedPool implements PacedSharedPool {
@@ -74,18 +76,21 @@ export class RedisSharedPool implements PacedSharedPool {
   readonly #started = Promise.withResolvers<void>();
   #follower: Follower | undefined;
   #state = new SharedPoolState();
-  /** The number of the last applied entry of the log. */
+  /** The number of the last log entry that this replica has applied. */
   #applied = 0;
-  /** The known field names in the hash of uses. */
+  /** The field names in the hash of uses (`FleetKeys.uses`) that this replica knows. */
   #useFields = new Set<string>();
   #waiters: { readonly number: number; readonly resolve: () => void }[] = [];
   #unpublished: Fact[] = [];
-  /** True from the loading of the state until the connection opens. Facts that the follower publishes meanwhile are kept. */
+  /**
+   * True from the loading of the state until the connection opens. Meanwhile, facts of the follower are kept until they can be
+   * published.
+   */
   #isOpening = false;
   #publishing: Promise<void> | undefined;
   #lostAt: number | undefined;
   #isClosed = false;
-  /** Differs from that of another process with the same replica name. */
+  /** Distinguishes this process from another one with the same replica name. */
   readonly #process = randomUUID();
 
   constructor(options: RedisSharedPoolOptions) {
@@ -133,17 +138,17 @@ export class RedisSharedPool implements PacedSharedPool {
     return this.#lostAt === undefined ? 0 : this.#options.clock.monotonic() - this.#lostAt;
   }
 
-  /** The replicas, as the store last listed them. */
+  /** The replicas, as the store listed them last. */
   get replicas(): readonly ReplicaStatus[] {
     return this.#beats.replicas();
   }
 
-  /** The replica that drew the member, if the shared pool has the member. */
+  /** The name of the replica that drew the member; undefined if the shared pool does not have the member. */
   drawnBy(member: string): string | undefined {
     return this.#state.drawnBy(member);
   }
 
-  /** Loads the state again, because the follower needs all of it. */
+  /** Loads the state again. Call it when the follower needs the whole state. */
   reload(): void {
     this.#store.connection.reset(
       new NoriaError('fleet-store-lost', 'noria loads the data of the store again'),
@@ -152,7 +157,7 @@ export class RedisSharedPool implements PacedSharedPool {
 
   /**
    * @throws NoriaError fleet-store-unusable if the first attempt shows that this noria cannot use the store. Does not throw if
-   * the store is only unreachable: the first `loaded` then follows the connect.
+   * the store is only unreachable; `loaded` is then called after the first connect.
    */
   async follow(follower: Follower): Promise<void> {
     this.#follower = follower;
@@ -178,7 +183,7 @@ export class RedisSharedPool implements PacedSharedPool {
     if (this.fault !== undefined || this.#isClosed) return proposed;
     const { clock, bindDeadlineMs = BIND_DEADLINE_MS } = this.#options;
     const answered = new AbortController();
-    const bound = this.#bind(proposed).catch(() => proposed); // handled: the proposal applies only here
+    const bound = this.#bind(proposed).catch(() => proposed); // handled: only this replica then uses the proposal
     const session = await Promise.race([bound, pause(clock, bindDeadlineMs, answered.signal)]);
     answered.abort();
     return session ?? proposed;
@@ -190,7 +195,7 @@ export class RedisSharedPool implements PacedSharedPool {
     await this.#flushed();
     await this.#beats.close();
     const args = [this.#options.replica, this.#process];
-    // ignored: the others see that the beats end
+    // ignored: without LEAVE, the other replicas notice that no more beats arrive
     if (this.fault === undefined) await this.#store.run(LEAVE, { args }).catch(() => {});
     await this.#store.close();
     this.#lostAt ??= this.#options.clock.monotonic();
@@ -202,11 +207,11 @@ export class RedisSharedPool implements PacedSharedPool {
     return JSON.stringify({ process: this.#process, version, clients: clients() });
   }
 
-  /** Converts from this replica's clock to the store's; never later than the exact moment. */
+  /** Converts a moment from this replica's clock to the store's. The result is never later than the exact moment. */
   readonly #toStore: Shift = (moment) =>
     Math.floor((this.#store.clock.atLeast() ?? 0) + moment - this.#options.clock.monotonic());
 
-  /** Converts from the store's clock to this replica's; never later than the exact moment. */
+  /** Converts a moment from the store's clock to this replica's. The result is never later than the exact moment. */
   readonly #toLocal: Shift = (moment) =>
     this.#options.clock.monotonic() + moment - (this.#store.clock.atMost() ?? 0);
 
@@ -341,14 +346,14 @@ export class RedisSharedPool implements PacedSharedPool {
     for (const field of covered) this.#useFields.delete(field);
     const text = JSON.stringify({ ...state, members });
     const args = [this.#store.epochId, this.#applied, text, ...covered];
-    await this.#store.run(SNAPSHOT, { args }).catch(() => {}); // ignored: see above
+    await this.#store.run(SNAPSHOT, { args }).catch(() => {}); // ignored: the next snapshot makes up for it
   }
 
   async #flushed(): Promise<void> {
     await this.#publishing;
   }
 
-  /** Resolves when the log is applied up to this number, or when the connection is lost. */
+  /** Resolves when this replica has applied the log up to this number, or when the connection is lost. */
   #catchUp(number: number): Promise<void> {
     if (this.fault !== undefined || this.#applied >= number) return Promise.resolve();
     return new Promise((resolve) => this.#waiters.push({ number, resolve }));

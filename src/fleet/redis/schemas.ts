@@ -1,6 +1,6 @@
 /**
- * Decodes and validates what the store contains. Another version of noria may have written it, so unknown facts are skipped and
- * unknown fault codes replaced.
+ * Decodes and validates what the store contains. Because another version of noria may have written it, decoding skips unknown
+ * facts and replaces unknown fault codes.
  */
 import { z } from 'zod';
 import { FAULTS, type FaultCode } from '../../core/faults.ts';
@@ -134,7 +134,7 @@ export function decodeBeat(text: string): Beat | undefined {
 }
 
 const replicaSchema = z.object({
-  /** Differs between two processes with the same name. */
+  /** Distinguishes two processes with the same replica name. */
   process: z.string(),
   version: z.string(),
   clients: z.number(),

@@ -1,8 +1,8 @@
-/** Lua scripts in the store: each runs as one atomic step. */
+/** Lua scripts that run in the store. Each one runs as one atomic step. */
 import { createHash } from 'node:crypto';
 import { type Reply, StoreRefusal } from './store-client.ts';
 
-/** What runs a script. */
+/** A connection that can run a script. */
 export interface ScriptRunner {
   call(command: readonly string[]): Promise<Reply>;
 }

@@ -12,12 +12,12 @@ import {
 } from './store-client.ts';
 
 export interface StoreAddress {
-  /** Used in messages; contains no secret. */
+  /** Names the store in messages. Contains no secret. */
   readonly label: string;
   /** Host and port are ignored if `sentinel` is set. */
   readonly server: StoreServer;
   readonly sentinel?: {
-    /** The Sentinels' name of the primary. */
+    /** The name under which the Sentinels know the primary. */
     readonly primary: string;
     readonly addresses: readonly { readonly host: string; readonly port: number }[];
   };
@@ -76,7 +76,7 @@ async function findPrimary(
   throw lostStore(label, `no Sentinel named the primary ${sentinel.primary} (${problems.join('; ')})`);
 }
 
-/** Many Sentinels have no password although the store has one. */
+/** Tries without a password first: many Sentinels have none although the store has one. */
 async function openSentinel(server: StoreServer, open: Open, deadlineMs: number): Promise<StoreClient> {
   const anonymous: StoreLogin = {};
   if (server.login.password === undefined) return open(server);

@@ -1,8 +1,9 @@
 /**
- * One connection to the fleet's store, from connect to end. It never reconnects; store-connection.ts opens the next one. The
- * library's offline queue, reconnects and timeouts are turned off: its timeout covers only the time before a command is written.
- * Here each command has a deadline. A missed deadline ends the connection, because the store hangs and its late answers are no
- * longer wanted.
+ * One connection to the fleet's store, from connect to end. It never reconnects; store-connection.ts opens the next one.
+ *
+ * The library's offline queue, reconnects and timeouts are off, because its timeout covers only the time before a command is
+ * written. Here each command has a deadline. A missed deadline ends the connection: the store hangs, and a late answer would be
+ * of no use.
  */
 import { isIP } from 'node:net';
 import { createClient, ErrorReply } from '@redis/client';
@@ -12,15 +13,15 @@ import { formatHostPort } from '../../core/host-port.ts';
 import type { Secret } from '../../core/secret.ts';
 
 export interface StoreLogin {
-  /** Absent: the store's default user. */
+  /** Absent: the default user of the store. */
   readonly username?: string;
   readonly password?: Secret;
 }
 
 export interface StoreTls {
-  /** PEM. Absent: the certificate authorities that Node trusts. */
+  /** In PEM. Absent: the certificate authorities that Node trusts. */
   readonly ca?: string;
-  /** PEM, together with `key`: the client certificate. */
+  /** In PEM: the client certificate, together with `key`. */
   readonly cert?: string;
   readonly key?: Secret;
 }
@@ -30,20 +31,20 @@ export interface StoreServer {
   readonly host: string;
   readonly port: number;
   readonly login: StoreLogin;
-  /** Undefined: no TLS. */
+  /** Undefined: without TLS. */
   readonly tls: StoreTls | undefined;
   readonly database: number;
 }
 
-/** RESP2: a string, an integer, null, or an array of them. */
+/** A RESP2 value: a string, an integer, null, or an array of them. */
 export type Reply = string | number | null | readonly Reply[];
 
-/** An error answered by the store. Its text begins with a code such as `NOPERM`. */
+/** An error that the store answered. Its text begins with a code such as `NOPERM`. */
 export { ErrorReply as StoreRefusal };
 
 type LibraryClient = ReturnType<typeof createLibraryClient>;
 
-/** Errors after which the server cannot serve for now: it is a replica, is starting, or is stopping. */
+/** Errors of a server that cannot serve at present: it is a replica, or it is starting or stopping. */
 const UNFIT = /^(?:READONLY|LOADING|MASTERDOWN|NOREPLICAS|UNBLOCKED|CLUSTERDOWN|MOVED)\b/;
 
 export class StoreClient {
@@ -64,8 +65,8 @@ export class StoreClient {
 
   /**
    * Sends one command.
-   * @throws StoreRefusal if the store answers an error; NoriaError fleet-store-lost if the connection ends first, or if there is
-   * no answer within `deadlineMs`.
+   * @throws StoreRefusal if the store answers an error. NoriaError fleet-store-lost if the connection ends before the answer, or
+   * after `deadlineMs` without an answer.
    */
   async call(command: readonly string[], deadlineMs: number): Promise<Reply> {
     if (this.#endedBy !== undefined) throw this.#endedBy;
@@ -74,7 +75,7 @@ export class StoreClient {
     try {
       return await this.#client.sendCommand<Reply>([...command]);
     } catch (error) {
-      // The end of the connection rejects all pending commands. Reports this end's reason, not the library's error.
+      // The library rejects pending commands with an error of its own. Throws the reason for which the connection ended instead.
       if (!(error instanceof ErrorReply))
         throw this.end(lostStore(this.address, describeError(error), error));
       if (!UNFIT.test(error.message)) throw error;
@@ -111,7 +112,7 @@ export class StoreClient {
     throw await this.#end.promise;
   }
 
-  /** Ends the connection for this reason. Returns the reason of the first call. */
+  /** Ends the connection for this reason. Returns the reason for which it ended first. */
   end(error: NoriaError): NoriaError {
     if (this.#endedBy !== undefined) return this.#endedBy;
     this.#endedBy = error;
@@ -171,7 +172,7 @@ function tlsOptions(host: string, { ca, cert, key }: StoreTls) {
   };
 }
 
-/** Only the operator can fix a refused login. All other errors may be temporary. */
+/** Classifies an error during connect and login. Only the operator can fix a refused login; all other errors may be temporary. */
 function openingFault(address: string, error: unknown): NoriaError {
   if (error instanceof NoriaError) return error;
   const why = describeError(error);
@@ -182,7 +183,7 @@ function openingFault(address: string, error: unknown): NoriaError {
   });
 }
 
-/** Converts any error into the reason why the store is unusable. */
+/** Converts any error into a fault of the store. */
 export function faultOf(error: unknown): NoriaError {
   return error instanceof NoriaError
     ? error

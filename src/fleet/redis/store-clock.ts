@@ -1,7 +1,7 @@
 /**
- * One replica's estimate of the store's clock. Each answer contains the store's time, read between the sending of the command and
- * the arrival of the answer. So each answer gives a lower and an upper bound of the store's time, and the fastest recent answer
- * gives the closest bounds.
+ * One replica's estimate of the store's clock. Each answer contains the store's time at a moment between the sending of the
+ * command and the arrival of the answer. Each answer therefore gives a lower and an upper bound of the store's time. The fastest
+ * recent answer gives the closest bounds.
  */
 
 interface Sample {
@@ -10,32 +10,32 @@ interface Sample {
   readonly receivedAt: number;
 }
 
-/** Older samples do not count, because two clocks drift apart. */
+/** Older samples are ignored, because two clocks drift apart. */
 const MAX_AGE_MS = 60_000;
 const KEPT_SAMPLES = 16;
-/** Accuracy of the store's time, which is cut to whole milliseconds. */
+/** The store's time is truncated to whole milliseconds. */
 const CUT_MS = 1;
-/** A jump beyond this is more than drift: the store's clock was set. */
+/** If the store's time differs from the expected time by more than this, its clock was set; drift causes smaller differences. */
 const STEP_MS = 100;
 const DRIFT = 1e-3;
 
 export class StoreClock {
   readonly #elapsed: () => number;
-  /** The latest samples, in order. */
+  /** The latest samples, in order of arrival. */
   #samples: readonly Sample[] = [];
   #best: Sample | undefined;
 
-  /** @param elapsed - ms since a fixed moment. Must also count while the machine is suspended. */
+  /** @param elapsed - ms since a fixed moment. Must count the time in which the machine is suspended. */
   constructor(elapsed: () => number) {
     this.#elapsed = elapsed;
   }
 
-  /** The moment to pass to `record` for a command that is sent now. */
+  /** The current moment for `record`: pass it as `sentAt` for a command that is sent now. */
   elapsed(): number {
     return this.#elapsed();
   }
 
-  /** Records an answer. Returns whether the store's clock was set since the last answer; all earlier answers are then dropped. */
+  /** Records an answer. Returns whether the store's clock was set since the last answer. If so, drops all earlier answers. */
   record(storeAt: number, sentAt: number): boolean {
     const receivedAt = this.#elapsed();
     const wasSet = this.#isStep(storeAt, sentAt, receivedAt);
@@ -46,13 +46,13 @@ export class StoreClock {
     return wasSet;
   }
 
-  /** Lower bound of the store's time, in epoch ms. Undefined before the first answer. */
+  /** Upper bound of the store's time, in epoch ms; undefined before the first answer. */
   atMost(): number | undefined {
     const best = this.#best;
     return best && best.storeAt + CUT_MS + (this.#elapsed() - best.sentAt);
   }
 
-  /** Upper bound of the store's time, in epoch ms. */
+  /** Lower bound of the store's time, in epoch ms; undefined before the first answer. */
   atLeast(): number | undefined {
     const best = this.#best;
     return best && best.storeAt + (this.#elapsed() - best.receivedAt);

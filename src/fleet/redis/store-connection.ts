@@ -1,8 +1,10 @@
 /**
- * The connection to the fleet's store, which reconnects after each loss. It consists of a client for commands and, for a replica
- * that follows the log, a second client with blocking reads. Both end together: when facts may be lost in either direction, the
- * replica must load the state again. Commands are not queued: without a connection, each fails at once. Random delays prevent all
- * replicas of a fleet from reconnecting at the same moment. With Sentinels, each attempt asks them for the current primary.
+ * The connection to the fleet's store, which reconnects after each loss.
+ *
+ * It consists of a client for commands and, for a replica that follows the log, a second client for blocking reads. Both end
+ * together: after the loss of either client facts may be lost, and the replica must load the state again. Commands are not
+ * queued: without a connection, a command fails at once. Random delays prevent all replicas of a fleet from reconnecting at the
+ * same moment. With Sentinels, each attempt asks them for the current primary.
  */
 import { type Clock, pause } from '../../core/clock.ts';
 import type { NoriaError } from '../../core/faults.ts';
@@ -14,9 +16,9 @@ export interface StoreConnectionOptions {
   readonly address: StoreAddress;
   readonly clock: Clock;
   readonly random: Random;
-  /** Called after each connect, with the client for commands, before any other command. */
+  /** Called after each connect with the client for commands, before any other command. */
   readonly greet: (client: StoreClient) => Promise<void>;
-  /** Follows the log. Absent: there is only the client for commands. */
+  /** Follows the log. If absent, there is only the client for commands. */
   readonly follow?: LogFollower | undefined;
   readonly onConnected: () => void;
   /** Called when the connection was lost or could not be opened. */
@@ -24,18 +26,18 @@ export interface StoreConnectionOptions {
 }
 
 export interface LogFollower {
-  /** Loads the state, before the connection is open for other commands. */
+  /** Loads the state before the connection opens for other commands. */
   load(client: StoreClient): Promise<void>;
   /** Reads the log until the client ends. */
   read(client: StoreClient): Promise<never>;
 }
 
-/** Timeout of a command: longer than any script takes, shorter than a client waits for a member. */
+/** Deadline of a command: longer than any script takes, and shorter than a client waits for a member. */
 export const COMMAND_DEADLINE_MS = 1_000;
 const CONNECT_DEADLINE_MS = 2_000;
 /**
- * The longest delay between two attempts. Must be below NEW_STORE_WAIT_MS: within that time, replicas that remember an earlier
- * epoch have to return.
+ * Minimum and maximum delay between two attempts. The maximum must be below NEW_STORE_WAIT_MS: within that time, replicas that
+ * remember an earlier epoch have to reconnect.
  */
 const LEAST_DELAY_MS = 100;
 const MAX_DELAY_MS = 1_000;
@@ -70,19 +72,19 @@ export class StoreConnection {
 
   /**
    * Sends one command.
-   * @throws StoreRefusal; NoriaError fleet-store-lost, at once without a connection.
+   * @throws StoreRefusal; NoriaError fleet-store-lost. Without a connection, it throws at once.
    */
   async call(command: readonly string[]): Promise<Reply> {
     if (this.#commands === undefined) throw this.#fault;
     return this.#commands.call(command, COMMAND_DEADLINE_MS);
   }
 
-  /** Ends the current connection for this reason. A new one is opened as after any loss. */
+  /** Ends the current connection for this reason. The next one opens as after any loss. */
   reset(reason: NoriaError): void {
     this.#commands?.end(reason);
   }
 
-  /** Idempotent. */
+  /** Closes the connection for good. Idempotent. */
   async close(): Promise<void> {
     this.#closing.abort();
     this.#commands?.close();
@@ -102,7 +104,7 @@ export class StoreConnection {
     }
   }
 
-  /** Opens the clients and waits until one ends. Returns whether the connection was usable. */
+  /** Opens the clients and waits until one of them ends. Returns whether the connection was usable. */
   async #serve(): Promise<boolean> {
     const { greet, follow, onConnected } = this.#options;
     const opened: StoreClient[] = [];
