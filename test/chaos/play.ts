@@ -25,7 +25,8 @@ export interface RunResult {
   readonly exchanges: number;
   readonly bySuccess: number;
   readonly promised: number;
-  readonly unexcused: number;
+  /** One line for each failed exchange that no fault excuses. */
+  readonly failures: readonly string[];
   readonly calls: number;
   readonly faults: readonly FaultSummary[];
   readonly footprints: { readonly before: readonly Footprint[]; readonly after: readonly Footprint[] };
@@ -84,7 +85,7 @@ export async function playRun({ name, norias, workers, seed, durationMs }: RunOp
       exchanges: recording.exchanges.length,
       bySuccess: recording.exchanges.filter(({ outcome }) => outcome.kind === 'ok').length,
       promised: recording.promised,
-      unexcused: recording.unexcused().length,
+      failures: recording.failures(),
       calls: stage.gates.reduce((sum, { count }) => sum + count, 0),
       faults: recording.summaries(),
       footprints: { before, after },

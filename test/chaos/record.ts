@@ -40,6 +40,17 @@ export class Recording {
     return this.exchanges.filter((exchange) => exchange.outcome.kind !== 'ok' && !this.#isExcused(exchange));
   }
 
+  /** The failed exchanges that no fault excuses: when, through which noria, during which faults, and how they failed. */
+  failures(): readonly string[] {
+    return this.unexcused().map((exchange) => {
+      const { kind, subject, beganAt, outcome } = exchange;
+      const during = this.faults.filter((one) => overlaps(one, exchange)).map(({ fault }) => fault.name);
+      const how = outcome.kind === 'ok' ? '' : `${outcome.kind}: ${outcome.detail}`;
+      const at = (beganAt / 1_000).toFixed(1);
+      return `${kind} through ${subject} at ${at} s (${during.join(', ') || 'no fault'}): ${how}`;
+    });
+  }
+
   /** Exchanges that had to succeed. */
   get promised(): number {
     return this.exchanges.filter((exchange) => !this.#isExcused(exchange)).length;

@@ -33,8 +33,8 @@ export function splitPage(path: string): { readonly before: string; readonly aft
 }
 
 function sectionOf(result: RunResult): string {
-  const { name, exchanges, bySuccess, promised, unexcused, calls, faults, footprints, violations } = result;
-  const share = promised === 0 ? 100 : (100 * (promised - unexcused)) / promised;
+  const { name, exchanges, bySuccess, promised, failures, calls, faults, footprints, violations } = result;
+  const share = promised === 0 ? 100 : (100 * (promised - failures.length)) / promised;
   const rows = [...faults]
     .sort((a, b) => a.promise.localeCompare(b.promise) || a.name.localeCompare(b.name))
     .map(
@@ -55,10 +55,15 @@ function sectionOf(result: RunResult): string {
     '|---|---|---:|---:|---:|---:|',
     ...rows,
     '',
+    ...(failures.length === 0 ? [] : ['Failed outside `broken` faults:', '', ...failures.map(item), '']),
     violations.length === 0
       ? 'No invariant was broken.'
-      : `Broken invariants:\n\n${violations.map((violation) => `- ${violation}`).join('\n')}`,
+      : ['Broken invariants:', '', ...violations.map(item)].join('\n'),
   ].join('\n');
+}
+
+function item(text: string): string {
+  return `- ${text}`;
 }
 
 function seconds(ms: number): string {
