@@ -1,4 +1,7 @@
-/** The answers of members that misbehave: silence, an error status, another protocol, half an answer, none. */
+/**
+ * Answers the clients of misbehaving members: with silence, an error status, bytes of another protocol, half an answer,
+ * or nothing.
+ */
 import type { Socket } from 'node:net';
 import { Transform } from 'node:stream';
 import type { RunningMember } from './member.ts';
@@ -6,10 +9,10 @@ import { httpAnswer, PROXY_CHALLENGE, type RefusalCause, readProxyRequest, sendT
 import type { Behaviour } from './scenario.ts';
 import { SocketReader } from './socket-reader.ts';
 
-/** The behaviours with which a member never serves a client. */
+/** The behaviours of members that never connect a client to a target. */
 type BadBehaviour = Exclude<Behaviour, { how: 'good' | 'slow' | 'no-connect' | 'dribble' | 'cut' }>;
 
-/** The greeting of another protocol, then bytes that are not text. */
+/** The SSH greeting, then bytes that are not text. */
 const GARBAGE = Buffer.from(
   'SSH-2.0-OpenSSH_9.6\r\n\x00\x00\x05\x14\x0c\xff\xfe\x80\x00\x00\r\n\r\n',
   'latin1',
@@ -18,10 +21,10 @@ const WRONG_HTTP = Buffer.from('HTTP/9.9 200 OK\r\n\r\n');
 const WRONG_SOCKS = Buffer.from([0x09, 0x00]);
 const ENDLESS_LINE = Buffer.from(`X-Filler: ${'a'.repeat(1000)}\r\n`);
 const ENDLESS_BYTES = Buffer.alloc(1000, 0x05);
-/** How long an ended connection waits until the client ends it, too. */
+/** How long the member waits for the client to close a connection that the member has ended. */
 const LINGER_MS = 1000;
 
-/** The cause whose SOCKS reply is nearest to a status. */
+/** For each HTTP status, the refusal whose SOCKS reply is nearest in meaning. */
 const STATUS_CAUSES: Readonly<Record<number, RefusalCause>> = {
   403: 'ruleset',
   502: 'host-unreachable',
@@ -29,7 +32,6 @@ const STATUS_CAUSES: Readonly<Record<number, RefusalCause>> = {
   504: 'ttl',
 };
 
-/** Takes over a connection that `member` accepted. */
 export async function answerBadly(
   socket: Socket,
   member: RunningMember,
@@ -39,7 +41,7 @@ export async function answerBadly(
   if (('when' in behaviour ? behaviour.when : undefined) !== 'accept')
     await new SocketReader(socket).waitForBytes();
   switch (behaviour.how) {
-    case 'refuse': // the member closes its port; this connection was already in the backlog
+    case 'refuse': // the member has closed its port; this connection was already in the backlog
       socket.destroy();
       return;
     case 'silent':
@@ -66,14 +68,17 @@ export async function answerBadly(
   }
 }
 
-/** Sends `bytes` and ends the connection. Keeps reading for a moment, because a reset would discard the bytes. */
+/**
+ * Sends `bytes` and ends the connection. Keeps reading afterwards: unread data would cause a reset, and the client
+ * would lose the bytes.
+ */
 export function endWith(socket: Socket, bytes: Buffer = Buffer.alloc(0)): void {
   socket.resume();
   socket.setTimeout(LINGER_MS, () => socket.destroy());
   socket.end(bytes);
 }
 
-/** Passes `afterBytes` of the target's bytes to the client, then resets the client's connection. */
+/** Passes the first `afterBytes` bytes of the target to the client, then resets the client's connection. */
 export function cutAfter(afterBytes: number, client: Socket): Transform {
   let left = afterBytes;
   return new Transform({
@@ -81,7 +86,7 @@ export function cutAfter(afterBytes: number, client: Socket): Transform {
       const passed = chunk.subarray(0, left);
       left -= passed.length;
       done(null, passed);
-      // Resets only after the kernel has taken the bytes, because a reset discards all others.
+      // A reset discards bytes in the socket's buffer, so it must wait until the kernel has taken them.
       if (left === 0) setImmediate(() => client.write('', () => client.resetAndDestroy()));
     },
   });
@@ -101,8 +106,8 @@ async function acceptAndDiscard(socket: Socket, member: RunningMember): Promise<
 }
 
 /**
- * Answers every request with a status. SOCKS members send the nearest reply; for 407 they reply that no method is
- * acceptable.
+ * Answers every request with the HTTP status. A SOCKS member sends the nearest reply; for status 407, that is "no
+ * acceptable methods".
  */
 async function answerStatus(socket: Socket, member: RunningMember, status: number): Promise<void> {
   const { protocol } = member.traits;
@@ -114,7 +119,7 @@ async function answerStatus(socket: Socket, member: RunningMember, status: numbe
   endWith(socket, httpAnswer(status, status === 407 ? PROXY_CHALLENGE : ''));
 }
 
-/** Sends half of the reply that reports success, then ends the connection. */
+/** Sends half of the reply for a connected target, then ends the connection. */
 async function answerHalf(socket: Socket, member: RunningMember): Promise<void> {
   const request = await readProxyRequest(socket, member.traits.protocol, member.login, sendTo(socket));
   const whole = request === undefined || request.accepted.length === 0 ? httpAnswer(200) : request.accepted;

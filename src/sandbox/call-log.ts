@@ -1,31 +1,32 @@
-/** The calls that the service answered: counters, and the latest calls in full. */
+/** Counts the calls to the service, and keeps the latest calls. */
 import type { SandboxOperationName } from './operations.ts';
 
 export interface CallRecord {
   readonly operation: SandboxOperationName;
-  /** The id that the call names, known or not; empty if the operation has no such parameter. */
+  /** The id in the call, even if no such instance exists; empty if the operation has no such parameter. */
   readonly instance: string;
   readonly method: string;
   readonly params: Readonly<Record<string, string>>;
-  /** The caller's address. */
   readonly client: string;
-  /** When the call arrived, in monotonic ms of the sandbox's clock. */
+  /** When the call arrived, by the sandbox's monotonic clock in ms. */
   readonly arrivedAt: number;
-  /** True if the call came before the rate limit allowed it, whatever the answer was. */
+  /**
+   * Whether the call came before the rate limit allowed it. A rule or an earlier check may have given the call another
+   * answer than 12002.
+   */
   readonly early: boolean;
-  /** The code of the answer; `fault:NAME` or `body` if a rule replaced or altered the answer. */
+  /** The code of the answer. If a rule replaced or altered the answer, `fault:NAME` or `body`. */
   readonly outcome: string;
 }
 
 export interface CallCounts {
   readonly calls: number;
-  /** The number of calls that came before the rate limit allowed them. */
   readonly paceBreaks: number;
-  /** The number of calls by outcome. */
+  /** The number of calls for each `outcome`. */
   readonly codes: Readonly<Record<string, number>>;
 }
 
-/** The counts of all calls, and of each instance by its id. */
+/** The counts over all calls, and for each instance by id. */
 export interface SandboxStats extends CallCounts {
   readonly instances: Readonly<Record<string, CallCounts>>;
 }
@@ -46,12 +47,11 @@ export class CallLog {
     this.#instances.set(record.instance, count(this.#instances.get(record.instance) ?? NONE, record));
   }
 
-  /** The latest 1,000 calls, oldest first. */
   get latest(): readonly CallRecord[] {
     return [...this.#latest];
   }
 
-  /** @param instances - ids that are listed even if they were never called. */
+  /** @param instances - ids to list even if they have never been called. */
   stats(instances: readonly string[]): SandboxStats {
     const counts = new Map([...instances.map((id) => [id, NONE] as const), ...this.#instances]);
     return { ...this.#all, instances: Object.fromEntries(counts) };

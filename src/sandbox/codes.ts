@@ -1,9 +1,9 @@
 /**
- * The reasons for which the sandbox refuses a call, with the code of each operation and its text. The texts are in the
- * language of the service, and no client may depend on them. Source: service-spec, Errors.
+ * The reasons for which the sandbox refuses a call, with their codes and texts. The texts are in Chinese, as the
+ * service sends them; clients must not depend on them. Source: service-spec, Errors.
  */
 
-/** What is wrong with a call, independent of the operation's code for it. */
+/** What is wrong with a call. Each operation has its own code for the reason. */
 export type RefusalReason =
   | 'key'
   | 'pace'
@@ -18,12 +18,12 @@ export type RefusalReason =
   | 'device'
   | 'other-client';
 
-/** The codes of an operation, for the reasons that it distinguishes. */
+/** The codes of one operation. It has no code for a reason that it does not distinguish. */
 export type RefusalCodes = Readonly<Partial<Record<RefusalReason, string>>>;
 
 export const SUCCESS_CODE = '10001';
 
-/** Codes that every extraction operation (1 to 8) has. */
+/** The codes that all extraction operations (1 to 8) share. */
 export const EXTRACTION_REFUSALS = {
   key: '12001',
   pace: '12002',
@@ -48,7 +48,7 @@ const TEXTS: Readonly<Record<RefusalReason, string>> = {
   'other-client': '上一个客户端IP仍在提取，请等待其停止调用2分钟后再切换',
 };
 
-/** @param detail - appended to the text. */
+/** @param detail - text to append. */
 export function refusal(
   refusals: RefusalCodes,
   reason: RefusalReason,
@@ -59,7 +59,7 @@ export function refusal(
   return { code, msg: TEXTS[reason] + detail };
 }
 
-/** The text that goes with a code of an operation, or a general one for an unknown code. */
+/** The text that an operation sends with the code; a general text for an unknown code. */
 export function textForCode(refusals: RefusalCodes, code: string): string {
   if (code === SUCCESS_CODE) return '获取成功';
   for (const reason of Object.keys(TEXTS) as RefusalReason[])

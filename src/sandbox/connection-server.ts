@@ -1,6 +1,6 @@
 /**
- * Serves the connections that members accept: through proxy-chain, as a SOCKS server, or with a fault, depending on the
- * member's behaviour.
+ * Serves the clients that connect to members. Depending on the member's behaviour, it uses proxy-chain (HTTP), its own
+ * SOCKS server, or a bad answer.
  */
 import type { Socket } from 'node:net';
 import type { Transform } from 'node:stream';
@@ -32,7 +32,7 @@ export class ConnectionServer {
     this.#httpProxy = new HttpProxy(exits);
   }
 
-  /** Takes over a connection that `member` accepted. */
+  /** Serves a connection that `member` has accepted. */
   serve(socket: Socket, member: RunningMember): void {
     this.#serve(socket, member, member.behaviour).catch((error: unknown) => {
       socket.destroy();
@@ -44,7 +44,7 @@ export class ConnectionServer {
     const send = sendTo(socket);
     switch (behaviour.how) {
       case 'good':
-      case 'no-connect': // the HTTP proxy refuses CONNECT
+      case 'no-connect': // HttpProxy refuses CONNECT
         return this.#serveWell(socket, member);
       case 'slow':
         await this.#pause(behaviour.ms, socket);
@@ -63,7 +63,7 @@ export class ConnectionServer {
     return this.#relay(socket, member, sendTo(socket));
   }
 
-  /** Reads the client's request, dials its target, answers, and joins client and target. */
+  /** Reads the client's request, connects to the target, answers the client, and relays between the two. */
   async #relay(socket: Socket, member: RunningMember, send: Send, back?: Transform): Promise<void> {
     const request = await readProxyRequest(socket, member.traits.protocol, member.login, send);
     if (request === undefined) return endWith(socket);
@@ -97,11 +97,11 @@ export class ConnectionServer {
     for (const byte of bytes) {
       await send(Buffer.from([byte]));
       if (ms > 0) await this.#pause(ms, socket);
-      else await new Promise((next) => setImmediate(next)); // lets the kernel send each byte in its own packet
+      else await new Promise((next) => setImmediate(next)); // without this, the kernel may merge bytes into one packet
     }
   }
 
-  /** @throws HandshakeError as soon as the connection closes. */
+  /** @throws HandshakeError when the connection has closed meanwhile. */
   async #pause(ms: number, socket: Socket): Promise<void> {
     const closing = new AbortController();
     const abort = () => closing.abort();
@@ -112,7 +112,7 @@ export class ConnectionServer {
   }
 }
 
-/** Whether the client disconnected or the system reported an error. Any other error is a defect of the sandbox. */
+/** Whether the client or the operating system caused the error. Any other error is a bug in the sandbox. */
 function isOfConnection(error: unknown): boolean {
   return error instanceof HandshakeError || (error instanceof Error && 'code' in error);
 }

@@ -1,7 +1,6 @@
 /**
- * The control API: JSON requests below `/_control/` of the base address that control a running sandbox.
- *
- * It needs no credentials: the sandbox listens on loopback and contains no secrets.
+ * The control API: JSON requests to `/_control/…` at the service's base address that control a running sandbox. It
+ * needs no credentials: the sandbox listens on loopback by default and contains no secrets.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { z } from 'zod';
@@ -13,17 +12,17 @@ import { conditionSchema } from './settings.ts';
 import { readBody, send } from './web-server.ts';
 
 interface ControlRequest {
-  /** The part of the path after the route's name. */
+  /** The last segment of the path, such as the member id in `members/ID`. */
   readonly id: string;
   readonly body: unknown;
 }
 
 interface Route {
   readonly method: string;
-  /** The path of the route, such as `members` or `members/ID`. */
+  /** The path after `/_control/`, such as `members` or `members/ID`. */
   readonly path: string;
   readonly does: string;
-  /** @returns the content of the JSON answer; undefined for status 204. */
+  /** @returns the value to encode as JSON; undefined for status 204. */
   readonly run: (request: ControlRequest, sandbox: Sandbox) => unknown;
 }
 
@@ -163,7 +162,7 @@ export async function answerControl(
   }
 }
 
-/** @throws NoriaError `bad-request` for an escape sequence that is not UTF-8. */
+/** @throws NoriaError `bad-request` for an invalid percent-encoding. */
 function decodePath(path: string): string[] {
   try {
     return path.split('/').map(decodeURIComponent);
@@ -172,7 +171,7 @@ function decodePath(path: string): string[] {
   }
 }
 
-/** Parses the body as JSON; returns null for an empty body. */
+/** Returns null for an empty body. */
 function parseBody(text: string): unknown {
   if (text.trim() === '') return null;
   try {

@@ -1,4 +1,4 @@
-/** The ten operations as the HTTP server needs them: path, instance parameter, refusal codes, decision and layout. */
+/** The ten operations as HTTP endpoints: path, instance parameter, refusal codes, decision and layout. */
 import type { Clock } from '../core/clock.ts';
 import type { RefusalCodes } from './codes.ts';
 import { type Account, AREAS_REFUSALS, INSTANCES_REFUSALS, listAreas, listInstances } from './exclusive.ts';
@@ -10,9 +10,8 @@ import { SANDBOX_OPERATIONS, type SandboxOperationName } from './operations.ts';
 export interface Endpoint {
   readonly name: SandboxOperationName;
   readonly path: string;
-  /** The parameter that names the instance, if there is one. */
+  /** The parameter that contains the instance id; undefined for operation 10. */
   readonly idName: string | undefined;
-  /** The product that the instance must have. */
   readonly product: string;
   readonly hasRateLimit: boolean;
   readonly refusals: RefusalCodes;
@@ -20,7 +19,6 @@ export interface Endpoint {
   readonly layout: (call: EndpointCall) => Layout;
 }
 
-/** The state that all operations share. */
 export interface ServiceState {
   readonly instances: readonly Instance[];
   readonly account: Account;
@@ -29,11 +27,10 @@ export interface ServiceState {
 
 export interface EndpointCall {
   readonly params: URLSearchParams;
-  /** The caller's address. */
   readonly client: string;
-  /** The instance that the call names, if it exists and has the operation's product. */
+  /** The instance with the id in the call; undefined if there is none or it has another product than the endpoint. */
   readonly instance: Instance | undefined;
-  /** True if the call came before the instance's rate limit allowed it. */
+  /** Whether the call came before the instance's rate limit allowed it. */
   readonly early: boolean;
 }
 

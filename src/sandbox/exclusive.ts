@@ -1,6 +1,6 @@
 /**
- * Operations 9 and 10: the area lines that can be added to an exclusive pool, and the exclusive instances of an account. JSON
- * only. Source: service-spec, Endpoints 9 and 10.
+ * Operation 9 lists the area lines that can be added to an exclusive pool; operation 10 lists the exclusive instances
+ * of an account. Both answer in JSON only. Source: service-spec, Endpoints 9 and 10.
  */
 import type { Clock } from '../core/clock.ts';
 import { type RefusalCodes, refusal, SUCCESS_CODE } from './codes.ts';
@@ -18,14 +18,14 @@ export const AREAS_REFUSALS = {
   none: '14006',
 } as const satisfies RefusalCodes;
 
-/** The code of `key` means a wrong user name or password. */
+/** Here, `key` stands for a wrong user name or password. */
 export const INSTANCES_REFUSALS = {
   parameters: '18001',
   key: '18002',
   none: '18003',
 } as const satisfies RefusalCodes;
 
-/** The owner of the exclusive instances. The password is in clear text because it protects nothing. */
+/** The account that owns the exclusive instances. Its password is not secret. */
 export interface Account {
   readonly username: string;
   readonly password: string;
@@ -33,17 +33,20 @@ export interface Account {
 
 const NEAR_EXPIRY_DAYS = 7;
 const BOUGHT_DAYS = 60;
-/** Minutes between two redials of a pool's servers. */
+/** The reported interval between two redials of a server. */
 const RESET_PERIOD_MINUTES = 10;
 
-/** Idle servers and scores differ by line and are constant. One score is -1, which means that it is unknown. */
+/**
+ * The numbers of idle servers and the scores are constant and differ by line. One line has the score -1, which means
+ * unknown.
+ */
 const AREAS = LOCATIONS.filter(({ region }) => region === 'mainland').map(({ area }, at) => ({
   area,
   count: 1 + ((at * 7) % 12),
   score: at === 3 ? -1 : 70 + ((at * 11) % 30),
 }));
 
-/** Operation 9: the area lines. `instance` is undefined if the call does not name an exclusive instance. */
+/** Answers operation 9. `instance` is undefined if the call names no exclusive instance. */
 export function listAreas(params: URLSearchParams, instance: Instance | undefined): Answer {
   if (!params.get('api') || !params.get('akey')) return refusal(AREAS_REFUSALS, 'parameters');
   if (instance === undefined) return refusal(AREAS_REFUSALS, 'unknown');
@@ -58,7 +61,7 @@ export function listAreas(params: URLSearchParams, instance: Instance | undefine
   return { code: SUCCESS_CODE, msg: '获取成功', list: { name: 'serverList', items } };
 }
 
-/** Operation 10: the exclusive instances of the account. */
+/** Answers operation 10. */
 export function listInstances(
   params: URLSearchParams,
   {
@@ -82,7 +85,10 @@ export function listInstances(
   return { code: SUCCESS_CODE, msg: '获取成功', list: { name: 'instance_list', items } };
 }
 
-/** `1`: near expiry, `2`: active, `3`: expired; empty: any. */
+/**
+ * Whether the instance matches the parameter `status`: `1` near expiry, `2` active, `3` expired, empty for all
+ * instances.
+ */
 function hasStatus({ condition }: Instance, status: string): boolean {
   if (status === '3') return condition.expired;
   if (status === '2') return !condition.expired;
@@ -103,7 +109,7 @@ function recordOf({ id, condition, options, members }: Instance, now: number): E
   };
 }
 
-/** A moment as `YYYY-MM-DDTHH:MM:SS` in the service's time zone, without the zone. */
+/** Formats a moment as `YYYY-MM-DDTHH:MM:SS` in the service's time zone. */
 function localTime(at: number): string {
   return new Date(at + ZONE_MS).toISOString().slice(0, 19);
 }

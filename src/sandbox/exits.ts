@@ -1,26 +1,31 @@
 /**
- * Exits: the loopback addresses that members listen on and connect from. The sandbox dials nowhere else.
+ * Exits: the loopback addresses on which members listen and from which they connect.
  *
- * Each member gets its own address in 127.0.0.0/8, so that a target sees which member it was. On machines that have 127.0.0.1
- * only (macOS), members share it and differ by port; the target then learns the exit from `exitOf`. Members reach this machine
- * only: loopback addresses, `localhost`, and every name under `.example` and `.localhost`.
+ * Each member gets its own address in 127.0.0.0/8, so that a target can tell members apart. On a machine that has only
+ * 127.0.0.1 (macOS), members share that address and listen on different ports; `exitOf` then tells the target which
+ * member has connected.
+ *
+ * Members connect only to this machine: to loopback addresses, to `localhost`, and to names under `.localhost` and
+ * `.example`.
  */
 import { connect, createServer, isIP, type Socket } from 'node:net';
 
-/** Where a member listens, and the address that targets see. */
 export interface Exit {
   readonly listenHost: string;
-  /** The address that the target sees; only a label if there are no aliases. */
+  /**
+   * The member's own address. Targets see it, unless the machine has only 127.0.0.1: then it is only a name for the
+   * member.
+   */
   readonly address: string;
 }
 
-/** The second octet of the first instance's exits. Each further instance has the next octet. */
+/** The second octet of the exits of the first instance. Each further instance uses the next number. */
 const FIRST_SERIES = 16;
 const LAST_OCTETS = 253;
-/** Names that a member resolves to 127.0.0.1. RFC 2606 reserves them, so they are never real. */
+/** Names that members resolve to 127.0.0.1. RFC 2606 reserves them, so they cannot be real targets. */
 const LOCAL_NAME = /^(?:localhost|.+\.localhost|.+\.example)$/i;
 
-/** @param aliases - whether members use 127.x.y.z addresses; default: if this machine can bind such an address. */
+/** @param aliases - whether members use 127.x.y.z addresses. Default: whether this machine can bind such an address. */
 export async function openExits(aliases?: boolean): Promise<Exits> {
   return new Exits(aliases ?? (await canBind(`127.${FIRST_SERIES}.0.1`)));
 }
@@ -35,7 +40,9 @@ export class Exits {
     this.#aliases = aliases;
   }
 
-  /** Returns the next exit of a series (the instance's number, from 0). Exits repeat after 64,000. */
+  /**
+   * Returns the next exit of a series; a series is the number of an instance, from 0. After 64,000 exits, they repeat.
+   */
   next(series: number): Exit {
     const index = this.#used.get(series) ?? 0;
     this.#used.set(series, index + 1);
@@ -45,41 +52,41 @@ export class Exits {
     return { listenHost: this.#aliases ? address : '127.0.0.1', address };
   }
 
-  /** The server address that members of the pure edition and reverse proxies share. */
+  /** The listen address of members that share one: those of the pure edition, and reverse proxies. */
   gateway(series: number): string {
     return this.#aliases ? `127.${FIRST_SERIES + series}.255.1` : '127.0.0.1';
   }
 
-  /** The exit of a connection with this remote address and port; the address itself if it belongs to no member. */
+  /** Returns the exit of the member that connected from this address and port; the address itself if no member did. */
   exitOf(address: string, port: number): string {
     return this.#byPort.get(port) ?? address;
   }
 
-  /** Whether a member has or had this exit. */
+  /** Whether a member has or had this address as its exit. */
   has(address: string): boolean {
     return this.#exits.has(address);
   }
 
   /**
-   * Connects to a target from a member's exit. The socket is half-open; the caller closes it.
+   * Connects to a target from a member's exit. The caller owns the socket, which has `allowHalfOpen`.
    *
-   * @param host - an address without brackets, or a name.
-   * @throws the system's error; `EHOSTUNREACH` for a name or an address outside this machine.
+   * @param host - an IP address without brackets, or a name.
+   * @throws the error of the operating system; `EHOSTUNREACH` for a host outside this machine.
    */
   dial(exit: Exit, host: string, port: number): Promise<Socket> {
     const address = addressOf(host);
     if (address === undefined) return Promise.reject(unreachable(host));
     const from = this.#aliases && isIP(address) === 4 ? { localAddress: exit.address } : {};
     const socket = connect({ host: address, port, allowHalfOpen: true, noDelay: true, ...from });
-    // The local port is bound in the next tick, which is still before the target can accept the connection.
+    // The socket has a local port only in the next tick. The target cannot accept the connection before that.
     if (!this.#aliases) process.nextTick(() => this.#nameConnection(socket, exit.address));
     return new Promise((resolve, reject) => {
-      socket.on('error', reject); // stays, so that a later error only closes the socket
+      socket.on('error', reject); // stays registered: an error after the connect must not crash the process
       socket.once('connect', () => resolve(socket));
     });
   }
 
-  /** Without aliases, exits differ by the connection's local port. */
+  /** Remembers the member of a connection by its local port, for `exitOf`. */
   #nameConnection(socket: Socket, address: string): void {
     const port = socket.localPort;
     if (port === undefined) return;
@@ -88,7 +95,7 @@ export class Exits {
   }
 }
 
-/** The address of a target's host; undefined if members do not reach it. */
+/** The IP address to which members connect for a host; undefined for a host outside this machine. */
 function addressOf(host: string): string | undefined {
   if (LOCAL_NAME.test(host)) return '127.0.0.1';
   const isHere = isIP(host) !== 0 && (host.startsWith('127.') || host === '::1');
@@ -102,7 +109,7 @@ function unreachable(host: string): NodeJS.ErrnoException {
 function canBind(host: string): Promise<boolean> {
   return new Promise((resolve) => {
     const probe = createServer();
-    probe.once('error', () => resolve(false)); // handled: the result reports it
+    probe.once('error', () => resolve(false)); // handled: the result is false
     probe.listen(0, host, () => probe.close(() => resolve(true)));
   });
 }

@@ -1,31 +1,29 @@
-/**
- * Decodes the parameters of an operation to a query for proxies. Source: service-spec, Endpoints 1 to 8.
- */
+/** Decodes the parameters of an extraction call into a query for proxies. Source: service-spec, Endpoints 1 to 8. */
 import type { ExitLedger } from './limits.ts';
 import { LOCATIONS, type SandboxLocation } from './locations.ts';
 import type { Operation, ProxyProtocol } from './operations.ts';
 import type { Condition } from './settings.ts';
 
-/** The protocol of a proxy, and the free product's label for it. */
+/** A protocol, and the label under which the free product reports it. */
 export interface ProxyKind {
   readonly protocol: ProxyProtocol;
   readonly label: string;
 }
 
-/** The proxies that a call requests. A list contains the values that a matching proxy may have. */
+/** Which proxies a call requests. For each list, a matching proxy has one of its values. */
 export interface ExtractionQuery {
   readonly count: number;
-  /** How many of the proxies may have a new exit. */
+  /** How many of the proxies may be new, with an exit that was never handed out. */
   readonly newAllowed: number;
-  /** Whether a proxy that was handed out before may be handed out again. Its exit identifies it. */
+  /** Whether the proxy with this exit, which exists already, may be handed out again. */
   readonly mayRepeat: (exit: string) => boolean;
   readonly kinds: readonly ProxyKind[];
   readonly locations: readonly SandboxLocation[];
-  /** True: only reverse proxies; false: none; `either`: both kinds. */
+  /** True: only reverse proxies; false: no reverse proxies; `either`: both. */
   readonly reverse: boolean | 'either';
   /** The minimum remaining life of an existing proxy. It does not apply to reverse proxies. */
   readonly minRemainingMs: number;
-  /** The range of lifetimes of new proxies. */
+  /** The range from which the lifetimes of new proxies are drawn. */
   readonly lifeMs: readonly [min: number, max: number];
   readonly order: 'longest' | 'random';
   readonly levels: readonly number[];
@@ -35,7 +33,7 @@ export interface ExtractionQuery {
 }
 
 const MINUTE_MS = 60_000;
-/** The minimum life of a new proxy with `timespan` 0, which allows any life: shorter ones would be useless. */
+/** The minimum life of new proxies when the call allows any life, because a shorter life would be useless. */
 const MIN_LIFE_MS = 60_000;
 
 const FREE_KINDS: Readonly<Record<string, ProxyKind>> = {
@@ -48,11 +46,11 @@ const CHECKED_MINUTES = [1, 10, 30, 60, 90] as const;
 const RESPONSE_SECONDS = [1, 3, 5, 10, 15] as const;
 const ALIVE_HOURS = [1 / 6, 1 / 2, 1, 3, 10, 24, 48] as const;
 
-/** The properties of an instance that limit which proxies a call gets. */
+/** What else decides which proxies a call gets, besides its parameters. */
 export interface QueryContext {
   readonly ledger: ExitLedger;
   readonly condition: Condition;
-  /** The instance's own range of lives. It overrides `timespan`. */
+  /** The instance's own range of lifetimes. It overrides the parameter `timespan`. */
   readonly lifetimeMs: number | readonly [min: number, max: number] | undefined;
 }
 
@@ -90,11 +88,11 @@ function kindsOf({ protocol }: Operation, params: URLSearchParams): readonly Pro
 }
 
 /**
- * Returns the locations that contain a keyword of `adr`, a keyword of `isp` (the carrier), and no keyword of `nadr`.
- * Keywords are separated by half-width commas.
+ * Returns the locations that contain a keyword of `adr`, a keyword of `isp` (the carrier), and no keyword of `nadr`. A
+ * comma (`,`) separates keywords.
  */
 function locationsOf(params: URLSearchParams): readonly SandboxLocation[] {
-  const region = params.get('dalu') === '0' ? 'overseas' : 'mainland'; // only free proxies are abroad
+  const region = params.get('dalu') === '0' ? 'overseas' : 'mainland'; // only the free product has this parameter
   const words = (name: string) => (params.get(name) ?? '').split(',').filter((word) => word !== '');
   const [included, carriers, excluded] = [words('adr'), words('isp'), words('nadr')];
   const contains = ({ adr }: SandboxLocation, keywords: readonly string[]) =>
@@ -113,7 +111,7 @@ function reverseOf(tunnel: string | null): ExtractionQuery['reverse'] {
   return tunnel === '3';
 }
 
-/** The range of lives by `timespan`, unless the instance has its own range. */
+/** The lifetimes that `timespan` selects, unless the instance has its own range. */
 function livesOf(
   { parameters, longestMinutes }: Operation,
   params: URLSearchParams,
@@ -125,7 +123,7 @@ function livesOf(
   return { minRemainingMs: minMs, lifeMs: [Math.max(minMs, MIN_LIFE_MS), longestMinutes * MINUTE_MS] };
 }
 
-/** The values up to the one that a selector (counted from 1) names; all values if there is no selector. */
+/** The first `selector` values; all values without a selector. */
 function upTo(values: readonly number[], selector: string | null): readonly number[] {
   return select(values, selector, (value, selected) => values.indexOf(value) < selected);
 }

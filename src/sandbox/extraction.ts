@@ -1,10 +1,9 @@
 /**
- * Decides one extraction call: refuses it with the operation's code, or draws members and reports them as the service
- * does.
+ * Answers one extraction call: refuses it with a code of the operation, or draws members and reports them.
  *
- * Where the specification gives no order, the order of the checks is: parameters, instance, key, rate limit, the
- * instance's condition and quotas, other client, and finally the proxies that are left. Source: service-spec,
- * Endpoints, Errors, Limits.
+ * The specification does not give a complete order of the checks. Here it is: parameters, instance, key, rate limit,
+ * the instance's condition and quotas, other client, available proxies. Source: service-spec, Endpoints, Errors,
+ * Limits.
  */
 import { type RefusalReason, refusal, SUCCESS_CODE } from './codes.ts';
 import { readExtractionQuery } from './extraction-query.ts';
@@ -16,18 +15,23 @@ import type { AnswerFormat, Operation } from './operations.ts';
 export interface ExtractionCall {
   readonly operation: Operation;
   readonly params: URLSearchParams;
-  /** The caller's address. */
   readonly client: string;
-  /** True if the call came before the instance's rate limit allowed it. */
+  /** Whether the call came before the instance's rate limit allowed it. */
   readonly early: boolean;
 }
 
-/** A new proxy is reported with its whole life, although it has already lived for some milliseconds while it opened. */
+/**
+ * Added to the remaining life. So a new proxy is reported with its whole life, although some milliseconds have passed
+ * while it opened.
+ */
 const OPENING_MS = 50;
 
 const LEVELS = ['高匿', '普匿', '匿名', '透明', '未知'] as const;
 
-/** The format that a call selects; JSON if the call selects none, so that the caller can read the refusal. */
+/**
+ * The format that a call selects. If the call selects no valid format, it is JSON, so that the caller can read the
+ * refusal.
+ */
 export function layoutOf(
   { operation, params }: Pick<ExtractionCall, 'operation' | 'params'>,
   instance: Instance | undefined,
@@ -39,7 +43,8 @@ export function layoutOf(
 }
 
 /**
- * Answers a call of operations 1 to 8. `instance` is undefined if the call does not name an instance of the operation.
+ * Answers a call of operations 1 to 8. `instance` is undefined if the call names no instance of the operation's
+ * product.
  */
 export async function extract(call: ExtractionCall, instance: Instance | undefined): Promise<Answer> {
   const { operation, params } = call;
@@ -69,9 +74,7 @@ function hasValidParameters({ operation, params }: ExtractionCall): boolean {
   });
 }
 
-/**
- * How many proxies the call asks for; undefined if the count is not a number, or is above the limit of the instance.
- */
+/** The number of proxies that the call requests; undefined if it is invalid or above the limit of the instance. */
 function countOf({ operation, params }: ExtractionCall, instance: Instance | undefined): number | undefined {
   const limit = instance?.condition.singlePullLimit ?? 1;
   const text = params.get('count') ?? '';
@@ -80,12 +83,15 @@ function countOf({ operation, params }: ExtractionCall, instance: Instance | und
   return instance !== undefined && Number(text) > limit ? undefined : Number(text);
 }
 
-/** Why the instance's condition refuses every call; undefined if the operation has no code for the reason. */
+/**
+ * The reason for which the instance's condition refuses every call. Reasons for which the operation has no code are
+ * skipped.
+ */
 function conditionReason(instance: Instance): RefusalReason | undefined {
   const { condition, options, ledger } = instance;
   const reasons: readonly (readonly [RefusalReason, boolean])[] = [
     ['expired', condition.expired],
-    ['unknown', condition.expired], // used by operations that have no code of their own for an expired instance
+    ['unknown', condition.expired], // for operations without a code of their own for `expired`
     ['frozen', condition.frozen],
     ['device', !condition.deviceAuthorised],
     ['unbound', !condition.terminalIpBound && options.auth !== 'password'],
@@ -96,7 +102,7 @@ function conditionReason(instance: Instance): RefusalReason | undefined {
   return reasons.find(([reason, applies]) => applies && refusals[reason] !== undefined)?.[0];
 }
 
-/** Whether the quota of 12008 is used up. The quota differs by product. */
+/** Whether the quota that leads to 12008 is used up. It differs by product. */
 function isQuotaUsedUp({ product, condition, members, ledger }: Instance): boolean {
   const isUsedUp = reaches(ledger.handedOut, condition.usageLimit);
   if (product === 'long-residential') return reaches(members.connections, condition.connectionLimit);
@@ -138,7 +144,7 @@ function success(instance: Instance, drawn: readonly RunningMember[]): Answer {
   return { code: SUCCESS_CODE, msg: '获取成功', data: { counters, entries } };
 }
 
-/** Returns every field that any operation reports of a proxy. Times are whole seconds, rounded down. */
+/** Returns every field that some operation reports of a proxy. Times are in whole seconds, rounded down. */
 function entryOf(
   member: RunningMember,
   isNew: boolean,

@@ -1,9 +1,10 @@
 /**
- * Serves the good HTTP members with one proxy-chain server for all of them. The socket identifies the member.
+ * Serves the clients of all HTTP members that behave well, with one proxy-chain server. The socket tells which member a
+ * client has connected to.
  *
- * proxy-chain reads the requests, asks for credentials and forwards. This class dials, so that each member connects
- * from its own exit. It answers 502 or 504 for a dead target, as real proxies do, and relays half-closes both ways.
- * Members listen themselves and pass their sockets to this class, so its server never listens.
+ * proxy-chain reads the requests, checks the credentials and forwards. This class connects to the targets, so that each
+ * member uses its own exit; it answers 502 or 504 for an unreachable target and relays half-closes, as real proxies do.
+ * The members listen and pass their sockets to this class; the proxy-chain server itself never listens.
  */
 import { Agent, createServer, type Server as HttpServer } from 'node:http';
 import type { Socket } from 'node:net';
@@ -27,12 +28,13 @@ export class HttpProxy {
   constructor(exits: Pick<Exits, 'dial'>) {
     this.#exits = exits;
     this.#server = new Server({ prepareRequestFunction: (request) => this.#prepare(request) });
-    // proxy-chain hands over an accepted tunnel by emitting `connection` on this server, which does not listen.
+    // proxy-chain passes the client's socket of an accepted tunnel to this server, as a `connection` event. The server
+    // does not listen.
     this.#joiner = createServer().removeAllListeners('connection');
     this.#joiner.on('connection', (client: Socket) => this.#join(client));
   }
 
-  /** Serves a connection that a member accepted. The member closes it at the end of its life. */
+  /** Serves a connection that a member has accepted. The member owns the socket. */
   serve(socket: Socket, member: RunningMember): void {
     this.#members.set(socket, member);
     this.#server.server.emit('connection', socket);
@@ -66,7 +68,7 @@ export class HttpProxy {
     } catch (error) {
       const cause = refusalCauseOf(error);
       const status = cause === 'ttl' ? STATUS_TIMEOUT : STATUS_BAD_GATEWAY;
-      throw new RequestError(`cannot reach the target: ${cause}`, status); // proxy-chain sends this error to the client
+      throw new RequestError(`cannot reach the target: ${cause}`, status); // proxy-chain sends the status and the text to the client
     }
   }
 
@@ -77,7 +79,10 @@ export class HttpProxy {
   }
 }
 
-/** Gives a forwarded request the connection that was dialed for it. The connection closes after the answer. */
+/**
+ * Makes a forwarded request use the connection that is already open to its target. The connection closes after the
+ * answer.
+ */
 class DialedAgent extends Agent {
   readonly #socket: Socket;
 

@@ -1,6 +1,6 @@
 /**
- * The members of one instance. A member is created when it is drawn, has a new exit, and closes at the end of its life.
- * There are never more members at a time than the instance has proxies.
+ * The members of one instance. Each draw may create members. A member has its own exit and closes at the end of its
+ * life. An instance has at most `max` living members for each protocol.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -13,20 +13,22 @@ import { type IdentifiedOptions, loginOf } from './settings.ts';
 
 export interface InstanceMembersOptions {
   readonly instance: IdentifiedOptions;
-  /** The instance's number from 0, which selects its range of exits. */
+  /** The instance's number from 0, which selects the range of its exits. */
   readonly series: number;
   readonly exits: Exits;
   readonly clock: Clock;
   readonly random: Random;
   readonly serve: (socket: Socket, member: RunningMember) => void;
-  /** How the scenario makes the nth member (from 0) behave; undefined leaves it to the instance's options. */
+  /**
+   * Returns the behaviour that the scenario gives the nth member (from 0). Undefined: the instance's options decide.
+   */
   readonly behaviourOf: (n: number) => Behaviour | undefined;
 }
 
 const DEFAULT_MEMBERS = 20;
 const DEFAULT_SLOW_MS = 2000;
 const HOUR_MS = 3_600_000;
-/** The share of reverse proxies among new proxies, if a call accepts both kinds. */
+/** The share of reverse proxies among new members, when a call accepts both kinds. */
 const REVERSE_SHARE = 0.25;
 const MAX_ALIVE_HOURS = 96;
 
@@ -47,22 +49,24 @@ export class InstanceMembers {
     return [...this.#members].filter((member) => member.isAlive);
   }
 
-  /** The maximum number of living members. */
+  /** The maximum number of living members for each protocol. */
   get max(): number {
     return this.#options.instance.members ?? DEFAULT_MEMBERS;
   }
 
-  /** The number of open connections through all members. */
   get connections(): number {
     return [...this.#members].reduce((sum, member) => sum + member.connections, 0);
   }
 
-  /** The bytes in both directions through all members, closed ones included. */
+  /** The bytes that all members have relayed so far, both directions and closed members included. */
   get bytes(): number {
     return [...this.#members].reduce((sum, member) => sum + member.bytes, this.#closedBytes);
   }
 
-  /** Draws up to `count` members: new ones while fewer than `max` are alive, then members that were drawn before. */
+  /**
+   * Draws up to `count` members: first it creates new ones, up to `max`, then it adds existing ones that match the
+   * query.
+   */
   async draw(query: ExtractionQuery): Promise<readonly RunningMember[]> {
     if (this.#closed) return [];
     const { random } = this.#options;
@@ -98,7 +102,7 @@ export class InstanceMembers {
     const n = this.#created;
     this.#created += 1;
     const traits = newTraits(query, n, random);
-    // A reverse proxy has the address of its server, as every proxy of the pure edition does.
+    // Reverse proxies, and all proxies of the pure edition, share the address of one server.
     const sharesAddress = instance.product === 'short-pure' || traits.reverse;
     const member = new RunningMember({
       id: `${instance.product}-${series}-${n}`,
@@ -147,7 +151,6 @@ function mayRepeat({ traits, remainingMs, exit }: RunningMember, query: Extracti
   );
 }
 
-/** Returns the traits of a new proxy that matches the query. */
 function newTraits(query: ExtractionQuery, n: number, random: Random): MemberTraits {
   const score = () => (random() < 0.1 ? -1 : 60 + randomBelow(random, 41));
   const { protocol, label } = oneOf(query.kinds, random);

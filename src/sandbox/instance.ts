@@ -1,4 +1,4 @@
-/** One instance (or free application) at the service: its settings, its condition, its limits and its members. */
+/** One instance (or free application) of the service: its settings, condition, limits and members. */
 import { createHash } from 'node:crypto';
 import type { Clock } from '../core/clock.ts';
 import type { InstanceMembers } from './instance-members.ts';
@@ -10,7 +10,7 @@ export class Instance {
   readonly id: string;
   readonly product: SandboxProduct;
   readonly password: string;
-  /** The key that a call must contain. */
+  /** The key that each call must contain. */
   readonly akey: string;
   readonly operation: Operation;
   readonly options: IdentifiedOptions;
@@ -37,7 +37,7 @@ export class Instance {
   }
 }
 
-/** The 16-character form of a password: the middle of the 32 hexadecimal digits of its MD5 hash, over UTF-8. */
+/** The middle 16 of the 32 hexadecimal digits of the password's MD5 hash; the password is encoded as UTF-8. */
 export function akeyOf(password: string): string {
   return createHash('md5').update(password, 'utf8').digest('hex').substring(8, 24);
 }

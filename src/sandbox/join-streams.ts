@@ -1,8 +1,8 @@
 import type { Duplex, Transform } from 'node:stream';
 
 /**
- * Relays bytes both ways between a member's client and the target, half-closes included. Owns both streams: if one closes
- * before both of its directions have ended, the other one is destroyed.
+ * Relays bytes in both directions between a member's client and the target, and passes on half-closes. Owns both
+ * streams: when one closes before both of its directions have ended, the other one is destroyed.
  *
  * @param back - transforms the target's bytes on their way to the client.
  */

@@ -1,8 +1,8 @@
 /**
- * Answers on the wire: JSON, XML and Text, in the layouts that the specification and real clients show.
+ * Prints answers as JSON, XML or Text, in the layouts that the specification and existing clients show.
  *
- * An answer is built from fields and printed in the requested format. A refusal in the Text type is a JSON envelope,
- * because clients look for its `msg`. Source: service-spec, Resources and their fields.
+ * A refusal in the Text format is printed as JSON, because clients look for its `msg`. Source: service-spec, Resources
+ * and their fields.
  */
 import { SUCCESS_CODE } from './codes.ts';
 import type { AnswerFormat } from './operations.ts';
@@ -10,21 +10,20 @@ import type { AnswerFormat } from './operations.ts';
 export type Value = string | number | boolean;
 export type Entry = Readonly<Record<string, Value>>;
 
-/** The content of an answer, independent of its format. */
 export interface Answer {
   readonly code: string;
   readonly msg: string;
-  /** The data of a successful extraction operation: first the counters in order, then the proxies. */
+  /** The result of an extraction: the counters, then the proxies. */
   readonly data?: { readonly counters: Readonly<Record<string, number>>; readonly entries: readonly Entry[] };
-  /** The list of operations 9 and 10, under the name that the operation gives it. */
+  /** The result of operation 9 or 10, with the name of the list in the answer. */
   readonly list?: { readonly name: 'serverList' | 'instance_list'; readonly items: readonly Entry[] };
 }
 
 export interface Layout {
   readonly format: AnswerFormat;
-  /** Formats an entry as one line of the Text type. */
+  /** Prints a proxy as one line of the Text format. */
   readonly line: (entry: Entry) => string;
-  /** The entry fields of JSON and XML answers; default: all. */
+  /** The fields of each proxy in JSON and XML; default: all. */
   readonly fields?: readonly string[] | undefined;
 }
 
@@ -56,17 +55,20 @@ function selectFields(answer: Answer, fields: readonly string[] | undefined): An
   return { ...answer, data: { ...answer.data, entries } };
 }
 
-/** `ip:port`, the Text line of a paid product without a custom extraction format. */
+/** The default line of a paid product: `ip:port`. */
 export function plainLine({ ip, port }: Entry): string {
   return `${ip}:${port}`;
 }
 
-/** `[level]ip:port@protocol#location`, the Text line of the free product. */
+/** The default line of the free product: `[level]ip:port@protocol#location`. */
 export function freeLine({ level, ip, port, protocol, adr }: Entry): string {
   return `[${level}]${ip}:${port}@${protocol}#${adr}`;
 }
 
-/** A custom extraction format: each `{tag}` is replaced by the field with that name. Unknown tags do not change. */
+/**
+ * Returns a function that prints a line in a custom format. It replaces each `{tag}` by the field of that name; unknown
+ * tags stay as they are.
+ */
 export function customLine(layout: string): (entry: Entry) => string {
   return (entry) => layout.replace(/\{(\w+)\}/g, (tag, name: string) => String(entry[name] ?? tag));
 }

@@ -1,17 +1,18 @@
 /**
- * What the service remembers of an instance to enforce its limits: its calls, the exits it handed out, and its client.
+ * The limits that the service enforces for each instance: the rate of its calls, the exits that it may get, and its one
+ * client.
  */
 import type { Clock } from '../core/clock.ts';
 import type { RateLimit } from './operations.ts';
 import type { Condition } from './settings.ts';
 
 export const DAY_MS = 86_400_000;
-/** The service's time zone is UTC+8; its day begins at midnight there. */
+/** UTC+8, the service's time zone. The service's day begins at midnight in this zone. */
 export const ZONE_MS = 8 * 3_600_000;
-/** Free product: a call from another address is refused until the last client has been silent for this long. */
+/** For this time after its last call, a client of a free application keeps clients with other addresses out. */
 const CLIENT_SILENCE_MS = 120_000;
 
-/** Limits the rate of calls, measured from start to start, at the moment when the service sees them arrive. */
+/** Limits the rate of calls, by the times at which they arrive at the service. */
 export class RateLimiter {
   readonly #limit: RateLimit;
   readonly #clock: Clock;
@@ -22,7 +23,7 @@ export class RateLimiter {
     this.#clock = clock;
   }
 
-  /** Counts a call. A call that comes too early is not counted, so that it does not delay the next one. */
+  /** Returns whether the limit allows a call now. A call that comes too early does not delay the next one. */
   admit(): boolean {
     const now = this.#clock.monotonic();
     this.#starts = this.#starts.filter((start) => now - start < this.#limit.withinMs);
@@ -32,7 +33,7 @@ export class RateLimiter {
   }
 }
 
-/** Counts the distinct exits that were handed out today and in total. */
+/** Counts the exits that an instance has got, today and in total. */
 export class ExitLedger {
   readonly #clock: Clock;
   readonly #ever = new Set<string>();
@@ -45,18 +46,18 @@ export class ExitLedger {
     this.#day = this.#currentDay();
   }
 
-  /** The number of distinct exits on the service's current day. */
+  /** The number of distinct exits on the current day of the service. */
   get today(): number {
     this.#startNewDay();
     return this.#today.size;
   }
 
-  /** The number of proxies handed out in total, repeated ones included. */
+  /** The number of proxies handed out in total. A proxy counts each time that it is handed out. */
   get handedOut(): number {
     return this.#handedOut;
   }
 
-  /** How many more distinct exits the instance's accounting allows; infinite if it does not count them. */
+  /** The number of distinct exits that the instance may still get; infinite if they are not counted. */
   distinctLeft({ accounting, distinctLimit }: Pick<Condition, 'accounting' | 'distinctLimit'>): number {
     if (accounting === 'even') return Number.POSITIVE_INFINITY;
     return Math.max(0, distinctLimit - (accounting === 'pay-per-use' ? this.#ever.size : this.today));
@@ -71,7 +72,7 @@ export class ExitLedger {
     return this.#ever.has(exit);
   }
 
-  /** Records that a proxy was handed out. @returns whether its exit is new today. */
+  /** Records that a proxy with this exit was handed out. @returns whether the exit is new today. */
   record(exit: string): boolean {
     const isNew = !this.wasDrawnToday(exit);
     this.#handedOut += 1;
@@ -92,7 +93,7 @@ export class ExitLedger {
   }
 }
 
-/** Makes sure that a free application serves one client address at a time. */
+/** Lets a free application serve only one client address at a time. */
 export class ClientLock {
   readonly #clock: Clock;
   #client: string | undefined;
@@ -102,7 +103,7 @@ export class ClientLock {
     this.#clock = clock;
   }
 
-  /** Binds the application to this client, unless another client holds it. @returns that other client. */
+  /** Reserves the application for this client. @returns the address of the other client if that one has reserved it. */
   acquire(client: string): string | undefined {
     const now = this.#clock.monotonic();
     const isFree = this.#client === undefined || now - this.#seenAt >= CLIENT_SILENCE_MS;

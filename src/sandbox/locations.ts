@@ -1,9 +1,9 @@
-/** Where the sandbox's proxies claim to be: location labels as the service writes them, and lines of the exclusive pool. */
+/** The locations that the sandbox's proxies report, with the labels and area lines that the service uses. */
 
 export interface SandboxLocation {
-  /** Province and city, then the carrier. Abroad: the country. */
+  /** Province, city and carrier; for a location abroad, the country. */
   readonly adr: string;
-  /** The area line of the exclusive pool at this location. */
+  /** The area line of an exclusive pool at this location. */
   readonly area: string;
   readonly region: 'mainland' | 'overseas';
 }

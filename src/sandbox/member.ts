@@ -1,8 +1,8 @@
 /**
- * One working proxy: it listens on its address, connects from its exit, and closes at the end of its life.
+ * One proxy of the sandbox: it listens on its address, connects from its exit, and closes at the end of its life.
  *
- * Owns its listening socket, the connections that it accepted and the timer of its expiry. The connection server relays
- * what its clients send.
+ * Owns its listening socket, the connections that it accepted, and the timer of its expiry. ConnectionServer serves the
+ * connections.
  */
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -12,23 +12,25 @@ import type { ProxyProtocol } from './operations.ts';
 import type { ClientLogin } from './proxy-request.ts';
 import type { Behaviour } from './scenario.ts';
 
-/** What the service reports of a proxy in addition to its address. */
+/** What the service reports about a proxy, in addition to its address. */
 export interface MemberTraits {
   readonly protocol: ProxyProtocol;
-  /** The free product's label: `https` for an HTTP proxy that supports CONNECT. */
+  /** The protocol as the free product reports it: `https` for an HTTP proxy that supports CONNECT. */
   readonly label: string;
   readonly location: SandboxLocation;
-  /** True for a reverse proxy, whose remaining life is unknown. */
+  /** Whether it is a reverse proxy. The service reports its remaining life as unknown. */
   readonly reverse: boolean;
-  /** How long the proxy claims to have been online when it was created. */
+  /** For how long the proxy was online before the sandbox created it, as far as the service reports. */
   readonly onlineMs: number;
-  /** Free product: the level from 1 (high anonymity) to 5 (unknown). */
+  /** Free product: the anonymity from 1 (high) to 4 (none); 5 is unknown. */
   readonly level: number;
-  /** Free product: minutes since its last check, seconds until it answered, hours it has been alive. */
+  /**
+   * Free product: how long ago the service checked the proxy, how fast it answered, and for how long it has been alive.
+   */
   readonly checkedMinutes: number;
   readonly responseSeconds: number;
   readonly aliveHours: number;
-  /** Only for the exclusive pool. */
+  /** Only the exclusive product reports this field and the next two. */
   readonly serverId: string;
   readonly lastScore: number;
   readonly yesterdayScore: number;
@@ -41,14 +43,14 @@ export interface MemberOptions {
   readonly listenHost: string;
   readonly traits: MemberTraits;
   readonly lifeMs: number;
-  /** How long the tunnels of the member stay open after the end of its life. */
+  /** How long open connections may continue after the end of the member's life. */
   readonly graceMs: number;
   readonly behaviour: Behaviour;
-  /** The credentials that clients need; undefined if the service authorises clients by their IP address. */
+  /** The credentials that clients must send; undefined if they need none. */
   readonly login?: ClientLogin | undefined;
   readonly clock: Clock;
   readonly serve: (socket: Socket, member: RunningMember) => void;
-  /** Called when the member has expired and its connections are closed. */
+  /** Called when the member's life has ended and its connections are destroyed. */
   readonly onClosed: (member: RunningMember) => void;
 }
 
@@ -84,7 +86,7 @@ export class RunningMember {
     this.#endsAt = this.#createdAt + options.lifeMs;
   }
 
-  /** The port; 0 until the member is open. */
+  /** The port; 0 until the member listens. */
   get port(): number {
     return this.#port;
   }
@@ -93,7 +95,7 @@ export class RunningMember {
     return this.#behaviour;
   }
 
-  /** Whether the member counts as one of the proxies that the instance may have at a time. */
+  /** Whether the member counts towards the instance's maximum number of members. */
   get countsAsProxy(): boolean {
     return this.#phase === 'opening' || this.#phase === 'alive';
   }
@@ -102,7 +104,6 @@ export class RunningMember {
     return this.#phase === 'alive';
   }
 
-  /** The number of open connections. */
   get connections(): number {
     return this.#sockets.size;
   }
@@ -112,14 +113,14 @@ export class RunningMember {
     return this.#accepted;
   }
 
-  /** The bytes to and from the member's clients. */
+  /** The number of bytes received from clients and sent to them. */
   get bytes(): number {
     let sum = this.#closedBytes;
     for (const socket of this.#sockets) sum += socket.bytesRead + socket.bytesWritten;
     return sum;
   }
 
-  /** The remaining life, also if the service reports it as unknown. */
+  /** The actual remaining life, even if the service reports it as unknown. */
   get remainingMs(): number {
     return Math.max(0, this.#endsAt - this.#options.clock.monotonic());
   }
@@ -129,10 +130,10 @@ export class RunningMember {
   }
 
   /**
-   * Starts listening, and with it the member's life. A member that refuses connections also listens first, to get a
-   * port, and then closes the port.
+   * Starts to listen, and then the member's life. A member with the behaviour `refuse` listens only to get a port, then
+   * closes that port.
    *
-   * @throws the system's error if it cannot listen; the member is then closed.
+   * @throws the error of the operating system if it cannot listen; the member is then closed.
    */
   async open(): Promise<void> {
     const { clock, lifeMs } = this.#options;
@@ -149,7 +150,7 @@ export class RunningMember {
     this.#timer = clock.after(lifeMs, () => this.#end(this.#options.graceMs));
   }
 
-  /** Sets the behaviour from the next connection on. Open connections do not change. */
+  /** Sets the behaviour for new connections. Open connections keep theirs. */
   async setBehaviour(behaviour: Behaviour): Promise<void> {
     const refused = this.#behaviour.how === 'refuse';
     this.#behaviour = behaviour;
@@ -158,7 +159,7 @@ export class RunningMember {
     else this.#stopListening();
   }
 
-  /** Ends the member's life and closes its connections at once. Resolves when all are closed. Idempotent. */
+  /** Ends the member's life and closes its connections. Resolves when they are closed. Idempotent. */
   async close(): Promise<void> {
     const server = this.#server;
     const closing = [...this.#sockets].map(closed);
@@ -207,7 +208,7 @@ export class RunningMember {
   #accept(socket: Socket): void {
     socket.on('error', () => {}); // ignored: the error ends only this connection
     if (!this.isAlive) {
-      socket.destroy(); // the connection was in the backlog
+      socket.destroy(); // the connection was in the backlog when the member's life ended
       return;
     }
     this.#accepted += 1;
@@ -220,7 +221,7 @@ export class RunningMember {
   }
 }
 
-/** Resolves on `close`, also if an error comes first. `events.once` would reject on that error. */
+/** Resolves on `close`, even after an error, on which `events.once` would reject. */
 function closed(emitter: Server | Socket): Promise<void> {
   return new Promise((resolve) => emitter.once('close', () => resolve()));
 }

@@ -1,4 +1,4 @@
-/** Opens a sandbox: builds its parts in order. One owner closes them. */
+/** Opens a sandbox: builds its parts in order. Closing the sandbox closes all parts. */
 import type { Socket } from 'node:net';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { openAll } from '../core/ownership.ts';
@@ -21,24 +21,27 @@ import { type CommonSettings, fillInIdentities, type InstanceOptions } from './s
 import { openTarget } from './target.ts';
 
 export interface SandboxOptions extends CommonSettings {
-  /** The host on which service and target listen. Default 127.0.0.1. */
+  /** The host on which the service and the target listen. Default 127.0.0.1. */
   readonly host?: string | undefined;
-  /** The service's port. Default 0: a free one. */
+  /** The service's port. Default 0, which selects a free port. */
   readonly port?: number | undefined;
   /** The port of the pure edition's extraction server (8080 at the real service). Default 0. */
   readonly extractPort?: number | undefined;
   /** The target site's port. Default 0. */
   readonly targetPort?: number | undefined;
-  /** The instances. Default: one of each product. An instance without a setting uses the setting of the sandbox. */
+  /**
+   * The instances. Default: one of each product. A setting that an instance lacks is taken from the sandbox's own
+   * settings.
+   */
   readonly instances?: readonly InstanceOptions[] | undefined;
-  /** The owner of the exclusive instances (operation 10). Default `sandbox` with the password `sandbox0`. */
+  /** The account that owns the exclusive instances (operation 10). Default: `sandbox` with the password `sandbox0`. */
   readonly account?: Account | undefined;
-  /** The faults to simulate: a scenario, or the path of a YAML or JSON file with one. */
+  /** The faults to simulate: a scenario, or the path of a scenario file in YAML or JSON. */
   readonly scenario?: Scenario | string | undefined;
-  /** Whether each member gets its own loopback address. Default: if this machine can bind one. */
+  /** Whether each member gets its own loopback address. Default: whether this machine can bind such an address. */
   readonly aliases?: boolean | undefined;
   readonly clock?: Clock | undefined;
-  /** With a seed, the lives, locations and behaviours of members are repeatable. */
+  /** The source of randomness. With a seeded one, the lives, locations and behaviours of members are reproducible. */
   readonly random?: Random | undefined;
 }
 
@@ -47,9 +50,9 @@ const LINK_MEMBERS = 'short-classic';
 const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
 
 /**
- * Takes a few milliseconds, because members are created when they are drawn.
+ * Opens a sandbox. This takes only milliseconds, because members are created when they are drawn.
  *
- * @throws NoriaError `listen-failed` if a port is not available, `bad-config` for an invalid scenario file.
+ * @throws NoriaError `listen-failed` if it cannot listen on a port, `bad-config` for an invalid scenario file.
  */
 export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   const {
@@ -130,7 +133,6 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
   return sandbox;
 }
 
-/** The settings of the sandbox that its instances share. */
 function commonSettings(options: SandboxOptions): CommonSettings {
   const { members, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, behaviour } = options;
   return { members, lifetimeMs, graceMs, dead, slow, slowMs, paceMs, auth, behaviour };

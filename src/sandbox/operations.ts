@@ -1,9 +1,9 @@
 /**
- * The eight extraction operations as the specification lists them: paths, parameters, selectors, rate limits, fields,
- * codes.
+ * The eight extraction operations as the specification describes them: paths, parameters, selectors, rate limits,
+ * fields, codes.
  *
- * Written from the specification alone, and separate from noria's own table, so that the tests find a misreading in
- * either table. Source: service-spec, Endpoints 1 to 8, Limits, Errors.
+ * The table is written from the specification alone, independently of noria's own table, so that tests find an error in
+ * either of them. Source: service-spec, Endpoints 1 to 8, Limits, Errors.
  */
 import { EXTRACTION_REFUSALS, type RefusalCodes } from './codes.ts';
 
@@ -18,17 +18,20 @@ export const SANDBOX_PRODUCTS = [
   'exclusive',
 ] as const;
 
-/** A product family, by its name in noria's configuration. */
+/** A product, by its name in noria's configuration. */
 export type SandboxProduct = (typeof SANDBOX_PRODUCTS)[number];
 
-/** A name for every operation: an extraction is named after its product, operations 9 and 10 after their lists. */
+/**
+ * The names of all operations: an extraction operation has the name of its product; operations 9 and 10 are called
+ * `areas` and `instances`.
+ */
 export const OPERATION_NAMES = [...SANDBOX_PRODUCTS, 'areas', 'instances'] as const;
 
 export type SandboxOperationName = (typeof OPERATION_NAMES)[number];
 
 export type AnswerFormat = 'text' | 'xml' | 'json';
 
-/** The protocol of a proxy. The free product labels each entry with one of these or with `https`. */
+/** The protocol that a proxy speaks. The free product reports `https` for an HTTP proxy that supports CONNECT. */
 export type ProxyProtocol = 'http' | 'socks4' | 'socks5';
 
 /** At most `calls` calls may start within any period of `withinMs`. */
@@ -46,22 +49,24 @@ export interface Parameter {
 export interface Operation {
   readonly product: SandboxProduct;
   readonly path: string;
-  /** The parameter that names the instance. */
+  /** The parameter that contains the instance id. */
   readonly idName: 'api' | 'inst_id' | 'app_id';
-  /** The parameter that selects the format, and the meaning of its values. */
+  /** The parameter that selects the format, with the meaning of its values. */
   readonly formatName: 'type' | 'return_type';
   readonly formats: Readonly<Record<string, AnswerFormat>>;
-  /** All parameters except the instance, the key, `count` and the format. */
+  /** The parameters other than the instance id, the key, `count` and the format. */
   readonly parameters: readonly Parameter[];
   readonly countRequired: boolean;
   readonly rateLimit: RateLimit;
-  /** `pro`: the parameter `pro` selects the protocol; `mixed`: each entry names it. */
+  /** A protocol, or what selects it. `pro`: the parameter `pro`; `mixed`: each entry names its protocol. */
   readonly protocol: ProxyProtocol | 'pro' | 'mixed';
-  /** The longest life of a proxy of this product, and the upper end of what `timespan` selects. */
+  /** The maximum life of a proxy of this product. */
   readonly longestMinutes: number;
-  /** Fields of an entry, in order; also the brace tags of a custom Text layout. */
+  /** The fields of an entry in order, and the names of the `{tag}`s in a custom Text format. */
   readonly fields: readonly string[];
-  /** Which fields of its answers count the distinct exit IPs. A product that has such fields limits how many a client may draw. */
+  /**
+   * Which counters of distinct exit IPs an answer has. A product with counters limits the number of distinct exit IPs.
+   */
   readonly counters?: 'residential' | 'pure';
   readonly refusals: RefusalCodes;
 }
@@ -79,7 +84,7 @@ const TEN_A_SECOND: RateLimit = { calls: 10, withinMs: 1000 };
 
 const BASIC_FIELDS = ['ip', 'port', 'adr', 'timeout', 'cometime'] as const;
 
-/** The settings that most products share. */
+/** What most products have in common. */
 const USUAL = {
   idName: 'api',
   formatName: 'type',
@@ -90,7 +95,10 @@ const USUAL = {
 } as const;
 const PAID_REFUSALS = { ...EXTRACTION_REFUSALS, expired: '12005', unbound: '12007', quota: '12008' } as const;
 
-/** Operation 1 has no number for its rate limit ("reasonable"); the sandbox applies that of the similar operation 5. */
+/**
+ * The specification only calls the rate limit of operation 1 "reasonable", so the sandbox applies that of the similar
+ * operation 5.
+ */
 const RESIDENTIAL = {
   ...USUAL,
   parameters: [

@@ -1,7 +1,7 @@
 /**
- * The request of a member's client, read from its first bytes: SOCKS5 (RFC 1928, 1929), SOCKS4 and 4a, HTTP.
+ * Reads the request of a member's client: SOCKS5 (RFC 1928, 1929), SOCKS4 and 4a, HTTP.
  *
- * The HTTP reader here is only for members that misbehave, because proxy-chain serves the good ones.
+ * The HTTP reader serves only members that misbehave; proxy-chain serves the others.
  */
 import type { Socket } from 'node:net';
 import type { ProxyProtocol } from './operations.ts';
@@ -13,7 +13,7 @@ export interface ClientLogin {
   readonly password: string;
 }
 
-/** Why a member refuses a request. Each protocol has its own codes for these. */
+/** Why a member refuses a request. Each protocol maps it to a reply code or a status. */
 export type RefusalCause =
   | 'general'
   | 'ruleset'
@@ -23,13 +23,13 @@ export type RefusalCause =
   | 'ttl'
   | 'command';
 
-/** The requested target, and the protocol's answer. */
+/** The requested target, and the answers to the client. */
 export interface ProxyRequest {
   readonly host: string;
   readonly port: number;
-  /** The bytes that report a connected target; empty if the target's own answer does so. */
+  /** The answer when the target is connected; empty if the target sends the answer. */
   readonly accepted: Buffer;
-  /** Bytes to send to the target before the client's next bytes. */
+  /** The bytes that the target gets first. */
   readonly first: Buffer;
   readonly refusal: (cause: RefusalCause) => Buffer;
 }
@@ -72,10 +72,10 @@ const HTTP_STATUSES: Readonly<Record<RefusalCause, number>> = {
 export const PROXY_CHALLENGE = 'Proxy-Authenticate: Basic realm="sandbox"\r\n';
 
 /**
- * Reads one request in the member's protocol, and sends the answers of the protocol's handshake.
+ * Reads a request, and performs the protocol's handshake with the client.
  *
- * @returns undefined if the request is refused: the refusal is sent, and the caller ends the connection.
- * @throws HandshakeError if the client leaves or uses another protocol.
+ * @returns undefined if the member refuses the request. The refusal has been sent; the caller ends the connection.
+ * @throws HandshakeError if the client disconnects or uses another protocol.
  */
 export function readProxyRequest(
   socket: Socket,
@@ -94,7 +94,7 @@ export function readProxyRequest(
   }
 }
 
-/** The cause that describes a failed connection to the target. */
+/** Maps the error of a failed connection to the target to a refusal. */
 export function refusalCauseOf(error: unknown): RefusalCause {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   switch (code) {
@@ -120,7 +120,7 @@ async function readSocks5(
   const methods = await reader.take(await reader.byte());
   const wanted = login === undefined ? 0x00 : 0x02;
   if (!methods.includes(wanted)) {
-    await send(Buffer.from([0x05, 0xff])); // the reply: no acceptable method
+    await send(Buffer.from([0x05, 0xff])); // no acceptable methods
     return undefined;
   }
   await send(Buffer.from([0x05, wanted]));
@@ -139,7 +139,7 @@ async function readSocks5(
   return { host, port, accepted: reply(0x00), first: Buffer.alloc(0), refusal };
 }
 
-/** RFC 1929: version 1, then user name and password, each after its length. */
+/** Reads user name and password (RFC 1929) and answers whether they are correct. */
 async function readLogin(reader: SocketReader, login: ClientLogin, send: Send): Promise<boolean> {
   await expectVersion(reader, 1);
   const username = (await reader.take(await reader.byte())).toString('utf8');
@@ -149,7 +149,7 @@ async function readLogin(reader: SocketReader, login: ClientLogin, send: Send): 
   return isCorrect;
 }
 
-/** The address of a SOCKS5 request as text; undefined for an unknown address type. */
+/** The requested host as text; undefined for an unknown address type. */
 async function readSocks5Host(
   reader: SocketReader,
   addressType: number | undefined,
@@ -162,7 +162,7 @@ async function readSocks5Host(
   return new URL(`http://[${groups}]`).hostname.slice(1, -1);
 }
 
-/** SOCKS4, or 4a if the address is 0.0.0.x: a name then follows the user id. */
+/** Reads a SOCKS4 request. The address 0.0.0.x means SOCKS4a: a host name then follows the user id. */
 async function readSocks4(reader: SocketReader): Promise<ProxyRequest | undefined> {
   await expectVersion(reader, 4);
   const command = await reader.byte();
@@ -178,7 +178,10 @@ async function readSocks4(reader: SocketReader): Promise<ProxyRequest | undefine
   return { host, port, accepted: reply(0x5a), first: Buffer.alloc(0), refusal: () => reply(0x5b) };
 }
 
-/** CONNECT, or an absolute-form request, which goes to the target in origin form with `Connection: close`. */
+/**
+ * Reads a CONNECT or an absolute-form request. The latter is sent to the target in origin form, with `Connection:
+ * close`.
+ */
 async function readHttp(
   reader: SocketReader,
   login: ClientLogin | undefined,

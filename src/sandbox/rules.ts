@@ -1,4 +1,4 @@
-/** Rules that answer calls in place of the service. The first rule that matches a call answers it. */
+/** The rules that answer calls in place of the service. For each call, the first matching rule answers. */
 import type { SandboxOperationName } from './operations.ts';
 import type { Rule, RuleAnswer } from './scenario.ts';
 
@@ -23,10 +23,7 @@ export class Rules {
     for (const rule of rules) this.add(rule);
   }
 
-  /**
-   * Adds a rule behind the others.
-   * @returns its id.
-   */
+  /** Adds a rule after all others. @returns its id. */
   add(rule: Rule): string {
     this.#added += 1;
     const id = `r${this.#added}`;
@@ -34,7 +31,7 @@ export class Rules {
     return id;
   }
 
-  /** The rules in the order in which they are tried. */
+  /** Returns the rules in the order in which they are tried. */
   list(): readonly ActiveRule[] {
     return this.#entries.map(({ id, rule, used }) => ({ id, ...rule, used }));
   }
@@ -50,7 +47,10 @@ export class Rules {
     this.#entries = [];
   }
 
-  /** Counts the call. Returns the answer of the first rule that matches it. A rule is removed after its last answer. */
+  /**
+   * Returns the answer of the first rule that matches the call and counts the call for that rule. Removes a rule after
+   * its last answer.
+   */
   answerTo(operation: SandboxOperationName, instance: string): RuleAnswer | undefined {
     for (const entry of this.#entries) {
       const { rule } = entry;

@@ -1,8 +1,8 @@
 /**
- * The sandbox: a stand-in for the whole extraction service, with members that carry traffic and a target site that
- * reports which member it saw. It uses only this machine.
+ * The sandbox: a stand-in for the extraction service, with members that carry traffic and a target site that reports
+ * which member it saw. It uses only this machine.
  *
- * It is written from the specification and not from noria's client, so that the tests find a misreading in either of
+ * The sandbox is written from the specification and not from noria's client, so that tests find an error in either of
  * them.
  */
 import { NoriaError } from '../core/faults.ts';
@@ -19,15 +19,15 @@ import type { Service } from './service.ts';
 import type { Condition, ConditionChange } from './settings.ts';
 import type { Target } from './target.ts';
 
-/** An instance as its owner sees it in the service's console. */
+/** What the owner of an instance sees in the service's console. */
 export interface SandboxInstance {
   readonly product: SandboxProduct;
   readonly id: string;
-  /** The password in clear text, because it protects nothing. */
+  /** In clear text, because the password of a sandbox is not secret. */
   readonly password: string;
-  /** The key that clients derive from the password and send. */
+  /** The key that clients derive from the password and send with each call. */
   readonly akey: string;
-  /** The base address to configure for this instance. The pure edition has another one. */
+  /** The base address to configure for this instance. Instances of the pure edition have another one than the rest. */
   readonly baseUrl: string;
   readonly condition: Readonly<Condition>;
 }
@@ -43,9 +43,8 @@ export interface SandboxMember {
   readonly exit: string;
   readonly location: string;
   readonly behaviour: Behaviour;
-  /** The remaining life, also if the service reports -1. */
+  /** The actual remaining life, even if the service reports -1. */
   readonly remainingMs: number;
-  /** The number of open connections through the member. */
   readonly connections: number;
   /** The number of connections accepted so far. */
   readonly accepted: number;
@@ -64,17 +63,16 @@ export interface SandboxParts {
 }
 
 export class Sandbox {
-  /** Base address of the service, without a slash at its end. The control API is below `/_control/`. */
+  /** The base address of the service, without a slash at the end. `/_control/` below it is the control API. */
   readonly url: string;
-  /** The pure edition's extraction server as `host:port`, and the same as an address. */
+  /** The pure edition's extraction server as `host:port`, and as a URL. */
   readonly extractHost: string;
   readonly extractUrl: string;
   readonly target: Target;
-  /** `http://host:port` of the target site. */
+  /** The URL of the target site. */
   readonly targetUrl: string;
-  /** The account of operation 10, with the 16-character form of its password. */
+  /** The account of operation 10. `key` is the form of its password that clients send. */
   readonly account: Account & { readonly key: string };
-  /** Rules that answer calls in place of the service. */
   readonly rules: Rules;
   readonly #instances: readonly Instance[];
   readonly #exits: Exits;
@@ -101,14 +99,14 @@ export class Sandbox {
     return this.#instances.map((instance) => this.#describe(instance));
   }
 
-  /** The first instance of a product. @throws TypeError if there is none. */
+  /** Returns the first instance of a product. @throws TypeError if there is none. */
   instance(product: SandboxProduct): SandboxInstance {
     const instance = this.#instances.find((known) => known.product === product);
     if (instance === undefined) throw new TypeError(`the sandbox has no instance of ${product}`);
     return this.#describe(instance);
   }
 
-  /** Changes the condition of an instance from the next call on. @throws NoriaError `not-found` */
+  /** Changes the condition of an instance for all further calls. @throws NoriaError `not-found` */
   setCondition(id: string, change: ConditionChange): SandboxInstance {
     const instance = this.#instances.find((known) => known.id === id);
     if (instance === undefined) throw new NoriaError('not-found', `no instance ${id}`);
@@ -121,32 +119,32 @@ export class Sandbox {
     return this.#links.list(this.url);
   }
 
-  /** The link of a vendor. @throws TypeError if there is none. */
+  /** Returns the link of a vendor. @throws TypeError if there is none. */
   link(name: string): SandboxLink {
     const link = this.links.find((known) => known.name === name);
     if (link === undefined) throw new TypeError(`the sandbox has no link ${name}`);
     return link;
   }
 
-  /** Changes what a link answers from the next call on. @throws NoriaError `not-found` */
+  /** Changes what a link answers to all further calls. @throws NoriaError `not-found` */
   setLinkCondition(name: string, condition: LinkCondition): SandboxLink {
     this.#links.setCondition(name, condition);
     return this.link(name);
   }
 
-  /** The living members: of all instances and links, or of the given id (`link-NAME` for a link). */
+  /** The living members of one instance or link (`link-NAME`), or of all when `instance` is undefined. */
   members(instance?: string): readonly SandboxMember[] {
     return this.#living()
       .filter((member) => instance === undefined || member.instance === instance)
       .map(describeMember);
   }
 
-  /** Sets the behaviour of a member from its next connection on. @throws NoriaError `not-found` */
+  /** Sets the behaviour of a member for new connections. @throws NoriaError `not-found` */
   async setBehaviour(member: string, behaviour: Behaviour): Promise<void> {
     await this.#find(member).setBehaviour(behaviour);
   }
 
-  /** Ends a member's life now: closes its port and its tunnels. @throws NoriaError `not-found` */
+  /** Ends a member's life now: closes its port and its connections. @throws NoriaError `not-found` */
   async kill(member: string): Promise<void> {
     await this.#find(member).close();
   }
@@ -164,7 +162,10 @@ export class Sandbox {
     return this.#log.latest;
   }
 
-  /** Addresses that connected to the target but are no member's exit. Empty unless a client connected directly. */
+  /**
+   * The addresses that connected to the target and are not the exit of a member. A test finds here a client that
+   * bypassed the members.
+   */
   strangers(): readonly string[] {
     return [...this.target.connections.keys()].filter((address) => !this.#exits.has(address));
   }

@@ -1,4 +1,4 @@
-/** Sends the answer to a call: intact, altered on the way, or replaced by a fault of the transport. */
+/** Sends the answer to a call: intact, altered by a fault, or replaced by a fault. */
 import type { ServerResponse } from 'node:http';
 import { type Clock, pause } from '../core/clock.ts';
 import { type Answer, type Layout, type Printed, print } from './layouts.ts';
@@ -7,7 +7,7 @@ import { htmlPage, send, type WebServer } from './web-server.ts';
 
 export interface AnswerContext {
   readonly response: ServerResponse;
-  /** The path of the call, with its query. */
+  /** The path and the query of the call. */
   readonly path: string;
   readonly server: WebServer;
   readonly clock: Clock;
@@ -21,7 +21,7 @@ const GARBAGE = Buffer.from(Array.from({ length: 512 }, (_, at) => (at * 197 + 1
 const FILLER = 'x'.repeat(65_536);
 
 /**
- * Faults that alter the service's answer. All other faults replace the answer, and the service does not decide the
+ * Faults that alter the service's answer. All other faults replace the answer; the service then does not decide the
  * call.
  */
 export type AlteringFault = Extract<
@@ -48,7 +48,7 @@ export async function sendFault(
     case 'close':
       response.socket?.end();
       return;
-    case 'hang': // ends when the caller gives up or the server closes
+    case 'hang': // the call ends when the caller gives up or the server closes
       return;
     case 'status':
       return send(response, fault.status, 'text/html', htmlPage(fault.status));
@@ -65,7 +65,7 @@ export async function sendFault(
   }
 }
 
-/** @param fault - undefined: the answer arrives intact. */
+/** @param fault - undefined for an intact answer. */
 export async function sendAnswer(
   { response, server, clock }: AnswerContext,
   {

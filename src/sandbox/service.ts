@@ -1,9 +1,9 @@
 /**
- * The HTTP server of the extraction service: reads calls by GET and POST, lets rules and operations decide them, sends
- * the answers and records the calls.
+ * The HTTP server of the extraction service. It reads calls by GET and POST, lets rules and operations decide them,
+ * sends the answers and records the calls.
  *
- * Owns two servers: one for the base address, which also has the control API, and one for the extraction host of the
- * pure edition.
+ * Owns two servers: one for the base address, which also serves the control API and the links, and one for the pure
+ * edition's extraction address.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { CallLog } from './call-log.ts';
@@ -22,15 +22,14 @@ export interface ServiceOptions extends ServiceState {
   readonly extractPort: number;
   readonly rules: Rules;
   readonly log: CallLog;
-  /** Answers requests below `/_control/` of the base address; `path` is the rest of the path. */
+  /** Answers requests to `/_control/…` at the base address; `path` is the part after `/_control/`. */
   readonly control: (request: IncomingMessage, response: ServerResponse, path: string) => Promise<void>;
-  /** Answers requests below `/links/` of the base address; `name` is the rest of the path. */
+  /** Answers requests to `/links/NAME` at the base address. */
   readonly links: LinkServer;
 }
 
 export interface Service {
   readonly base: WebServer;
-  /** The extraction server of the pure edition. */
   readonly extraction: WebServer;
   close(): Promise<void>;
 }
@@ -99,7 +98,7 @@ async function answerRequest(
   await answerCall(rules.answerTo(endpoint.name, id), { endpoint, call, options, context, record });
 }
 
-/** Decodes a call. Counts it against the rate limit, if the operation has one. */
+/** Decodes a call, and counts it against the rate limit of its instance if the operation has one. */
 async function readCall(
   request: IncomingMessage,
   url: URL,
@@ -117,7 +116,10 @@ interface CallToAnswer {
   readonly call: EndpointCall;
   readonly options: ServiceOptions;
   readonly context: AnswerContext;
-  /** Records the call, before any byte of the answer is sent. So a client that has its answer also finds the record. */
+  /**
+   * Records the call. It is called before the answer is sent, so that a client that has its answer also finds the
+   * record.
+   */
   readonly record: (outcome: string) => void;
 }
 
@@ -143,7 +145,7 @@ async function answerCall(
   return sendAnswer(context, { answer, layout: endpoint.layout(call), fault });
 }
 
-/** The refusal with the code that a rule sets; for 10001, a success with an empty list. */
+/** The answer with the code that a rule sets: a refusal, or for 10001 a success with an empty list. */
 function answerWithCode(
   { code, msg }: Extract<RuleAnswer, { code: string }>,
   { refusals, name }: Endpoint,
@@ -159,7 +161,7 @@ function sendPage(response: ServerResponse, status: number): void {
   send(response, status, 'text/html', htmlPage(status));
 }
 
-/** The parameters of the query and, with POST, of the form in the body, which takes precedence. */
+/** Returns the parameters of the query. For POST, those of the form in the body are added and take precedence. */
 async function readParams(request: IncomingMessage, url: URL): Promise<URLSearchParams> {
   const params = new URLSearchParams(url.search);
   if (request.method !== 'POST') return params;

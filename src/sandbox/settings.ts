@@ -1,80 +1,89 @@
-/** The settings of an instance: how its members behave and what its state at the service is, with every default. */
+/** The settings of an instance with their defaults: how its members behave, and its state at the service. */
 import { z } from 'zod';
 import { SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
 import type { ClientLogin } from './proxy-request.ts';
 import type { Behaviour } from './scenario.ts';
 
-/** What can be set for each instance, and for all of them at once. */
+/** Settings for one instance, or for all of them. */
 export interface CommonSettings {
-  /** The number of distinct proxies that exist at a time (for each protocol). Default 20. */
+  /** The maximum number of living proxies (for each protocol). Default 20. */
   readonly members?: number | undefined;
-  /** How long a proxy lives, in ms: a range or one value. Overrides `timespan`. Default: what the product specifies. */
+  /**
+   * How long a proxy lives, in ms: one value or a range. Overrides the parameter `timespan`. Default: as the product
+   * specifies.
+   */
   readonly lifetimeMs?: number | readonly [min: number, max: number] | undefined;
-  /** How long the tunnels of an expired proxy stay open. Default 0. */
+  /** How long open connections through a proxy may continue after its expiry, in ms. Default 0. */
   readonly graceMs?: number | undefined;
   /** The share of new proxies whose port is closed, from 0 to 1. Default 0. */
   readonly dead?: number | undefined;
-  /** The share of new proxies that delay each connection by `slowMs`. Default 0. */
+  /** The share of new proxies that delay each new connection by `slowMs`, from 0 to 1. Default 0. */
   readonly slow?: number | undefined;
-  /** The delay of slow proxies. Default 2000. */
+  /** The delay of slow proxies, in ms. Default 2000. */
   readonly slowMs?: number | undefined;
-  /** Minimum time between two calls, in place of the operation's own limit; 0 enforces none. */
+  /** The minimum time between two calls, in ms, instead of the operation's rate limit; 0: no limit. */
   readonly paceMs?: number | undefined;
-  /** `ip`: proxies need no credentials; `password`: they ask for the instance's id and password. Default `ip`. */
+  /** `ip`: proxies need no credentials; `password`: they require the instance's id and password. Default `ip`. */
   readonly auth?: 'ip' | 'password' | undefined;
-  /** How the nth proxy (from 0) of an instance behaves; undefined leaves it to `dead` and `slow`. */
+  /** Returns the behaviour of the nth proxy (from 0) of an instance. Undefined: `dead` and `slow` decide. */
   readonly behaviour?: ((n: number) => Behaviour | undefined) | undefined;
 }
 
 const count = z.int().min(0);
 const limit = count.nullable();
 
-/** The state of an instance at the service. It may change while the sandbox runs. */
+/** The state of an instance at the service. It can change while the sandbox runs. */
 export const conditionSchema = z.strictObject({
-  /** Maximum number of proxies per call. Default 20; free 100. */
+  /** The maximum number of proxies per call. Default 20, for the free product 100. */
   singlePullLimit: count.min(1),
   expired: z.boolean(),
-  /** Exclusive product: days until the instance expires, as the list of instances reports. */
+  /** Exclusive product: the days until the instance expires, as operation 10 reports them. */
   daysLeft: z.number(),
   frozen: z.boolean(),
-  /** Pure edition: calls are refused with 12008. */
+  /** Pure edition: true refuses all calls with 12008. */
   restricted: z.boolean(),
-  /** If false, calls are refused with 12010, 12019 or 17008, depending on the operation. */
+  /** False refuses all calls of operations that have a code for this: 12010, 12019 or 17008. */
   deviceAuthorised: z.boolean(),
-  /** If false, calls in mode `ip` are refused with 12007. Pure edition: whether a whitelist is set. */
+  /** False refuses all calls with 12007 if `auth` is `ip`. For the pure edition it means that no whitelist is set. */
   terminalIpBound: z.boolean(),
-  /** How distinct IPs are counted: per day, in total, or not at all (then `surplus_count` is left out). */
+  /**
+   * How distinct IPs are counted: `centralized` per day, `pay-per-use` in total, `even` not at all (answers then have
+   * no `surplus_count`).
+   */
   accounting: z.enum(['centralized', 'pay-per-use', 'even']),
-  /** Maximum number of distinct IPs, counted as `accounting` says. Default 10,000. */
+  /** The maximum number of distinct IPs, counted as `accounting` says. Default 10,000. */
   distinctLimit: count,
-  /** Maximum number of proxies handed out in total. Beyond it, the service answers 12008. Default null: no maximum. */
+  /** The maximum number of proxies handed out in total; then calls get 12008. Default null: no maximum. */
   usageLimit: limit,
-  /** Maximum number of open connections through the instance's proxies (operation 1); then 12008. Default null: none. */
+  /**
+   * Operation 1: the maximum number of open connections through the proxies; then calls get 12008. Default null: no
+   * maximum.
+   */
   connectionLimit: limit,
-  /** Maximum number of bytes through the instance's proxies (operation 5); then 12008. Default null: none. */
+  /** Operation 5: the maximum number of bytes through the proxies; then calls get 12008. Default null: no maximum. */
   trafficLimitBytes: limit,
 });
 
 export type Condition = z.infer<typeof conditionSchema>;
 
-/** A change of the condition. Missing fields do not change. */
+/** Fields that are absent or undefined do not change. */
 export type ConditionChange = { readonly [K in keyof Condition]?: Condition[K] | undefined };
 
 export interface InstanceOptions extends CommonSettings, Partial<Condition> {
   readonly product: SandboxProduct;
-  /** The id. Default: eighteen digits. */
+  /** Default: eighteen digits. */
   readonly id?: string;
-  /** The password in clear text, because it protects nothing. Default: eight characters. */
+  /** In clear text, because the password of a sandbox is not secret. Default: `sandbox` with the product's number. */
   readonly password?: string;
-  /** The entry fields of JSON and XML answers; default: all fields of the operation. */
+  /** The fields of each proxy in JSON and XML answers; default: all fields of the operation. */
   readonly fields?: readonly string[];
-  /** The custom extraction format of the Text type, with the tags of the operation in braces: `{ip}:{port},{adr}`. */
+  /** The custom format of a line in the Text format, with field names in braces: `{ip}:{port},{adr}`. */
   readonly textLayout?: string;
   /** Pure edition: whether answers contain `out_ip`. Default true. */
   readonly showOutIp?: boolean;
 }
 
-/** An instance's settings with its id and password filled in. */
+/** The settings of an instance with an id and a password. */
 export type IdentifiedOptions = InstanceOptions & { readonly id: string; readonly password: string };
 
 const DEFAULT_SINGLE_PULL_LIMIT = 20;
@@ -83,8 +92,8 @@ const DEFAULT_DISTINCT_LIMIT = 10_000;
 const DEFAULT_DAYS_LEFT = 30;
 
 /**
- * Fills in missing ids and passwords. An id is eighteen digits made of the product's number and the position among the
- * instances of that product, a password `sandbox` with the product's number.
+ * Gives each instance an id and a password if it has none. The id has eighteen digits with the product's number and the
+ * instance's position among those of its product.
  *
  * @throws TypeError when two instances have the same id.
  */
@@ -100,12 +109,12 @@ export function fillInIdentities(given: readonly InstanceOptions[]): readonly Id
   return identified;
 }
 
-/** The credentials that an instance's proxies ask for: none in terminal-IP mode, and none for free proxies. */
+/** The credentials that an instance's proxies require; undefined if `auth` is `ip` or the product is free. */
 export function loginOf({ auth, product, id, password }: IdentifiedOptions): ClientLogin | undefined {
   return auth === 'password' && product !== 'free' ? { username: id, password } : undefined;
 }
 
-/** The condition in which an instance starts. */
+/** The condition of a new instance. */
 export function initialCondition(options: InstanceOptions): Condition {
   return {
     singlePullLimit:

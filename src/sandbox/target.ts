@@ -1,8 +1,12 @@
 /**
- * A small target site for members: it reports from which exit a request came, and counts connections by exit.
+ * A small target site. It reports from which exit a request came, and counts connections by exit.
  *
- * `/ip`: the exit and a newline. `/bytes/N`: N bytes. `/echo`: method, URL, headers and body as JSON. `/delay/MS`: an
- * answer after that time. `/status/N`: that status. `/ws`: a WebSocket that echoes.
+ * - `/ip`: the exit and a newline
+ * - `/bytes/N`: N bytes
+ * - `/echo`: method, URL, headers and body of the request as JSON
+ * - `/delay/MS`: an answer after MS milliseconds
+ * - `/status/N`: an answer with status N
+ * - `/ws`: a WebSocket that echoes
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -15,7 +19,7 @@ export interface TargetOptions {
   readonly host: string;
   readonly port: number;
   readonly clock: Clock;
-  /** Returns the exit to which a connection's remote address and port belong. */
+  /** Returns the exit from which a connection with this remote address and port came. */
   readonly exitOf: (address: string, port: number) => string;
 }
 
@@ -23,7 +27,7 @@ export interface Target {
   readonly url: string;
   readonly host: string;
   readonly port: number;
-  /** The number of connections so far, by the exit from which they came. */
+  /** The number of connections so far from each exit. */
   readonly connections: ReadonlyMap<string, number>;
   readonly requests: number;
   close(): Promise<void>;

@@ -1,4 +1,4 @@
-/** An HTTP server that owns its sockets, closes at once, and can refuse connections for a while. */
+/** An HTTP server that owns its sockets, closes immediately, and can refuse connections for a time. */
 import { once } from 'node:events';
 import {
   createServer,
@@ -16,16 +16,15 @@ import { listenFailure } from '../core/listen-failure.ts';
 
 export interface WebServerOptions {
   readonly host: string;
-  /** The port; 0 takes a free one. */
+  /** Port 0 is replaced by a free port. */
   readonly port: number;
   readonly clock: Clock;
-  /** Answers a request. If it rejects, the client gets 400 for `bad-request` and 500 for any other error. */
+  /** Answers a request. If it rejects, the client gets status 400 for `bad-request` and 500 for any other error. */
   readonly answer: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
   readonly onConnection?: (socket: Socket) => void;
   readonly onUpgrade?: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
 }
 
-/** Pause between two attempts to listen again. */
 const LISTEN_RETRY_MS = 100;
 
 /** @throws NoriaError `listen-failed` */
@@ -58,7 +57,6 @@ export class WebServer {
     return this.#port;
   }
 
-  /** The address as `host:port`. */
   get address(): string {
     return formatHostPort(this.host, this.#port);
   }
@@ -67,7 +65,7 @@ export class WebServer {
     return `http://${this.address}`;
   }
 
-  /** Aborts when the server closes. Pending answers then end. */
+  /** Aborts when the server closes, which ends pending answers. */
   get signal(): AbortSignal {
     return this.#closing.signal;
   }
@@ -83,14 +81,14 @@ export class WebServer {
     if (typeof address === 'object' && address !== null) this.#port = address.port;
   }
 
-  /** Closes the port and every connection, and listens on the same port again after `ms`. */
+  /** Closes the port and all connections. Listens on the same port again after `ms`. */
   refuseFor(ms: number): void {
     this.#server.close();
     this.#destroySockets();
     this.#listenAfter(ms);
   }
 
-  /** Listens again. Retries until it succeeds, because another program may have taken the port. */
+  /** Listens again after `ms`. Retries until it succeeds, because another program may have taken the port. */
   #listenAfter(ms: number): void {
     this.#reopening?.[Symbol.dispose]();
     if (this.signal.aborted) return;
@@ -140,18 +138,18 @@ export function send(
   response.end(body);
 }
 
-/** A page as web servers send it with a status. */
+/** An HTML page of the kind that web servers send with a status. */
 export function htmlPage(status: number): string {
   const title = statusLine(status);
   return `<html><head><title>${title}</title></head><body><h1>${title}</h1></body></html>\r\n`;
 }
 
-/** The status line: `404 Not Found`. */
+/** The status with its reason phrase: `404 Not Found`. */
 export function statusLine(status: number): string {
   return `${status} ${STATUS_CODES[status] ?? 'Unknown'}`;
 }
 
-/** The body as text. @throws NoriaError `bad-request` if it is larger than `limitBytes`. */
+/** Reads the body as text. @throws NoriaError `bad-request` if the body is larger than `limitBytes`. */
 export async function readBody(request: IncomingMessage, limitBytes: number): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;

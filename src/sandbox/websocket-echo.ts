@@ -1,16 +1,19 @@
-/** A minimal WebSocket server (RFC 6455) that sends every message back: text, binary, fragments, ping and close. */
+/**
+ * A minimal WebSocket server (RFC 6455) that sends every message back: text, binary, fragments and close. It answers a
+ * ping with a pong.
+ */
 import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 
-/** The constant of RFC 6455 §1.3. */
+/** The GUID of RFC 6455 §1.3. */
 const ACCEPT_SALT = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
 const OPCODE_CLOSE = 0x8;
 const OPCODE_PING = 0x9;
 const OPCODE_PONG = 0xa;
 const MAX_FRAME_BYTES = 2 ** 24;
 
-/** Handles an upgrade request: echoes at `/ws`, answers 404 everywhere else. */
+/** Handles an upgrade request. Accepts it at `/ws` and answers 404 elsewhere. */
 export function echoMessages(request: IncomingMessage, socket: Duplex, head: Buffer): void {
   socket.on('error', () => {}); // ignored: the error ends only this connection
   const key = request.headers['sec-websocket-key'];
@@ -29,7 +32,7 @@ export function echoMessages(request: IncomingMessage, socket: Duplex, head: Buf
     for (let frame = readFrame(buffered); frame !== undefined; frame = readFrame(buffered)) {
       buffered = buffered.subarray(frame.size);
       if (frame.opcode === OPCODE_PONG) continue;
-      // Echoes each fragment separately, so that a message keeps its fragmentation.
+      // Each fragment is echoed separately, so a fragmented message stays fragmented.
       const opcode = frame.opcode === OPCODE_PING ? OPCODE_PONG : frame.opcode;
       socket.write(printFrame((frame.first & 0xf0) | opcode, frame.payload));
       if (frame.opcode === OPCODE_CLOSE) socket.end();
@@ -45,15 +48,15 @@ export function echoMessages(request: IncomingMessage, socket: Duplex, head: Buf
 }
 
 interface Frame {
-  /** The first byte: FIN, reserved bits and opcode. */
+  /** The first byte of the frame: FIN, reserved bits and opcode. */
   readonly first: number;
   readonly opcode: number;
   readonly payload: Buffer;
-  /** The size of the whole frame, in bytes. */
+  /** The size of the whole frame in bytes. */
   readonly size: number;
 }
 
-/** Reads a frame (RFC 6455 §5.2). @returns undefined until the whole frame has arrived. */
+/** Reads a frame (RFC 6455 §5.2). @returns undefined if the frame is not complete yet. */
 function readFrame(bytes: Buffer): Frame | undefined {
   if (bytes.length < 2) return undefined;
   const first = bytes.readUInt8(0);
@@ -73,7 +76,7 @@ function readFrame(bytes: Buffer): Frame | undefined {
   return { first, opcode: first & 0x0f, payload, size: dataAt + length };
 }
 
-/** Writes a frame without a mask, because servers send none. */
+/** Encodes a frame. Servers send frames without a mask. */
 function printFrame(first: number, payload: Buffer): Buffer {
   const { length } = payload;
   if (length < 126) return Buffer.concat([Buffer.from([first, length]), payload]);

@@ -1,4 +1,6 @@
-/** Serves the extraction links of `LINK_VENDORS` below `/links/`, each with its own proxies, pace and condition. */
+/**
+ * Answers the extraction links of `LINK_VENDORS` at `/links/NAME`. Each link has its own proxies, pace and condition.
+ */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
@@ -9,14 +11,16 @@ import type { RunningMember } from '../member.ts';
 import { htmlPage, readBody, send } from '../web-server.ts';
 import { LINK_VENDORS, type LinkProxy, type LinkRefusal, type LinkVendor } from './vendors.ts';
 
-/** Whether the vendor has proxies for the customer, and if not, why. */
+/**
+ * What a link answers. `ok`: proxies; `denied`: the customer may not get proxies; `empty`: no proxies are available.
+ */
 export const LINK_CONDITIONS = ['ok', 'denied', 'empty'] as const;
 export type LinkCondition = (typeof LINK_CONDITIONS)[number];
 
-/** A link as its customer sees it in the vendor's console. */
+/** What a customer sees in the vendor's console. */
 export interface SandboxLink {
   readonly name: string;
-  /** The URL, with `{count}` if the vendor lets the customer choose the count. */
+  /** The URL; it contains `{count}` if the customer chooses the number of proxies. */
   readonly url: string;
   readonly authorization?: string;
   readonly body?: string;
@@ -29,9 +33,9 @@ export interface SandboxLink {
 
 export interface LinkServerOptions {
   readonly clock: Clock;
-  /** Replaces the pace of every vendor; 0 enforces none. */
+  /** Overrides the pace of every vendor; with 0, no pace is enforced. */
   readonly paceMs: number | undefined;
-  /** Replaces the lifetimes of every vendor. */
+  /** Overrides the proxies' lifetimes of every vendor. */
   readonly lifetimeMs: number | readonly [min: number, max: number] | undefined;
   readonly membersOf: (vendor: LinkVendor) => InstanceMembers;
 }
@@ -94,7 +98,7 @@ export class LinkServer {
     });
   }
 
-  /** Sets the condition from the next call on. @throws NoriaError `not-found` */
+  /** Sets the condition for all further calls. @throws NoriaError `not-found` */
   setCondition(name: string, condition: LinkCondition): void {
     const link = this.#links.get(name);
     if (link === undefined) throw new NoriaError('not-found', `no link ${name}`);

@@ -1,10 +1,11 @@
 /**
- * How several vendors of short-lived proxies answer their extraction links: parameters, pace, layouts and error codes. Written from
- * the vendors' public pages and clients (docs/links.md names them), not from noria's decoder. A code that no public page
- * documents is a guess; docs/links.md says which.
+ * How vendors of short-lived proxies answer their extraction links: parameters, pace, layouts and error codes.
+ *
+ * Written from the vendors' public pages and clients, which docs/links.md names, not from noria's decoder. A code that
+ * no public page documents is a guess; docs/links.md lists these codes.
  */
 
-/** One proxy, with everything that a vendor may report. */
+/** Everything that a vendor may report about one proxy. */
 export interface LinkProxy {
   readonly ip: string;
   readonly port: number;
@@ -12,10 +13,10 @@ export interface LinkProxy {
   readonly place: string;
   readonly carrier: string;
   readonly secondsLeft: number;
-  /** The start of the proxy's life in epoch ms. */
+  /** Epoch ms. */
   readonly startedAt: number;
   readonly endsAt: number;
-  /** Set only with `needsLogin`. */
+  /** Empty unless the vendor has `needsLogin`. */
   readonly username: string;
   readonly password: string;
 }
@@ -25,26 +26,25 @@ export interface LinkAnswer {
   readonly body: string;
 }
 
-/** Why a call gets no proxies. `denied`: a wrong key, or an address that is not on the whitelist. */
+/** Why a call gets no proxies. `denied`: wrong key, method or header, or the customer may not get proxies. */
 export type LinkRefusal = 'denied' | 'too-fast' | 'empty';
 
 export interface LinkVendor {
   readonly name: string;
-  /** At most one call is allowed within this time. */
   readonly paceMs: number;
-  /** Parameters with the customer's keys, and the values that the sandbox accepts. */
+  /** The parameters that identify the customer, with the values that the sandbox accepts. */
   readonly keys: Readonly<Record<string, string>>;
-  /** The header Authorization that the sandbox accepts; absent: none is needed. */
+  /** The value of the header Authorization that a call must have; absent: a call needs no such header. */
   readonly authorization?: string;
-  /** The rest of the link's query. */
+  /** The other parameters of the link. */
   readonly query: string;
-  /** The body of the call; absent: the link is called by GET. */
+  /** The body of a call by POST; absent: calls use GET. */
   readonly body?: string;
-  /** The name of the parameter, or of the key in the JSON body, for the number of proxies. */
+  /** The name of the parameter (or of the key in the JSON body) that contains the number of proxies. */
   readonly countName: string;
-  /** How long new proxies live, in ms. */
+  /** The range of the lifetimes of new proxies, in ms. */
   readonly lifeMs: readonly [min: number, max: number];
-  /** True: the proxies require a user name and a password. */
+  /** Whether the proxies require a user name and a password. */
   readonly needsLogin?: true;
   readonly answer: (proxies: readonly LinkProxy[]) => LinkAnswer;
   readonly refuse: (why: LinkRefusal) => LinkAnswer;
@@ -274,7 +274,7 @@ export const LINK_VENDORS: readonly LinkVendor[] = [
   },
 ];
 
-/** Builds refusals with a code and a text, and further fields of the envelope. */
+/** Builds the function that refuses calls with a code and a text. `rest` has the other fields of the answer. */
 function codes(
   meanings: Readonly<Record<LinkRefusal, readonly [code: number, message: string]>>,
   rest: object = {},
@@ -293,7 +293,7 @@ function text(lines: readonly string[]): LinkAnswer {
   return { contentType: 'text/plain; charset=utf-8', body: lines.join('\r\n') };
 }
 
-/** A moment as `2026-11-22 10:05:00`, in the time of China. */
+/** Formats a moment as `2026-11-22 10:05:00` in China's time zone. */
 function chinaTime(epochMs: number): string {
   return new Date(epochMs + CHINA_MS).toISOString().slice(0, 19).replace('T', ' ');
 }
