@@ -1,4 +1,4 @@
-/** The routes that change state. Each calls one command of the daemon. */
+/** The admin API's routes that change state. Each route calls one command of the daemon. */
 import { ServerResponse } from 'node:http';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import { NoriaError } from '../core/faults.ts';
@@ -20,7 +20,7 @@ export function addActionRoutes(app: OpenAPIHono, backend: AdminBackend): void {
       path: '/api/log-level',
       summary: 'Set the log level until the next start or reload',
       request: { body: { content: jsonContent(logLevelSchema), required: true } },
-      responses: { 204: { description: 'Done' }, 400: jsonResponse('Not a log level', errorSchema) },
+      responses: { 204: { description: 'Done' }, 400: jsonResponse('The level does not exist', errorSchema) },
     }),
     (context) => {
       backend.setLogLevel(context.req.valid('json').level);
@@ -49,7 +49,7 @@ function addMemberActions(app: OpenAPIHono, backend: AdminBackend): void {
       method: 'post',
       path: '/api/reports',
       summary:
-        'Report that a host banned a member, or that it did not; a banned member is not used for that host again',
+        'Report whether a target host banned a member; noria does not use a banned member for that host again',
       request: { body: { content: jsonContent(reportSchema), required: true } },
       responses: {
         204: { description: 'Recorded' },
@@ -96,7 +96,7 @@ function addSessionActions(app: OpenAPIHono, backend: AdminBackend): void {
       path: '/api/sessions/{id}/rotate',
       summary: 'Move a session to another member',
       request: { params: idParam, body: { content: jsonContent(rotateSchema) } },
-      responses: { 202: { description: 'It moves with its next connection' }, 404: NOT_FOUND },
+      responses: { 202: { description: 'The session moves with its next connection' }, 404: NOT_FOUND },
     }),
     (context) => {
       const { id } = context.req.valid('param');
@@ -128,10 +128,13 @@ function addReload(app: OpenAPIHono, backend: AdminBackend): void {
       path: '/api/reload',
       summary: 'Read the configuration file again and apply it',
       responses: {
-        200: jsonResponse('It is in force', reloadSchema),
-        202: jsonResponse('It changes `admin`: it is applied after this answer', reloadSchema),
-        400: jsonResponse('Invalid configuration, or none to read; the message has all errors', errorSchema),
-        409: jsonResponse('An address cannot be listened on, or noria is shutting down', errorSchema),
+        200: jsonResponse('The new configuration is in force', reloadSchema),
+        202: jsonResponse('The change affects `admin`: noria applies it after this answer', reloadSchema),
+        400: jsonResponse(
+          'The configuration is invalid or cannot be read; the message lists all errors',
+          errorSchema,
+        ),
+        409: jsonResponse('noria cannot listen on an address, or is shutting down', errorSchema),
       },
     }),
     async (context) => {
@@ -142,7 +145,8 @@ function addReload(app: OpenAPIHono, backend: AdminBackend): void {
 }
 
 /**
- * Resolves when the client has received the answer or has disconnected. @param env - the bindings of @hono/node-server.
+ * Resolves when the client has received the answer or has disconnected.
+ * @param env - the bindings that @hono/node-server passes to the handler.
  */
 function answered(env: object | undefined): Promise<void> {
   if (env === undefined || !('outgoing' in env)) return Promise.resolve();

@@ -1,21 +1,23 @@
 /**
- * The connections of the admin server. When there are too many, a new connection replaces the oldest connection of the
- * client with the most connections. So a probe always gets through, however many connections other clients hold open.
+ * Limits the connections of the admin server. A client is an IPv4 address or the /64 of an IPv6 address.
+ *
+ * When the limit is exceeded, noria closes the oldest connection of the client with the highest number of connections.
+ * So a probe can always connect, however many connections other clients hold open.
  */
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { clientNetwork } from '../core/networks.ts';
 
-/** The maximum number of connections. It leaves file descriptors to listeners and tunnels. */
+/** The limit keeps file descriptors free for listeners and tunnels. */
 export const MAX_ADMIN_CONNECTIONS = 256;
 
 export function limitConnections(server: Server): void {
-  /** The connections of each client, oldest first. */
+  /** The open connections of each client, oldest first. */
   const clients = new Map<string, Set<Socket>>();
   let count = 0;
   const remove = (client: string, socket: Socket): void => {
     const sockets = clients.get(client);
-    if (sockets?.delete(socket) !== true) return; // the connection was already removed before it closed
+    if (sockets?.delete(socket) !== true) return; // limitConnections has already removed it
     count -= 1;
     if (sockets.size === 0) clients.delete(client);
   };
@@ -32,7 +34,7 @@ export function limitConnections(server: Server): void {
   });
 }
 
-/** Returns the oldest connection of the client with the most connections. There must be at least one. */
+/** Returns the oldest connection of the client with the highest number of connections. The map must not be empty. */
 function oldestOfBusiest(clients: ReadonlyMap<string, ReadonlySet<Socket>>): [string, Socket] {
   const [first, ...others] = clients;
   if (first === undefined) throw new TypeError('no connection');

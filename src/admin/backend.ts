@@ -1,17 +1,17 @@
-/** The interface between admin server and daemon: snapshots and commands. The daemon implements it. */
+/** What the admin server needs from the daemon: snapshots of its state, and commands. */
 import type { LogLevel } from '../core/log-options.ts';
 import type { MemberJson, Reload, Report, SessionJson, Status } from './schemas.ts';
 
 export interface AdminBackend {
   status(): Status;
   members(): readonly MemberJson[];
-  /** The numbers of members of each source by state. Cheap for any number of members. */
+  /** How many members each source has in each state. */
   memberCounts(): readonly MemberCounts[];
   sessions(): readonly SessionJson[];
-  /** The `host:port` under which clients on this machine reach the first HTTP listener. */
+  /** The `host:port` by which clients on this machine reach the first HTTP listener. */
   proxyAddress(): string | undefined;
 
-  // Commands. The result is false when the member, source or session does not exist.
+  // These commands return false when the member, source or session does not exist.
   evictMember(member: string): boolean;
   refillSource(source: string): boolean;
   pauseSource(source: string): boolean;
@@ -23,14 +23,18 @@ export interface AdminBackend {
   /**
    * Reads the configuration file again and applies it.
    *
-   * @param answered - resolves when the client has its answer. A reload that replaces the admin server waits for it.
-   * @throws NoriaError bad-config, listen-failed, shutting-down. The previous configuration stays in force.
+   * @param answered - resolves when the client has received the answer. A reload that replaces the admin server waits
+   *   for this promise, because closing the server would cut off the answer.
+   * @throws NoriaError bad-config, listen-failed, shutting-down. The previous configuration then stays in force.
    */
   reload(answered: Promise<void>): Promise<ReloadOutcome>;
 }
 
 export interface ReloadOutcome extends Reload {
-  /** False: the reload replaces the admin server, so noria applies it after the response to this request. */
+  /**
+   * False when the reload replaces the admin server: noria then applies the configuration after it has answered the
+   * request.
+   */
   readonly applied: boolean;
 }
 

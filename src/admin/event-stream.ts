@@ -1,6 +1,8 @@
 /**
- * GET /api/events: events as server-sent events. noria disconnects a client that reads too slowly, because a buffer for
- * it could grow without limit. An EventSource then reconnects.
+ * GET /api/events: the events of noria as server-sent events.
+ *
+ * noria disconnects a client that reads too slowly, because the buffer for its unread events would grow without limit.
+ * A browser's EventSource then reconnects by itself.
  */
 import { getConnInfo } from '@hono/node-server/conninfo';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
@@ -11,7 +13,8 @@ import { jsonResponse, sendError } from './openapi.ts';
 import { errorSchema } from './schemas.ts';
 
 /**
- * The streamed events, which are rare enough for a person to follow. /api/history counts the events of each connection.
+ * The events that clients can receive. Events that occur for each connection are left out, because they are too
+ * frequent; /api/history counts them.
  */
 const STREAMED_EVENTS = [
   'member.joined',
@@ -33,11 +36,14 @@ const STREAMED_EVENTS = [
   'client.refused',
 ] as const satisfies readonly EventName[];
 
-/** The maximum number of clients. Each costs memory, and time at every event. */
+/** The limit on clients. Each client costs memory, and CPU time at every event. */
 const MAX_READERS = 64;
 const MAX_READERS_PER_CLIENT = 16;
 const MAX_PENDING_EVENTS = 1_000;
-/** A comment line this often keeps proxies from closing a quiet stream and shows the client that noria is alive. */
+/**
+ * noria sends a comment line at this interval, so that proxies do not close an idle stream and the client sees that
+ * noria is alive.
+ */
 const HEARTBEAT_MS = 5_000;
 /** How long an EventSource waits before it reconnects. */
 const RETRY_MS = 2_000;
@@ -56,7 +62,7 @@ const eventsRoute = createRoute({
         .string()
         .optional()
         .openapi({
-          description: `Comma-separated names of the wanted events; all when absent: ${STREAMED_EVENTS.join(', ')}`,
+          description: `The names of the wanted events, separated by commas; without it, all events: ${STREAMED_EVENTS.join(', ')}`,
           example: 'member.joined,member.left',
         }),
     }),
@@ -78,35 +84,35 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
     const wanted = only === undefined ? STREAMED_EVENTS : only.split(',');
     const unknown = wanted.find((name) => !STREAMED_EVENTS.some((streamed) => streamed === name));
     if (unknown !== undefined) {
-      return sendError(context, 'bad-request', `the parameter only names no event: ${unknown}`);
+      return sendError(context, 'bad-request', `the parameter "only" contains an unknown event: ${unknown}`);
     }
     const client = clientNetwork(getConnInfo(context).remote.address ?? '');
     const reason = readers.reasonToRefuse(client);
     if (reason !== undefined) return sendError(context, 'too-many-readers', reason);
     const names = STREAMED_EVENTS.filter((name) => wanted.includes(name));
     const stream = streamOf(() => {
-      if (readers.reasonToRefuse(client) !== undefined) return undefined; // other clients took the last places
+      // Other clients may have reached the limit since the request.
+      if (readers.reasonToRefuse(client) !== undefined) return undefined;
       return new EventQueue(bus, clock, names, readers.add(client));
     });
     return context.body(stream, 200, { 'Content-Type': 'text/event-stream' });
   });
 }
 
-/** Counts the clients of the stream, in total and by address. */
+/** Counts the clients that read the stream, in total and by network address. */
 class Readers {
   readonly #counts = new Map<string, number>();
   #total = 0;
 
   reasonToRefuse(client: string): string | undefined {
-    if (this.#total >= MAX_READERS) return `${MAX_READERS} clients already read the stream`;
+    if (this.#total >= MAX_READERS) return `${MAX_READERS} clients already read the stream: try again later`;
     const isFull = (this.#counts.get(client) ?? 0) >= MAX_READERS_PER_CLIENT;
-    return isFull ? `${MAX_READERS_PER_CLIENT} clients at this address already read the stream` : undefined;
+    return isFull
+      ? `${MAX_READERS_PER_CLIENT} clients at this address already read the stream: close one of them`
+      : undefined;
   }
 
-  /**
-   * Adds a client.
-   * @returns a function that removes it.
-   */
+  /** @returns a function that removes the client again. */
   add(client: string): () => void {
     this.#change(client, 1);
     return () => this.#change(client, -1);
@@ -121,8 +127,8 @@ class Readers {
 }
 
 /**
- * Opens the queue at the first read, so that a response that is never read (for example to HEAD) costs nothing. Without
- * a queue, the stream ends.
+ * Returns the body of the response. It opens the queue at the first read, so that a response that is never read (for
+ * example to HEAD) costs nothing. The stream ends at once if `openQueue` returns undefined.
  */
 function streamOf(openQueue: () => EventQueue | undefined): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
@@ -146,7 +152,7 @@ function streamOf(openQueue: () => EventQueue | undefined): ReadableStream<Uint8
   );
 }
 
-/** The events that one client has not read yet. Owns its subscriptions and the heartbeat timer. */
+/** The events that one client has not read yet. Owns the subscriptions and the heartbeat timer. */
 class EventQueue {
   readonly #clock: Clock;
   readonly #onClose: () => void;
@@ -165,7 +171,7 @@ class EventQueue {
     this.#heartbeat = this.#armHeartbeat();
   }
 
-  /** Waits for events and takes all of them; undefined when the queue is closed. */
+  /** Waits until there are events, then removes and returns all of them. Returns undefined when the queue is closed. */
   async next(): Promise<string | undefined> {
     while (!this.#closed && this.#pending.length === 0) {
       await new Promise<void>((resolve) => {

@@ -1,7 +1,8 @@
 /**
- * Recent failures in words: what happened, how often, and what to do. Repeated failures are one entry with a count.
+ * The recent failures, each with what happened, how often, and what to do. A failure that repeats is one entry with a
+ * count.
  *
- * Memory is bounded: a full list drops the failure that has not occurred for the longest time.
+ * The list is bounded: when it is full, a new entry replaces the one that has not recurred for the longest time.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -9,32 +10,31 @@ import type { EventBus } from '../core/events.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { FailureView } from './schemas.ts';
 
-/** The maximum number of entries, more than an operator reads. */
 const MAX_ENTRIES = 60;
-/** In these states, a source with a service code has failed to draw. Without a code, the operator has paused it. */
+/**
+ * A source that enters one of these states with a code has failed to draw. Without a code, the operator has paused it.
+ */
 const STATES_AFTER_FAILURE: ReadonlySet<string> = new Set(['waiting', 'backoff', 'paused', 'halted']);
 
 export interface Failures {
-  /** The failures, latest first. */
+  /** The entries, latest first. */
   list(): readonly FailureView[];
-  /** Stops following the events. */
   close(): void;
 }
 
 type Failure = Omit<FailureView, 'firstAt' | 'lastAt' | 'times'>;
 
 interface Entry {
-  /** The failure as it last occurred. */
+  /** The latest occurrence. */
   readonly failure: Failure;
   readonly times: number;
   readonly firstAt: number;
   readonly lastAt: number;
 }
 
-/** Adds a failure. Failures with the same key share one entry. */
+/** Records an occurrence. Occurrences with the same key share one entry. */
 type RecordFailure = (key: string, failure: Failure) => void;
 
-/** Records the failures of the bus from now on. */
 export function openFailures(bus: EventBus, clock: Clock): Failures {
   const entries = new BoundedMap<string, Entry>(MAX_ENTRIES);
   const subscriptions = follow(bus, (key, failure) => {
@@ -59,7 +59,8 @@ function follow(bus: EventBus, record: RecordFailure): Disposable[] {
   return [
     bus.on('dial.ended', ({ outcome, target, source, attempts, ms }) => {
       if (outcome === 'accepted' || outcome === 'client-gone') return;
-      // A failure of noria or its sources affects all targets, so it is one entry, which shows the latest target.
+      // A failure of noria or of its sources affects every target, so all targets share one entry, which shows the
+      // latest target.
       const { side } = FAULTS[outcome];
       const perTarget = side !== 'noria' && side !== 'source';
       record(`request ${outcome} ${perTarget ? target : ''}`, {

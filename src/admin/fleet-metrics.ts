@@ -1,4 +1,4 @@
-/** The metrics of a fleet. Without a fleet, they have no series. */
+/** The metrics of a fleet. When noria is in no fleet, these metrics have no samples. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { EventBus } from '../core/events.ts';
 import type { AdminBackend } from './backend.ts';
@@ -32,7 +32,7 @@ export function addFleetMetrics(registry: Registry, bus: EventBus, backend: Admi
   let lagMs: number | undefined;
   new Gauge({
     name: 'noria_fleet_lag_seconds',
-    help: 'How long the last shared change took to arrive here.',
+    help: 'Time from when a noria shared the last change until it arrived here.',
     registers,
     collect() {
       this.reset();
@@ -48,7 +48,7 @@ export function addFleetMetrics(registry: Registry, bus: EventBus, backend: Admi
   });
   const claims = new Counter({
     name: 'noria_fleet_claims_total',
-    help: 'Claims of a call to the service, by outcome.',
+    help: 'Attempts of this noria to reserve the next call to the service, by outcome.',
     labelNames: ['outcome'],
     registers,
   });

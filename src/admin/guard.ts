@@ -1,9 +1,9 @@
 /**
- * Decides who may use the admin API. Each check prevents one attack:
+ * Decides which requests may use the admin API. Each check prevents one attack:
  *
- * - Host: a web page whose own name resolves to our address (DNS rebinding).
- * - Origin and Sec-Fetch-Site: a web page that sends requests from the operator's browser (CSRF).
- * - Token: anyone else who can reach the address. It is compared in constant time.
+ * - Host: a web page whose own host name resolves to the admin address (DNS rebinding).
+ * - Origin and Sec-Fetch-Site: a web page that makes the operator's browser send requests (CSRF).
+ * - Token: any other client that can reach the address. The token is compared in constant time.
  * - Content type: CSRF by an HTML form, which cannot send application/json.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
@@ -14,17 +14,19 @@ import type { Secret } from '../core/secret.ts';
 import { sendError } from './openapi.ts';
 
 export interface GuardOptions {
-  /** The name of the address, for messages: `the admin address`. */
+  /** How messages name the address: `the admin address`. */
   readonly name: string;
   readonly address: () => { readonly host: string; readonly port: number };
   readonly token?: Secret;
-  /** Whether there is a route. Requests without a route get 404 or 405, whatever their content type. */
+  /**
+   * Whether the path has a route for the method. A request without a route gets 404 or 405, whatever its content type.
+   */
   readonly hasRoute: (method: string, path: string) => boolean;
-  /** Paths that need no token: the page itself and the probes. */
+  /** The paths that need no token: the dashboard, the probes and the PAC file. */
   readonly openPaths: ReadonlySet<string>;
 }
 
-/** The headers of every response. The page replaces the Content-Security-Policy with its own. */
+/** Sent with every response. The dashboard replaces the Content-Security-Policy with its own. */
 export const SECURITY_HEADERS = {
   'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
   'Cross-Origin-Resource-Policy': 'same-origin',
@@ -35,21 +37,25 @@ export const SECURITY_HEADERS = {
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
-/** Whether requests with this method change no state. */
+/** Whether requests with this method change no state. proxyPool is an exception: its GET requests change state. */
 export function isSafe(method: string): boolean {
   return SAFE_METHODS.has(method);
 }
 
-/** Refuses every request that one of the attacks could have sent. Sets the headers of every response. */
+/** Sets the security headers of every response, and refuses each request that one of the attacks could have sent. */
 export function guard(options: GuardOptions): MiddlewareHandler {
   return async (context, next) => {
     const { req } = context;
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) context.header(name, value);
     if (!isOwnHost(req.header('host'), options.address())) {
-      return sendError(context, 'wrong-host', `wrong Host header: use ${options.name} or localhost`);
+      return sendError(
+        context,
+        'wrong-host',
+        `the Host header names another host: use ${options.name} or localhost`,
+      );
     }
     if (!isOwnOrigin(req.header('origin'), req.header('host')) || isCrossSite(req)) {
-      return sendError(context, 'wrong-origin', 'requests from other web pages are refused');
+      return sendError(context, 'wrong-origin', 'noria refuses requests that pages of other sites make');
     }
     const { token, openPaths } = options;
     if (
@@ -61,20 +67,24 @@ export function guard(options: GuardOptions): MiddlewareHandler {
       return sendError(
         context,
         'token-required',
-        'send Authorization: Bearer with admin.token of the configuration',
+        'this path needs a token: send Authorization: Bearer TOKEN with the value of admin.token',
       );
     }
     const isJson = /^application\/json\b/i.test(req.header('content-type') ?? '');
     if (!isSafe(req.method) && !isJson && options.hasRoute(req.method, req.path)) {
-      return sendError(context, 'wrong-content-type', 'send Content-Type: application/json');
+      return sendError(
+        context,
+        'wrong-content-type',
+        'a request that changes state needs Content-Type: application/json',
+      );
     }
     return next();
   };
 }
 
 /**
- * Whether another site sent the request, by its fetch metadata. A link to the page is allowed from any site, because
- * the page cannot be framed.
+ * Whether a page of another site made the browser send the request, according to its Sec-Fetch headers. A link to the
+ * dashboard is allowed from any site, because the dashboard cannot be framed.
  */
 function isCrossSite(req: HonoRequest): boolean {
   const site = req.header('sec-fetch-site') ?? 'none';
@@ -87,8 +97,8 @@ function isCrossSite(req: HonoRequest): boolean {
 }
 
 /**
- * Whether the host is the admin address, localhost or a loopback address. If the server listens on all addresses, every
- * IP literal is accepted.
+ * Whether the Host header names the admin address, localhost or a loopback address. If the server listens on all
+ * addresses, every IP literal is accepted.
  */
 function isOwnHost(
   host: string | undefined,
@@ -98,7 +108,7 @@ function isOwnHost(
   if (named === undefined || named.port !== address.port) return false;
   if (named.host === 'localhost' || named.host === address.host) return true;
   if (isLoopbackAddress(named.host)) return true;
-  // DNS rebinding needs a name, so an IP literal cannot come from an attacker.
+  // DNS rebinding needs a host name, so a request to an IP literal cannot come from that attack.
   return named.kind !== 'name' && (address.host === '0.0.0.0' || address.host === '::');
 }
 

@@ -1,15 +1,16 @@
 /**
- * Recent traffic in bounded memory: two ring buffers of time steps, a fine one for minutes and a coarse one for a day.
+ * Recent traffic in bounded memory: two ring buffers, one with short steps for the last minutes and one with long steps
+ * for the last day.
  *
- * It records events of the hot path, so a record is only a few additions to typed arrays. There is no timer: a ring
- * advances when it is written or read.
+ * The hot path's events are recorded here, so recording one is only a few additions to typed arrays. There is no timer:
+ * each write or read first advances the ring to the current step.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus } from '../core/events.ts';
 import { FAULTS, type FaultCode, type Side } from '../core/faults.ts';
 import type { HistoryView, Span } from './schemas.ts';
 
-/** The length of each ring and of its steps. */
+/** The duration of a step, and the number of steps in a ring. */
 const SPANS = {
   '15m': { stepMs: 5_000, stepCount: 180 },
   '24h': { stepMs: 120_000, stepCount: 720 },
@@ -17,7 +18,7 @@ const SPANS = {
 
 type FailureSide = keyof HistoryView['failures'];
 
-/** The side under which a failed attempt counts. An attempt without blame is not counted. */
+/** The side to which a failed attempt is attributed, by its blame. An attempt without blame is not counted. */
 const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   nobody: undefined,
   member: 'member',
@@ -29,7 +30,7 @@ const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   'front-proxy': 'network',
 };
 
-/** The side under which a refused request counts, by the side of its fault. */
+/** The side to which a refused request is attributed, by the side of its fault. */
 const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
   client: 'client',
   member: 'member',
@@ -42,21 +43,19 @@ const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
 };
 
 const MS_PER_SECOND = 1_000;
-/** The resolution of the latency histogram: four buckets per doubling, from 1 ms to 131 s. */
+/** The latency histogram has four buckets per doubling of the duration, from 1 ms to 131 s. */
 const BUCKETS_PER_OCTAVE = 4;
 const BUCKET_COUNT = 17 * BUCKETS_PER_OCTAVE;
 
 export interface History {
   /**
-   * Returns the complete steps, oldest first. A value is `null` before noria started, and for latency in a step without
-   * dials.
+   * Returns the steps that have ended, oldest first. A value is `null` for a step before noria started; a latency is
+   * also `null` for a step without dials.
    */
   read(span: Span): HistoryView;
-  /** Stops following the events. */
   close(): void;
 }
 
-/** Records the events of the bus from now on. */
 export function openHistory(bus: EventBus, clock: Clock): History {
   const startedAt = clock.monotonic();
   const bySpan = { '15m': new Ring(SPANS['15m'], startedAt), '24h': new Ring(SPANS['24h'], startedAt) };
@@ -74,7 +73,7 @@ export function openHistory(bus: EventBus, clock: Clock): History {
         return;
       }
       if (outcome !== 'client-gone') for (const ring of rings) ring.addFailedRequest(now);
-      // Failures of members and targets are already counted by attempt. A client that disconnects is not a failure.
+      // `dial.attempted` already counts failures of members and targets. A client that disconnects is not a failure.
       const { side } = FAULTS[outcome];
       if (side === 'noria' || side === 'source' || outcome === 'bad-routing') addRefusal(outcome);
     }),
@@ -103,8 +102,8 @@ export function openHistory(bus: EventBus, clock: Clock): History {
 }
 
 /**
- * A ring of steps. Step n is the n-th period of `stepMs` since the origin of the clock, stored at index n modulo
- * `stepCount`.
+ * A ring buffer of steps. Step n covers the n-th period of `stepMs` since the clock's origin and is stored at index n
+ * modulo `stepCount`.
  */
 class Ring {
   readonly #stepMs: number;
@@ -119,9 +118,8 @@ class Ring {
   readonly #dialP50: Float64Array;
   readonly #dialP95: Float64Array;
   readonly #failures: { readonly [S in FailureSide]: Float64Array };
-  /** The latencies of the current step. */
   readonly #latencies = new LatencyHistogram();
-  /** The latencies of all ended steps: one histogram per step, one after the other. */
+  /** The latency histograms of the ended steps, one after the other. */
   readonly #endedLatencies: Uint32Array;
   /** The step during which recording began. */
   readonly #firstStep: number;
@@ -166,7 +164,10 @@ class Ring {
     add(this.#failures[side], this.#advanceTo(now), 1);
   }
 
-  /** Bytes are reported when a tunnel ends. They are spread evenly over the `ms` for which it was open. */
+  /**
+   * Spreads the bytes of a closed tunnel evenly over the `ms` for which it was open, because they are reported only at
+   * its end.
+   */
   addBytes(up: number, down: number, ms: number, now: number): void {
     const index = this.#advanceTo(now);
     const startedAt = now - ms;
@@ -215,7 +216,6 @@ class Ring {
     };
   }
 
-  /** The totals of the ended steps. */
   #total(): HistoryView['total'] {
     const sum = (column: Float64Array) =>
       this.#values(column, (value) => value).reduce<number>((all, value) => all + (value ?? 0), 0);
@@ -230,7 +230,7 @@ class Ring {
     };
   }
 
-  /** Makes the step of `now` the current one. @returns its index. */
+  /** Advances the ring to the step that contains `now`. @returns the index of that step. */
   #advanceTo(now: number): number {
     const step = Math.floor(now / this.#stepMs);
     if (step !== this.#currentStep) {
@@ -251,8 +251,8 @@ class Ring {
   }
 
   /**
-   * Returns all steps before the current one. The first step is null, because it was recorded only in part; so are the
-   * steps before it.
+   * Returns the values of all ended steps, oldest first. The value is null for the first recorded step, which began
+   * before recording did, and for all steps before it.
    */
   #values(column: Float64Array, convert: (value: number, index: number) => number | null): (number | null)[] {
     const values: (number | null)[] = [];
@@ -264,7 +264,10 @@ class Ring {
   }
 }
 
-/** A histogram of durations. Its buckets grow by a constant factor, so quantiles are exact to about a tenth. */
+/**
+ * A histogram of durations. Each bucket is 2^(1/4) times as wide as the one before, so a quantile is accurate to about
+ * 10 %.
+ */
 class LatencyHistogram {
   readonly #counts = new Float64Array(BUCKET_COUNT);
   #total = 0;
@@ -275,7 +278,7 @@ class LatencyHistogram {
     this.#total += 1;
   }
 
-  /** Adds histograms that `copyTo` stored. */
+  /** Adds the histograms that `copyTo` has stored one after the other. */
   addAll(stored: Uint32Array): void {
     for (const [index, count] of stored.entries()) {
       if (count === 0) continue;
@@ -289,8 +292,8 @@ class LatencyHistogram {
   }
 
   /**
-   * The duration in ms that a `fraction` of the durations did not exceed, as the middle of a bucket; undefined when the
-   * histogram is empty.
+   * The duration in ms that the `fraction` (0 to 1) of all durations does not exceed: the middle of its bucket.
+   * Undefined when the histogram is empty.
    */
   quantile(fraction: number): number | undefined {
     if (this.#total === 0) return undefined;
@@ -325,7 +328,7 @@ function forEachSide<Value>(make: (side: FailureSide) => Value): { [S in Failure
   };
 }
 
-/** The share of successes from 0 to 1, to a tenth of a percent; null without any attempts. */
+/** The share of successes from 0 to 1, rounded to three decimals; null when there was no request. */
 function shareOf(succeeded: number, failed: number): number | null {
   const all = succeeded + failed;
   return all === 0 ? null : Math.round((succeeded / all) * 1_000) / 1_000;

@@ -1,8 +1,8 @@
 /**
- * Counters and histograms that are updated for every connection and read once per scrape.
+ * Counters and histograms that are updated for every connection, and read once per scrape.
  *
- * prom-client validates and hashes the labels at every update, which takes 0.5 µs and more. Here an update is one map
- * lookup per label, or one comparison per bucket.
+ * prom-client validates and hashes the labels at every update, which takes at least 0.5 µs. Here an update of a counter
+ * is one map lookup per label, and an update of a histogram is one comparison per bucket.
  */
 import { Counter, type Registry } from 'prom-client';
 
@@ -13,7 +13,9 @@ export interface FastCounterOptions {
   readonly registry: Registry;
 }
 
-/** Counts by label values. A scrape moves the counts since the last scrape into a counter of prom-client. */
+/**
+ * A counter with labels. At each scrape, it adds what it has counted since the last scrape to a counter of prom-client.
+ */
 export class FastCounter {
   readonly #root = new LabelNode([]);
 
@@ -30,7 +32,10 @@ export class FastCounter {
     });
   }
 
-  /** @param amount - the values of the labels follow it, in the order of `labels`. They must come from closed sets. */
+  /**
+   * @param amount - how much to add to the count. The arguments after it are the label values in the order of `labels`;
+   *   each label must have a closed set of values.
+   */
   add(amount: number, first: string, second?: string, third?: string): void {
     let node = this.#root.child(first);
     if (second !== undefined) node = node.child(second);
@@ -39,9 +44,9 @@ export class FastCounter {
   }
 }
 
-/** A node of the tree of label values, one level per label. The leaves hold the counts. */
+/** A node in the tree of label values, which has one level per label. The leaves hold the counts. */
 class LabelNode {
-  /** The label values on the path from the root. */
+  /** The label values on the path from the root to this node. */
   readonly values: readonly string[];
   /** The count since the last scrape. */
   pending = 0;
@@ -59,7 +64,7 @@ class LabelNode {
     return created;
   }
 
-  /** Yields every leaf below this node and resets it. */
+  /** Yields the label values and the count of every leaf below this node, and sets each count to 0. */
   *takePending(): Generator<{ readonly values: readonly string[]; readonly pending: number }> {
     for (const child of this.#children.values()) {
       if (child.#children.size > 0) {
@@ -75,16 +80,16 @@ class LabelNode {
 export interface FastHistogramOptions {
   readonly name: string;
   readonly help: string;
-  /** The upper bounds in ascending order; +Inf is added. */
+  /** The upper bounds of the buckets in ascending order, without +Inf. */
   readonly buckets: readonly number[];
 }
 
-/** A histogram without labels. It renders itself, because prom-client has no supported way to import bucket counts. */
+/** A histogram without labels. It renders itself, because prom-client offers no way to import bucket counts. */
 export class FastHistogram {
   readonly name: string;
   readonly #help: string;
   readonly #bounds: readonly number[];
-  /** The observations per bucket, not cumulative. The last bucket is +Inf. */
+  /** The number of observations in each bucket (not cumulative). The last bucket is +Inf. */
   readonly #counts: Float64Array;
   #sum = 0;
 
@@ -103,7 +108,7 @@ export class FastHistogram {
     this.#sum += value;
   }
 
-  /** Returns the histogram in the Prometheus text format, version 0.0.4. */
+  /** Returns the metric in the Prometheus text format, version 0.0.4. */
   render(): string {
     const { name } = this;
     let count = 0;

@@ -1,4 +1,4 @@
-/** An HTTP server for a Hono app, with limits on time and connections. The admin API and proxyPool use it. */
+/** An HTTP server for a Hono app, with limits on time and connections. The admin server and proxyPool use it. */
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { getRequestListener } from '@hono/node-server';
 import { formatHostPort } from '../core/host-port.ts';
@@ -9,18 +9,18 @@ import { SECURITY_HEADERS } from './guard.ts';
 export interface HttpServer {
   readonly host: string;
   readonly port: number;
-  /** Ends open requests and streams. Safe to call twice. */
+  /** Aborts the open requests and streams. Idempotent. */
   close(): Promise<void>;
 }
 
 export interface HttpServerOptions {
-  /** The name of the address, for messages: `the admin address`. */
+  /** How messages name the address: `the admin address`. */
   readonly name: string;
   readonly host: string;
-  /** The port; 0 takes a free one. */
+  /** Port 0 is replaced by a free port. */
   readonly port: number;
   readonly methods: readonly string[];
-  /** Creates the handler of requests. @param address - returns where the server listens. */
+  /** Creates the request handler. @param address - returns the address on which the server listens. */
   readonly handler: (address: () => HttpAddress) => RequestHandler;
 }
 
@@ -31,11 +31,11 @@ export interface HttpAddress {
   readonly port: number;
 }
 
-/** Time limits for the head and for the complete request, and how often node:http checks them. */
+/** node:http checks these two limits, on the request's head and on the complete request, at each interval. */
 const HEAD_TIMEOUT_MS = 5_000;
 const REQUEST_TIMEOUT_MS = 10_000;
 const TIMEOUT_CHECK_MS = 1_000;
-/** How long a connection may wait for its next request. */
+/** How long an idle connection stays open for its next request. */
 const KEEP_ALIVE_MS = 5_000;
 
 /** Returns a server that already listens. @throws NoriaError listen-failed */
@@ -58,7 +58,7 @@ export async function openHttpServer(options: HttpServerOptions): Promise<HttpSe
   return { host, port: address.port, close: () => closeServer(server) };
 }
 
-/** Refuses TRACE, which the Request of the Fetch standard cannot represent. */
+/** Answers TRACE with 405, because the Request class of the Fetch standard cannot represent that method. */
 function withoutTrace(listener: RequestListener, methods: readonly string[]): RequestListener {
   return (request, response) => {
     if (request.method !== 'TRACE') return listener(request, response);

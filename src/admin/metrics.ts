@@ -1,8 +1,9 @@
 /**
- * The Prometheus metrics. Gauges are read from snapshots at each scrape; counters and histograms follow the events.
+ * The Prometheus metrics. Gauges are read from snapshots at each scrape; events update counters and histograms.
  *
- * Base units, `_total` on counters, labels from closed sets: a source, a listener, a state, a code; never a host, a member
- * or a session. docs/metrics.md lists the same metrics, held by test/held/metrics.test.ts.
+ * Units are base units, counters end in `_total`, and label values come from closed sets (such as a source, a listener,
+ * a state, a code), never from hosts, members or sessions. docs/metrics.md lists the metrics; test/held/metrics.test.ts
+ * compares them.
  */
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { EventBus } from '../core/events.ts';
@@ -13,10 +14,9 @@ import { MEMBER_STATES, SOURCE_STATES } from './schemas.ts';
 
 export interface Metrics {
   readonly contentType: string;
-  /** The response to a scrape. */
+  /** Returns all metrics in the Prometheus text format. */
   render(): Promise<string>;
   list(): readonly MetricDescription[];
-  /** Stops following the events. */
   close(): void;
 }
 
@@ -31,10 +31,7 @@ const DIAL_BUCKETS_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 const WAIT_BUCKETS_S = [0.001, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 15, 30];
 const REMAINING_BUCKETS_S = [5, 10, 20, 30, 60, 120, 180, 300, 600, 1_800];
 
-/**
- * Updates the metrics by the events of the bus from now on.
- * @param withProcess - also add the metrics of the process: CPU, memory, event loop.
- */
+/** @param withProcess - whether to add the metrics of the process: CPU, memory, event loop. */
 export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = true): Metrics {
   const registry = new Registry();
   const registries = withProcess ? [registry, getProcessRegistry()] : [registry];
@@ -70,7 +67,8 @@ export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = 
 let processRegistry: Registry | undefined;
 
 /**
- * One registry for all admin servers of the process, because prom-client cannot stop what it starts for these metrics.
+ * Returns the metrics of the process, which all admin servers of the process share, because prom-client has no way to
+ * stop collecting them.
  */
 function getProcessRegistry(): Registry {
   if (processRegistry === undefined) {
@@ -81,7 +79,7 @@ function getProcessRegistry(): Registry {
 }
 
 function describeMetric(metric: object): MetricDescription {
-  const { name, labelNames } = metric as { name: string; labelNames: string[] }; // prom-client does not type these
+  const { name, labelNames } = metric as { name: string; labelNames: string[] }; // prom-client does not declare these fields
   const type = metric instanceof Gauge ? 'gauge' : metric instanceof Histogram ? 'histogram' : 'counter';
   return { name, type, labels: labelNames };
 }
@@ -119,7 +117,7 @@ function addGauges(registry: Registry, backend: AdminBackend): void {
       labelNames,
       registers: [registry],
       collect() {
-        this.reset(); // removes sources and listeners that a reload removed
+        this.reset(); // removes the samples of sources and listeners that no longer exist
         read(this);
       },
     });
@@ -143,7 +141,7 @@ function addGauges(registry: Registry, backend: AdminBackend): void {
   gauge('noria_connections_open', 'Open client connections.', ['listener'], (open) => {
     for (const { name, connections } of backend.status().listeners) open.set({ listener: name }, connections);
   });
-  gauge('noria_sessions', 'Sessions that hold a member.', [], (sessions) =>
+  gauge('noria_sessions', 'Sessions that are bound to a member.', [], (sessions) =>
     sessions.set(backend.status().pool.sessions),
   );
   const readyHelp = '1 when a client that comes now is expected to be served, else 0.';

@@ -1,11 +1,14 @@
 /**
- * Shared by all routes: the descriptions of responses, the error response, and the API description at /openapi.json.
+ * What all routes of the admin API share: descriptions of responses, the error response, and the API description at
+ * /openapi.json.
  */
 import { type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { errorSchema } from './schemas.ts';
 
-/** The error codes with their HTTP status. docs/admin-api.md lists them, held by test/held/admin-api.test.ts. */
+/**
+ * The error codes with their HTTP status. docs/admin-api.md lists them; test/held/admin-api.test.ts compares the two.
+ */
 export const ADMIN_ERRORS = {
   'bad-request': 400,
   'bad-config': 400,
@@ -22,7 +25,7 @@ export const ADMIN_ERRORS = {
   'too-many-readers': 503,
 } as const;
 
-const ABOUT = `Reads the state of a running noria and controls it. Reads are snapshots. Requests that change something need
+const ABOUT = `Reads the state of a running noria and controls it. Reads are snapshots. Requests that change state need
 \`Content-Type: application/json\`; their body may be empty. Every error has the form \`{ "error": { "code", "message" } }\`.`;
 
 export const jsonContent = <Schema extends z.ZodType>(schema: Schema) => ({ 'application/json': { schema } });
@@ -32,7 +35,6 @@ export const jsonResponse = <Schema extends z.ZodType>(description: string, sche
   content: jsonContent(schema),
 });
 
-/** A response that is not JSON. */
 export const textResponse = <Type extends string>(description: string, type: Type) => ({
   description,
   content: { [type]: { schema: z.string() } } as Record<Type, { schema: z.ZodString }>,
@@ -53,13 +55,13 @@ export function sendError<Code extends keyof typeof ADMIN_ERRORS>(
   return context.json({ error }, ADMIN_ERRORS[code]);
 }
 
-/** All problems of a request in one line, each with its path. */
+/** Describes all problems of a request in one line, each with its path in the request. */
 export function describeIssues(error: z.ZodError): string {
   return error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ');
 }
 
 /**
- * Adds /openapi.json. Call it after all other routes, because it describes only the routes that exist already.
+ * Adds /openapi.json. It describes only the routes that already exist, so add it after all others.
  *
  * @param openPaths - the paths that need no token.
  */

@@ -1,6 +1,6 @@
 /**
- * The dashboard's files: the page, its styles and modules, and two files of uPlot. noria reads them at the start and
- * serves them from memory.
+ * The files of the dashboard and the documentation. noria reads them when the admin server starts and serves them from
+ * memory.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -10,7 +10,6 @@ import type { Context } from 'hono';
 import { NOT_FOUND, textResponse } from './openapi.ts';
 
 export interface PageFile {
-  /** The URL path. */
   readonly path: string;
   readonly type: string;
   readonly bytes: Uint8Array<ArrayBuffer>;
@@ -24,13 +23,13 @@ const TYPES: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 };
 
-/** The files of the uPlot package, by the names under which the page loads them. */
+/** Files of the uPlot package, with the name under which the dashboard loads each. */
 const UPLOT_FILES = {
   'uplot.js': 'uplot/dist/uPlot.esm.js',
   'uplot.css': 'uplot/dist/uPlot.min.css',
 } as const;
 
-/** The page may load only its own files, and call only this server. No other page can frame it. */
+/** The dashboard may load only its own files and send requests only to this server. No page may show it in a frame. */
 const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -42,7 +41,7 @@ const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** The folders of the documentation: in a checkout the top folder, in the package next to this file. */
+/** Where the documentation may be: in `docs` next to this file (in the package), or at the top of the repository. */
 const DOCS_FOLDERS = [new URL('./docs/', import.meta.url), new URL('../../docs/', import.meta.url)];
 
 export function readPageFiles(): readonly PageFile[] {
@@ -57,7 +56,7 @@ export function readPageFiles(): readonly PageFile[] {
   ];
 }
 
-/** Returns every page of the documentation as plain text; none if the documentation is not installed. */
+/** Returns every page of the documentation as plain text. Returns no page if the documentation is not installed. */
 function readDocs(): PageFile[] {
   const folder = DOCS_FOLDERS.find((url) => existsSync(url));
   if (folder === undefined) return [];
@@ -76,7 +75,7 @@ export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
     const headers = {
       'Content-Type': type,
       'Content-Security-Policy': PAGE_POLICY,
-      'Cache-Control': 'no-cache', // the browser may keep the file, and revalidates it by the ETag
+      'Cache-Control': 'no-cache', // the browser may cache the file, but must revalidate it with the ETag
       ETag: etag,
     };
     if (context.req.header('if-none-match') === etag) return context.body(null, 304, headers);

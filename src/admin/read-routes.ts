@@ -1,4 +1,4 @@
-/** The routes that read: health, snapshots as JSON, metrics, the PAC file. */
+/** The admin API's read-only routes: health, snapshots as JSON, metrics, the PAC file. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
@@ -35,10 +35,13 @@ const limitQuery = z.object({
     .int()
     .min(1)
     .optional()
-    .openapi({ description: 'Most entries to return; all when absent' }),
+    .openapi({ description: 'The maximum number of entries; without it, all entries' }),
 });
 
-/** @returns a function to call after a change, so that the next read shows it. */
+/**
+ * @returns a function that discards the cached snapshots. Call it after a change, so that the next read shows the
+ *   change.
+ */
 export function addReadRoutes(app: OpenAPIHono, parts: ReadRouteParts): () => void {
   const { backend, clock } = parts;
   const status = new SnapshotCache(clock, () => backend.status());
@@ -103,7 +106,7 @@ interface ListRoute {
   readonly list: SnapshotCache<JsonList>;
 }
 
-/** Does not use app.openapi, because its handlers return values to encode, and these lists are already encoded. */
+/** Adds a route without `app.openapi`: handlers there return objects, and this list is already encoded as JSON. */
 function addList(app: OpenAPIHono, { path, summary, schema, list }: ListRoute): void {
   app.openAPIRegistry.registerPath({
     method: 'get',
@@ -172,7 +175,7 @@ function addPac(app: OpenAPIHono, backend: AdminBackend): void {
   );
 }
 
-/** There is no DIRECT fallback, so that a browser does not bypass noria while noria is down. */
+/** The file has no DIRECT fallback, so a browser does not bypass noria when noria is down. */
 function pacFile(address: string): string {
   return `function FindProxyForURL(url, host) {
   if (host === "localhost" || host === "127.0.0.1" || host === "[::1]" || host === "::1") return "DIRECT";

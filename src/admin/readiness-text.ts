@@ -1,7 +1,10 @@
-/** The verdict on readiness as text, for /readyz, the command line and systemd. */
+/** Readiness as text, for /readyz, the command line and systemd. */
 import type { Readiness } from './schemas.ts';
 
-/** `not serving: source city: 12001: The key is wrong`. It contains no times, so it changes only with the verdict. */
+/**
+ * One line, such as `not serving: source city: 12001: The key is wrong`. It contains no times, so it changes only when
+ * the readiness changes.
+ */
 export function readinessHeadline({ state, reason, problems }: Readiness): string {
   const others =
     state === 'not-serving'
@@ -10,19 +13,19 @@ export function readinessHeadline({ state, reason, problems }: Readiness): strin
   return [`${state.replace('-', ' ')}: ${reason}`, ...others].join('; ');
 }
 
-/** The headline. While noria does not serve, also: since when, the next attempt, and what to do. */
+/** The headline. While noria is not ready, two more lines say since when, when noria tries again, and what to do. */
 export function readinessLines(readiness: Readiness): string[] {
   const { ready, advice, sinceSeconds, nextAttemptSeconds } = readiness;
   if (ready) return [readinessHeadline(readiness)];
   const next =
     nextAttemptSeconds === null
-      ? 'no further attempt without the operator'
+      ? 'noria tries again only after the operator or a client acts'
       : nextAttemptSeconds === 0
         ? 'the next attempt is under way'
         : `the next attempt starts in ${nextAttemptSeconds} s`;
   return [
     readinessHeadline(readiness),
-    `For ${sinceSeconds} s; ${next}.`,
+    `This has lasted for ${sinceSeconds} s; ${next}.`,
     ...(advice === null ? [] : [`What to do: ${advice}`]),
   ];
 }

@@ -1,6 +1,7 @@
 /**
- * The requests and responses of the admin API as schemas. They give the types, validate requests, and make up the
- * description at /openapi.json. Durations are in seconds, moments in ISO 8601, sizes in bytes.
+ * The requests and responses of the admin API as schemas. TypeScript types are inferred from them, requests are
+ * validated by them, and /openapi.json is generated from them. Durations are in seconds, moments in ISO 8601, sizes in
+ * bytes.
  */
 import { z } from '@hono/zod-openapi';
 import type { Side } from '../core/faults.ts';
@@ -59,10 +60,9 @@ const sourceSchema = z
     state: z.enum(SOURCE_STATES),
     reason: z.string().openapi({ description: 'Why the source is in this state' }),
     advice: z.string().nullable().openapi({ description: 'What the operator can do about it' }),
-    code: z
-      .string()
-      .nullable()
-      .openapi({ description: "The service's code of the last call; `transport` if it gave no answer" }),
+    code: z.string().nullable().openapi({
+      description: "The service's code for the last call; `transport` if the call got no answer",
+    }),
     message: z.string().nullable().openapi({ description: "The service's own message of the last call" }),
     meaning: z
       .string()
@@ -85,7 +85,10 @@ const sourceSchema = z
 const problemSchema = z
   .object({
     kind: z.enum(PROBLEM_KINDS),
-    source: z.string().nullable().openapi({ description: 'The source that has it; null: noria as a whole' }),
+    source: z
+      .string()
+      .nullable()
+      .openapi({ description: 'The source with the problem; null: noria as a whole has it' }),
     reason: z.string(),
     advice: z.string().nullable().openapi({ description: 'What the operator can do about it' }),
     nextAttemptSeconds: z.number().nullable().openapi({
@@ -126,7 +129,7 @@ const fleetSchema = z
           name: z.string(),
           version: z.string(),
           clients: integer('Connected clients'),
-          lastSeenSeconds: integer('Time since its last sign of life'),
+          lastSeenSeconds: integer('Time since it last reported to the store'),
         }),
       )
       .openapi({ description: 'The norias of the fleet, this one included, as the store last listed them' }),
@@ -182,7 +185,8 @@ export const memberSchema = z
     latencyMs: z.number().nullable(),
     facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
     drawnBy: z.string().nullable().optional().openapi({
-      description: 'The noria that drew it; null: this one alone has it. Absent without a fleet',
+      description:
+        'The noria that drew the member; null: only this noria has the member. Absent without a fleet',
     }),
   })
   .openapi('Member');
@@ -216,7 +220,7 @@ export const historySchema = z
     total: z
       .object({
         succeeded: integer('Client requests that a member accepted'),
-        failed: integer('Client requests that failed; those of clients that left are not counted'),
+        failed: integer('Client requests that failed, except those whose client disconnected'),
         dialP50Ms: z.number().nullable(),
         dialP95Ms: z.number().nullable(),
       })
@@ -240,7 +244,7 @@ export const failureSchema = z
   .object({
     kind: z.enum(['request', 'refusal', 'attempt', 'source']).openapi({
       description:
-        'request: no member could connect it; refusal: a listener refused it; attempt: failed through one member, and another one may have succeeded; source: cannot draw',
+        'request: no member could connect the request; refusal: a listener refused the client; attempt: one member failed, and another one may have connected the request; source: the source cannot draw',
     }),
     code: z.string().openapi({ description: "noria's code; for a source the service's" }),
     side: z.enum(SIDES).openapi({ description: 'The side at fault' }),
@@ -259,7 +263,9 @@ export const failureSchema = z
   .openapi('Failure');
 
 export const rotateSchema = z
-  .object({ close: z.boolean().optional().openapi({ description: 'Also close its open tunnels' }) })
+  .object({
+    close: z.boolean().optional().openapi({ description: 'Also close the open tunnels of the session' }),
+  })
   .openapi('Rotate');
 
 export const reportSchema = z

@@ -1,6 +1,6 @@
 /**
- * The admin server: it applies the guards, then the routes, and answers all errors in one form. It owns the HTTP
- * server, the metrics, the history and the failure list. No other part depends on it.
+ * The admin server. It checks each request with the guard, then passes it to the routes, and answers all errors in one
+ * format. It owns the HTTP server, the metrics, the history and the list of failures.
  */
 import { OpenAPIHono } from '@hono/zod-openapi';
 import type { Context } from 'hono';
@@ -24,20 +24,19 @@ import { addReadRoutes, type ReadRouteParts } from './read-routes.ts';
 
 export interface AdminOptions {
   readonly host: string;
-  /** The port; 0 takes a free one. */
+  /** Port 0 is replaced by a free port. */
   readonly port: number;
   readonly token?: Secret;
   readonly version: string;
   readonly backend: AdminBackend;
   readonly bus: EventBus;
   readonly clock: Clock;
-  /** Called for an unexpected error in a route; the client gets a 500. */
+  /** Called for an unexpected error in a route; the client gets status 500. */
   readonly onError: (error: unknown) => void;
 }
 
-/** Paths without a token. Orchestrators, and browsers that look for a proxy, request them and cannot send a token. */
+/** Paths that need no token, because their clients (orchestrators, browsers that load a PAC file) cannot send one. */
 const OPEN_PATHS = ['/healthz', '/readyz', '/proxy.pac'] as const;
-/** The maximum size of a body, more than any request needs. */
 const MAX_BODY_BYTES = 16_384;
 const METHODS = ['GET', 'POST', 'PUT', 'DELETE'] as const;
 
@@ -74,7 +73,7 @@ function buildApp(
 ): OpenAPIHono {
   const { backend, bus, clock, token, version } = options;
   const pageFiles = readPageFiles();
-  // The page's own files contain nothing secret.
+  // The files of the dashboard contain no secrets, so they need no token.
   const openPaths = new Set([...OPEN_PATHS, ...pageFiles.map(({ path }) => path)]);
   const app = new OpenAPIHono({
     defaultHook: (result, context) => {
@@ -128,7 +127,10 @@ function buildApp(
   return app;
 }
 
-/** Returns the methods of the routes at a path. The router also matches middleware, under another method. */
+/**
+ * Returns the methods for which a path has a route. Middleware matches every path; the comparison of methods excludes
+ * it.
+ */
 function methodsAt(app: OpenAPIHono, path: string): string[] {
   const found = METHODS.filter((method) =>
     app.router.match(method, path)[0].some(([[, route]]) => route.method === method),
@@ -136,7 +138,7 @@ function methodsAt(app: OpenAPIHono, path: string): string[] {
   return found.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
 }
 
-/** Treats an empty body as `{}`. */
+/** Replaces an empty body with `{}`, so that clients may omit the body. */
 async function fillEmptyBody({ req }: Context): Promise<void> {
   if (isSafe(req.method)) return;
   const text = await req.raw.clone().text();

@@ -1,12 +1,12 @@
-/** Caches for snapshots that many clients may read at once. */
+/** Caches for snapshots that many clients may request at once. */
 import type { Clock } from '../core/clock.ts';
 
-/** How many ms a snapshot is kept for each ms that its creation took. */
+/** A snapshot is kept this number of times as long as its creation took. */
 const KEPT_PER_MS = 50;
 
 /**
- * Keeps a snapshot for 50 times as long as its creation took, so that creation takes at most 2 % of the time. The
- * snapshot of a small pool is always fresh; a snapshot of ten thousand members may be a second old.
+ * Caches a snapshot for 50 times as long as its creation took, so that creating snapshots takes at most 2 % of the
+ * time. The snapshot of a small pool is always fresh; the snapshot of ten thousand members may be a second old.
  */
 export class SnapshotCache<T extends object> {
   readonly #clock: Clock;
@@ -28,13 +28,13 @@ export class SnapshotCache<T extends object> {
     return this.#value;
   }
 
-  /** Call it after a change that the next read must show. */
+  /** Discards the snapshot. Call it after a change that the next read must show. */
   clear(): void {
     this.#value = undefined;
   }
 }
 
-/** A list encoded as JSON. The complete list is encoded once, however many clients read it. */
+/** A list that is encoded as JSON once, however many clients read it. */
 export class JsonList {
   readonly #items: readonly object[];
   readonly #encoded: Uint8Array<ArrayBuffer>;
@@ -44,7 +44,7 @@ export class JsonList {
     this.#encoded = encodeJson(items);
   }
 
-  /** Encodes the first `limit` items; all items when `limit` is undefined. */
+  /** Returns the JSON of the first `limit` items, or of all items when `limit` is undefined. */
   encode(limit: number | undefined): Uint8Array<ArrayBuffer> {
     if (limit === undefined || limit >= this.#items.length) return this.#encoded;
     return encodeJson(this.#items.slice(0, limit));

@@ -25,7 +25,12 @@ test('event-stream: `only` selects events, and refuses unknown names', async () 
   const refused = await fetch(`${url}/api/events?only=source.warned,dial.attempted`);
   expect([refused.status, await refused.json()]).toEqual([
     400,
-    { error: { code: 'bad-request', message: 'the parameter only names no event: dial.attempted' } },
+    {
+      error: {
+        code: 'bad-request',
+        message: 'the parameter "only" contains an unknown event: dial.attempted',
+      },
+    },
   ]);
   await reader.cancel();
 });
@@ -53,7 +58,12 @@ test('event-stream: serves at most 16 clients of an address, and a HEAD request 
   const refused = await fetch(`${url}/api/events`);
   expect([refused.status, await refused.json()]).toEqual([
     503,
-    { error: { code: 'too-many-readers', message: '16 clients at this address already read the stream' } },
+    {
+      error: {
+        code: 'too-many-readers',
+        message: '16 clients at this address already read the stream: close one of them',
+      },
+    },
   ]);
   await Promise.all(readers.map((reader) => reader.cancel()));
   await until('the subscriptions are disposed', () => !bus.hasSubscribers('source.warned'));

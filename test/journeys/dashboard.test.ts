@@ -195,7 +195,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
       ['Draw now from city', undefined, 'refill city'],
       ['Pause city', 'Pause', 'pause city'],
       ['Rotate abc to another member with its next connection', undefined, 'rotate abc false'],
-      ['Rotate now: abc, and close its open tunnels', 'Rotate now', 'rotate abc true'],
+      ['Rotate now: move abc to another member and close its open tunnels', 'Rotate now', 'rotate abc true'],
       ['Forget session abc', 'Forget', 'forget abc'],
     ] as const;
     // Speech control presses a button by the word on it.

@@ -1,5 +1,8 @@
 // @ts-check
-/** The actions of the page: each is one request to the API. Destructive ones ask for confirmation; a toast shows the result. */
+/**
+ * The actions of the dashboard. Each action sends one request to the admin API. Destructive actions ask for
+ * confirmation first; a toast shows the result.
+ */
 import { send } from './api.js';
 import { confirm, toast } from './dialogs.js';
 import { counted, sentence } from './format.js';
@@ -11,7 +14,7 @@ import { TEXTS } from './texts.js';
  * @typedef {import('../schemas.ts').SessionJson} Session
  */
 
-/** @param {() => void} onDone - called after each request, also a failed one */
+/** @param {() => void} onDone - called after each request, whether it succeeded or failed */
 export function openActions(onDone) {
   /** @param {string} success @param {'POST' | 'DELETE'} method @param {string} path @param {object} [body] */
   const perform = async (success, method, path, body) => {

@@ -1,8 +1,11 @@
 // @ts-check
-/** The client of the admin API. It keeps the token in sessionStorage, so that it is removed with the tab. */
+/**
+ * The client of the admin API. It keeps the token in sessionStorage, so the browser forgets the token when the tab is
+ * closed.
+ */
 import { TEXTS } from './texts.js';
 
-/** noria answered with an error. Status 401 means that the token is missing or wrong. */
+/** noria answered the request with an error. Status 401 means that the token is missing or wrong. */
 export class ApiError extends Error {
   /**
    * @param {number} status
@@ -15,7 +18,7 @@ export class ApiError extends Error {
 }
 
 const TOKEN_KEY = 'noria-token';
-/** The stream counts as lost after this time without data; noria sends a heartbeat every 5 s. */
+/** After this time without data, the stream counts as lost. noria sends a heartbeat every 5 s. */
 const SILENCE_MS = 12_000;
 const REQUEST_TIMEOUT_MS = 8_000;
 
@@ -31,7 +34,8 @@ export function setToken(token) {
 }
 
 /**
- * GET of JSON. `skewMs` is how far noria's clock is ahead of the browser's, by the Date header.
+ * Sends a GET request and decodes the JSON answer. `skewMs` is how far noria's clock is ahead of the browser's clock,
+ * by the answer's Date header.
  *
  * @param {string} path
  * @returns {Promise<{ value: any, skewMs: number }>}
@@ -48,7 +52,7 @@ export async function read(path) {
 }
 
 /**
- * A request that changes something.
+ * Sends a request that changes state.
  *
  * @param {'POST' | 'DELETE'} method
  * @param {string} path
@@ -65,9 +69,10 @@ export async function send(method, path, body = {}) {
 }
 
 /**
- * Reads the event stream until it ends or is silent for too long. fetch, since an EventSource cannot send the token.
+ * Reads the event stream until it ends or no data arrives for `SILENCE_MS`. Uses fetch, because an EventSource cannot
+ * send the token.
  *
- * @param {readonly string[]} names
+ * @param {readonly string[]} names - of the wanted events
  * @param {(name: string, data: any) => void} onEvent - also called for `hello`, the first event of each stream
  */
 export async function follow(names, onEvent) {
@@ -105,7 +110,7 @@ function credentials() {
 /** @param {Response} response */
 async function assertOk(response) {
   if (response.ok) return;
-  const body = await response.json().catch(() => undefined); // ignored: without a body the status is the message
+  const body = await response.json().catch(() => undefined); // ignored: without a JSON body, the message is the status
   throw new ApiError(response.status, body?.error?.message ?? TEXTS.answered(response.status));
 }
 

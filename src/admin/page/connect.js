@@ -1,5 +1,5 @@
 // @ts-check
-/** How to use the proxy, and the figures that matter most: usable members, served requests, connect time. */
+/** How to use the proxy, and the key figures: usable members, served requests, connect time. */
 import { toast } from './dialogs.js';
 import { byId, h, setAttribute, setText } from './dom.js';
 import { count, milliseconds } from './format.js';
@@ -43,10 +43,11 @@ export function openConnect() {
 }
 
 /**
- * The URL of the first HTTP listener, as this browser's machine reaches it. A loopback address serves its own machine only.
+ * The URL by which the browser's machine reaches the first HTTP listener. If the listener has a loopback address, the
+ * URL works only on noria's own machine.
  *
  * @param {Status['listeners']} listeners
- * @param {string} pageHost
+ * @param {string} pageHost - the host of the page's URL, which replaces a wildcard address
  */
 export function proxyUrl(listeners, pageHost) {
   const address = listeners.find(({ protocols }) => protocols.includes('http'))?.address.split(', ')[0];
@@ -55,7 +56,8 @@ export function proxyUrl(listeners, pageHost) {
 }
 
 /**
- * Numbers of members over all sources: ready for a client, wanted, and surplus (more than their source wants).
+ * Counts members over all sources: those ready for a client, those wanted, and the extra ones of sources that have more
+ * than they want.
  *
  * @param {readonly { ready: number, size: number }[]} sources
  */
@@ -70,9 +72,10 @@ export function countMembers(sources) {
 }
 
 /**
- * Rounded down, so that one failure is never 100 %.
+ * The share of requests that succeeded, as a percentage. It is rounded down, so it is 100 % only without any failure.
  *
- * @param {number} succeeded @param {number} failed
+ * @param {number} succeeded
+ * @param {number} failed
  */
 export function successText(succeeded, failed) {
   const all = succeeded + failed;
@@ -86,7 +89,8 @@ function copyRow(term) {
     await navigator.clipboard.writeText(text.textContent ?? '');
     toast(TEXTS.connect.copied, 'done');
   };
-  const select = () => getSelection()?.selectAllChildren(text); // without the right to the clipboard: ready for Ctrl-C
+  // If the browser refuses access to the clipboard, the user can press Ctrl-C.
+  const select = () => getSelection()?.selectAllChildren(text);
   const button = h('button', { type: 'button', click: () => copy().catch(select) }, TEXTS.connect.copy);
   setAttribute(button, 'aria-label', `${TEXTS.connect.copy}: ${term}`);
   return {

@@ -1,12 +1,12 @@
 // @ts-check
-/** Dialogs (confirmation, token) and the toast. */
+/** The confirmation dialog, the token dialog and the toast. */
 import { byId, h, setAttribute, setText } from './dom.js';
 import { TEXTS } from './texts.js';
 
 const TOAST_MS = 5_000;
 
 /**
- * Asks for confirmation of an action that cannot be undone. Escape and the first button cancel.
+ * Asks for confirmation of a destructive action. Escape and the first button cancel the action.
  *
  * @param {{ title: string, text: string, action: string }} question
  * @returns {Promise<boolean>}
@@ -39,9 +39,9 @@ export function confirm({ title, text, action }) {
 }
 
 /**
- * Asks for the token; the dialog cannot be dismissed without one.
+ * Asks for the token. The dialog stays open until a person enters one.
  *
- * @param {boolean} rejected - noria refused the token given before
+ * @param {boolean} rejected - whether noria refused the previous token
  * @returns {Promise<string>}
  */
 export function askToken(rejected) {
@@ -85,7 +85,7 @@ export function askToken(rejected) {
 let toastTimer;
 
 /**
- * Shows a message for a few seconds.
+ * Shows a message for `TOAST_MS`.
  *
  * @param {string} text
  * @param {'done' | 'failed'} outcome

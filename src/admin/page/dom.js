@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Creates and updates elements. Text is always inserted as text: nothing from noria is parsed as markup, and no character of it
- * changes the order or the look of the text around it.
+ * Creates and updates elements. All text is inserted as text, never parsed as markup, and characters that change the
+ * order or the look of the text around them are escaped.
  */
 import { printable } from './format.js';
 
@@ -10,7 +10,7 @@ const SVG_NAMESPACE = 'http://www.w3.org/2000/svg';
 /** @typedef {Record<string, string | number | boolean | ((event: any) => void) | undefined>} Props */
 
 /**
- * Creates an HTML element. A function among the props is an event listener, named by its event.
+ * Creates an HTML element. A function in `props` becomes a listener for the event of that name.
  *
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag
@@ -26,8 +26,6 @@ export function h(tag, props = {}, ...children) {
 }
 
 /**
- * Creates an SVG element.
- *
  * @template {keyof SVGElementTagNameMap} Tag
  * @param {Tag} tag
  * @param {Props} [props]
@@ -58,7 +56,7 @@ function setProps(element, props) {
 }
 
 /**
- * Sets an attribute if it differs. `false` and `undefined` remove it, `true` sets it to ''.
+ * Changes an attribute only if its value differs. `false` and `undefined` remove the attribute; `true` sets it to ''.
  *
  * @param {Element} element
  * @param {string} name
@@ -71,7 +69,8 @@ export function setAttribute(element, name, value) {
 }
 
 /**
- * Sets the text if it differs, so that screen readers and selections are not disturbed without need.
+ * Changes the text only if it differs, because a change can make a screen reader repeat it and clears the user's text
+ * selection.
  *
  * @param {Element} element
  * @param {string} text
@@ -82,8 +81,6 @@ export function setText(element, text) {
 }
 
 /**
- * The element of the page with this id.
- *
  * @param {string} id
  * @returns {HTMLElement}
  */
@@ -99,8 +96,8 @@ export function byId(id) {
  */
 
 /**
- * Returns a function that shows a list: one row per key, in the order of the items. Rows of known keys are updated in place
- * and keep the focus.
+ * Returns a function that shows a list of items as rows, in the order of the items. The row of an item whose key is
+ * already shown is updated in place, so it keeps the keyboard focus.
  *
  * @template Item
  * @param {Element} container

@@ -6,12 +6,13 @@ import { TEXTS } from './texts.js';
 
 /**
  * @typedef {import('../schemas.ts').FailureView} Failure
- * @typedef {{ failure: Failure, times: number, places: string[] }} Cause - `failure` is its latest one
+ * @typedef {{ failure: Failure, times: number, places: string[] }} Cause - `failure` is the latest failure of this
+ * cause
  */
 
 const MAX_SHOWN = 12;
 
-/** At most so many places of a cause are listed. */
+/** The maximum number of targets, sources or listeners to list for one cause. */
 const MAX_PLACES = 4;
 
 export function openFailures() {
@@ -30,7 +31,8 @@ export function openFailures() {
 }
 
 /**
- * Failures of one cause as one entry with their sum, the latest first.
+ * Merges the failures that have the same cause into one entry with the sum of their counts. Returns the entries, latest
+ * first.
  *
  * @param {readonly Failure[]} failures - latest first
  * @returns {Cause[]}

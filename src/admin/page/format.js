@@ -1,5 +1,5 @@
 // @ts-check
-/** Formats numbers, sizes, times and foreign texts. */
+/** Formats numbers, sizes and times, and escapes texts from outside noria. */
 import { LANGUAGE, LOCALE } from './language.js';
 import { TEXTS } from './texts.js';
 
@@ -8,11 +8,15 @@ const ONE_DIGIT = new Intl.NumberFormat(LANGUAGE, { maximumFractionDigits: 1 });
 const TWO_DIGITS = new Intl.NumberFormat(LANGUAGE, { maximumSignificantDigits: 2 });
 const MOMENT = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium', timeStyle: 'medium' });
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
-/** As in src/core/printable.ts: control, bidirectional, zero-width and other format characters, and line separators. */
+/**
+ * The same characters as in src/core/printable.ts: control, bidirectional, zero-width and other format characters, and
+ * line separators.
+ */
 const FORMAT = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 /**
- * Escapes the characters that change how the text around them is shown. Clients, targets and the service can send them.
+ * Escapes characters that change how the text around them is shown. Texts from clients, targets and the service can
+ * contain such characters.
  *
  * @param {string} text
  */
@@ -29,17 +33,17 @@ export function count(value) {
 }
 
 /**
- * `1 member`, `5 members`.
+ * Returns a number with its noun: `1 member`, `5 members`.
  *
  * @param {number} value
- * @param {readonly string[]} forms - of one, of several
+ * @param {readonly string[]} forms - singular and plural
  */
 export function counted(value, [one, many]) {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
 /**
- * A rate, with more digits the smaller it is.
+ * Formats a rate. Smaller rates get more decimals.
  *
  * @param {number} value
  */
@@ -49,7 +53,7 @@ export function rate(value) {
 }
 
 /**
- * `12 s`, `2 min 5 s`, `3 h 12 min`, `4 d 2 h`: at most two units.
+ * Formats a duration with one or two units: `12 s`, `2 min 5 s`, `3 h 12 min`, `4 d 2 h`.
  *
  * @param {number} seconds
  */
@@ -86,7 +90,7 @@ export function size(bytes) {
 }
 
 /**
- * `31 ms`, `1.2 s`.
+ * Formats a duration as `31 ms` or `1.2 s`.
  *
  * @param {number} ms
  */
@@ -95,7 +99,7 @@ export function milliseconds(ms) {
 }
 
 /**
- * `97.5 %`, rounded down.
+ * Formats a share as `97.5 %`, rounded down.
  *
  * @param {number} share - 0 to 1
  */
@@ -104,7 +108,7 @@ export function percent(share) {
 }
 
 /**
- * `just now`, `12 s ago`, `5 min ago`: one unit.
+ * Formats the time since a moment with one unit: `just now`, `12 s ago`, `5 min ago`.
  *
  * @param {string} moment - in ISO 8601
  * @param {number} now - epoch ms
@@ -121,7 +125,7 @@ export function ago(moment, now) {
 }
 
 /**
- * A date and time in the zone of the browser.
+ * Formats a moment as date and time in the browser's time zone.
  *
  * @param {string} moment - in ISO 8601
  */
@@ -130,7 +134,7 @@ export function dateAndTime(moment) {
 }
 
 /**
- * Adds a capital and a full stop where they are missing.
+ * Turns a text into a sentence: adds a capital letter and a full stop if they are missing.
  *
  * @param {string} text
  */

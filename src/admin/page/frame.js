@@ -1,10 +1,10 @@
 // @ts-check
-/** Puts the texts of the page's language into index.html, which has them in English. */
+/** Replaces the English texts in index.html with those of the page's language. */
 import { byId, setAttribute, setText } from './dom.js';
 import { LANGUAGE, openLanguageSwitch } from './language.js';
 import { TEXTS } from './texts.js';
 
-/** Pages of the documentation that exist in Chinese. */
+/** The pages of the documentation that exist in Chinese, too. */
 const CHINESE_PAGES = ['README.md', 'clients.md', 'errors.md'];
 
 export function openFrame() {

@@ -1,5 +1,7 @@
 // @ts-check
-/** The headline: whether noria can serve clients, why not, and what to do. And the facts in the page header. */
+/**
+ * The headline, which says whether noria can serve clients, why not, and what to do; and the facts in the page header.
+ */
 import { byId, h, setAttribute, setText } from './dom.js';
 import { count, counted, duration, printable, sentence } from './format.js';
 import { TEXTS } from './texts.js';
@@ -25,7 +27,7 @@ export function showHeadline(status) {
 }
 
 /**
- * The headline of a noria that does not answer.
+ * Shows that noria does not answer.
  *
  * @param {number} silentSeconds
  */
@@ -55,7 +57,7 @@ export function describe({ state, ready, reason, sinceSeconds, nextAttemptSecond
 }
 
 /**
- * The same problem of several sources is shown once.
+ * Merges problems of several sources that have the same reason and advice into one.
  *
  * @param {Status['problems']} problems
  * @returns {Shown[]}
@@ -128,7 +130,7 @@ function fleetFact({ name, replica, store, lostForSeconds, replicas }) {
 }
 
 /**
- * Makes a screen reader say the text once.
+ * Makes screen readers speak the text once.
  *
  * @param {string} text
  */

@@ -1,10 +1,15 @@
 // @ts-check
-/** The language of the page: the one that a person chose here before, else the first of the browser's that the page has. */
+/**
+ * The language of the page: the one that a person has chosen on the page, else the browser's first preferred language
+ * that the page supports.
+ */
 
 /** @typedef {'en' | 'zh-CN'} Language */
 
 const STORAGE_KEY = 'noria-language';
-/** Set across the reload of a switch, so that the keyboard focus stays on it. */
+/**
+ * Stored when a person switches the language. The page then reloads, and moves the keyboard focus back to the switch.
+ */
 const SWITCHED_KEY = 'noria-language-switched';
 
 export const LANGUAGE = chooseLanguage(
@@ -12,7 +17,7 @@ export const LANGUAGE = chooseLanguage(
   globalThis.document === undefined ? [] : navigator.languages,
 );
 
-/** For dates and times; English ones have 24 hours. */
+/** The locale of dates and times. en-GB shows 24-hour times. */
 export const LOCALE = LANGUAGE === 'en' ? 'en-GB' : LANGUAGE;
 
 /**
@@ -28,7 +33,6 @@ export function chooseLanguage(chosen, preferred) {
   return first === 'zh' ? 'zh-CN' : 'en';
 }
 
-/** Connects the buttons of the switch. */
 export function openLanguageSwitch() {
   const switched = sessionStorage.getItem(SWITCHED_KEY) !== null;
   sessionStorage.removeItem(SWITCHED_KEY);

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The dashboard. It polls the state of noria and follows its events. An event only triggers the next poll: the page shows
- * nothing but what noria answered.
+ * The dashboard. It polls noria for its state and follows noria's events. The page shows only polled data: an event
+ * triggers the next poll.
  */
 import { openActions } from './actions.js';
 import { ApiError, follow, hasToken, read, setToken } from './api.js';
@@ -25,7 +25,6 @@ import { MAX_MEMBERS, Wheel } from './wheel.js';
  * @typedef {import('../schemas.ts').HistoryView} History
  */
 
-/** Events that trigger a poll. */
 const FOLLOWED_EVENTS = [
   'member.joined',
   'member.quarantined',
@@ -41,18 +40,21 @@ const FOLLOWED_EVENTS = [
   'readiness.changed',
   'network.judged',
 ];
-/** The page also loads its data when no event arrives, because counts change without one. */
+/** The page polls at this interval even without events, because some counts change without an event. */
 const POLL_MS = 2_000;
-/** Least time between two polls, however many events there are. */
+/** The minimum time between two polls, however many events arrive. */
 const MIN_POLL_SPACING_MS = 300;
 const HISTORY_POLL_MS = 5_000;
 const TICK_MS = 500;
-/** The delay before each reconnect; the last one repeats. */
+/** The delay before each reconnect attempt. Further attempts use the last delay. */
 const RECONNECT_MS = [500, 1_000, 2_000, 4_000];
 
 /** @type {readonly Member[]} */
 let members = [];
-/** The member under the pointer or focus, and the one that stays selected. @type {{ pointed?: string | undefined, pinned?: string | undefined }} */
+/**
+ * The ids of the member under the pointer or focus, and of the member that a person has selected.
+ * @type {{ pointed?: string | undefined, pinned?: string | undefined }}
+ */
 const selection = {};
 /** @type {'15m' | '24h'} */
 let span = '15m';
@@ -76,7 +78,10 @@ const traffic = openTraffic();
 const failures = openFailures();
 const sessions = openSessions(actions);
 
-/** The button may have been removed with its member. Without this, keyboard users would start again at the top. */
+/**
+ * An evicted member's button is removed with the member, and the browser then resets the keyboard focus to the top of
+ * the page. Moves the focus to the wheel instead.
+ */
 function keepFocus() {
   if (document.activeElement === document.body) wheel.focus();
 }
@@ -84,7 +89,7 @@ function keepFocus() {
 let isPolling = false;
 let pollAgain = false;
 
-/** Loads the state soon. Calls during a poll lead to one more poll. */
+/** Loads the state. Calls during a poll cause one more poll after it. */
 function poll() {
   if (isPolling) {
     pollAgain = true;
@@ -124,7 +129,8 @@ async function loadState() {
     showConnected();
     tick();
   } catch (error) {
-    // An answer, even an error, is not a lost connection. The event stream asks for the token and reconnects.
+    // noria answered with an error, so it is connected. The event stream gets the same error, asks for the token and
+    // reconnects.
     if (!(error instanceof ApiError)) showDisconnected();
   }
 }
@@ -137,18 +143,18 @@ async function loadHistory() {
   try {
     const { value } = await read(`/api/history?span=${span}`);
     const history = /** @type {History} */ (value);
-    if (history.span !== span) return; // the person switched to the other span
+    if (history.span !== span) return; // a person chose the other time range during the request
     traffic.show(history);
     connect.showHistory(history);
     if (span === '15m') wheel.showRate(history.tunnelsPerSecond.at(-1) ?? 0);
   } catch {
-    // ignored: as in loadState
+    // ignored: the next poll shows whether noria answers
   } finally {
     isLoadingHistory = false;
   }
 }
 
-/** Shows the member under the pointer or focus, else the pinned one. */
+/** Shows the member under the pointer or focus; without one, the selected member. */
 function showCard() {
   const find = (/** @type {string | undefined} */ id) => members.find((member) => member.id === id);
   const pinned = find(selection.pinned);
@@ -186,7 +192,7 @@ function showDisconnected() {
   tick();
 }
 
-/** Follows the events until the page is closed, and reconnects when the stream is lost. */
+/** Follows the events until the page is closed. Reconnects whenever the stream is lost. */
 async function stayConnected() {
   for (let failedTries = 0; ; ) {
     try {
@@ -203,7 +209,7 @@ async function stayConnected() {
         byId('forget-token').hidden = false;
         continue;
       }
-      // Any other error means that noria cannot be reached.
+      // On any other error, the page shows that noria is disconnected, and tries again.
     }
     showDisconnected();
     const delayMs = RECONNECT_MS[Math.min(failedTries, RECONNECT_MS.length - 1)];

@@ -73,11 +73,12 @@ function addressOf({ host, port }) {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-/** Members with trouble come first. @type {Record<Member['state'], number>} */
+/** @type {Record<Member['state'], number>} */
 const STATE_ORDER = { quarantined: 0, ready: 1, joining: 1, draining: 2 };
 
 /**
- * Members with trouble first: quarantined, then by faults, then those that expire next.
+ * Sorts the members that need attention to the top: quarantined ones first, then those with more faults, then those
+ * that expire sooner.
  *
  * @param {readonly Member[]} members
  */
@@ -97,9 +98,10 @@ function expiresIn({ remainingSeconds }) {
 }
 
 /**
- * Rows exist only while the table is open. It is open from the start on wide screens.
+ * Creates rows only while the table is open. On wide screens, the table is open from the start.
  *
- * @param {(member: Member) => number | undefined} levelOf - the remaining lifetime from 0 to 1; undefined when it is unknown
+ * @param {(member: Member) => number | undefined} levelOf - returns the remaining lifetime from 0 to 1, or undefined
+ *   when it is unknown
  */
 export function openMemberTable(levelOf) {
   const details = byId('member-table');

@@ -1,5 +1,5 @@
 // @ts-check
-/** What the codes of the extraction service mean, in Chinese. Some mean something else for single products. */
+/** The Chinese meaning of each code of the extraction service. Some codes have another meaning for some products. */
 
 /** @type {Readonly<Record<string, string | Readonly<Record<string, string>>>>} */
 export const CHINESE_CODES = {
@@ -33,7 +33,7 @@ export const CHINESE_CODES = {
 /**
  * @param {string} code
  * @param {string} product
- * @returns {string | undefined} undefined for a code that is not in the table
+ * @returns {string | undefined} undefined when the table does not contain the code
  */
 export function chineseMeaning(code, product) {
   const meaning = CHINESE_CODES[code];

@@ -1,5 +1,5 @@
 // @ts-check
-/** The table of sessions, with actions to move or forget each. */
+/** The table of sessions. Each row has buttons to rotate and to forget the session. */
 import { byId, h, keyedList, setText } from './dom.js';
 import { count, counted, duration } from './format.js';
 import { TEXTS } from './texts.js';
@@ -9,7 +9,6 @@ import { TEXTS } from './texts.js';
  * @typedef {{ rotate(session: Session): unknown, rotateNow(session: Session): unknown, forget(session: Session): unknown }} SessionActions
  */
 
-/** The page requests and shows at most this many. */
 export const MAX_SESSIONS = 50;
 
 /** @param {SessionActions} actions */
@@ -22,7 +21,7 @@ export function openSessions(actions) {
   return {
     /**
      * @param {readonly Session[]} sessions
-     * @param {number} total - of all sessions, also those not requested
+     * @param {number} total - how many sessions noria has, including those that the page did not request
      */
     show(sessions, total) {
       showRows(sessions);

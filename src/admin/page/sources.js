@@ -9,7 +9,7 @@ import { TEXTS } from './texts.js';
  * @typedef {{ refill(source: Source): unknown, pause(source: Source): unknown, resume(source: Source): unknown }} SourceActions
  */
 
-/** Sources that need attention come first. */
+/** The states that are sorted to the top, in this order. */
 const TROUBLE = ['halted', 'backoff', 'paused'];
 
 /** @param {SourceActions} actions */
@@ -33,7 +33,7 @@ export function openSources(actions) {
       showRows(sourcesByTrouble(sources));
     },
     /**
-     * Updates the countdowns to the next draws.
+     * Updates the time until the next draw of each source.
      *
      * @param {number} now - epoch ms by noria's clock
      */
@@ -47,7 +47,7 @@ export function openSources(actions) {
 }
 
 /**
- * In the order of the configuration, those with trouble first.
+ * Sorts the sources that need attention to the top. The others keep the order of the configuration.
  *
  * @param {readonly Source[]} sources
  */
@@ -65,7 +65,7 @@ function nextDraw({ nextCallAt, state }, now) {
   if (nextCallAt === null) return TEXTS.source.nonePlanned;
   const seconds = (Date.parse(nextCallAt) - now) / 1_000;
   if (seconds > 0.5) return TEXTS.source.in(duration(Math.ceil(seconds)));
-  // A source that holds all wanted members does not draw as soon as it may.
+  // A source that has all wanted members waits until it needs another one.
   return state === 'ready' ? TEXTS.source.whenNeeded : TEXTS.source.now;
 }
 
@@ -124,7 +124,7 @@ function sourceRow(first, actions) {
       setText(reason, sentence(next.reason));
       setText(advice, next.advice ?? '');
       advice.hidden = next.advice === null;
-      // The service's own message helps only where something went wrong.
+      // When all is well, the service's own message is not useful.
       message.hidden = next.message === null || next.advice === null;
       setText(message, messageText(next));
       setText(usable, usableText(next));
@@ -147,7 +147,9 @@ function sourceRow(first, actions) {
 /**
  * What a code of the service means, in the language of the page.
  *
- * @param {string} product @param {string | null} code @param {string} meaning - in English
+ * @param {string} product
+ * @param {string | null} code
+ * @param {string} meaning - in English
  */
 function meaningOf(product, code, meaning) {
   const translated = code === null ? undefined : TEXTS.codeMeaning(code, product);
@@ -187,7 +189,10 @@ function showFigure(figure, text) {
   if (figure.lastElementChild !== null) setText(figure.lastElementChild, text ?? '');
 }
 
-/** Divides the drawn members into those used, those that may still be used, and those that were never used. */
+/**
+ * A bar that divides the drawn members into used ones, unused ones that may still be used, and ones that left the pool
+ * unused.
+ */
 function usageBar() {
   const parts = /** @type {const} */ (['used', 'not-yet-used', 'never-used']).map((kind) => {
     const part = h('span', { class: 'usage-part', 'data-kind': kind });

@@ -1,5 +1,5 @@
 // @ts-check
-/** The texts of the page in English. texts-zh.js has the same keys. */
+/** The English texts of the page. texts-zh.js has the same keys. */
 
 export const EN = {
   frame: {
@@ -44,7 +44,7 @@ export const EN = {
     pac: 'PAC file',
   },
 
-  /** The headline by the state of readiness; `titleMark` starts the tab's title. */
+  /** The headline for each state of readiness. `titleMark` is the prefix of the browser tab's title. */
   headlines: {
     serving: { text: 'noria works', titleMark: '' },
     starting: { text: 'noria is starting', titleMark: '… ' },
@@ -69,7 +69,7 @@ export const EN = {
     /** @param {string} time */
     in: (time) => `noria tries again in ${time}.`,
     now: 'noria tries again now.',
-    none: 'noria tries again when you have acted, or with the next client.',
+    none: 'noria tries again after you have solved the problem, or when a client connects.',
   },
   /** @param {string} waiting */
   waitingFor: (waiting) => `${waiting} waiting for a member.`,
@@ -103,7 +103,7 @@ export const EN = {
   marks:
     'Height of a bucket: remaining lifetime; dashed edge: unknown. Line to the hub: open tunnels. Speed of the axle: tunnels per second.',
 
-  /** Of the member card while no member is selected, by the kind of pointer. */
+  /** Shown on the member card while no member is selected. `mouse` and `touch` are kinds of pointer. */
   cardHint: {
     mouse: 'Point at a bucket of the wheel to see its member. Click it or press Enter to keep it selected.',
     touch: 'Tap a bucket of the wheel to see its member.',
@@ -115,7 +115,7 @@ export const EN = {
     'never-used': 'never used (wasted)',
   },
 
-  /** Tooltips. */
+  /** The tooltip of each state of a source. */
   sourceMeanings: {
     idle: 'no client needs members',
     ready: 'holds all wanted members',
@@ -126,22 +126,25 @@ export const EN = {
     halted: 'does not draw until the operator acts',
   },
 
-  /** What the failure meant for the client. */
+  /** The effect of a failure on the client. */
   consequences: {
     request: 'the client got an error',
     refusal: 'the client was refused',
     attempt: 'noria tried another member',
-    source: 'nothing was drawn',
+    source: 'no member was drawn',
   },
 
-  /** Of a code of the service, if the page has one; else noria's own is shown. @param {string} _code @param {string} _product @returns {string | undefined} */
+  /**
+   * The translated meaning of a service code. Undefined: the page shows noria's English text instead.
+   * @param {string} _code @param {string} _product @returns {string | undefined}
+   */
   codeMeaning: (_code, _product) => undefined,
   /** @param {string} message @param {string} meaning */
   serviceMessage: (message, meaning) => `The service says “${message}”. Meaning: ${meaning}`,
   /** @param {string} message */
   transportDetails: (message) => `Details: ${message}`,
 
-  /** The question before an action that cannot be undone, and the message after each action. `id` is a member or a session. */
+  /** For each action: its button, the question before a destructive action, and the message after the action. */
   actions: {
     cancel: 'Cancel',
     evict: {
@@ -150,7 +153,7 @@ export const EN = {
       title: (id) => `Evict ${id}?`,
       /** @param {string} tunnels */
       text: (tunnels) =>
-        `noria stops using it for new connections and does not draw it again. Open tunnels continue.${tunnels === '' ? '' : ` It still has ${tunnels}.`}`,
+        `noria stops using this member for new connections and does not draw it again. Open tunnels continue.${tunnels === '' ? '' : ` The member still has ${tunnels}.`}`,
       /** @param {string} id */
       done: (id) => `${id} was evicted`,
     },
@@ -176,7 +179,7 @@ export const EN = {
       title: (source) => `Pause ${source}?`,
       /** @param {string} members */
       text: (members) =>
-        `noria draws nothing from it until you resume it. Its ${members} can be used until they expire.`,
+        `noria draws no members from this source until you resume it. Clients can use its ${members} until they expire.`,
       /** @param {string} source */
       done: (source) => `${source} was paused`,
     },
@@ -190,7 +193,7 @@ export const EN = {
     rotateNow: {
       action: 'Rotate now',
       /** @param {string} id */
-      label: (id) => `Rotate now: ${id}, and close its open tunnels`,
+      label: (id) => `Rotate now: move ${id} to another member and close its open tunnels`,
       /** @param {string} id */
       title: (id) => `Rotate ${id} now?`,
       text: 'The session moves to another member, and its open tunnels are closed immediately.',
@@ -217,7 +220,7 @@ export const EN = {
     ask: 'Enter admin.token of the configuration. This page keeps it until the tab is closed.',
   },
 
-  /** An answer without an explanation. @param {number} status */
+  /** The message for an error answer that contains no message. @param {number} status */
   answered: (status) => `noria answered ${status}`,
   connection: {
     live: 'live',
@@ -236,7 +239,7 @@ export const EN = {
     failures: 'Failures by side at fault',
   },
 
-  /** Singular and plural, after a number. */
+  /** The singular and the plural of each noun. A number precedes it. */
   nouns: {
     client: ['client', 'clients'],
     connection: ['client connection', 'client connections'],
@@ -256,14 +259,14 @@ export const EN = {
   /** @param {string} time */
   ago: (time) => `${time} ago`,
 
-  /** The headline of a noria that is ready, and what is below it. @param {string} text @param {string} reason @param {string} _usable */
+  /** The headline while noria is ready. @param {string} text @param {string} reason @param {string} _usable */
   readyHeadline: (text, reason, _usable) => `${text}: ${reason}.`,
   /** @param {string} _state @param {string} _reason */
   readyDetail: (_state, _reason) => '',
   facts: {
     noListener: 'no listener',
     /** @param {number} running @param {string} workers */
-    workers: (running, workers) => `${running} of ${workers}`,
+    workers: (running, workers) => `${running} of ${workers} running`,
     /** @param {string} name @param {string} replica @param {string} state */
     fleet: (name, replica, state) => `fleet ${name} (this is ${replica}): ${state}`,
     /** @param {string} time */

@@ -1,5 +1,5 @@
 // @ts-check
-/** The texts of the page in simplified Chinese, with the keys of texts-en.js. */
+/** The texts of the page in simplified Chinese. texts-en.js has the same keys. */
 import { chineseMeaning } from './service-codes.js';
 
 /** @type {typeof import('./texts-en.js').EN} */
@@ -216,7 +216,7 @@ export const ZH = {
   justNow: '刚刚',
   ago: (time) => `${time}前`,
 
-  // The reason is in English, so it is not in the heading.
+  // noria sends the reason in English, so it is not part of the Chinese headline.
   readyHeadline: (text, _reason, usable) => `${text}：${usable} 个成员可用。`,
   readyDetail: (state, reason) => (state === 'serving' || state === 'degraded' ? '' : reason),
   facts: {

@@ -1,5 +1,5 @@
 // @ts-check
-/** The texts of the page in its language. */
+/** The texts in the language of the page. */
 import { LANGUAGE } from './language.js';
 import { EN } from './texts-en.js';
 import { ZH } from './texts-zh.js';

@@ -1,5 +1,5 @@
 // @ts-check
-/** The traffic charts: tunnels, bytes, connect time, failures by side. */
+/** The traffic charts: tunnels, bytes, connect time, served requests, members that left the pool, failures. */
 import { byId, h, setText } from './dom.js';
 import { count, milliseconds, percent, rate, size } from './format.js';
 import { LOCALE } from './language.js';
@@ -7,20 +7,21 @@ import { TEXTS } from './texts.js';
 import uPlot from './uplot.js';
 
 /**
+ * `minTop` and `top` are the minimum and the maximum of the value axis's upper end.
+ *
  * @typedef {import('../schemas.ts').HistoryView} History
  * @typedef {(number | null)[]} Column
  * @typedef {{ label: string, colour: string, of: (history: History) => Column }} Line
- * `minTop` is the lowest upper end of the value axis, `top` the highest.
- *
- * @typedef {{ title: string, format: (value: number) => string, steps?: number[], stacked?: boolean, minTop: number, top?: number, lines: Line[] }} Chart
+ * @typedef {{ title: string, format: (value: number) => string, steps?: number[], stacked?: boolean, minTop: number,
+ * top?: number, lines: Line[] }} Chart
  */
 
 const AXIS_WIDTH = 52;
 
-/** Steps of an axis in KiB and MiB. */
+/** Distances between the ticks of an axis in KiB or MiB. */
 const BINARY_STEPS = Array.from({ length: 40 }, (_, power) => 2 ** power);
 
-/** Steps of an axis of whole numbers. */
+/** Distances between the ticks of an axis with whole numbers. */
 const WHOLE_STEPS = Array.from({ length: 8 }, (_, power) =>
   [1, 2, 5].map((step) => step * 10 ** power),
 ).flat();
@@ -143,7 +144,7 @@ class ChartView {
     this.#showValues(undefined);
   }
 
-  /** Creates the plot again: the colours or the time axis have changed. */
+  /** Creates the plot again, for example because the colours or the time range have changed. */
   redraw() {
     if (this.#history === undefined) return;
     this.#plot?.destroy();
@@ -156,7 +157,8 @@ class ChartView {
   }
 
   /**
-   * The columns for uPlot. Stacked columns are summed up and drawn from the tallest to the lowest.
+   * The columns in uPlot's layout. In a stacked chart, each column is added to those below it, and the highest comes
+   * first so that the lower ones are drawn over it.
    *
    * @param {History} history
    * @returns {uPlot.AlignedData}
@@ -220,9 +222,10 @@ class ChartView {
   }
 
   /**
-   * Shows the values at the cursor. Without a cursor: the latest values and the maximum; of stacked columns the totals.
+   * Shows the values at the cursor. Without a cursor, it shows the latest values and the maximum or minimum; for a
+   * stacked chart, it shows totals.
    *
-   * @param {number | undefined} at
+   * @param {number | undefined} at - the index of the step under the cursor
    */
   #showValues(at) {
     const history = this.#history;
@@ -298,7 +301,7 @@ function clockTime(seconds) {
   return CLOCK.format(seconds * 1_000);
 }
 
-/** @param {string} name - of a custom property of the page's style */
+/** @param {string} name - the name of a custom property in the page's styles */
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }

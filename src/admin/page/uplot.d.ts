@@ -1,2 +1,2 @@
-/** The page's name for uPlot's module; src/admin/page-files.ts serves it. */
+/** The types of `./uplot.js`, the name under which src/admin/page-files.ts serves uPlot. */
 export { default } from 'uplot';

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The geometry of the wheel: the position of each bucket and the SVG paths of its parts. Pure functions.
+ * The geometry of the wheel, as pure functions: the position of each bucket and the SVG paths of its parts.
  *
  * Angles are in radians, clockwise from the top. Radii are in units of the drawing, whose centre is 0, 0.
  */
@@ -8,16 +8,16 @@
 export const OUTER = 262;
 export const INNER = 172;
 export const AXLE = 106;
-/** Between the sectors of two sources. */
+/** The angle between the sectors of two sources. */
 const SECTOR_GAP = 0.05;
-/** More buckets in one row would be too thin to touch. */
+/** With more buckets in one row, each would be too narrow to touch with a finger. */
 const MAX_PER_ROW = 96;
 const MAX_ROWS = 6;
 const ROW_GAP = 4;
-/** Buckets lean in the direction in which the wheel turns. As a share of a bucket's width. */
+/** How far a bucket leans in the direction in which the wheel turns, as a share of the bucket's width. */
 const LEAN = 0.34;
 const MAX_LEAN = 0.11;
-/** As a share of a bucket's width. */
+/** The angle between two buckets, as a share of the width of a bucket. */
 const BUCKET_GAP = 0.2;
 const MAX_BUCKET_GAP = 0.028;
 
@@ -27,7 +27,8 @@ const MAX_BUCKET_GAP = 0.028;
  */
 
 /**
- * Divides the circle into one sector per source, by the number of its buckets. Many buckets are in several rows.
+ * Divides the circle into one sector per source, in proportion to the number of its buckets. A large number of buckets
+ * is divided into several rows.
  *
  * @param {readonly { source: string, count: number }[]} sources
  * @returns {Sector[]}
@@ -59,7 +60,7 @@ function bucketsOf(from, to, count, rows) {
   const perRow = Math.ceil(count / rows);
   const pitch = (to - from) / perRow;
   const gap = Math.min(pitch * BUCKET_GAP, MAX_BUCKET_GAP);
-  // Column by column, so that most buckets stay near their position when the number of rows changes.
+  // Fills one column after the other, so that most buckets stay near their position when the number of rows changes.
   return Array.from({ length: count }, (_, at) => {
     const column = Math.floor(at / rows);
     const inner = INNER + (at % rows) * (depth + ROW_GAP);
@@ -74,10 +75,10 @@ function bucketsOf(from, to, count, rows) {
 }
 
 /**
- * The part of a bucket below `level`: 0 is empty, 1 is the complete bucket.
+ * The outline of a bucket's filled part.
  *
  * @param {Bucket} bucket
- * @param {number} level
+ * @param {number} level - 0 for an empty bucket, 1 for a full one
  */
 export function bucketPath(bucket, level) {
   const { from, to, inner, outer, lean } = bucket;
@@ -93,7 +94,7 @@ export function bucketPath(bucket, level) {
 }
 
 /**
- * The upper edge of that part.
+ * The upper edge of a bucket's filled part.
  *
  * @param {Bucket} bucket
  * @param {number} level
@@ -105,7 +106,7 @@ export function surfacePath({ from, to, inner, outer, lean }, level) {
 }
 
 /**
- * The line from a bucket towards the axle, shown while the member has open tunnels.
+ * The line from a bucket towards the axle. The wheel shows it while the member has open tunnels.
  *
  * @param {Bucket} bucket
  */
@@ -115,7 +116,8 @@ export function flowPath({ from, to }) {
 }
 
 /**
- * The line on which the name of a sector is written. In the lower half it runs the other way, so that the text is upright.
+ * The line along which the name of a sector is written. In the lower half of the wheel the line runs counterclockwise,
+ * so that the text is not upside down.
  *
  * @param {Sector} sector
  */

@@ -1,30 +1,33 @@
 // @ts-check
-/** Which member is in which slot of the wheel, and how full its bucket is. Without drawing. */
+/** Assigns members to the slots of the wheel, and computes how full the bucket of a member is. Draws nothing. */
 
 /**
  * @typedef {{ readonly id: string, readonly remainingSeconds: number | null }} SlotMember
  */
 
-/** A shorter lifetime does not fill a bucket, so that a pool whose members all expire soon does not look full. */
+/**
+ * The minimum lifetime of a full bucket. With it, buckets do not look full when all members of a source expire soon.
+ */
 const MIN_FULL_SECONDS = 30;
-/** What is kept of the longest lifetime at each update: an old maximum fades within some minutes. */
+/** Each update multiplies the recorded longest lifetime by this factor, so that an old maximum fades. */
 const MAXIMUM_DECAY = 0.999;
-/** A bucket that is nearly empty stays visible. */
+/** The minimum level, so that a nearly empty bucket stays visible. */
 const MIN_LEVEL = 0.02;
 
 export class WheelSlots {
-  /** The member in each slot by source; '' is an empty slot. @type {Map<string, string[]>} */
+  /** The ids of the members in the slots of each source; '' is an empty slot. @type {Map<string, string[]>} */
   #slots = new Map();
   /** The longest recent remaining lifetime in seconds, by source. @type {Map<string, number>} */
   #longest = new Map();
 
   /**
-   * Members keep their slots; new ones take empty slots. Empty slots at the end beyond the wanted size are removed.
+   * Assigns each new member to an empty slot; the other members keep their slots. Removes empty slots at the end if
+   * there are more slots than `size`.
    *
    * @param {string} source
-   * @param {number} size - slots wanted
+   * @param {number} size - the number of slots wanted
    * @param {readonly SlotMember[]} members
-   * @returns {readonly string[]} the member in each slot, '' for none
+   * @returns {readonly string[]} the member's id in each slot, '' for an empty slot
    */
   assign(source, size, members) {
     this.#updateLongest(source, members);
@@ -44,7 +47,7 @@ export class WheelSlots {
   }
 
   /**
-   * From 0 to 1, relative to the longest lifetime of the source.
+   * The level of a bucket from 0 to 1: the remaining lifetime relative to the longest recent one of the source.
    *
    * @param {string} source
    * @param {number} seconds - remaining lifetime

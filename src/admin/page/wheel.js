@@ -1,9 +1,10 @@
 // @ts-check
 /**
- * The wheel of members: one slot per wanted member, grouped by source. A member is shown as a bucket, filled by its remaining
- * lifetime; a moving line to the hub shows its open tunnels. A member stays in its slot until it leaves.
+ * The wheel of members: one slot per wanted member, grouped by source. A bucket in the slot shows the member; its level
+ * is the member's remaining lifetime, and a moving line to the hub shows open tunnels. A member stays in its slot until
+ * it leaves the pool.
  *
- * One bucket at a time is in the tab order; the arrow keys move between buckets.
+ * One bucket at a time is in the tab order; the arrow keys move the focus between buckets.
  */
 import { countMembers } from './connect.js';
 import { byId, h, setAttribute, setText, svg } from './dom.js';
@@ -29,11 +30,11 @@ import { WheelSlots } from './wheel-slots.js';
  * @typedef {{ bucket: Bucket, group: SVGGElement, fill: SVGPathElement, surface: SVGPathElement, flow: SVGPathElement, member: Member | undefined, level: number }} Slot
  */
 
-/** More buckets would be too small to tell apart. */
+/** With more buckets, each would be too small to be distinguished. */
 export const MAX_MEMBERS = 1_200;
-/** The level of a bucket whose remaining lifetime is unknown. */
+/** The level of a bucket whose member has an unknown remaining lifetime. */
 const UNKNOWN_LEVEL = 0.62;
-/** Turns per second of the axle for each tunnel per second. */
+/** How many turns per second the axle makes at one tunnel per second. */
 const TURNS_PER_TUNNEL = 0.004;
 const MAX_TURNS = 0.12;
 const PADDLE_COUNT = 28;
@@ -45,13 +46,16 @@ export class Wheel {
   #assignment = new WheelSlots();
   /** @type {Slot[]} */
   #slots = [];
-  /** The sectors that are drawn, as JSON. */
+  /** The layout of the drawn sectors, as JSON. */
   #drawnLayout = '';
   #shownAt = 0;
-  /** The member whose bucket had the focus last. @type {string | undefined} */
+  /** The id of the member whose bucket last had the focus. @type {string | undefined} */
   #focused;
 
-  /** @param {(member: Member | undefined, pinned: boolean) => void} onSelect - called when a person points at a member or picks it */
+  /**
+   * @param {(member: Member | undefined, pinned: boolean) => void} onSelect - called when a person points at a bucket
+   *   (`pinned` is false) or selects it (`pinned` is true)
+   */
   constructor(onSelect) {
     this.#onSelect = onSelect;
     this.buckets = svg('g', {
@@ -109,7 +113,7 @@ export class Wheel {
   }
 
   /**
-   * Lowers the levels by the time since the last `show`.
+   * Lowers the level of each bucket according to the time since the last `show`.
    *
    * @param {number} now - by performance.now()
    */
@@ -121,7 +125,7 @@ export class Wheel {
   }
 
   /**
-   * The remaining lifetime from 0 to 1, relative to the longest one of the source; undefined when it is unknown.
+   * The level of the member's bucket from 0 to 1; undefined when the remaining lifetime is unknown.
    *
    * @param {Member} member
    * @param {number} [elapsed] - seconds since the last `show`
@@ -133,7 +137,7 @@ export class Wheel {
   }
 
   /**
-   * The speed of the axle and the number in the hub.
+   * Sets the speed of the axle and the rate shown in the hub.
    *
    * @param {number} tunnelsPerSecond
    */
@@ -143,12 +147,12 @@ export class Wheel {
     setText(this.rate, TEXTS.wheel.rate(rate(tunnelsPerSecond)));
   }
 
-  /** Focuses the bucket that is in the tab order. */
+  /** Moves the keyboard focus to the bucket in the tab order. */
   focus() {
     this.#slots.find(({ group }) => group.getAttribute('tabindex') === '0')?.group.focus();
   }
 
-  /** @param {string | undefined} id - of the pinned member */
+  /** @param {string | undefined} id - the id of the selected member */
   markPinned(id) {
     for (const { group, member } of this.#slots) {
       setAttribute(group, 'aria-pressed', member === undefined ? undefined : String(member.id === id));
@@ -218,7 +222,7 @@ export class Wheel {
     }
     if (isNew) {
       group.classList.remove('new');
-      group.getBoundingClientRect(); // forces a reflow, so that the animation starts again
+      group.getBoundingClientRect(); // forces a reflow, which restarts the animation
       group.classList.add('new');
     }
     setLabel(slot);
@@ -236,7 +240,7 @@ export class Wheel {
     slot.surface.setAttribute('d', surfacePath(slot.bucket, level));
   }
 
-  /** Puts exactly one bucket into the tab order. */
+  /** Puts exactly one of the buckets into the tab order. */
   #updateTabStop() {
     const occupied = this.#occupied();
     const current = occupied.find(({ member }) => member?.id === this.#focused) ?? occupied[0];
@@ -261,10 +265,10 @@ export class Wheel {
   }
 
   /**
-   * The numbers in the hub and the legend.
+   * Updates the numbers in the hub and in the legend.
    *
    * @param {Status} status
-   * @param {number} shownCount
+   * @param {number} shownCount - how many members the wheel shows
    */
   #showCounts({ sources, pool }, shownCount) {
     const { ready: usable, wanted, extra } = countMembers(sources);
@@ -302,7 +306,7 @@ function setLabel({ group, member }) {
 }
 
 /**
- * The index to which a navigation key moves; undefined for other keys.
+ * The index to which a navigation key moves the focus; undefined for other keys.
  *
  * @param {string} key
  * @param {number} index
@@ -322,7 +326,7 @@ function paddles() {
   });
 }
 
-/** Stripes mark quarantined members, so that the state does not depend on colour alone. */
+/** Quarantined members have stripes, so that colour is not the only sign of their state. */
 function stripesPattern() {
   const stripe = svg('path', { d: 'M0 0V8', class: 'stripe' });
   const attributes = {

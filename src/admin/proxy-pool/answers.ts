@@ -1,16 +1,16 @@
-/** The answers of proxyPool, in the layout of the public proxy pools for which scrapers are written. */
+/** The answers of the proxyPool server, in the format of the public proxy pools that scrapers already support. */
 import { formatHostPort } from '../../core/host-port.ts';
 import type { HandedOut } from './port-ring.ts';
 
 /**
- * The answer of `/get/`, `/pop/` and `/delete/` without a proxy. Its status is 200, because scrapers of these pools do
- * not read the status.
+ * The answer of `/get/` and `/pop/` when there is no proxy. Its status is 200, because scrapers of such pools do not
+ * check the status.
  */
 export const NO_PROXY = { code: 0, src: 'no proxy' } as const;
 
 /**
- * Every path, with a description of its answer. docs/proxy-pool.md has the same list, held by
- * test/held/proxy-pool.test.ts.
+ * Every path, with a description of its answer. docs/proxy-pool.md lists the same paths; test/held/proxy-pool.test.ts
+ * compares them.
  */
 export const ROUTES = {
   '/': 'this list',
@@ -30,7 +30,6 @@ export const ROUTES = {
 
 export type RoutePath = keyof typeof ROUTES;
 
-/** The answer of `/`, in the layout of the known pools. */
 export function describeRoutes() {
   const filters = "type: 'https' | '', source: NAME";
   const paramsOf = (path: string) => (path === '/delete/' ? 'proxy: HOST:PORT' : path === '/' ? '' : filters);
@@ -40,7 +39,7 @@ export function describeRoutes() {
 const MS_PER_SECOND = 1_000;
 const MS_PER_MINUTE = 60_000;
 
-/** @param host - the host under which the client reaches the ports. */
+/** @param host - the host by which the client reaches the ports. */
 export function describeProxy({ port, member }: HandedOut, host: string, now: number) {
   const { https, faults, location, source, uses, remainingMs, sinceSuccessMs } = member;
   return {
@@ -64,7 +63,7 @@ export function describeCount(found: readonly HandedOut[]) {
   return { count: { total: found.length, https }, source: sources };
 }
 
-/** A moment as `2026-11-22 10:43:03` in the time zone of this machine, like the known pools. */
+/** Formats a moment as `2026-11-22 10:43:03` in this machine's time zone, as the public pools do. */
 function formatLocalTime(epochMs: number): string {
   const offsetMs = new Date(epochMs).getTimezoneOffset() * MS_PER_MINUTE;
   return new Date(epochMs - offsetMs).toISOString().slice(0, 'YYYY-MM-DD HH:MM:SS'.length).replace('T', ' ');

@@ -1,57 +1,53 @@
 /**
- * The local ports that proxyPool hands out to one user. The port that was handed out longest ago comes first.
+ * Hands out the local ports of proxyPool to one user. The port that was handed out longest ago comes first.
  *
- * No two ports share a member. A port keeps its member while the member works; a port without a member gets one that no
- * other port has. Owns a timer for each popped port.
+ * Each port is pinned to a member, and no two ports share a member. A port keeps its member while the member works; a
+ * port without a member gets one that no other port has. Owns a timer for each popped port.
  */
 import type { Clock } from '../../core/clock.ts';
 
-/** Facts about the member of a port, for the client. */
+/** What the client learns about the member of a port. */
 export interface PortMember {
   readonly id: string;
   readonly source: string;
   readonly location: string;
-  /** The member accepts CONNECT. */
+  /** Whether the member supports CONNECT. */
   readonly https: boolean;
   readonly uses: number;
   readonly faults: number;
-  /** Undefined when unknown. */
+  /** Undefined when the member's expiry is unknown. */
   readonly remainingMs: number | undefined;
   readonly sinceSuccessMs: number;
 }
 
 export interface PortFilter {
-  /** Accepts only members of this source. */
+  /** The ring returns only members of this source. */
   readonly source?: string;
-  /** True: accepts only members that support CONNECT. */
+  /** If true, the ring returns only members that support CONNECT. */
   readonly https: boolean;
 }
 
-/** A request to the pool for the member of a port. */
+/** A request to pin a port to a member. */
 export interface PortPin {
   readonly port: number;
   readonly source?: string;
-  /** The members that other ports have; the keys are their ids. */
+  /** The members of the other ports; the keys are member ids. */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
-   * `keep`: only the port's own member. `fill`: another member if the own one does not work. `move`: another member
-   * also if the own one has another source.
+   * `keep`: use only the port's current member. `fill`: use another member if the current one does not work. `move`:
+   * also use another member if the current one belongs to another source than `source`.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }
 
-/** The part of the pool that the ports of one user need. */
+/** The operations on the pool that the ports of one user need. */
 export interface PortBackend {
-  /** The id of the member that the port has. */
+  /** Returns the id of the port's member. */
   memberOf(port: number): string | undefined;
-  /** Gives the port a member that can serve it now; undefined if there is none. */
+  /** Pins the port to a member that can serve it now. Returns undefined if there is no such member. */
   pin(pin: PortPin): PortMember | undefined;
-  /**
-   * Reports the member of the port as bad. The pool does not use the member for a while, and gives the port another
-   * one.
-   */
+  /** Reports the port's member as bad. The pool records a fault of the member and moves the port to another one. */
   reject(port: number): void;
-  /** Gives the port another member. */
   move(port: number): void;
 }
 
@@ -62,15 +58,15 @@ export interface HandedOut {
 
 interface RingPort {
   readonly port: number;
-  /** The number of the request that last got this port. */
+  /** The value of the ring's counter when the port was last handed out; 0 before that. */
   turn: number;
-  /** A client has the port and has not deleted it. */
+  /** Whether a client has received the port and nobody has reported its member as bad since. */
   isOut: boolean;
-  /** Set from `pop` until the port moves. */
+  /** The timer that moves a popped port; undefined when the port is not popped. */
   moving: Disposable | undefined;
 }
 
-/** How long the client that popped a port has the port's member for itself. */
+/** How long a popped port keeps its member. */
 export const POP_MS = 60_000;
 
 export class PortRing {
@@ -87,7 +83,7 @@ export class PortRing {
     );
   }
 
-  /** Hands out the next port; undefined when no member can serve one. */
+  /** Hands out the next port. Returns undefined when no port can get a matching member. */
   next(filter: PortFilter): HandedOut | undefined {
     const found = this.#first(filter, 'fill') ?? this.#firstMoved(filter);
     if (found === undefined) return undefined;
@@ -98,7 +94,7 @@ export class PortRing {
     return { port: ringPort.port, member };
   }
 
-  /** Hands out the next port like `next`, and moves it to another member after `POP_MS`. */
+  /** Hands out the next port like `next`, and moves the port to another member after `POP_MS`. */
   pop(filter: PortFilter): HandedOut | undefined {
     const found = this.next(filter);
     const ringPort = found && this.#ports.get(found.port);
@@ -110,7 +106,7 @@ export class PortRing {
     return found;
   }
 
-  /** Returns every port that has a member or can get one, in the order of their numbers. */
+  /** Hands out every port that has or can get a matching member, sorted by port number. */
   all(filter: PortFilter): HandedOut[] {
     const found = [...this.#serving(filter, 'fill')].map(({ ringPort, member }) => {
       ringPort.isOut = true;
@@ -120,8 +116,8 @@ export class PortRing {
   }
 
   /**
-   * A client reports the member of the port as bad. Clients that share a port may all report the same failure, so only the first
-   * report since the port was handed out counts.
+   * Handles a client's report that the member of a port is bad. Clients that share a port may report the same failure,
+   * so only the first report since the port was handed out counts.
    *
    * @returns whether this report counts.
    */
@@ -148,7 +144,10 @@ export class PortRing {
     return undefined;
   }
 
-  /** Yields the ports that a member can serve, one at a time on request. */
+  /**
+   * Pins one port after the other to a member, and yields those that have a matching member. Pins the next port only
+   * when the caller asks for it.
+   */
   *#serving(filter: PortFilter, mode: PortPin['mode']) {
     const source = filter.source === undefined ? {} : { source: filter.source };
     const taken = new Map<string, number>();
@@ -167,11 +166,11 @@ export class PortRing {
       const member = this.#backend.pin({ port, ...source, taken, mode: nextMode });
       take(this.#backend.memberOf(port), 1);
       if (member !== undefined && (member.https || !filter.https)) yield { ringPort, member };
-      if (member === undefined && before === undefined) nextMode = 'keep'; // no member is free: stop the search
+      if (member === undefined && before === undefined) nextMode = 'keep'; // no member is free
     }
   }
 
-  /** Popped ports come last, because their clients want them for themselves. */
+  /** Popped ports come last, so that other clients do not share them without need. */
   #inOrder(): RingPort[] {
     const isPopped = ({ moving }: RingPort) => (moving === undefined ? 0 : 1);
     return [...this.#ports.values()].sort(

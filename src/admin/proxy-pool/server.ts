@@ -1,8 +1,9 @@
 /**
- * The server of proxyPool. It hands out local ports, each with one member, through the HTTP API of raw proxy pools.
+ * The server of proxyPool. It hands out local ports, each pinned to one member, through the HTTP API of public proxy
+ * pools.
  *
- * In that API, GET requests change state. So the server refuses requests that a web page could send, as the admin API
- * does. Owns the HTTP server and a ring of ports for each user.
+ * In that API, GET requests change state. So the server refuses requests that a web page could send, as the admin
+ * server does. It owns the HTTP server and one ring of ports for each user.
  */
 import { getConnInfo } from '@hono/node-server/conninfo';
 import { type Context, Hono } from 'hono';
@@ -23,13 +24,13 @@ export interface ProxyPoolOptions {
   readonly ports: PortRange;
   readonly clock: Clock;
   readonly backend: ProxyPoolBackend;
-  /** Called for an unexpected error in a route; the client gets a 500. */
+  /** Called for an unexpected error in a route; the client gets status 500. */
   readonly onError: (error: unknown) => void;
 }
 
-/** The ports that are handed out, and where clients reach them. */
+/** The ports to hand out. One listener accepts proxy clients on all of them. */
 export interface PortRange {
-  /** The host of their listener; may be a wildcard. */
+  /** The host of that listener; may be a wildcard. */
   readonly host: string;
   readonly first: number;
   readonly last: number;
@@ -37,18 +38,18 @@ export interface PortRange {
 
 export interface ProxyPoolBackend {
   /**
-   * The user that the request belongs to; '' when the listener of the ports has no users.
+   * Returns the user that a request belongs to; '' when the ports' listener has no users.
    *
-   * @param authorization - the header of this name.
-   * @returns forbidden, auth-required or too-many-requests for a client that may not use the ports.
+   * @param authorization - the value of the Authorization header.
+   * @returns a NoriaError (forbidden, auth-required or too-many-requests) if the client may not use the ports.
    */
   identify(authorization: string | undefined, remoteAddress: string | undefined): string | NoriaError;
   portsOf(user: string): PortBackend;
-  /** How long a request may wait for a member, in ms; 0 when none will come in time. */
+  /** How long a request may wait for a member, in ms; 0 when no member is expected within that time. */
   waitMs(user: string, source: string | undefined): number;
-  /** Calls `fn` whenever a member may have become usable. Disposing of the result stops the calls. */
+  /** Calls `fn` whenever a member may have become usable, until the result is disposed. */
   onMember(fn: () => void): Disposable;
-  /** Why no port can be handed out, as text for the client, and when to try again. */
+  /** Why there is no proxy, as text for the client, and when to try again. */
   whyNone(user: string, source: string | undefined): NoProxy;
 }
 
@@ -118,14 +119,14 @@ function buildApp(options: ProxyPoolOptions, address: () => HttpAddress, rings: 
 }
 
 /**
- * A slash at the end matters only for `/all` and `/count`: with the slash, one of the known pools answers in JSON;
- * without it, another pool answers in plain text.
+ * Only for `/all` and `/count` does the slash at the end matter: one public pool answers `/all/` in JSON, another
+ * answers `/all` in plain text.
  */
 function addRoutes(app: Hono<PoolEnv>, { backend, clock, ports }: ProxyPoolOptions): void {
   const hostOf = (context: PoolContext) => proxyHost(ports.host, context.req.header('host'));
   const json = (context: PoolContext, found: HandedOut | undefined) =>
     context.json(found === undefined ? NO_PROXY : describeProxy(found, hostOf(context), clock.now()));
-  /** Waits for a member, because the pool of an idle noria is empty until its first client comes. */
+  /** Waits for a member, because the pool of an idle noria is empty until a client wants a member. */
   const take = async (context: PoolContext, how: 'next' | 'pop') => {
     const { ring, user } = context.var;
     const filter = filterOf(context);
@@ -185,8 +186,8 @@ function filterOf({ req }: PoolContext): PortFilter {
 }
 
 /**
- * The host for the answers. For a listener on all addresses, it is the host by which the client reaches this server;
- * the guard has checked that host.
+ * The host in the answers. If the listener has a wildcard address, it is the host by which the client reached this
+ * server (the guard has checked the Host header).
  */
 function proxyHost(listenerHost: string, hostHeader: string | undefined): string {
   const local = localHostOf(listenerHost);
@@ -195,7 +196,7 @@ function proxyHost(listenerHost: string, hostHeader: string | undefined): string
   return host === 'localhost' ? local : host;
 }
 
-/** The port of a proxy that was handed out; the text may have a scheme. */
+/** Parses the port from `HOST:PORT`, with or without a scheme. Returns undefined if the host is not this machine. */
 function portOf(proxy: string | undefined, host: string): number | undefined {
   const address = parseHostPort((proxy ?? '').replace(/^\w+:\/\//, '').replace(/\/$/, ''));
   if (address === undefined) return undefined;
@@ -203,7 +204,7 @@ function portOf(proxy: string | undefined, host: string): number | undefined {
   return isOurs ? address.port : undefined;
 }
 
-/** Refuses a client. Clients that may not use the ports may not use this server. */
+/** Refuses a client that may not use the ports: such a client may not use this server either. */
 function refuse(context: Context, { code, fault, context: facts }: NoriaError): Response {
   const { retryAfterMs } = facts;
   if (code === 'auth-required') context.header('WWW-Authenticate', 'Basic realm="noria", charset="UTF-8"');
