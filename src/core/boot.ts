@@ -1,10 +1,10 @@
 /**
  * The time since this machine started: a clock that all processes share and that cannot be set.
  *
- * Use it for moments that one process stores and another one compares, because `monotonic()` of a Clock has another
- * origin in each process, and the wall clock may step. On Linux, this is CLOCK_MONOTONIC (`process.hrtime`) together
- * with the boot id of the kernel. Elsewhere every process gets its own boot id, so moments of others are compared by
- * wall clock.
+ * Use it for moments that one process stores and another one compares. `monotonic()` of a Clock starts at a different
+ * moment in each process, and the wall clock may jump. On Linux, this is CLOCK_MONOTONIC (`process.hrtime`) together
+ * with the boot id of the kernel. On other systems every process gets its own boot id; the caller then compares
+ * moments by the wall clock.
  */
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -34,6 +34,6 @@ function bootId(): string {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
   } catch {
-    return randomUUID(); // ignored: not Linux; a unique id prevents comparisons with other processes
+    return randomUUID(); // ignored: this is not Linux. A unique id prevents comparisons with other processes.
   }
 }

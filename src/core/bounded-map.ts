@@ -1,7 +1,8 @@
 /**
  * A Map with a maximum size. When it is full, a new entry replaces the oldest one.
  *
- * Entries are in the order in which they were last set, oldest first. Reading an entry does not change its age.
+ * Iteration starts with the entry that was set first. Setting an existing key makes its entry the newest; reading
+ * does not.
  */
 
 export class BoundedMap<Key, Value> extends Map<Key, Value> {
@@ -13,13 +14,12 @@ export class BoundedMap<Key, Value> extends Map<Key, Value> {
     this.#maxSize = maxSize;
   }
 
-  /** Makes `key` the newest entry, also when it exists already. */
   override set(key: Key, value: Value): this {
     if (!this.delete(key) && this.size >= this.#maxSize) this.#deleteOldest();
     return super.set(key, value);
   }
 
-  /** Deletes entries from the oldest on, up to the first one that `isOver` rejects. */
+  /** Deletes entries, oldest first. Stops at the first entry for which `isOver` returns false. */
   deleteOldestWhile(isOver: (value: Value) => boolean): void {
     for (const [key, value] of this) {
       if (!isOver(value)) return;

@@ -1,8 +1,8 @@
 /**
- * The only place that reads the time or arms a timer. Everything else gets a Clock.
+ * The only place that reads the time or arms a timer. All other code gets a Clock.
  *
- * Use `monotonic()` for lifetimes, deadlines and durations; `now()` for what leaves the process (snapshots, display) and for
- * the day of the service.
+ * Use `monotonic()` for lifetimes, deadlines and durations. Use `now()` for times that leave the process (snapshots,
+ * display) and to determine the date by which the service counts its daily quota.
  */
 
 export interface Clock {
@@ -10,11 +10,11 @@ export interface Clock {
   now(): number;
   /** The time in ms since an arbitrary origin. It never steps back. */
   monotonic(): number;
-  /** Calls `fn` once, not before `ms` have passed, unless the result is disposed of first. */
+  /** Calls `fn` once, after at least `ms`. Disposing of the result before that cancels the call. */
   after(ms: number, fn: () => void): Disposable;
 }
 
-/** The longest delay of a Node timer; a longer one would fire at once. */
+/** The longest delay of a Node timer. Node fires a timer with a longer delay immediately. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** The clock of this machine. Its timers do not keep the process alive. */
@@ -40,7 +40,7 @@ function clockWhoseTimers(armed: (timer: NodeJS.Timeout) => NodeJS.Timeout): Clo
   };
 }
 
-/** Resolves after `ms`, or when `signal` aborts. Never rejects: the caller checks its signal. */
+/** Resolves after `ms`, or when `signal` aborts. It never rejects, so the caller checks the signal. */
 export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();

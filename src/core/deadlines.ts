@@ -1,8 +1,8 @@
 /**
  * Many coarse timeouts on one timer: a hashed timing wheel.
  *
- * It serves timeouts that every connection sets and that rarely expire (handshakes, idle tunnels): each costs one small
- * object and no timer of the runtime. A deadline never fires early, and at most about one tick late.
+ * Use it for timeouts that every connection sets and that rarely expire (handshakes, idle tunnels). A timeout costs
+ * one small object, and no Node timer. It never fires early, and fires at most about one tick late.
  */
 import type { Clock } from './clock.ts';
 
@@ -11,10 +11,10 @@ export class Deadline {
   readonly ms: number;
   readonly fn: () => void;
   /**
-   * The tick at which the deadline fires; NaN after it fired or was cleared. It may be later than the tick of the slot.
+   * The tick at which the deadline fires; NaN after it fired or was cleared. After a refresh, the deadline stays in
+   * the slot of its previous due tick until the wheel reaches that slot.
    */
   dueTick = Number.NaN;
-  /** The next deadline in the circular list of the slot. */
   next: Deadline = this;
   previous: Deadline = this;
 
@@ -25,7 +25,8 @@ export class Deadline {
 }
 
 /**
- * The number of ticks in one turn of the wheel, a power of two for the mask. A later deadline is visited once per turn.
+ * The number of ticks in one turn of the wheel, a power of two for the bit mask. A deadline more than one turn away
+ * stays in its slot while the wheel passes it.
  */
 const SLOT_COUNT = 256;
 const SLOT_MASK = SLOT_COUNT - 1;
@@ -35,7 +36,6 @@ export class Deadlines {
   readonly #tickMs: number;
   readonly #slots = Array.from({ length: SLOT_COUNT }, makeRing);
   #size = 0;
-  /** The last tick whose deadlines have fired. */
   #doneTick: number;
   #timer: Disposable | undefined;
   #timerTick = Number.POSITIVE_INFINITY;
@@ -51,7 +51,7 @@ export class Deadlines {
     return this.#size;
   }
 
-  /** Calls `fn` once, not before `ms` have passed. */
+  /** Calls `fn` once, after at least `ms`. */
   set(ms: number, fn: () => void): Deadline {
     const deadline = new Deadline(ms, fn);
     deadline.dueTick = this.#dueTick(ms);
@@ -61,13 +61,16 @@ export class Deadlines {
     return deadline;
   }
 
-  /** Restarts the deadline with its full time; cheap enough for every packet. Ignored after it fired or was cleared. */
+  /**
+   * Restarts the deadline with its full time. Cheap enough to call for every packet. No-op after it fired or was
+   * cleared.
+   */
   refresh(deadline: Deadline): void {
-    // The deadline stays in its slot. When the wheel reaches the slot, the deadline is not due yet and moves.
+    // The deadline stays in its slot, because a move for every packet would be too slow. `#collect` moves it later.
     if (!Number.isNaN(deadline.dueTick)) deadline.dueTick = this.#dueTick(deadline.ms);
   }
 
-  /** Ignored after the deadline fired or was cleared. */
+  /** No-op after the deadline fired or was cleared. */
   clear(deadline: Deadline): void {
     if (Number.isNaN(deadline.dueTick)) return;
     this.#forget(deadline);
@@ -103,7 +106,8 @@ export class Deadlines {
 
   #dueTick(ms: number): number {
     const tick = Math.ceil((this.#clock.monotonic() + ms) / this.#tickMs);
-    return Math.max(tick, this.#doneTick + 1); // the wheel visits finished slots only in its next turn
+    // The wheel would reach the slot of a past tick only in its next turn.
+    return Math.max(tick, this.#doneTick + 1);
   }
 
   #arm(tick: number): void {
@@ -127,7 +131,7 @@ export class Deadlines {
     for (let tick = firstTick; tick <= nowTick; tick += 1) this.#collect(tick, nowTick, due);
     this.#doneTick = Math.max(this.#doneTick, nowTick);
     try {
-      // One at a time, because each callback may clear or set other deadlines, including due ones.
+      // The loop takes one deadline at a time, because a callback may clear or set other deadlines, also due ones.
       while (due.next !== due) {
         const deadline = due.next;
         this.#forget(deadline);

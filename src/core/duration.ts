@@ -1,6 +1,6 @@
 /** Reads and writes durations such as `500ms`, `10s`, `5m` and `2h`. */
 
-/** Largest first, because the first unit that divides a value gives the shortest text. */
+/** The largest unit is first: the first unit that divides a value gives the shortest text. */
 const UNITS: readonly (readonly [name: string, ms: number])[] = [
   ['h', 3_600_000],
   ['m', 60_000],

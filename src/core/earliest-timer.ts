@@ -8,21 +8,22 @@ export class EarliestTimer {
   #dueAt = Number.POSITIVE_INFINITY;
 
   /**
-   * @param fn - handles the due moments and calls `armBy` for the next one. It may be called before anything is due.
+   * @param fn - handles the due moments and calls `armBy` for the next one. The timer may call it before a moment is
+   * due.
    */
   constructor(clock: Clock, fn: () => void) {
     this.#clock = clock;
     this.#fn = fn;
   }
 
-  /** Monotonic moment at which the timer fires; infinite while it is not armed. */
+  /** The monotonic moment at which the timer fires; infinite while it is not armed. */
   get dueAt(): number {
     return this.#dueAt;
   }
 
   /**
-   * Makes the timer fire at the monotonic moment `at` or earlier. An earlier moment stays armed, because an
-   * unnecessary call of `fn` is cheaper than arming a timer at every change. Infinity is ignored.
+   * Makes the timer fire at the monotonic moment `at` or earlier. If the timer is armed for an earlier moment, it
+   * stays as it is: an unnecessary call of `fn` costs less than arming a timer at every change. Infinity is ignored.
    */
   armBy(at: number): void {
     if (at >= this.#dueAt) return;

@@ -1,33 +1,32 @@
-/**
- * The event bus, and the list of all events.
- *
- * Pool, refill, dialer and listener emit events; metrics, log, dashboard and snapshot subscribe. Payloads are plain data
- * without secrets.
- */
+/** The event bus, and the list of all events. Payloads are plain data without secrets. */
 import type { FaultCode } from './faults.ts';
 import type { MemberProtocol } from './protocol.ts';
 
 export interface NoriaEvents {
-  /** A member entered the pool. `renewed`: the service returned a known member again, which keeps its history. */
+  /**
+   * A member entered the pool. `renewed`: the service returned a member that the pool already has; the member keeps
+   * its history.
+   */
   'member.joined': MemberEvent & { readonly remainingMs: number | undefined; readonly renewed: boolean };
-  /** noria excluded a member for `forMs` because of `fault`. `faults` is the member's current fault score. */
+  /** noria excluded a member for `forMs` because of `fault`. `faults` is the member's fault score at this moment. */
   'member.quarantined': MemberEvent & {
     readonly forMs: number;
     readonly fault: FaultCode;
     readonly faults: number;
   };
-  /** The quarantine of a member ended. */
   'member.restored': MemberEvent;
-  /** A member gets no new work; its open tunnels continue. */
+  /** The pool gives a member no more requests; its open tunnels continue. */
   'member.drained': MemberEvent & { readonly openTunnels: number };
-  /** A member left the pool for good. */
+  /** The pool removed a member for good. */
   'member.left': MemberEvent & { readonly reason: string; readonly uses: number; readonly fault?: FaultCode };
-  /** A client reported that a member is banned by a host. */
+  /** A client reported that `host` blocks a member. The pool no longer uses the member for this host. */
   'member.banned': MemberEvent & { readonly host: string };
 
-  /** A client waits for a member of one of `sources`, or is the first client after a pause. */
+  /**
+   * A client began to wait for a member of one of `sources`, or the first client came after a time without clients.
+   */
   'demand.rose': { readonly sources: readonly string[] };
-  /** A client stopped waiting for a member. */
+  /** The wait of a client for a member ended. */
   'client.waited': { readonly ms: number; readonly outcome: 'served' | 'gave-up' | 'refused' };
 
   'session.bound': { readonly session: string; readonly member: string };
@@ -41,8 +40,9 @@ export interface NoriaEvents {
 
   'draw.started': { readonly source: string; readonly asked: number };
   /**
-   * `code` is the code of the service, or `transport` without an answer. `forbidden` counts the entries among
-   * `rejected` that cost money but may not be used: proxies at private addresses or at noria's own.
+   * `code` is the result code of the service, or `transport` if the service did not answer. `forbidden` counts those
+   * `rejected` entries that cost money but must not be used: proxies with a private address or with noria's own
+   * address.
    */
   'draw.done': {
     readonly source: string;
@@ -56,7 +56,7 @@ export interface NoriaEvents {
     readonly ms: number;
     readonly message?: string;
   };
-  /** The state of a source changed, or the reason for its state. */
+  /** A source changed its state, or the reason for its state changed. */
   'source.moved': {
     readonly source: string;
     readonly from: string;
@@ -67,30 +67,32 @@ export interface NoriaEvents {
   };
   'source.warned': { readonly source: string; readonly message: string };
 
-  /** Readiness changed: whether noria can serve clients, or why not. */
+  /** The readiness of noria to serve clients changed, or the reason for it. */
   'readiness.changed': {
     readonly from: string;
     readonly to: string;
     readonly ready: boolean;
     readonly reason: string;
     readonly advice?: string;
-    /** The problems, each with its source. */
+    /** `SOURCE: REASON` for a problem of a source, `REASON` for any other problem. */
     readonly problems: readonly string[];
-    /** True when the last problem ended. */
+    /** Whether the last problem ended with this event. */
     readonly cleared: boolean;
   };
 
-  /** The connection to the fleet's store was opened or lost, or the reason for its loss changed. */
+  /** noria connected to the fleet's store, lost the connection, or has a new reason for the loss. */
   'fleet.store': { readonly up: boolean; readonly reason?: string; readonly code?: FaultCode };
-  /** This noria claimed a call to the service. `behind` and `outrun`: another noria of the fleet was faster. */
+  /**
+   * This noria tried to record its next call to the service in the fleet's store. `granted`: it may call. `behind`:
+   * it had not applied all changes of the fleet. `outrun`: another replica recorded a change first.
+   */
   'fleet.claimed': { readonly outcome: 'granted' | 'behind' | 'outrun' };
-  /** The store answered an operation. */
   'fleet.answered': { readonly operation: string; readonly ms: number };
-  /** A change of this or another noria arrived `lagMs` after it was shared. */
+  /** noria applied a change `lagMs` after a replica of the fleet (this one or another) had shared it. */
   'fleet.followed': { readonly lagMs: number };
   'fleet.warned': { readonly message: string };
 
-  /** An attempt through one member ended. */
+  /** An attempt to reach a target through one member ended. */
   'dial.attempted': {
     readonly source: string;
     readonly member: string;
@@ -100,7 +102,7 @@ export interface NoriaEvents {
     readonly ms: number;
     readonly hedge: boolean;
   };
-  /** The dial for one client request ended. `ms` includes `waitedMs`, the wait for a member. */
+  /** The dial for one client request ended. `ms` includes `waitedMs`, the time spent waiting for a member. */
   'dial.ended': {
     readonly outcome: 'accepted' | FaultCode;
     readonly attempts: number;
@@ -108,19 +110,19 @@ export interface NoriaEvents {
     readonly waitedMs: number;
     readonly source?: string;
     readonly member?: string;
-    /** The target as `host:port`. Not for metric labels, which need closed sets. */
+    /** The target as `host:port`. Do not use it as a metric label: labels need closed sets. */
     readonly target: string;
-    /** Remaining lifetime of the member, if known. */
+    /** The remaining lifetime of the member, if known. */
     readonly remainingMs?: number;
   };
   'hedge.ended': { readonly outcome: 'won' | 'lost' | 'failed' };
-  /** noria judged the network of this machine. `down`: connections to many members failed at once. */
+  /** noria judged the network of this machine. `down`: connections to many members failed at the same time. */
   'network.judged': { readonly down: boolean };
 
   'connection.opened': { readonly listener: string };
   /**
-   * A client connection ended. If its worker process died, `protocol` is `unknown`, `outcome` is `internal`, and `ms` is
-   * absent.
+   * A client connection ended. If the worker process of the connection died, `protocol` is `unknown`, `outcome` is
+   * `internal`, and `ms` is absent.
    */
   'connection.closed': {
     readonly listener: string;
@@ -138,12 +140,12 @@ export interface NoriaEvents {
     readonly ms: number;
   };
   /**
-   * A client was refused. `detail` is for the log. It may name the target or an invalid key, never a secret.
-   * `dialFailed`: a failed dial is the reason, and `dial.ended` has already reported it with the same code.
+   * noria refused a client. `detail` is for the log: it may contain the target or an invalid key, but never a secret.
+   * `dialFailed`: the dial failed, and a `dial.ended` event with the same code has already reported that.
    */
   'client.refused': {
     readonly listener: string;
-    /** The client's address, or its IPv6 /64; '' if the client has left. */
+    /** The client's address, or its IPv6 /64; '' if the client has already disconnected. */
     readonly client: string;
     readonly protocol: ClientProtocol;
     readonly code: FaultCode;
@@ -155,9 +157,9 @@ export interface NoriaEvents {
 export type ClientProtocol = 'http' | 'connect' | 'upgrade' | 'socks5' | 'socks4' | 'unknown';
 
 /**
- * What noria blames for a failed attempt: see docs/health.md. `member`: no target can cause the failure.
- * `member-for-target`: another member reached the same target. `unclear`: the member or the target; attempts at other
- * targets decide.
+ * The cause of a failed attempt, as noria judges it (docs/health.md). `member`: a failure that no target can cause.
+ * `member-for-target`: another member reached the same target. `unclear`: either the member or the target; later
+ * attempts at other targets decide.
  */
 export type Blame =
   | 'nobody'
@@ -171,7 +173,7 @@ export type Blame =
 
 interface MemberEvent {
   readonly source: string;
-  /** The opaque id, as in X-Noria-Member. */
+  /** The opaque id that clients see in the header X-Noria-Member. */
   readonly member: string;
   readonly protocol: MemberProtocol;
 }
@@ -189,7 +191,7 @@ export class EventBus {
     this.#onSubscriberError = onSubscriberError;
   }
 
-  /** Subscribes to an event until the result is disposed of. */
+  /** Subscribes to an event. Disposing of the result ends the subscription. */
   on<Name extends EventName>(name: Name, subscriber: Subscriber<Name>): Disposable {
     const before: Subscriber<Name>[] = this.#subscribers[name] ?? [];
     this.#set(name, [...before, subscriber]);
@@ -199,13 +201,13 @@ export class EventBus {
         if (!subscribed) return;
         subscribed = false;
         const now: Subscriber<Name>[] = this.#subscribers[name] ?? [];
-        const at = now.indexOf(subscriber); // removes only one, if the same subscriber was added twice
+        const at = now.indexOf(subscriber); // A subscriber that was added twice is removed only once.
         this.#set(name, now.toSpliced(at, 1));
       },
     };
   }
 
-  /** Whether the event has subscribers: a hot path can skip building it. */
+  /** Whether the event has subscribers. Without subscribers, a hot path does not build the event. */
   hasSubscribers(name: EventName): boolean {
     return (this.#subscribers[name]?.length ?? 0) > 0;
   }

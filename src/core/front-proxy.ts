@@ -1,4 +1,7 @@
-/** The front proxy (`via`): an organisation's proxy through which noria reaches the service or the members. Pure. */
+/**
+ * The front proxy (`via`): a proxy of the operator's organisation, through which noria reaches the service or the
+ * members. Pure.
+ */
 import { formatHostPort, hostPort } from './host-port.ts';
 import { MASK, Secret } from './secret.ts';
 
@@ -20,21 +23,21 @@ const DEFAULT_PORTS: Readonly<Record<FrontProxy['protocol'], number>> = { http: 
 const MAX_LOGIN_BYTES = 255;
 
 /**
- * @returns the proxy, or in `wrong` a predicate that follows the URL in a message. The predicate does not quote the
- * URL.
+ * @returns the proxy; or in `wrong` what is wrong with the URL, as a predicate for a message that names the URL: `is
+ * not a URL`. The predicate does not quote the URL, which may contain a password.
  */
 export function readFrontProxy(text: string): { readonly value: FrontProxy } | { readonly wrong: string } {
   const [, scheme = ''] = /^([a-z0-9]+):\/\//i.exec(text) ?? [];
   const protocol = protocolOf(scheme);
   if (protocol === undefined) return { wrong: 'does not begin with http:// or socks5://' };
-  // The URL is parsed as http, because the standard's rules for host, user name and password apply only to known
-  // schemes.
+  // The code parses the URL as http, because the rules for host, user name and password apply only to schemes that
+  // the URL standard knows.
   const address = `http://${text.slice(scheme.length + '://'.length)}`;
   if (!URL.canParse(address)) return { wrong: 'is not a URL' };
   const url = new URL(address);
   if (url.pathname !== '/' || url.search + url.hash !== '')
     return { wrong: 'has more than a host and a port' };
-  const givenPort = /:(\d+)\/?$/.exec(address)?.[1]; // a URL drops the default port
+  const givenPort = /:(\d+)\/?$/.exec(address)?.[1]; // `url.port` would be empty for port 80
   const server = hostPort(
     url.hostname.replace(/^\[|\]$/g, ''),
     givenPort === undefined ? DEFAULT_PORTS[protocol] : Number(givenPort),
@@ -57,7 +60,8 @@ function protocolOf(scheme: string): FrontProxy['protocol'] | undefined {
     case 'http':
       return 'http';
     case 'socks5':
-    case 'socks5h': // curl's name for a proxy that resolves names, as noria requires of every front proxy
+    // curl's name for a SOCKS5 proxy that resolves host names; noria always lets the proxy resolve them
+    case 'socks5h':
       return 'socks5';
     default:
       return undefined;

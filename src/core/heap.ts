@@ -1,18 +1,18 @@
 /**
  * A binary min-heap whose nodes know their index, so that any node can be moved or removed in O(log n).
  *
- * Queries about the lowest keys do not change the heap. A query visits the nodes that precede its answer, and their
+ * Queries for the smallest keys do not change the heap. A query visits only the nodes of its answer and their
  * children.
  */
 
-/** A node is in one heap at a time; only that heap writes `heapIndex`. */
+/** A node is in at most one heap at a time. Only that heap writes `heapIndex`. */
 export interface HeapNode {
   key: number;
   /** -1 while the node is in no heap. */
   heapIndex: number;
 }
 
-/** Nodes in order of their keys, smallest first; equal keys in no defined order. */
+/** The order of nodes with equal keys is undefined. */
 export class Heap<Node extends HeapNode> {
   readonly #nodes: Node[] = [];
 
@@ -20,7 +20,6 @@ export class Heap<Node extends HeapNode> {
     return this.#nodes.length;
   }
 
-  /** The node with the smallest key. */
   get first(): Node | undefined {
     return this.#nodes[0];
   }
@@ -36,7 +35,7 @@ export class Heap<Node extends HeapNode> {
     this.#rise(node, this.#nodes.length - 1);
   }
 
-  /** Removes `node`. No-op when the node is in no heap. */
+  /** No-op if `node` is in no heap. */
   remove(node: Node): void {
     const index = node.heapIndex;
     if (index < 0) return;
@@ -46,7 +45,7 @@ export class Heap<Node extends HeapNode> {
     this.#settle(last, index);
   }
 
-  /** Changes the key of `node`, and adds the node when it is in no heap. */
+  /** Changes the key of `node`, and adds the node if it is in no heap. */
   update(node: Node, key: number): void {
     if (node.heapIndex < 0) {
       node.key = key;
@@ -72,7 +71,9 @@ export class Heap<Node extends HeapNode> {
     return Math.min(this.nextAfter(key, 2 * index + 1), this.nextAfter(key, 2 * index + 2));
   }
 
-  /** The node with the smallest key among those that `fits` accepts. Skips subtrees that cannot hold a smaller key. */
+  /**
+   * The node with the smallest key among those that `fits` accepts. Skips subtrees that cannot contain a smaller key.
+   */
   firstThat(fits: (node: Node) => boolean, index = 0, best?: Node): Node | undefined {
     const node = this.#nodes[index];
     if (node === undefined || (best !== undefined && node.key >= best.key)) return best;
@@ -80,7 +81,7 @@ export class Heap<Node extends HeapNode> {
     return this.firstThat(fits, 2 * index + 2, this.firstThat(fits, 2 * index + 1, best));
   }
 
-  /** The nodes with the smallest keys, in order; at most `count`. */
+  /** The nodes with the smallest keys, at most `count`, in the order of their keys. */
   smallest(count: number): Node[] {
     const found: Node[] = [];
     const open = this.#nodes.slice(0, 1);

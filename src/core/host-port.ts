@@ -1,9 +1,10 @@
 /**
  * Parses a host and a port into a canonical form that the rest of noria trusts.
  *
- * Requests, SOCKS frames and the configuration use the same grammar, so that no two parsers can disagree about a text. Names
- * become lower-case A-labels, IPv4 in any spelling of the WHATWG URL standard becomes dotted decimal, and IPv6 its shortest
- * form without brackets. User info, `%`, white space and control characters are rejected.
+ * Requests, SOCKS frames and the configuration use the same grammar, so that no two parsers can disagree about a
+ * text. A name becomes lower-case A-labels. An IPv4 address in any spelling of the WHATWG URL standard becomes dotted
+ * decimal. An IPv6 address becomes its shortest form without brackets. User info, `%`, white space and control
+ * characters are rejected.
  */
 import { isIP, isIPv4, isIPv6 } from 'node:net';
 
@@ -12,7 +13,7 @@ export type HostKind = 'name' | 'ipv4' | 'ipv6';
 export interface HostPort {
   /** The canonical host, without brackets. A name has no trailing dot. */
   readonly host: string;
-  /** The port, from 1 to 65535. */
+  /** From 1 to 65535. */
   readonly port: number;
   readonly kind: HostKind;
   /** `host:port`, with brackets around an IPv6 host. */
@@ -21,13 +22,15 @@ export interface HostPort {
 
 const MAX_NAME_LENGTH = 253;
 const MAX_LABEL_LENGTH = 63;
-/** The maximum length before normalisation, which removes some characters. It limits the work for hostile input. */
+/**
+ * The maximum length before normalisation, which can shorten a text. It limits the work that hostile input causes.
+ */
 const MAX_TEXT_LENGTH = 512;
 /** Characters allowed before normalisation. Normalisation checks the non-ASCII ones (IDNA). */
 const HOST_TEXT = /^[^\s\p{Cc}%@/\\?#[\]:<>^|"'`{}!$&()*+,;=~]+$/u;
-/** Matches a label after normalisation. Underscores occur in many real names. */
+/** Matches a label after normalisation. Underscores are allowed, because many real names contain them. */
 const LABEL = /^[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?$/;
-/** Matches the common case, which needs no URL parser: lower-case labels that cannot be a number. */
+/** Matches lower-case names whose last label cannot be a number: the common case, which needs no URL parser. */
 const PLAIN_NAME = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$/;
 
 /**
@@ -46,7 +49,10 @@ export function parseHostPort(text: string, defaultPort?: number): HostPort | un
   return makeHostPort(bracketed ? text.slice(1, end - 1) : text.slice(0, end), port, bracketed);
 }
 
-/** Builds the canonical form from a host without brackets and a port number, as in a SOCKS frame or a URL. */
+/**
+ * Returns the canonical form for a host without brackets and a port number, for example from a SOCKS frame or a URL;
+ * undefined for an invalid host or port.
+ */
 export function hostPort(host: string, port: number): HostPort | undefined {
   if (!Number.isInteger(port) || port < 1 || port > 65_535) return undefined;
   return makeHostPort(host, port, host.includes(':'));
@@ -86,8 +92,8 @@ function makeHostPort(host: string, port: number, wantsIpv6: boolean): HostPort 
 }
 
 /**
- * The canonical name: lower case, IDNA as A-labels, numbers as dotted decimal. Undefined if the text is not a host
- * name.
+ * The canonical name or IPv4 address: a name in lower case with IDNA A-labels, a number as dotted decimal. Undefined
+ * if the text is not a host name.
  */
 function canonicalName(text: string): string | undefined {
   if (text === '' || text.length > MAX_TEXT_LENGTH || !HOST_TEXT.test(text)) return undefined;
@@ -95,7 +101,7 @@ function canonicalName(text: string): string | undefined {
   try {
     host = new URL(`http://${text}`).hostname;
   } catch {
-    return undefined; // handled: not a host of the URL standard
+    return undefined; // handled: the URL standard rejects the host
   }
   const name = host.endsWith('.') ? host.slice(0, -1) : host;
   if (isIPv4(name)) return name;

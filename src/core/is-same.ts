@@ -1,12 +1,12 @@
 /**
- * Deep equality of plain data, for example of two configurations. `node:util` does not work here, because it treats any
- * two Secrets as equal.
+ * Deep equality of plain data, for example of two configurations. `isDeepStrictEqual` of `node:util` does not work
+ * here, because it treats any two Secrets as equal.
  */
 import { Secret } from './secret.ts';
 
 /**
- * Compares plain objects, arrays, Maps and scalars by value, and Secrets by their values. A key with the value
- * `undefined` counts as a key. Any other object, for example a Set, equals only itself.
+ * Compares plain objects, arrays, Maps, scalars and Secrets by value. Any other object, for example a Set, equals
+ * only itself. A key with the value `undefined` differs from a missing key.
  */
 export function isSame(one: unknown, other: unknown): boolean {
   if (one instanceof Secret && other instanceof Secret) return one.reveal() === other.reveal();

@@ -9,16 +9,16 @@ interface TcpAddress {
   readonly kind: 'tcp';
   /** The canonical host, without brackets. */
   readonly host: string;
-  /** The port; 0 takes any free port. */
+  /** With port 0, the system chooses a free port. */
   readonly port: number;
-  /** The last port of a range. Absent or equal to `port` for a single port. */
+  /** The last port of a range. For a single port, it is absent or equal to `port`. */
   readonly lastPort?: number;
 }
 
-/** A listening socket inherited from the process that started noria (socket activation). */
+/** A listening socket that noria inherits from the process that started it (socket activation). */
 interface FdAddress {
   readonly kind: 'fd';
-  /** The file descriptor, at least 3. Lower descriptors are the standard streams. */
+  /** At least 3, because the lower file descriptors are the standard streams. */
   readonly fd: number;
 }
 
@@ -27,13 +27,19 @@ const WILDCARDS: ReadonlyMap<string, string> = new Map([
   ['::', '::1'],
 ]);
 const FIRST_FD = 3;
-/** The maximum number of ports in a range, because each port needs a server. */
+/** Limited, because noria opens a server for each port of a range. */
 const MAX_RANGE = 1000;
 const MAX_PORT = 65_535;
-/** A placeholder for `hostPort`, which needs a port from 1 on. A listen address may have port 0. */
+/**
+ * `hostPort` requires a port of at least 1, but a listen address may have port 0. Only the host of the result is
+ * used.
+ */
 const ANY_PORT = 1;
 
-/** @returns the address; or in `wrong` a predicate that follows the address in a message: `has no port`. */
+/**
+ * @returns the address; or in `wrong` what is wrong, as a predicate for a message that names the address: `has no
+ * port`.
+ */
 export function readListenAddress(
   text: string,
 ): { readonly value: ListenAddress } | { readonly wrong: string } {
@@ -54,7 +60,7 @@ export function readListenAddress(
   return wrong === undefined ? { value: { kind: 'tcp', host, port, lastPort } } : { wrong };
 }
 
-/** The text form of an address. `readListenAddress` reads it as the same address. */
+/** Returns the text that `readListenAddress` reads as the same address. */
 export function formatListenAddress(address: ListenAddress): string {
   if (address.kind === 'fd') return `fd:${address.fd}`;
   const { host, port, lastPort = port } = address;
@@ -62,14 +68,16 @@ export function formatListenAddress(address: ListenAddress): string {
 }
 
 /**
- * Whether only this machine can reach the address. True for an inherited socket, because its address is unknown until
- * it is open.
+ * Whether only this machine can reach the address. For an inherited socket the result is true, although its address
+ * is unknown until noria opens the socket.
  */
 export function isLocalAddress(address: ListenAddress): boolean {
   return address.kind === 'fd' || address.host === 'localhost' || isLoopbackAddress(address.host);
 }
 
-/** The host by which this machine reaches a server that listens on `host`: loopback for a wildcard. */
+/**
+ * The host at which a client on this machine reaches a server that listens on `host`: loopback instead of a wildcard.
+ */
 export function localHostOf(host: string): string {
   return WILDCARDS.get(host) ?? host;
 }
@@ -87,7 +95,7 @@ export function overlap(one: ListenAddress, other: ListenAddress): boolean {
 
 function shareHost(one: string, other: string): boolean {
   const hosts = [one, other];
-  if (one === other || hosts.includes('::')) return true; // `::` accepts IPv4 connections, too
+  if (one === other || hosts.includes('::')) return true; // a server on `::` also accepts IPv4 connections
   if (hosts.includes('0.0.0.0')) return !hosts.some((host) => host.includes(':'));
   return hosts.includes('localhost') && hosts.some((host) => host === '127.0.0.1' || host === '::1');
 }

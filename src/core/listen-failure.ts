@@ -1,4 +1,4 @@
-/** The error for an address on which noria cannot listen, with advice for the operator. */
+/** The error for an address at which noria cannot listen, with advice for the operator. */
 import { describeError, NoriaError } from './faults.ts';
 
 const REASONS: Readonly<Record<string, string>> = {
@@ -12,7 +12,7 @@ const REASONS: Readonly<Record<string, string>> = {
   ENOTSOCK: 'the file descriptor is not a listening socket; check the systemd socket unit',
 };
 
-/** @param where - the address; completes the sentence "cannot listen on …". */
+/** @param where - the address, as it follows "cannot listen on" in the message. */
 export function listenFailure(where: string, cause: unknown): NoriaError {
   const errno = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   const reason = Object.hasOwn(REASONS, errno) ? REASONS[errno] : describeError(cause);

@@ -1,15 +1,15 @@
 /**
- * An unordered collection for open connections, of which thousands are added and removed per second.
+ * An unordered collection for open connections, of which a busy noria adds and removes thousands per second.
  *
- * A Set has the same operations but costs about a tenth of the CPU time of a busy proxy in garbage collection
- * (docs/performance.md). A Set with many writes often replaces its table, and each old table points to the next one.
+ * A Set has the same operations, but its garbage costs about a tenth of the CPU time of a busy proxy
+ * (docs/performance.md): a Set with many writes often replaces its table, and each old table points to the next one.
  * When one of these tables reaches old space, all objects in later tables survive until the next full collection, and
  * young collections keep copying them.
  */
 
-/** An item of a list. It can be in one list at a time. Only the list writes the field. */
+/** An item of a list. It can be in one list at a time. Only the list writes `listedAt`. */
 export interface Listed {
-  /** The index of the item, or -1. */
+  /** The index of the item in the list; -1 while it is in no list. */
   listedAt: number;
 }
 
@@ -20,14 +20,14 @@ export class LiveList<Item extends Listed> {
     return this.#items.length;
   }
 
-  /** Ignored if the item is in the list already. */
+  /** No-op if the item is already in the list. */
   add(item: Item): void {
     if (item.listedAt >= 0) return;
     item.listedAt = this.#items.length;
     this.#items.push(item);
   }
 
-  /** The last item moves to the place of the deleted one. Ignored if the item is not in the list. */
+  /** Moves the last item to the place of the deleted one. No-op if the item is not in the list. */
   delete(item: Item): void {
     const { listedAt } = item;
     if (listedAt < 0) return;
@@ -38,7 +38,7 @@ export class LiveList<Item extends Listed> {
     this.#items[listedAt] = last;
   }
 
-  /** Returns a copy, so that the caller can add and remove items while iterating. */
+  /** A copy, so that the caller can add and remove items while it iterates. */
   all(): readonly Item[] {
     return [...this.#items];
   }

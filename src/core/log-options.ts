@@ -1,6 +1,8 @@
-/** Log levels and formats. They are not in log.ts, so that commands without a log do not load pino. */
+/**
+ * Log levels and formats. They have a file of their own, so that commands without a log do not load pino with log.ts.
+ */
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
-/** `auto`: pretty when standard error is a terminal, else JSON. */
+/** `auto`: `pretty` if standard error is a terminal, else `json`. */
 export const LOG_FORMATS = ['auto', 'json', 'pretty'] as const;

@@ -1,9 +1,9 @@
 /**
- * The log: one line for each event, on standard error, as JSON or as pretty text.
+ * The log: one line for each event, as JSON or as pretty text.
  *
- * Other parts do not import this file. They emit events, and the table below has the level and the message of each
- * event. Levels: `error`: an operator must act; `warn`: noria worked around a problem; `info`: a change of state;
- * `debug`: one line for each connection or forwarded request; `trace`: the steps in between.
+ * Other parts do not import this file: they emit events, and the table below defines the level and the message of
+ * each event. Levels: `error`: an operator must act; `warn`: noria worked around a problem; `info`: a change of
+ * state; `debug`: one line for each connection or forwarded request; `trace`: the steps of a connection.
  */
 import { type DestinationStream, pino } from 'pino';
 import pretty from 'pino-pretty';
@@ -29,7 +29,7 @@ interface LogOptions {
   readonly format: (typeof LOG_FORMATS)[number];
   /** The destination; default: standard error. */
   readonly destination?: DestinationStream;
-  /** The name of the replica, added to every line when several norias write to one log. */
+  /** The name of the replica. noria adds it to every line when several replicas write to one log. */
   readonly replica?: string;
 }
 
@@ -46,7 +46,7 @@ export function createLog(options: LogOptions): Log {
       level: options.level,
       base: options.replica === undefined ? null : { replica: options.replica },
       formatters: { log: roundDurations },
-      // The pretty stream parses the line once more, so the backslash of an escape must be doubled for it.
+      // The pretty stream parses the JSON line and so removes one level of escapes. It needs two backslashes.
       hooks: { streamWrite: (line) => escapeFormat(line, asPretty ? '\\\\' : '\\') },
       redact: { paths: REDACTED.flatMap((name) => [name, `*.${name}`]), censor: '[secret]' },
       ...(asPretty ? {} : { timestamp: pino.stdTimeFunctions.isoTime }),
@@ -55,7 +55,6 @@ export function createLog(options: LogOptions): Log {
   );
 }
 
-/** Rounds durations to a tenth of a ms. */
 function roundDurations(fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(fields).map(([name, value]) => [
@@ -80,15 +79,14 @@ function prettyStream(destination: DestinationStream | undefined): DestinationSt
 type Level = 'trace' | 'debug' | 'info' | 'warn' | 'error';
 type Line<Name extends EventName> = (event: NoriaEvents[Name]) => readonly [Level, string];
 
-/** Changes between these states are normal operation. */
+/** Changes between these states are part of normal operation. */
 const ROUTINE_STATES = new Set(['ready', 'drawing', 'waiting']);
 
 const ROUTINE_READINESS = new Set(['serving', 'degraded']);
 
-/** All events except `client.refused`, whose log lines are limited. */
+/** All events except `client.refused`, which RefusalLog limits. */
 type UnlimitedEvent = Exclude<EventName, 'client.refused'>;
 
-/** Level and message of each event. */
 const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
   'member.joined': () => ['debug', 'member joined'],
   'member.quarantined': () => ['warn', 'member quarantined'],
@@ -117,14 +115,14 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
   'fleet.followed': () => ['trace', 'fleet change followed'],
   'fleet.warned': () => ['warn', 'fleet warning'],
   'dial.attempted': ({ outcome }) => [outcome === 'accepted' ? 'trace' : 'debug', 'dial attempted'],
-  'dial.ended': () => ['debug', 'dial ended'], // the client.refused event logs a failed dial
+  'dial.ended': () => ['debug', 'dial ended'], // the `client.refused` event logs a failed dial
   'hedge.ended': () => ['trace', 'hedge ended'],
   'network.judged': ({ down }) => [
     down ? 'error' : 'info',
     down ? 'network of this machine down: no members are evicted' : 'network of this machine back up',
   ],
   'connection.opened': () => ['trace', 'connection opened'],
-  // The dial of a successful connection already has a log line.
+  // A successful connection already has a debug line: `dial ended`.
   'connection.closed': ({ outcome }) => [outcome === 'ok' ? 'trace' : 'debug', 'connection closed'],
   'tunnel.closed': () => ['trace', 'tunnel closed'],
 };
@@ -135,7 +133,7 @@ function sourceLevel(from: string, to: string): Level {
   return ROUTINE_STATES.has(from) && ROUTINE_STATES.has(to) ? 'debug' : 'info';
 }
 
-/** `degraded` without a problem is routine: the pool is only empty for a moment. */
+/** `degraded` without a problem is routine: the pool is empty for a moment. */
 function readinessLevel({ from, to, ready, problems, cleared }: NoriaEvents['readiness.changed']): Level {
   if (!ready) return problems[0]?.startsWith('shutting down') ? 'info' : 'error';
   if (problems.length > 0) return 'warn';
@@ -143,9 +141,12 @@ function readinessLevel({ from, to, ready, problems, cleared }: NoriaEvents['rea
   return isRoutine && !cleared ? 'debug' : 'info';
 }
 
-/** Logs every event until the result is disposed of. Of many refusals of one client, it logs only the first ones. */
+/**
+ * Logs every event until the result is disposed of. If noria refuses a client many times, only the first refusals get
+ * a line.
+ */
 export function logEvents(bus: EventBus, log: Log, clock: Clock): Disposable {
-  const names = Object.keys(LINES) as UnlimitedEvent[]; // the keys of the table
+  const names = Object.keys(LINES) as UnlimitedEvent[];
   const refusals = new RefusalLog({
     clock,
     onSummary: (summary) => log.info(summary, 'client refused repeatedly'),

@@ -1,4 +1,3 @@
-/** A user name and a password for a proxy. */
 import type { Secret } from './secret.ts';
 
 export interface Login {

@@ -1,9 +1,7 @@
-/** Finds the known name that a misspelt name was probably meant to be. */
-
 /**
- * Ignores case.
+ * Finds the known name that a misspelt name probably means. Ignores case.
  *
- * @returns undefined if more than a third of the longer name would have to change.
+ * @returns undefined if more than a third of the characters of the longer name would have to change.
  */
 export function nearest(text: string, known: Iterable<string>): string | undefined {
   let best: string | undefined;

@@ -1,10 +1,10 @@
 /**
- * Which addresses are not public: loopback, private, link-local, reserved, and IPv6 addresses that embed such an IPv4
- * address. Used for the addresses of members and for targets of clients.
+ * Decides which addresses are not public: loopback, private, link-local and reserved addresses, and IPv6 addresses
+ * that embed such an IPv4 address. Used for the addresses of members and for targets of clients.
  *
- * Sources: IANA special-purpose registries. NAT64 (RFC 6052), 6to4 (RFC 3056), Teredo (RFC 4380), ISATAP (RFC 5214) and
- * IPv4-compatible addresses are judged by the IPv4 addresses inside them; `net.BlockList` does that only for IPv4-mapped
- * addresses.
+ * Source: IANA special-purpose registries. Addresses of NAT64 (RFC 6052), 6to4 (RFC 3056), Teredo (RFC 4380) and
+ * ISATAP (RFC 5214), and IPv4-compatible addresses, are private if an IPv4 address inside them is. `net.BlockList`
+ * checks that only for IPv4-mapped addresses.
  */
 import { BlockList, isIP, isIPv6 } from 'node:net';
 
@@ -42,15 +42,15 @@ export class Networks {
     }
   }
 
-  /** @param address - an IP literal without brackets; its zone is ignored. Any other text is not in the set. */
+  /** @param address - an IP literal without brackets; its zone is ignored. For any other text the result is false. */
   has(address: string): boolean {
     const version = isIP(address);
     return version !== 0 && this.#list.check(address, version === 4 ? 'ipv4' : 'ipv6');
   }
 
   /**
-   * Whether the set has the address or an IPv4 address inside it. Use it only to refuse addresses, because the owner of
-   * an IPv6 network can embed any IPv4 address in its own addresses.
+   * Whether the networks contain the address or an IPv4 address inside it. Use it only to refuse addresses, never to
+   * allow them: the owner of an IPv6 network can embed any IPv4 address in its own addresses.
    */
   hasOrEmbeds(address: string): boolean {
     return this.has(address) || embeddedIpv4(address).some((embedded) => this.#list.check(embedded, 'ipv4'));
@@ -59,12 +59,12 @@ export class Networks {
 
 const PRIVATE = new Networks(PRIVATE_NETWORKS);
 
-/** Whether an IP literal is not a public unicast address. */
+/** Whether the text is an IP literal outside the public unicast addresses. */
 export function isPrivateAddress(address: string): boolean {
   return PRIVATE.hasOrEmbeds(address);
 }
 
-/** Whether an IP literal is a loopback address, including IPv4-mapped ones. */
+/** Whether the text is an IP literal of a loopback address, IPv4-mapped ones included. */
 export function isLoopbackAddress(address: string): boolean {
   return LOOPBACK.has(address);
 }
@@ -95,21 +95,21 @@ export function embeddedIpv4(address: string): readonly string[] {
   const quad = (high: number, low: number) => `${high >> 8}.${high & 255}.${low >> 8}.${low & 255}`;
   const zeros = (count: number) => groups.slice(0, count).every((group) => group === 0);
   const last = quad(at(6), at(7));
-  if (zeros(5) && at(5) === 0xffff) return [last]; // ::ffff:0:0/96
-  if (zeros(4) && at(4) === 0xffff && at(5) === 0) return [last]; // ::ffff:0:0:0/96 (RFC 2765)
-  if (zeros(6)) return [last]; // ::/96
-  if (at(0) === 0x64 && at(1) === 0xff9b) return [last]; // 64:ff9b::/96 (RFC 6052)
+  if (zeros(5) && at(5) === 0xffff) return [last]; // IPv4-mapped, ::ffff:0:0/96
+  if (zeros(4) && at(4) === 0xffff && at(5) === 0) return [last]; // IPv4-translated, ::ffff:0:0:0/96 (RFC 2765)
+  if (zeros(6)) return [last]; // IPv4-compatible, ::/96
+  if (at(0) === 0x64 && at(1) === 0xff9b) return [last]; // NAT64, 64:ff9b::/96 (RFC 6052)
   const isIsatap = (at(4) === 0 || at(4) === 0x200) && at(5) === 0x5efe;
   const inner = isIsatap ? [last] : [];
-  if (at(0) === 0x2002) return [quad(at(1), at(2)), ...inner]; // 2002::/16
-  // 2001::/32: the server, and the client with inverted bits
+  if (at(0) === 0x2002) return [quad(at(1), at(2)), ...inner]; // 6to4, 2002::/16
+  // Teredo, 2001::/32: the addresses of the server and of the client, the latter with inverted bits.
   if (at(0) === 0x2001 && at(1) === 0) return [quad(at(2), at(3)), quad(~at(6) & 0xffff, ~at(7) & 0xffff)];
   return inner;
 }
 
 /**
- * The network that limits count as one client: an IPv4 address, or the /64 of an IPv6 address, because one customer has
- * a whole /64.
+ * The network that noria counts as one client when it limits clients: an IPv4 address, or the /64 of an IPv6 address,
+ * because one customer usually has a whole /64.
  */
 export function clientNetwork(address: string): string {
   const groups = ipv6Groups(address);
@@ -121,7 +121,6 @@ export function clientNetwork(address: string): string {
   return `${prefix.join(':')}::/64`;
 }
 
-/** The eight 16-bit groups of an IPv6 literal. */
 function ipv6Groups(address: string): number[] | undefined {
   if (!isIPv6(address)) return undefined;
   const bare = address.replace(/%.*$/, '');

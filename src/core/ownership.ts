@@ -1,4 +1,4 @@
-/** Owns what a part opens. Closes everything in reverse order, also if opening fails half way. */
+/** Owns the things that a part opens, and closes them in reverse order, also if opening fails half way. */
 type Close = () => void | Promise<void>;
 
 export class Ownership {
@@ -18,9 +18,9 @@ export class Ownership {
   }
 
   /**
-   * Closes everything one by one, the last first. Calling it again joins the first call.
+   * Closes everything, one thing at a time, the last first. A second call waits for the first one.
    *
-   * @throws AggregateError that names each thing that failed to close; all others are closed.
+   * @throws AggregateError that names each thing that failed to close; the other things are closed.
    */
   close(): Promise<void> {
     this.#closing ??= this.#closeAll();
@@ -48,7 +48,7 @@ export async function openAll<T>(
   try {
     return { built: await build(owner), owner };
   } catch (error) {
-    await owner.close().catch(() => {}); // ignored: the caller needs the error of the opening
+    await owner.close().catch(() => {}); // ignored: the caller needs the error of `build`
     throw error;
   }
 }

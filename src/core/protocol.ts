@@ -1,9 +1,11 @@
-/** Protocols of members. `https` is an HTTP proxy over TLS; a free proxy labelled https is plain `http`. */
+/**
+ * Protocols of members. `https` is an HTTP proxy that clients reach over TLS. Lists of free proxies often use the
+ * label https for an `http` proxy that supports CONNECT.
+ */
 export const MEMBER_PROTOCOLS = ['http', 'https', 'socks4', 'socks5'] as const;
 
 export type MemberProtocol = (typeof MEMBER_PROTOCOLS)[number];
 
-/** The protocols that clients may use. */
 export const LISTENER_PROTOCOLS = ['http', 'socks5', 'socks4'] as const;
 
 export type ListenerProtocol = (typeof LISTENER_PROTOCOLS)[number];

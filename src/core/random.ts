@@ -3,12 +3,10 @@ export type Random = () => number;
 
 export const systemRandom: Random = () => Math.random();
 
-/** Returns a random whole number from 0 to `below` - 1. */
 export function randomBelow(random: Random, below: number): number {
   return Math.floor(random() * below);
 }
 
-/** Returns a shuffled copy. */
 export function shuffled<T>(random: Random, items: readonly T[]): T[] {
   return items
     .map((item) => ({ item, order: random() }))
@@ -16,7 +14,7 @@ export function shuffled<T>(random: Random, items: readonly T[]): T[] {
     .map(({ item }) => item);
 }
 
-/** Returns a generator that gives the same numbers for the same seed (mulberry32), for simulations and tests. */
+/** A generator that returns the same numbers for the same seed (mulberry32), for simulations and tests. */
 export function seededRandom(seed: number): Random {
   let state = seed >>> 0;
   return () => {

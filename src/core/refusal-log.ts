@@ -1,7 +1,8 @@
 /**
- * Limits the log lines about refused clients, because a client that is refused again and again would fill the disk.
- * Within a window of time, the first refusals of each client are logged. At the end of the window, one line has the
- * number of the others.
+ * Limits the log lines about refused clients. Otherwise a client that retries again and again would fill the disk.
+ *
+ * The log gets a line for each of the first refusals of a client in a window of time. At the end of the window, one
+ * more line has the number of the client's other refusals.
  */
 import { BoundedMap } from './bounded-map.ts';
 import type { Clock } from './clock.ts';
@@ -10,7 +11,7 @@ import type { FaultCode } from './faults.ts';
 
 type Refusal = NoriaEvents['client.refused'];
 
-/** The refusals of a client that have no line of their own. */
+/** The refusals of a client in one window that did not get a line. */
 export interface RefusalSummary {
   readonly client: string;
   readonly count: number;
@@ -21,7 +22,7 @@ export interface RefusalSummary {
 
 export const MAX_LOGGED_REFUSALS = 5;
 export const REFUSAL_WINDOW_MS = 10_000;
-/** The maximum number of clients with a window of their own. Further clients are counted together. */
+/** The maximum number of clients with their own window. All other clients share one window. */
 const MAX_CLIENTS = 200;
 const OTHER_CLIENTS = 'others';
 
@@ -40,7 +41,7 @@ interface RefusalLogOptions {
 /** Owns one timer while a window is open. */
 export class RefusalLog implements Disposable {
   readonly #options: RefusalLogOptions;
-  /** The open windows, in the order in which they end, because all have the same length. */
+  /** The open windows. Their order is the order in which they end, because all have the same length. */
   readonly #windows = new BoundedMap<string, Window>(MAX_CLIENTS + 1);
   #timer: Disposable | undefined;
 
@@ -50,7 +51,8 @@ export class RefusalLog implements Disposable {
 
   /**
    * Counts a refusal.
-   * @returns whether to log the refusal as a separate line. The others appear in a summary.
+   *
+   * @returns whether to log the refusal now. If not, the summary counts it.
    */
   admit({ client, code }: Pick<Refusal, 'client' | 'code'>): boolean {
     const window = this.#windowOf(client);
@@ -63,7 +65,7 @@ export class RefusalLog implements Disposable {
     return false;
   }
 
-  /** Reports the refusals that are counted so far. */
+  /** Reports the open windows as if they ended now. */
   [Symbol.dispose](): void {
     this.#timer?.[Symbol.dispose]();
     this.#timer = undefined;

@@ -1,4 +1,4 @@
-/** A password, key or token. Every way of printing it gives `[secret]`. */
+/** A password, key or token. `toString`, `toJSON` and `util.inspect` return `[secret]`. */
 import { inspect } from 'node:util';
 
 export const MASK = '[secret]';
@@ -10,7 +10,7 @@ export class Secret {
     this.#value = value;
   }
 
-  /** The secret text. Call it only where the value is written to the wire. */
+  /** Call it only where the value itself is needed: to send, parse, hash or compare it. */
   reveal(): string {
     return this.#value;
   }
@@ -28,23 +28,26 @@ export class Secret {
   }
 }
 
-/** All secrets in plain data. */
+/** All Secrets in an object, at any depth. */
 export function secretsIn(value: unknown): Secret[] {
   if (value instanceof Secret) return [value];
   if (typeof value !== 'object' || value === null) return [];
   return Object.values(value).flatMap(secretsIn);
 }
 
-/** Shorter secrets are not masked, because that would mask too much of a text. */
+/** Shorter secrets are not masked, because they occur by chance in many texts. */
 const MIN_MASKED_LENGTH = 4;
 
-/** Masks every occurrence of the secrets, plain and URL-encoded. Secrets with less than 4 characters are not masked. */
+/**
+ * Masks every occurrence of the secrets, plain or URL-encoded. Secrets with fewer than 4 characters are not masked.
+ */
 export function maskSecrets(text: string, secrets: readonly Secret[]): string {
   const values = secrets
     .map((secret) => secret.reveal())
     .filter((value) => value.length >= MIN_MASKED_LENGTH);
   if (values.length === 0) return text;
-  // In one pass, longest first: if one secret starts with another, masking the shorter one would leave the rest visible.
+  // One pass, the longest secret first: if a secret starts with a shorter one, masking the shorter one would leave
+  // the rest visible.
   const forms = values.flatMap((value) => [value, encodeURIComponent(value)]);
   const longestFirst = forms.sort((a, b) => b.length - a.length).map(escapeRegExp);
   return text.replace(new RegExp(longestFirst.join('|'), 'g'), MASK);

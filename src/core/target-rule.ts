@@ -1,8 +1,9 @@
 /**
- * The grammar of a rule of `denyTargets`. The configuration uses it to check rules, the listener to apply them.
+ * The grammar of the rules in `denyTargets`. The configuration checks rules with it, and the listener applies them.
  *
- * `private` and `smtp` are named sets. Other rules are a host (`example.com`), a pattern (`*.example.com`: every name below
- * it, but not itself), an address or network (`192.0.2.0/24`), and a port or port range (`:25`, `:6000-6010`).
+ * A rule is a named set (`private` or `smtp`), a host (`example.com`), a pattern (`*.example.com`: every name below
+ * example.com, but not example.com), an address or network (`192.0.2.0/24`), or a port or port range (`:25`,
+ * `:6000-6010`).
  */
 import { hostPort, parsePort } from './host-port.ts';
 import { isCidr } from './networks.ts';
@@ -11,12 +12,12 @@ export const TARGET_SETS = ['private', 'smtp'] as const;
 
 export type TargetRule =
   | { readonly kind: (typeof TARGET_SETS)[number] }
-  /** `text` is canonical: a name in A-labels, an address or a network. For `below`, it is the name after `*.`. */
+  /** `text` is canonical: a name in A-labels, an address or a network. A `below` rule has the name after `*.`. */
   | { readonly kind: 'host' | 'below' | 'network'; readonly text: string }
-  /** Both ports are included. */
+  /** The range includes both ports. */
   | { readonly kind: 'ports'; readonly from: number; readonly to: number };
 
-/** A dummy port: `hostPort` requires one, but only the host of its result is used. */
+/** `hostPort` requires a port, but only the host of its result is used. */
 const ANY_PORT = 1;
 
 /** @returns undefined for an invalid rule; `wrongTargetRule` says why. */
@@ -37,7 +38,7 @@ export function parseTargetRule(text: string): TargetRule | undefined {
   return below ? undefined : { kind: 'network', text: host.host };
 }
 
-/** Why `text` is invalid, as a predicate: `is not a network`. */
+/** Says why `text` is invalid, as a predicate for a message: `is not a network`. */
 export function wrongTargetRule(text: string): string {
   if (text.startsWith(':')) return 'is not a port or a port range from 1 to 65535';
   if (text.includes('/')) return 'is not a network';

@@ -1,4 +1,4 @@
-/** noria's version. It comes from the package.json in the parent folder of `src` or `dist`. */
+/** Reads noria's version from package.json in the parent folder of `src` or `dist`. */
 import { readFileSync } from 'node:fs';
 
 export function readVersion(): string {

@@ -1,8 +1,8 @@
 /**
  * A Clock for simulations. Its time jumps from one armed timer to the next.
  *
- * Timers that are due at the same time fire in the order in which they were armed. Before the next timer fires, all
- * promises that a timer resolved have continued.
+ * Timers that are due at the same time fire in the order in which they were armed. The code that waits for a fired
+ * timer runs before the next timer fires.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from './clock.ts';
@@ -19,10 +19,10 @@ export class VirtualClock implements Clock {
   #wallMs: number;
   #made = 0;
   #armedCount = 0;
-  /** The armed timers as a binary heap, the next timer first. Disposed timers stay in it until they are due. */
+  /** The timers as a binary heap, the next one first. Disposed timers stay in the heap until they are due. */
   readonly #heap: Timer[] = [];
 
-  /** @param startAt - the first moment, in epoch ms. */
+  /** @param startAt - the wall-clock time at the start, in epoch ms. */
   constructor(startAt: number) {
     this.#wallMs = startAt;
   }
@@ -37,8 +37,8 @@ export class VirtualClock implements Clock {
 
   after(ms: number, fn: () => void): Disposable {
     this.#made += 1;
-    // Whole ms, like timers of the runtime. With fractions, a rounding error in a sum could cause a wait that never
-    // ends.
+    // Whole ms, as for Node timers. With fractions, a rounding error in a sum could make a caller wait again and
+    // again for 0 ms.
     const dueAt = this.#monotonicMs + Math.max(0, Math.ceil(ms));
     const timer = { dueAt, order: this.#made, fn, armed: true };
     this.#armedCount += 1;
@@ -46,17 +46,16 @@ export class VirtualClock implements Clock {
     return { [Symbol.dispose]: () => this.#disarm(timer) };
   }
 
-  /** The number of armed timers; 0 at the end of a simulation. */
   get armedCount(): number {
     return this.#armedCount;
   }
 
-  /** Sets the wall clock, like an operator or NTP. Monotonic time does not change. */
+  /** Moves the wall clock by `ms`, as an operator or NTP does. Monotonic time does not change. */
   stepWall(ms: number): void {
     this.#wallMs += ms;
   }
 
-  /** Advances to monotonic `untilMs` and fires what is due. */
+  /** Advances to the monotonic moment `untilMs` and fires the due timers. */
   async runUntil(untilMs: number): Promise<void> {
     await setImmediate();
     for (let next = this.#heap[0]; next !== undefined && next.dueAt <= untilMs; next = this.#heap[0]) {
@@ -65,7 +64,7 @@ export class VirtualClock implements Clock {
       this.#disarm(next);
       this.#moveTo(next.dueAt);
       next.fn();
-      await setImmediate(); // lets promises that wait for this moment continue, at any depth
+      await setImmediate(); // all promises that depend on this timer continue first, at any depth
     }
     this.#moveTo(untilMs);
   }

@@ -1,5 +1,3 @@
-/** Formats counts and durations for sentences. */
-
 /** Formats a count, such as `1 member` or `5 members`. */
 export function formatCount(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
