@@ -1,7 +1,7 @@
 /**
- * The steps that are the same for answers of all formats: decode the body's text, read the code, and build the error
- * for a body that is not an answer. An error quotes the beginning of the body on one printable line, with masked
- * secrets. Pure.
+ * The steps that answers of all formats share: decode the text of the body, read the code, and build the error for a
+ * body that is not an answer. The error quotes the beginning of the body on one printable line, with masked secrets.
+ * Pure.
  */
 import { NoriaError } from '../core/faults.ts';
 import { maskSecrets, type Secret } from '../core/secret.ts';
@@ -12,7 +12,7 @@ export interface AnswerOrigin {
   readonly host: string;
   /** Secrets that noria masks when it quotes the answer. */
   readonly secrets: readonly Secret[];
-  /** The fault code for an answer that noria cannot read; default: service-protocol. */
+  /** The fault code for an answer that noria cannot read. Default: service-protocol. */
   readonly unreadable?: 'link-unreadable';
 }
 
@@ -30,20 +30,18 @@ export interface Envelope {
 }
 
 /**
- * Limits of an answer, checked before or while it is parsed, so that decoding never blocks other work for long. The
- * largest answer that noria keeps whole (1,000 entries with all fields) has half as many values as MAX_VALUES.
+ * Limits for the values and levels of an answer. noria checks them before or while it parses, so that decoding never
+ * blocks other work for long. A full answer of 1,000 entries with all fields contains half as many values.
  */
 export const MAX_VALUES = 32_000;
 export const MAX_DEPTH = 32;
 export const TOO_MANY_VALUES = `more than ${MAX_VALUES} values or more than ${MAX_DEPTH} levels`;
 
-/**
- * noria masks this many times the length of a quote, because most of the text may be white space that the quote drops.
- */
+/** To make a quote, noria reads this many times its length, because it shortens runs of white space to one space. */
 const QUOTED_SHARE = 8;
-/** Maximum length of a quote, in characters. */
+/** The maximum length of a quote, in characters. */
 const QUOTE_LENGTH = 200;
-/** HTTP statuses that show a wrong host or path. */
+/** HTTP statuses that mean a wrong host or path. */
 const NOT_FOUND: ReadonlySet<number> = new Set([404, 405, 410, 501]);
 /** Matches the beginning of an HTML page. */
 const WEB_PAGE = /^<(?:!doctype\s+html|html|head|body|title|meta|script|center|h1)\b/i;
@@ -53,7 +51,7 @@ export function bodyText(body: Uint8Array): string {
   return new TextDecoder().decode(body).trim();
 }
 
-/** The service's code, which may be a string or a number; undefined for any other value. */
+/** Reads the service's code, a string or a number; undefined for any other value. */
 export function readCode(raw: unknown): string | undefined {
   const text = typeof raw === 'number' || typeof raw === 'string' ? String(raw).trim() : '';
   return /^[\w.-]{1,16}$/.test(text) ? text : undefined;
@@ -63,13 +61,16 @@ export function isWebPage(text: string): boolean {
   return WEB_PAGE.test(text);
 }
 
-/** One printable line of at most `length` characters. It is masked before it is cut, so that no half of a secret remains. */
+/**
+ * Returns one printable line of at most `length` characters. Masks secrets before it cuts, so that no part of one
+ * remains.
+ */
 export function quoteText(text: string, length: number, secrets: readonly Secret[]): string {
   const line = oneLine(maskBeginning(text, length * QUOTED_SHARE, secrets));
   return line.length <= length ? line : `${line.slice(0, length).toWellFormed()}…`;
 }
 
-/** Masks and keeps about `length` characters. If the cut falls inside a secret, the whole secret is removed. */
+/** Returns about the first `length` characters with masked secrets. A secret at the cut is removed completely. */
 function maskBeginning(text: string, length: number, secrets: readonly Secret[]): string {
   if (text.length <= length) return maskSecrets(text, secrets);
   const longest = Math.max(0, ...secrets.map((secret) => encodeURIComponent(secret.reveal()).length));
@@ -77,13 +78,13 @@ function maskBeginning(text: string, length: number, secrets: readonly Secret[])
   return masked.slice(0, masked.length - longest);
 }
 
-/** @param what - the problem; completes the sentence "the answer of HOST …". */
+/** @param what - the problem, as it follows "the answer of HOST" in the message. */
 export function unreadableAnswer(what: string, text: string, origin: AnswerOrigin): NoriaError {
   const code = origin.unreadable ?? 'service-protocol';
   return badAnswer(code, `the answer of ${origin.host} ${what}`, text, origin);
 }
 
-/** @param excess - the limit that the answer exceeds; completes the sentence "it has …". */
+/** @param excess - what exceeds a limit, as it follows "it has" in the message: `more than 1000 lines`. */
 export function oversizedAnswer(excess: string, text: string, origin: AnswerOrigin): NoriaError {
   return unreadableAnswer(`is too large (it has ${excess}); ask for fewer proxies`, text, origin);
 }
@@ -93,7 +94,7 @@ export function webPageAnswer(text: string, origin: AnswerOrigin): NoriaError {
   return badAnswer('service-blocked', what, text, origin);
 }
 
-/** The error for an answer with a status other than 200 and without a code of the service. */
+/** The error for an answer that has neither status 200 nor a code of the service. */
 export function unexpectedStatus(
   status: number,
   redirectsTo: string | undefined,

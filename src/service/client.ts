@@ -1,6 +1,6 @@
 /**
- * Calls the extraction service: each call is one attempt and returns one decoded answer. Pace, retries and reactions
- * belong to refill.
+ * Calls the extraction service. Each call is one attempt and returns one decoded answer; refill decides about
+ * retries.
  *
  * Every failure is a NoriaError that names the host, what happened and what to do. The error never contains a key.
  */
@@ -29,43 +29,45 @@ import {
 import { type Exchange, type OpenTunnel, Transport, type WriteGate } from './transport.ts';
 
 export interface ServiceClientOptions {
-  /** Time limit of one whole call: connecting, waiting and reading. */
+  /** The time limit of one whole call: connecting, waiting and reading. */
   readonly timeoutMs: number;
   readonly clock: Clock;
   readonly refuses: RefuseAddress;
-  /** Resolves the service's name; default: the system resolver. */
+  /** Resolves the service's name. Default: the system resolver. */
   readonly lookup?: LookupFunction;
-  /** Connects through the front proxy; absent: noria connects directly. */
+  /** Connects through the front proxy. If absent, noria connects directly. */
   readonly openTunnel?: OpenTunnel | undefined;
 }
 
 export interface CallOptions {
   /**
-   * Masked in every text of the answer that noria keeps. Added to the key of the call, or to the secrets of its link.
+   * More secrets that noria masks in the service's texts, in addition to the call's own key or the secrets of its
+   * link.
    */
   readonly secrets?: readonly Secret[];
   readonly gate?: WriteGate;
 }
 
 export interface Timing {
-  /** Monotonic moment just before the request was written. */
+  /** The monotonic moment just before noria wrote the request. */
   readonly sentAt: number;
   readonly tookMs: number;
 }
 
-/** An answer of operation 9 or 10. */
 export type ListAnswer = DecodedList & Timing;
 
-/** HTTP status with which many APIs refuse a call that comes too early (RFC 6585). */
+/** Many vendors refuse a call that comes too early with this HTTP status (RFC 6585). */
 const TOO_MANY_REQUESTS = 429;
 
 type Decode<Decoded> = (body: Uint8Array, origin: AnswerOrigin, status: number) => Decoded;
 
 /**
- * Opens a new connection for each call. Opening a connection, and a call on it, reject with a NoriaError when there is
- * no answer: front-proxy-failed, service-transport (no complete answer), service-blocked (a web page, a redirect or a
- * status other than 200), service-protocol or link-unreadable (not understood), bad-config (unusable address),
- * shutting-down (cancelled).
+ * Opens a new connection for each call.
+ *
+ * If there is no answer, `connect` and the calls reject with a NoriaError: front-proxy-failed, service-transport (no
+ * complete answer), service-blocked (a web page, a redirect or a status other than 200), service-not-found (status
+ * 404, 405, 410 or 501), service-protocol or link-unreadable (noria cannot read the answer), bad-config (unusable
+ * address), shutting-down (cancelled).
  */
 export class ServiceClient {
   readonly #options: ServiceClientOptions;
@@ -76,7 +78,9 @@ export class ServiceClient {
     this.#options = options;
   }
 
-  /** Opens the connection of one call. The caller closes it. `signal` cancels the opening and the call. */
+  /**
+   * Opens the connection of one call. The caller closes the connection. `signal` cancels the opening and the call.
+   */
   async connect(address: ServiceAddress, signal?: AbortSignal): Promise<ServiceConnection> {
     const url = serviceUrl(address);
     const abort = new AbortController();
@@ -84,7 +88,7 @@ export class ServiceClient {
     if (this.#isClosed || signal?.aborted) cancel();
     signal?.addEventListener('abort', cancel);
     this.#open.add(abort);
-    // The signal may live long, so its listener is removed with the connection.
+    // A signal may outlive many connections, so each connection removes its listener.
     const closed = () => {
       this.#open.delete(abort);
       signal?.removeEventListener('abort', cancel);
@@ -105,14 +109,17 @@ export class ServiceClient {
     }
   }
 
-  /** Cancels the calls in flight and rejects later ones. Idempotent. */
+  /** Cancels all calls and rejects later ones. Idempotent. */
   close(): void {
     this.#isClosed = true;
     for (const call of this.#open) call.abort();
   }
 }
 
-/** A connection to the service, for one call. The call resolves with the service's answer, whatever its code. */
+/**
+ * A connection to the service for one call. The call resolves with the service's answer, also if its code is an
+ * error.
+ */
 export class ServiceConnection {
   readonly #transport: Transport;
   readonly #parts: Pick<ServiceClientOptions, 'refuses' | 'clock'>;
@@ -140,7 +147,7 @@ export class ServiceConnection {
     );
   }
 
-  /** Makes one draw from a link, and also returns what noria recognised in the answer. */
+  /** Makes one draw from a link. The result also contains what noria recognised in the answer. */
   async extractLink(call: LinkCall, options: CallOptions = {}): Promise<DecodedLink & Timing> {
     const { refuses, clock } = this.#parts;
     const decode: Decode<DecodedLink> = (body, origin, status) =>
@@ -164,7 +171,6 @@ export class ServiceConnection {
     );
   }
 
-  /** Idempotent. */
   close(): void {
     this.#transport.close();
     this.#closed();
@@ -183,8 +189,8 @@ export class ServiceConnection {
 }
 
 /**
- * The specification names no status for errors, so noria accepts a code of the service with any status. A success needs
- * status 200.
+ * The specification names no HTTP status for errors, so noria accepts an error code of the service with any status. A
+ * success needs status 200.
  */
 function decodeReply<Decoded extends { readonly code: string }>(
   { status, redirectsTo, body }: Exchange,
@@ -197,7 +203,7 @@ function decodeReply<Decoded extends { readonly code: string }>(
     if (decoded.code !== SUCCESS) return decoded;
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;
-    // ignored: without a code, the error for the status explains more
+    // ignored: the error for the status, thrown below, explains more
   }
   throw unexpectedStatus(status, redirectsTo, bodyText(body), origin);
 }

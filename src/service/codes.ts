@@ -1,10 +1,10 @@
 /**
  * The codes of the service: what each means, how noria reacts, and what the operator can do.
  *
- * A code is looked up together with its operation, because 12007, 12008 and 12010 have different meanings in different
- * operations. Source: the specification, section "Errors". docs/service.md lists the same codes, held by
- * test/held/service.test.ts. noria does not interpret the service's text, because the text varies and may have another
- * encoding. One exception: `intervalNamedMs` reads a number from it.
+ * The meaning of a code depends on the operation: 12007, 12008 and 12010 differ between operations. Source: the
+ * specification, section "Errors". docs/service.md lists the same codes, held by test/held/service.test.ts. noria
+ * does not interpret the service's text, because its wording and encoding vary. One exception: `intervalNamedMs`
+ * reads a number from it.
  */
 import type { DrawAnswer } from './answer.ts';
 import { type CodeScope, OPERATIONS, type SourceProduct } from './operations.ts';
@@ -13,24 +13,29 @@ import { type CodeScope, OPERATIONS, type SourceProduct } from './operations.ts'
 export type CodeVerdict =
   /** Success: continue. */
   | { readonly kind: 'ok' }
-  /** No proxy at the moment: continue at the pace. */
+  /** The service has no proxy at the moment: make the next call after the usual interval. */
   | { readonly kind: 'empty' }
-  /** Calls come too often: widen the pace. */
+  /** The calls come too often: lengthen the interval. */
   | { readonly kind: 'slow-down' }
-  /** Make no call for `ms`. A call before that would restart the service's waiting time. */
+  /** Make no call for `ms`, because a call before that would restart the waiting time of the service. */
   | { readonly kind: 'silence'; readonly ms: number }
-  /** A temporary condition, or a condition that the operator can remove in the console: retry every `retryEveryMs`. */
+  /** A condition that ends by itself, or that the operator can remove in the console: retry every `retryEveryMs`. */
   | { readonly kind: 'pause'; readonly retryEveryMs: number }
-  /** A quota is used up: retry after `retryFromMs`, doubling to `retryToMs`; with `atMidnight` also when the service's day begins. */
+  /**
+   * A quota is used up: retry after `retryFromMs`, then each time after twice as long, up to `retryToMs`. With
+   * `atMidnight`, noria also retries when the service's day begins.
+   */
   | {
       readonly kind: 'quota';
       readonly retryFromMs: number;
       readonly retryToMs: number;
       readonly atMidnight: boolean;
     }
-  /** The operator has to act. Without `retryEveryMs`, noria does not retry. */
+  /** The operator has to act: retry every `retryEveryMs`, or never if it is absent. */
   | { readonly kind: 'halt'; readonly retryEveryMs?: number }
-  /** Unknown answer: retry after `retryFromMs`, doubling to `retryToMs`. */
+  /**
+   * An answer of unknown meaning: retry after `retryFromMs`, then each time after twice as long, up to `retryToMs`.
+   */
   | { readonly kind: 'back-off'; readonly retryFromMs: number; readonly retryToMs: number };
 
 export interface CodeMeaning {
@@ -39,16 +44,16 @@ export interface CodeMeaning {
   /** What the operator can do; empty when nothing is needed. */
   readonly advice: string;
   readonly verdict: CodeVerdict;
-  /** The answer contained proxies, and noria dropped all of them. */
+  /** True if the answer contained proxies and noria dropped all of them. */
   readonly allDropped?: true;
-  /** Halve the open tunnels of the source until a call succeeds. */
+  /** True if noria has to halve the open tunnels of the source until a call succeeds. */
   readonly limitsConnections?: true;
 }
 
 /** The code of success in every operation. */
 export const SUCCESS = '10001';
 
-/** The service's day begins at midnight in this time zone. Inferred: the service documents no zone. */
+/** The time zone of the service's day. The service documents no zone; this one is an assumption. */
 export const SERVICE_ZONE_OFFSET_MS = 8 * 3_600_000;
 
 const SECOND_MS = 1_000;
@@ -163,7 +168,10 @@ const LIST_PARAMS_WRONG: CodeMeaning = {
   advice: 'Check the instance or the account, and the filter.',
 };
 
-/** The codes of extraction links. noria derives each code from the answer by the rules of the source. */
+/**
+ * The codes of extraction links. noria chooses one of them by the rules of the source, because each vendor has its
+ * own codes.
+ */
 const LINK = {
   [SUCCESS]: OK,
   'too-fast': {
@@ -223,7 +231,7 @@ export const CODES: Readonly<Record<CodeScope, Readonly<Record<string, CodeMeani
   link: LINK,
 };
 
-/** What a code means in an operation. A code that is not listed there counts as a temporary fault. */
+/** What a code means in an operation. noria treats a code that the operation does not list as a temporary fault. */
 export function meaningOf(operation: CodeScope, code: string): CodeMeaning {
   const entries = CODES[operation];
   const entry = Object.hasOwn(entries, code) ? entries[code] : undefined;
@@ -247,8 +255,8 @@ const UNREADABLE_ADVICE = 'Compare format and textLayout with the extraction for
 const UNREADABLE_LINK_ADVICE = 'Compare answer of the source with the answer of the link.';
 
 /**
- * What the answer of a draw means. A success without a usable entry, or with no quota left, does not count as a
- * success.
+ * What the answer of a draw means. An answer with the code of success means something else if noria dropped all its
+ * entries, or if it says that no IP is left.
  */
 export function judgeDraw(
   product: SourceProduct,
@@ -270,8 +278,7 @@ export function judgeDraw(
 }
 
 /**
- * The minimum interval that the text of an answer with code 12002 names ("at least N seconds", in Chinese), in ms. Many
- * answers name none.
+ * The minimum interval in ms that the text of an answer with code 12002 may name in Chinese ("at least N seconds").
  */
 export function intervalNamedMs(message: string): number | undefined {
   const seconds = /(\d{1,4})\s*秒/.exec(message)?.[1];

@@ -1,7 +1,7 @@
 /**
  * Reads the JSON envelope of an extraction: `{ code, msg, data: { count, proxy_list } }`. Pure.
  *
- * The code may be a number; `data` may be missing, null, an empty string, or the list itself.
+ * The code may be a number. `data` may be missing, null, an empty string, or the list itself.
  */
 import {
   type AnswerOrigin,
@@ -20,9 +20,9 @@ const [QUOTE, BACKSLASH, COMMA, OPEN_OBJECT, CLOSE_OBJECT, OPEN_LIST, CLOSE_LIST
 );
 
 /**
- * @returns undefined when the text is not a JSON object with a code, or is a success whose `data` has an unknown
+ * @returns undefined if the text is not a JSON object with a code, or if it is a success whose `data` has an unknown
  * structure.
- * @throws NoriaError service-protocol when the text exceeds the limits.
+ * @throws NoriaError service-protocol if the text exceeds the limits.
  */
 export function readJson(text: string, origin: AnswerOrigin): Envelope | undefined {
   const body = parseObject(text, origin);
@@ -30,15 +30,15 @@ export function readJson(text: string, origin: AnswerOrigin): Envelope | undefin
   if (body === undefined || code === undefined) return undefined;
   const { data, msg } = body;
   const message = typeof msg === 'string' ? msg : '';
-  // The data of an error has no meaning, so any structure is accepted.
+  // If the code is an error, `data` has no meaning and may have any structure.
   const entries = listIn(data) ?? (code === SUCCESS ? undefined : []);
   if (entries === undefined) return undefined;
   return { code, message, counters: isObject(data) ? [data, body] : [body], entries };
 }
 
 /**
- * @returns undefined when the text is not a JSON object.
- * @throws NoriaError service-protocol when the text exceeds the limits.
+ * @returns undefined if the text is not a JSON object.
+ * @throws NoriaError service-protocol if the text exceeds the limits.
  */
 export function parseObject(text: string, origin: AnswerOrigin): RawFields | undefined {
   const parsed = text.startsWith('{') ? parseJson(text, origin) : undefined;
@@ -46,26 +46,24 @@ export function parseObject(text: string, origin: AnswerOrigin): RawFields | und
 }
 
 /**
- * @returns undefined when the text is not JSON.
- * @throws NoriaError service-protocol when the text exceeds the limits.
+ * @returns undefined if the text is not JSON.
+ * @throws NoriaError service-protocol if the text exceeds the limits.
  */
 export function parseJson(text: string, origin: AnswerOrigin): unknown {
   if (isOversized(text)) throw oversizedAnswer(TOO_MANY_VALUES, text, origin);
   try {
     return JSON.parse(text);
   } catch {
-    return undefined; // ignored: the caller reports what the text contains instead
+    return undefined; // ignored: the caller reports the text itself
   }
 }
 
-/** Replaces items that are not objects by empty objects, so that they count as dropped. */
+/** Replaces items that are not objects with empty objects, so that noria counts them as dropped entries. */
 export function objectsIn(list: readonly unknown[]): RawFields[] {
   return list.map((item) => (isObject(item) ? item : {}));
 }
 
-/**
- * Counts values and levels without parsing. Every value follows a comma, except the first value of an object or list.
- */
+/** Counts values and levels without parsing. A value follows a comma or the opening bracket of an object or list. */
 function isOversized(text: string): boolean {
   let depth = 0;
   let values = 0;
@@ -82,7 +80,7 @@ function isOversized(text: string): boolean {
   return false;
 }
 
-/** The index of the closing quotation mark, or of the end of the text. */
+/** The index of the closing quotation mark, or the length of the text if there is none. */
 function endOfString(text: string, start: number): number {
   for (let at = start + 1; at < text.length; at += 1) {
     const char = text.charCodeAt(at);
@@ -103,7 +101,6 @@ function listIn(data: unknown): RawFields[] | undefined {
   return isListEmpty && isCountZero ? [] : undefined;
 }
 
-/** Whether the value is a JSON object, and not a list. */
 export function isObject(value: unknown): value is RawFields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,5 +1,5 @@
 /**
- * Decodes the answers of operations 9 and 10: JSON lists. The records keep the specification's field names, because
+ * Decodes the JSON lists that operations 9 and 10 return. The records keep the specification's field names, because
  * commands print them. Pure.
  */
 import {
@@ -18,7 +18,10 @@ import { objectsIn, parseObject } from './decode-json.ts';
 import { readInteger, readText } from './fields.ts';
 import { type ListName, OPERATIONS } from './operations.ts';
 
-/** An area line or an instance, with the fields and types of the operation's table. Fields without a valid value are left out. */
+/**
+ * An area line or an instance, with the fields and types of the operation's table. Fields without a valid value are
+ * absent.
+ */
 export type ListRecord = Readonly<Record<string, string | number>>;
 
 export interface DecodedList {
@@ -31,10 +34,10 @@ export interface DecodedList {
 }
 
 /**
- * Decodes an answer with any HTTP status. Leaves out records without their first field (the area, the id of the
+ * Decodes an answer with any HTTP status. Drops records without a valid first field (the area, or the id of the
  * instance).
  *
- * @throws NoriaError service-protocol when the body is not the expected JSON, service-blocked when the body is a web
+ * @throws NoriaError service-protocol if the body is not the expected JSON, service-blocked if the body is a web
  * page.
  */
 export function decodeList(name: ListName, body: Uint8Array, origin: AnswerOrigin): DecodedList {

@@ -2,37 +2,41 @@
  * Reads an answer in the format Text: one proxy per line, in the default layout, the layout of the free product, or a
  * custom layout. Pure.
  *
- * Text has no envelope, so lines that match are a success. The specification shows no error in Text. If the lines do
- * not match and the text contains a code of the operation, that code is the error.
+ * A Text answer has no code. If its lines match the layout, it is a success. The specification shows no error in
+ * Text. If the lines do not match and the text contains a code of the operation, noria reads it as an error with that
+ * code.
  */
 import { type AnswerOrigin, type Envelope, oversizedAnswer, type RawFields } from './body.ts';
 import { CODES, SUCCESS } from './codes.ts';
 import { OPERATIONS, type OperationNumber, type Product } from './operations.ts';
 import { compileLayout, type RecordReader } from './text-layout.ts';
 
-/** `ip:port`, the default of the paid products. */
+/** `ip:port`, the default layout of the paid products. */
 const PLAIN_LINE =
   /[ \t]*(?<ip>\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]{2,45}\]):(?<port>\d{1,6})[ \t]*(?=\n|$)/y;
-/** `[level]ip:port@protocol#location`, the line of the free product. */
+/** `[level]ip:port@protocol#location`, the layout of the free product. */
 const FREE_LINE =
   /[ \t]*\[(?<level>[^\]\n]{0,100})\](?<ip>[^\s:]{1,45}|\[[0-9a-fA-F:.]{2,45}\]):(?<port>\d{1,6})@(?<protocol>\w{1,16})#(?<adr>[^\n]*)(?=\n|$)/y;
-/** Longer texts take too long to decode. The pattern of a custom layout may backtrack in each line. */
+/**
+ * Longer texts take too long to decode. Custom layouts have a lower limit, because their patterns may backtrack in
+ * each line.
+ */
 const MAX_LINES = 32_000;
 const MAX_LAYOUT_LINES = 1_000;
-/** The longest text that can be an error. */
+/** The maximum length of a text that noria reads as an error, in characters. */
 const MAX_ERROR_LENGTH = 2_000;
 
 export interface TextOptions extends AnswerOrigin {
   readonly product: Product;
-  /** The custom extraction format, already checked by `compileLayout`; an invalid one throws `TypeError`. */
+  /** The custom extraction format. `compileLayout` must have accepted it; otherwise reading throws a TypeError. */
   readonly textLayout?: string | undefined;
 }
 
 /**
  * Reads the lines of a Text answer. An empty text is a success without proxies.
  *
- * @returns undefined when at least half of the lines do not match.
- * @throws NoriaError service-protocol when the text exceeds the limits.
+ * @returns undefined if at least half of the lines do not match.
+ * @throws NoriaError service-protocol if the text exceeds the limits.
  */
 export function readTextLines(text: string, options: TextOptions): Envelope | undefined {
   const lines = text.replace(/\r\n?/g, '\n');
@@ -40,14 +44,14 @@ export function readTextLines(text: string, options: TextOptions): Envelope | un
   const read = readRecords(lines, recordReader(options.product, options.textLayout), maxLines);
   if (read === undefined) throw oversizedAnswer(`more than ${maxLines} lines`, text, options);
   const { entries, mismatches } = read;
-  // A few lines that do not match count as bad entries. If most do not match, the text is something else that happens
-  // to contain an address.
+  // If only a few lines do not match, they count as dropped entries. If at least half do not match, the text is not a
+  // list of proxies.
   if (mismatches > 0 && mismatches >= entries.length) return undefined;
   const bad = new Array<RawFields>(mismatches).fill({});
   return { code: SUCCESS, message: '', counters: [], entries: [...entries, ...bad] };
 }
 
-/** Finds the code of an error in a short text: after the word `code`, or any code of the operation. */
+/** Finds the code of an error in a short text: a number after the word `code`, else any code of the operation. */
 export function readTextCode(text: string, product: Product): Envelope | undefined {
   if (text.length > MAX_ERROR_LENGTH) return undefined;
   const labelled = /\bcode\b\W{1,4}(\d{5})\b/i.exec(text)?.[1];
@@ -71,7 +75,8 @@ function lineReader(pattern: RegExp): RecordReader {
 }
 
 /**
- * Returns all records, and the number of lines (or ends of lines) that do not match; undefined if there are too many.
+ * Returns all records, and the number of lines or ends of lines that do not match; undefined if the text has too many
+ * lines.
  */
 function readRecords(
   text: string,
@@ -98,7 +103,7 @@ function readRecords(
 }
 
 function listedCode(text: string, operation: OperationNumber): string | undefined {
-  // A port after an address is not an error code.
+  // Addresses are removed, because their ports could look like codes.
   const withoutAddresses = text.replace(/\d{1,3}(?:\.\d{1,3}){3}\W{1,3}\d{1,5}\b/g, ' ');
   const numbers = withoutAddresses.match(/\b\d{5}\b/g) ?? [];
   return numbers.find((code) => Object.hasOwn(CODES[operation], code));

@@ -1,8 +1,10 @@
 /**
- * Reads the envelope in XML. Pure. The specification shows no layout, so noria accepts any reasonable one: elements or
- * attributes, at any depth, with or without namespaces, in any letter case. An element with an `ip` or a `port` is an
- * entry. If an element contains several entries side by side, a repeated name starts the next entry. noria rejects a
- * document type, because entities enable attacks.
+ * Reads the envelope in XML. Pure.
+ *
+ * The specification shows no layout, so noria accepts any reasonable one: elements or attributes, at any depth, with
+ * or without namespaces, in any letter case. An element that contains an `ip` or a `port` is an entry. If one element
+ * contains the fields of several entries, a repeated field name starts the next entry. noria rejects a document type
+ * declaration, because its entities enable attacks.
  */
 import {
   type AnswerOrigin,
@@ -17,8 +19,8 @@ import {
 import { parseXml, type XmlElement } from './xml-tree.ts';
 
 /**
- * @returns undefined when the text is not well-formed XML with a code.
- * @throws NoriaError service-protocol when the text exceeds the limits.
+ * @returns undefined if the text is not well-formed XML with a code.
+ * @throws NoriaError service-protocol if the text exceeds the limits.
  */
 export function readXml(text: string, origin: AnswerOrigin): Envelope | undefined {
   if (!text.startsWith('<')) return undefined;
@@ -34,11 +36,11 @@ export function readXml(text: string, origin: AnswerOrigin): Envelope | undefine
   return { code, message: typeof message === 'string' ? message : '', counters: [envelope], entries };
 }
 
-/** Walks the tree. Adds entries to `entries`, and the first value of every other name to `envelope`. */
+/** Walks the tree. Adds entries to `entries`, and to `envelope` the first value of each name outside entries. */
 function collect(element: XmlElement, envelope: Record<string, unknown>, entries: RawFields[]): void {
   const values = valuesOf(element);
   const names = new Set(values.map(([name]) => name));
-  // An element that contains the code and an ip is not an entry: an error may contain the caller's address.
+  // An element with a code and only an ip is not an entry, because an error may name the caller's address.
   const hasEntries = names.has('code')
     ? names.has('ip') && names.has('port')
     : names.has('ip') || names.has('port');
@@ -64,7 +66,7 @@ function entriesIn(values: readonly (readonly [string, string])[]): RawFields[] 
   return groups;
 }
 
-/** Names with their texts: first the attributes of an element, then its child elements that have no children. */
+/** The names and texts of an element's attributes, then of those of its child elements that have no children. */
 function valuesOf({ attributes, children }: XmlElement): (readonly [string, string])[] {
   const leaves = children.filter((child) => child.children.length === 0);
   return [...attributes, ...leaves.map((leaf): [string, string] => [leaf.name, leaf.text])];

@@ -1,6 +1,8 @@
 /**
- * Decodes the answer of a draw. Pure. It keeps each entry that has an IP literal, a port and no disqualifying value; it
- * drops and counts the others. An unreadable answer is a NoriaError that quotes its beginning, with masked secrets.
+ * Decodes the answer of a draw. Pure.
+ *
+ * It keeps each entry that has a valid IP, port and protocol and that `refuses` accepts. It drops and counts all
+ * other entries.
  */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawAnswer, DrawnEntry, Quota } from './answer.ts';
@@ -21,9 +23,9 @@ import { readXml } from './decode-xml.ts';
 import { readDetails, readEntryPort, readInteger, readIp } from './fields.ts';
 import { type Format, OPERATIONS, type Product } from './operations.ts';
 
-/** The maximum number of entries that noria keeps of one answer. */
+/** The maximum number of entries that noria keeps from one answer. */
 export const MAX_ENTRIES = 1_000;
-/** The maximum length of the service's text that noria keeps, in characters. */
+/** The maximum number of characters that noria keeps of the service's text. */
 export const MAX_MESSAGE_LENGTH = 500;
 
 export type DropReason =
@@ -33,27 +35,30 @@ export type DropReason =
   | 'own'
   | 'protocol'
   | 'excess'
-  /** Only for links: the lifetime has ended, or the entry lacks the credentials that the source requires. */
+  /**
+   * Only for links. `expired`: the lifetime has ended. `credentials`: the source requires credentials, and the entry
+   * has none.
+   */
   | 'expired'
   | 'credentials';
 
 /**
- * Returns why an address cannot be a member; undefined if it can. Private addresses need the configuration's
- * permission, and noria's own addresses are never members.
+ * Returns why an address cannot be a member; undefined if it can. `private`: the configuration does not allow private
+ * addresses. `own`: noria itself listens at the address.
  */
 export type RefuseAddress = (host: string, port: number) => 'private' | 'own' | undefined;
 
 export interface DecodeOptions extends AnswerOrigin {
   readonly product: Product;
   readonly format: Format;
-  /** For the format `text`: the custom extraction format, already checked by `compileLayout`. */
+  /** For the format `text`: the custom extraction format, which `compileLayout` has accepted. */
   readonly textLayout?: string | undefined;
   readonly refuses: RefuseAddress;
 }
 
 export type DecodedDraw = Pick<DrawAnswer, 'code' | 'message' | 'entries' | 'dropped' | 'quota'>;
 
-/** The protocol names of the free product. Its `https` is an HTTP proxy that supports CONNECT. */
+/** The protocol names of the free product. It uses `https` for an HTTP proxy that supports CONNECT. */
 const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {
   http: 'http',
   https: 'http',
@@ -70,21 +75,21 @@ const READERS: Readonly<Record<Format, (text: string, options: DecodeOptions) =>
 /**
  * Decodes the body of an answer with any HTTP status.
  *
- * @throws NoriaError service-protocol when the body is not in the requested format, service-blocked when the body is a
- * web page.
+ * @throws NoriaError service-protocol if the body is not in the requested format, service-blocked if it is a web
+ * page.
  */
 export function decodeDraw(body: Uint8Array, options: DecodeOptions): DecodedDraw {
   const envelope = readEnvelope(bodyText(body), options);
   const { code } = envelope;
   const message = quoteText(envelope.message, MAX_MESSAGE_LENGTH, options.secrets);
-  const entries = code === SUCCESS ? envelope.entries : []; // ignores the data of an error
+  const entries = code === SUCCESS ? envelope.entries : []; // the data of an error has no meaning
   return { code, message, ...keepValid(entries, options), quota: readQuota(envelope.counters) };
 }
 
-/** Reads the requested format. Reads another format only if the answer is an error. */
+/** Reads the requested format. If that fails, tries the other formats, but accepts only an error in them. */
 function readEnvelope(text: string, options: DecodeOptions): Envelope {
   const { format, product } = options;
-  // An empty text means no proxies. An answer in another format is never empty.
+  // Only in Text can an empty body mean that there are no proxies.
   if (text === '' && format !== 'text') throw unreadableAnswer('is empty', text, options);
   if (isWebPage(text)) throw webPageAnswer(text, options);
   const requested = READERS[format](text, options);
@@ -130,7 +135,7 @@ function readProtocol(label: unknown): MemberProtocol | undefined {
   return Object.hasOwn(PROTOCOLS, name) ? PROTOCOLS[name] : undefined;
 }
 
-/** Takes each counter from the first object that contains it. Source: "Additional data fields" of the specification. */
+/** Takes each counter from the first object that has it. Source: the specification, "Additional data fields". */
 function readQuota(counters: readonly RawFields[]): Quota {
   const count = (...names: readonly string[]): number | undefined => {
     for (const counter of counters) {

@@ -1,8 +1,8 @@
 /**
- * The fields of a proxy entry by their wire names: how each is decoded, and printed under its wire name again.
+ * The fields of a proxy entry by their wire names: how noria decodes each field, and prints it under its wire name.
  *
- * Reading is liberal (numbers as text, text as numbers, missing fields). An invalid value counts as missing. Source:
- * the specification, "Proxy entry".
+ * Decoding is tolerant: numbers may be text, text may be numbers, and an invalid value counts as missing. Source: the
+ * specification, "Proxy entry".
  */
 import { canonicalIp, parsePort } from '../core/host-port.ts';
 import type { DrawnEntry } from './answer.ts';
@@ -12,21 +12,20 @@ type Details = Omit<DrawnEntry, 'host' | 'port' | 'protocol' | 'login'>;
 type Printed = string | number | boolean;
 
 interface FieldRow {
-  /** The characters that the field may contain in a custom Text layout: see `PATTERNS` in text-layout.ts. */
+  /** Which characters the field may contain in a custom Text layout. `PATTERNS` in text-layout.ts defines them. */
   readonly text: 'address' | 'number' | 'word' | 'free';
   readonly about: string;
-  /** Absent for address, port and protocol, which `decode` reads. */
+  /** Absent for address, port and protocol, which decode.ts reads. */
   readonly read?: (raw: unknown) => Details;
   readonly print: (entry: DrawnEntry) => Printed | undefined;
 }
 
 /**
- * The maximum length of a field's text that noria keeps, and the maximum that it reads (most of it may be white space),
- * in characters.
+ * The maximum number of characters that noria keeps of a text. It reads more, because it drops surplus white space.
  */
 const MAX_TEXT_LENGTH = 200;
 const MAX_READ_LENGTH = 2_000;
-/** A lifetime of more than a year is invalid. */
+/** A longer lifetime than a year counts as missing. */
 const MAX_LIFETIME_SECONDS = 366 * 86_400;
 
 const lifetime: Pick<FieldRow, 'read' | 'print'> = {
@@ -85,7 +84,6 @@ export function isWireField(name: string): name is WireField {
   return Object.hasOwn(ENTRY_FIELDS, name);
 }
 
-/** Reads all fields other than address, port and protocol. Ignores unknown fields. */
 export function readDetails(raw: Readonly<Record<string, unknown>>): Details {
   let details: Details = {};
   for (const [name, value] of Object.entries(raw)) {
@@ -94,7 +92,10 @@ export function readDetails(raw: Readonly<Record<string, unknown>>): Details {
   return details;
 }
 
-/** An entry with the specification's field names, as `noria extract --json` prints it. Missing fields are left out. */
+/**
+ * An entry with the specification's field names, as `noria extract --json` prints it. Fields without a value are
+ * absent.
+ */
 export function printEntry(entry: DrawnEntry, fields: readonly WireField[]): Record<string, Printed> {
   const printed: Record<string, Printed> = {};
   for (const name of fields) {
@@ -104,13 +105,13 @@ export function printEntry(entry: DrawnEntry, fields: readonly WireField[]): Rec
   return printed;
 }
 
-/** An integer, also as text; undefined for any other value. */
+/** Reads an integer, which may be text; undefined for any other value. */
 export function readInteger(raw: unknown): number | undefined {
   const value = typeof raw === 'string' && /^\s*[+-]?\d{1,15}(?:\.0*)?\s*$/.test(raw) ? Number(raw) : raw;
   return typeof value === 'number' && Number.isSafeInteger(value) ? value : undefined;
 }
 
-/** A text or a number as one printable line, cut at 200 characters; undefined when it is empty. */
+/** Reads a text or a number as one printable line of at most 200 characters; undefined if the line is empty. */
 export function readText(raw: unknown): string | undefined {
   if (typeof raw === 'number') return Number.isFinite(raw) ? String(raw) : undefined;
   if (typeof raw !== 'string') return undefined;
@@ -118,20 +119,20 @@ export function readText(raw: unknown): string | undefined {
   return text === '' ? undefined : text;
 }
 
-/** Reads an IP literal, also in brackets. Returns its canonical form. */
+/** Returns the canonical form of an IP literal, with or without brackets; undefined for any other value. */
 export function readIp(raw: unknown): string | undefined {
   if (typeof raw !== 'string') return undefined;
   const text = raw.trim();
   return canonicalIp(text.startsWith('[') && text.endsWith(']') ? text.slice(1, -1) : text);
 }
 
-/** Reads a port from 1 to 65535, given as a number or as text. */
+/** Reads a port from 1 to 65535, which may be text; undefined for any other value. */
 export function readEntryPort(raw: unknown): number | undefined {
   if (typeof raw === 'number') return Number.isInteger(raw) ? parsePort(String(raw)) : undefined;
   return typeof raw === 'string' ? parsePort(raw.trim()) : undefined;
 }
 
-/** The text as one printable, well-formed line: control characters and line breaks become spaces. */
+/** The text as one printable, well-formed line: each run of control characters and white space becomes one space. */
 export function oneLine(text: string): string {
   return text
     .toWellFormed()
@@ -146,7 +147,7 @@ function readFlag(raw: unknown): boolean | undefined {
   );
 }
 
-/** Reads and prints a field whose value noria uses unchanged, if `read` accepts it. */
+/** A row for a field whose value noria keeps as `read` returns it. */
 function field<Name extends keyof Details>(
   name: Name,
   read: (raw: unknown) => Details[Name] | undefined,

@@ -1,8 +1,8 @@
 /**
  * Derives the 16-character key of an instance, an application or an account from its password.
  *
- * It is the middle of the MD5: characters 9 to 24 of the lower-case hexadecimal digest of the password in UTF-8. The
- * specification says only "16-character MD5 form"; working clients of the service use this part of the digest.
+ * The key is the middle of an MD5: characters 9 to 24 of the lower-case hexadecimal digest of the password in UTF-8.
+ * The specification says only "16-character MD5 form"; working clients of the service use this part of the digest.
  */
 import { createHash } from 'node:crypto';
 import { describeError, NoriaError } from '../core/faults.ts';
@@ -16,8 +16,8 @@ export function isKey(text: string): boolean {
 }
 
 /**
- * @param md5 - returns the lower-case hexadecimal digest of a text; only tests set it.
- * @throws NoriaError bad-config when Node refuses MD5 (OpenSSL in FIPS mode).
+ * @param md5 - returns the lower-case hexadecimal digest of a text; only tests pass it.
+ * @throws NoriaError bad-config if Node refuses MD5 (OpenSSL in FIPS mode).
  */
 export function keyFromPassword(password: Secret, md5: (text: string) => string = md5Hex): Secret {
   try {

@@ -1,12 +1,13 @@
-/** What a product and its parameters say about the members that it draws: their lifetime and their protocol. */
+/** What a product and its parameters tell about its members: lifetime and protocol. */
 import type { MemberProtocol } from '../core/protocol.ts';
 import { type DrawRow, OPERATIONS, type SourceProduct } from './operations.ts';
 
 const MINUTE_MS = 60_000;
 
 /**
- * The lifetime of an entry that names none, in ms from the sending of the request.
- * @param params - from `checkParams`.
+ * The lifetime of an entry that has none in the answer, in ms from the moment at which noria sent the request.
+ *
+ * @param params - the result of `checkParams`.
  */
 export function defaultLifetimeMs(product: SourceProduct, params: Readonly<Record<string, unknown>>): number {
   const { byTimespan, atLeastMs } = OPERATIONS[product].defaultLifetime;
@@ -15,10 +16,10 @@ export function defaultLifetimeMs(product: SourceProduct, params: Readonly<Recor
 }
 
 /**
- * The longest lifetime with which a product's members are drawn; undefined if it is unknown, for example for
- * reverse-proxy IPs.
+ * The maximum lifetime of a new member of the product, in ms; undefined if it is unknown, for example for reverse
+ * proxies.
  *
- * @param params - from `checkParams`.
+ * @param params - the result of `checkParams`.
  */
 export function longestLifeMs(
   product: SourceProduct,
@@ -31,9 +32,9 @@ export function longestLifeMs(
 }
 
 /**
- * The protocol of a product's members. For the free product and links: the protocol of entries that name none.
+ * The protocol of the product's members. For the free product and for links: the protocol of entries that name none.
  *
- * @param params - from `checkParams`.
+ * @param params - the result of `checkParams`.
  */
 export function memberProtocol(
   product: SourceProduct,

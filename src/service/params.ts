@@ -1,27 +1,27 @@
-/** Checks the `params` of a source against the table of its operation and reports all problems at once. Pure. */
+/** Checks the `params` of a source against the table of its operation, and reports all problems at once. Pure. */
 import { nearest } from '../core/nearest.ts';
 import { type DrawRow, OPERATIONS, type OperationParam, type SourceProduct } from './operations.ts';
 
 export interface ParamProblem {
   readonly key: string;
   /**
-   * A predicate that follows the value or the key: `is not a whole number from 0 to 5`. It does not quote the value.
+   * What is wrong, as a predicate for a message: `is not a whole number from 0 to 5`. It does not quote the value.
    */
   readonly message: string;
-  /** The most similar known name. */
+  /** The known name that is most similar to a misspelt one. */
   readonly suggestion?: string;
 }
 
 export interface CheckedParams {
   /**
-   * The parameters as the service expects them: numbers converted, lists joined, defaults added. `count` is the maximum
-   * per call.
+   * The parameters as the service expects them: with converted numbers, joined lists and defaults. `count` is the
+   * maximum number of proxies per call.
    */
   readonly params: Readonly<Record<string, string | number>>;
   readonly problems: readonly ParamProblem[];
 }
 
-/** Parameters that noria derives from other keys of a source, so that `params` cannot set them. */
+/** Parameters that noria takes from other keys of a source. `params` cannot set them. */
 const SET_ELSEWHERE: Readonly<Record<string, string>> = {
   api: 'comes from instance',
   inst_id: 'comes from instance',
@@ -31,12 +31,12 @@ const SET_ELSEWHERE: Readonly<Record<string, string>> = {
   return_type: 'comes from format',
 };
 
-/** The maximum length of one parameter, because many servers reject a query of more than a few KiB. */
+/** The maximum length of one parameter. Many servers reject a query of more than a few KiB. */
 const MAX_LENGTH = 500;
-/** The maximum number of entries that noria keeps of an answer. No known plan returns more in one call. */
+/** The maximum number of entries that noria keeps from an answer. No known plan returns more in one call. */
 const MAX_COUNT = 1_000;
 
-/** Accepts numbers as text. Accepts keywords as a list, or as a text with half-width commas. */
+/** Numbers may be text. Keywords may be a list, or a text with half-width commas. */
 export function checkParams(
   product: SourceProduct,
   params: Readonly<Record<string, unknown>>,

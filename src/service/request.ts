@@ -1,9 +1,8 @@
 /**
- * Builds the HTTP request of a call: method, URL and form body. Pure. This is the only place that writes a key
- * to the wire.
+ * Builds the HTTP request of a call: method, URL and form body. Pure. No other file puts a key into a request.
  *
- * GET sends the parameters in the query, POST as a form in the body, both as percent-encoded UTF-8. The specification does
- * not define the body of POST; related services use a form.
+ * GET sends the parameters in the query; POST sends them as a form in the body. Both are percent-encoded UTF-8. The
+ * specification does not define the body of POST; related services use a form.
  */
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort, parseHostPort } from '../core/host-port.ts';
@@ -12,20 +11,20 @@ import { withCount } from './link/link-url.ts';
 import type { EntryOptions } from './link/read-entry.ts';
 import { type Format, type ListName, type Method, OPERATIONS, type Product } from './operations.ts';
 
-/** The address of the service. One of the two fields is required. */
+/** The address of the service. At least one of the two fields is required. */
 export interface ServiceAddress {
   /**
-   * {base_url}: `http://` or `https://`, optionally with a path. For `short-pure` it replaces host and port of
+   * {base_url} of the specification: `http://` or `https://`, optionally with a path. It takes precedence over
    * `extractHost`.
    */
   readonly baseUrl?: string;
-  /** {extract_host} of `short-pure`; its default port is 8080. */
+  /** {extract_host} of the specification, only for `short-pure`. The default port is 8080. */
   readonly extractHost?: string;
 }
 
 interface CallBase extends ServiceAddress {
   readonly method: Method;
-  /** The 16-character key: see key.ts. */
+  /** The 16-character key; key.ts derives it from the password. */
   readonly key: Secret;
 }
 
@@ -33,13 +32,13 @@ interface CallBase extends ServiceAddress {
 export interface ExtractCall extends CallBase {
   readonly product: Product;
   readonly format: Format;
-  /** For the format `text`: the instance's custom extraction format, e.g. `{ip}:{port},{adr}`. */
+  /** For the format `text`: the custom extraction format of the instance, such as `{ip}:{port},{adr}`. */
   readonly textLayout?: string;
-  /** The id of the instance, sent as api, inst_id or app_id. */
+  /** The id of the instance. The service calls the parameter api, inst_id or app_id. */
   readonly instance: string;
-  /** The result of `checkParams`. noria does not send its `count`, which is the maximum per call. */
+  /** The result of `checkParams`. noria does not send the `count` in it, which is the maximum per call. */
   readonly params: Readonly<Record<string, string | number>>;
-  /** How many proxies to request; absent: the service decides. */
+  /** How many proxies to request. If absent, the service decides. */
   readonly count?: number;
 }
 
@@ -47,22 +46,22 @@ export interface ExtractCall extends CallBase {
 export interface LinkCall extends ServiceAddress, Pick<EntryOptions, 'rules' | 'login' | 'protocol'> {
   readonly product: 'link';
   readonly method: Method;
-  /** The origin of the URL. */
+  /** The origin of `url`. */
   readonly baseUrl: string;
-  /** The result of `linkIdentity` for the URL. */
+  /** The result of `linkIdentity`. */
   readonly instance: string;
-  /** The URL with the placeholder for the count. */
+  /** The URL with its placeholder for the count. */
   readonly url: Secret;
   readonly headers: Readonly<Record<string, Secret>>;
   readonly body?: Secret;
-  /** The result of `linkSecrets` for the URL. noria masks these texts in every text of the vendor. */
+  /** The result of `linkSecrets`. noria masks them in every text of the vendor. */
   readonly secrets: readonly Secret[];
   readonly params: Readonly<Record<string, string | number>>;
   readonly count?: number;
 }
 
 export type DrawCall = ExtractCall | LinkCall;
-/** A call for which the number of proxies is not decided yet. */
+/** A call before refill decides how many proxies to request. */
 export type CountlessCall = Omit<ExtractCall, 'count'> | Omit<LinkCall, 'count'>;
 
 /** A call of operation 9. */
@@ -74,17 +73,17 @@ export interface AreasCall extends CallBase {
 /** A call of operation 10. */
 export interface InstancesCall extends CallBase {
   readonly username: string;
-  /** One of `INSTANCE_STATUSES`; absent: all statuses. */
+  /** A number of `INSTANCE_STATUSES`. If absent, instances of any status are listed. */
   readonly status?: number;
 }
 
 export interface ServiceRequest {
   readonly method: Method;
-  /** Contains the key if the method is GET: never show it. */
+  /** With GET, the URL contains the key: never log or show it. */
   readonly url: URL;
-  /** The body of a POST request: a form, unless a header names another type. */
+  /** The body of a POST request: a form, JSON, or the type that the header `content-type` names. */
   readonly body?: string;
-  /** Names are in lower case. Values may contain secrets. */
+  /** The names are in lower case. The values may contain secrets. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 
@@ -92,7 +91,7 @@ const EXTRACT_PORT = 8080;
 
 type Pairs = readonly (readonly [name: string, value: string | number | Secret])[];
 
-/** The request of a draw. @throws NoriaError bad-config when the address is unusable. */
+/** @throws NoriaError bad-config if the address is unusable. */
 export function extractRequest(call: DrawCall): ServiceRequest {
   if (call.product === 'link') return linkRequest(call);
   const { identity, params, path, selector } = OPERATIONS[call.product];
@@ -106,19 +105,28 @@ export function extractRequest(call: DrawCall): ServiceRequest {
   ]);
 }
 
-/** The request of operation 9. @throws NoriaError bad-config when the address is unusable. */
+/**
+ * The request of operation 9.
+ *
+ * @throws NoriaError bad-config if the address is unusable.
+ */
 export function areasRequest(call: AreasCall): ServiceRequest {
   return listRequest('areas', call, call.instance, pair('areaKeyword', call.areaKeyword));
 }
 
-/** The request of operation 10. @throws NoriaError bad-config when the address is unusable. */
+/**
+ * The request of operation 10.
+ *
+ * @throws NoriaError bad-config if the address is unusable.
+ */
 export function instancesRequest(call: InstancesCall): ServiceRequest {
   return listRequest('instances', call, call.username, pair('status', call.status));
 }
 
 /**
  * The URL to which noria connects.
- * @throws NoriaError bad-config when the address is unusable.
+ *
+ * @throws NoriaError bad-config if the address is unusable.
  */
 export function serviceUrl(address: ServiceAddress): URL {
   return new URL(rootOf(address));
@@ -160,7 +168,7 @@ function encodeForm(pairs: Pairs): string {
     .join('&');
 }
 
-/** The address up to the operation's path, without a trailing slash. */
+/** The address that precedes the path of the operation, without a trailing slash. */
 function rootOf({ baseUrl, extractHost }: ServiceAddress): string {
   if (baseUrl !== undefined) return baseRoot(baseUrl);
   if (extractHost === undefined) throw new TypeError('a call needs baseUrl or extractHost');

@@ -1,13 +1,15 @@
 /**
  * Compiles a custom extraction format, such as `{ip}:{port},{adr}`, to a reader of one record. Pure.
  *
- * A tag is a wire field of the operation in braces. The literal text between tags separates the fields; the literal after
- * the last tag separates records, and so does a line break.
+ * A tag is the name of a field in braces. The text between two tags separates their fields. The text after the last
+ * tag separates records; a line break does so, too.
  */
 import { ENTRY_FIELDS, isWireField, type WireField } from './fields.ts';
 import { OPERATIONS, type Product } from './operations.ts';
 
-/** Reads the record at `from`; undefined when no record starts there. Line breaks in `text` must be `\n`. */
+/**
+ * Reads the record that begins at `from`; undefined if no record begins there. Line breaks in `text` must be `\n`.
+ */
 export type RecordReader = (
   text: string,
   from: number,
@@ -17,7 +19,7 @@ export type CompiledLayout =
   | { readonly read: RecordReader; readonly problem?: never }
   | { readonly read?: never; readonly problem: string };
 
-/** The pattern of each kind of field. Lengths are bounded, so that backtracking over the free texts of a line stays cheap. */
+/** The pattern for each kind of field. Limited lengths keep the backtracking in a line short. */
 const PATTERNS = {
   address: String.raw`\[?[0-9a-fA-F:.]{0,45}\]?`,
   number: String.raw`-?\d{0,12}`,
@@ -28,7 +30,7 @@ const PATTERNS = {
 /** Returns the reader of a layout, or what is wrong with the layout. */
 export function compileLayout(product: Product, layout: string): CompiledLayout {
   const normal = layout.replace(/\r\n?/g, '\n');
-  const parts = normal.split(/\{([^{}]*)\}/); // the parts alternate: literal, tag, literal, tag, …, literal
+  const parts = normal.split(/\{([^{}]*)\}/); // alternating: literal, tag, literal, tag, …, literal
   const literals = parts.filter((_, index) => index % 2 === 0);
   const tags = parts.filter((_, index) => index % 2 === 1);
   const problem = findProblem(product, tags, literals);
@@ -55,7 +57,7 @@ function findProblem(
   if (twice !== undefined) return `{${twice}} occurs twice`;
   const separators = literals.slice(1, -1);
   if (separators.includes('')) return 'two fields must have text between them';
-  // A letter or digit may also occur in both fields, so a line could be divided in too many ways.
+  // A letter or digit may also occur in the fields, so there would be too many ways to divide a line.
   const weak = separators.find((separator) => /^\w*$/.test(separator));
   if (weak !== undefined) return `"${weak}" cannot separate two fields: use a character such as , or ;`;
   return undefined;

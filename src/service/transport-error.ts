@@ -1,6 +1,6 @@
 /**
- * Maps the errors of DNS, sockets, TLS and HTTP to a fault with one sentence: the host, what happened and what to do. Pure.
- * The sentence quotes nothing of the request, so it cannot contain the key.
+ * Maps the errors of DNS, sockets, TLS and HTTP to a NoriaError whose message says the host, what happened and what
+ * to do. Pure. The message quotes nothing of the request, so it cannot contain the key.
  */
 import { errors } from 'undici';
 import { describeError, type FaultCode, NoriaError } from '../core/faults.ts';
@@ -9,9 +9,9 @@ import { oneLine } from './fields.ts';
 export interface ExchangeProgress {
   /** Host and port of the service. */
   readonly host: string;
-  /** The phase in which the exchange failed: opening the connection, waiting for the answer, or reading its body. */
+  /** In which phase the exchange is: opening the connection, waiting for the answer, or reading its body. */
   phase: 'connection' | 'answer' | 'body';
-  /** When the exchange started, in monotonic ms. */
+  /** The monotonic moment at which the exchange started. */
   readonly startedAt: number;
 }
 
@@ -66,12 +66,13 @@ const FAULT_OF_CODE: Readonly<Record<string, TransportFault>> = {
   UND_ERR_HEADERS_OVERFLOW: NOT_HTTP,
 };
 
-/** The codes of OpenSSL and Node for a failed TLS handshake or an invalid certificate. */
+/** Matches the codes of OpenSSL and Node for a failed TLS handshake or an invalid certificate. */
 const TLS_CODE = /^(?:EPROTO$|ERR_TLS|ERR_SSL)|CERT|SELF_SIGNED|^UNABLE_TO/;
 
 /**
- * @param nowAt - monotonic ms.
- * @returns service-transport, service-blocked or service-protocol, with host, phase, ms and, if known, errno as `context`.
+ * @param nowAt - the monotonic moment at which the exchange failed.
+ * @returns service-transport, service-blocked or service-protocol. `context` has host, phase, ms and, if known,
+ * errno.
  */
 export function transportError(
   error: unknown,
@@ -82,8 +83,8 @@ export function transportError(
   const errno = codeOf(error);
   const { code, message } = faultOf(errno, error);
   const context = { host, phase, ms, ...(errno === undefined ? {} : { errno }) };
-  // The parser's error contains the received bytes, which may quote the request with its key. So noria does not keep
-  // that error as the cause.
+  // The parser's error contains received bytes, which may quote the request with its key. So it does not become the
+  // cause.
   const cause = error instanceof errors.HTTPParserError ? {} : { cause: error };
   return new NoriaError(code, message(host, ms), { ...cause, context });
 }
@@ -104,7 +105,8 @@ function faultOf(errno: string | undefined, error: unknown): TransportFault {
 }
 
 /**
- * The error code of the system or the library. For an AggregateError of several addresses, the code of the first error.
+ * The error code of the system or the library. An AggregateError of several addresses has the code of the first
+ * error.
  */
 function codeOf(error: unknown): string | undefined {
   if (!(error instanceof Error) || !('code' in error)) return undefined;

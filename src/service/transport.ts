@@ -1,9 +1,9 @@
 /**
- * Makes one HTTP exchange with the service on a new connection, and closes it. Opening the connection (DNS, TCP, TLS)
- * and sending the request are two steps, so that the caller can claim the pace between them.
+ * Makes one HTTP exchange with the service on a new connection, and closes it.
  *
- * It follows no redirect, because another host would get the key. It ignores the proxy variables of the environment,
- * which may point to noria itself. One timeout covers both steps.
+ * Opening the connection (DNS, TCP, TLS) and sending the request are two steps, so that refill can record the call
+ * between them. noria follows no redirect, because another host would get the key. It ignores the proxy variables of
+ * the environment, which may point to noria itself.
  */
 import dns from 'node:dns';
 import net, { type LookupFunction, type Socket } from 'node:net';
@@ -16,34 +16,36 @@ import type { ServiceRequest } from './request.ts';
 import { type ExchangeProgress, transportError } from './transport-error.ts';
 
 export interface TransportOptions {
-  /** Time limit for opening the connection and for the exchange together, without the time between them. */
+  /** The time limit for both steps together, opening and exchange, without the time between them. */
   readonly timeoutMs: number;
   readonly clock: Clock;
   /** Cancels the current step, which then fails with `shutting-down`. */
   readonly signal: AbortSignal;
-  /** Resolves the service's name; default: the system resolver. */
+  /** Resolves the service's name. Default: the system resolver. */
   readonly lookup?: LookupFunction | undefined;
-  /** Connects through the front proxy, which then resolves the name. Absent: noria connects directly. */
+  /** Connects through the front proxy, which then resolves the name. If absent, noria connects directly. */
   readonly openTunnel?: OpenTunnel | undefined;
 }
 
 /**
  * Starts a connection to the service through the front proxy.
  *
- * @param done - called once: with the reason when there is no connection.
+ * @param done - called once: without an argument when the connection is open, with the error when it failed.
  */
 export type OpenTunnel = (server: HostPort, done: (error: NoriaError | undefined) => void) => Tunnel;
 
 export interface Tunnel {
-  /** The socket. It already has an 'error' handler. */
+  /** The socket. It already has a handler for the event `error`. */
   readonly socket: Socket;
-  /** Returns why there is no connection after `ms`; undefined when there is one. */
+  /** Returns the error for a connection that is not open after `ms`; undefined if it is open. */
   timedOut(ms: number): NoriaError | undefined;
 }
 
-/** Decides at the last moment whether noria sends a request, and learns when the answer begins. */
+/** Observes an exchange, and can prevent it at the last moment. */
 export interface WriteGate {
-  /** Called synchronously, right before the first byte of the request is written. If it throws, nothing is written. */
+  /**
+   * Called synchronously right before the first byte of the request is written. If it throws, noria writes nothing.
+   */
   beforeWrite(): void;
   /** Called when the head of the answer has arrived. */
   answered(): void;
@@ -51,27 +53,27 @@ export interface WriteGate {
 
 export interface Exchange {
   readonly status: number;
-  /** The target host of a redirect. */
+  /** The host to which the answer redirects. */
   readonly redirectsTo?: string;
   readonly body: Uint8Array;
-  /** Monotonic moment just before the request was written. */
+  /** The monotonic moment just before noria wrote the request. */
   readonly sentAt: number;
   readonly tookMs: number;
 }
 
-/** The largest accepted body: five times a full answer of 1,000 entries. */
+/** The maximum length of a body: five times a full answer of 1,000 entries. */
 export const MAX_BODY_BYTES = 1024 * 1024;
 
-/** How long noria tries one of several addresses before it tries the next. */
+/** The time for one of several addresses before noria also tries the next one. */
 const ADDRESS_ATTEMPT_MS = 2_000;
 
 /** An open connection to the service, for one exchange. */
 export class Transport {
   readonly #connection: Connection;
   readonly #options: TransportOptions;
-  /** The part of the timeout that is left after opening the connection. */
+  /** What is left of the timeout after opening the connection. */
   readonly #leftMs: number;
-  /** True from writing the request until its answer begins. */
+  /** True from the writing of the request to the beginning of its answer. */
   #isUnanswered = false;
 
   private constructor(connection: Connection, options: TransportOptions, leftMs: number) {
@@ -80,7 +82,10 @@ export class Transport {
     this.#leftMs = leftMs;
   }
 
-  /** @throws NoriaError service-transport when no connection was opened, shutting-down when the signal cancelled it. */
+  /**
+   * @throws NoriaError service-transport or front-proxy-failed if the connection failed, shutting-down if the signal
+   * cancelled it.
+   */
   static async open(url: URL, options: TransportOptions): Promise<Transport> {
     const { clock, timeoutMs } = options;
     const startedAt = clock.monotonic();
@@ -91,8 +96,9 @@ export class Transport {
   /**
    * Sends the request, reads the whole answer, with any status, and closes the connection.
    *
-   * @throws what `gate.beforeWrite` throws, and NoriaError: service-transport without a complete answer, service-blocked when
-   * it is not HTTP, service-protocol when it is larger than 1 MiB, shutting-down when the signal cancelled it.
+   * @throws the error of `gate.beforeWrite`, or a NoriaError: service-transport for an incomplete answer,
+   * service-blocked for an answer that is not HTTP, service-protocol for an answer of more than 1 MiB, shutting-down
+   * if the signal cancelled it.
    */
   async exchange(request: ServiceRequest, gate?: WriteGate): Promise<Exchange> {
     const { clock, signal, timeoutMs } = this.#options;
@@ -147,8 +153,8 @@ export class Transport {
   }
 
   /**
-   * Idempotent. Resets a connection that has no answer yet, so that the kernel does not deliver the request after the
-   * call has ended.
+   * Idempotent. Resets a connection whose request has no answer yet, so that the kernel does not deliver the request
+   * after the call has ended.
    */
   close(): void {
     const { raw, socket } = this.#connection;
@@ -161,20 +167,19 @@ export class Transport {
 interface Connection {
   /** The TCP connection. */
   readonly raw: Socket;
-  /** The socket for HTTP: TLS for https, else the TCP connection. */
+  /** The TLS socket for https, else the TCP socket. */
   readonly socket: Socket;
 }
 
-/** The peer closed the connection before the request was written. */
+/** The error if the peer closed the connection before noria wrote the request. */
 const CLOSED_EARLY = Object.assign(new Error('the service closed the connection'), { code: 'ECONNRESET' });
 
-/** An HTTP client that makes one request on an open connection. */
 function clientOn(socket: Socket, origin: string): Client {
   return new Client(origin, {
-    connect: (_target, done) => queueMicrotask(() => done(null, socket)), // done must run asynchronously
+    connect: (_target, done) => queueMicrotask(() => done(null, socket)), // `done` must run asynchronously
     pipelining: 0, // closes the connection after one request
     allowH2: false,
-    headersTimeout: 0, // disabled: the timer of the exchange covers everything
+    headersTimeout: 0, // disabled: `exchange` has its own timer
     bodyTimeout: 0,
     maxResponseSize: MAX_BODY_BYTES,
   });
@@ -217,7 +222,7 @@ async function openConnection(url: URL, options: TransportOptions): Promise<Conn
     raw.on('error', failed);
     return connected();
   });
-  // The error handler stays in place, so that an error after the opening makes the exchange fail.
+  // The `error` handler remains, so that a later error makes only the exchange fail.
   const raw = tunnel?.socket ?? connectTcp(url, options.lookup ?? dns.lookup, connected).on('error', failed);
   const timer = clock.after(timeoutMs, () =>
     reject(tunnel?.timedOut(timeoutMs) ?? timedOut(progress, timeoutMs)),
@@ -235,7 +240,6 @@ async function openConnection(url: URL, options: TransportOptions): Promise<Conn
   }
 }
 
-/** Host and port of the service. */
 function serverOf({ hostname, port, protocol, host }: URL): HostPort {
   const server = hostPort(withoutBrackets(hostname), Number(port) || (protocol === 'https:' ? 443 : 80));
   if (server === undefined) throw new NoriaError('bad-config', `${host} is not a host and a port`);
@@ -268,8 +272,9 @@ function withoutBrackets(hostname: string): string {
 }
 
 /**
- * Ignores the IPv6 addresses of a name that also has IPv4 addresses. The service authorises calls and connections to
- * members by the source address. noria connects to members over IPv4, so the calls must use IPv4, too.
+ * Ignores the IPv6 addresses of a name that also has IPv4 addresses. The service authorises a source address for
+ * calls and for connections to members. noria connects to members over IPv4, so it must also call the service over
+ * IPv4.
  */
 function ipv4First(lookup: LookupFunction): LookupFunction {
   return (hostname, options, done) => {

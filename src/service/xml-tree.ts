@@ -1,13 +1,14 @@
 /**
  * Parses a small XML document into elements, in one pass and within limits. Pure.
  *
- * It reads what an extraction service may send: elements, attributes, CDATA, comments, processing instructions, and the
- * predefined and numeric references. It drops the prefixes of namespaces. It rejects a document type, because entities
- * enable attacks. Each pattern is sticky and each search runs forward, so the time is linear in the length of the text.
+ * It reads what an extraction service may send: elements, attributes, CDATA, comments, processing instructions, and
+ * predefined and numeric character references. It removes namespace prefixes. It rejects a document type declaration,
+ * because its entities enable attacks. The time is linear in the length of the text: each pattern is sticky, and each
+ * search continues where the last one ended.
  */
 
 export interface XmlElement {
-  /** The name in lower case, without prefix. The names of the attributes have the same form. */
+  /** In lower case, without a prefix. The names of attributes have the same form. */
   readonly name: string;
   readonly attributes: readonly (readonly [string, string])[];
   readonly children: readonly XmlElement[];
@@ -18,16 +19,16 @@ export interface XmlElement {
 export interface XmlLimits {
   readonly depth: number;
   /**
-   * The maximum number of tags, attributes, references, comments, CDATA sections and processing instructions together.
+   * The maximum number of tags, attributes, references, comments, CDATA sections and processing instructions
+   * together.
    */
   readonly nodes: number;
 }
 
-/** `too-large`: the document exceeds a limit. */
 type XmlResult = XmlElement | 'not-xml' | 'too-large';
 
 interface OpenElement {
-  /** The name as the document writes it: the end tag must repeat it. */
+  /** The name as in the document, because the end tag must repeat it exactly. */
   readonly tag: string;
   readonly attributes: XmlElement['attributes'];
   readonly children: XmlElement[];
@@ -93,7 +94,7 @@ class XmlScanner {
     return !this.#tooLarge;
   }
 
-  /** Moves behind the next `end` and returns the text before it; undefined if there is none. */
+  /** Moves past the next `end` and returns the text before it; undefined if there is no `end`. */
   #skip(opening: number, end: string): string | undefined {
     const from = this.#at + opening;
     const to = this.#text.indexOf(end, from);
@@ -106,7 +107,7 @@ class XmlScanner {
     const content = this.#skip('<![CDATA['.length, ']]>');
     const texts = this.#open.at(-1)?.texts;
     if (content === undefined || texts === undefined) return false;
-    texts.push(content); // the text contains no references
+    texts.push(content); // CDATA contains no references
     return true;
   }
 
@@ -122,7 +123,7 @@ class XmlScanner {
     return !this.#tooLarge;
   }
 
-  /** @returns undefined for too many nodes, or two attributes of the same name. */
+  /** @returns undefined if there are too many nodes, or two attributes with the same name. */
   #readAttributes(): [string, string][] | undefined {
     const values = new Map<string, string>();
     for (;;) {
@@ -151,7 +152,7 @@ class XmlScanner {
     else parent.children.push(element);
   }
 
-  /** Resolves the five entities of XML and numeric references. Other references do not change. */
+  /** Resolves numeric references and the five predefined entities of XML. Leaves other references as they are. */
   #resolve(text: string): string {
     let at = text.indexOf('&');
     if (at < 0) return text;

@@ -1,9 +1,10 @@
 /**
- * Reads an entry that is text: an address in one of the usual orders, or a configured layout. Pure and linear in the length
- * of the text.
+ * Reads an entry that is text: an address in one of the usual forms, or a configured layout. Pure. The time is linear
+ * in the length of the text.
  *
- * The orders are `ip:port`, `ip:port:user:password`, `user:password@ip:port` and `user:password:ip:port`, each with an optional
- * `scheme://` before and further fields after it. A layout such as `{ip}:{port},{seconds}` names the fields itself.
+ * The usual forms are `ip:port`, `ip:port:user:password`, `user:password@ip:port` and `user:password:ip:port`.
+ * `scheme://` may precede them, and further fields may follow. A layout such as `{ip}:{port},{seconds}` names its
+ * fields.
  */
 import { oneLine, readIp } from '../fields.ts';
 
@@ -14,37 +15,37 @@ export interface AddressText {
   readonly port: string;
   readonly username?: string;
   readonly password?: string;
-  /** Further fields after the address. */
+  /** The fields after the address. */
   readonly rest: readonly string[];
-  /** The layout of the text in tags, without `rest`: `{username}:{password}@{ip}:{port}`. */
+  /** The form of the address as a layout, without the fields of `rest`: `{username}:{password}@{ip}:{port}`. */
   readonly layout: string;
   /** The character that separates the address from `rest`. */
   readonly separator: string;
 }
 
-/** Reads the fields of a text by their names in the layout; undefined when the text does not match. */
+/** Returns the fields of a text by their names in the layout; undefined if the text does not match. */
 export type LayoutReader = (text: string) => ReadonlyMap<string, string> | undefined;
 
-/** Entries longer than this are ignored. */
+/** noria ignores entries with more characters. */
 const MAX_LENGTH = 600;
 const IP = String.raw`(?<ip>\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]{2,45}\])`;
 const PORT = String.raw`(?<port>\d{1,5})(?!\d)`;
 const PART = String.raw`[^\s:@,;|/]{1,200}`;
 const SCHEME = `(?:(?<scheme>[a-zA-Z][a-zA-Z0-9]{2,9})://)?`;
-/** The password may contain any character but white space before an `@`. */
+/** A password before an `@` may contain any character except white space. */
 const BEFORE = String.raw`(?:(?<user>${PART}):(?<pass>[^\s]{1,255})@|(?<user2>${PART}):(?<pass2>${PART}):)?`;
 const AFTER = String.raw`(?::(?<user3>${PART}):(?<pass3>[^\s,;|]{1,255}))?`;
 const COLON_ADDRESS = new RegExp(`^${SCHEME}${BEFORE}${IP}:${PORT}${AFTER}`);
-/** The variant for a text without a colon between address and port. */
+/** Matches an address whose port does not follow a colon: `192.0.2.1,8000`. */
 const SPACED_ADDRESS = new RegExp(String.raw`^${IP}[ \t]*[ \t,;|][ \t]*${PORT}`);
-/** Matches the beginning of an address, in a line that may contain several addresses. */
+/** Finds the addresses in a line that may contain several entries. */
 const COLON_START = /\d{1,3}(?:\.\d{1,3}){3}:\d{1,5}(?!\d)|\[[0-9a-fA-F:.]{2,45}\]:\d{1,5}(?!\d)/g;
 const RECORD_SEPARATOR = /[\s,;|]/;
 const LINE = /\r\n?|\n|<br\s{0,3}\/?>/i;
 const STARTS_WITH_MOMENT = /^\d{4}[-/]\d/;
 const TAG = /\{([^{}]*)\}/;
 
-/** @returns undefined when the text is not an address with further fields. */
+/** @returns undefined if the text does not begin with an address. */
 export function readAddressText(text: string): AddressText | undefined {
   const entry = text.trim();
   if (entry.length > MAX_LENGTH || LINE.test(entry)) return undefined;
@@ -67,8 +68,8 @@ export function readAddressText(text: string): AddressText | undefined {
 }
 
 /**
- * The entries of a text: its lines, or the addresses of a line with several. Returns at most `max` + 1 entries, so that
- * the caller can detect an excess.
+ * The entries of a text. A line is one entry, or several if it contains several addresses. Returns at most `max` + 1
+ * entries, so that the caller can see that there are too many.
  */
 export function textEntries(text: string, max: number): string[] {
   const entries: string[] = [];
@@ -81,7 +82,7 @@ export function textEntries(text: string, max: number): string[] {
   return entries;
 }
 
-/** Returns what is wrong with a layout; undefined if nothing is. */
+/** Returns what is wrong with a layout; undefined for a valid layout. */
 export function layoutProblem(layout: string): string | undefined {
   const parts = layout.split(/\{[^{}]*\}/);
   if (parts.length === 1) return 'contains no field in braces, such as {ip}:{port}';
@@ -91,9 +92,9 @@ export function layoutProblem(layout: string): string | undefined {
   return undefined;
 }
 
-/** @param layout - must have passed `layoutProblem`. */
+/** @param layout - a layout that `layoutProblem` accepts. */
 export function compileEntryLayout(layout: string): LayoutReader {
-  const parts = layout.split(TAG); // literal, name, literal, name, …, literal
+  const parts = layout.split(TAG); // alternating: literal, name, literal, name, …, literal
   return (text) => {
     const fields = new Map<string, string>();
     if (text.length > MAX_LENGTH || !text.startsWith(parts[0] ?? '')) return undefined;
@@ -111,7 +112,7 @@ export function compileEntryLayout(layout: string): LayoutReader {
   };
 }
 
-/** Replaces the tags of a layout by the values of an object's fields; undefined when one has no value. */
+/** Replaces each tag of a layout with the value of the field; undefined if a field has no value. */
 export function fillLayout(layout: string, read: (field: string) => unknown): string | undefined {
   let isComplete = true;
   const text = layout.replace(/\{([^{}]*)\}/g, (_, field: string) => {
@@ -123,7 +124,6 @@ export function fillLayout(layout: string, read: (field: string) => unknown): st
   return isComplete ? oneLine(text) : undefined;
 }
 
-/** Yields the line, or its parts if it contains several addresses. */
 function* entriesOfLine(line: string): Generator<string> {
   let from = 0;
   let previousEnd = 0;
@@ -138,7 +138,7 @@ function* entriesOfLine(line: string): Generator<string> {
   yield previousEnd === 0 ? line : trimSeparators(line.slice(from));
 }
 
-/** Returns the start of the record whose address begins at `at`. A scheme or a login may precede the address. */
+/** Returns the start of the entry whose address begins at `at`. A scheme or a login may precede the address. */
 function recordStart(line: string, at: number, previousEnd: number): number {
   let start = at;
   while (start > previousEnd && !RECORD_SEPARATOR.test(line.charAt(start - 1))) start -= 1;

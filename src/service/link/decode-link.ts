@@ -1,9 +1,9 @@
 /**
- * Decodes the answer of an extraction link: finds the list, reads its entries, and classifies answers that have none.
- * Pure.
+ * Decodes the answer of an extraction link: finds the list, reads its entries, and classifies answers without
+ * entries. Pure.
  *
- * The rules of the source decide. Where there is no rule, noria recognises the part by its name or form. Every step is
- * limited in depth, values and entries, so that a hostile answer costs little time and memory.
+ * The rules of the source come first. For a part without a rule, noria recognises the part by its name or form. Each
+ * step has limits for depth, values and entries, so that a hostile answer costs little time and memory.
  */
 import type { DrawnEntry } from '../answer.ts';
 import {
@@ -27,14 +27,16 @@ import type { CodeRule } from './rules.ts';
 
 export type LinkDecodeOptions = AnswerOrigin & Omit<EntryOptions, 'layout'>;
 
-/** What noria recognised in an answer, named like the keys of `answer` of a source. */
+/**
+ * What noria recognised in an answer. The names are those of the keys of `answer` in the configuration of a source.
+ */
 export interface RecognisedAnswer {
   readonly format: 'json' | 'text';
   /** The path of the list in JSON; absent for text. */
   readonly list?: string;
-  /** Taken from the first entry that noria keeps, or would keep if private addresses were allowed. */
+  /** Where noria found the parts of the first entry that it kept. */
   readonly parts: EntryParts | undefined;
-  /** The field that probably says whether the answer is a success, and its value in this answer. */
+  /** The field that probably shows whether a call succeeded, and its value in this answer. */
   readonly ok?: { readonly field: string; readonly value: string };
 }
 
@@ -42,23 +44,22 @@ export interface DecodedLink extends DecodedDraw {
   readonly recognised?: RecognisedAnswer;
 }
 
-/** Where the entries of an answer are. */
 interface FoundList {
   readonly path?: string;
   readonly entries: readonly unknown[];
 }
 
-/** The codes for answers that are no success, by the rule that matches the answer. */
+/** The code for an answer that matches the rule. */
 const CODE_OF_RULE = { tooFast: 'too-fast', denied: 'denied', empty: 'empty' } as const;
-/** The code for every other answer that is no success. */
+/** The code for an error that matches no rule. */
 const REFUSED = 'refused';
 
 const MAX_LINES = 32_000;
-/** noria tries this many entries of a list. If none has an address, the list is not the list of proxies. */
+/** How many entries of a list noria tries. If none of them has an address, the list is not the list of proxies. */
 const SAMPLE = 5;
-/** noria searches this many fields of an answer for the fields below. */
+/** How many fields of an answer noria compares with the names below. */
 const MAX_FIELDS = 100;
-/** The usual names of the field with the code and of the field with its text, in lower case. */
+/** The usual names of the field with the vendor's code and of the field with its text, in lower case. */
 const CODE_FIELDS = [
   'code',
   'status',
@@ -76,7 +77,7 @@ const IP_LIKE = /\d{1,3}(?:\.\d{1,3}){3}/;
 /**
  * Decodes the body of an answer with any HTTP status.
  *
- * @throws NoriaError link-unreadable when the body contains no address and no rule explains it, service-blocked when
+ * @throws NoriaError link-unreadable if the body contains no address and no rule explains that, service-blocked if
  * the body is a web page.
  */
 export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedLink {
@@ -97,7 +98,7 @@ export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedL
   const entryOptions = { ...options, layout };
   const list = findList(text, json, entryOptions);
   const read = readEntries(list?.entries ?? [], entryOptions);
-  // If most lines are unreadable, the text is something else that happens to contain an address.
+  // If noria cannot read most of the lines, the text is not a list of proxies.
   const isOtherText = list?.path === undefined && (read.dropped.address ?? 0) > read.entries.length;
   if (isOtherText || (read.parts === undefined && isUnexplained(text, list, read, options))) {
     throw unreadableAnswer(noAddress(list, options), text, options);
@@ -112,14 +113,18 @@ export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedL
   return { code, message, entries: read.entries, dropped: read.dropped, quota: {}, recognised };
 }
 
-/** Decodes an answer whose HTTP status says that the call came too early. The body may say when to try again. */
+/**
+ * Decodes an answer with HTTP status 429: the call came too early. The message keeps the body, which may say when to
+ * retry.
+ */
 export function tooFastAnswer(body: Uint8Array, { secrets }: AnswerOrigin): DecodedLink {
   const message = quoteText(`status 429: ${bodyText(body)}`, MAX_MESSAGE_LENGTH, secrets);
   return { code: CODE_OF_RULE.tooFast, message, entries: [], dropped: {}, quota: {} };
 }
 
 /**
- * Returns the code of the rule that matches the answer. If none matches: refused if there is a rule `ok`, else success.
+ * Returns the code for the first rule that matches. If none matches, returns `refused` if there is a rule `ok`, else
+ * success.
  */
 function codeOf(json: unknown, { rules }: LinkDecodeOptions): string {
   for (const rule of ['tooFast', 'denied', 'empty'] as const) {
@@ -134,7 +139,6 @@ function matches(json: unknown, rule: CodeRule | undefined): boolean {
   return value !== undefined && rule.is.includes(value);
 }
 
-/** Returns the vendor's code and text, for the status and the log. */
 function messageOf(json: unknown, { rules, secrets }: LinkDecodeOptions): string {
   const field = (rules.ok ?? rules.tooFast ?? rules.denied ?? rules.empty)?.field ?? '';
   const code = scalarText(valueAtPath(json, field));
@@ -183,8 +187,8 @@ function lines(text: string, origin: AnswerOrigin): string[] {
 }
 
 /**
- * Finds the entries: a list of entries, else one object that is an entry, else a text with entries. The outermost match
- * wins.
+ * Finds the entries: a list of entries, else one object that is an entry, else a text with entries. If several match,
+ * the outermost one is used.
  */
 function searchList(json: unknown, options: EntryOptions & AnswerOrigin): FoundList | undefined {
   const nodes = nodesOf(json);
@@ -232,7 +236,7 @@ function readEntries(list: readonly unknown[], options: EntryOptions): ReadEntri
   return { entries, dropped, parts };
 }
 
-/** Whether no entry is usable, and neither the rules nor the entries explain why. */
+/** Whether the answer has no usable entry, and neither a rule nor a reason for a dropped entry explains that. */
 function isUnexplained(
   text: string,
   list: FoundList | undefined,
@@ -241,8 +245,7 @@ function isUnexplained(
 ): boolean {
   const { private: privateCount, own, expired, credentials } = dropped;
   if ((privateCount ?? own ?? expired ?? credentials) !== undefined) return false;
-  // An answer of success without a list contains no proxies, unless its text contains an IP address that noria did not
-  // find.
+  // A success without proxies has no IP address in its text. If there is one, noria did not recognise the entries.
   const isSuccess = rules.ok !== undefined && (list === undefined || list.path !== undefined);
   return !isSuccess || IP_LIKE.test(text);
 }

@@ -1,8 +1,8 @@
-/** The usual names of the fields of an entry, compared without case, `_` and `-`. Pure. */
+/** The usual names of the fields of an entry. Case, `_` and `-` do not matter. Pure. */
 
-/** The names of fields by their meaning, the most specific name first. */
+/** The names by the meaning of the field, the most specific name first. */
 const NAMES = {
-  /** `ip:port` in one field, or the IP alone. */
+  /** The field contains `ip:port`, or only the IP. */
   address: [
     'server',
     'ipport',
@@ -59,7 +59,7 @@ const NAMES = {
     'carrier',
     'operator',
   ],
-  /** A point in time, or a number of seconds; see `expiryKindOf`. */
+  /** The field contains a point in time or a number of seconds; `expiryKindOf` finds out which. */
   expiry: [
     'expiretime',
     'expiredtime',
@@ -103,28 +103,28 @@ const NAMES = {
     'epoch',
   ],
   minutes: ['minutes', 'minute', 'expireminutes', 'remainingminutes', 'leftminutes'],
-  /** The whole lifetime in minutes, counted from `since` if there is such a field. */
+  /** The field contains the whole lifetime in minutes. It begins at the time in a `since` field, if there is one. */
   wholeMinutes: ['during', 'duration'],
   since: ['starttime', 'begintime', 'onlinetime', 'createtime'],
 } as const;
 
 export type FieldMeaning = keyof typeof NAMES;
 
-/** The fields of an entry, by their name in lower case without `_` and `-`. */
+/** The fields of an entry. The keys are the names in lower case without `_` and `-`. */
 export type EntryFields = ReadonlyMap<string, NamedField>;
 
 export interface NamedField {
-  /** The name as the answer writes it. */
+  /** The name as it is in the answer. */
   readonly name: string;
   readonly value: unknown;
 }
 
-/** noria reads at most this many fields of an entry. */
+/** The maximum number of fields that noria reads from one object. */
 const MAX_FIELDS = 100;
 
 /**
- * Also reads the fields of objects inside the entry, under their own names. A field of the entry itself wins over an
- * inner field with the same name.
+ * Also reads the fields of objects inside the entry, by their own names. If a name occurs in both, the field of the
+ * entry counts.
  */
 export function entryFields(entry: object): EntryFields {
   const fields = new Map<string, NamedField>();
@@ -142,7 +142,7 @@ export function entryFields(entry: object): EntryFields {
   return fields;
 }
 
-/** Returns the fields that have the meaning, the most specific name first. Leaves out fields without a value. */
+/** Returns the fields with the meaning, the most specific name first. */
 export function fieldsMeaning(fields: EntryFields, meaning: FieldMeaning): NamedField[] {
   return NAMES[meaning].flatMap((name) => fields.get(name) ?? []);
 }

@@ -1,6 +1,6 @@
 /**
- * Finds the parts of one entry of a link's answer, text or object: by the rules of the source, else by the names and
- * forms of its fields. Pure.
+ * Finds the parts of one entry, a text or an object, in the answer of a link. The rules of the source come first; for
+ * a part without a rule, noria uses the names and forms of the fields. Pure.
  */
 import type { MemberProtocol } from '../../core/protocol.ts';
 import { readIp, readText } from '../fields.ts';
@@ -10,7 +10,10 @@ import { valueAtPath } from './json-path.ts';
 import { expiryKindOf } from './lifetime.ts';
 import type { ExpiryKind, LinkRules } from './rules.ts';
 
-/** Where noria found the parts of an entry, named like the keys of `answer` of a source. */
+/**
+ * Where noria found the parts of an entry. The names are those of the keys of `answer` in the configuration of a
+ * source.
+ */
 export interface EntryParts {
   readonly address: string;
   readonly expiry: RecognisedExpiry | undefined;
@@ -24,7 +27,6 @@ export interface RecognisedExpiry {
   readonly since?: string | undefined;
 }
 
-/** The parts of an entry, as received. */
 export interface RawEntry {
   readonly address: AddressText;
   readonly username: unknown;
@@ -38,13 +40,13 @@ export interface RawEntry {
 
 export interface PartsOptions {
   readonly rules: LinkRules;
-  /** Reads entries that are text by the layout `rules.address`. */
+  /** The reader of the layout `rules.address`, for entries that are text. */
   readonly layout: LayoutReader | undefined;
 }
 
-/** The maximum number of values that noria reads of an entry that is a list. */
+/** The maximum number of values that noria reads from an entry that is a list. */
 const MAX_COLUMNS = 10;
-/** `https` is an HTTP proxy that supports CONNECT. */
+/** Vendors use `https` for an HTTP proxy that supports CONNECT. */
 const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {
   http: 'http',
   https: 'http',
@@ -53,7 +55,7 @@ const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {
   socks5h: 'socks5',
 };
 
-/** @returns undefined when the entry has no address. */
+/** @returns undefined if the entry has no address. */
 export function findEntryParts(raw: unknown, options: PartsOptions): RawEntry | undefined {
   if (typeof raw === 'string') return textParts(raw, options);
   if (typeof raw !== 'object' || raw === null) return undefined;
@@ -62,7 +64,6 @@ export function findEntryParts(raw: unknown, options: PartsOptions): RawEntry | 
   return textParts(texts.join(','), options);
 }
 
-/** Reads the text into named fields, by the layout or by their forms, and finds the parts among them. */
 function textParts(text: string, { rules, layout }: PartsOptions): RawEntry | undefined {
   const named = layout === undefined ? fieldsByForm(text) : { fields: layout(text), layout: undefined };
   if (named?.fields === undefined) return undefined;
@@ -72,7 +73,8 @@ function textParts(text: string, { rules, layout }: PartsOptions): RawEntry | un
 }
 
 /**
- * Tells the fields after the address apart by their form: a lifetime, an IP, a protocol. All others are the location.
+ * Names the fields after the address by their form: a lifetime, an IP or a protocol. All other fields are the
+ * location.
  */
 function fieldsByForm(
   text: string,
@@ -131,7 +133,7 @@ function objectParts(object: object, rules: LinkRules): RawEntry | undefined {
   };
 }
 
-/** The value of a recognised field. The field may be in an object inside the entry. */
+/** The value of the field `name`, which may be in an object inside the entry. */
 function innerValue(fields: EntryFields, name: string): unknown {
   return [...fields.values()].find((field) => field.name === name)?.value;
 }
@@ -142,7 +144,7 @@ function givenAddress(layout: string, read: (field: string) => unknown): Address
   return address && { ...address, layout };
 }
 
-/** Finds a field with address and port, else a field with an IP and a field with a port. */
+/** Finds a field with IP and port, else one field with an IP and one with a port. */
 function findAddress(fields: EntryFields): AddressText | undefined {
   const named = fieldsMeaning(fields, 'address');
   for (const { name, value } of named) {

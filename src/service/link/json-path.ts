@@ -1,9 +1,9 @@
-/** Paths into a JSON answer: `data.proxy_list`. Pure; reads own properties only. */
+/** Paths into a JSON answer, such as `data.proxy_list`. Pure; reads only own properties. */
 
 /** The path of the whole answer. */
 export const ROOT = '.';
 
-/** @returns undefined when the path leads to no value. */
+/** @returns undefined if the path leads to no value. */
 export function valueAtPath(answer: unknown, path: string): unknown {
   if (path === ROOT) return answer;
   let value = answer;
@@ -17,14 +17,16 @@ export function valueAtPath(answer: unknown, path: string): unknown {
 export interface JsonNode {
   readonly path: string;
   readonly value: unknown;
-  /** The value is an entry of a list, or inside such an entry. */
+  /** Whether the value is an item of a list, or inside such an item. */
   readonly isInList: boolean;
 }
 
-/** The search for the list stops after this many values. Vendors put the list near the beginning. */
+/** The maximum number of values in which noria searches the list. Vendors put it near the beginning. */
 const MAX_NODES = 5_000;
 
-/** Returns the first values of an answer, the outermost first. Of each list it visits only the first value. */
+/**
+ * Returns the values of an answer, the outermost first, up to a limit. Of each list, it visits only the first item.
+ */
 export function nodesOf(answer: unknown): JsonNode[] {
   const nodes: JsonNode[] = [{ path: ROOT, value: answer, isInList: false }];
   for (const { path, value, isInList } of nodes) {

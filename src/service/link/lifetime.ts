@@ -1,36 +1,40 @@
 /**
- * Converts an expiry field to the remaining lifetime in ms. Pure. Where a value is imprecise, the result is too short
- * rather than too long, because a member that is used after its end costs a client request.
+ * Converts an expiry field to the remaining lifetime in ms. Pure. Imprecise values are rounded down, because a member
+ * that is used after its end costs a client request.
  */
 import { DEFAULT_ZONE, type ExpiryKind } from './rules.ts';
 
-/** `expired`: the lifetime has ended. `unknown`: the vendor sends -1. Undefined: the value is not understood. */
+/**
+ * In ms. `expired`: the lifetime has ended. `unknown`: the vendor sent -1. Undefined: noria does not understand the
+ * value.
+ */
 export type Lifetime = number | 'expired' | 'unknown' | undefined;
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60_000;
-/** A longer lifetime is not plausible and counts as not understood. */
+/** A longer lifetime is implausible, so noria ignores the value. */
 const MAX_LIFE_MS = 366 * 86_400_000;
-/** A number below this (a moment in 2001, in s) is a duration. */
+/**
+ * A smaller number is a duration; any other number is Unix time. As Unix time in s, this number is in the year 2001.
+ */
 const FIRST_EPOCH_SECONDS = 1_000_000_000;
-/** A number from this on is Unix time in ms, below it Unix time in s. */
+/** A smaller Unix time is in s, any other in ms. */
 const FIRST_EPOCH_MS = 100_000_000_000;
 const NUMBER = /^[+-]?\d{1,16}(?:\.\d{1,9})?$/;
 const MOMENT =
   /^(\d{4})[-/](\d{1,2})[-/](\d{1,2})[T ]+(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d{1,9})?)?\s*(Z|UTC|GMT|[+-]\d{2}:?\d{2})?$/i;
 const ZONE = /^(?:Z|UTC|GMT|([+-])(\d{2}):?(\d{2}))$/i;
 
-/** Whether the text is a zone that `readLifetime` accepts. */
 export function isZone(text: string): boolean {
   return zoneOffsetMs(text) !== undefined;
 }
 
 interface LifetimeContext {
-  /** The zone of a date and time that names no zone. */
+  /** The time zone of a date and time without a zone. */
   readonly zone: string;
   /** When the answer arrived, in epoch ms. */
   readonly wallAt: number;
-  /** The date and time from which a duration counts. For any other value, the duration counts from now. */
+  /** The date and time at which a duration began. If it is anything else, the duration begins at `wallAt`. */
   readonly since?: unknown;
 }
 
@@ -60,7 +64,9 @@ export function readLifetime(
   }
 }
 
-/** Recognises what an expiry field contains by its form. A whole number that is not Unix time is a duration. */
+/**
+ * Recognises by its form what an expiry field contains. A whole number that is too small for Unix time is a duration.
+ */
 export function expiryKindOf(raw: unknown, duration: 'seconds' | 'minutes'): ExpiryKind | undefined {
   const number = readNumber(raw);
   if (number !== undefined) {
@@ -80,7 +86,10 @@ function readNumber(raw: unknown): number | undefined {
   return typeof value === 'number' && Number.isFinite(value) ? value : undefined;
 }
 
-/** Epoch ms of `2026-11-22 10:05:00`, with or without seconds and zone; undefined for any other text. */
+/**
+ * Converts a text such as `2026-11-22 10:05:00`, with or without seconds and zone, to epoch ms; undefined for any
+ * other text.
+ */
 function momentOf(text: string, zone: string): number | undefined {
   const [, year, month, day, hour, minute, second = '0', ownZone] = MOMENT.exec(text.trim()) ?? [];
   const offsetMs = zoneOffsetMs(ownZone ?? zone);

@@ -1,4 +1,4 @@
-/** The URL of an extraction link: its placeholder, its identity, and which of its parts are secret. Pure. */
+/** The URL of an extraction link: its placeholder, its identity and its secret parts. Pure. */
 import { createHash } from 'node:crypto';
 import { MASK, Secret } from '../../core/secret.ts';
 
@@ -8,17 +8,17 @@ export interface LinkExtras {
   readonly body: Secret | undefined;
 }
 
-/** The placeholder that noria replaces by the number of proxies to request. */
+/** The placeholder for the number of proxies to request. */
 const COUNT = /\{count\}|%7Bcount%7D/gi;
 /**
- * Values of a query that do not identify the customer. They are not masked, because masking them would hide parts of
- * every answer.
+ * Values that are no secrets although they are in the query, the headers or the body. Masking such common words would
+ * hide parts of every answer.
  */
 const HARMLESS =
   /^(?:\{count\}|\d{1,5}|json|jsonp|text|txt|html|xml|http|https|socks4|socks5|socks|true|false|auto|all|none|get|post|basic|bearer|token)$/i;
 /** Matches the name of a parameter whose value is always secret. */
 const SECRET_NAME = /key|secret|pass|pwd|token|sign|auth|trade|order/i;
-/** Matches a part of a path that looks like a key: long, with a digit. */
+/** Matches a part of a path that looks like a key: at least 16 characters and a digit. */
 const KEY_IN_PATH = /^(?=[^/]*\d)[\w.~-]{16,}$/;
 const MIN_SECRET_LENGTH = 4;
 const IDENTITY_LENGTH = 16;
@@ -33,10 +33,7 @@ export function linkIdentity(url: Secret, body: Secret | undefined): string {
   return `link-${createHash('sha256').update(text, 'utf8').digest('hex').slice(0, IDENTITY_LENGTH)}`;
 }
 
-/**
- * Returns all secrets of a link: values of the query, keys in the path, headers and the body. No text of noria may
- * contain them.
- */
+/** Returns all secrets of a link, for masking: values of the query, keys in the path, headers and the body. */
 export function linkSecrets(url: Secret, { headers, body }: LinkExtras): Secret[] {
   const { pathname, search } = new URL(url.reveal());
   const values = [
@@ -59,9 +56,9 @@ export function maskedUrl(url: Secret): string {
 }
 
 /**
- * The URL with references to environment variables in place of its secrets.
+ * The URL with references to environment variables instead of its secrets.
  *
- * @param variableOf - returns the name of the variable for a parameter, or for `path`.
+ * @param variableOf - returns the name of the variable for a parameter name, or for `path`.
  */
 export function urlWithVariables(url: Secret, variableOf: (name: string) => string): string {
   return replaceSecrets(url, (name) => `\${${variableOf(name)}}`);
@@ -79,7 +76,9 @@ function replaceSecrets(url: Secret, replace: (name: string) => string): string 
 
 interface Pair {
   readonly name: string;
-  /** The value as the URL writes it; undefined in a pair without `=`. */
+  /**
+   * The value as it is in the URL, not decoded. In a pair without `=`, it is the whole pair, and the name is empty.
+   */
   readonly value: string;
 }
 
@@ -91,7 +90,6 @@ function pairsOf(query: string): Pair[] {
   });
 }
 
-/** The words of a header or a body, without harmless ones. */
 function wordsOf(text: string): string[] {
   return text.split(/\s+/).filter((word) => !HARMLESS.test(word));
 }
@@ -100,7 +98,7 @@ function pairText(name: string, value: string): string {
   return name === '' ? value : `${name}=${value}`;
 }
 
-/** The forms of a value: as the URL has it, decoded, and as JSON may escape it. */
+/** The forms in which an answer may quote a value: as in the URL, decoded, and escaped for JSON. */
 function formsOf(value: string): string[] {
   const plain = decoded(value);
   return [value, plain, plain.replaceAll('/', '\\/'), JSON.stringify(plain).slice(1, -1)];
@@ -114,7 +112,7 @@ function decoded(value: string): string {
   }
 }
 
-/** The values of a form, or the texts of JSON. */
+/** The values of a form body and the texts in quotation marks of a JSON body. */
 function valuesOfBody(body: string): string[] {
   const texts = [...body.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, text = '']) => text);
   const values = [...texts, ...pairsOf(body).flatMap(({ value }) => formsOf(value))];

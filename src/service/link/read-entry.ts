@@ -1,4 +1,4 @@
-/** Reads one entry of a link's answer: checks its parts and converts them. Pure. */
+/** Reads one entry of a link's answer: checks and converts its parts. Pure. */
 import type { MemberProtocol } from '../../core/protocol.ts';
 import { Secret } from '../../core/secret.ts';
 import type { DrawnEntry } from '../answer.ts';
@@ -10,10 +10,10 @@ import { DEFAULT_ZONE, type EntryLogin } from './rules.ts';
 
 export interface EntryOptions extends PartsOptions {
   readonly login: EntryLogin;
-  /** The configured protocol of all members; undefined: the protocol that the entry names, else http. */
+  /** The configured protocol of all members. If undefined, an entry has the protocol that it names, else http. */
   readonly protocol: MemberProtocol | undefined;
   readonly refuses: RefuseAddress;
-  /** When the answer arrived, in epoch ms. */
+  /** The time at which the answer arrived, in epoch ms. */
   readonly wallAt: number;
 }
 

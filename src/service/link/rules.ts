@@ -1,31 +1,34 @@
 /**
- * The rules for reading the answers of an extraction link: the keys of `answer` of a source. noria recognises every
- * part that has no rule.
+ * The rules for the answers of an extraction link: the keys of `answer` in the configuration of a source. noria
+ * recognises the parts without a rule by itself.
  */
 
 export const ANSWER_FORMATS = ['auto', 'json', 'text'] as const;
 export type LinkFormat = (typeof ANSWER_FORMATS)[number];
 
 /**
- * What an expiry field contains: the remaining lifetime in seconds or minutes, a date with a time, or Unix time in s or
+ * What an expiry field contains: the remaining lifetime in seconds or minutes, a date and time, or Unix time in s or
  * ms.
  */
 export const EXPIRY_KINDS = ['seconds', 'minutes', 'datetime', 'epoch'] as const;
 export type ExpiryKind = (typeof EXPIRY_KINDS)[number];
 
-/** The zone of a date and time that names none. Most vendors of short-lived proxies write the time of China. */
+/** The time zone of a date and time without a zone. Most vendors of short-lived proxies send the time of China. */
 export const DEFAULT_ZONE = '+08:00';
 
 export interface ExpiryRule {
   readonly field: string;
   readonly as: ExpiryKind;
-  /** The zone of a date and time that names none: `+08:00`, `-05:00` or `Z`. */
+  /** The time zone of a date and time without a zone: `+08:00`, `-05:00` or `Z`. */
   readonly zone: string;
-  /** The field with the date and time from which `seconds` or `minutes` count; absent: they count from the call. */
+  /**
+   * The field with the date and time at which `seconds` or `minutes` begin. If absent, they begin when the answer
+   * arrives.
+   */
   readonly since?: string | undefined;
 }
 
-/** Matches an answer in which the field has one of these values. */
+/** Matches an answer if the field has one of these values. */
 export interface CodeRule {
   /** The path of the field in a JSON answer: `code`, or `status.code`. */
   readonly field: string;
@@ -37,21 +40,19 @@ export interface LinkRules {
   /** The path of the list in a JSON answer; `.` is the whole answer. */
   readonly list?: string | undefined;
   /**
-   * The fields of an entry that form its address, as `{ip}:{port}`. For entries that are text: the layout of the whole
-   * entry.
+   * The address of an entry, with its fields in braces: `{ip}:{port}`. For entries that are text: the layout of the
+   * whole entry.
    */
   readonly address?: string | undefined;
   readonly expiry?: ExpiryRule | undefined;
-  /** The field with the exit IP. */
   readonly exitIp?: string | undefined;
-  /** The fields with the location. */
   readonly location?: readonly string[] | undefined;
-  /** Matches a success; every other answer is an error. */
+  /** Matches a success. With this rule, every other answer is an error. */
   readonly ok?: CodeRule | undefined;
   readonly tooFast?: CodeRule | undefined;
   readonly denied?: CodeRule | undefined;
   readonly empty?: CodeRule | undefined;
 }
 
-/** Whether noria uses the user name and password of an entry. `require`: entries without them are dropped. */
+/** Whether noria uses the user name and password in an entry. `require`: noria also drops entries without them. */
 export type EntryLogin = 'ignore' | 'use' | 'require';
