@@ -1,6 +1,8 @@
 /**
- * Reads only the admin section of a configuration, for commands that control a running daemon. They need no other secret or
- * variable, so the rest of the file may be invalid. Does not load the schema, which would double the CPU time of a health check.
+ * Reads only the section `admin` of a configuration, for commands that control a running noria.
+ *
+ * These commands need no other secret or variable, so the rest of the file may be invalid. This file does not load
+ * the schema, which would double the CPU time of a health check.
  */
 import { dirname, resolve } from 'node:path';
 import { describeError, NoriaError } from '../core/faults.ts';
@@ -12,10 +14,10 @@ import { systemFiles } from './files.ts';
 import { valueAt } from './tree.ts';
 
 export interface AdminSection {
-  /** `undefined` if the file does not set the address. */
+  /** The address that the file sets; `undefined` if it sets none. */
   readonly address: ListenAddress | 'off' | undefined;
   readonly token: Secret | undefined;
-  /** Why noria cannot read the token that the file sets. */
+  /** Why noria cannot read the configured token; `undefined` if it can, or if there is none. */
   readonly tokenProblem: string | undefined;
 }
 

@@ -1,9 +1,9 @@
 /**
- * Checks the tree of a file against the schema. Reports for every problem the value, what was expected, and the closest
- * known name for a typo.
+ * Checks the tree of a file against the schema. Reports each problem with the value, what was expected, and for a
+ * misspelt key the most similar known key.
  *
- * Then replaces wrong values by their defaults, so that later rules, which compare several keys, can check the rest of
- * the file. The caller uses the result only if there is no problem.
+ * Then replaces invalid values with their defaults, so that later rules, which compare several keys, can check the
+ * rest of the file. The caller uses the result only if there is no problem.
  */
 import type { z } from 'zod';
 import { nearest } from '../core/nearest.ts';
@@ -13,7 +13,7 @@ import { type FileConfig, type FileListener, LISTENER, SCHEMA } from './schema.t
 import { type FileSource, SOURCE } from './schema-source.ts';
 import { isTreeList, isTreeMap, type Path, pathText, type Tree, type TreeMap, valueAt } from './tree.ts';
 
-/** A file without its wrong values. An entry is `undefined` if defaults cannot complete it. */
+/** A file without its invalid values. An entry is `undefined` if it has a problem that defaults cannot solve. */
 export interface CheckedConfig extends Omit<FileConfig, 'sources' | 'listeners'> {
   readonly sources: readonly (FileSource | undefined)[];
   readonly listeners: readonly (FileListener | undefined)[];
@@ -22,7 +22,7 @@ export interface CheckedConfig extends Omit<FileConfig, 'sources' | 'listeners'>
 type Issue = z.core.$ZodIssue;
 
 /**
- * Checks every section and every list entry separately, so that an invalid one does not hide problems in the others.
+ * Checks every section and every list entry separately, so that a problem in one does not hide problems in another.
  */
 export function checkTree(tree: Tree, problems: Problems): CheckedConfig {
   const file = readRoot(dropEmptyKeys(tree, [], problems), problems);
@@ -32,7 +32,8 @@ export function checkTree(tree: Tree, problems: Problems): CheckedConfig {
     checkPart(schema, file[name], [name], problems),
   ]);
   return {
-    ...(Object.fromEntries(checked) as Omit<FileConfig, 'sources' | 'listeners'>), // checked key by key
+    // the loop above checks each key
+    ...(Object.fromEntries(checked) as Omit<FileConfig, 'sources' | 'listeners'>),
     sources: checkEntries(SOURCE, 'sources', file['sources'] ?? [], problems),
     listeners: checkEntries(LISTENER, 'listeners', file['listeners'] ?? [{}], problems),
   };
@@ -63,7 +64,7 @@ function checkEntries<S extends z.ZodType>(
   return list.map((entry, index) => checkPart(schema.optional(), entry, [name, index], problems));
 }
 
-/** @param schema - must accept `undefined`. */
+/** @param schema - a schema that also accepts `undefined`. */
 function checkPart<S extends z.ZodType>(
   schema: S,
   tree: Tree | undefined,
@@ -79,8 +80,8 @@ function checkPart<S extends z.ZodType>(
 }
 
 /**
- * Returns the tree without keys that have no value. A section without a value counts as absent. A scalar without a
- * value is a problem.
+ * Returns the tree without the keys that have no value. For a section without a value, its defaults apply. A scalar
+ * without a value is a problem.
  */
 function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undefined {
   if (isTreeList(tree)) {
@@ -105,7 +106,7 @@ function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undef
   return undefined;
 }
 
-/** @param base - the path of `tree` in the file; the path of the issue starts there. */
+/** @param base - the path of `tree` in the file. The path of the issue continues it. */
 function reportIssue(issue: Issue, base: Path, tree: Tree | undefined, problems: Problems): void {
   const inner = issue.path.map((part) => (typeof part === 'number' ? part : String(part)));
   const path = pathText([...base, ...inner]);
@@ -115,13 +116,13 @@ function reportIssue(issue: Issue, base: Path, tree: Tree | undefined, problems:
     return;
   }
   if (issue.code === 'invalid_union') {
-    // In a union, the schema lists the simple form first: a word before a map, one text before a list of texts.
+    // In a union, the schema lists the simple form first: a word before a map, a text before a list of texts.
     const branch = issue.errors[typeof value === 'string' ? 0 : 1] ?? [];
     for (const nested of branch)
       reportIssue({ ...nested, path: [...inner, ...nested.path] }, base, tree, problems);
     return;
   }
-  if (problems.hasAt(path)) return; // the problem is reported already: a reference in the value could not be replaced
+  if (problems.hasAt(path)) return; // The value already has a problem, for example an invalid reference.
   if (value === undefined) problems.missing(path, `is missing; ${expectedAt(path)}`);
   else problems.error(path, `${predicateOf(issue, path, value, problems)}; ${expectedAt(path)}`);
 }
@@ -146,7 +147,7 @@ function predicateOf(issue: Issue, path: string, value: Tree, problems: Problems
   return `${quoted} ${issue.message}`.trim();
 }
 
-/** What a valid value at this path looks like: `expected a duration, for example 10s`. */
+/** Describes a valid value for the path: `expected a duration, for example 10s`. */
 export function expectedAt(path: string): string {
   const field = fieldAt(path);
   if (field === undefined) return isHeader(path) ? 'expected a text' : 'expected a text or a list of texts';
@@ -172,7 +173,7 @@ export function expectedAt(path: string): string {
   }
 }
 
-/** Whether the path is below `headers`. Otherwise it is below `params`. */
+/** Whether the path leads into `headers`. If not, an unknown path leads into `params`. */
 function isHeader(path: string): boolean {
   return path.includes('.headers.');
 }
@@ -188,8 +189,8 @@ function describe(tree: Tree | undefined): string {
 }
 
 /**
- * Removes the part of the tree that caused the issue. For a missing key, removes the map that lacks the key. For a
- * wrong entry, removes the whole list.
+ * Returns the tree without the part that caused the issue: without the invalid value, without the whole list if an
+ * item is invalid, or without the map that lacks a required key.
  */
 function prune(tree: Tree | undefined, issue: Issue): Tree | undefined {
   if (issue.code === 'unrecognized_keys') {

@@ -1,6 +1,3 @@
-/**
- * Resolves the credentials of a configuration: a user name with a password, and the key of an instance or an account.
- */
 import { NoriaError } from '../core/faults.ts';
 import type { Secret } from '../core/secret.ts';
 import { keyFromPassword } from '../service/key.ts';
@@ -9,7 +6,7 @@ import type { FileReader } from './files.ts';
 import type { Problems } from './problems.ts';
 import { key, password } from './scalars.ts';
 
-/** The inputs that resolving a section needs. */
+/** What each function that resolves a section needs. */
 export interface ResolveContext {
   readonly problems: Problems;
   readonly files: FileReader;
@@ -22,8 +19,8 @@ interface UserSection {
 }
 
 /**
- * @param path - the path of the user in the file. @returns undefined after reporting a problem, if there is no valid
- * password.
+ * @param path - the path of the user in the file.
+ * @returns undefined if there is no valid password. It is then reported as a problem.
  */
 export function resolveUser(
   user: UserSection,
@@ -40,7 +37,7 @@ export function resolveUser(
   return undefined;
 }
 
-/** The password and the key of a section, each given directly or by file. */
+/** Each secret is in the configuration, or in a file that the configuration names. */
 interface KeySection {
   readonly password: Secret | undefined;
   readonly passwordFile: string | undefined;
@@ -49,10 +46,11 @@ interface KeySection {
 }
 
 /**
- * The key of an instance or account, given or derived from the password. If both are given, they must match.
+ * Returns the key of an instance or account, from the configuration or derived from the password. If both are given,
+ * they must match.
  *
- * @param keyName - the name of the key in the section.
- * @returns undefined after reporting a problem, if there is no valid key.
+ * @param keyName - what the section calls the key.
+ * @returns undefined if there is no valid key. It is then reported as a problem.
  */
 export function resolveKey(
   section: KeySection,
@@ -80,7 +78,6 @@ export function resolveKey(
   return undefined;
 }
 
-/** Derives the key. Reports a problem if Node refuses MD5. */
 function deriveKey(plain: Secret, path: string, problems: Problems): Secret | undefined {
   try {
     return keyFromPassword(plain);

@@ -1,9 +1,9 @@
 /**
  * Reads the YAML text of a configuration into a tree of texts, and records the place of each value.
  *
- * Scalars are not converted to YAML's types: an instance of 18 digits, a numeric password and `off` stay text for the scalar
- * types of schema.ts to read. `${NAME}` is replaced after parsing, so that a value from the environment can never add keys.
- * Aliases and merge keys (`<<`) are followed.
+ * It does not convert scalars to YAML's types: an instance of 18 digits, a numeric password and `off` stay text, and
+ * the scalar types of schema.ts read them. It replaces `${NAME}` after parsing, so that a value from the environment
+ * can never add keys. It resolves aliases and merge keys (`<<`).
  */
 import {
   type Alias,
@@ -23,25 +23,28 @@ import { type Environment, substitute } from './environment.ts';
 import { type SyntaxProblem, syntaxProblems } from './syntax.ts';
 import { type Path, pathText, type Tree, type TreeMap } from './tree.ts';
 
-/** The place of a value, as offsets into the text. */
+/** Where a value is, as offsets into the text of the file. */
 export interface Place {
-  /** The offset of the key. In a list: the offset of the value. */
+  /** The offset of the key; for an item of a list, the offset of the value. */
   readonly keyOffset: number;
   readonly valueOffset: number;
-  /** The environment variables that the value refers to. */
+  /** The names of the environment variables in the value. */
   readonly variables: readonly string[];
   /**
-   * True if a `#` without a space after it ends the value, as in `abc #def`. YAML reads `#def` as a comment, but it may
-   * belong to the value.
+   * Whether a `#` without a space after it ends the value, as in `abc #def`. YAML reads `#def` as a comment, but the
+   * author may have meant it as a part of the value.
    */
   readonly isCutOff?: boolean;
 }
 
-/** The extent of a value in the text and its path. Each alias of the value adds another extent. */
+/**
+ * From where to where a value is in the text. A value with aliases has one more extent for each alias, with another
+ * path.
+ */
 interface Extent {
   readonly start: number;
   readonly end: number;
-  /** The path; empty for a value that is not in the tree, such as the second value of a duplicate key. */
+  /** Empty for a value that is not in the tree, such as the second value of a duplicate key. */
   readonly path: string;
   /** The text of a scalar before references are replaced; undefined for a list or a map. */
   readonly text: string | undefined;
@@ -51,21 +54,21 @@ export interface ParsedDocument {
   readonly text: string;
   readonly lines: LineCounter;
   readonly problems: readonly SyntaxProblem[];
-  /** `undefined` if the text is not valid YAML; `problems` says why. */
+  /** `undefined` if the text is not valid YAML. `problems` then says why. */
   readonly tree: Tree | undefined;
-  /** The place of each value, by its path. */
+  /** The keys are the paths of the values. */
   readonly places: ReadonlyMap<string, Place>;
   readonly extents: readonly Extent[];
 }
 
-/** Matches a valid key; `<<` is the merge key. */
+/** Matches a valid key. `<<` is the merge key. */
 const WORD = /^(?:[\w-]+|<<)$/;
-/** The maximum depth. It is far above any real configuration, and low enough for the call stack. */
+/** The maximum depth: more than any real configuration needs, and low enough for the call stack. */
 const MAX_DEPTH = 20;
-/** The maximum number of nodes, including the expansion of aliases, which can grow exponentially. */
+/** The maximum number of values. Each alias counts again, because aliases of aliases grow exponentially. */
 const MAX_NODES = 20_000;
 
-/** Never throws: syntax errors are among the problems. */
+/** Never throws. `problems` also contains the syntax errors. */
 export function readDocument(text: string, environment: Environment): ParsedDocument {
   const lines = new LineCounter();
   const document = parseDocument(text, {
@@ -91,7 +94,7 @@ class Composer {
   readonly #extents: Extent[] = [];
   readonly #resolved = new Map<Alias, unknown>();
   readonly #seen = new Set<unknown>();
-  /** Nodes whose tag was already reported. An alias visits a node again. */
+  /** Nodes whose tag has been reported. An alias leads to the same node again. */
   readonly #refused = new Set<unknown>();
   #nodeCount = 0;
   #tooLarge = false;
@@ -176,7 +179,10 @@ class Composer {
     return Object.fromEntries(merged);
   }
 
-  /** The values that `<<` merges: from one map, or from a list of maps in which earlier ones win. */
+  /**
+   * Returns the keys and values that `<<` merges: those of one map, or of a list of maps. Of equal keys in a list of
+   * maps, the first one has priority, so it is the last in the result.
+   */
   #merged(pair: Pair, path: Path): readonly (readonly [string, Tree])[] {
     const from = isAlias(pair.value) ? this.#resolve(pair.value) : pair.value;
     const sources = isSeq(from) ? from.items.toReversed() : [from];
@@ -188,7 +194,7 @@ class Composer {
     });
   }
 
-  /** Cached, because the library walks the whole document for each alias that it resolves. */
+  /** Cached, because the library searches the whole document for each alias. */
   #resolve(alias: Alias): unknown {
     if (!this.#resolved.has(alias)) this.#resolved.set(alias, alias.resolve(this.#document));
     return this.#resolved.get(alias);
@@ -199,7 +205,7 @@ class Composer {
     const offset = offsetOf(key);
     const text = isScalar(key) && typeof key.value === 'string' ? key.value : '';
     if (WORD.test(text) && value !== null) return { text, offset };
-    // The message does not quote the key: in `{ name: city, password hunter2 }` the key contains a secret.
+    // The message does not quote the key, which may contain a secret, as in `{ name: city, password hunter2 }`.
     this.#addExtent(key, []);
     const wrong = text.includes('.')
       ? 'a key with a dot; write nested maps'
@@ -233,8 +239,8 @@ class Composer {
   }
 
   /**
-   * Adds the scalars that are not in the tree, for example inside a complex key. They are masked, because their meaning
-   * is unknown.
+   * Adds the scalars that are not in the tree, for example those in a complex key. Messages mask them, because their
+   * meaning is unknown.
    */
   #addUnseen(): void {
     visit(this.#document, {
@@ -255,7 +261,7 @@ class Composer {
   }
 }
 
-/** Returns where a node starts; `otherwise` for a node without text (an empty value). */
+/** The offset at which a node starts; `otherwise` for an empty value, which has no text. */
 function offsetOf(node: unknown, otherwise = 0): number {
   const range = isScalar(node) || isMap(node) || isSeq(node) || isAlias(node) ? node.range : undefined;
   return range?.[0] ?? otherwise;

@@ -1,24 +1,23 @@
-/** Replaces `${NAME}` and `${NAME:-default}` in values of the configuration. Pure. */
-
-/** The variables of the process, or of a test. */
+/** Environment variables by name. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 interface Substituted {
   readonly text: string;
-  /** The names of the variables that the text refers to. */
+  /** The names of the variables in the text. */
   readonly variables: readonly string[];
   readonly problems: readonly string[];
 }
 
-/** `$${` is a literal `${`. A `${` without `}` matches, too, and is reported. */
+/** Also matches `$${`, which stands for the text `${`, and a `${` without `}`, which is a problem. */
 const REFERENCE = /\$\$\{|\$\{([^}]*)(\}?)/g;
 const NAME_AND_DEFAULT = /^([A-Za-z_][A-Za-z0-9_]*)(?::-([\s\S]*))?$/;
 
 /**
- * Replaces each reference by the value of its variable.
+ * Replaces each reference `${NAME}` or `${NAME:-default}` with the value of the variable. Pure.
  *
- * As in a shell, `:-` precedes a default for a variable that is unset or empty. An unset variable without a default is
- * a problem. So is every other form of reference. A `${` in a value is not replaced again.
+ * As in a shell, the text after `:-` is the default if the variable is unset or empty. An unset variable without a
+ * default is a problem, and so is any other form of reference. References in the value of a variable are not
+ * replaced.
  */
 export function substitute(text: string, environment: Environment): Substituted {
   const variables: string[] = [];

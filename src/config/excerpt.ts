@@ -1,8 +1,8 @@
 /**
- * Shows one line of a configuration with a pointer to a place in it, without secrets.
+ * Shows one line of a configuration, and below it a pointer to a place in the line, without secrets.
  *
- * It masks every value that is not known to be harmless, including the value of a misspelt `pasword:`. It removes
- * comments, because a comment may contain an old password.
+ * It masks every value that may be a secret, also after a misspelt key such as `pasword:`. It removes comments,
+ * because a comment may contain an old password.
  */
 import { MASK } from '../core/secret.ts';
 import type { ParsedDocument } from './document.ts';
@@ -11,24 +11,25 @@ import { shownAs } from './fields.ts';
 const MAX_BEFORE = 80;
 const MAX_AFTER = 60;
 const NUMBER_WIDTH = 5;
-/** The key at the start of a line. If the text is not valid YAML, only this key is shown. */
+/** The key at the start of a line. If the file is not valid YAML, the excerpt shows only this key. */
 const FIRST_KEY = /^\s*(?:- +)*["']?[\w.]+["']?\s*:(?=\s|$)/;
-/** Characters that are two columns wide in a terminal. They move the pointer to the right. */
+/** Characters that take two columns in a terminal. The pointer needs a wide space below each of them. */
 const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/g;
 const IDEOGRAPHIC_SPACE = '\u3000';
 
-/** A part of a line, and the text that replaces it. The numbers are offsets into the line. */
+/** A part of a line, and the text that the excerpt shows for it. The numbers are offsets into the line. */
 interface Stretch {
   readonly start: number;
   readonly end: number;
   readonly shown: string;
-  /** The text was replaced, so the pointer cannot point inside this part. */
+  /** Whether `shown` differs from the text in the file. The pointer then cannot point into this part. */
   readonly masked?: boolean;
 }
 
 /**
- * @returns two lines, the numbered line of the offset, and a `^` below the place; undefined if nothing may be shown.
+ * @returns two lines: the line of the offset with its number, and a `^` below the place. Undefined if the line has
+ * nothing that may be shown.
  */
 export function excerptAt(document: ParsedDocument, offset: number): string | undefined {
   const { text, lines } = document;
@@ -53,7 +54,7 @@ function draw(line: number, shown: string, column: number): string {
   return `${content}\n${' '.repeat(number.length)} | ${gap}^`;
 }
 
-/** The column of an offset in the shown line. */
+/** The column at which the excerpt shows the offset. */
 function columnOf(stretches: readonly Stretch[], offset: number): number {
   let column = 0;
   for (const { start, end, shown, masked } of stretches) {
@@ -72,7 +73,7 @@ function parsed({ extents }: ParsedDocument, lineStart: number, whole: string): 
       isScalar: text !== undefined,
       as: shownAs(path, text),
     }));
-  // Aliases of one value share its extent. If the value is a secret at any of the paths, it is masked.
+  // A value and its aliases have the same extent. If one of their paths is the path of a secret, the value is masked.
   const hidden = here
     .filter(({ as }) => as !== 'itself')
     .toSorted((one, other) => one.start - other.start || (one.as === 'secret' ? -1 : 1));
@@ -89,7 +90,7 @@ function parsed({ extents }: ParsedDocument, lineStart: number, whole: string): 
   return stretches;
 }
 
-/** The rest of a line without its comment. A comment can only start after the last scalar. */
+/** The rest of a line without its comment. A comment can only begin after the last scalar. */
 function withoutComment(whole: string, from: number, lastEnd: number): string {
   const comment = /(?:^|\s)#/.exec(whole.slice(lastEnd));
   return whole.slice(from, comment === null ? whole.length : lastEnd + comment.index);

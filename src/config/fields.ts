@@ -1,8 +1,4 @@
-/**
- * The schema as a flat list of keys, each with its path, type, default and meaning.
- *
- * Messages, masking and the tests of the docs use this list.
- */
+/** The keys of the schema as a flat list. Messages, masking and the tests of the docs use this list. */
 import { z } from 'zod';
 import { OPERATIONS, PRODUCTS } from '../service/operations.ts';
 import { KEY_NOTES, unwrapKey } from './keys.ts';
@@ -10,23 +6,26 @@ import { isScalar, type ScalarType } from './scalars.ts';
 import { SCHEMA } from './schema.ts';
 
 export interface Field {
-  /** The path, with `[]` for the entries of a list: `sources[].upstream.auth`. */
+  /** The path of the key, with `[]` for the entries of a list: `sources[].upstream.auth`. */
   readonly path: string;
   readonly about: string;
-  /** A `choice` is a word or a map, such as `health.check`. A `list` contains scalars, `maps` contains maps. `names`: any keys. */
+  /**
+   * `choice`: a word or a map, such as `health.check`. `list`: a list of scalars. `maps`: a list of maps. `names`: a
+   * map with any keys.
+   */
   readonly shape: 'scalar' | 'map' | 'choice' | 'list' | 'maps' | 'names';
-  /** The type of the scalar, of the list's entries, or of the choice's word. */
+  /** The type of a scalar, of the scalars in a list, or of the word of a choice. */
   readonly type: ScalarType<unknown> | undefined;
   readonly required: boolean;
-  /** The default, as written in YAML; `undefined` if there is none. */
+  /** The default as text of YAML; `undefined` if there is none. */
   readonly fallback: unknown;
-  /** The behaviour without a value, for a key that has no default. */
+  /** What applies if a key without a default is missing. */
   readonly otherwise: string | undefined;
-  /** The keys of a map, of the entries of `maps`, or of a choice. */
+  /** The keys of a map, of the maps in a list, or of the map of a choice. */
   readonly keys: readonly string[];
 }
 
-/** All keys, in the order of the schema. */
+/** In the order of the schema. */
 export const FIELDS: readonly Field[] = fieldsOf(SCHEMA, '');
 
 /** The parameters of all operations. None of them is a secret. */
@@ -37,9 +36,7 @@ const PARAMS: ReadonlySet<string> = new Set([
 
 const BY_PATH: ReadonlyMap<string, Field> = new Map(FIELDS.map((field) => [field.path, field]));
 
-/**
- * The key at a path of a document, in which list entries are numbered. For an entry of a list, returns the list's key.
- */
+/** Finds the field for the path of a value: `sources[0].name`. An entry of a list has the field of the list. */
 export function fieldAt(path: string): Field | undefined {
   const general = path.replace(/\[\d+\]/g, '[]');
   if (!general.endsWith('[]')) return BY_PATH.get(general);
@@ -48,8 +45,8 @@ export function fieldAt(path: string): Field | undefined {
 }
 
 /**
- * How a message may show the value at a path: unchanged, as a secret, or not at all if its meaning is unknown (an
- * unknown key, a text in place of a map).
+ * How a message may show the value at a path: `itself`, masked as a `secret`, or `nothing`, because its meaning is
+ * unknown (the value of an unknown key, or a text where the schema has a map).
  *
  * @param text - the text of a scalar; undefined for a list or a map.
  */
@@ -59,7 +56,7 @@ export function shownAs(path: string, text: string | undefined): 'itself' | 'sec
   const { type, shape } = fieldAt(path) ?? {};
   if (type?.quoted === 'never') return 'secret';
   if (text === undefined || text === '') return 'itself';
-  if (type === undefined || text.includes('@')) return 'nothing'; // the text may be user:password@host
+  if (type === undefined || text.includes('@')) return 'nothing'; // The text may be user:password@host.
   // A text in place of the map of a choice may contain anything, also a secret.
   const isHarmless = type.quoted === 'always' && shape !== 'choice';
   return isHarmless || 'value' in type.read(text) ? 'itself' : 'nothing';
@@ -86,14 +83,15 @@ function fieldsOf(schema: z.ZodObject, prefix: string): Field[] {
 }
 
 interface Form extends Pick<Field, 'shape' | 'type'> {
-  /** The map of the key, if the keys in that map are fields of their own. */
+  /** The map of the key, if the keys in that map have fields, too. */
   readonly below?: z.ZodObject | undefined;
   readonly suffix?: '[]';
 }
 
 function formOf(schema: unknown): Form {
   if (isScalar(schema)) return { shape: 'scalar', type: schema.scalarType };
-  const plain = schema instanceof z.ZodCodec ? schema.def.in : schema; // `section` and `sectionOrOff` build a codec
+  // `section` and `sectionOrOff` return codecs
+  const plain = schema instanceof z.ZodCodec ? schema.def.in : schema;
   if (plain instanceof z.ZodObject) return { shape: 'map', type: undefined, below: plain };
   if (plain instanceof z.ZodRecord) return { shape: 'names', type: undefined };
   if (plain instanceof z.ZodArray) {

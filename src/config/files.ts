@@ -1,5 +1,5 @@
 /**
- * Reads the files that a configuration refers to (certificates and secrets), and finds secrets that other users can
+ * Reads the files that a configuration names (certificates and secrets), and reports secrets that other users can
  * read.
  */
 import { existsSync, readFileSync, statSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { secretsIn } from '../core/secret.ts';
 import type { Problems } from './problems.ts';
 import type { Scalar } from './scalars.ts';
 
-/** The file access that loading needs; tests supply their own. Both functions throw the error of the system. */
+/** How loading accesses files; tests replace it. Both functions throw the error of the system. */
 export interface ConfigFiles {
   read(path: string): Buffer;
   /** Whether every user of this machine may read the file. */
@@ -23,21 +23,23 @@ export const systemFiles: ConfigFiles = {
   isWorldReadable: (path) => (statSync(path).mode & READABLE_BY_OTHERS) !== 0,
 };
 
-/** The default files, tried in this order when no file is named. */
+/** noria tries these files in this order if the command line names no file. */
 export const DEFAULT_FILES = ['./noria.yaml', '/etc/noria/noria.yaml'] as const;
 
-/** The first default file that exists. */
 export function findDefaultFile(): string | undefined {
   return DEFAULT_FILES.find((candidate) => existsSync(candidate));
 }
 
-/** The value of a key `NAME`, and of the key `NAMEFile` that names a file with the value. */
+/** The value of a key such as `password`, and of the key `passwordFile`, which names a file with that value. */
 interface SecretKeys<T> {
   readonly plain: T | undefined;
   readonly file: string | undefined;
 }
 
-/** Reads the files that one configuration names. Reports unreadable files and exposed secrets. */
+/**
+ * Reads the files that one configuration names. Reports files that noria cannot read, and secrets that other users
+ * can read.
+ */
 export class FileReader {
   readonly #configFile: string;
   readonly #files: ConfigFiles;
@@ -50,20 +52,21 @@ export class FileReader {
     this.#problems = problems;
   }
 
-  /** The path of the first key whose secret is written in the configuration itself. */
+  /** The path of the first key whose secret is in the configuration file itself. */
   get firstLiteral(): string | undefined {
     return this.#firstLiteral;
   }
 
-  /** Resolves a path relative to the folder of the configuration file. */
+  /** Resolves a path that is relative to the folder of the configuration file. */
   absolute(path: string): string {
     return resolve(dirname(this.#configFile), path);
   }
 
   /**
-   * The secret (or the value with a secret) of the key at `path`, given directly or by its file.
+   * Returns the value of the key at `path`, which is a secret or contains one, from the configuration or from the
+   * file that it names.
    *
-   * @returns undefined if neither is given. Also undefined, after reporting a problem, if the file cannot be read.
+   * @returns undefined if there is no value, or if noria cannot read it. The latter is reported as a problem.
    */
   readSecret<T>(path: string, { plain, file }: SecretKeys<T>, type: Scalar<T>): T | undefined {
     const filePath = `${path}File`;
@@ -84,7 +87,7 @@ export class FileReader {
     return undefined;
   }
 
-  /** @returns undefined after reporting a problem, if the file cannot be read. */
+  /** @returns undefined if noria cannot read the file, which is then reported as a problem. */
   readText(path: string, file: string, { isSecret }: { readonly isSecret: boolean }): string | undefined {
     const absolute = this.absolute(file);
     try {

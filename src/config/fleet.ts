@@ -1,4 +1,4 @@
-/** Resolves the section `fleet`: reads the address of the store and the certificates. */
+/** Resolves the section `fleet`: reads the URL of the store and the certificates from their files. */
 import { createSecureContext } from 'node:tls';
 import { describeError } from '../core/faults.ts';
 import { Secret } from '../core/secret.ts';
@@ -6,7 +6,7 @@ import type { FleetConfig, FleetTls } from './config.ts';
 import type { ResolveContext } from './credentials.ts';
 import { type FileFleet, type StoreUrl, storeUrl } from './schema-fleet.ts';
 
-/** The settings of the store when Sentinels are configured without a URL. */
+/** The URL of the store for a fleet with Sentinels and without `url`. The Sentinels replace its host and port. */
 const ANY_STORE: StoreUrl = {
   tls: false,
   host: 'localhost',
@@ -16,7 +16,7 @@ const ANY_STORE: StoreUrl = {
   database: 0,
 };
 
-/** @returns undefined after reporting a problem, if the section is not complete. */
+/** @returns undefined if the section is incomplete or invalid, which is then reported as a problem. */
 export function resolveFleet(fleet: FileFleet, context: ResolveContext): FleetConfig | undefined {
   const { problems, files } = context;
   const { url: plain, urlFile: file, sentinel } = fleet;

@@ -1,17 +1,14 @@
-/**
- * Declares keys and sections for schema.ts: required, optional or with a default, each with one line that describes it.
- */
+/** Functions with which schema.ts declares keys (required, optional or with a default) and sections. */
 import { z } from 'zod';
 import { type Duration, isDuration, oneOf } from './scalars.ts';
 
 interface KeyNote {
-  /** One line that describes the key, for the docs, the example and editors. */
+  /** One line that describes the key. The docs, the example and editors show it. */
   readonly about: string;
-  /** For a key without a default: what applies when the key is missing. */
+  /** What applies if a key without a default is missing. */
   readonly otherwise?: string;
 }
 
-/** Maps the schema of each key to the description of the key. */
 export const KEY_NOTES = z.registry<KeyNote>();
 
 export function required<S extends z.ZodType>(schema: S, about: string): S {
@@ -19,7 +16,7 @@ export function required<S extends z.ZodType>(schema: S, about: string): S {
   return schema;
 }
 
-/** @param otherwise - what applies when the key is missing. */
+/** @param otherwise - what applies if the key is missing. */
 export function optional<S extends z.ZodType>(
   schema: S,
   about: string,
@@ -30,7 +27,7 @@ export function optional<S extends z.ZodType>(
   return key;
 }
 
-/** @param fallback - the default as written in YAML. */
+/** @param fallback - the default as text of YAML. */
 export function given<S extends z.ZodType>(schema: S, fallback: z.input<S>, about: string): z.ZodPrefault<S> {
   const key = z.prefault(schema, fallback);
   KEY_NOTES.add(key, { about });
@@ -42,7 +39,7 @@ type DurationKey = Duration | z.ZodOptional<Duration> | z.ZodPrefault<Duration>;
 type Frozen<T> = T extends readonly (infer Item)[] ? readonly Item[] : T;
 
 /**
- * The type of a section in the Config. The names of durations get their unit: `timeout: 10s` becomes `timeoutMs:
+ * The type of a section in the Config. It adds the unit to the names of durations: `timeout: 10s` becomes `timeoutMs:
  * 10_000`.
  */
 type SectionOf<S extends Shape> = {
@@ -59,26 +56,27 @@ type SectionOrOff<S extends Shape> = z.ZodCodec<
 
 const OFF = oneOf(['off']);
 
-/** A map with these keys and no others. */
+/** The schema of a map that has no keys other than these. */
 export function section<S extends Shape>(shape: S): Section<S> {
   const durations = Object.keys(shape).filter((key) => isDuration(unwrapKey(shape[key])));
   const withUnit = new Map(durations.map((key) => [key, `${key}Ms`]));
   const withoutUnit = new Map(durations.map((key) => [`${key}Ms`, key]));
   return z.codec(z.strictObject(shape), z.custom<SectionOf<S>>(), {
-    decode: (value) => renameKeys(value, withUnit) as SectionOf<S>, // SectionOf renames the same keys
+    decode: (value) => renameKeys(value, withUnit) as SectionOf<S>, // SectionOf has the same names
     encode: (value) => renameKeys(value, withoutUnit) as z.output<z.ZodObject<S, z.core.$strict>>,
   });
 }
 
-/** A section that `off` disables. The Config then contains `undefined`. */
+/** The schema of a section that `off` disables. In the Config, it is then `undefined`. */
 export function sectionOrOff<S extends Shape>(schema: Section<S>): SectionOrOff<S> {
   return z.codec(z.union([OFF, schema]), z.custom<SectionOf<S> | undefined>(), {
-    decode: (value) => (value === 'off' ? undefined : (value as SectionOf<S>)), // the only other value
+    // any other value is a section
+    decode: (value) => (value === 'off' ? undefined : (value as SectionOf<S>)),
     encode: (value) => (value ?? 'off') as z.output<SectionOrOff<S>['def']['in']>,
   });
 }
 
-/** Returns the schema of a key without its optional or default wrapper. */
+/** Returns the schema of a key without the wrapper that `optional` or `given` adds. */
 export function unwrapKey(schema: unknown): unknown {
   return schema instanceof z.ZodOptional || schema instanceof z.ZodPrefault ? schema.unwrap() : schema;
 }

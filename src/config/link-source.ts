@@ -1,4 +1,4 @@
-/** Resolves a source of `product: link`: checks which keys it has, and derives its identity and its secrets from the URL. */
+/** Resolves a source with `product: link`: checks its keys, and derives its identity and its secrets from the URL. */
 import { Secret } from '../core/secret.ts';
 import { layoutProblem } from '../service/link/address-text.ts';
 import { linkIdentity, linkSecrets } from '../service/link/link-url.ts';
@@ -9,7 +9,7 @@ import type { Problems } from './problems.ts';
 import { linkUrl } from './scalars.ts';
 import type { FileSource } from './schema-source.ts';
 
-/** Keys that apply only to sources of the service, each with what to do instead for a link. */
+/** Keys that a link cannot have, each with advice for the message. */
 export const SERVICE_KEYS: Readonly<Record<string, string>> = {
   instance: 'the url contains everything that the vendor needs',
   password: 'the url contains everything that the vendor needs',
@@ -21,10 +21,10 @@ export const SERVICE_KEYS: Readonly<Record<string, string>> = {
   host: 'the url contains the host',
   baseUrl: 'the url contains the address',
 };
-/** Keys that only a link has. */
+/** Keys that only a link can have. */
 export const LINK_KEYS: readonly string[] = ['url', 'urlFile', 'method', 'headers', 'body', 'answer'];
 
-/** Reports keys that only a link may have. */
+/** Reports the keys in a source of the service that only a link can have. */
 export function rejectLinkKeys({ product }: FileSource, path: string, problems: Problems): void {
   for (const key of LINK_KEYS) {
     if (problems.isGiven(`${path}.${key}`))
@@ -32,7 +32,7 @@ export function rejectLinkKeys({ product }: FileSource, path: string, problems: 
   }
 }
 
-/** @returns undefined after reporting the problems, if the source is not valid. */
+/** @returns undefined if the source is invalid, which is then reported as a problem. */
 export function resolveLinkSource(
   source: FileSource,
   path: string,

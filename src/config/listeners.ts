@@ -1,4 +1,4 @@
-/** Resolves one listener: checks its keys against each other and reads its secrets and certificate. */
+/** Resolves one listener: checks its keys against each other, and reads its secrets and its certificate. */
 import { createSecureContext } from 'node:tls';
 import { describeError } from '../core/faults.ts';
 import { formatListenAddress, isLocalAddress } from '../core/listen-address.ts';
@@ -8,8 +8,8 @@ import { type ResolveContext, resolveUser } from './credentials.ts';
 import type { FileListener } from './schema.ts';
 
 /**
- * @param path - of the listener in the file: `listeners[0]`. @returns undefined after reporting the problems, if the
- * listener is not valid.
+ * @param path - the path of the listener in the file: `listeners[0]`.
+ * @returns undefined if the listener is invalid, which is then reported as a problem.
  */
 export function resolveListener(
   listener: FileListener,

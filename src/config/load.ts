@@ -1,4 +1,4 @@
-/** Loads a configuration: reads the file, checks it, resolves it, freezes it. Returns a whole Config or throws all its errors. */
+/** Loads a configuration: reads the file, checks, resolves and freezes it. */
 import { describeError } from '../core/faults.ts';
 import { checkTree } from './check.ts';
 import type { Config } from './config.ts';
@@ -10,14 +10,14 @@ import { resolveConfig } from './resolve.ts';
 import { checkWarnings } from './warnings.ts';
 
 interface LoadOptions {
-  /** Replaces `${NAME}`; default: the environment of the process. */
+  /** The values for `${NAME}`. Default: the environment of the process. */
   readonly env?: Environment;
   readonly files?: ConfigFiles;
 }
 
 const MAX_BYTES = 1024 * 1024;
 
-/** @throws ConfigError with every problem, also when the file cannot be read. */
+/** @throws ConfigError with all errors of the file, or because noria cannot read the file. */
 export function loadConfig(path: string, options: LoadOptions = {}): Config {
   const { files = systemFiles } = options;
   let bytes: Buffer;
@@ -34,8 +34,8 @@ export function loadConfig(path: string, options: LoadOptions = {}): Config {
 /**
  * Loads a configuration from text.
  *
- * @param file - named in every problem; relative paths in the text start at its folder.
- * @throws ConfigError with every error.
+ * @param file - the file name for messages. Relative paths in the text start at its folder.
+ * @throws ConfigError with all errors.
  */
 export function parseConfig(text: string, file: string, options: LoadOptions = {}): Config {
   return build(text, file, options, false);
@@ -61,7 +61,8 @@ function decode(bytes: Buffer, path: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
-    throw unreadable(path, 'the file is not UTF-8 text'); // handled: the cause adds no information
+    // handled: the message already says all that the cause says
+    throw unreadable(path, 'the file is not UTF-8 text');
   }
 }
 
@@ -69,7 +70,6 @@ function unreadable(path: string, message: string): ConfigError {
   return new ConfigError(path, [{ path: '', line: 0, column: 0, message, excerpt: undefined }]);
 }
 
-/** Freezes a value at every depth. */
 function freeze<T>(value: T): T {
   if (typeof value === 'object' && value !== null && !Object.isFrozen(value)) {
     Object.freeze(value);

@@ -1,4 +1,4 @@
-/** Prints a configuration in YAML for `noria check`, with all defaults and with masked secrets. */
+/** Prints a configuration as YAML for `noria check`. */
 import { Document } from 'yaml';
 import { z } from 'zod';
 import { MASK } from '../core/secret.ts';
@@ -18,8 +18,8 @@ import type { FileSource } from './schema-source.ts';
 const NO_FOLDING = { lineWidth: 0 };
 
 /**
- * Shows each secret as `[secret]` and each path as absolute. Leaves out keys without a value, unless the value is
- * `off`.
+ * The text has all defaults, masked secrets and absolute paths. Keys without a value are left out, except sections
+ * that are `off`.
  */
 export function printConfig(config: Config): string {
   const { file: _file, warnings: _warnings, account, admin, fleet, ...sections } = config;
@@ -34,18 +34,18 @@ export function printConfig(config: Config): string {
     fleet: fleet && fileFleet(fleet),
   });
   const printed = { ...texts, sources: texts.sources?.map(withoutForeignKeys) };
-  // The failsafe schema has only texts, so 20 and false are printed without quotes.
+  // In the failsafe schema every scalar is a text, so the library prints 20 and false without quotes.
   return new Document(withoutUndefined(printed), { schema: 'failsafe' }).toString(NO_FOLDING);
 }
 
-/** Leaves out the keys that a source of this product cannot have. */
+/** Returns the source without the keys that its product cannot have. */
 function withoutForeignKeys(source: object): object {
   const isLink = 'product' in source && source.product === 'link';
   const foreign = isLink ? Object.keys(SERVICE_KEYS) : LINK_KEYS;
   return Object.fromEntries(Object.entries(source).filter(([key]) => !foreign.includes(key)));
 }
 
-/** Keys that exist only in sources of the other kind. */
+/** Values that the type requires for keys of the other kind of source. `withoutForeignKeys` removes them again. */
 const NO_LINK = { url: undefined, urlFile: undefined, method: undefined, headers: {}, body: undefined };
 const NO_ANSWER: FileSource['answer'] = {
   ...{ format: 'auto' as const, list: undefined, address: undefined, expiry: undefined },
@@ -121,7 +121,7 @@ function fileFleet({ tls, ...fleet }: FleetConfig): FileFleet {
   return { ...fleet, urlFile: undefined, tls: files };
 }
 
-/** Removes `undefined` values, because YAML would print their keys. */
+/** YAML would print keys whose value is `undefined`. */
 function withoutUndefined(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutUndefined);
   if (typeof value !== 'object' || value === null) return value;

@@ -1,4 +1,4 @@
-/** Collects the problems of a configuration with their places in the file, and defines the error that contains them. */
+/** Collects the problems of a configuration with their places in the file. */
 import { NoriaError } from '../core/faults.ts';
 import type { ParsedDocument, Place } from './document.ts';
 import { excerptAt } from './excerpt.ts';
@@ -6,19 +6,19 @@ import { shownAs } from './fields.ts';
 
 /** An error in a configuration, or a warning about it. */
 export interface Problem {
-  /** The path of the key, as in `sources[0].interval`; empty for the whole file. */
+  /** The path of the key, such as `sources[0].interval`; empty for the whole file. */
   readonly path: string;
-  /** The line, counted from 1; 0 without a place in the file. */
+  /** Counted from 1; 0 if the problem has no place in the file. */
   readonly line: number;
-  /** The column in characters, counted from 1. */
+  /** Counted in characters from 1. */
   readonly column: number;
-  /** What is wrong and what was expected, where possible with a good value. Never contains a secret. */
+  /** What is wrong, what was expected, and if possible a valid value as an example. Never contains a secret. */
   readonly message: string;
   /** The line of the file with masked secrets, and below it a pointer to the place. */
   readonly excerpt: string | undefined;
 }
 
-/** All errors of one configuration. Its code is `bad-config`, its message lists all problems. */
+/** All errors of one configuration. The code is `bad-config`; the message lists all problems. */
 export class ConfigError extends NoriaError {
   readonly problems: readonly Problem[];
 
@@ -30,14 +30,13 @@ export class ConfigError extends NoriaError {
   }
 }
 
-/** Formats a problem: `noria.yaml:4:3: pool.tarket: unknown key`, followed by the excerpt. */
+/** Formats a problem as `noria.yaml:4:3: pool.tarket: unknown key`, with the excerpt on the next lines. */
 export function formatProblem(file: string, { line, column, path, message, excerpt }: Problem): string {
   const place = line === 0 ? file : `${file}:${line}:${column}`;
   const head = [place, path, message].filter((part) => part !== '').join(': ');
   return excerpt === undefined ? head : `${head}\n${excerpt}`;
 }
 
-/** Whether a problem points at a key or at its value. */
 type Side = 'key' | 'value';
 
 const MAX_QUOTED = 60;
@@ -46,9 +45,9 @@ export class Problems {
   readonly #document: ParsedDocument;
   readonly #errors: Problem[] = [];
   readonly #warnings: Problem[] = [];
-  /** For an error about a missing key: the paths of all keys that would solve it. */
+  /** For each problem about a missing key: the paths of all keys that can solve it. One of them is enough. */
   readonly #wanted = new Map<Problem, readonly string[]>();
-  /** The known paths that are closest to the unknown keys. */
+  /** The paths of the known keys that the unknown keys are probably meant to be. */
   readonly #meant: string[] = [];
 
   constructor(document: ParsedDocument) {
@@ -57,7 +56,7 @@ export class Problems {
       this.#errors.push(this.#at(offset, path, message));
   }
 
-  /** In the order of the file. Leaves out a missing key if an unknown key is probably a typo of it. */
+  /** In the order of the file, without the errors about missing keys that are probably only misspelt. */
   get errors(): readonly Problem[] {
     const isMisspelt = (path: string) => this.#meant.some((meant) => isWithin(path, meant));
     const reported = this.#errors.filter((problem) => !this.#wanted.get(problem)?.some(isMisspelt));
@@ -68,12 +67,12 @@ export class Problems {
     return this.#warnings.toSorted(byPlace);
   }
 
-  /** If the path is not in the file, the error points at the closest path above it. */
+  /** If the path is not in the file, the error points at the next path above it that is. */
   error(path: string, message: string, side: Side = 'value'): void {
     this.#errors.push(this.#at(this.#offset(path, side), path, message));
   }
 
-  /** @param wanted - the paths of all keys that would solve the problem; `path` by default. */
+  /** @param wanted - the paths of all keys that can solve the problem. One of them is enough. Default: `path`. */
   missing(
     path: string,
     message: string,
@@ -84,13 +83,13 @@ export class Problems {
     this.#wanted.set(problem, wanted);
   }
 
-  /** @param meant - the known path that is probably meant. */
+  /** @param meant - the path of the known key that is probably meant. */
   unknownKey(path: string, message: string, meant: string | undefined): void {
     this.error(path, message, 'key');
     if (meant !== undefined) this.#meant.push(meant);
   }
 
-  /** Reports each value that occurs a second time. */
+  /** Reports each value that is equal to an earlier one. */
   duplicates(values: readonly (readonly [path: string, value: string | undefined])[]): void {
     values.forEach(([path, value], index) => {
       const first = values.findIndex(([, other]) => other === value);
@@ -109,19 +108,18 @@ export class Problems {
   }
 
   /**
-   * Whether there is an error at this path, above or below it. If so, further problems at the path are not worth
-   * reporting.
+   * Whether there is an error at this path, above it or below it. If so, it may be the reason for any other problem
+   * at this path.
    */
   has(path: string): boolean {
     return this.#errors.some((problem) => isWithin(problem.path, path) || isWithin(path, problem.path));
   }
 
-  /** Whether the path is in the file. */
   isGiven(path: string): boolean {
     return this.#document.places.has(path);
   }
 
-  /** The paths of secrets that a `#` ends, although the text after it may belong to the secret. */
+  /** The paths of secrets that end at a `#`, although the text after the `#` may belong to the secret. */
   get cutOffSecrets(): readonly string[] {
     const places = [...this.#document.places];
     return places.flatMap(([path, { isCutOff }]) =>
@@ -129,12 +127,14 @@ export class Problems {
     );
   }
 
-  /** Whether the file contains the value itself, instead of a reference to the environment. */
+  /** Whether the file contains the whole value, without a reference to the environment. */
   isLiteral(path: string): boolean {
     return this.#document.places.get(path)?.variables.length === 0;
   }
 
-  /** A value for a message: quoted, or the name of its variable. Empty if the value may be a secret. */
+  /**
+   * The value for a message: in quotation marks, or the names of its variables. Empty if the value may be a secret.
+   */
   quote(path: string, value: string): string {
     const variables = this.#document.places.get(path)?.variables ?? [];
     if (variables.length > 0) return `the value of ${variables.map((name) => `\${${name}}`).join(' and ')}`;

@@ -1,20 +1,19 @@
-/** Resolves proxyPool: finds the listener of its ports, or adds one, and checks who can reach its API. */
+/** Resolves `proxyPool`: finds the listener that has its ports, or adds one, and checks who can reach its API. */
 import { formatListenAddress, isLocalAddress, type ListenAddress } from '../core/listen-address.ts';
 import type { ListenerConfig, ProxyPoolConfig } from './config.ts';
 import type { Problems } from './problems.ts';
 import type { PortNumbers } from './scalars.ts';
 import { LISTENER } from './schema.ts';
 
-/** Whether a listener at this address has all of proxyPool's ports. */
 export function hasPorts(address: ListenAddress, { first, last }: PortNumbers): boolean {
   if (address.kind === 'fd') return false;
   return address.port <= first && last <= (address.lastPort ?? address.port);
 }
 
 /**
- * Checks proxyPool against the listeners.
+ * Checks `proxyPool` against the listeners.
  *
- * @returns the listeners of the file, and a new one for the ports if no listener of the file has them.
+ * @returns the listeners of the file, and one more if none of them has the ports of `proxyPool`.
  */
 export function addPortListener(
   proxyPool: ProxyPoolConfig | undefined,
@@ -38,12 +37,14 @@ export function addPortListener(
   return [...known, { ...defaults, address: addressOfPorts(ports), users: [], tls: undefined }];
 }
 
-/** The address of the listener that noria adds for the ports. */
 export function addressOfPorts({ first, last }: PortNumbers): ListenAddress {
   return { kind: 'tcp', host: '127.0.0.1', port: first, lastPort: last };
 }
 
-/** Checks who can reach the API. Its clients can use the ports, and move the ports to other members. */
+/**
+ * Reports an API that other machines can reach without a password: its clients can use the ports and change their
+ * members.
+ */
 function checkReach({ address }: ProxyPoolConfig, isAdded: boolean, problems: Problems): void {
   if (isLocalAddress(address)) return;
   const missing = isAdded ? 'add a listener with these ports, session: port and users' : 'add users to it';

@@ -1,4 +1,4 @@
-/** Turns a checked file into a Config: reads secrets, derives further values, and checks the rules between sections. */
+/** Turns a checked file into a Config: reads secrets, derives values, and checks the rules between sections. */
 import { formatListenAddress, isLocalAddress, type ListenAddress, overlap } from '../core/listen-address.ts';
 import { nearest } from '../core/nearest.ts';
 import { OPERATIONS } from '../service/operations.ts';
@@ -12,7 +12,7 @@ import { addPortListener, addressOfPorts, hasPorts } from './proxy-pool.ts';
 import { frontProxy, token } from './scalars.ts';
 import { resolveSource } from './sources.ts';
 
-/** Reports problems to `context.problems`. The result is valid only if there are none. */
+/** Reports problems to `context.problems`. The result is valid only if it has no errors. */
 export function resolveConfig(
   checked: CheckedConfig,
   file: string,
@@ -50,7 +50,6 @@ function resolveAccount(
   return found && { username: account.username, key: found.key };
 }
 
-/** Reads the URL of the front proxy from its file. */
 function resolveVia<Section extends Pick<CheckedConfig['service'], 'via' | 'viaFile'>>(
   section: Section,
   name: string,
@@ -78,7 +77,6 @@ function resolveAdmin(
   return { address, token: found };
 }
 
-/** Checks the rules between sections. */
 function checkAcross(checked: CheckedConfig, problems: Problems): void {
   const { sources, account } = checked;
   if (sources.length === 0 && account === undefined && !problems.has('sources')) {
@@ -114,7 +112,7 @@ function checkBaseUrl({ sources, account, service }: CheckedConfig, problems: Pr
 function checkListenerSources({ sources, listeners }: CheckedConfig, problems: Problems): void {
   const names = sources.map((source) => source?.name);
   const known = names.filter((name) => name !== undefined);
-  if (known.length < names.length) return; // the reference may mean a source whose name is invalid
+  if (known.length < names.length) return; // A listener may mean a source whose own name is invalid.
   listeners.forEach((listener, index) => {
     if (listener?.source === undefined || known.includes(listener.source)) return;
     const path = `listeners[${index}].source`;
@@ -126,7 +124,6 @@ function checkListenerSources({ sources, listeners }: CheckedConfig, problems: P
   });
 }
 
-/** Reports every address that conflicts with an earlier one. */
 function checkOverlaps({ listeners, admin, proxyPool }: CheckedConfig, problems: Problems): void {
   const addresses: (readonly [path: string, address: ListenAddress | undefined])[] = listeners.map(
     (listener, index) => [`listeners[${index}].address`, listener?.address],

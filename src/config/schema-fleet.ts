@@ -1,4 +1,4 @@
-/** The section `fleet`, and the URL of a fleet's store. */
+/** The section `fleet`, and the type of the store's URL. */
 import { z } from 'zod';
 import { formatHostPort, hostPort, parseHostPort } from '../core/host-port.ts';
 import { MASK, Secret } from '../core/secret.ts';
@@ -8,7 +8,7 @@ import { filePath, secretFile } from './schema-values.ts';
 
 /** The parts of a `redis://` or `rediss://` URL. */
 export interface StoreUrl {
-  /** Whether the URL is `rediss://`. */
+  /** Whether the URL begins with `rediss://`. */
   readonly tls: boolean;
   readonly host: string;
   readonly port: number;
@@ -20,7 +20,7 @@ export interface StoreUrl {
 const DEFAULT_PORT = 6379;
 const MAX_DATABASE = 999;
 
-/** The URL for messages, with a masked password. */
+/** The URL with a masked password, for messages. */
 export function formatStoreUrl({ tls, host, port, username, password, database }: StoreUrl): string {
   const secret = password === undefined ? '' : `:${MASK}`;
   const login =
@@ -29,7 +29,7 @@ export function formatStoreUrl({ tls, host, port, username, password, database }
   return `${tls ? 'rediss' : 'redis'}://${login}${formatHostPort(host, port)}${path}`;
 }
 
-/** The URL of the store. It may contain a password, so no message quotes it. */
+/** The URL may contain a password, so no message quotes it. */
 export function storeUrl(): Scalar<StoreUrl> {
   return scalar({
     expected:

@@ -1,4 +1,4 @@
-/** The schema as JSON Schema, with which editors complete and check a noria.yaml: `noria check --schema`. */
+/** The schema as JSON Schema, with which editors complete and check a noria.yaml (`noria check --schema`). */
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { OPERATIONS, PRODUCTS } from '../service/operations.ts';
@@ -6,10 +6,10 @@ import { KEY_NOTES } from './keys.ts';
 import { isScalar, type ScalarJsonSchema, type ScalarType } from './scalars.ts';
 import { SCHEMA } from './schema.ts';
 
-/** A value from the environment. Every scalar may have one. */
+/** Matches a text with a reference to the environment, which any scalar may be. */
 const REFERENCE: ScalarJsonSchema = { type: 'string', pattern: '\\$\\{' };
 
-/** The parameters of all products. The product of a source decides which of them it accepts. */
+/** The parameters of all products, because this JSON Schema does not distinguish products. */
 const PARAMS = {
   type: 'object',
   properties: Object.fromEntries(
@@ -20,7 +20,7 @@ const PARAMS = {
   ),
 };
 
-/** Returns the JSON Schema, draft 2020-12, of a configuration file. Each call returns a new object. */
+/** Returns a new object with the JSON Schema (draft 2020-12) of a configuration file. */
 export function schemaJson(): Readonly<Record<string, unknown>> {
   const schema = z.toJSONSchema(SCHEMA, {
     io: 'input',
@@ -50,7 +50,7 @@ function replace(target: object, by: object): void {
   Object.assign(target, by);
 }
 
-/** A default, converted to the type that YAML gives it. */
+/** Converts a default to the type that YAML gives it. */
 function typed(text: string): string | number | boolean {
   if (text === 'true' || text === 'false') return text === 'true';
   return /^\d+$/.test(text) ? Number(text) : text;

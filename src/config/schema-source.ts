@@ -1,4 +1,4 @@
-/** Every key of one entry of `sources`. See schema.ts. */
+/** The keys of one entry of `sources`; schema.ts has all others. */
 import { z } from 'zod';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import { ANSWER_FORMATS, DEFAULT_ZONE, EXPIRY_KINDS } from '../service/link/rules.ts';

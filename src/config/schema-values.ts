@@ -4,7 +4,9 @@ import { text } from './scalars.ts';
 export const ONE_SECOND_MS = 1000;
 export const HOUR_MS = 3600 * ONE_SECOND_MS;
 export const WEEK_MS = 7 * 24 * HOUR_MS;
-/** The largest accepted numbers, chosen for the limits of the pool, the dialer and a process. */
+/**
+ * The maximum values that the configuration accepts. The limits of the pool, the dialer and a process determine them.
+ */
 export const MOST = {
   members: 100_000,
   sessions: 100_000,

@@ -1,10 +1,10 @@
 /**
- * Every key of noria's YAML: its type, range, default, and one line of meaning.
+ * Every key of noria's YAML: its type, range, default, and a line that describes it. The defaults are texts of YAML.
  *
- * This table (with schema-source.ts for sources) is the only place to declare a key. The loader and its messages, the
- * type Config, `noria check` and the JSON Schema are derived from this table. A test (test/held/configuration.test.ts)
- * compares config.example.yaml and docs/configuration.md with it. Rules about several keys are in resolve.ts,
- * sources.ts and listeners.ts. Defaults are written as in YAML.
+ * Keys are declared only here and, for sources, in schema-source.ts. The loader, its messages, the type Config,
+ * `noria check` and the JSON Schema come from this table. test/held/configuration.test.ts compares
+ * config.example.yaml and docs/configuration.md with it. Rules about several keys are in resolve.ts, sources.ts and
+ * listeners.ts.
  */
 import { z } from 'zod';
 import { LOG_FORMATS, LOG_LEVELS } from '../core/log-options.ts';
@@ -306,6 +306,6 @@ export const SCHEMA = z.strictObject({
   ),
 });
 
-/** The file with its defaults, before secret files are read and before entries are checked against each other. */
+/** The file with its defaults, before noria reads the files of secrets and compares the entries with each other. */
 export type FileConfig = z.output<typeof SCHEMA>;
 export type FileListener = z.output<typeof LISTENER>;

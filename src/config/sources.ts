@@ -1,4 +1,6 @@
-/** Resolves one source: checks its keys against its product and derives the other values from them. */
+/**
+ * Resolves one source of the service: checks its keys against its product, and derives its other values from them.
+ */
 
 import { formatDuration } from '../core/duration.ts';
 import { parseHostPort } from '../core/host-port.ts';
@@ -14,7 +16,7 @@ import { rejectLinkKeys, resolveLinkSource } from './link-source.ts';
 import type { Problems } from './problems.ts';
 import type { FileSource } from './schema-source.ts';
 
-/** Values from other sections that are the defaults for sources. */
+/** The values of other sections that apply to sources without their own. */
 interface SourceDefaults {
   readonly baseUrl: string | undefined;
   readonly size: number;
@@ -22,12 +24,12 @@ interface SourceDefaults {
 
 type InstanceSource = FileSource & { readonly product: Product };
 
-/** The port of an extraction server whose address names none. Used only to check its host. */
+/** `parseHostPort` requires a default port, but the check of `host` ignores the port. */
 const EXTRACT_PORT = 8080;
 
 /**
- * @param path - of the source in the file: `sources[0]`. @returns undefined after reporting the problems, if the source
- * is not valid.
+ * @param path - the path of the source in the file: `sources[0]`.
+ * @returns undefined if the source is invalid, which is then reported as a problem.
  */
 export function resolveSource(
   source: FileSource,
@@ -135,7 +137,7 @@ function resolveAuth(
   password: Secret | undefined,
   context: ResolveContext,
 ): UpstreamAuth | undefined {
-  // The operators of free proxies are unknown and must never see the credentials of an instance.
+  // Free proxies belong to unknown operators, who must never see the credentials of an instance.
   const isFree = product === 'free';
   const isUnknown = password === undefined || instance === undefined;
   const own = isUnknown || isFree ? undefined : { username: instance, password };
@@ -158,7 +160,7 @@ function resolveAuth(
   return credentials && { kind: 'always', credentials };
 }
 
-/** noria calls `short-pure` at the server of its instance, and the other products at a base URL. */
+/** An instance of `short-pure` has its own extraction server. All other products use a base URL. */
 function checkHost({ product, host, baseUrl }: InstanceSource, path: string, problems: Problems): void {
   const hostPath = `${path}.host`;
   if (OPERATIONS[product].server === 'base') {

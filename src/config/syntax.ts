@@ -1,13 +1,13 @@
 /**
  * Describes YAML syntax errors, each with its place.
  *
- * The messages of the YAML library are not used, because some quote the text, which may contain a secret.
+ * The messages are not those of the YAML library, because some of them quote the text, which may contain a secret.
  */
 import type { ErrorCode, LineCounter, YAMLParseError } from 'yaml';
 
-/** A problem with the text itself, before the schema is checked. */
+/** A problem in the text, found before the check against the schema. */
 export interface SyntaxProblem {
-  /** The offset of the problem in the text. */
+  /** An offset into the text. */
   readonly offset: number;
   readonly path: string;
   readonly message: string;
@@ -31,12 +31,15 @@ const WORDS: { readonly [Code in ErrorCode]?: string } = {
   IMPOSSIBLE: 'this is unexpected here; is a colon, a dash or a quote missing?',
 };
 
-/** Matches an unquoted `${` inside `{ }` or `[ ]`, where YAML reads its brace as a map. Captures the text before it. */
+/**
+ * Matches an unquoted `${` inside `{ }` or `[ ]`, where YAML reads the brace as the start of a map. Captures the text
+ * before it.
+ */
 const BARE_REFERENCE = /^([^#]*[{[,][^#]*[\s:,{[])\$\{/;
 
 /**
- * Returns one problem for each line that has any, because further ones in a line mostly result from the first. If there
- * are unquoted references, it returns only these, because they unbalance the braces and cause the other problems.
+ * Returns at most one problem for each line, because later errors in a line usually result from the first one. If
+ * there are unquoted references, returns only these, because they cause the other problems.
  */
 export function syntaxProblems(
   text: string,

@@ -1,16 +1,16 @@
-/** The type of a YAML document as texts, lists and maps, and of paths into it. */
+/** A YAML document as a tree of texts, lists and maps, and paths into the tree. */
 
-/** A text, `null` where a key has no value, a list, or a map. */
+/** A text, `null` for a key without a value, a list, or a map. */
 export type Tree = string | null | readonly Tree[] | TreeMap;
 
 export interface TreeMap {
   readonly [key: string]: Tree;
 }
 
-/** The keys and list numbers that lead to a value. */
+/** The keys and list indexes that lead to a value. */
 export type Path = readonly (string | number)[];
 
-/** A path as messages show it: `sources[0].params.adr`. */
+/** The path as text, for messages: `sources[0].params.adr`. */
 export function pathText(path: Path): string {
   return path
     .map((part, index) => (typeof part === 'number' ? `[${part}]` : index === 0 ? part : `.${part}`))

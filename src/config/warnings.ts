@@ -12,7 +12,7 @@ type Resolved = Omit<Config, 'warnings'>;
 
 const MINUTE_MS = 60_000;
 
-/** The configuration must have no errors, because its entries need the same index as in the file. */
+/** @param config - a configuration without errors, whose entries have the same indexes as in the file. */
 export function checkWarnings(config: Resolved, problems: Problems): void {
   checkClearText(config, problems);
   config.sources.forEach((source, index) => {
@@ -38,7 +38,8 @@ export function checkWarnings(config: Resolved, problems: Problems): void {
 }
 
 /**
- * Warns if calls are not encrypted, because every call contains the key. Exempt are this machine and private networks.
+ * Warns about http:// URLs, because every call contains the key. URLs of this machine and of private networks are
+ * exempt.
  */
 function checkClearText({ service, sources }: Resolved, problems: Problems): void {
   const urls: (readonly [path: string, url: string | undefined])[] = [
@@ -58,7 +59,7 @@ function checkClearText({ service, sources }: Resolved, problems: Problems): voi
   }
 }
 
-/** Warns if the store is reached without encryption: who sees its password can read and change its data. */
+/** Warns about a store without TLS on another machine. Anybody who sees its password can read and change its data. */
 function checkFleet({ fleet }: Resolved, problems: Problems): void {
   if (fleet === undefined || fleet.url.tls) return;
   const hosts = fleet.sentinel?.addresses.map(({ host }) => host) ?? [fleet.url.host];
@@ -74,7 +75,7 @@ function checkSize(source: SourceConfig, path: string, problems: Problems): void
     const message = `count ${count} is more than size ${size}; no call asks for more than ${size}`;
     problems.warn(`${path}.params.count`, message);
   }
-  // The answer of a link says how long its proxies live and how many there are, so no warning is possible here.
+  // The configuration of a link does not say how many proxies a call returns or how long they live.
   if (product === 'link') return;
   const leastLifeMs = source.lifetimeMs ?? defaultLifetimeMs(product, params);
   const perCall = Math.min(count ?? OPERATIONS[product].count.defaultMax, size);
@@ -87,7 +88,7 @@ function checkSize(source: SourceConfig, path: string, problems: Problems): void
   }
 }
 
-/** Warns about lifetime that is paid for but never used. */
+/** Warns about lifetime that costs money but is never used. */
 function checkLifetimes(source: SourceConfig, path: string, config: Resolved, problems: Problems): void {
   const timespan = source.params['timespan'];
   const { minRemainingMs, safetyMarginMs } = config.pool;
@@ -149,7 +150,7 @@ function checkAdmin({ admin }: Resolved, problems: Problems): void {
   problems.warn('admin.address', message, 'value');
 }
 
-/** Warns about values that have no effect because of another value. */
+/** Warns about a value that has no effect because of another value. */
 function checkNoEffect({ pool, dial }: Resolved, problems: Problems): void {
   if (pool.minRemainingMs > 0 && pool.minRemainingMs <= pool.safetyMarginMs) {
     problems.warn('pool.minRemaining', 'has no effect: it is not more than pool.safetyMargin');
