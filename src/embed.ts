@@ -1,4 +1,7 @@
-/** noria inside another program: `import { startNoria } from 'noria'`. It handles no signals, and prints nothing. */
+/**
+ * The API for programs that embed noria: `import { startNoria } from 'noria'`. It handles no signals and prints
+ * nothing.
+ */
 import type { Config } from './config/config.ts';
 import { parseConfig } from './config/load.ts';
 import { NoriaError } from './core/faults.ts';
@@ -9,29 +12,30 @@ import { type Daemon, startDaemon } from './daemon/daemon.ts';
 export type { Daemon } from './daemon/daemon.ts';
 
 export interface EmbedOptions {
-  /** The configuration as YAML, like a noria.yaml. Relative paths in it start at the working folder. */
+  /** The configuration as YAML, as in a noria.yaml. Relative paths in it start at the working folder. */
   readonly config: string;
-  /** Variables for `${NAME}` in the configuration; the environment of the process by default. */
+  /** The values for `${NAME}` in the configuration. Default: the environment of the process. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Receives each log line as JSON with its newline. Without it nothing is logged. */
+  /** Receives each log line as JSON with its newline. Without it, noria logs nothing. */
   readonly onLogLine?: (line: string) => void;
 }
 
 /** A noria that runs in this process. */
 export interface Noria extends Omit<Daemon, 'reload' | 'failed'> {
   /**
-   * Applies another configuration, like `Daemon.reload`.
+   * Applies another configuration.
    *
-   * @returns changed keys that take effect only after a restart.
-   * @throws NoriaError bad-config or listen-failed. Nothing changes then.
+   * @returns the changed keys that take effect only after a restart.
+   * @throws NoriaError bad-config or listen-failed. The previous configuration then stays in force.
    */
   reload(config: string): Promise<readonly string[]>;
 }
 
 /**
- * Starts noria. Its listeners are open when the promise resolves. `close()` stops it completely.
+ * Starts noria. When the promise resolves, its listeners are open. `close()` stops it completely.
  *
- * @throws NoriaError bad-config with all problems of the configuration; listen-failed, state-locked, state-unwritable.
+ * @throws NoriaError bad-config with all problems of the configuration, or listen-failed, state-locked or
+ * state-unwritable.
  */
 export async function startNoria({ config: text, env, onLogLine }: EmbedOptions): Promise<Noria> {
   const read = (yaml: string) =>
@@ -54,7 +58,7 @@ export async function startNoria({ config: text, env, onLogLine }: EmbedOptions)
   };
 }
 
-/** Workers would change the settings of node:cluster, which are process-wide and belong to the embedding program. */
+/** Worker processes would change the settings of node:cluster, which belong to the embedding program. */
 function requireOneProcess(config: Config): Config {
   if (config.workers === 1) return config;
   throw new NoriaError(

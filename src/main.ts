@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** From argv to a command to an exit code. Everything else is imported after the check of Node's version. */
+/** Turns argv into a command and its exit code. Imports everything else only after checking the version of Node. */
 import { mkdirSync } from 'node:fs';
 import * as module from 'node:module';
 import { isAbsolute, join } from 'node:path';
@@ -18,7 +18,10 @@ const { openTerminal } = await import('./commands/terminal.ts');
 
 process.exitCode = await runProgram(process.argv.slice(2), openTerminal());
 
-/** Halves the CPU time of a start. The folder is the user's own: in a shared one, another user could plant code. */
+/**
+ * The compile cache halves the CPU time of a start. Its folder belongs to this user: in a shared folder, another user
+ * could place code.
+ */
 function cacheCompiledCode({ XDG_CACHE_HOME: cacheHome = '', HOME: home = '' }: NodeJS.ProcessEnv): void {
   const dir = join(isAbsolute(cacheHome) ? cacheHome : join(home, '.cache'), 'noria');
   if (!isAbsolute(dir)) return;
@@ -26,6 +29,6 @@ function cacheCompiledCode({ XDG_CACHE_HOME: cacheHome = '', HOME: home = '' }: 
     mkdirSync(dir, { recursive: true, mode: 0o700 });
     module.enableCompileCache(dir);
   } catch {
-    // ignored: without a writable folder noria starts more slowly
+    // ignored: without a writable folder, noria only starts more slowly
   }
 }

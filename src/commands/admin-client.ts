@@ -1,4 +1,4 @@
-/** A client of a running daemon's admin API. It validates answers with the schemas that the daemon uses. */
+/** A client of the admin API of a running noria. It validates answers with the schemas of the admin API. */
 import type { IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import type { z } from '@hono/zod-openapi';
@@ -20,16 +20,16 @@ import { readVersion } from '../core/version.ts';
 export interface AdminTarget {
   /** The address without a path: `http://127.0.0.1:8889`. */
   readonly origin: string;
-  /** The origin of the address, for messages: `--admin`, `admin.address of ./noria.yaml`. */
+  /** Where the address comes from, for messages: `--admin`, `admin.address of ./noria.yaml`. */
   readonly givenBy: string;
   readonly token: Secret | undefined;
-  /** The origin of the token, or why there is none. */
+  /** Where the token comes from, or why there is none, for messages. */
   readonly tokenNote: string;
 }
 
-/** Time limit of one request, including its answer. */
+/** The time limit of one request and its answer. */
 const TIMEOUT_MS = 2_000;
-/** Time limit of a reload. It waits for worker processes, and ends a hanging one after 30 s. */
+/** The time limit of a reload, which may wait 30 s for a worker process that does not respond. */
 const RELOAD_TIMEOUT_MS = 60_000;
 
 interface Call {
@@ -46,8 +46,8 @@ interface Answer {
 }
 
 /**
- * Its calls throw daemon-unreachable when no noria answers, bad-usage when the token is missing or wrong, and otherwise the fault
- * that the daemon names, for example not-found.
+ * All calls throw a NoriaError: daemon-unreachable if no noria answers, bad-usage if the token is missing or wrong,
+ * and otherwise the fault that noria names in its answer, for example not-found.
  */
 export class AdminClient {
   readonly #target: AdminTarget;
@@ -56,7 +56,7 @@ export class AdminClient {
     this.#target = target;
   }
 
-  /** The address for messages: `http://127.0.0.1:8889`. */
+  /** For messages: `http://127.0.0.1:8889`. */
   get origin(): string {
     return this.#target.origin;
   }
@@ -91,11 +91,12 @@ export class AdminClient {
   }
 
   /**
-   * @returns the result, and whether the configuration is in force already. If it is not, the reload replaces the admin
-   * API, and the daemon applies the configuration now.
+   * @returns the result of the reload. `applied` is false if the reload replaces the admin API: noria then answers
+   * before it applies the configuration.
    */
   async reload(): Promise<Reload & { readonly applied: boolean }> {
-    await this.#call({ method: 'GET', path: '/healthz' }); // fails soon, unlike the reload
+    // without a running noria, this fails much sooner than the reload
+    await this.#call({ method: 'GET', path: '/healthz' });
     const answer = await this.#call({ method: 'POST', path: '/api/reload', timeoutMs: RELOAD_TIMEOUT_MS });
     return { ...this.#decode(answer, reloadSchema), applied: answer.status === 200 };
   }
@@ -116,7 +117,7 @@ export class AdminClient {
     throw this.#unreachable(`the answer from ${this.origin} ${why}`);
   }
 
-  /** @returns an answer with a status of 200 to 299. */
+  /** @returns an answer with a status from 200 to 299. */
   async #call(call: Call): Promise<Answer> {
     const { origin, givenBy, token } = this.#target;
     const headers = {
@@ -158,7 +159,7 @@ export class AdminClient {
   }
 }
 
-/** Uses node:http, which loads five times faster than undici, because a container's health check runs this often. */
+/** Uses node:http because a container's health check runs this often: undici takes five times as long to load. */
 async function send(
   url: URL,
   { method, body = {}, timeoutMs = TIMEOUT_MS }: Call,
@@ -166,7 +167,7 @@ async function send(
 ): Promise<Answer> {
   const { request } = await (url.protocol === 'https:' ? import('node:https') : import('node:http'));
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-  // agent: false, because the global agent may use a proxy from the environment.
+  // Without `agent: false`, the global agent may use a proxy from the environment.
   const options = { method, headers, agent: false, signal: AbortSignal.timeout(timeoutMs) };
   request(url, options, (response) => {
     const { statusCode: status = 0, headers } = response;
@@ -177,7 +178,6 @@ async function send(
   return promise;
 }
 
-/** Explains why a request got no answer. */
 function reasonOf(cause: unknown, origin: string, { timeoutMs = TIMEOUT_MS }: Call): string {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   const isTls = origin.startsWith('https:');
@@ -203,6 +203,6 @@ function parseJson(json: string): unknown {
   try {
     return JSON.parse(json);
   } catch {
-    return undefined; // handled: the schema rejects undefined, and the caller reports it
+    return undefined; // handled: no schema accepts undefined
   }
 }

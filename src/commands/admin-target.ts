@@ -1,7 +1,4 @@
-/**
- * Finds the running daemon that a command controls: its admin address and token, from the command line, the environment
- * or a configuration.
- */
+/** Finds the admin address and the token of the running noria that a command controls. */
 import { isIPv6 } from 'node:net';
 import { type Command, Option } from 'commander';
 import { type AdminSection, readAdminSection } from '../config/admin-section.ts';
@@ -39,8 +36,9 @@ export function openAdminClient(flags: AdminFlags, { env }: Terminal): AdminClie
 }
 
 /**
- * The address comes from the command line, else the named file, else the environment, else the default file. For the
- * token, the environment comes first. The token of a file is used only for the address of that file.
+ * The address comes from --admin, else from the file named with -c, else from NORIA_ADMIN, else from the default
+ * file. The token comes from NORIA_ADMIN_TOKEN, else from the file named with -c, else from the default file if that
+ * also gives the address.
  *
  * @throws NoriaError bad-usage, bad-config
  */
@@ -71,7 +69,10 @@ const DEFAULT_TARGET: AdminTarget = {
   givenBy: 'the default address',
 };
 
-/** An invalid configuration at the default path does not prevent a command: the daemon may run with an earlier version of it. */
+/**
+ * If the default file is invalid, the default address is used: the running noria may have started with an earlier
+ * version of the file.
+ */
 function defaultTarget(env: Terminal['env']): AdminTarget {
   const file = findDefaultFile();
   if (file === undefined) return DEFAULT_TARGET;
@@ -103,10 +104,9 @@ function tokenNote(file: string, { token, tokenProblem }: AdminSection): string 
     : `admin.token of ${file}: ${tokenProblem}`;
 }
 
-/** Reads a port, `host`, `host:port` or a URL. */
 function originOf(text: string, givenBy: string): string {
   const refuse = (why: string) => {
-    // A text with @ is not quoted, because it may contain a password.
+    // The message does not quote a text with @, which may contain a password.
     const quoted = text.includes('@') ? '' : ` ${text}`;
     return new NoriaError('bad-usage', `${givenBy}${quoted}: ${why}; expected for example ${EXAMPLES}`);
   };

@@ -1,4 +1,4 @@
-/** `noria areas SOURCE`: area lines that can be added to the pool of an exclusive instance (operation 9). */
+/** `noria areas SOURCE`: prints the area lines that an exclusive instance can add to its pool (operation 9). */
 import type { Command } from 'commander';
 import { NoriaError } from '../core/faults.ts';
 import { OPERATIONS } from '../service/operations.ts';
@@ -14,7 +14,7 @@ import {
 } from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-/** The service's code for an empty list, which is no error. */
+/** The service's code for an empty list, which is not an error of this command. */
 const NO_MATCHING_AREA = '14006';
 
 interface AreasFlags {

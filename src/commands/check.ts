@@ -53,12 +53,15 @@ async function checkStore(fleet: FleetConfig, terminal: Terminal): Promise<numbe
   for (const error of errors) terminal.printError(`error: fleet: ${error}`);
   for (const warning of warnings) terminal.printError(`warning: fleet: ${warning}`);
   if (errors.length > 0) return EXIT.usage;
-  // Printed as a comment, so that the output stays a valid configuration.
+  // A comment in YAML, so that the whole output is a valid configuration.
   terminal.print(`# fleet: ${version} at ${address.label} is ready for noria`);
   return EXIT.fine;
 }
 
-/** Checks the state folder. The folder may be missing or unreadable here, because noria may run as another user. */
+/**
+ * The user of this command may lack access to the folder, because noria may run as another user. So a failure is only
+ * a warning.
+ */
 async function checkStateFolder(folder: string, terminal: Terminal): Promise<number> {
   try {
     const problems = await inspectFolder(folder);

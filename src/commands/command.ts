@@ -1,4 +1,4 @@
-/** What commands share: their context, readers of numeric options, and signals. */
+/** What several commands use: their context, readers of numeric options, and signals. */
 import { constants } from 'node:os';
 import { InvalidArgumentError } from 'commander';
 import { parsePort } from '../core/host-port.ts';
@@ -7,19 +7,19 @@ import type { Terminal } from './terminal.ts';
 
 export interface CommandContext {
   readonly terminal: Terminal;
-  /** The value of --log-level, if given. */
+  /** The value of --log-level; undefined without the option. */
   logLevel(): LogLevel | undefined;
-  /** Turns a function that returns its exit code into a commander action. */
+  /** Wraps a function that returns an exit code into an action for commander. */
   action<Args extends readonly unknown[]>(
     run: (...args: Args) => Promise<number>,
   ): (...args: Args) => Promise<void>;
 }
 
 const ENDING_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
-/** The shell's exit code for a process that a signal ended is this base plus the signal's number. */
+/** A shell reports this number plus the number of the signal as the exit code of a process that a signal ended. */
 const SIGNAL_EXIT_BASE = 128;
 
-/** Reads a TCP port; 0 takes a free one. */
+/** Reads a TCP port. 0 means any free port. */
 export function portOption(text: string): number {
   const port = text === '0' ? 0 : parsePort(text);
   if (port !== undefined) return port;
@@ -40,7 +40,7 @@ export function fractionOption(text: string): number {
   throw new InvalidArgumentError('Expected a fraction from 0 to 1, for example 0.2.');
 }
 
-/** Resolves with the first SIGINT or SIGTERM. A second signal ends the process at once. */
+/** Resolves at the first SIGINT or SIGTERM. A second signal ends the process immediately. */
 export function untilSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     const onFirst = (signal: NodeJS.Signals) => {

@@ -1,4 +1,4 @@
-/** `noria completion SHELL`: prints a completion script, generated from the commands and their options. */
+/** `noria completion SHELL`: prints a completion script for a shell. */
 import { Argument, type Command, type Option } from 'commander';
 import type { CommandContext } from './command.ts';
 import { EXIT } from './terminal.ts';
@@ -6,7 +6,7 @@ import { EXIT } from './terminal.ts';
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
 
-/** The value of a flag: none, a path, free text, or one of the listed words. */
+/** What follows a flag: nothing, a path, free text, or one of the words. */
 type FlagValue = 'none' | 'file' | 'free' | readonly string[];
 
 interface Flag {
@@ -61,7 +61,7 @@ function wordsOf(command: Command, parent?: Command): CommandWords {
   };
 }
 
-/** The help command. commander adds it, but does not list it. */
+/** commander adds the command `help`, but does not list it in `program.commands`. */
 function helpOf(program: Command): CommandWords {
   const choices = program.commands.map((command) => command.name());
   return { name: 'help', about: 'show the usage of a command', flags: [], choices };
@@ -72,7 +72,7 @@ function flagOf({ long, short, flags, required, argChoices, description }: Optio
   return { long: long ?? '', short, about: description, value };
 }
 
-/** All flags that take a value, each once. A flag has the same meaning in all commands. */
+/** All flags that take a value. A flag of several commands has the same meaning in each and is listed once. */
 function valueFlags({ commands, top }: Tree): readonly Flag[] {
   const all = [top, ...commands].flatMap(({ flags }) => flags).filter(({ value }) => value !== 'none');
   return [...new Map(all.map((flag) => [flag.long, flag])).values()];
@@ -83,7 +83,7 @@ const completionWords = ({ flags, choices }: CommandWords) =>
   [...choices, ...flags.map(({ long }) => long)].join(' ');
 const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** Shell code that sets `$command` to the first word that is a command. */
+/** Shell code that sets `$command` to the first word on the line that is a command. */
 const findCommand = ({ commands }: Tree, earlier: string) => [
   `  for each in ${earlier}; do`,
   `    case $each in ${commands.map(({ name }) => name).join('|')}) command=$each; break ;; esac`,

@@ -1,4 +1,4 @@
-/** The configuration file of a command: the option that names it, and the search for a default file. */
+/** The option that names a configuration file, and the search for a default file. */
 import { Option } from 'commander';
 import type { Config } from '../config/config.ts';
 import { DEFAULT_FILES, findDefaultFile } from '../config/files.ts';
@@ -13,7 +13,11 @@ export function configOption(): Option {
   );
 }
 
-/** The given file, or the first default file that exists. @throws NoriaError bad-config */
+/**
+ * Returns the file named with -c, else the first default file that exists.
+ *
+ * @throws NoriaError bad-config
+ */
 export function findConfigFile(given: string | undefined): string {
   const file = given ?? findDefaultFile();
   if (file !== undefined) return file;
@@ -23,7 +27,7 @@ export function findConfigFile(given: string | undefined): string {
   );
 }
 
-/** @throws NoriaError bad-config with all problems of the file */
+/** @throws NoriaError bad-config with all problems of the file. */
 export function readConfig(given: string | undefined, { env }: Terminal): Config {
   return loadConfig(findConfigFile(given), { env });
 }

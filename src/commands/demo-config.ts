@@ -1,4 +1,4 @@
-/** Builds the configuration of one noria of the demo. */
+/** Builds the configuration of each noria that a demo runs. */
 import { createServer } from 'node:net';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
@@ -8,12 +8,12 @@ import type { Sandbox } from '../sandbox/sandbox.ts';
 export const DEFAULT_HOST = '127.0.0.1';
 export const DEFAULT_PORT = 8888;
 export const DEFAULT_ADMIN_PORT = 8889;
-/** The port of a second listener with a user, for clients that send credentials only after a 407. */
+/** The port of a second listener, which requires a user, for clients that send credentials only after a 407. */
 const DEFAULT_AUTH_PORT = 8890;
-/** The distance between the ports of one replica and those of the next. */
+/** How much higher the ports of a replica are than those of the previous one. */
 const PORT_STEP = 10;
 
-/** The credentials that clients and the dashboard need when other machines can reach the demo. */
+/** What clients and the dashboard need if other machines can reach the demo. */
 export interface DemoSecrets {
   readonly password: string;
   readonly token: string;
@@ -32,12 +32,12 @@ export interface DemoSetup {
 
 /** One replica of the demo's fleet. */
 export interface FleetPlace {
-  /** The number of the replica, from 1. */
+  /** Counted from 1. */
   readonly number: number;
   readonly storePort: number;
 }
 
-/** @param place - absent for a noria without a fleet. */
+/** @param place - undefined for a noria without a fleet. */
 export async function demoConfig(
   { flags, sandbox, secrets }: DemoSetup,
   place: FleetPlace | undefined,
@@ -84,16 +84,13 @@ function sourceText(
   return `  - { name: ${name}, product: ${product}, instance: "${id}", password: "${password}", params: { count: ${size} }, size: ${size} }`;
 }
 
-/** Returns how many members speak HTTP and how many SOCKS5. */
+/** How many of the members speak HTTP, and how many SOCKS5. */
 export function split(members: number): readonly [http: number, socks: number] {
   const socks = Math.floor(members / 2);
   return [members - socks, socks];
 }
 
-/**
- * On loopback, clients may also request the target by its address. Other machines must not reach loopback addresses
- * through the demo.
- */
+/** If only this machine can reach the demo, clients may also request targets at loopback addresses. */
 function listenersText(
   address: (port: number) => string,
   {
@@ -110,7 +107,7 @@ function listenersText(
   ].join('\n');
 }
 
-/** The preferred port if it is free, else 0. */
+/** Returns `preferred` if the port is free, else 0. */
 export function freePort(host: string, preferred: number): Promise<number> {
   return new Promise((resolve) => {
     const probe = createServer();

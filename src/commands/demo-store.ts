@@ -1,4 +1,7 @@
-/** The store of `noria demo --replicas`: a Valkey or Redis server on a free port of loopback, which ends with the demo. */
+/**
+ * The store of `noria demo --replicas`: a Valkey or Redis server on a free loopback port. The demo starts and ends
+ * it.
+ */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -13,17 +16,17 @@ export interface DemoStore {
   readonly program: string;
   readonly port: number;
   readonly pid: number;
-  /** Ends the server and removes its folder. */
+  /** Ends the server and removes its data. */
   close(): Promise<void>;
 }
 
 const HOST = '127.0.0.1';
-/** The programs to try; the first one in the search path is used. */
+/** The demo uses the first of these programs that is in the search path. */
 const PROGRAMS = ['valkey-server', 'redis-server'];
 const START_LIMIT_MS = 10_000;
 const RETRY_MS = 50;
 
-/** @throws NoriaError bad-usage when no such program is installed, or it does not start. */
+/** @throws NoriaError bad-usage if none of the programs is installed, or if the program does not start. */
 export async function openDemoStore(): Promise<DemoStore> {
   const port = await unusedPort();
   for (const program of PROGRAMS) {
@@ -52,8 +55,8 @@ export async function openDemoStore(): Promise<DemoStore> {
 }
 
 /**
- * Starts the program; undefined when it is not installed. The process is detached, so that Ctrl-C in a terminal ends
- * the norias first.
+ * Starts the program; undefined if it is not installed. The process is detached, so that Ctrl-C in a terminal does
+ * not end it before the norias have ended.
  */
 async function start(program: string, port: number, folder: string): Promise<ChildProcess | undefined> {
   const place = ['--port', String(port), '--bind', HOST, '--dir', folder];
@@ -85,7 +88,7 @@ async function untilAccepting(child: ChildProcess, program: string, port: number
   throw new NoriaError('bad-usage', `--replicas: ${program} on port ${port} ${how}; start it to see why`);
 }
 
-/** Ends the process with SIGKILL, because a stopped process ignores other signals. Its data is not needed. */
+/** SIGKILL also ends a process that SIGSTOP has stopped. The data of the server is not needed any longer. */
 async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const ended = once(child, 'exit');

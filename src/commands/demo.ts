@@ -1,4 +1,4 @@
-/** `noria demo`: runs the daemon on an embedded sandbox of the extraction service, and prints commands to try. */
+/** `noria demo`: runs noria on an embedded sandbox of the extraction service, and prints commands to try. */
 import { randomBytes } from 'node:crypto';
 import { type Command, InvalidArgumentError } from 'commander';
 import { pause, systemClock } from '../core/clock.ts';
@@ -27,13 +27,13 @@ import { EXIT, type Terminal } from './terminal.ts';
 
 const DEFAULT_TARGET_PORT = 8080;
 const DEFAULT_MEMBERS = 20;
-/** The name of the target. Only members resolve it, so every request for it passes through a member. */
+/** Only members resolve this name, so every request for it passes through a member. */
 const TARGET_NAME = 'target.example';
-/** Pause between two chapters of the story, so that a person can look at the dashboard. */
+/** The pause between two chapters of the story, in which a person can look at the dashboard. */
 const STORY_PAUSE_MS = 4_000;
 const SECRET_BYTES = 12;
 const MAX_REPLICAS = 5;
-/** The lifetimes of members: short, so that a viewer soon sees some expire. */
+/** The minimum and maximum lifetime of a member: short, so that a viewer soon sees members expire. */
 const LIFETIME_MS = [60_000, 180_000] as const;
 
 interface DemoFlags {
@@ -148,7 +148,7 @@ async function demoFleet({ flags, sandbox, store, terminal, level, owner }: Flee
   return EXIT.fine;
 }
 
-/** Tells the story. On a terminal, the demo then runs until Ctrl-C; otherwise it ends. */
+/** Runs the story. On a terminal, the demo then continues until Ctrl-C; otherwise it ends. */
 async function story(daemon: Daemon, sandbox: Sandbox, terminal: Terminal): Promise<number> {
   const { listeners, admin } = daemon.addresses;
   const [proxy = ''] = listeners;
@@ -166,7 +166,7 @@ async function story(daemon: Daemon, sandbox: Sandbox, terminal: Terminal): Prom
     pause: () => (terminal.interactive ? pause(systemClock, STORY_PAUSE_MS, signal) : Promise.resolve()),
     signal,
   }).catch((error: unknown) => {
-    if (signal.aborted) return true; // the signal aborted a request of the story
+    if (signal.aborted) return true; // Ctrl-C aborted a request of the story.
     throw error;
   });
   if (terminal.interactive && !signal.aborted) {
@@ -192,7 +192,7 @@ function printGoodbye(terminal: Terminal): void {
 async function openDemoSandbox({ members, dead, slow, targetPort }: DemoFlags): Promise<Sandbox> {
   const [http, socks] = split(members);
   const shared = { lifetimeMs: LIFETIME_MS, dead, slow, singlePullLimit: Math.max(1, members) };
-  // Twice as many proxies as the pool size, so that a draw brings new members.
+  // The service has twice as many proxies as the pool, so that later draws bring new members.
   return openSandbox({
     targetPort: targetPort ?? (await freePort(DEFAULT_HOST, DEFAULT_TARGET_PORT)),
     instances: [
@@ -202,14 +202,13 @@ async function openDemoSandbox({ members, dead, slow, targetPort }: DemoFlags): 
   });
 }
 
-/** Undefined on loopback, where only this machine can connect. */
+/** Undefined if only this machine can reach the demo. */
 function demoSecrets({ host }: DemoFlags, { env }: Terminal): DemoSecrets | undefined {
   if (isLocalAddress({ kind: 'tcp', host, port: 0 })) return undefined;
   const random = () => randomBytes(SECRET_BYTES).toString('base64url');
   return { password: random(), token: env['NORIA_ADMIN_TOKEN'] || random() };
 }
 
-/** Describes the demo, and lists commands to try. */
 function introduction(
   { listeners, admin = '' }: Daemon['addresses'],
   targetUrl: string,
@@ -244,7 +243,6 @@ function introduction(
   ];
 }
 
-/** Describes the fleet, and lists commands to try. */
 function introduceFleet(
   norias: readonly Daemon['addresses'][],
   targetUrl: string,
@@ -279,7 +277,7 @@ function introduceFleet(
   ];
 }
 
-/** Replaces a wildcard host by the address that clients on this machine can use. */
+/** Replaces a wildcard host with the address that clients on this machine can use. */
 function reachable(address: string): string {
   const parsed = parseHostPort(address);
   return parsed === undefined ? address : formatHostPort(localHostOf(parsed.host), parsed.port);

@@ -1,6 +1,6 @@
 /**
- * `noria extract SOURCE`: makes one extraction call and prints the result. It keeps the pace, and does not change the
- * pool of a running daemon.
+ * `noria extract SOURCE`: makes one extraction call and prints the result. The call respects the pace of the source.
+ * A running noria does not get the proxies.
  */
 import type { Command } from 'commander';
 import { systemClock } from '../core/clock.ts';

@@ -1,6 +1,6 @@
 /**
- * `noria fleet`: prints the norias of a fleet, the pace of each instance and the shared pool, read from the fleet's
- * store.
+ * `noria fleet`: prints the replicas of a fleet, the pace of each instance and the shared pool, as the fleet's store
+ * has them.
  */
 import type { Command } from 'commander';
 import type { Config, SourceConfig } from '../config/config.ts';
@@ -37,14 +37,14 @@ interface FleetReport {
 
 interface SourceReport {
   readonly name: string;
-  /** The number of members that have not ended, of all norias. */
+  /** The number of members in the shared pool. */
   readonly members: number;
   readonly quarantined: number;
   readonly paused: boolean;
-  /** A call of one of the norias may be in flight. */
+  /** Whether a call to the service may be in flight. */
   readonly calling: boolean;
   readonly nextCallSeconds: number;
-  /** The number of norias that wait for their turn to call. */
+  /** The number of replicas that wait for their turn to call the service. */
   readonly waiting: number;
 }
 

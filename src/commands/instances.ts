@@ -1,4 +1,4 @@
-/** `noria instances`: the exclusive-pool instances of an account (operation 10). */
+/** `noria instances`: prints the exclusive-pool instances of an account (operation 10). */
 import { type Command, Option } from 'commander';
 import { NoriaError } from '../core/faults.ts';
 import { INSTANCE_STATUSES, type InstanceStatus, OPERATIONS } from '../service/operations.ts';
@@ -7,9 +7,11 @@ import { configOption, readConfig } from './config-file.ts';
 import { callSettingsOf, callWithinPace, printRecords, requireSuccess } from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-/** The service's code for an empty list, which is no error. */
+/** The service's code for an empty list, which is not an error of this command. */
 const NO_MATCHING_INSTANCE = '18003';
-/** The pace of this operation. noria chose it, because the service publishes none. */
+/**
+ * The minimum time between two calls. It is noria's choice, because the service specifies none for this operation.
+ */
 const INTERVAL_MS = 1_000;
 
 interface InstancesFlags {

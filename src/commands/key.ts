@@ -1,4 +1,7 @@
-/** `noria key`: the 16-character key of a password, read from standard input to keep it out of the shell's history. */
+/**
+ * `noria key`: prints the 16-character key of a password. It reads the password from standard input, because an
+ * argument would be in the history of the shell.
+ */
 import type { Command } from 'commander';
 import { NoriaError } from '../core/faults.ts';
 import { Secret } from '../core/secret.ts';

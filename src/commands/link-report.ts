@@ -1,6 +1,6 @@
 /**
- * The report of `noria link`: the recognised parts, the first entries, and the source to paste. Pure. It contains no
- * secret.
+ * The report of `noria link`: what noria recognised, the first entries, and a source for the configuration. Pure. The
+ * report contains no secret.
  */
 import { Document, isMap, isScalar } from 'yaml';
 import { formatDuration } from '../core/duration.ts';
@@ -26,13 +26,13 @@ export interface LinkFacts {
   };
   readonly count: number;
   readonly dropped: Readonly<Record<string, number>>;
-  /** The first three entries. */
+  /** At most three. */
   readonly entries: readonly ShownEntry[];
-  /** True if an entry has a private address, which the pool accepts only with `allowPrivateAddresses`. */
+  /** Whether an entry has a private address, which the pool accepts only with `pool.allowPrivateAddresses`. */
   readonly hasPrivate: boolean;
-  /** The entry of `sources`, as YAML. */
+  /** The YAML of the source. */
   readonly source: string;
-  /** The environment variables of the source, each with the place of its value in the link. */
+  /** The environment variables in the YAML, each with the place of its value in the link. */
   readonly variables: Readonly<Record<string, string>>;
 }
 
@@ -46,7 +46,7 @@ interface ShownEntry {
 }
 
 const SHOWN = 3;
-/** Matches the parameter for the number of proxies, by its usual names. */
+/** Matches a parameter with one of the usual names for the number of proxies. */
 const COUNT_PARAM = /([?&](?:num|count|n|qty|size|number|nums|limit|extract_num|pack_num)=)(\d{1,3})(?=&|$)/i;
 const KIND_WORDS: Readonly<Record<ExpiryKind, string>> = {
   seconds: 'the remaining lifetime in seconds',
@@ -135,7 +135,7 @@ function lifeText(ms: DrawnEntry['lifetimeMs']): string {
   return ms === 'unknown' ? 'unknown (-1)' : formatDuration(Math.floor(ms / 1_000) * 1_000);
 }
 
-/** The YAML of the source. Its comments mark the values that only the operator knows. */
+/** Builds the YAML. Its comments mark the values that only the operator can know. */
 function sourceOf(
   url: Secret,
   { recognised, entries }: DecodedLink,
@@ -189,7 +189,7 @@ function expiryText({ field, as, since }: RecognisedExpiry): string {
   return `${field}: ${since === undefined ? KIND_WORDS[as] : `the whole lifetime in ${as}, from ${since}`}`;
 }
 
-/** Adds a variable, `LINK_KEY` for the parameter `key`, with a number if the name is taken. */
+/** Adds a variable such as `LINK_KEY` for the parameter `key`. If the name exists already, adds a number to it. */
 function addVariable(variables: Map<string, string>, param: string): string {
   const word = param.replace(/[^A-Za-z0-9]+/g, '_').toUpperCase();
   const base = word === '' || word === '_' ? 'LINK_VALUE' : `LINK_${word}`;

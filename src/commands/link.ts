@@ -1,8 +1,10 @@
 /**
- * `noria link URL`: calls an extraction link once, prints what it recognises in the answer, and the source to paste.
+ * `noria link URL`: calls an extraction link once, and prints what noria recognises in the answer and a source for
+ * the configuration.
  *
- * It never calls a link twice within a second, even in several processes: the pace is recorded in a folder of this
- * user, or in the state folder of the configuration that already has the link.
+ * Calls of one link are at least a second apart, even from several processes. If the default configuration has the
+ * link, the command records its call in the state folder of that configuration and respects the link's interval.
+ * Otherwise it uses a folder of this user.
  */
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,7 +30,7 @@ interface LinkFlags {
 }
 
 const MAX_COUNT = 1_000;
-/** The minimum time between two calls of the command for a link that is not in the configuration. */
+/** The minimum time between two calls of a link by this command. */
 const MIN_SPACING_MS = 1_000;
 const TIMEOUT_MS = 10_000;
 
@@ -74,7 +76,7 @@ async function showLink(given: string, { count, json }: LinkFlags, terminal: Ter
   return EXIT.fine;
 }
 
-/** Reads the URL. No message quotes it, because it contains keys. */
+/** No message quotes the URL, because it contains keys. */
 function readUrl(given: string): Secret {
   const { scalarType } = linkUrl();
   const reading = scalarType.read(given);
@@ -82,7 +84,10 @@ function readUrl(given: string): Secret {
   throw new NoriaError('bad-usage', `the link ${reading.wrong}; expected ${scalarType.expected}`);
 }
 
-/** The settings without a configuration. The command also shows members at private addresses. */
+/**
+ * The settings without a configuration. They also accept members at private addresses, because the command only
+ * prints them.
+ */
 const DEFAULT_SETTINGS = { timeoutMs: TIMEOUT_MS, refuses: () => undefined, openTunnel: undefined };
 
 function callOfUrl(url: Secret, count: number): LinkCall {
@@ -103,8 +108,8 @@ function callOfUrl(url: Secret, count: number): LinkCall {
 }
 
 /**
- * Reads from the default configuration the front proxy, and the source with the same link, whose pace the command then
- * shares.
+ * Reads two things from the default configuration: the front proxy, and the source with the same link, if there is
+ * one.
  */
 function configuredLink(
   identity: string,
@@ -120,7 +125,7 @@ function configuredLink(
     return { source, settings: { ...DEFAULT_SETTINGS, stateDir, openTunnel: serviceTunnel(config) } };
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;
-    return undefined; // ignored: the command needs no configuration
+    return undefined; // ignored: the command also works without a configuration
   }
 }
 

@@ -1,4 +1,4 @@
-/** `noria members`: lists the members of a running daemon, or evicts one. */
+/** `noria members`: lists the members of a running noria, or evicts one. */
 import { Argument, type Command } from 'commander';
 import { hasCode, NoriaError } from '../core/faults.ts';
 import { type AdminFlags, addAdminOptions, openAdminClient, TOKEN_HELP } from './admin-target.ts';

@@ -1,4 +1,4 @@
-/** The command line: its commands, their common options, and exit codes. */
+/** The command line: its commands, their common options, and the exit code. */
 import { Command, CommanderError, Option } from 'commander';
 import { LOG_LEVELS } from '../core/log-options.ts';
 import { readVersion } from '../core/version.ts';
@@ -30,8 +30,8 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
 type AddCommand = (program: Command, context: CommandContext) => void;
 
 /**
- * The commands in the order of the help. Each file is imported only when its command runs, so that `noria status` as a
- * health check does not load the daemon.
+ * The commands in the order of the help. Each is imported only when it runs, so that `noria status` does not load the
+ * daemon.
  */
 const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
   ['run', async () => (await import('./run.ts')).addRunCommand],
@@ -56,10 +56,10 @@ const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
 ]);
 
 /**
- * Builds the program. It has only the command with which `argv` starts. It has all commands if `argv` starts with no
- * command, or with `completion`, which reads the whole tree.
+ * Builds the program with the one command that `argv` names. If `argv` names none, or `completion`, which lists all
+ * commands, the program has all of them.
  *
- * @param onExitCode - called when a command has run.
+ * @param onExitCode - called after a command has run.
  */
 export async function buildProgram(
   argv: readonly string[],

@@ -1,4 +1,4 @@
-/** `noria reload`: makes a running daemon read its configuration file again. */
+/** `noria reload`: makes a running noria read its configuration file again. */
 import type { Command } from 'commander';
 import { type AdminFlags, addAdminOptions, openAdminClient, TOKEN_HELP } from './admin-target.ts';
 import type { CommandContext } from './command.ts';

@@ -1,6 +1,6 @@
 /**
- * Reads the configuration file of a running daemon again and applies it: on SIGHUP, for the admin API, and optionally
- * when the file changes. If the new configuration is invalid, the reloader reports all errors, and the previous
+ * Reads the configuration file of a running noria again and applies it: after SIGHUP, for the admin API, and with
+ * --watch after a change of the file. If the new configuration is invalid, it reports all errors, and the previous
  * configuration stays in force.
  */
 import { type FSWatcher, watch } from 'node:fs';
@@ -16,23 +16,27 @@ import type { Daemon } from '../daemon/daemon.ts';
 import { changesForRestart } from '../daemon/part-options.ts';
 
 export interface ReloaderOptions {
-  /** Resolves when the daemon runs. Reloads wait for this. */
+  /** Resolves when the daemon runs. Earlier reloads wait for it. */
   readonly daemon: Promise<Pick<Daemon, 'config' | 'reload'>>;
   readonly log: Log;
   readonly file: string;
-  /** Reads the file again. @throws NoriaError bad-config */
+  /**
+   * Reads the file again.
+   *
+   * @throws NoriaError bad-config
+   */
   readonly read: () => Config;
-  /** Called before and after each reload, for systemd. */
+  /** Called before and after each reload. It notifies systemd. */
   readonly onPhase?: (phase: 'reloading' | 'ready') => void;
   readonly clock?: Clock;
 }
 
-/** A reload waits until the file has not changed for this long, because an editor may write it in several steps. */
+/** How long the file must not change before a reload, because an editor may write it in several steps. */
 const QUIET_MS = 200;
-/** A mounted Kubernetes volume replaces this link when a file in it changes. */
+/** Kubernetes replaces this symbolic link when a file in a mounted volume changes. */
 const KUBERNETES_DATA_LINK = '..data';
 
-/** Runs reloads one after the other, and logs the outcome of each. */
+/** Runs one reload at a time, and logs its outcome. */
 export class Reloader {
   readonly #options: ReloaderOptions;
   #last: Promise<unknown> = Promise.resolve();
@@ -42,9 +46,9 @@ export class Reloader {
   }
 
   /**
-   * @param answered - for a request to the admin API: resolves when the client has its answer. A reload that replaces
-   * the admin server returns its result early, then waits for `answered`.
-   * @throws NoriaError bad-config, listen-failed, shutting-down. The previous configuration stays in force.
+   * @param answered - only for the admin API: resolves when the client has its answer. A reload that replaces the
+   * admin server first returns its outcome, then waits for `answered` before it applies the configuration.
+   * @throws NoriaError bad-config, listen-failed, shutting-down. The previous configuration then stays in force.
    */
   reload(cause: string, answered?: Promise<void>): Promise<ReloadOutcome> {
     const early = Promise.withResolvers<ReloadOutcome>();
@@ -55,11 +59,11 @@ export class Reloader {
         await answered;
       }),
     );
-    this.#last = reload.catch(() => {}); // ignored here: the reload is logged, and its caller gets the error
+    this.#last = reload.catch(() => {}); // ignored here: the caller gets the error, and the log has it
     return Promise.race([early.promise, reload]);
   }
 
-  /** Reloads on SIGHUP until the result is disposed of. */
+  /** Reloads after SIGHUP until the result is disposed of. */
   onHangup(): Disposable {
     const onHangup = () => this.#reloadUnasked('SIGHUP');
     process.on('SIGHUP', onHangup);
@@ -67,8 +71,8 @@ export class Reloader {
   }
 
   /**
-   * Reloads when the file changes, until the result is disposed of. Watches the folder, because editors and mounted
-   * secrets replace the file.
+   * Reloads after a change of the file until the result is disposed of. Watches the folder, because editors and
+   * mounted secrets replace the file instead of writing it.
    */
   onFileChange(): Disposable {
     const { clock = systemClock, log, file } = this.#options;
@@ -90,7 +94,7 @@ export class Reloader {
   }
 
   #reloadUnasked(cause: string): void {
-    this.reload(cause).catch(() => {}); // ignored: the failure is logged
+    this.reload(cause).catch(() => {}); // ignored: the log has the failure
   }
 
   async #reload(
@@ -136,7 +140,7 @@ function warningLines({ file, warnings }: Config): string[] {
   return warnings.map(({ line, column, path, message }) => `${file}:${line}:${column}: ${path}: ${message}`);
 }
 
-/** Sections whose change is reported by their name. For `sources` and `listeners`, each changed entry is reported. */
+/** Sections of which only the name is reported. In `sources` and `listeners`, each changed entry is reported. */
 const SECTIONS = [
   'service',
   'account',
@@ -152,8 +156,8 @@ const SECTIONS = [
 ] as const satisfies readonly (keyof Config)[];
 
 /**
- * The changes between two configurations, without values: for example `['pool', 'source city added', 'listener
- * 127.0.0.1:8888 changed']`.
+ * The changes between two configurations, without values: `pool`, `source city added`, `listener 127.0.0.1:8888
+ * changed`.
  */
 export function changedKeys(before: Config, next: Config): readonly string[] {
   const sources = (config: Config) => new Map(config.sources.map((source) => [source.name, source]));

@@ -1,4 +1,4 @@
-/** `noria run`: runs the daemon until a signal ends it. */
+/** `noria run`: runs noria until a signal ends it. */
 import type { Command } from 'commander';
 import { readinessHeadline } from '../admin/readiness-text.ts';
 import type { Config } from '../config/config.ts';
@@ -39,7 +39,7 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   const read = () => withLogLevel(loadConfig(file, { env }), level);
   const config = read();
   const log = createLog(config.log);
-  const signalled = untilSignal(); // installed first: PID 1 ignores a signal that has no handler
+  const signalled = untilSignal(); // early, because the kernel ignores signals for PID 1 that have no handler
   const started = Promise.withResolvers<Daemon>();
   const reloader = new Reloader({
     daemon: started.promise,
@@ -48,7 +48,7 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
     read,
     onPhase: (phase) => manager[phase](),
   });
-  const hangups = reloader.onHangup(); // before the daemon runs: an unhandled SIGHUP would end noria
+  const hangups = reloader.onHangup(); // early, because SIGHUP without a handler would end noria
   logWarnings(config, log);
   const daemon = await startDaemon({
     config,
@@ -87,7 +87,7 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   return EXIT.fine;
 }
 
-/** --log-level overrides the file, also after a reload. */
+/** --log-level takes precedence over the file, also after a reload. */
 function withLogLevel(config: Config, level: LogLevel | undefined): Config {
   return level === undefined ? config : { ...config, log: { ...config.log, level } };
 }

@@ -1,4 +1,7 @@
-/** Shared by extract, areas and instances: makes one call of the service within the pace, and prints its records. */
+/**
+ * Makes one call of the service within its pace, and prints the records of the answer. For `extract`, `areas`,
+ * `instances` and `link`.
+ */
 import type { Config, FleetConfig, SourceConfig } from '../config/config.ts';
 import { systemBoot } from '../core/boot.ts';
 import { holdingClock } from '../core/clock.ts';
@@ -23,27 +26,27 @@ import type { Terminal } from './terminal.ts';
 
 const MS_PER_SECOND = 1_000;
 
-/** The settings that a call takes from the configuration. */
+/** What a call needs from the configuration. */
 export interface CallSettings {
   readonly timeoutMs: number;
-  /** Undefined: only this process knows the pace. */
+  /** If undefined, the pace is known only to this process. */
   readonly stateDir: string | undefined;
   readonly refuses: RefuseAddress;
-  /** The fleet, if there is one. Its store then holds the pace of instances, instead of the state folder. */
+  /** With a fleet, its store has the pace, and the state folder is not used. */
   readonly fleet?: FleetConfig | undefined;
-  /** Connects through the front proxy, if there is one. */
+  /** Connects through the front proxy. If undefined, noria connects directly. */
   readonly openTunnel: OpenTunnel | undefined;
 }
 
-/** Identifies a pace: an instance or an account, at a service address. */
+/** What has a pace of its own: an instance or an account, at one service address. */
 export interface PacedCall extends ServiceAddress {
   readonly instance: string;
   readonly intervalMs: number;
 }
 
 /**
- * Makes one call as soon as the pace allows it, and prints how long the wait is. Records the call in the state folder
- * (with a fleet, in its store), so that a daemon with the same folder keeps the pace, too.
+ * Makes one call as soon as the pace allows it. Prints how long it waits. Records the call in the state folder (with
+ * a fleet, in its store), so that a running noria with the same folder also respects the pace.
  */
 export async function callWithinPace<Answer extends { readonly code: string }>(
   { timeoutMs, stateDir, refuses, openTunnel, fleet }: CallSettings,
@@ -64,7 +67,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   const turn = {
     rule: { intervalMs: paced.intervalMs, callTimeoutMs: timeoutMs },
     onWait: (ms: number) => {
-      if (hasWaited) return; // the wait is already reported, and this is its rest
+      if (hasWaited) return; // a later wait is a part of the one that is already printed
       hasWaited = true;
       terminal.printError(`waiting ${Math.ceil(ms / MS_PER_SECOND)} s: the pace allows no earlier call`);
     },
@@ -95,7 +98,7 @@ async function openSharedPace(fleet: FleetConfig, timeoutMs: number, owner: Owne
 }
 
 /**
- * Accepts only a success. @throws NoriaError service-refused with the code, its meaning and the service's own message
+ * @throws NoriaError service-refused for any code other than success, with its meaning and the service's own message.
  */
 export function requireSuccess(
   operation: CodeScope,
@@ -109,7 +112,7 @@ export function requireSuccess(
   });
 }
 
-/** Finds a source. @throws NoriaError bad-usage that lists the sources */
+/** @throws NoriaError bad-usage for an unknown name, with the names of all sources. */
 export function sourceNamed(config: Config, name: string): SourceConfig {
   const source = config.sources.find((candidate) => candidate.name === name);
   if (source !== undefined) return source;
@@ -131,7 +134,7 @@ export function pacedAs(config: Config, source: SourceConfig): PacedCall {
   return { ...callOf(config, source), intervalMs: source.intervalMs };
 }
 
-/** Why an entry cannot be a member, by its `DropReason`. */
+/** Why noria drops an entry, by `DropReason`. */
 const DROP_REASONS: Readonly<Record<string, string>> = {
   address: 'no usable address',
   port: 'no usable port',
@@ -148,7 +151,7 @@ export function dropText(reason: string): string {
   return DROP_REASONS[reason] ?? reason;
 }
 
-/** Prints records as a table, or as a JSON array, under the service's own field names. */
+/** Prints records with the service's own field names, as a table or as a JSON array. */
 export function printRecords(
   records: readonly Readonly<Record<string, string | number | boolean>>[],
   fields: readonly string[],

@@ -1,9 +1,9 @@
 /**
- * The interface to systemd: noria inherits sockets (sd_listen_fds(3)), and sends notifications (sd_notify(3)): ready,
+ * The interface to systemd. noria inherits sockets (sd_listen_fds(3)) and sends notifications (sd_notify(3)): ready,
  * reloading, stopping, status and watchdog.
  *
- * Node cannot send to a Unix datagram socket, so each notification runs systemd's own `systemd-notify`, one after the
- * other; see docs/decisions/0003-notify-systemd-by-its-command.md.
+ * Node cannot send to a Unix datagram socket, so noria runs systemd's program `systemd-notify` for each notification,
+ * one at a time (see docs/decisions/0003-notify-systemd-by-its-command.md).
  */
 import { execFile } from 'node:child_process';
 import type { BootClock } from '../core/boot.ts';
@@ -12,46 +12,48 @@ import { describeError } from '../core/faults.ts';
 import type { Log } from '../core/log.ts';
 
 export interface ServiceManagerOptions {
-  /** The environment. noria reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. */
+  /** The environment, of which noria reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readonly boot: BootClock;
   readonly log: Log;
   /** Returns one sentence for `systemctl status`. */
   readonly status: () => string;
-  /** Sends `NAME=value` fields; default: runs systemd-notify. */
+  /** Sends fields of the form `NAME=value`. Default: runs systemd-notify. */
   readonly send?: (fields: readonly string[]) => Promise<void>;
 }
 
-/** Sends notifications in the order of the calls. No call waits or throws, because noria also works without systemd. */
+/**
+ * Sends notifications in the order of the calls. No call waits for systemd or throws, because noria also works
+ * without systemd.
+ */
 export interface ServiceManager {
   ready(): void;
   reloading(): void;
   /** Call it when the status may have changed. */
   statusChanged(): void;
-  /** @param withinMs - how long stopping may take. systemd kills the process later. */
+  /** @param withinMs - the maximum duration of stopping. systemd kills the process if it takes longer. */
   stopping(withinMs: number): void;
-  /** Resolves when every notification has been sent or has failed. Safe to call twice. */
+  /** Resolves when each notification has been sent or has failed. Idempotent. */
   close(): Promise<void>;
 }
 
-/** The descriptor number of the first inherited socket. */
 const FIRST_FD = 3;
-/** How often noria sends the status if there is no watchdog. */
+/** How often noria sends the status if the unit has no watchdog. */
 const STATUS_INTERVAL_MS = 10_000;
-/** The number of watchdog notifications in one watchdog interval. One of them may get lost. */
+/** How many notifications noria sends in one watchdog interval, so that it can miss one. */
 const BEATS_PER_INTERVAL = 3;
-/** A timer that is at least this late is logged, because something blocked the event loop. */
+/** noria logs a timer that is at least this late, because something blocked the event loop. */
 const LATE_MS = 1_000;
 const SEND_TIMEOUT_MS = 5_000;
-/** Time for the steps after the drain: the last snapshot and the exit. */
+/** The time for the steps after the drain: the last snapshot and the exit. */
 const STOP_MARGIN_MS = 5_000;
 const US_PER_MS = 1_000;
 
 /**
- * The descriptors of the sockets that this process inherits.
+ * The descriptors of the sockets that this process inherits from systemd.
  *
- * Checks LISTEN_PID, because with a shell or npm between systemd and noria, these descriptors may be other files.
+ * If a shell or npm runs between systemd and noria, the descriptors may be other files. So noria checks LISTEN_PID.
  */
 export function inheritedSockets(
   env: Readonly<Record<string, string | undefined>>,
@@ -62,7 +64,7 @@ export function inheritedSockets(
   return new Set(Array.from({ length: Number(count) }, (_, index) => FIRST_FD + index));
 }
 
-/** Without a service manager (no NOTIFY_SOCKET) the result does nothing. */
+/** Without a service manager (no NOTIFY_SOCKET), all methods of the result are no-ops. */
 export function openServiceManager(options: ServiceManagerOptions): ServiceManager {
   const { NOTIFY_SOCKET: socket } = options.env;
   if (socket === undefined || socket === '') return NO_SERVICE_MANAGER;
@@ -112,7 +114,7 @@ class Systemd implements ServiceManager {
   }
 
   statusChanged(): void {
-    this.#isStatusDue = this.#queuedCount > 0; // it is sent once, after the queued notifications
+    this.#isStatusDue = this.#queuedCount > 0; // the status is sent once, after the queued notifications
     if (this.#isStatusDue) return;
     const fields = this.#changedStatus();
     if (fields.length > 0) this.#notify(fields);
@@ -139,7 +141,7 @@ class Systemd implements ServiceManager {
     this.#timer = clock.after(this.#intervalMs, () => {
       const lateMs = Math.round(clock.monotonic() - dueAt);
       if (lateMs >= LATE_MS) log.warn({ lateMs }, 'event loop was blocked');
-      if (this.#queuedCount === 0) this.#beat(); // do not queue behind a slow systemd
+      if (this.#queuedCount === 0) this.#beat(); // if systemd is slow, a longer queue does not help
       this.#arm();
     });
   }
@@ -177,7 +179,7 @@ class Systemd implements ServiceManager {
   }
 }
 
-/** Returns undefined without a watchdog, or when the watchdog monitors another process. */
+/** Returns undefined if the unit has no watchdog, or if the watchdog monitors another process. */
 function readWatchdogMs({
   WATCHDOG_USEC: us,
   WATCHDOG_PID: pid,
@@ -187,7 +189,10 @@ function readWatchdogMs({
   return Number(us) / US_PER_MS;
 }
 
-/** systemd-notify stays alive until systemd has read the message: systemd identifies the sender by its running process. */
+/**
+ * Runs systemd-notify. It ends only after systemd has read the message, because systemd finds the sender by its
+ * running process.
+ */
 function systemdNotify(socket: string, fields: readonly string[], path = '/usr/bin:/bin'): Promise<void> {
   return new Promise((resolve, reject) => {
     execFile(

@@ -1,4 +1,4 @@
-/** `noria sessions`: lists the sessions of a running daemon, moves one to another member, or forgets it. */
+/** `noria sessions`: lists the sessions of a running noria, moves one to another member, or forgets it. */
 import { Argument, type Command } from 'commander';
 import type { SessionJson } from '../admin/schemas.ts';
 import { hasCode, NoriaError } from '../core/faults.ts';

@@ -1,4 +1,7 @@
-/** `noria simulate`: predicts the cost and the yield of a configuration on a simulated clock. It makes no network calls. */
+/**
+ * `noria simulate`: predicts the cost and the yield of a configuration with a simulated clock and without network
+ * calls.
+ */
 import { type Command, InvalidArgumentError } from 'commander';
 import { NoriaError } from '../core/faults.ts';
 import { poolSettings, refillSettings } from '../daemon/part-options.ts';
@@ -11,7 +14,7 @@ import { EXIT, type Terminal } from './terminal.ts';
 
 const MS_PER_SECOND = 1_000;
 const HOURS_PER_DAY = 24;
-/** The maximum, one year. A longer simulation takes too long. */
+/** A simulation of more than a year takes too long. */
 const MAX_DAYS = 366;
 const MAX_REQUESTS_PER_MINUTE = 100_000;
 const MAX_TUNNEL_SECONDS = 3_600;
@@ -75,7 +78,7 @@ async function predict(flags: SimulateFlags, terminal: Terminal): Promise<number
   return EXIT.fine;
 }
 
-/** Reads `8-20`: from 08:00 to 20:00. */
+/** Reads hours of the day: `8-20` is from 08:00 to 20:00. */
 function readHours(text: string): [from: number, to: number] {
   const [, from, to] = /^(\d{1,2})-(\d{1,2})$/.exec(text) ?? [];
   const hours: [number, number] = [Number(from ?? Number.NaN), Number(to ?? Number.NaN)];

@@ -1,4 +1,7 @@
-/** The status of a running daemon as text for a terminal: a summary, its sources with advice, its members with a bar for their remaining life. */
+/**
+ * Formats the status of a running noria for a terminal: a summary, its sources with advice, and its members with a
+ * bar for their remaining lifetime.
+ */
 import { styleText } from 'node:util';
 import { readinessLines } from '../admin/readiness-text.ts';
 import type { MemberJson, SourceJson, Status } from '../admin/schemas.ts';
@@ -6,7 +9,7 @@ import { formatCount } from '../core/words.ts';
 import { type Column, displayWidth, formatTable, wrapText } from './table.ts';
 
 export interface StatusFormat {
-  /** The current time in epoch ms. The times of the next draws are shown relative to it. */
+  /** The current time in epoch ms, to which the time of the next draw is relative. */
   readonly now: number;
   readonly colour: boolean;
   readonly columns: number;
@@ -17,9 +20,9 @@ type Paint = (style: Style, text: string) => string;
 
 const INDENT = '  ';
 const BAR_CELLS = 10;
-/** The characters for a cell that is filled by 0 to 7 eighths. */
+/** The characters for a cell of the bar that is filled by 0 to 7 eighths. */
 const PARTIAL_CELLS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/** A full bar means at least this much time, so that all bars are short when every member is about to expire. */
+/** A full bar stands for at least this time, so that all bars are short when every member is about to expire. */
 const MIN_FULL_SECONDS = 30;
 
 const STATE_STYLES: Readonly<Record<string, Style>> = {
@@ -53,7 +56,7 @@ export function formatStatus(status: Status, members: readonly MemberJson[], for
   ];
 }
 
-/** Wraps a text and indents all lines except the first. */
+/** Wraps a text, and indents all lines except the first. */
 function wrapIndented(text: string, columns: number): string[] {
   if (displayWidth(text) <= columns) return [text];
   const lines = wrapText(text, Math.max(1, columns - INDENT.length));
@@ -77,7 +80,7 @@ function formatCounts({ listeners, workers, pool, uptimeSeconds }: Status): stri
   ].join(', ');
 }
 
-/** Returns one line; no line without a fleet. */
+/** Returns one line, or none without a fleet. */
 function formatFleet(fleet: Status['fleet']): string[] {
   if (fleet === null) return [];
   const { name, replica, store, lostForSeconds, replicas } = fleet;
@@ -88,7 +91,7 @@ function formatFleet(fleet: Status['fleet']): string[] {
   return [`fleet ${name}: ${state}; this is ${replica}, ${company}`];
 }
 
-/** Prints each source as a row, followed by the reason for its state and the advice. */
+/** Formats each source as a row, with the reason for its state and the advice on the next lines. */
 function formatSources(sources: readonly SourceJson[], format: StatusFormat): string[] {
   const paint = painter(format);
   const { now, columns } = format;
@@ -125,12 +128,12 @@ function explain({ reason, advice, message, code }: SourceJson, columns: number,
   ];
 }
 
-/** Whether the message of the last call comes from the service, and not from noria. */
+/** Whether the message of the last call is the service's own text. Otherwise noria wrote it. */
 function isOfService(code: string | null): boolean {
   return code !== 'transport' && code?.startsWith('fleet-store-') !== true;
 }
 
-/** The noria of the fleet that drew the member. */
+/** The replica that drew the member. */
 const DRAWN_BY: Column<MemberJson> = {
   title: 'DRAWN BY',
   cell: ({ drawnBy }) => drawnBy ?? '',
@@ -176,7 +179,7 @@ export function formatMembers(
   );
 }
 
-/** The remaining lifetime of a full bar: the longest one in each source. */
+/** The remaining lifetime that fills a bar: for each source, the longest among its members. */
 function longestLifeBySource(members: readonly MemberJson[]): ReadonlyMap<string, number> {
   const longest = new Map<string, number>();
   for (const { source, remainingSeconds } of members) {
@@ -191,7 +194,7 @@ function lifeBar(remainingSeconds: number | null, fullSeconds: number): string {
   return `${'█'.repeat(eighths >> 3)}${PARTIAL_CELLS[eighths & 7] ?? ''}`.padEnd(BAR_CELLS, '·');
 }
 
-/** When the source draws next. A source that is `ready` draws only when members are missing. */
+/** The time of the source's next draw. A source in the state `ready` draws only if members are missing. */
 function nextDraw({ nextCallAt, state }: SourceJson, now: number): string {
   if (nextCallAt === null) return '-';
   const seconds = (Date.parse(nextCallAt) - now) / 1_000;

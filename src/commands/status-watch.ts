@@ -1,8 +1,8 @@
 /**
  * `noria status --watch`: prints the status every second until Ctrl-C.
  *
- * On a terminal, it uses the alternate screen, which keeps the scrollback. It redraws line by line without clearing, so
- * that nothing flickers. Into a pipe, it prints one status after the other.
+ * On a terminal, it uses the alternate screen, so that the scrollback stays as it is. It redraws line by line without
+ * clearing, to avoid flicker. If standard output is not a terminal, it prints one status after the other.
  */
 import type { MemberJson, Status } from '../admin/schemas.ts';
 import { type Clock, pause } from '../core/clock.ts';
@@ -13,7 +13,7 @@ import type { Terminal } from './terminal.ts';
 
 export interface StatusWatch {
   readonly fetch: () => Promise<{ readonly status: Status; readonly members: readonly MemberJson[] }>;
-  /** The admin address, for the message that there is no answer. */
+  /** The admin address, for messages. */
   readonly url: string;
   readonly terminal: Terminal;
   readonly clock: Clock;
@@ -31,7 +31,7 @@ const CLEAR_BELOW = '\u001b[J';
  * Runs until `signal` aborts.
  *
  * @returns whether noria was ready in the last status.
- * @throws NoriaError when the first request fails. A later failure is shown, and the request is repeated.
+ * @throws NoriaError if the first request fails. If a later one fails, the command shows that and tries again.
  */
 export async function watchStatus(options: StatusWatch): Promise<boolean> {
   const { terminal, clock, signal } = options;
@@ -56,7 +56,8 @@ export async function watchStatus(options: StatusWatch): Promise<boolean> {
   } finally {
     if (terminal.interactive) terminal.write(LEAVE_SCREEN);
   }
-  if (terminal.interactive) for (const line of lines) terminal.print(line); // keeps the last status visible
+  // the last status stays visible after the command
+  if (terminal.interactive) for (const line of lines) terminal.print(line);
   return ready;
 }
 

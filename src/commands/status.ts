@@ -1,4 +1,4 @@
-/** `noria status`: prints the state of a running daemon: a summary, its sources, its members. */
+/** `noria status`: prints the state of a running noria: a summary, its sources and its members. */
 import type { Command } from 'commander';
 import { holdingClock, systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';

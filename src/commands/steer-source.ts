@@ -1,4 +1,7 @@
-/** `noria pause SOURCE`, `noria resume SOURCE` and `noria refill SOURCE`: control the draws of one source of a running daemon. */
+/**
+ * `noria pause SOURCE`, `noria resume SOURCE` and `noria refill SOURCE`: control when a running noria draws from a
+ * source.
+ */
 import type { Command } from 'commander';
 import type { SourceJson } from '../admin/schemas.ts';
 import { hasCode, NoriaError } from '../core/faults.ts';
@@ -20,7 +23,6 @@ const DESCRIPTIONS: { readonly [V in Verb]: string } = {
   refill: 'draw from a source as soon as the pace allows',
 };
 
-/** Adds the command `pause`, `resume` or `refill`. */
 export const addSteerCommand =
   (verb: Verb) =>
   (program: Command, { action, terminal }: CommandContext): void => {
@@ -50,7 +52,7 @@ async function steer(verb: Verb, name: string, flags: SteerFlags, terminal: Term
   return EXIT.fine;
 }
 
-/** @throws NoriaError not-found for an unknown name, with the name that is probably meant. */
+/** @throws NoriaError not-found for an unknown name, with the similar name that is probably meant. */
 export async function requireKnownSource(name: string, client: AdminClient): Promise<void> {
   const names = (await client.status()).sources.map((source) => source.name);
   if (names.includes(name)) return;

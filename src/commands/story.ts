@@ -1,6 +1,6 @@
 /**
- * `noria demo --story`: demonstrates four features with real requests through the running proxy, and names the place to
- * look at on the dashboard. Each step is checked by the target's answers, not by noria's own state.
+ * `noria demo --story`: demonstrates four features with real requests through the running proxy, and says where to
+ * look on the dashboard. The answers of the target decide whether a step succeeded.
  */
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
@@ -11,33 +11,33 @@ import type { Sandbox } from '../sandbox/sandbox.ts';
 export interface StoryOptions {
   /** `host:port` of the proxy. */
   readonly proxy: string;
-  /** URL of the dashboard. */
+  /** The URL of the dashboard. */
   readonly page: string;
-  /** URL of the target, with a name that only members resolve. */
+  /** The URL of the target. Only members resolve its name. */
   readonly target: string;
   readonly sandbox: Pick<Sandbox, 'members' | 'kill'>;
   readonly control: Pick<AdminBackend, 'members'>;
   readonly print: (line: string) => void;
-  /** Called after each chapter, so that a viewer can look at the dashboard. */
+  /** Called after each chapter. It gives a viewer the time to look at the dashboard. */
   readonly pause: () => Promise<void>;
   readonly signal: AbortSignal;
 }
 
-/** The minimum number of members that shows every feature. */
+/** With fewer members, the story cannot show every feature. */
 export const STORY_MEMBERS = 4;
 
 const SESSION = 'story';
 const ROTATIONS = 5;
 const STICKY_REQUESTS = 4;
 const DEAD_TARGET_REQUESTS = 3;
-/** A target on a port where nothing listens. */
+/** A target at a port where nothing listens. */
 const DEAD_TARGET = 'http://target.example:1/';
 
 interface Chapter {
   readonly title: string;
-  /** The place to look at on the dashboard. */
+  /** Where to look on the dashboard. */
   readonly look: string;
-  /** Returns whether noria did what the title of the chapter promises. */
+  /** Returns whether noria did what the title says. */
   readonly show: (options: StoryOptions) => Promise<boolean>;
 }
 
@@ -64,7 +64,11 @@ const CHAPTERS: readonly Chapter[] = [
   },
 ];
 
-/** Runs all chapters. Returns whether all of them succeeded. Returns false at once when `signal` aborts. */
+/**
+ * Runs the chapters in order.
+ *
+ * @returns whether all of them succeeded; false if `signal` aborted.
+ */
 export async function tellStory(options: StoryOptions): Promise<boolean> {
   const { print, page, pause, signal } = options;
   let allSucceeded = true;
@@ -138,13 +142,13 @@ interface StoryAnswer {
   readonly status: number;
   /** The exit address that the target saw; empty if the target did not answer. */
   readonly exit: string;
-  /** The value of X-Noria-Error, if the request failed. */
+  /** The value of X-Noria-Error; empty without the header. */
   readonly code: string;
   /** The value of X-Noria-Attempts; 0 without the header. */
   readonly attempts: number;
 }
 
-/** Sends one absolute-form request on a new connection, like curl. */
+/** Sends one absolute-form request on a new connection, as curl does. */
 async function ask(proxy: string, url: string, signal: AbortSignal, username?: string): Promise<StoryAnswer> {
   const { hostname, port } = new URL(`http://${proxy}`);
   const { host } = new URL(url);

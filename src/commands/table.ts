@@ -1,4 +1,4 @@
-/** Formats text tables and wraps text. Each column is as wide as its widest cell, with two spaces between columns. */
+/** Formats text tables and wraps text. */
 import { stripVTControlCharacters } from 'node:util';
 
 export interface Column<Row> {
@@ -6,8 +6,8 @@ export interface Column<Row> {
   readonly cell: (row: Row) => string;
   readonly align?: 'left' | 'right';
   /**
-   * The column is left out when all its cells are empty. If the table is too wide, optional columns are left out from
-   * the right.
+   * An optional column is left out if all its cells are empty. If the table is too wide, optional columns are left
+   * out, the rightmost first.
    */
   readonly optional?: boolean;
 }
@@ -21,9 +21,10 @@ interface FormattedColumn {
 const GAP = '  ';
 
 /**
- * The lines of a table, starting with the titles.
+ * Returns the lines of a table, the titles first. A column is as wide as its widest cell.
  *
- * @param width - the maximum width in terminal columns. Longer lines are cut after all optional columns were left out.
+ * @param width - the maximum width in terminal columns. If leaving out all optional columns is not enough, the lines
+ * are cut.
  */
 export function formatTable<Row>(
   rows: readonly Row[],
@@ -42,7 +43,7 @@ export function formatTable<Row>(
   });
 }
 
-/** @returns a list with the column; an empty list for an optional column without content. */
+/** @returns a list of one column; an empty list for an optional column without content. */
 function formatColumn<Row>(
   rows: readonly Row[],
   { title, cell, align = 'left', optional = false }: Column<Row>,
@@ -59,7 +60,7 @@ function widthOf(columns: readonly FormattedColumn[]): number {
 }
 
 /**
- * Breaks a text at spaces into lines of at most `width` terminal columns. A word is broken only if it is longer than a
+ * Breaks a text at spaces into lines of at most `width` terminal columns. Breaks a word only if it is longer than a
  * line.
  */
 export function wrapText(text: string, width: number): string[] {
@@ -89,19 +90,19 @@ export function displayWidth(text: string): number {
   return width;
 }
 
-/** Cuts a text to at most `columns` terminal columns. Keeps all style sequences. */
+/** Cuts a text to at most `columns` terminal columns, and keeps all style sequences. */
 export function cutToWidth(text: string, columns: number): string {
   if (displayWidth(text) <= columns) return text;
   let width = 0;
   let cut = '';
   for (const [part] of text.matchAll(STYLE_OR_CHARACTER)) {
-    width += displayWidth(part); // a style sequence has width 0
+    width += displayWidth(part); // the width of a style sequence is 0
     if (width <= columns || displayWidth(part) === 0) cut += part;
   }
   return cut;
 }
 
-/** Matches a whole style sequence, or one character. */
+/** Matches a whole style sequence or one character. */
 const STYLE_OR_CHARACTER = /\p{Cc}\[[0-9;]*m|./gsu;
 
 const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6]/;

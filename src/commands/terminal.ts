@@ -1,22 +1,20 @@
-/** A command's input and output: results on standard output, diagnostics on standard error. Also exit codes and error output. */
+/** The input and output of a command: results go to standard output, diagnostics to standard error. */
 import { type FaultCode, NoriaError } from '../core/faults.ts';
 import { escapeForTerminal } from '../core/printable.ts';
 
 export interface Terminal {
-  /** Writes a line to standard output. */
   print(line: string): void;
-  /** Writes to standard output without a newline, to redraw the screen. */
+  /** Writes to standard output without adding a newline. */
   write(text: string): void;
-  /** Writes a line to standard error. */
   printError(line: string): void;
-  /** Whether standard output is a terminal, so that the screen can be redrawn. */
+  /** Whether standard output is a terminal. */
   readonly interactive: boolean;
   /** Whether standard output may have colours. */
   readonly colour: boolean;
   readonly columns: number;
   readonly rows: number;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Reads one line without echo from a terminal. Reads all of standard input if it is no terminal. */
+  /** Reads one line without echo if standard input is a terminal, else all of standard input. */
   readHidden(prompt: string): Promise<string>;
 }
 
@@ -34,7 +32,7 @@ export function exitCodeOf(error: unknown): number {
   return error instanceof NoriaError ? (EXIT_OF[error.code] ?? EXIT.failed) : EXIT.failed;
 }
 
-/** Prints what failed and what to do. Prints the stack of an unexpected error. */
+/** Prints what failed and what to do; for an unexpected error, prints its stack. */
 export function printFailure(terminal: Terminal, error: unknown): void {
   if (!(error instanceof NoriaError)) {
     terminal.printError(error instanceof Error ? (error.stack ?? error.message) : String(error));
@@ -45,8 +43,8 @@ export function printFailure(terminal: Terminal, error: unknown): void {
 }
 
 /**
- * Returns the terminal of this process. When the reader of standard output closes it, as `head` does, the process ends
- * silently, as after SIGPIPE.
+ * Returns the terminal of this process. If the reader of standard output closes it, as `head` does, the process ends
+ * without a message, as after SIGPIPE.
  */
 export function openTerminal(): Terminal {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -56,7 +54,7 @@ export function openTerminal(): Terminal {
   return processTerminal;
 }
 
-/** The shell's exit code after SIGPIPE: 128 plus the signal's number. */
+/** The exit code of a process that SIGPIPE ended, as a shell reports it. */
 const SIGPIPE_EXIT = 141;
 
 const processTerminal: Terminal = {
@@ -95,7 +93,7 @@ async function readHidden(prompt: string): Promise<string> {
   }
 }
 
-/** Reads keys until Enter. Backspace deletes a character, Ctrl-C cancels. */
+/** Reads keys until Enter. Backspace deletes a character; Ctrl-C cancels. */
 async function readTyped(input: NodeJS.ReadStream): Promise<string> {
   let typed = '';
   input.setEncoding('utf8');
