@@ -1,13 +1,13 @@
 /**
- * Counts the distinct IPs drawn on one day of the service, for the `dailyBudget` of a source.
+ * Counts the distinct IPs that a source draws on one day of the service, for the `dailyBudget` of the source.
  *
- * The day begins at midnight in the service's time zone, by the wall clock. If the clock is set back across one
- * midnight, no new day starts. A larger step back starts a new day, so that a clock that was years ahead does not block
- * the budget.
+ * The day begins at midnight in the service's time zone, by the wall clock. If the wall clock moves back across one
+ * midnight, the count continues. If it moves back across more than one, a new count starts: otherwise a clock that
+ * was years ahead would block the budget for years.
  */
 import { SERVICE_ZONE_OFFSET_MS } from '../service/codes.ts';
 
-/** The budget as stored in the snapshot. */
+/** The budget as the snapshot stores it. */
 export interface BudgetRecord {
   readonly day: number;
   readonly drawn: readonly string[];
@@ -16,18 +16,18 @@ export interface BudgetRecord {
 /** The number of distinct IPs that all norias of a fleet have drawn today. */
 export interface SharedCount {
   add(ips: readonly string[]): void;
-  /** Returns the last known number. */
+  /** The last known number. */
   used(): number;
 }
 
 const DAY_MS = 24 * 3_600_000;
 
-/** The number of the service's day at epoch ms `wallAt`. */
+/** The number of the service's day that contains the epoch ms `wallAt`. */
 export function serviceDay(wallAt: number): number {
   return Math.floor((wallAt + SERVICE_ZONE_OFFSET_MS) / DAY_MS);
 }
 
-/** Ms from epoch ms `wallAt` to the service's next midnight; always positive. */
+/** The time in ms from the epoch ms `wallAt` to the service's next midnight; above 0. */
 export function untilServiceMidnight(wallAt: number): number {
   return (serviceDay(wallAt) + 1) * DAY_MS - SERVICE_ZONE_OFFSET_MS - wallAt;
 }
@@ -43,14 +43,13 @@ export class DailyBudget {
     this.#drawn = new Set(record?.drawn);
   }
 
-  /** Counts drawn IPs. Each IP counts once a day. */
+  /** Counts drawn IPs. An IP counts only once a day. */
   add(ips: Iterable<string>, wallAt: number): void {
     this.#startDay(wallAt);
     for (const ip of ips) this.#drawn.add(ip);
     this.#shared?.add([...ips]);
   }
 
-  /** The number of distinct IPs drawn today. */
   used(wallAt: number): number {
     this.#startDay(wallAt);
     return Math.max(this.#drawn.size, this.#shared?.used() ?? 0);

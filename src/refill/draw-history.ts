@@ -1,6 +1,6 @@
 /**
- * Keeps what a source learned from its calls and from failed members: the reaction to a call, the maximum to request,
- * and warnings.
+ * Keeps what a source learns from its calls and from failed members. Decides how the source reacts to a call, how
+ * many members it requests at most, and what it warns about.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Random } from '../core/random.ts';
@@ -13,26 +13,28 @@ export interface DrawHistoryOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly records: SourceRecords;
-  /** True: members must pass a probe before their first use, so it is normal that many fail. */
+  /** Whether members must pass a probe before their first use. Many of them then fail, which is normal. */
   readonly unproven: boolean;
   readonly warn: (message: string) => void;
 }
 
 export interface EndedCall {
   readonly outcome: DrawOutcome;
-  /** The number of members that the call requested. */
   readonly asked: number;
-  /** How many more members are usable after the call than without it. */
+  /** How many more members are usable because of the call. */
   readonly gained: number;
-  /** The pace: ms from the start of one call to the start of the next. */
+  /** The time in ms from the start of one call to the start of the next. */
   readonly gapMs: number;
-  /** The service received the previous call at least this long before this one; undefined: unknown. */
+  /**
+   * The minimum time in ms from the arrival of the previous call at the service to the claim of this call; undefined:
+   * unknown.
+   */
   readonly sinceArrivalMs: number | undefined;
 }
 
-/** After this many draws in a row without a member, noria warns the operator. */
+/** noria warns the operator after this many draws in a row without a member. */
 const EMPTY_BEFORE_WARNING = 3;
-/** Why drawn members may fail before their first use. */
+/** Advice for members that fail before their first use. */
 export const UNUSED_FAILURES_ADVICE =
   "Check that this machine's address is bound in the console, and check upstream.protocol and upstream.auth.";
 const NO_STREAK = { kind: '', length: 0 };
@@ -41,9 +43,9 @@ export class DrawHistory {
   readonly #options: DrawHistoryOptions;
   readonly spacing: DrawSpacing;
   #last: DrawOutcome | undefined;
-  /** How many calls in a row ended with the same kind of verdict. */
+  /** The kind of the last verdict, and how many calls in a row had it. */
   #streak = NO_STREAK;
-  /** True from the warning that no drawn proxy is usable until a draw succeeds. */
+  /** Whether noria has warned that no drawn proxy is usable, and no draw has succeeded since. */
   #warnedOfDropped = false;
 
   constructor(options: DrawHistoryOptions) {
@@ -51,15 +53,14 @@ export class DrawHistory {
     this.spacing = new DrawSpacing(options.unproven);
   }
 
-  /** The outcome of the last call. */
   get last(): DrawOutcome | undefined {
     return this.#last;
   }
 
   /**
-   * The last call failed for a reason that may end without the operator. The source then repeats it even without
-   * demand, because a load balancer sends no client to a noria that is not ready. An empty answer does not count as a
-   * failure, because it may cost money.
+   * Whether the last call failed for a reason that may end without the operator. The source then repeats the call
+   * even without demand: a load balancer sends no client to a noria that is not ready, so demand would never return.
+   * An empty answer does not count as a failure, because repeating it may cost money.
    */
   get mayRecover(): boolean {
     const kind = this.#last?.verdict.kind ?? 'ok';
@@ -70,7 +71,7 @@ export class DrawHistory {
     return Math.min(this.#options.records.learnedMax, this.spacing.maxPerCall);
   }
 
-  /** Records how a call ended. Returns how to continue with the pace and the source. */
+  /** Records how a call ended. Returns the effects on the pace and on the source. */
   recordCall({ outcome, asked, gained, gapMs, sinceArrivalMs }: EndedCall): Reaction {
     const { clock, random } = this.#options;
     this.#last = outcome;
@@ -83,7 +84,7 @@ export class DrawHistory {
     return reactTo(outcome, this.#streak.length, clock.now(), random);
   }
 
-  /** Records a member that was removed because it failed before its first use. */
+  /** Records that the pool removed a member because it failed before its first use. */
   recordUnusedFailure(): void {
     const failures = this.spacing.recordUnusedFailure();
     if (failures === undefined) return;
@@ -92,7 +93,7 @@ export class DrawHistory {
     );
   }
 
-  /** Forgets everything that was learned under an old configuration. */
+  /** Forgets what was learned with an old configuration. */
   reset(): void {
     this.#last = undefined;
     this.spacing.reset();
@@ -101,8 +102,8 @@ export class DrawHistory {
   }
 
   /**
-   * The service may have rejected only the count, which noria chose. Only if it rejects a count of 1, the configuration
-   * is wrong.
+   * Halves the count, because the service may have rejected only the count, which noria chose. If it also rejects a
+   * count of 1, the configuration is wrong.
    */
   #requestLess(asked: number): Reaction {
     const max = Math.floor(asked / 2);
@@ -128,7 +129,7 @@ export class DrawHistory {
   }
 }
 
-/** Blames another program only if noria's own calls cannot be the cause. */
+/** Names another program as the cause only if noria's own calls cannot be it. */
 function causeOfRefusal(sinceArrivalMs: number | undefined): string {
   if (sinceArrivalMs === undefined) {
     return "noria does not know when its previous call arrived, because there is no record of one or it got no answer, so noria's own calls may be the cause; noria now calls less often. If this repeats, raise interval";

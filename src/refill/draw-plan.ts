@@ -1,17 +1,14 @@
 /**
  * Decides whether a source draws now, how many members it requests, and when it checks again. Pure.
  *
- * A draw is due when too few members would be usable by the time the draw *after* it could deliver. So noria replaces
- * members before they expire, and a draw requests only the members that will be missing.
+ * A draw is due if too few members will be usable when the draw *after* it can deliver. So noria replaces members
+ * before they expire, and a draw requests only the members that will be missing.
  */
 
 import { roughDuration } from '../core/words.ts';
 import type { Demand } from '../pool/drawn-member.ts';
 
-/**
- * The members of one source in the pool: the methods of `RefillPool` without the parameter for the source. Moments are
- * monotonic ms.
- */
+/** The members of one source in the pool. `RefillPool` describes the methods. Moments are monotonic ms. */
 export interface Stock {
   countedAt(atMs: number): number;
   heldAt(atMs: number): number;
@@ -19,13 +16,13 @@ export interface Stock {
 }
 
 export interface DrawInputs {
-  /** Now, as a monotonic moment. */
+  /** The current monotonic moment. */
   readonly now: number;
   readonly stock: Stock;
   readonly demand: Demand;
   /** The number of usable members to hold. */
   readonly size: number;
-  /** Drawing stops after this time without a client request; 0: drawing never stops. */
+  /** Drawing stops if no client has sent a request for this time. With 0, it never stops. */
   readonly idleAfterMs: number;
   /** The time until the next call may start. */
   readonly startInMs: number;
@@ -37,27 +34,27 @@ export interface DrawInputs {
   readonly maxPerCall: number;
   /** How many distinct IPs the daily budget and the service's quota still allow; Infinity without a limit. */
   readonly quotaLeft: number;
-  /** True: replace missing members even without clients. */
+  /** Whether the source replaces missing members even without client requests. */
   readonly despiteNoDemand: boolean;
 }
 
 export type DrawPlan =
-  /** There is no demand. The next client request wakes the source. */
+  /** There is no demand. The next client request starts a draw. */
   | { readonly kind: 'idle'; readonly reason: string }
-  /** There are enough members. Check again at `checkAt`; Infinity: only after a change. */
+  /** There are enough members. Check again at the monotonic moment `checkAt`; with Infinity, only after a change. */
   | { readonly kind: 'enough'; readonly checkAt: number }
-  /** Members are missing, but budget or quota is used up. */
+  /** Members are missing, but the budget or the quota is used up. */
   | { readonly kind: 'exhausted' }
   | PlannedDraw;
 
 export interface PlannedDraw {
   readonly kind: 'draw';
   readonly count: number;
-  /** Clients are waiting and no member will be usable when the draw arrives. */
+  /** Whether clients are waiting and no member will be usable when the draw delivers. */
   readonly urgent: boolean;
 }
 
-/** The minimum time between two checks when nothing has changed but the time. */
+/** The minimum time between two checks if nothing else has changed. */
 const MIN_CHECK_SPACING_MS = 50;
 
 export function planDraw(inputs: DrawInputs): DrawPlan {
@@ -80,24 +77,26 @@ export function planDraw(inputs: DrawInputs): DrawPlan {
 function deficit(inputs: DrawInputs): { readonly missing: number; readonly urgent: boolean } {
   const { now, stock, demand, startInMs, latencyMs, size } = inputs;
   const missing = Math.min(wanted(inputs) - stock.countedAt(now + horizonMs(inputs)), room(inputs));
-  // Quarantined members may be usable again at the horizon, but clients wait now. One draw serves all waiting clients.
+  // Quarantined members may be usable again later, but clients wait now. One draw serves all waiting clients.
   const urgent = demand.waiting > 0 && stock.countedAt(now + startInMs + latencyMs) === 0;
   return { missing: urgent ? Math.max(missing, Math.min(demand.waiting, size)) : missing, urgent };
 }
 
-/** How far ahead the plan looks: until the draw after the next one delivers. */
+/** How far the plan looks ahead: until the draw after the next one delivers. */
 function horizonMs({ startInMs, gapMs, latencyMs }: DrawInputs): number {
   return startInMs + gapMs + latencyMs;
 }
 
-/** The number of members wanted at the horizon: the size, plus the members that clients use up until then. */
+/**
+ * The number of members wanted at that moment: the size, plus the members that clients will have used up until then.
+ */
 function wanted(inputs: DrawInputs): number {
   return inputs.size + Math.ceil(inputs.demand.usedUpPerSecond * (horizonMs(inputs) / 1_000));
 }
 
 /**
- * How many members the pool may still take. The pool may exceed the wanted number by one draw: expiring members are
- * still present when their replacements arrive, and quarantined members may return.
+ * How many members the pool may still take. It may have one draw more than wanted: expiring members are still there
+ * when their replacements arrive, and quarantined members may return.
  */
 function room(inputs: DrawInputs): number {
   return wanted(inputs) + inputs.maxPerCall - inputs.stock.heldAt(inputs.now + inputs.startInMs);
@@ -107,10 +106,11 @@ function nextCheckAt(inputs: DrawInputs): number {
   const { now, stock, demand } = inputs;
   const leadMs = horizonMs(inputs);
   const lossAt = stock.nextLossAt(now + leadMs);
-  const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1; // + 1 ms puts the loss before the horizon
-  // Without room for replacements, room appears only when the next member leaves.
+  // 1 ms more, so that the plan then counts the loss
+  const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1;
+  // If there is no room for replacements, the next expiring member makes room.
   const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
-  // Clients may use up members at any time, so check again before the lead time has passed.
+  // Clients may use up members at any time.
   const byUse = demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
   return Math.min(byLoss, byRoom, byUse);
 }

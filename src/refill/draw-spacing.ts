@@ -1,60 +1,63 @@
 /**
- * Increases the time between draws while they bring no members, or only members that fail before their first use. So a
- * whole day of fruitless draws costs only a few hundred calls and members.
+ * Lengthens the time between draws while they bring no members, or only members that fail before their first use. So
+ * even a whole day of such draws costs only a few hundred calls and members.
  */
 
-/** After this many fruitless draws in a row, draws are spaced. A single empty answer is normal. */
+/** From this many draws in a row without a gain on, the time between draws grows. A single empty answer is normal. */
 const MAX_FRUITLESS_DRAWS = 3;
 /** After this many members in a row that failed before their first use, noria distrusts the source. */
 const DISTRUST_AFTER = 10;
-/** The same limit for unproven members. It is higher, because most free proxies are dead. */
+/** The same limit for members that need a probe. It is higher, because most free proxies are dead. */
 const DISTRUST_AFTER_UNPROVEN = 100;
 const MAX_SPACING_MS = 120_000;
 
 export class DrawSpacing {
   readonly #distrustAfter: number;
-  /** Draws in a row that did not increase the number of usable members. */
+  /** The number of draws in a row that did not increase the number of usable members. */
   #fruitlessDraws = 0;
   #unusedFailures = 0;
-  /** Draws since the source became distrusted. */
+  /** The number of draws since noria began to distrust the source. */
   #distrustedDraws = 0;
-  /** No draw starts before this monotonic moment. */
+  /** The monotonic moment before which no draw starts. */
   #notBeforeAt = 0;
 
   constructor(unproven: boolean) {
     this.#distrustAfter = unproven ? DISTRUST_AFTER_UNPROVEN : DISTRUST_AFTER;
   }
 
-  /** Whether the next draw is likely to bring usable members. */
+  /** Whether the next draw will probably bring usable members. */
   get isPromising(): boolean {
     return this.#fruitlessDraws === 0 && !this.#isDistrusted;
   }
 
-  /** The number of members in a row that failed before their first use, if it makes the source distrusted. */
+  /** The number of members in a row that failed before their first use; undefined while noria trusts the source. */
   get unusedFailures(): number | undefined {
     return this.#isDistrusted ? this.#unusedFailures : undefined;
   }
 
-  /** The maximum per call. It is 1 while the source is distrusted: one member shows whether the source works again. */
+  /**
+   * How many members a call may request. It is 1 while noria distrusts the source: one member shows whether it works
+   * again.
+   */
   get maxPerCall(): number {
     return this.#isDistrusted ? 1 : Infinity;
   }
 
   /**
-   * Monotonic moment before which no draw should start.
+   * The monotonic moment before which no draw should start.
    *
-   * @param urgent - clients are waiting and no member is usable. Then an empty answer does not delay the next draw.
-   * Distrust still does, because more members that fail at once would not help the clients.
+   * @param urgent - whether clients are waiting and no member is usable. Then only distrust delays the next draw:
+   * more members that fail immediately would not help the clients.
    */
   notBeforeAt(urgent: boolean): number {
     return urgent && !this.#isDistrusted ? 0 : this.#notBeforeAt;
   }
 
   /**
-   * Records a draw with an answer, at monotonic `now`.
+   * Records an answered draw at the monotonic moment `now`.
    *
    * @param gained - how many more members are usable because of the draw.
-   * @param gapMs - the pace.
+   * @param gapMs - the time from the start of one call to the start of the next.
    */
   recordDraw(gained: number, now: number, gapMs: number): void {
     this.#fruitlessDraws = gained > 0 ? 0 : this.#fruitlessDraws + 1;
@@ -64,15 +67,16 @@ export class DrawSpacing {
   }
 
   /**
-   * Records a member that failed before its first use. Returns the number of such members in a row, if it makes the
-   * source distrusted.
+   * Records a member that failed before its first use.
+   *
+   * @returns the number of such members in a row if noria now begins to distrust the source, else undefined.
    */
   recordUnusedFailure(): number | undefined {
     this.#unusedFailures += 1;
     return this.#unusedFailures === this.#distrustAfter ? this.#unusedFailures : undefined;
   }
 
-  /** Records that a member accepted a tunnel. On the hot path. */
+  /** Records that a member accepted a tunnel. Runs for every tunnel, so it must be fast. */
   recordUse(): void {
     if (this.#unusedFailures === 0) return;
     if (this.#isDistrusted) this.#notBeforeAt = 0;

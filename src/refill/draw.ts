@@ -1,6 +1,6 @@
 /**
- * One draw: opens a connection, calls the service, adds the members to the pool, counts and reports. The source decides
- * when to draw and how to continue.
+ * One draw: opens a connection, calls the service, adds the members to the pool, and counts and reports the result.
+ * The source decides when to draw and how to continue.
  */
 import { hash } from 'node:crypto';
 import type { Clock } from '../core/clock.ts';
@@ -28,26 +28,26 @@ export interface Drawer {
 
 export interface DrawOrder {
   readonly count: number;
-  /** The time ahead for which `gained` is measured. */
+  /** `gained` counts the members that will be usable after this time. */
   readonly aheadMs: number;
   readonly gate: WriteGate;
 }
 
 export interface DrawResult {
   readonly outcome: DrawOutcome;
-  /** How many more members will be usable in `aheadMs` than without the draw. */
+  /** How many more members will be usable after `aheadMs` because of the draw. */
   readonly gained: number;
 }
 
-/** The share of its open tunnels that an instance keeps when the service reports too many connections. */
+/** The part of its open tunnels that an instance keeps if the service reports too many connections. */
 const TUNNEL_SHARE = 0.5;
 const NONE_ADDED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
 
 /**
- * Opens the connection of a draw that will request `asked` members. Returns how the draw ended if there is no
- * connection, and undefined when `signal` aborted. `signal` also ends the draw.
+ * Opens the connection of a draw that will request `asked` members. `signal` also aborts the draw.
  *
- * @throws only for a defect of the program.
+ * @returns the result of the draw if the connection failed; undefined if `signal` aborted.
+ * @throws only if noria has a bug.
  */
 export async function openDraw(
   context: DrawContext,
@@ -60,7 +60,7 @@ export async function openDraw(
     const connection = await context.extractor.connect(drawer.options.call, signal);
     return new Draw({ ...context, ...drawer, connection, startedAt, signal });
   } catch (error) {
-    if (signal.aborted) return undefined; // ignored: the abort caused it
+    if (signal.aborted) return undefined; // ignored: the abort is the cause
     const outcome = outcomeOfError(error);
     const { bus, clock } = context;
     const source = drawer.options.name;
@@ -87,8 +87,10 @@ export class Draw {
   }
 
   /**
-   * Requests members and adds them to the pool. Returns undefined when the draw was aborted, or when the gate did not let the
-   * request pass. @throws only for a defect of the program.
+   * Requests members and adds them to the pool.
+   *
+   * @returns undefined if the draw was aborted, or if the permit had expired and the request was not sent.
+   * @throws only if noria has a bug.
    */
   async make(order: DrawOrder): Promise<DrawResult | undefined> {
     const { clock, bus, pool, options, records, startedAt, signal } = this.#options;
@@ -111,7 +113,6 @@ export class Draw {
     return signal.aborted ? undefined : { outcome, gained };
   }
 
-  /** Idempotent. */
   close(): void {
     this.#options.connection.close();
   }
@@ -125,7 +126,7 @@ export class Draw {
       const answer = await connection.extract({ ...options.call, count }, { secrets: options.secrets, gate });
       return { outcome: outcomeOfAnswer(options.call.product, answer), answer };
     } catch (error) {
-      // ignored: the abort caused it, or the request was not sent and the turn starts again
+      // ignored: the abort is the cause, or the permit has expired and the turn starts again
       if (signal.aborted || hasCode(error, 'pace-held')) return undefined;
       return { outcome: outcomeOfError(error) };
     }
@@ -147,15 +148,15 @@ function addToPool(
 }
 
 /**
- * The text that the budget counts as one IP: the exit IP if the entry names it, else the address with the user, because
- * several exits may share an address.
+ * The text that the budget counts as one IP: the exit IP if the entry names it. Otherwise it is the address with a
+ * hash of the user name, because several exits may share an address.
  */
 function distinctIp({ exitIp, host, port, login }: DrawnEntry): string {
   if (exitIp !== undefined) return exitIp;
   return login === undefined ? `${host}:${port}` : `${host}:${port} ${hash('sha256', login.username)}`;
 }
 
-/** Undefined when neither the entry nor the source names a protocol. */
+/** Returns undefined if neither the entry nor the source names a protocol. */
 function drawnMember(entry: DrawnEntry, sentAt: number, options: DrawSourceOptions): DrawnMember | undefined {
   const { host, port, exitIp, location, login } = entry;
   const protocol = entry.protocol ?? options.protocol;
@@ -184,7 +185,7 @@ function factsOf(entry: DrawnEntry): DrawnMember['facts'] {
   return Object.keys(facts).length === 0 ? undefined : facts;
 }
 
-/** `received` includes the unusable entries that noria dropped; `rejected` includes them, too. */
+/** `received` and `rejected` both include the entries that noria dropped. */
 function drawDone(
   ended: Pick<NoriaEvents['draw.done'], 'source' | 'asked' | 'ms'>,
   outcome: DrawOutcome,
@@ -206,7 +207,10 @@ function drawDone(
   };
 }
 
-/** The number of proxies at private or own addresses. noria may not use them, but they cost money. */
+/**
+ * The number of proxies that cost money but that noria must not use: those with a private address or with noria's own
+ * address.
+ */
 function forbiddenIn(answer: DrawAnswer | undefined): number {
   const { private: privateCount = 0, own = 0 } = answer?.dropped ?? {};
   return privateCount + own;

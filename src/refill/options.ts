@@ -1,4 +1,4 @@
-/** What refill needs from the parts around it, and its settings. Durations are in ms, moments are monotonic ms. */
+/** The interfaces and the settings of refill. Durations are in ms, moments are monotonic ms. */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
@@ -15,52 +15,51 @@ export interface Extractor {
   /**
    * Opens a connection for one call. `signal` cancels the opening and the call.
    *
-   * @throws NoriaError when no connection was opened. After `signal` has aborted it may throw anything.
+   * @throws NoriaError if the connection failed. After `signal` has aborted, it may throw any error.
    */
   connect(address: ServiceAddress, signal: AbortSignal): Promise<ExtractConnection>;
 }
 
 export interface ExtractConnection {
   /**
-   * Makes one extraction call and resolves with the service's answer, whatever its code.
+   * Makes one extraction call. Resolves with the service's answer, also if its code is an error.
    *
-   * @throws what `gate.beforeWrite` throws, and NoriaError when no answer came.
+   * @throws the error of `gate.beforeWrite`, or a NoriaError if there is no answer.
    */
   extract(
     call: DrawCall,
     options: { readonly secrets: readonly Secret[]; readonly gate: WriteGate },
   ): Promise<DrawAnswer>;
-  /** Idempotent. */
   close(): void;
 }
 
 /**
- * The methods of the pool that refill uses. All are synchronous and cheap, because a source calls them after every
+ * The methods of the pool that refill uses. All are synchronous and fast, because a source calls them after every
  * change.
  */
 export interface RefillPool {
   /**
-   * The number of members of the source that are usable at `atMs` if nothing is drawn until then, including members
-   * whose quarantine ends before.
+   * The number of members of the source that will be usable at `atMs` without a further draw. Includes members whose
+   * quarantine ends before.
    */
   usableAt(source: string, atMs: number): number;
   /**
-   * Like `usableAt`, but also counts quarantined members that no draw replaces because only one client failed through
-   * them.
+   * Like `usableAt`, but also counts some quarantined members: those through which only one client failed. No draw
+   * replaces them.
    */
   countedAt(source: string, atMs: number): number;
-  /** The number of members of the source that have not expired at `atMs`, including quarantined ones. */
+  /** The number of members of the source that will not have expired at `atMs`, including quarantined ones. */
   heldAt(source: string, atMs: number): number;
   /**
-   * The first moment after `afterMs` at which a member of the source stops being usable; undefined when no member will.
+   * The first moment after `afterMs` at which a member of the source stops being usable; undefined if there is none.
    */
   nextLossAt(source: string, afterMs: number): number | undefined;
   demand(source: string): Demand;
-  /** Adds the members of a draw in random order. Waiting clients get them at once. */
+  /** Adds the members of a draw in random order. Waiting clients get them immediately. */
   addMembers(source: string, drawn: readonly DrawnMember[]): AddedMembers;
   /**
-   * Limits the open tunnels of the source to `factor` times the current limit; without one, times their present number. Used when the service
-   * reports too many connections (12008 of operation 1).
+   * Limits the open tunnels of the source to `factor` times the current limit, or if there is none, times their
+   * current number. Used if the service reports too many connections (12008 of operation 1).
    */
   limitTunnels(source: string, factor: number): void;
   /** Removes the limit that `limitTunnels` set. */
@@ -69,32 +68,34 @@ export interface RefillPool {
 
 export interface DrawSourceOptions {
   readonly name: string;
-  /** The extraction call, without the count. */
+  /** The call for an extraction, still without the number of proxies. */
   readonly call: CountlessCall;
-  /** Texts that noria masks in every text of the service, in addition to the key of the call. */
+  /** Secrets that noria masks in the service's texts, in addition to the key of the call. */
   readonly secrets: readonly Secret[];
-  /** The pace: the minimum time between two arrivals at the service. */
+  /** The minimum time between the arrivals of two calls at the service. */
   readonly intervalMs: number;
-  /** The maximum number to request in one call; undefined: the default of the product. */
+  /** The maximum number of proxies to request in one call. If undefined, the product's default applies. */
   readonly count: number | undefined;
   /** The number of usable members to hold while there is demand. */
   readonly size: number;
-  /** The priority; 1 is the first. A source draws only while no source of an earlier priority can serve. */
+  /** A source draws only while no source with a smaller number can serve. */
   readonly priority: number;
   /** The maximum number of distinct IPs to draw on one day of the service. */
   readonly dailyBudget: number | undefined;
-  /** The protocol of members whose entry names none. */
+  /** The protocol of members whose entry in an answer names none. */
   readonly protocol: MemberProtocol | undefined;
-  /** Members must pass a probe before a client can use them (free product). */
+  /** Whether members must pass a probe before a client can use them (free product). */
   readonly unproven: boolean;
-  /** The lifetime of members whose entry names none; undefined: unknown, so the pool assumes one. */
+  /**
+   * The lifetime of members whose entry in an answer has none. If undefined, it is unknown, and the pool assumes one.
+   */
   readonly defaultLifetimeMs: number | undefined;
 }
 
-/** The settings of refill. A reload may change them. */
+/** Settings that a reload may change. */
 export interface RefillSettings {
   readonly sources: readonly DrawSourceOptions[];
-  /** Drawing stops after this time without a client request; 0: drawing never stops. */
+  /** Drawing stops if no client has sent a request for this time. With 0, it never stops. */
   readonly idleAfterMs: number;
   readonly callTimeoutMs: number;
 }
@@ -106,8 +107,8 @@ export interface RefillerOptions extends RefillSettings {
   readonly pace: PaceStore;
   readonly extractor: Extractor;
   readonly pool: RefillPool;
-  /** Returns the count that the norias of a fleet share for the daily budget of a source. */
+  /** Returns the count that all norias of a fleet share for the daily budget of a source. */
   readonly sharedCount?: ((source: string) => SharedCount) | undefined;
-  /** The result of `record()` of an earlier run, from the snapshot file. */
+  /** What `record()` returned in an earlier run, from the snapshot file. */
   readonly restored?: unknown;
 }

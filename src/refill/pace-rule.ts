@@ -1,44 +1,50 @@
 /**
- * The rules that decide when the next call to an instance may be sent, and which turn sends it. Pure: they work on the
+ * The rules that decide when noria may send the next call to an instance, and which turn sends it. Pure functions on
  * entries of the pace file.
  *
- * The service measures when calls arrive, which noria does not see. So the pace counts from the latest moment at which
- * the previous call can have arrived: the first byte of its answer; without an answer its end, because until then its
- * bytes may have been on the way; and for a call of unknown fate (its process was killed) the longest time that a call
- * may take.
+ * The service measures when calls arrive, but noria does not see that. So the pace counts from the latest moment at
+ * which the previous call can have arrived. For an answered call, that is the first byte of the answer. For an
+ * unanswered call, it is the end of the call. If the process of a call was killed, it is the maximum duration of a
+ * call after its claim.
  */
 import type { Random } from '../core/random.ts';
 import { elapsedBetween, type Moment } from '../state/moment.ts';
 import type { LastCall, PaceDecision, PaceEntry, QueuedTurn, Refusals } from '../state/pace-file.ts';
 
-/** The pace of one caller. Two sources of one instance may have different paces. */
+/** The pace of one caller. Sources that share an instance may have different intervals. */
 export interface PaceRule {
-  /** The minimum time between two arrivals at the service, as configured. */
+  /** The minimum time between the arrivals of two calls at the service, as configured. */
   readonly intervalMs: number;
   readonly callTimeoutMs: number;
 }
 
-/** One caller's turn: it waits in the queue, claims, and makes one call. */
+/**
+ * One caller's turn: it waits in the queue, then claims and makes one call. A claim is the record, made before
+ * sending, that this turn sends the next call.
+ */
 export interface Turn {
   readonly id: string;
   readonly rule: PaceRule;
 }
 
-/** How an ended call affects the next one. */
+/** How the end of a call affects the next one. */
 export type Settlement =
-  /** The next call follows the pace. */
+  /** The usual interval applies. */
   | { readonly kind: 'done' }
-  /** The service said that calls come too often (12002), perhaps with the minimum interval that it accepts. */
+  /**
+   * The service refused the call because it came too early (12002). `leastMs` is the minimum interval that its answer
+   * names, if any.
+   */
   | { readonly kind: 'refused'; readonly leastMs: number | undefined }
-  /** No call may be sent for `ms` from now on. */
+  /** No call may be sent for `ms`, counted from now. */
   | { readonly kind: 'silence'; readonly ms: number };
 
 export type Claim =
   | {
       readonly granted: true;
-      /** The last call before the claim. */
+      /** The last call before the one that is claimed. */
       readonly before: LastCall | undefined;
-      /** The service received noria's previous call at least this long ago; undefined: unknown. */
+      /** The minimum time in ms since the service received the previous call; undefined: unknown. */
       readonly sinceArrivalMs: number | undefined;
     }
   | { readonly granted: false; readonly waitMs: number };
@@ -46,35 +52,43 @@ export type Claim =
 export const PACE_UNCHANGED: Settlement = { kind: 'done' };
 
 /**
- * Added to every interval, because the service may measure with another clock, and a little after the first byte
- * arrives.
+ * Added to every interval, because the service's clock may differ, and because the service may measure later than at
+ * the first byte.
  */
 export const PACE_SLACK_MS = 250;
-/** A call must be sent within this time of its claim. */
+/** A call must be sent within this time after its claim. */
 export const USE_BY_MS = 2_000;
 
-/** A turn loses its place if its process does not ask again within this time after the end of its wait. */
+/**
+ * A turn loses its place in the queue if its process does not ask again within this time after the expected end of
+ * its wait.
+ */
 const PLACE_GRACE_MS = 3_000;
 /**
- * A turn renews its place when less than this time is left before it loses the place. So it must ask more often than
- * that.
+ * A turn that asks renews its place if less than this time is left before it would lose the place. So it must ask
+ * more often than that.
  */
 const PLACE_RENEWED_AT_MS = 1_500;
-/** How often to ask in order to keep the place. */
+/** How often a turn asks in order to keep its place. */
 export const KEEP_PLACE_EVERY_MS = 1_000;
 
-/** Each 12002 widens the interval by this factor; each hour without a 12002 removes one such factor. */
+/** Each 12002 multiplies the interval by this factor. Each hour without a 12002 divides it by the factor again. */
 const WIDEN_STEP = 1.1;
 const MAX_WIDENING = 4;
 const NARROW_EVERY_MS = 3_600_000;
-/** After the k-th 12002 in a row the next call waits the interval times 2^k, plus a random share of up to JITTER. */
+/**
+ * After the k-th 12002 in a row, the next call waits 2^k times the interval, plus a random share of at most JITTER.
+ */
 const MAX_DOUBLINGS = 4;
 const JITTER = 0.2;
 
 export interface Outlook {
-  /** The time until the turn may claim, if all turns before it make their calls; 0: now. */
+  /** The time in ms until the turn may claim if all turns before it make their calls; 0: now. */
   readonly waitMs: number;
-  /** When to ask again. It may be sooner than `waitMs`, because a caller ahead in the queue may give up its turn. */
+  /**
+   * The time in ms until the turn asks again. It may be shorter than `waitMs`, because the turn ahead may leave the
+   * queue.
+   */
   readonly askInMs: number;
 }
 
@@ -94,7 +108,7 @@ export function askTurn(entry: PaceEntry | undefined, now: Moment, turn: Turn): 
   return { next: { ...current, queue: [...ahead, renewed, ...behind] }, result };
 }
 
-/** Claims the call of a turn whose wait is over, and removes the turn from the queue. */
+/** Claims the call for a turn whose wait has ended, and removes the turn from the queue. */
 export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn): PaceDecision<Claim> {
   const current = currentEntry(entry, now);
   const waitMs = waitInQueue(current, now, turnsAhead(current, turn), turn);
@@ -112,7 +126,7 @@ export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn)
   return { next, result: { granted: true, before, sinceArrivalMs } };
 }
 
-/** Restores the call before a claim that was not used. Does not change a later claim of another turn. */
+/** Undoes a claim whose call was not sent. If another turn has claimed since, nothing changes. */
 export function giveBackClaim(
   entry: PaceEntry | undefined,
   turn: Turn,
@@ -123,7 +137,7 @@ export function giveBackClaim(
   return { next, result: next };
 }
 
-/** Removes a turn that ended without a claim. */
+/** Removes a turn from the queue. No-op if it is not in the queue. */
 export function leaveQueue(entry: PaceEntry | undefined, { id }: Turn): PaceDecision<undefined> {
   const queue = entry?.queue.filter((turn) => turn.id !== id);
   if (entry === undefined || queue?.length === entry.queue.length) return { result: undefined };
@@ -132,14 +146,12 @@ export function leaveQueue(entry: PaceEntry | undefined, { id }: Turn): PaceDeci
 
 export interface SentCall {
   readonly turn: Turn;
-  /** When the answer began; undefined: the call ended without an answer. */
+  /** The moment at which the answer began; undefined if the call ended without an answer. */
   readonly answeredAt: Moment | undefined;
   readonly settlement: Settlement;
 }
 
-/**
- * Records how a call ended. Does not change a later claim: another process may have assumed that this call had died.
- */
+/** Records how a call ended. If another turn has claimed since, because this call seemed lost, nothing changes. */
 export function settleCall(
   entry: PaceEntry | undefined,
   now: Moment,
@@ -171,11 +183,11 @@ export function waitBefore(
   const gapMs = gapOf(intervalMs, refusals, now);
   const sinceMs = sinceLatestArrival(call, now);
   const countedMs = call.fate === 'pending' ? Math.max(0, sinceMs) : sinceMs;
-  // Rounded up: a wait that is too short by a fraction of a millisecond would be repeated again and again.
+  // Rounded up: after a wait that is a fraction of a millisecond too short, the turn would have to wait again.
   return Math.max(0, Math.ceil(Math.max(gapMs, call.holdMs + PACE_SLACK_MS) - countedMs));
 }
 
-/** The time until all turns before this one have called, each at its own pace. */
+/** The time in ms until all turns before this one have called, each at its own interval. */
 function waitInQueue(entry: PaceEntry, now: Moment, ahead: readonly QueuedTurn[], { rule }: Turn): number {
   const [first = rule, ...others] = [...ahead, rule];
   const laterMs = others.map(({ intervalMs }) => Math.ceil(gapOf(intervalMs, entry.refusals, now)));
@@ -188,7 +200,7 @@ function turnsAhead({ queue }: PaceEntry, { id }: Turn): readonly QueuedTurn[] {
 }
 
 /**
- * The time in ms since the latest moment at which the call can have reached the service; negative while that moment is
+ * The time in ms since the latest moment at which the call can have reached the service. Negative if that moment is
  * in the future.
  */
 function sinceLatestArrival({ claimedAt, arrivedWithinMs }: LastCall, now: Moment): number {
@@ -200,8 +212,10 @@ function gapOf(intervalMs: number, refusals: Refusals | undefined, now: Moment):
 }
 
 /**
- * The entry without turns that lost their place. If the wall clock was set back during a reboot, a claim may lie in the
- * future. It then counts as made now, which costs one interval instead of years.
+ * The entry without the turns that lost their place.
+ *
+ * If the wall clock was set back during a reboot, a claim may be in the future. It then counts as made now, so that
+ * the next call waits one interval, not years.
  */
 function currentEntry(entry: PaceEntry | undefined, now: Moment): PaceEntry {
   if (entry === undefined) return { queue: [] };
@@ -220,7 +234,7 @@ interface CallEffect extends Pick<SentCall, 'turn' | 'settlement'> {
   readonly random: Random;
 }
 
-/** Computes the effects of a call that has ended now and reached the service at `arrivedAt` at the latest. */
+/** Computes the effects of a call that has ended now and that reached the service at `arrivedAt` or earlier. */
 function consequences(
   refusals: Refusals | undefined,
   now: Moment,
@@ -251,9 +265,7 @@ function withRefusal(refusals: Refusals | undefined, now: Moment): Refusals {
   };
 }
 
-/**
- * A call that was not refused ends the streak of refusals. The widening of the interval stays until it has worn off.
- */
+/** Ends the series of refusals in a row. The longer interval remains, and shortens hour by hour. */
 function withoutStreak(refusals: Refusals | undefined, now: Moment): Refusals | undefined {
   if (refusals === undefined || widening(refusals, now) === 1) return undefined;
   return { ...refusals, inARow: 0 };

@@ -1,9 +1,10 @@
 /**
- * Keeps the pace of an instance of the service: one call in flight, and never two arrivals closer than the interval.
+ * Keeps the pace of an instance of the service: one call in flight, and at least the interval between the arrivals of
+ * two calls.
  *
- * A turn waits in the queue of the pace store, which other processes share (pace-rule.ts), opens its connection, claims
- * the call, and sends it at once. Everything that may take long happens before the claim. If the process stops for too
- * long after the claim, the permit expires and the turn starts again.
+ * A turn waits in the queue of the pace store, which all processes share (pace-rule.ts). Then it opens its
+ * connection, claims the call, and sends it immediately: all slow steps precede the claim. If the process is stopped
+ * for too long after the claim, the permit expires and the turn starts again.
  */
 import { randomUUID } from 'node:crypto';
 import PQueue from 'p-queue';
@@ -36,35 +37,33 @@ export interface PaceOptions {
   readonly random: Random;
 }
 
-/** A call that waits for its permit. */
+/** A call that waits for permission to be sent. */
 export interface PaceTurn<T> {
   readonly rule: PaceRule;
-  /** Called after every wait: false ends the turn. Default: true. */
+  /** Called after every wait. If it returns false, the turn ends. Default: true. */
   isWanted?(): boolean;
-  /** Opens the connection of the call. Undefined ends the turn. */
+  /** Opens the connection of the call. If it resolves with undefined, the turn ends. */
   open(signal: AbortSignal): Promise<PreparedCall<T> | undefined>;
-  /** Called when a wait for the pace begins. */
+  /** Called when a wait begins, with its duration. */
   onWait?(ms: number): void;
 }
 
 /** A call with an open connection. */
 export interface PreparedCall<T> {
   /**
-   * Sends the request if it is still wanted, and calls the methods of the permit as `WriteGate` says. An abort of the
-   * turn does not end the call.
+   * Sends the request if it is still wanted. Calls `permit.beforeWrite` and `permit.answered` as `WriteGate`
+   * describes. Aborting the turn does not abort the call.
    */
   send(permit: Permit): Promise<{ readonly result: T; readonly settlement: Settlement }>;
-  /** Idempotent. */
   close(): void;
 }
 
-/** A claimed call, and the last call before it. */
 interface Claimed {
   readonly permit: Permit;
   readonly before: LastCall | undefined;
 }
 
-/** After this many expired permits in a row, the pace gives up: the state folder is too slow. */
+/** If this many permits in a row expire, the pace gives up: the state folder is too slow. */
 const MAX_EXPIRED_PERMITS = 3;
 
 /** The pace of one instance at one service address, for all callers in this process. */
@@ -72,12 +71,13 @@ export class Pace {
   readonly #key: string;
   readonly #options: PaceOptions;
   /**
-   * The changes of the entry, one at a time, so that turns of this process enter the queue in the order in which they
-   * began.
+   * Changes the entry for one turn at a time, so that the turns of this process enter the queue in the order in which
+   * they began.
    */
   readonly #changes = new PQueue({ concurrency: 1 });
   /**
-   * Monotonic moment of the next possible call, as last seen in the store. Another process may have changed it since.
+   * The monotonic moment of the next possible call, as of the last access to the store. Other processes may have
+   * changed it since.
    */
   #freeAt = 0;
 
@@ -86,18 +86,17 @@ export class Pace {
     this.#options = options;
   }
 
-  /** Ms until the next call may be sent, as far as this process knows. */
+  /** The time in ms until the next call may be sent, as far as this process knows. */
   get nextInMs(): number {
     return Math.max(0, this.#freeAt - this.#options.clock.monotonic());
   }
 
   /**
-   * Waits for its turn, opens the connection, and makes the call. The caller must want the call when it starts the
-   * turn.
+   * Waits for its turn, opens the connection, and makes the call.
    *
-   * @returns the result of the call; undefined when the call was no longer wanted, or `signal` aborted before the call
-   * was sent.
-   * @throws what `open` and `send` throw, and NoriaError state-unwritable: a call that cannot be recorded is not made.
+   * @returns the result of the call; undefined if the call was no longer wanted, or if `signal` aborted before it was
+   * sent.
+   * @throws the error of `open` or `send`, or NoriaError state-unwritable: noria makes no call that it cannot record.
    */
   async take<T>(paceTurn: PaceTurn<T>, signal: AbortSignal): Promise<T | undefined> {
     const turn: Turn = { id: randomUUID(), rule: paceTurn.rule };
@@ -108,7 +107,8 @@ export class Pace {
         if (call === undefined) return undefined;
         try {
           const claimed = await this.#claim(turn);
-          if (claimed === undefined) continue; // the turn lost its place while it was connecting
+          // the turn lost its place while it connected, so it starts again
+          if (claimed === undefined) continue;
           const result = await this.#send(call, turn, claimed, signal);
           if (claimed.permit.state !== 'expired') return result;
         } finally {
@@ -119,12 +119,12 @@ export class Pace {
       }
       return undefined;
     } finally {
-      // ignored: the place in the queue expires
+      // ignored: the place in the queue expires by itself
       await this.#change((entry) => leaveQueue(entry, turn)).catch(() => {});
     }
   }
 
-  /** Resolves with true when the turn may claim, and with false when the turn has ended. */
+  /** Resolves with true when the turn may claim, and with false if the turn has ended. */
   async #waitForTurn<T>(paceTurn: PaceTurn<T>, turn: Turn, signal: AbortSignal): Promise<boolean> {
     for (let hasWaited = false; !signal.aborted; hasWaited = true) {
       if (hasWaited && paceTurn.isWanted?.() === false) return false;
@@ -137,7 +137,7 @@ export class Pace {
     return false;
   }
 
-  /** Opens the connection, and keeps the place in the queue meanwhile. */
+  /** Opens the connection, and keeps the place in the queue while it opens. */
   async #open<T>(
     paceTurn: PaceTurn<T>,
     turn: Turn,
@@ -156,7 +156,7 @@ export class Pace {
     for (;;) {
       await pause(this.#options.clock, KEEP_PLACE_EVERY_MS, signal);
       if (signal.aborted) return;
-      // ignored: a lost place costs time only, and the claim reports an unwritable folder
+      // ignored: losing the place only costs time, and `#claim` reports a folder that is not writable
       await this.#change((entry, now) => askTurn(entry, now, turn)).catch(() => {});
     }
   }
@@ -170,16 +170,16 @@ export class Pace {
     return { permit: new Permit(store, ageMs, claim.sinceArrivalMs), before: claim.before };
   }
 
-  /** Sends the call and settles it. Gives the claim back if the call was not sent. */
+  /** Sends the call and records how it ended. If the call was not sent, undoes the claim. */
   async #send<T>(
     call: PreparedCall<T>,
     turn: Turn,
     { permit, before }: Claimed,
     signal: AbortSignal,
   ): Promise<T | undefined> {
-    let settlement = PACE_UNCHANGED; // this settlement also applies to a call that throws
+    let settlement = PACE_UNCHANGED; // also applies if the call throws
     try {
-      if (signal.aborted) return undefined; // the turn was aborted while the claim was being written
+      if (signal.aborted) return undefined; // the abort came while the claim was written
       const sent = await call.send(permit);
       settlement = sent.settlement;
       return sent.result;
@@ -234,7 +234,10 @@ export class Paces {
     this.#options = options;
   }
 
-  /** @param key - see `paceKey`. A pace lives as long as the process, also when a reload removes its sources. */
+  /**
+   * @param key - the result of `paceKey`. A pace remains until the process ends, even if a reload removes its
+   * sources.
+   */
   of(key: string): Pace {
     const known = this.#paces.get(key);
     if (known !== undefined) return known;
@@ -244,7 +247,7 @@ export class Paces {
   }
 }
 
-/** Names the pace of an instance at a service address. Sources with the same key share it, whatever their name or operation. */
+/** The key for the pace of an instance at a service address. All sources of the instance have the same key. */
 export function paceKey(call: ServiceAddress & { readonly instance: string }): string {
   const address = call.baseUrl ?? call.extractHost ?? '';
   return `${address.replace(/\/+$/, '').toLowerCase()} ${call.instance}`;

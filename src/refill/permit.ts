@@ -1,4 +1,4 @@
-/** The right to send one call, granted by the pace for a short time. */
+/** The right to send one call within a short time. The pace grants it. */
 import { NoriaError } from '../core/faults.ts';
 import type { WriteGate } from '../service/transport.ts';
 import type { Moment } from '../state/moment.ts';
@@ -8,21 +8,21 @@ import { USE_BY_MS } from './pace-rule.ts';
 export class Permit implements WriteGate {
   readonly #store: PaceStore;
   readonly #ageMs: () => number;
-  /** The service received noria's previous call to the instance at least this long ago; undefined: unknown. */
+  /** The minimum time in ms since the service received the previous call to the instance; undefined: unknown. */
   readonly sinceArrivalMs: number | undefined;
-  /** `used`: the request was sent. `expired`: the permit came too late, and the request was not sent. */
+  /** `used`: noria sent the request. `expired`: the permit was too old, and noria did not send the request. */
   state: 'unused' | 'used' | 'expired' = 'unused';
-  /** When the answer began. */
+  /** The moment at which the answer began. */
   answeredAt: Moment | undefined;
 
-  /** @param ageMs - a stopwatch that was started before the claim was written. */
+  /** @param ageMs - a stopwatch, started before the claim was written. */
   constructor(store: PaceStore, ageMs: () => number, sinceArrivalMs: number | undefined) {
     this.#store = store;
     this.#ageMs = ageMs;
     this.sinceArrivalMs = sinceArrivalMs;
   }
 
-  /** @throws NoriaError pace-held when the permit is too old, because another process may send soon. */
+  /** @throws NoriaError pace-held if the permit is too old: another process may send a call soon. */
   beforeWrite(): void {
     const ageMs = this.#ageMs();
     if (this.state === 'unused' && ageMs < USE_BY_MS) {

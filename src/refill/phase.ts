@@ -1,33 +1,33 @@
 /**
- * The phases of a source, the allowed moves between them, and the reasons that status shows. The diagram in
- * docs/architecture.md shows the same moves, held by test/held/phases.test.ts.
+ * The phases of a source, the allowed moves between them, and the reasons that the status shows. The diagram in
+ * docs/architecture.md has the same moves, held by test/held/phases.test.ts.
  */
 
 import { roughDuration } from '../core/words.ts';
 import { type DrawOutcome, describeOutcome, type Suspension } from './reaction.ts';
 
 interface SuspendedState {
-  /** The reason in noria's words, without text of the service. */
+  /** In noria's words, without text of the service. */
   readonly reason: string;
   /** What the operator can do; empty when nothing is needed. */
   readonly advice: string;
-  /** The service's code, or `transport`, if it is the reason. */
+  /** The code of the last call, if that call is the reason. */
   readonly code?: string;
-  /** The monotonic moment of the next attempt; Infinity: only after the operator acts. */
+  /** The monotonic moment of the next attempt. With Infinity, the operator has to act first. */
   readonly untilAt: number;
-  /** The moment of the next attempt while clients are waiting. */
+  /** The monotonic moment of the next attempt if clients are waiting. */
   readonly urgentAt: number;
 }
 
 export type SourcePhase =
-  /** There is no demand for members of the source. */
+  /** No client wants members of the source. */
   | { readonly name: 'idle'; readonly reason: string }
   /** The source has enough members. */
   | { readonly name: 'ready'; readonly reason: string }
-  /** The source will draw after a wait: for the pace, or for the spacing of fruitless draws. */
+  /** The source will draw, but waits for the pace, or because draws have brought no members. */
   | { readonly name: 'waiting'; readonly reason: string; readonly advice?: string; readonly code?: string }
   | { readonly name: 'drawing'; readonly reason: string }
-  /** noria cannot reach or understand the service. */
+  /** noria cannot reach the service or cannot read its answers. */
   | ({ readonly name: 'backoff' } & SuspendedState)
   /** The service reported a temporary condition, or the operator paused the source. */
   | ({ readonly name: 'paused' } & SuspendedState)
@@ -37,7 +37,7 @@ export type SourcePhase =
 export type SourcePhaseName = SourcePhase['name'];
 export type SuspendedPhase = Extract<SourcePhase, SuspendedState>;
 
-/** A phase may also follow itself with another reason. */
+/** A phase may also be followed by the same phase with another reason. */
 export const SOURCE_MOVES = {
   idle: ['ready', 'waiting', 'paused'],
   ready: ['idle', 'waiting', 'paused'],
@@ -62,7 +62,7 @@ export function pausedByOperator(source: string): SourcePhase {
   return { name: 'paused', reason: 'paused by the operator', advice, untilAt: Infinity, urgentAt: Infinity };
 }
 
-/** The phase of a source that must wait before it draws. The reason is its last call, else the pace. */
+/** The phase of a source that waits before it draws. The reason is a failed last call, else the pace. */
 export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number): SourcePhase {
   if (last === undefined || last.verdict.kind === 'ok') {
     return { name: 'waiting', reason: `the pace allows one call every ${roughDuration(intervalMs)}` };
@@ -70,7 +70,7 @@ export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number):
   return { name: 'waiting', reason: describeOutcome(last), advice: last.advice, code: last.code };
 }
 
-/** The phase of `source`, which a call suspended at monotonic `now`. */
+/** The phase of `source` after a call that suspended it at the monotonic moment `now`. */
 export function suspendedPhase(
   outcome: DrawOutcome,
   { phase, ms, urgentMs }: Suspension,
@@ -83,7 +83,7 @@ export function suspendedPhase(
   return { name: phase, reason, advice, code, untilAt: now + ms, urgentAt: now + urgentMs };
 }
 
-/** The fields of a phase for the event `source.moved` and for the status. */
+/** The fields of a phase that the event `source.moved` and the status contain. */
 export function phaseReport(phase: SourcePhase): {
   readonly reason: string;
   readonly advice?: string;

@@ -1,7 +1,7 @@
 /**
- * Decides how noria reacts to a call: how the call affects the pace, and how long the source is suspended. Pure.
+ * Decides how noria reacts to a call: how the call affects the pace, and for how long the source draws nothing. Pure.
  *
- * The code table of the service classifies an answer. The fault classifies a call without an answer.
+ * codes.ts classifies the code of an answer. A call without an answer is classified by its fault.
  */
 import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
@@ -11,25 +11,24 @@ import type { SourceProduct } from '../service/operations.ts';
 import { untilServiceMidnight } from './daily-budget.ts';
 import { PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
 
-/** How a call ended. */
 export interface DrawOutcome extends CodeMeaning {
-  /** The service's code; `transport` when no answer came; the fault's code when the call could not be sent. */
+  /** The service's code; `transport` if there was no answer; the fault code if noria could not send the call. */
   readonly code: string;
-  /** The service's own text, or the details of the failure: for status and log only. */
+  /** The service's own text, or the details of the failure. Only for the status and the log. */
   readonly message: string | undefined;
   /**
-   * Each further call may prolong the problem. So noria never retries sooner, neither for waiting clients nor from
-   * another process.
+   * True if further calls may prolong the problem. noria then never retries earlier, neither for waiting clients nor
+   * from another process.
    */
   readonly retryWorsens?: true;
 }
 
-/** How long a source does not draw, and its phase meanwhile. */
+/** For how long a source draws nothing, and its phase during that time. */
 export interface Suspension {
   readonly phase: 'backoff' | 'paused' | 'halted';
-  /** The duration; Infinity: until the operator acts. */
+  /** In ms. With Infinity, the operator has to act first. */
   readonly ms: number;
-  /** The duration while clients are waiting. */
+  /** The time in ms if clients are waiting. */
   readonly urgentMs: number;
 }
 
@@ -38,27 +37,34 @@ export interface Reaction {
   readonly suspension?: Suspension;
 }
 
-/** The code for a call that got no answer of the service. */
+/** The code for a call without an answer of the service. */
 export const TRANSPORT = 'transport';
-/** "Parameters incomplete or wrong": also the answer to a count above the maximum of the instance. */
+/**
+ * The service's code for wrong parameters. The service also sends it for a count above the maximum of the instance.
+ */
 export const PARAMS_WRONG = '12003';
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60_000;
 
 const NO_ANSWER: CodeVerdict = { kind: 'back-off', retryFromMs: 5 * SECOND_MS, retryToMs: 10 * MINUTE_MS };
-/** Something other than the service answered, perhaps a firewall. */
+/** For an answer that does not come from the service, but perhaps from a firewall. */
 const BLOCKED: CodeVerdict = { kind: 'back-off', retryFromMs: 2 * MINUTE_MS, retryToMs: 30 * MINUTE_MS };
 const NOT_UNDERSTOOD: CodeVerdict = {
   kind: 'back-off',
   retryFromMs: 30 * SECOND_MS,
   retryToMs: 10 * MINUTE_MS,
 };
-/** The maximum backoff while clients are waiting. */
+/** The maximum backoff if clients are waiting. */
 const MAX_URGENT_BACKOFF_MS = MINUTE_MS;
-/** The random share that is added to or subtracted from a wait, so that many norias do not retry at the same moment. */
+/**
+ * The maximum random share by which a wait is longer or shorter, so that many norias do not retry at the same moment.
+ */
 const JITTER = 0.1;
-/** noria retries this long after the service's midnight, because the time zone is inferred and clocks differ. */
+/**
+ * noria waits for this time after the service's midnight, because clocks differ and the service's time zone is an
+ * assumption.
+ */
 const AFTER_MIDNIGHT_MS = 5 * SECOND_MS;
 
 export function outcomeOfAnswer(product: SourceProduct, answer: DrawAnswer): DrawOutcome {
@@ -66,7 +72,7 @@ export function outcomeOfAnswer(product: SourceProduct, answer: DrawAnswer): Dra
   return { ...judgeDraw(product, answer), code: answer.code, message };
 }
 
-/** @throws the given error if it is not a NoriaError, because it is a defect of the program. */
+/** @throws `error` itself if it is not a NoriaError, because it then is a bug of noria. */
 export function outcomeOfError(error: unknown): DrawOutcome {
   if (!(error instanceof NoriaError)) throw error;
   return {
@@ -77,7 +83,7 @@ export function outcomeOfError(error: unknown): DrawOutcome {
   };
 }
 
-/** A front proxy fails in many ways. The message says what failed and what to do. Clients get it, too. */
+/** The failures of a front proxy differ, so the message itself is the summary. Clients get it, too. */
 function wordsOf({ code, message }: NoriaError): Pick<DrawOutcome, 'summary' | 'advice' | 'message'> {
   const { summary, advice } = FAULTS[code];
   if (code !== 'front-proxy-failed') return { summary, advice, message };
@@ -93,13 +99,13 @@ function verdictOn(code: FaultCode): CodeVerdict {
   if (code === 'service-blocked') return BLOCKED;
   if (code === 'service-protocol' || code === 'link-unreadable' || code === 'service-not-found')
     return NOT_UNDERSTOOD;
-  // A retry cannot help when the address itself is unusable.
+  // A retry cannot help, because the configured address is unusable.
   return code === 'bad-config' ? { kind: 'halt' } : NO_ANSWER;
 }
 
 /**
- * @param inARow - how many calls in a row ended with this kind of verdict, this one included.
- * @param wallAt - epoch ms, to find the service's next midnight.
+ * @param inARow - how many calls in a row had a verdict of this kind, this one included.
+ * @param wallAt - the current time in epoch ms.
  */
 export function reactTo(outcome: DrawOutcome, inARow: number, wallAt: number, random: Random): Reaction {
   const { verdict } = outcome;
@@ -110,7 +116,7 @@ export function reactTo(outcome: DrawOutcome, inARow: number, wallAt: number, ra
     case 'slow-down':
       return { settlement: { kind: 'refused', leastMs: intervalNamedMs(outcome.message ?? '') } };
     case 'silence':
-      // The pace file records it, so that a restart or a second process is silent, too.
+      // The settlement is in the pace file, so that a restarted noria and other processes also make no call.
       return { settlement: { kind: 'silence', ms: verdict.ms }, suspension: suspend('paused', verdict.ms) };
     case 'pause':
       return { settlement: PACE_UNCHANGED, suspension: suspend('paused', verdict.retryEveryMs) };

@@ -1,7 +1,6 @@
 /**
- * Owns the sources: opens and closes them, applies reloads, wakes them on events that may matter, and passes on the
- * operator's commands. It keeps the pace of every instance until the process ends, even if a reload removes the
- * sources.
+ * Owns the sources: opens and closes them, applies reloads and the operator's commands, and wakes sources after
+ * events that may require a draw.
  */
 import type { EventName } from '../core/events.ts';
 import { isSame } from '../core/is-same.ts';
@@ -18,26 +17,27 @@ export interface Refiller {
   /** What each source waits for, and when its next draw can bring a member. */
   forecasts(): readonly SourceForecast[];
   /**
-   * Draws the missing members of the source, at the pace, also without demand. Like `pause` and `resume`, it returns
-   * false for an unknown name.
+   * Draws the missing members of the source as soon as the pace allows, even without demand.
+   *
+   * @returns false for an unknown name, as `pause` and `resume` do.
    */
   refill(name: string): boolean;
-  /** Stops drawing until `resume`. A call in flight continues, and its members are added. */
+  /** Stops drawing until `resume`. A call in flight continues, and the pool gets its members. */
   pause(name: string): boolean;
-  /** Ends a pause, or makes one attempt despite another suspension. */
+  /** Ends a pause. If the source is suspended for another reason, makes one attempt. */
   resume(name: string): boolean;
   /**
-   * Applies a reloaded configuration. Unchanged sources continue. Changed sources make one attempt despite a
-   * suspension. Removed sources are closed. Resolves when the removed sources are closed.
+   * Applies a reloaded configuration. Unchanged sources continue. Changed sources make one attempt even if they are
+   * suspended. Resolves when the removed sources are closed.
    */
   update(settings: RefillSettings): Promise<void>;
-  /** The data to keep across a restart, as plain data for the option `restored`. */
+  /** The state to keep across a restart, as plain data for the option `restored`. */
   record(): unknown;
   /** Aborts the calls in flight and waits for their end. Idempotent. */
   close(): Promise<void>;
 }
 
-/** Opens the sources. Each checks at once whether it should draw. */
+/** Opens the sources. Each checks immediately whether it should draw. */
 export function openRefiller(options: RefillerOptions): Refiller {
   return new SourceRefiller(options);
 }
@@ -52,7 +52,7 @@ const WAKING_EVENTS = [
 
 class SourceRefiller implements Refiller {
   readonly #context: DrawSourceContext;
-  /** The sources by name, in the order of the configuration. */
+  /** By name, in the order of the configuration. */
   #sources = new Map<string, DrawSource>();
   #settings: RefillSettings;
   readonly #subscriptions: readonly Disposable[];
@@ -139,8 +139,8 @@ class SourceRefiller implements Refiller {
   }
 
   /**
-   * A source draws only while no source of an earlier priority can serve. Exception: its clients wait although an
-   * earlier source has usable members. Then their routing options must exclude those members.
+   * Whether the source does not draw because a source of an earlier priority can serve. If clients wait although an
+   * earlier source has usable members, their routing options exclude those members, so the source draws.
    */
   #defersToEarlier(source: DrawSource): boolean {
     const { pool, clock } = this.#context;
@@ -178,7 +178,7 @@ class SourceRefiller implements Refiller {
     }
   }
 
-  /** Wakes the sources of later priorities than `name`, because they draw only while `name` cannot serve. */
+  /** Wakes the sources of later priorities than `name`, which draw only while `name` cannot serve. */
   #wakeLater(name: string): void {
     const priority = this.#sources.get(name)?.options.priority;
     if (priority === undefined) return;

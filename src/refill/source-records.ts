@@ -1,31 +1,31 @@
 /**
- * Counts what a source has drawn, used and wasted. Also keeps its quota at the service and the usual duration of its
- * calls. The records survive restarts.
+ * Counts what a source has drawn, used and wasted. Also keeps the service's quota and the usual duration of calls.
+ * The counts and the quota survive a restart.
  */
 import { z } from 'zod';
 import type { Quota } from '../service/answer.ts';
 import { DailyBudget, type SharedCount } from './daily-budget.ts';
 
-/** Counts since the state folder was created. */
+/** Counted since the state folder was created. */
 export interface Counts {
-  /** Members that the pool accepted, and proxies that noria may not use. All of them cost money. */
+  /** Members that the pool accepted, and proxies that noria must not use. Both cost money. */
   drawn: number;
-  /** Removed members that clients used. */
+  /** Removed members that clients had used. */
   used: number;
-  /** Removed members that no client used. */
+  /** Removed members that no client had used, and proxies that noria must not use. */
   unused: number;
-  /** Tunnels and requests that removed members accepted. */
+  /** Tunnels and requests that the removed members had accepted. */
   tunnels: number;
 }
 
-/** The first estimate of how long a call takes. */
+/** The estimated duration of a call before the first measurement. */
 export const DEFAULT_LATENCY_MS = 1_000;
 /** The weight of a new measurement in the moving average. */
 const LATENCY_WEIGHT = 0.3;
 
 const count = z.int().nonnegative();
 
-/** A missing or invalid field counts as not stored. */
+/** An invalid field counts as missing. */
 const snapshotSchema = z.object({
   drawn: count.catch(0),
   used: count.catch(0),
@@ -34,16 +34,16 @@ const snapshotSchema = z.object({
   codes: z.record(z.string(), count).catch({}),
   quota: z.record(z.string(), count).catch({}),
   budget: z.object({ day: count, drawn: z.array(z.string()).readonly() }).catch({ day: 0, drawn: [] }),
-  /** The maximum per call that noria learned from refusals (12003); absent: unknown. */
+  /** The maximum count per call that noria learned from refusals (12003); absent: unknown. */
   learnedMost: count.min(1).optional().catch(undefined),
 });
 
-/** The records as stored in the snapshot file. */
+/** The records as the snapshot file stores them. */
 export type SourceRecordsSnapshot = z.infer<typeof snapshotSchema>;
 
 const snapshotsSchema = z.record(z.string(), snapshotSchema.optional().catch(undefined)).catch({});
 
-/** Reads the records of all sources, by name. Leaves out unreadable records. */
+/** Returns the records by the name of the source, without unreadable ones. */
 export function readRecords(value: unknown): ReadonlyMap<string, SourceRecordsSnapshot | undefined> {
   return new Map(Object.entries(snapshotsSchema.parse(value)));
 }
@@ -53,7 +53,7 @@ export class SourceRecords {
   readonly codes: Map<string, number>;
   readonly budget: DailyBudget;
   quota: Quota;
-  /** The maximum per call that noria learned from refusals (12003). */
+  /** The maximum count per call that noria learned from refusals (12003). */
   learnedMax: number;
   #latencyMs: number | undefined;
 
@@ -74,13 +74,13 @@ export class SourceRecords {
   /** How many distinct IPs the daily budget and the service's quota still allow. */
   quotaLeft(dailyBudget: number | undefined, wallAt: number): number {
     const budgetLeft = dailyBudget === undefined ? Infinity : dailyBudget - this.budget.used(wallAt);
-    // "0 left" already paused the source. After the pause noria asks the service again, so the old count must not limit
-    // the draw.
+    // After an answer with no IP left, the source paused. When it draws again, that old 0 must not prevent the draw,
+    // which asks the service anew.
     const { remaining = 0 } = this.quota;
     return remaining > 0 ? Math.min(budgetLeft, remaining) : budgetLeft;
   }
 
-  /** @param tookMs - undefined when no answer came, because that says nothing about the latency. */
+  /** @param tookMs - undefined for a call without an answer, whose duration is no measure of the latency. */
   countCall(code: string, tookMs: number | undefined): void {
     this.codes.set(code, (this.codes.get(code) ?? 0) + 1);
     if (tookMs === undefined) return;
@@ -88,20 +88,19 @@ export class SourceRecords {
       this.#latencyMs === undefined ? tookMs : this.#latencyMs + (tookMs - this.#latencyMs) * LATENCY_WEIGHT;
   }
 
-  /** @param uses - the tunnels and requests that the removed member accepted. */
+  /** @param uses - the number of tunnels and requests that the removed member had accepted. */
   countRemoved(uses: number): void {
     if (uses > 0) this.counts.used += 1;
     else this.counts.unused += 1;
     this.counts.tunnels += uses;
   }
 
-  /** Counts drawn proxies that noria may not use but that cost money. */
   countForbidden(forbidden: number): void {
     this.counts.drawn += forbidden;
     this.counts.unused += forbidden;
   }
 
-  /** Removes what applies only to the old instance, after the configuration names another one. */
+  /** Removes what applies only to the old instance, after a reload has changed the instance of the source. */
   forgetInstance(): void {
     this.learnedMax = Infinity;
     this.quota = {};

@@ -10,51 +10,48 @@ export interface SourceStatus {
   readonly name: string;
   readonly product: string;
   readonly state: SourcePhaseName;
-  /** Why the source is in this state, in noria's words, with the service's code if the code is the reason. */
+  /** Why the source is in this state, in noria's words. Begins with the service's code if the code is the reason. */
   readonly reason: string;
-  /** What the operator can do; absent when nothing is needed. */
+  /** What the operator can do; absent if nothing is necessary. */
   readonly advice?: string;
-  /** The code of the last call, see `DrawOutcome`; absent before the first call. */
+  /** The code of the last call, as `DrawOutcome` describes it; absent before the first call. */
   readonly code?: string;
   /** The service's own text of the last call, or how the call failed. Never shown to clients. */
   readonly message?: string;
-  /** The last draw; absent before the first draw has ended. */
+  /** Absent before the end of the first draw. */
   readonly lastDraw?: LastDraw;
-  /** How long the source has been in this state. */
+  /** For how long the source has been in this state. */
   readonly stateMs: number;
-  /** Ms until the next call may start; absent when the operator has to act first. */
+  /** The time in ms until the next call may start; absent if the operator has to act first. */
   readonly nextCallMs?: number;
   /**
-   * The time of the next call in epoch ms. Absent if no call is planned: a source that is idle or has enough members
-   * plans none.
+   * The time of the next call in epoch ms. Absent if no call is planned, for example because there are enough
+   * members.
    */
   readonly nextCallAt?: number;
   /** The usual time from the start of a call until its members are usable. */
   readonly latencyMs: number;
   readonly quota: Quota;
-  /** The limit of distinct IPs on the service's day, and how many were drawn. */
+  /** The limit of distinct IPs for one day of the service, and how many of them are drawn. */
   readonly budget?: { readonly limit: number; readonly used: number };
   readonly size: number;
   readonly priority: number;
-  /**
-   * Counts: members drawn; removed members that were used; removed members that were not; tunnels and requests through
-   * removed members.
-   */
+  /** Counts since the state folder was created; `Counts` describes them. */
   readonly drawn: number;
   readonly used: number;
   readonly unused: number;
   readonly tunnels: number;
-  /** The number of calls, by code. */
+  /** The number of calls for each code. */
   readonly codes: Readonly<Record<string, number>>;
 }
 
-/** The result of the last draw. It indicates whether the next draw is likely to bring usable members. */
+/** The result of the last draw. It shows whether the next draw will probably bring usable members. */
 export interface LastDraw {
-  /** `useless`: the draw brought members, but many in a row failed before their first use. */
+  /** `useless`: the draw brought members, but many members in a row failed before their first use. */
   readonly result: 'succeeded' | 'empty' | 'useless' | 'failed';
-  /** The outcome in noria's words, without text of the service. */
+  /** In noria's words, without text of the service. */
   readonly reason: string;
-  /** What the operator can do; empty when nothing is needed. */
+  /** What the operator can do; empty if nothing is necessary. */
   readonly advice: string;
 }
 
@@ -63,15 +60,12 @@ export interface StatusInputs {
   readonly phase: SourcePhase;
   readonly records: SourceRecords;
   readonly last: DrawOutcome | undefined;
-  /**
-   * The number of drawn members in a row that failed before their first use, if it makes the source distrusted; else
-   * undefined.
-   */
+  /** The number of members in a row that failed before their first use; undefined while noria trusts the source. */
   readonly unusedFailures: number | undefined;
   readonly stateMs: number;
-  /** The time in ms until the next call may start; undefined: the operator has to act first. */
+  /** The time in ms until the next call may start; undefined if the operator has to act first. */
   readonly nextCallMs: number | undefined;
-  /** Whether the next call starts without a further event. */
+  /** Whether the next call starts by itself. */
   readonly isPlanned: boolean;
   /** The current time in epoch ms. */
   readonly wallAt: number;

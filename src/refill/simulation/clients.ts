@@ -1,6 +1,6 @@
 /**
- * The clients of a simulation: each arrives at a random moment, acquires a member, tries another member if the first
- * one fails, and holds its tunnel for a while.
+ * The clients of a simulation. Each arrives at a random moment, acquires a member, tries another one if that fails,
+ * and holds its tunnel for a random time.
  */
 import type { Clock } from '../../core/clock.ts';
 import { pause } from '../../core/clock.ts';
@@ -21,13 +21,12 @@ export interface SimulatedClientsOptions {
   readonly waitForMemberMs: number;
 }
 
-/** How a client request ended. */
 export type SimulatedEnding = 'served' | 'noMember' | 'membersFailed';
 
 const MAX_ATTEMPTS = 3;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** How long a member takes to accept a tunnel. */
+/** The minimum and maximum time that a member takes to accept a tunnel. */
 const ACCEPT_MS: Range = [50, 400];
 /** The timeout of an attempt through a member that does not answer. */
 const ATTEMPT_TIMEOUT_MS = 1_000;
@@ -41,9 +40,9 @@ export class SimulatedClients {
   readonly endings: Record<SimulatedEnding, number> = { served: 0, noMember: 0, membersFailed: 0 };
   /** The number of requests that have not ended. */
   openCount = 0;
-  /** The durations in ms of all waits that ended with a member. */
+  /** The durations in ms of the waits that ended with a member. */
   readonly waits: number[] = [];
-  /** The longest time during which at least one client was waiting. */
+  /** The longest time in which at least one client was waiting at every moment. */
   longestEmptyMs = 0;
 
   constructor(options: SimulatedClientsOptions) {
@@ -51,7 +50,7 @@ export class SimulatedClients {
     this.#scheduleArrival();
   }
 
-  /** Lets no more clients arrive. Open requests continue. */
+  /** Stops the arrival of clients. Open requests continue. */
   stop(): void {
     this.#arrival?.[Symbol.dispose]();
   }
@@ -137,12 +136,12 @@ export class SimulatedClients {
   }
 }
 
-/** A random duration with the given mean, exponentially distributed. */
+/** A random duration from an exponential distribution with the given mean. */
 function exponential(meanMs: number, random: Random): number {
   return -Math.log(1 - random()) * meanMs;
 }
 
-/** The time in ms from a time of the day to the next active hour; 0 during an active hour. */
+/** The time in ms from a time of day to the next active hour; 0 in an active hour. */
 function untilActiveMs(timeOfDayMs: number, [fromHour, toHour]: SimulatedLoad['activeHours']): number {
   const fromMs = fromHour * HOUR_MS;
   if (timeOfDayMs < fromMs) return fromMs - timeOfDayMs;

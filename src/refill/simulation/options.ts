@@ -6,7 +6,7 @@ import type { RefillSettings } from '../options.ts';
 export interface SimulationOptions {
   readonly refill: RefillSettings;
   readonly pool: PoolSettings;
-  /** How long a client waits for a member. */
+  /** The maximum time that a client waits for a member. */
   readonly waitForMemberMs: number;
   readonly days: number;
   /** The same seed gives the same result. */
@@ -15,11 +15,11 @@ export interface SimulationOptions {
 }
 
 export interface SimulatedLoad {
-  /** The average during the active hours. */
+  /** The average in the active hours. */
   readonly requestsPerMinute: number;
-  /** The hours of the service's day with clients; 0 to 24 is the whole day. */
+  /** The hours of the service's day in which clients arrive; 0 to 24 is the whole day. */
   readonly activeHours: readonly [from: number, to: number];
-  /** The average duration of a tunnel, in ms. */
+  /** The average. */
   readonly tunnelMs: number;
 }
 

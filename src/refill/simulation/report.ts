@@ -1,28 +1,28 @@
-/** The result of a simulation, as data, and as text that helps to choose size, count and timespan. */
+/** The result of a simulation, as data and as text. It helps to choose size, count and timespan. */
 import { formatCount } from '../../core/words.ts';
 import type { SimulatedEnding } from './clients.ts';
 
 export interface SimulationReport {
   readonly days: number;
   readonly seed: number;
-  /** The number of calls, by the service's code. */
+  /** The number of calls for each code of the service. */
   readonly calls: Readonly<Record<string, number>>;
   /** The number of members that the service returned, each counted once. */
   readonly drawn: number;
-  /** The part of `drawn` that clients used at least once. */
+  /** How many of the drawn members clients used at least once. */
   readonly used: number;
-  /** The part of `drawn` that expired without use. */
+  /** How many of the drawn members expired without use. */
   readonly wasted: number;
-  /** The number of client requests, by how they ended. */
+  /** The number of client requests for each way in which they ended. */
   readonly clients: Readonly<Record<SimulatedEnding, number>>;
-  /** The client requests that waited for a member and got one. */
+  /** Only the client requests that waited for a member and got one. */
   readonly waits: {
     readonly count: number;
     readonly medianMs: number;
     readonly p95Ms: number;
     readonly longestMs: number;
   };
-  /** The longest time during which at least one client was waiting. */
+  /** The longest time in which at least one client was waiting at every moment. */
   readonly longestEmptyMs: number;
 }
 
@@ -32,7 +32,6 @@ export function summarizeWaits(waits: readonly number[]): SimulationReport['wait
   return { count: sorted.length, medianMs: at(0.5), p95Ms: at(0.95), longestMs: at(1) };
 }
 
-/** The report as lines of text, without a final newline. */
 export function formatReport(report: SimulationReport): string {
   const { days, seed, drawn, used, wasted, clients, waits, longestEmptyMs } = report;
   const calls = Object.values(report.calls).reduce((sum, count) => sum + count, 0);

@@ -1,4 +1,4 @@
-/** The simulated extraction service. It always answers, and every member works until it expires. */
+/** The simulated extraction service. It answers every call, and every member works until it expires. */
 import { type Clock, pause } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
 import type { Random } from '../../core/random.ts';
@@ -10,7 +10,7 @@ import type { ExtractConnection, Extractor } from '../options.ts';
 import { type Range, randomIn } from './options.ts';
 
 export interface SimulatedMember {
-  /** When the member expires, as a monotonic moment. */
+  /** A monotonic moment. */
   readonly expiresAt: number;
   isUsed: boolean;
 }
@@ -18,11 +18,10 @@ export interface SimulatedMember {
 export interface SimulatedServiceOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** The time that opening a connection takes. */
+  /** How long it takes to open a connection. */
   readonly connectMs?: Range;
-  /** The time from the sending of a call to its answer. The call arrives at a random moment in between. */
+  /** The time from sending a call to its answer. The call arrives at a random moment in between. */
   readonly callMs?: Range;
-  /** How long a new member lives. */
   readonly lifetimeMs?: (call: DrawCall) => Range;
 }
 
@@ -34,9 +33,9 @@ export class SimulatedService implements Extractor {
   protected readonly options: Required<SimulatedServiceOptions>;
   readonly #members = new Map<string, SimulatedMember>();
   #created = 0;
-  /** The number of calls by code. See `DrawOutcome` for calls without a code. */
+  /** The number of calls for each code. `DrawOutcome` describes the codes of calls without an answer. */
   readonly calls = new Map<string, number>();
-  /** The counts of members: given to noria (each once), expired after use, and expired without use. */
+  /** The numbers of members: returned to noria, expired after use, and expired without use. */
   drawn = 0;
   used = 0;
   wasted = 0;
@@ -52,20 +51,19 @@ export class SimulatedService implements Extractor {
     return { extract: (call, { gate }) => this.#exchange(call, gate, signal), close: () => {} };
   }
 
-  /** Returns undefined for an address that the service never returned, or that has expired. */
+  /** Returns undefined if the service never returned a member with this address, or if the member has expired. */
   member(host: string, port: number): SimulatedMember | undefined {
     const member = this.#members.get(`${host}:${port}`);
     return member !== undefined && member.expiresAt > this.options.clock.monotonic() ? member : undefined;
   }
 
-  /** Marks the member as used and returns true if it accepts a tunnel. */
+  /** Returns whether the member accepts a tunnel. If so, marks it as used. */
   accepts(host: string, port: number): boolean {
     const member = this.member(host, port);
     if (member !== undefined) member.isUsed = true;
     return member !== undefined;
   }
 
-  /** Counts the expired members and removes them. */
   sweep(): void {
     const now = this.options.clock.monotonic();
     for (const [key, { expiresAt, isUsed }] of this.#members) {
@@ -120,8 +118,8 @@ function cancelled(): NoriaError {
 }
 
 /**
- * The lifetimes that the specification names for a product and its `timespan` in minutes. Where it names none, they are
- * guesses.
+ * The range of lifetimes that the specification names for a product and its `timespan` in minutes. Where it names
+ * none, the range is a guess.
  */
 export function typicalLifetimeMs({ product, params }: Pick<DrawCall, 'product' | 'params'>): Range {
   const timespan = typeof params['timespan'] === 'number' ? params['timespan'] : 1;

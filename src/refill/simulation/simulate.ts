@@ -1,6 +1,6 @@
 /**
- * Simulates days of a configuration in seconds: the real pool and sources run on a virtual clock, with a simulated
- * service and simulated clients.
+ * Simulates days in seconds: the real pool and the real sources run on a virtual clock, with a simulated service and
+ * simulated clients.
  */
 import { EventBus } from '../../core/events.ts';
 import { seededRandom } from '../../core/random.ts';
@@ -16,13 +16,13 @@ import type { Range, SimulationOptions } from './options.ts';
 import { type SimulationReport, summarizeWaits } from './report.ts';
 import { SimulatedService, typicalLifetimeMs } from './service.ts';
 
-/** The simulation starts at midnight of the service, so that a simulated day is a day of the service. */
+/** A midnight of the service, so that a simulated day is a day of the service. */
 export const SIMULATION_START_AT = Date.UTC(2030, 0, 1) - SERVICE_ZONE_OFFSET_MS;
 const DAY_MS = 24 * 3_600_000;
-/** The time after the last client arrived, in which tunnels end and members expire. */
+/** After the arrival of the last client, the simulation continues for this time: tunnels end and members expire. */
 const ENDING_MS = 3_600_000;
 
-/** @throws only for a defect of the program. */
+/** @throws only if noria has a bug. */
 export async function simulate(options: SimulationOptions): Promise<SimulationReport> {
   const { refill, load, waitForMemberMs, days, seed } = options;
   const clock = new VirtualClock(SIMULATION_START_AT);
@@ -36,7 +36,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const boot = { id: 'simulated', elapsedMs, uptimeMs: elapsedMs };
   const refiller = openRefiller({
     ...refill,
-    // The simulation ignores protocols and the probes of unproven members.
+    // The simulation ignores protocols and probes.
     sources: refill.sources.map((source) => ({ ...source, unproven: false, protocol: 'http' })),
     ...{ clock, random, bus, pool },
     pace: createPaceMemory(createTimekeeper(clock, boot)),
@@ -62,7 +62,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   };
 }
 
-/** The lifetimes of members: for a link those that its source assumes, otherwise those that the service promises. */
+/** The lifetimes of members: for a link those that the pool assumes, otherwise those of the product. */
 function lifetimesOf({ refill, pool }: SimulationOptions): (call: DrawCall) => Range {
   const assumedMs = new Map(pool.sources.map(({ name, unknownLifetimeMs }) => [name, unknownLifetimeMs]));
   const links = new Map(
