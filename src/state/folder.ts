@@ -1,8 +1,9 @@
 /**
- * The state folder: the pace, shared by all processes that use the folder, and the snapshot and sessions of one daemon.
+ * The state folder: the pace, which all processes that use the folder share, and the snapshot and the sessions of one
+ * daemon.
  *
- * A second daemon on the same folder does not start, and its error names the first one. Commands may run at the same
- * time and share the pace.
+ * If a second daemon uses the same folder, it does not start, and its error names the first one. Commands may run at
+ * the same time; they share the pace.
  */
 import { mkdir, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
@@ -20,11 +21,13 @@ import { VersionedFile } from './versioned-file.ts';
 
 export interface StateOptions {
   /**
-   * The path, created with mode 0700 if missing. `undefined`: noria stores nothing, and only this process knows the
-   * pace.
+   * The path of the folder. If it is missing, noria creates it with mode 0700. If undefined, noria stores nothing,
+   * and only this process knows the pace.
    */
   readonly dir: string | undefined;
-  /** True: a daemon, which locks the folder and writes the snapshot. False: a command, which only shares the pace. */
+  /**
+   * Whether the process is a daemon, which locks the folder and writes the snapshot. A command only shares the pace.
+   */
   readonly daemon: boolean;
   readonly clock: Clock;
   readonly warn: (message: string) => void;
@@ -36,7 +39,7 @@ export interface State {
   readonly pace: PaceStore;
   readonly snapshot: SnapshotFile;
   readonly sessions: Journal;
-  /** Writes the last snapshot and unlocks the folder. Safe to call twice. */
+  /** Writes the last snapshot and unlocks the folder. Idempotent. */
   close(): Promise<void>;
 }
 
@@ -77,7 +80,7 @@ const NOTHING_STORED: Omit<State, 'pace'> = {
   close: async () => {},
 };
 
-/** The owner, or `null` if no process uses the folder. A damaged lock counts as `null`. */
+/** `owner` is null if no process uses the folder. A damaged lock counts as unlocked. */
 const lockSchema = z.object({ owner: ownerSchema.nullable().catch(null) }).catch({ owner: null });
 
 async function createFolder(folder: string): Promise<void> {
@@ -89,7 +92,7 @@ async function createFolder(folder: string): Promise<void> {
   }
 }
 
-/** `mkdir` with `recursive` never returns if an existing folder answers ENOENT, as in /proc. */
+/** Replaces `mkdir` with `recursive`, which never returns if an existing folder answers ENOENT, as in /proc. */
 async function createFolders(folder: string): Promise<void> {
   if (await isFolder(folder)) return;
   const parent = dirname(folder);
@@ -97,20 +100,21 @@ async function createFolders(folder: string): Promise<void> {
   try {
     await mkdir(folder, { mode: 0o700 });
   } catch (error) {
-    if (!(await isFolder(folder))) throw error; // if the folder exists, another process has just created it
+    if (!(await isFolder(folder))) throw error; // If the folder exists now, another process has created it.
   }
 }
 
 function isFolder(path: string): Promise<boolean> {
   return stat(path).then(
     (found) => found.isDirectory(),
-    () => false, // ignored: creating the folder fails with the reason
+    () => false, // ignored: creating the folder then fails and reports the reason
   );
 }
 
 /**
- * Locks the folder for this process. Takes over the lock of a process that has died. @returns a function that unlocks
- * it.
+ * Locks the folder for this process. A lock whose process has died does not count.
+ *
+ * @returns a function that unlocks the folder.
  */
 async function lockFolder(folder: string, boot: BootClock): Promise<() => Promise<void>> {
   const lock = new VersionedFile(folder, 'daemon');

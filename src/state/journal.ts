@@ -1,10 +1,10 @@
 /**
- * The journal: many small records by key, kept on disk as they change.
+ * The journal: many small records, each with a key, which noria writes to disk as they change.
  *
- * The file has one JSON value per line. An object is the head of a write, with its moment. `["key", value]` is a
- * record; the last record of a key counts. `["key"]` removes the record. A write appends the changed records. A file
- * with mostly outdated lines is replaced by a new one. All work is done in slices, so that a hundred thousand records
- * do not block the event loop.
+ * The file has one JSON value per line. An object begins a write and has its time. `["key", value]` is a record, and
+ * `["key"]` removes it; the last line of a key counts. A write appends the changed records. If most lines are
+ * outdated, a write replaces the file. All work is done in slices, so that a hundred thousand records do not block
+ * the event loop.
  */
 import type { FileHandle } from 'node:fs/promises';
 import { z } from 'zod';
@@ -13,49 +13,49 @@ import { elapsedBetween, type Moment, momentSchema } from './moment.ts';
 import type { StateFileOptions } from './snapshot-file.ts';
 import { readStateFile, replaceStateFile } from './state-files.ts';
 
-/** `undefined` removes the record. */
+/** A record. With the value `undefined`, it is removed. */
 export type JournalEntry = readonly [key: string, value: unknown];
 
-/** The owner of the records. */
+/** The part of noria that owns the records. */
 export interface JournalSource {
   readonly size: number;
-  /** Returns all records. They may change during the iteration. */
+  /** Returns all records. Records may change while the caller iterates. */
   all(): Iterable<JournalEntry>;
-  /** Returns at most `most` of the changed records, and counts them as unchanged from then on. */
+  /** Returns at most `most` of the changed records. From then on, they count as unchanged. */
   takeChanges(most: number): readonly JournalEntry[];
-  /** Counts all records as unchanged. */
+  /** From now on, all records count as unchanged. */
   dropChanges(): void;
 }
 
 export interface FoundRecord {
   readonly value: unknown;
-  /** The time in ms since the record was written, correct even if the wall clock was set since. */
+  /** The time in ms since the record was written. It is correct even if the wall clock was set in between. */
   readonly ageMs: number;
 }
 
 export interface Journal {
-  /** The content of the file when it was opened, not validated; empty after `attach`. */
+  /** The records in the file when it was opened, not validated; empty after `attach`. */
   readonly found: ReadonlyMap<string, FoundRecord>;
   /**
-   * Begins to write the records of a source. Within a second after each call of `onChange`, the changes are on disk.
-   * Changes in that time are written together.
+   * Begins to write the records of a source. A change is on disk within a second after the call of `onChange`. One
+   * write contains all changes of that time.
    */
   attach(open: (onChange: () => void) => JournalSource): void;
-  /** Writes all records one last time. Safe to call twice. */
+  /** Writes all records one last time. Idempotent. */
   close(): Promise<void>;
 }
 
-/** How long a write waits for more changes: half of the second of changes that a crash may lose. */
+/** How long a write waits for more changes. `attach` promises that changes are on disk within a second. */
 const GATHER_MS = 500;
-/** How many records are converted to text at a time, which takes about a millisecond. */
+/** How many records are converted to text at a time. That takes about a millisecond. */
 const SLICE = 500;
-/** How many outdated lines the file may have, in addition to one for each record. */
+/** A write replaces the file if the number of outdated lines exceeds this number plus the number of records. */
 const MIN_OUTDATED = 1_000;
 const FORMAT = 1;
 
 const headSchema = z.object({ format: z.literal(FORMAT), at: momentSchema });
 
-/** Opens and reads the journal. Invalid lines are ignored, with a warning. */
+/** Opens and reads the journal. Ignores invalid lines, with a warning. */
 export async function openJournal(options: StateFileOptions): Promise<Journal> {
   return new JournalFile(options, await readRecords(options));
 }
@@ -69,12 +69,12 @@ class JournalFile implements Journal {
   found: ReadonlyMap<string, FoundRecord>;
   readonly #options: StateFileOptions;
   #source: JournalSource | undefined;
-  /** Undefined before the first write and after a failed write. The next write then replaces the file. */
+  /** Undefined before the first write and after a failed one. The next write then replaces the file. */
   #file: FileHandle | undefined;
   #lineCount = 0;
   #timer: Disposable | undefined;
   #writing: Promise<void> | undefined;
-  /** True if records have changed since the last write began. */
+  /** Whether records have changed since the last write began. */
   #dirty = false;
   #closed = false;
 
@@ -93,7 +93,7 @@ class JournalFile implements Journal {
     this.#closed = true;
     await this.#writing;
     if (this.#source !== undefined) {
-      await this.#closeFile(); // replaces the file at the next write, so that the times of all records are exact
+      await this.#closeFile(); // the next write then replaces the file, with the exact time for all records
       this.#dirty = true;
       await this.#write();
     }
@@ -103,11 +103,11 @@ class JournalFile implements Journal {
   #saveSoon(): void {
     if (this.#closed || this.#source === undefined) return;
     this.#dirty = true;
-    if (this.#writing !== undefined) return; // the end of the current write starts the write of these changes
+    if (this.#writing !== undefined) return; // `#write` starts another write at the end of the current one
     this.#timer ??= this.#options.clock.after(GATHER_MS, () => void this.#write());
   }
 
-  /** One write at a time. Changes during a write are written after it. */
+  /** Runs one write at a time. Changes during a write cause another one. */
   #write(): Promise<void> {
     this.#timer?.[Symbol.dispose]();
     this.#timer = undefined;
@@ -127,7 +127,7 @@ class JournalFile implements Journal {
         await this.#replace(source);
       } else await this.#append(this.#file, source);
     } catch (error) {
-      // The next change tries again. A full disk must not stop the service.
+      // A full disk must not stop the proxy. The next change causes another attempt.
       this.#options.warn(`cannot write the journal ${this.#options.path}: ${describeError(error)}`);
       await this.#closeFile();
     }
@@ -188,7 +188,7 @@ function parseRecords(text: string, now: Moment) {
   const found = new Map<string, FoundRecord>();
   let invalidCount = 0;
   let ageMs: number | undefined;
-  // A crash can cut off the last line, so the text after the last line feed is ignored.
+  // The text after the last line feed is ignored, because a crash may have cut it off.
   for (const line of text.split('\n').slice(0, -1)) {
     const parsed = parseLine(line);
     if (Array.isArray(parsed)) {
@@ -209,6 +209,6 @@ function parseLine(line: string): unknown {
   try {
     return JSON.parse(line);
   } catch {
-    return undefined; // handled: the line is invalid
+    return undefined; // handled: the caller counts the line as invalid
   }
 }

@@ -1,5 +1,5 @@
 /**
- * A point in time that can be compared with now by another process, after a restart, and after a change of the wall
+ * A moment that another process can compare with its own time, also after a restart and after a change of the wall
  * clock.
  */
 import { z } from 'zod';
@@ -7,11 +7,11 @@ import type { BootClock } from '../core/boot.ts';
 import type { Clock } from '../core/clock.ts';
 
 export const momentSchema = z.object({
-  /** Epoch ms. */
+  /** The wall-clock time in epoch ms. */
   wallAt: z.number(),
   /** The id of the boot of the machine. */
   boot: z.string(),
-  /** Time in ms since the boot: exact while the machine runs, even if the wall clock is set. */
+  /** The time in ms since the boot, which does not depend on the wall clock. */
   elapsedMs: z.number(),
 });
 
@@ -20,8 +20,8 @@ export type Moment = Readonly<z.infer<typeof momentSchema>>;
 export interface Timekeeper {
   now(): Moment;
   /**
-   * Starts a stopwatch and returns a function that reads its ms. It also runs while the process is stopped or the
-   * machine is suspended.
+   * Starts a stopwatch. The returned function reads its time in ms. The stopwatch also runs while the process is
+   * stopped or the machine is suspended.
    */
   stopwatch(): () => number;
 }
@@ -36,7 +36,10 @@ export function createTimekeeper(clock: Pick<Clock, 'now' | 'monotonic'>, boot: 
   };
 }
 
-/** The time in ms from `then` to `now`. Negative if the wall clock was set back between two boots. */
+/**
+ * The time in ms from `then` to `now`. It is negative if the machine was rebooted in between and its wall clock was
+ * set back.
+ */
 export function elapsedBetween(then: Moment, now: Moment): number {
   return then.boot === now.boot ? now.elapsedMs - then.elapsedMs : now.wallAt - then.wallAt;
 }

@@ -1,4 +1,7 @@
-/** Identifies the process that owns a folder and finds out whether it still runs. A pid is not enough: it may belong to a new process. */
+/**
+ * Identifies the process that owns a folder, and finds out whether that process still runs. The pid alone is not
+ * enough, because another process may get it later.
+ */
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import type { BootClock } from '../core/boot.ts';
@@ -6,7 +9,7 @@ import type { BootClock } from '../core/boot.ts';
 export const ownerSchema = z.object({
   pid: z.int().positive(),
   boot: z.string(),
-  /** When the kernel started the process, in clock ticks since boot. Absent where unknown (not Linux). */
+  /** When the kernel started the process, in clock ticks since the boot. Absent if unknown (not Linux). */
   startTicks: z.number().optional().catch(undefined),
 });
 
@@ -18,7 +21,7 @@ export function thisProcess(boot: BootClock): Owner {
 
 export function isAlive(owner: Owner, boot: BootClock): boolean {
   if (!exists(owner.pid)) return false;
-  if (owner.startTicks === undefined) return true; // without the start time, the pid is the only evidence
+  if (owner.startTicks === undefined) return true; // without a start time, the pid decides
   return owner.boot === boot.id && startTicksOf(owner.pid) === owner.startTicks;
 }
 
@@ -27,12 +30,15 @@ function exists(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    // EPERM: the process exists and belongs to another user.
+    // EPERM: the process exists, but belongs to another user.
     return error instanceof Error && 'code' in error && error.code === 'EPERM';
   }
 }
 
-/** Field 22 of /proc/PID/stat (proc_pid_stat(5)). The second field, the name, may contain spaces and parentheses. */
+/**
+ * Reads field 22 of /proc/PID/stat (proc_pid_stat(5)). Searches the last parenthesis, because the second field, the
+ * name, may contain spaces and parentheses.
+ */
 function startTicksOf(pid: number): number | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
@@ -40,6 +46,6 @@ function startTicksOf(pid: number): number | undefined {
     const ticks = Number(afterName[19]);
     return Number.isSafeInteger(ticks) ? ticks : undefined;
   } catch {
-    return undefined; // ignored: not Linux, or the process has ended; the caller has other evidence
+    return undefined; // ignored: this is not Linux, or the process has ended; the caller also checks the pid
   }
 }

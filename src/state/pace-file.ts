@@ -1,10 +1,10 @@
 /**
- * The pace file: when each instance of the service was last called, and which calls wait for their turn. All processes
- * that use the folder share it.
+ * The pace file: when noria last called each instance of the service, and which calls wait for their turn. All
+ * processes that use the folder share the file.
  *
- * A call is recorded *before* it is sent, and reading, deciding and writing are one atomic step (versioned-file.ts).
- * Neither a crash loop nor a second process can therefore call too early. pace-rule.ts in refill decides when the next
- * call may be sent.
+ * noria records a call *before* it sends the call. Reading, deciding and writing are one atomic step
+ * (versioned-file.ts). So neither a crash loop nor a second process can call too early. pace-rule.ts in refill
+ * decides when the next call may be sent.
  */
 import { z } from 'zod';
 import { type Moment, momentSchema, type Timekeeper } from './moment.ts';
@@ -14,7 +14,7 @@ const atLeast = (min: number) => z.number().min(min).catch(min);
 
 const refusalsSchema = z.object({
   inARow: atLeast(0),
-  /** A factor that widens the interval, at least 1. */
+  /** The factor by which the interval is longer, at least 1. */
   widening: atLeast(1),
   lastAt: momentSchema,
 });
@@ -23,53 +23,53 @@ const callSchema = z.object({
   /** The id of the turn that made the call. */
   id: z.string(),
   claimedAt: momentSchema,
-  /** The call reached the service within this many ms after `claimedAt`, if at all. */
+  /** If the call reached the service, it did so within this many ms after `claimedAt`. */
   arrivedWithinMs: atLeast(0),
   /**
-   * After its arrival, no further call may be sent for this many ms in addition to the interval, because the service
-   * asked for a break.
+   * No further call may be sent within this many ms after the arrival, because the service asked for a pause. The
+   * interval applies, too.
    */
   holdMs: atLeast(0),
   /**
-   * `pending`: the call is not sent yet, or has no answer yet, or its process was killed. `unanswered`: the call ended
-   * without an answer.
+   * `pending`: the call is not sent yet, it has no answer yet, or its process was killed. `unanswered`: the call
+   * ended without an answer.
    */
   fate: z.enum(['pending', 'answered', 'unanswered']),
 });
 
 const queuedTurnSchema = z.object({
   id: z.string(),
-  /** The interval of the waiting source. */
+  /** The interval of the source that waits. */
   intervalMs: atLeast(0),
   renewedAt: momentSchema,
-  /** The turn is dropped this many ms after its renewal, because its process has probably ended. */
+  /** The turn is removed if it is not renewed within this many ms, because its process has probably ended. */
   validMs: atLeast(0),
 });
 
-/** The format of earlier versions: the start of the last call, and a hold, which may mean a call in flight. */
+/** The format of earlier versions of noria. `holdMs` may also mean a call in flight. */
 const oldEntrySchema = z.object({ startedAt: momentSchema, holdMs: atLeast(0) });
 
 const entrySchema = z.preprocess(
   fromOldEntry,
   z.object({
-    /** The last call; absent before the first one. */
+    /** Absent before the first call. */
     call: callSchema.optional(),
     /**
-     * The turns that wait for a call, first come, first served. The queue decides only the order, so a lost turn never
-     * breaks the pace.
+     * The turns that wait for a call, the first to come first. The queue only determines the order: losing a turn
+     * cannot make a call too early.
      */
     queue: z.array(queuedTurnSchema).catch([]),
-    /** Recent answers that noria calls too often (12002). */
+    /** Recent refusals because noria called too often (12002). */
     refusals: refusalsSchema.optional().catch(undefined),
   }),
 );
 
 const lenientEntry = entrySchema.optional().catch(undefined);
 
-/** Invalid entries are treated as if they were never written. */
+/** Invalid entries count as missing. */
 const fileSchema = z
   .object({
-    /** The pace of all instances without an entry, after the file was unreadable. */
+    /** Written after the file was unreadable: the pace of all instances without an entry of their own. */
     floor: lenientEntry,
     paces: z.record(z.string(), lenientEntry).catch({}),
   })
@@ -78,7 +78,6 @@ const fileSchema = z
 export type Refusals = Readonly<z.infer<typeof refusalsSchema>>;
 export type LastCall = Readonly<z.infer<typeof callSchema>>;
 export type QueuedTurn = Readonly<z.infer<typeof queuedTurnSchema>>;
-/** The pace of one instance at one service address. */
 export type PaceEntry = Readonly<z.infer<typeof entrySchema>>;
 type Paces = Readonly<z.infer<typeof fileSchema>>;
 
@@ -88,29 +87,29 @@ export interface PaceDecision<T> {
   readonly result: T;
 }
 
-/** Decodes an entry. An invalid entry is treated as if it was never written. */
+/** Decodes an entry. An invalid entry counts as missing. */
 export function readPaceEntry(text: string): PaceEntry | undefined {
   return lenientEntry.parse(JSON.parse(text));
 }
 
 export interface PaceStore extends Timekeeper {
   /**
-   * Decides on the entry of `key` in one atomic step. `decide` may be called several times and must have no side effects;
-   * its `now` is read inside the step.
+   * Changes the entry of `key` in one atomic step. `decide` may be called several times, each time with the current
+   * moment, so it must have no side effects.
    *
-   * @throws NoriaError state-unwritable; fleet-store-lost, fleet-store-unusable
+   * @throws NoriaError state-unwritable; with a fleet, fleet-store-lost or fleet-store-unusable.
    */
   change<T>(key: string, decide: (entry: PaceEntry | undefined, now: Moment) => PaceDecision<T>): Promise<T>;
 }
 
-/** After this time without a call, the entry is removed: the instance is probably no longer configured. */
+/** An entry without a call for this time is removed, because the instance is probably no longer configured. */
 const FORGOTTEN_AFTER_MS = 7 * 24 * 3_600_000;
 
 interface PaceFileOptions {
   /** The state folder, which must exist. */
   readonly folder: string;
   readonly timekeeper: Timekeeper;
-  /** Called each time the file is found unreadable. */
+  /** Called each time the file turns out to be unreadable. */
   readonly warn: (message: string) => void;
 }
 
@@ -134,7 +133,7 @@ export function createPaceFile({ folder, timekeeper, warn }: PaceFileOptions): P
   };
 }
 
-/** Keeps the pace in memory: not shared, and lost when the process ends. */
+/** Keeps the pace in memory. Other processes do not share it, and it is lost when this process ends. */
 export function createPaceMemory(timekeeper: Timekeeper): PaceStore {
   const entries = new Map<string, PaceEntry>();
   return {
@@ -156,7 +155,7 @@ function decideOne<T>(
 ): Decision<T> {
   const entries = new Map(Object.entries(paces));
   const { next, result } = decide(entries.get(key) ?? floor, now);
-  // An unreadable file is always replaced, because otherwise the wait would start again with every read.
+  // An unreadable file is always replaced. Otherwise the wait would start again with every read.
   if (next === undefined && !broken) return { result };
   if (next !== undefined) entries.set(key, next);
   const kept = [...entries].filter(([, entry]) => entry !== undefined && isRecent(entry, now));
@@ -171,7 +170,7 @@ function isRecent({ call, queue }: PaceEntry, now: Moment): boolean {
   return moments.some(({ wallAt }) => now.wallAt - wallAt < FORGOTTEN_AFTER_MS);
 }
 
-/** Returns an entry as if every instance had been called just now. */
+/** Returns paces as if noria had called every instance just now. */
 function pacesFrom(now: Moment): Paces {
   return { floor: { call: unansweredCall(now, 0), queue: [] }, paces: {} };
 }

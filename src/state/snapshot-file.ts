@@ -1,7 +1,7 @@
 /**
- * The snapshot: one JSON file with the state that parts of noria keep across a restart. It is written atomically.
+ * The snapshot: one JSON file with the state that parts of noria keep across a restart. Each write is atomic.
  *
- * Each part decides what it stores and how to read it. This file treats it as plain data under the name of the part.
+ * Each part decides what it stores and how to read it. For this file, it is plain data under the name of the part.
  */
 import { readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -12,33 +12,35 @@ import { elapsedBetween, momentSchema, type Timekeeper } from './moment.ts';
 import { readStateFile, replaceStateFile } from './state-files.ts';
 
 export interface SnapshotFile {
-  /** The data that the file contained for a part when it was opened, not validated; undefined if there was none. */
+  /** The data for a part that the file contained when it was opened, not validated; undefined if there was none. */
   read(part: string): unknown;
-  /** The time in ms since that data was collected, correct even if the wall clock was set since; 0 without data. */
+  /**
+   * The time in ms since that data was collected; 0 without data. It is correct even if the wall clock was set in
+   * between.
+   */
   ageMs(part: string): number;
-  /** From now on, each write contains the result of `collect`, as plain data. */
+  /** From now on, each write contains what `collect` returns. It must be plain data. */
   addPart(part: string, collect: () => unknown): void;
-  /** Writes within a few seconds, together with changes until then. */
+  /** Writes within a few seconds. The write also contains changes that follow until then. */
   saveSoon(): void;
-  /** Writes at once. Resolves when the file is on disk, or after a warning that it could not be written. */
+  /** Writes immediately. Resolves when the file is on disk, or after a warning that writing failed. */
   save(): Promise<void>;
-  /** Writes one last time. Safe to call twice. */
+  /** Writes one last time. Idempotent. */
   close(): Promise<void>;
 }
 
-/** The options of a file in the state folder. */
 export interface StateFileOptions {
   readonly path: string;
   readonly clock: Clock;
   readonly timekeeper: Timekeeper;
-  /** Called when the file cannot be read or written; noria continues. */
+  /** Called if noria cannot read or write the file. noria then continues. */
   readonly warn: (message: string) => void;
 }
 
 /** How long `saveSoon` waits for more changes. */
 const GATHER_MS = 3_000;
 const FORMAT = 1;
-/** How many invalid snapshots are kept: enough to find the reason, without a new one at every restart. */
+/** How many invalid snapshots are kept: enough to find the reason, but not one for each restart. */
 const MAX_BROKEN_FILES = 3;
 
 const fileSchema = z.object({
@@ -46,10 +48,9 @@ const fileSchema = z.object({
   parts: z.record(z.string(), z.object({ at: momentSchema, value: z.unknown() })),
 });
 
-/** The data of each part, and when it was collected. */
 type Parts = z.infer<typeof fileSchema>['parts'];
 
-/** Opens and reads the snapshot. An invalid file is renamed, so that it is not overwritten. */
+/** Opens and reads the snapshot. Renames an invalid file, so that the next write does not replace it. */
 export async function openSnapshotFile(options: StateFileOptions): Promise<SnapshotFile> {
   return new AtomicSnapshot(options, await readParts(options));
 }
@@ -72,7 +73,7 @@ class AtomicSnapshot implements SnapshotFile {
   readonly #collectors = new Map<string, () => unknown>();
   #timer: Disposable | undefined;
   #writing: Promise<void> | undefined;
-  /** True if parts have changed since the last write began. */
+  /** Whether parts have changed since the last write began. */
   #dirty = false;
   #closed = false;
 
@@ -119,7 +120,7 @@ class AtomicSnapshot implements SnapshotFile {
     return Object.hasOwn(this.#found, part) ? this.#found[part] : undefined;
   }
 
-  /** One write at a time. Changes during a write start another write at its end. */
+  /** Runs one write at a time. Changes during a write cause another one. */
   #write(): Promise<void> {
     this.#timer?.[Symbol.dispose]();
     this.#timer = undefined;
@@ -138,7 +139,7 @@ class AtomicSnapshot implements SnapshotFile {
         const file = await replaceStateFile(path, (file) => file.writeFile(text));
         await file.close();
       } catch (error) {
-        // The next change tries again. A full disk must not stop the service.
+        // A full disk must not stop the proxy. The next change causes another attempt.
         warn(`cannot write the snapshot ${path}: ${describeError(error)}`);
       }
     }
@@ -147,7 +148,7 @@ class AtomicSnapshot implements SnapshotFile {
   #collect(): Parts {
     const at = this.#options.timekeeper.now();
     const collected = [...this.#collectors].map(([part, collect]) => [part, { at, value: collect() }]);
-    // A part that is not added (yet) keeps the data that was found, with its age.
+    // For a part that `addPart` has not added, the snapshot keeps the data that it had when it was opened.
     return { ...this.#found, ...Object.fromEntries(collected) };
   }
 }
@@ -181,7 +182,7 @@ function parseParts(text: string): Parts {
   throw new Error(reasons.join('; '));
 }
 
-/** Renames the file and deletes the oldest invalid ones. */
+/** Renames an invalid snapshot, and deletes the oldest ones. */
 async function setAside(path: string, aside: string): Promise<void> {
   await rename(path, aside);
   const folder = dirname(path);

@@ -1,7 +1,8 @@
 /**
- * Reads and replaces files of the state folder. noria touches only regular files that belong to its user or to the
- * owner of the folder, and never follows a link: otherwise another user could block noria with a FIFO, or make it
- * replace a file or device elsewhere.
+ * Reads and replaces files of the state folder.
+ *
+ * noria accepts only regular files that belong to its user or to the owner of the folder, and never follows a link.
+ * Otherwise another user could block noria with a FIFO, or make noria replace a file in another folder.
  */
 import { randomUUID } from 'node:crypto';
 import { constants, type Stats } from 'node:fs';
@@ -9,24 +10,24 @@ import { type FileHandle, lstat, open, readdir, rename, stat, unlink } from 'nod
 import { basename, dirname, join } from 'node:path';
 import { describeError, NoriaError } from '../core/faults.ts';
 
-/** The names of noria's files. Other files in the folder are ignored. */
+/** Matches the names of noria's own files. noria ignores all other files in the folder. */
 const OWN_NAME = /^(?:pace|daemon|snapshot|sessions)\./;
-/** Far more versions than noria ever writes. Beyond 2^53 a number has no exact successor. */
+/** noria never writes nearly as many versions. Beyond 2^53, adding 1 to a number may not change it. */
 const MAX_VERSION = 1e12;
-/** Without O_NONBLOCK, opening a FIFO waits for its writer. Both flags are undefined on Windows. */
+/** Without O_NONBLOCK, opening a FIFO would wait for a writer. Windows has neither of the two flags. */
 const READ_FLAGS = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
-/** The error for a folder that noria cannot use. `context.folder` names the folder. */
+/** The error for a folder that noria cannot use. `context.folder` is its path. */
 export function unusableFolder(folder: string, why: string, cause?: unknown): NoriaError {
   const message = `cannot use the state folder ${folder}: ${why}`;
   return new NoriaError('state-unwritable', message, { cause, context: { folder } });
 }
 
 /**
- * Checks the folder and all of noria's files in it without reading them.
+ * Checks the folder and all of noria's files in it, without reading them.
  *
- * @returns what must be changed before noria can use the folder; empty for a folder that does not exist.
- * @throws NoriaError state-unwritable if the folder cannot be listed.
+ * @returns one sentence for each problem that prevents the use of the folder; empty if the folder does not exist.
+ * @throws NoriaError state-unwritable if noria cannot list the folder.
  */
 export async function inspectFolder(folder: string): Promise<readonly string[]> {
   try {
@@ -45,14 +46,20 @@ export async function inspectFolder(folder: string): Promise<readonly string[]> 
   }
 }
 
-/** @returns undefined for a version of a file (`NAME.7.json`) that noria may have written, and for other files. */
+/**
+ * @returns why noria cannot have written a version of a file (`NAME.7.json`); undefined if it can, and for all other
+ * files.
+ */
 export function findNumberProblem(path: string): string | undefined {
   const digits = /\.(\d+)\.json$/.exec(path)?.[1];
   if (digits === undefined || Number(digits) <= MAX_VERSION) return undefined;
   return `${path} is not a version that noria wrote (at most ${MAX_VERSION}); remove it`;
 }
 
-/** @returns undefined for a missing file. @throws Error if the path is not a regular file of noria. */
+/**
+ * @returns undefined if the file is missing.
+ * @throws Error if the path is not a regular file of noria.
+ */
 export async function readStateFile(path: string): Promise<string | undefined> {
   try {
     await assertOwn(path);
@@ -70,7 +77,7 @@ export async function readStateFile(path: string): Promise<string | undefined> {
 }
 
 /**
- * Replaces the file by a new one, which `write` fills. The new file is synced and then renamed, so a crash leaves
+ * Replaces the file with a new one that `write` fills. Syncs the new file before renaming it, so that a crash leaves
  * either the old content or the new one.
  *
  * @returns the new file, still open.
@@ -82,7 +89,7 @@ export async function replaceStateFile(
   await assertOwn(path);
   const { draft, file } = await writeDraft(path, write);
   try {
-    await rename(draft, path); // a link itself is replaced, not the file that it points to
+    await rename(draft, path); // if `path` is a link, this replaces the link itself
     await syncFolder(dirname(path));
     return file;
   } catch (error) {
@@ -92,7 +99,9 @@ export async function replaceStateFile(
   }
 }
 
-/** Writes a new file next to `path` and syncs it. The caller closes the file, and renames, links or removes the draft. */
+/**
+ * Writes a new file, the draft, next to `path`, and syncs it. The caller closes it, and renames, links or removes it.
+ */
 export async function writeDraft(
   path: string,
   write: (file: FileHandle) => Promise<void>,
@@ -111,7 +120,7 @@ export async function writeDraft(
   }
 }
 
-/** Removes the drafts of killed processes. If the draft of a running process is removed, that process tries again. */
+/** Removes the drafts of killed processes. A running process whose draft is removed writes it again. */
 export async function sweepDrafts(folder: string): Promise<void> {
   const drafts = (await readdir(folder)).filter((name) => OWN_NAME.test(name) && name.endsWith('.tmp'));
   for (const name of drafts) await unlinkIfThere(join(folder, name));
@@ -125,7 +134,7 @@ export async function unlinkIfThere(path: string): Promise<void> {
   }
 }
 
-/** Syncs the folder, so that new names survive a crash. */
+/** Syncs the folder, so that new file names survive a crash. */
 export async function syncFolder(folder: string): Promise<void> {
   if (process.platform === 'win32') return; // Windows cannot open a folder
   const handle = await open(folder, 'r');
@@ -146,7 +155,7 @@ async function assertOwn(path: string): Promise<void> {
   if (problem !== undefined) throw new Error(problem);
 }
 
-/** @returns undefined for a missing file and for a regular file of noria. */
+/** @returns why noria must not use the file; undefined for a missing file and for a regular file of noria. */
 async function findProblem(path: string): Promise<string | undefined> {
   let found: Stats;
   try {

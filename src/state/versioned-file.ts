@@ -1,10 +1,11 @@
 /**
  * A small JSON value on disk that any number of processes change atomically, without a lock.
  *
- * Node has no flock, and a lock file outlives its owner: two processes that both find it stale can both take it. Instead, the
- * value is the newest of `NAME.0.json`, `NAME.1.json`…. A change is written to a temporary file, which is then *linked* to
- * the next number. link(2) fails if that number exists, so of all processes that read version N, exactly one creates N + 1;
- * the others read and decide again. A process that is killed or stopped at any point never blocks the others.
+ * Node has no flock, and lock files are unsafe: a lock file remains after its owner has died, and two processes that
+ * both find it outdated can both take it. Instead, the value is the newest of `NAME.0.json`, `NAME.1.json`…. A
+ * process writes a change to a temporary file, then *links* that file to the next number. link(2) fails if the number
+ * exists. So of all processes that have read version N, exactly one creates N + 1; the others read and decide again.
+ * A process that is killed or stopped at any point never blocks the others.
  */
 import { randomUUID } from 'node:crypto';
 import { link, readdir } from 'node:fs/promises';
@@ -20,18 +21,18 @@ import {
   writeDraft,
 } from './state-files.ts';
 
-/** Without `next`, nothing is written. */
+/** Without `next`, the value does not change. */
 export interface Decision<T> {
   readonly next?: unknown;
   readonly result: T;
 }
 
-/** Marks a value that is not valid JSON: damaged, or edited manually. */
+/** Stands for a value that is not valid JSON, because it is damaged or was edited manually. */
 export const BROKEN = Symbol('broken');
 
 /** How many older versions are kept, so that a slow process notices that its version is outdated. */
 const KEPT_VERSIONS = 8;
-/** One of several competing processes always succeeds, so this many failures in a row have another cause. */
+/** Of several competing processes, one always succeeds. So this many failures in a row have another cause. */
 const MAX_TRIES = 1_000;
 
 interface Version {
@@ -43,20 +44,25 @@ export class VersionedFile {
   readonly #folder: string;
   readonly #name: string;
 
-  /** @param name - letters and hyphens; the folder must exist. */
+  /**
+   * @param folder - an existing folder.
+   * @param name - letters and hyphens.
+   */
   constructor(folder: string, name: string) {
     this.#folder = folder;
     this.#name = name;
   }
 
   /**
-   * Replaces the value by what `decide` returns, in one atomic step.
+   * Replaces the value with what `decide` returns, in one atomic step.
    *
-   * `decide` gets the current value (`undefined`: never set; `BROKEN`: unreadable). If another process was faster,
-   * `decide` is called again with the newer value, so `decide` must have no side effects. When the promise resolves,
-   * the next value is on disk. If `decide` throws, nothing is written and the error is rethrown.
+   * `decide` gets the current value: `undefined` if none was ever written, `BROKEN` if it is unreadable. If another
+   * process changes the value first, `decide` is called again with the newer value, so it must have no side effects.
+   * When the promise resolves, the next value is on disk. If `decide` throws, nothing changes, and the promise
+   * rejects with that error.
    *
-   * @throws NoriaError state-unwritable if the folder cannot be read or written, or has no hard links.
+   * @throws NoriaError state-unwritable if noria cannot read or write the folder, or if the folder does not support
+   * hard links.
    */
   async change<T>(decide: (value: unknown) => Decision<T>): Promise<T> {
     for (let tries = 0; tries < MAX_TRIES; tries += 1) {
@@ -84,7 +90,7 @@ export class VersionedFile {
     for (;;) {
       const number = Math.max(-1, ...(await this.#versions()));
       if (number < 0) {
-        // The first change needs a base version, too: `#commit` checks that it still exists.
+        // The first change also needs a previous version, because `#commit` checks that it still exists.
         await this.#linkNew(0, '');
         continue;
       }
@@ -106,11 +112,11 @@ export class VersionedFile {
 
   async #commit(base: Version, value: unknown): Promise<boolean> {
     const number = base.number + 1;
-    // The id makes every text unique: writing the same value twice creates two different versions.
+    // The id makes every text unique, so that two versions with the same value differ.
     if (!(await this.#linkNew(number, JSON.stringify({ id: randomUUID(), value })))) return false;
-    // If this process was suspended after it read its base, other processes may have created this version number and
-    // removed it again. They remove the oldest versions first, so the base is then missing, too, or another late
-    // process recreated it with another id.
+    // If this process was suspended after it had read its base version, others may have created this version number
+    // and removed it again. They remove the oldest versions first. So the base version then is missing, too, or
+    // another late process has created it again with another id.
     if ((await readStateFile(this.#path(base.number))) !== base.text) {
       await unlinkIfThere(this.#path(number));
       return false;
@@ -119,7 +125,11 @@ export class VersionedFile {
     return true;
   }
 
-  /** Creates the version with this content, synced to disk. @returns false if the version exists already. */
+  /**
+   * Creates the version with this content and syncs it to disk.
+   *
+   * @returns false if the version exists already.
+   */
   async #linkNew(number: number, text: string): Promise<boolean> {
     const { draft, file } = await writeDraft(this.#path(number), (file) => file.writeFile(text));
     await file.close();
@@ -130,7 +140,8 @@ export class VersionedFile {
     } catch (error) {
       const code = errnoOf(error);
       if (code === 'EEXIST') return false;
-      // A daemon that has just started removed the draft. If the folder never accepts drafts (/proc), that is an error.
+      // A daemon that has just started may have removed the draft. If the folder never accepts drafts (/proc), the
+      // error is thrown.
       const swept = code === 'ENOENT' && isOfLink(error);
       if (swept && (await isReadable(this.#folder))) return false; // the caller tries again
       throw error;
@@ -155,14 +166,14 @@ function parseValue(text: string): unknown {
     const parsed: unknown = JSON.parse(text);
     return typeof parsed === 'object' && parsed !== null && 'value' in parsed ? parsed.value : BROKEN;
   } catch {
-    return BROKEN; // the caller decides what an unreadable value means
+    return BROKEN; // handled: the caller decides what an unreadable value means
   }
 }
 
 async function isReadable(folder: string): Promise<boolean> {
   return readdir(folder).then(
     () => true,
-    () => false, // ignored: the caller throws the first error
+    () => false, // ignored: the caller throws the error of `link`
   );
 }
 
