@@ -29,12 +29,12 @@ export interface ControlOptions {
 }
 
 const MS_PER_SECOND = 1_000;
-/** A placeholder for `hostPort`, which needs a port to make a host canonical. */
+/** `hostPort` makes a host canonical but needs a port. Any port will do. */
 const ANY_PORT = 1;
 
 export function createControl(options: ControlOptions): AdminBackend {
   const { pool, refiller, plane, clock, log, faults, fleet } = options;
-  /** Sends a command of the operator to all norias of the fleet. */
+  /** Sends an operator's command to all norias of the fleet, if the source is known. */
   const share = (source: string, command: SourceCommand['command'], isKnown: boolean) => {
     if (isKnown) fleet?.replica.command(source, command);
     return isKnown;
@@ -114,7 +114,7 @@ function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeco
   };
 }
 
-/** @param faultAdvice - present while members of the source refuse its credentials. */
+/** @param faultAdvice - present while the members of the source refuse its credentials. */
 function sourceView(
   status: SourceStatus,
   counts: SourceCounts | undefined,
@@ -125,7 +125,7 @@ function sourceView(
   return {
     name,
     product,
-    // A source whose members refuse its credentials is paused until the credentials are corrected.
+    // A source whose members refuse its credentials is shown as paused until the credentials are corrected.
     state: blocked === null ? state : 'paused',
     reason: blocked ?? reason,
     advice: (blocked === null ? advice : faultAdvice) ?? null,
@@ -138,7 +138,7 @@ function sourceView(
     size,
     ready: blocked === null ? (counts?.ready ?? 0) : 0,
     drawn: status.drawn,
-    used: status.used + (counts?.used ?? 0), // uses of removed members and of present ones
+    used: status.used + (counts?.used ?? 0), // uses of removed members plus those of present members
     unused: status.unused,
   };
 }

@@ -1,4 +1,4 @@
-/** A running noria: starts, applies reloaded configurations, and shuts down. parts.ts opens its parts. */
+/** A running noria: starts, applies reloaded configurations, and shuts down. parts.ts opens the parts of noria. */
 import type { AdminBackend } from '../admin/backend.ts';
 import type { Config } from '../config/config.ts';
 import { type Clock, pause, systemClock } from '../core/clock.ts';
@@ -34,7 +34,7 @@ export interface DaemonOptions {
 }
 
 export interface Daemon {
-  /** The configuration in force. */
+  /** The configuration in use. */
   readonly config: Config;
   /** The bound addresses, as `host:port`. */
   readonly addresses: {
@@ -45,25 +45,25 @@ export interface Daemon {
   readonly bus: EventBus;
   /** The status and the commands of the admin API. */
   readonly control: AdminBackend;
-  /** Resolves with workers-failed when noria can no longer serve clients. The caller must then close it. */
+  /** Resolves with `workers-failed` when noria can no longer serve clients. The caller must then close this noria. */
   readonly failed: Promise<NoriaError>;
   /**
-   * Applies another configuration. Members, sessions and the connections of unchanged listeners are kept. When something
-   * cannot be opened, nothing changes.
+   * Applies another configuration. Keeps members, sessions and the connections of unchanged listeners. If anything cannot be
+   * opened, nothing changes.
    *
-   * @returns changed keys that take effect only after a restart.
+   * @returns the changed keys that take effect only after a restart.
    * @throws NoriaError listen-failed, bad-config; shutting-down after `close()`
    */
   reload(config: Config): Promise<readonly string[]>;
   /**
-   * Stops accepting clients, lets tunnels finish for at most `shutdown.drainTimeout`, then closes everything. A second
-   * call joins the first one.
+   * Stops accepting clients, lets tunnels finish for at most `shutdown.drainTimeout`, then closes everything. A second call waits
+   * for the first one.
    */
   close(): Promise<void>;
 }
 
 /**
- * Starts noria. When a part cannot be opened, closes those that were opened before it.
+ * Starts noria. If a part cannot be opened, closes those that were opened before it.
  *
  * @throws NoriaError listen-failed, state-locked, state-unwritable, bad-config, workers-failed
  */
@@ -106,7 +106,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   };
   const close = async (): Promise<void> => {
     const drained = parts.plane.drain();
-    // Without waiting clients, the members of a further draw would cost money and stay unused.
+    // While no client waits, another draw would cost money and its members would stay unused.
     if (parts.pool.waitingCount === 0) await parts.refiller.close();
     const timeout = new AbortController();
     await Promise.race([drained, pause(clock, config.shutdown.drainTimeoutMs, timeout.signal)]);
@@ -142,7 +142,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       return reloaded;
     },
     close() {
-      draining = true; // set at once, so that readiness reports it even during a reload
+      draining = true; // set at once, so that the readiness check reports the shutdown even during a reload
       parts.readiness.check();
       parts.plane.prepareToClose();
       closing ??= reloading.then(close);
@@ -158,7 +158,7 @@ async function refuseReload(): Promise<never> {
   );
 }
 
-/** Steps that can fail come first, and are undone when a later one fails. The remaining steps cannot fail. */
+/** Runs the steps that can fail first, and undoes them if a later one fails. The other steps cannot fail. */
 async function applyConfig(parts: Parts, before: Config, next: Config): Promise<void> {
   const { plane, admin, proxyPool, apiAddresses } = parts;
   const updateListeners = (config: Config) =>
@@ -191,5 +191,5 @@ async function applyConfig(parts: Parts, before: Config, next: Config): Promise<
   parts.prober.configure(proberSettings(next));
   parts.faults.forget();
   await parts.refiller.update(refillSettings(next));
-  if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload(); // loads members of new instances
+  if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload(); // loads the fleet's members of new sources
 }

@@ -29,7 +29,7 @@ export interface FleetOptions {
   readonly sources: SourceKeys;
   /** Executes a command that the operator gave to another noria of the fleet. */
   readonly onCommand: (command: SourceCommand) => void;
-  /** The number of connected clients of this noria. */
+  /** The number of client connections of this noria. */
   readonly clients: () => number;
   readonly callTimeoutMs: () => number;
 }
@@ -40,7 +40,7 @@ export interface Fleet {
   readonly shared: RedisSharedPool;
   /** Grants the leases of clients. */
   readonly replica: Replica;
-  /** The distinct IPs that all norias of the fleet drew today. */
+  /** Counts the distinct IPs that all norias of the fleet drew today from the source's instance. */
   sharedCount(source: string): SharedCount;
   status(): FleetStatus;
 }
@@ -49,11 +49,12 @@ const MS_PER_SECOND = 1_000;
 const SUFFIX_BYTES = 3;
 const BEAT_MS = 1_000;
 /**
- * How many norias must agree to evict a member: a single noria with a broken network must not empty the shared pool.
+ * How many norias must report a member as failed before the fleet evicts it. A single noria with a broken network must not empty
+ * the shared pool.
  */
 const EVICTION_VOTES = 2;
 
-/** The client of the store is loaded only here, so that a noria without a fleet never loads it. */
+/** Loads the client library of the store only here, so that a noria without a fleet never loads it. */
 export async function createFleet(options: FleetOptions): Promise<Fleet> {
   const { config, clock, random, bus, clients, callTimeoutMs, pool, sources, onCommand } = options;
   const { RedisSharedPool } = await import('../fleet/redis/redis-shared-pool.ts');
@@ -129,7 +130,7 @@ function statusOf(name: string, replica: string, shared: RedisSharedPool): Fleet
   };
 }
 
-/** Reports the loss of the store once, although every attempt to reconnect fails. */
+/** Reports each reason for the loss of the store once, although every attempt to reconnect fails. */
 function observe(bus: EventBus, replica: string): FleetObserver {
   let lostBy: string | undefined;
   return {

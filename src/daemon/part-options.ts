@@ -1,4 +1,4 @@
-/** Translates the configuration into the options of each part. Only this file knows both. */
+/** Translates the configuration into the options of each part. Only this file knows both the configuration and the options. */
 import { availableParallelism } from 'node:os';
 import type { Config, LinkSource, ListenerConfig, ServiceSource, SourceConfig } from '../config/config.ts';
 import { hostPort } from '../core/host-port.ts';
@@ -22,10 +22,10 @@ import { defaultLifetimeMs, longestLifeMs } from '../service/member-facts.ts';
 import type { SourceProduct } from '../service/operations.ts';
 import type { CountlessCall, ExtractCall, LinkCall } from '../service/request.ts';
 
-/** The assumed lifetime of a member if neither the service nor the source gives one. Each success renews it. */
+/** The assumed lifetime of a member if neither the service nor the source states one. Each success renews it. */
 const UNKNOWN_LIFETIME_MS = 600_000;
 
-/** An extraction call of the source, except its count. */
+/** A call that draws from the source, without the number of members to draw. */
 export function callOf(config: Config, source: SourceConfig): CountlessCall {
   return source.product === 'link' ? linkCallOf(source) : serviceCallOf(config, source);
 }
@@ -41,7 +41,7 @@ function linkCallOf(source: LinkSource): Omit<LinkCall, 'count'> {
   };
 }
 
-/** An extraction call of an operation of the service, except its count. */
+/** A call of an operation of the service, without the number of members to draw. */
 export function serviceCallOf(config: Config, source: ServiceSource): Omit<ExtractCall, 'count'> {
   const { product, instance, key, params, format, textLayout, baseUrl, extractHost } = source;
   return {
@@ -57,12 +57,12 @@ export function serviceCallOf(config: Config, source: ServiceSource): Omit<Extra
   };
 }
 
-/** Opens connections to the service through the front proxy, if there is one. */
+/** Opens connections to the service through the front proxy. Undefined if none is configured. */
 export function serviceTunnel({ service: { via } }: Config): ServiceClientOptions['openTunnel'] {
   return via && ((server, done) => openFrontTunnel(via, server, done));
 }
 
-/** The secrets of a source, which are masked in stored text of the service's answers. */
+/** The secrets of a source. Stored texts of the service's answers contain masks in their place. */
 export function secretsOf(source: SourceConfig) {
   const { auth } = source.upstream;
   const credentials = auth.kind === 'none' ? undefined : auth.credentials;
@@ -70,7 +70,10 @@ export function secretsOf(source: SourceConfig) {
   return [...own, credentials?.password].filter((secret) => secret !== undefined);
 }
 
-/** The name of each source's instance in the fleet. If several sources have one instance, the first source counts. */
+/**
+ * Maps source names to the names of their instances in the fleet. If several sources draw from one instance, the instance maps to
+ * the first of them.
+ */
 export function sourceKeys(config: () => Config): SourceKeys {
   const keyOfSource = (source: SourceConfig) => paceKey(callOf(config(), source));
   const found = (fits: (source: SourceConfig) => boolean) => config().sources.find(fits);
@@ -99,7 +102,7 @@ export function changesForRestart(before: Config, next: Config): string[] {
   return Object.entries(keys).flatMap(([name, [one, other]]) => (isSame(one, other) ? [] : [name]));
 }
 
-/** Decides which addresses of an answer cannot be members. */
+/** Returns a function that decides which addresses of an answer cannot be members. */
 export function refusesOf(config: Config, ownAddresses: readonly BoundAddress[]): RefuseAddress {
   const { allowPrivateAddresses } = config.pool;
   return (host, port) => {
@@ -109,7 +112,7 @@ export function refusesOf(config: Config, ownAddresses: readonly BoundAddress[])
   };
 }
 
-/** The addresses of listeners and APIs as the configuration names them, for use before they are bound. */
+/** The addresses of listeners and APIs as the configuration states them, for use before they are bound. */
 export function configuredAddresses({ listeners, admin, proxyPool }: Config): BoundAddress[] {
   const sections = [...listeners, admin, proxyPool].filter((section) => section !== undefined);
   return sections.flatMap(({ address }) => {
@@ -143,7 +146,7 @@ function poolSourceOptions({
   params,
   upstream,
 }: SourceConfig): PoolSourceOptions {
-  const isFree = product === 'free'; // free proxies name their own protocols and come from many countries
+  const isFree = product === 'free'; // free proxies state their own protocols and come from many countries
   const longest = longestLifeMs(product, params);
   return {
     name,
@@ -198,7 +201,7 @@ export function proberSettings(config: Config): ProberSettings {
   return { check: config.health.check, unprovenSources: new Set(unproven.map(({ name }) => name)) };
 }
 
-/** Whether each member is checked before a client gets it. Most free proxies are dead when they are drawn. */
+/** Whether members must pass a check before clients get them. Most free proxies no longer work when they are drawn. */
 function isUnproven(product: SourceProduct): boolean {
   return product === 'free';
 }
@@ -233,7 +236,7 @@ export function planeContext({ sources }: Config, apiAddresses: readonly BoundAd
   return { sourceNames: sources.map(({ name }) => name), apiAddresses };
 }
 
-/** Whether an address of the next admin API or proxyPool belongs to a listener, which must release it first. */
+/** Whether an address of the next admin API or proxyPool belongs to a listener now. The listener must then release it first. */
 export function apiNeedsListenerAddress({ listeners }: Config, { admin, proxyPool }: Config): boolean {
   const wanted = [admin, proxyPool].filter((section) => section !== undefined);
   return listeners.some((listener) => wanted.some(({ address }) => overlap(listener.address, address)));

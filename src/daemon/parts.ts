@@ -1,7 +1,6 @@
 /**
- * Opens the parts of noria in order: log, state, pool, fleet, data plane, health checks, admin API, proxyPool, service client, refill,
- * snapshot. The
- * owner closes them in reverse. No other file opens parts.
+ * Opens the parts of noria in this order: log, state, pool, fleet, data plane, health checks, admin API, proxyPool, service
+ * client, refill, snapshot. The owner closes them in reverse order. No other file opens parts.
  */
 import type { AdminBackend } from '../admin/backend.ts';
 import type { HttpServer } from '../admin/http-server.ts';
@@ -54,7 +53,7 @@ export interface PartsContext {
   readonly random: Random;
   readonly bus: EventBus;
   readonly log: Log;
-  /** The configuration in force. */
+  /** The configuration in use. */
   readonly config: () => Config;
   readonly reload: AdminBackend['reload'];
   readonly draining: () => boolean;
@@ -79,7 +78,7 @@ export interface Parts {
   readonly fleet: Fleet | undefined;
 }
 
-/** Refill opens last, because its first draw costs money. Every other part must have opened before. */
+/** Refill opens last, because its first draw costs money. All other parts must be open before that. */
 export async function openParts(context: PartsContext, owner: Ownership): Promise<Parts> {
   const { clock, random, bus, log, config, draining } = context;
   const eventLog = logEvents(bus, log, clock);
@@ -162,7 +161,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   return { pool, plane, faults, prober, readiness, control, admin, proxyPool, apiAddresses, refiller, fleet };
 }
 
-/** Used until the real refiller opens. */
+/** Replaces the refiller until the real one opens. */
 const NO_REFILLER: Refiller = {
   sources: () => [],
   forecasts: () => [],
@@ -223,7 +222,7 @@ function clientsOf({ listeners }: DataPlane): number {
 
 interface PlaneParts {
   readonly pool: Pool;
-  /** Grants the leases in place of the pool. */
+  /** Grants leases to clients in place of the pool. Undefined without a fleet. */
   readonly replica: LeaseProvider | undefined;
   readonly faults: SourceFaults;
   readonly forecasts: () => readonly SourceForecast[];
@@ -246,7 +245,7 @@ async function openPlane(
   };
   const workers = workersOf(config());
   if (workers === 1) return openLocalPlane({ ...options, leases: replica });
-  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // loads node:cluster only here
+  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // only this line loads node:cluster
   return openWorkersPlane({
     ...options,
     workers,
@@ -258,7 +257,7 @@ async function openPlane(
   });
 }
 
-/** Reads the timeout and the rules for each call, so that a reload takes effect without a new client. */
+/** The client reads the timeout and the front proxy for each call, so that a reload takes effect without a new client. */
 function openClient({ clock, config }: PartsContext, refuses: RefuseAddress): ServiceClient {
   return new ServiceClient({
     clock,
@@ -272,19 +271,19 @@ function openClient({ clock, config }: PartsContext, refuses: RefuseAddress): Se
   });
 }
 
-/** Changes of the pool. A snapshot within seconds is enough for them. */
+/** Changes of the pool that need a snapshot only within seconds. */
 const SNAPSHOT_EVENTS = [
   'member.left',
   'member.quarantined',
   'member.banned',
 ] as const satisfies readonly EventName[];
 
-/** Saves the snapshot after changes, until the result is disposed of. */
+/** Saves the snapshot after changes, until the caller disposes of the result. */
 function keepSnapshot({ snapshot }: State, pool: Pool, refiller: Refiller, bus: EventBus): Disposable {
   snapshot.addPart('pool', () => pool.snapshot());
   snapshot.addPart('refill', () => refiller.record());
   const subscriptions = [
-    bus.on('draw.done', () => void snapshot.save()), // at once: drawn members cost money
+    bus.on('draw.done', () => void snapshot.save()), // saved at once, because drawn members cost money
     ...SNAPSHOT_EVENTS.map((name) => bus.on(name, () => snapshot.saveSoon())),
   ];
   return {

@@ -1,6 +1,6 @@
 /**
- * Builds proxyPool for the daemon: derives its settings from the configuration, and represents its ports as sessions of
- * the pool.
+ * Builds proxyPool (the APIs that offer ports as proxies) for the daemon: derives its settings from the configuration, and
+ * represents each port as a session of the pool.
  */
 import type { HttpServer } from '../admin/http-server.ts';
 import type { PortBackend, PortMember } from '../admin/proxy-pool/port-ring.ts';
@@ -24,11 +24,11 @@ export interface ProxyPoolSettings {
   readonly ports: PortRange;
   /** The users and allowed addresses of the listener that has the ports. */
   readonly access: Pick<ListenerConfig, 'users' | 'allow'>;
-  /** The source of the listener that has the ports, if it has exactly one. */
+  /** The source of the listener that has the ports, if the configuration gives it one. */
   readonly source: string | undefined;
-  /** Names of the sources whose HTTP members may refuse CONNECT. */
+  /** The names of sources whose HTTP members may refuse CONNECT. */
   readonly withoutConnect: readonly string[];
-  /** How long a request for a port may wait for a member. */
+  /** Maximum time for which a request for a port may wait for a member. */
   readonly waitMs: number;
 }
 
@@ -41,9 +41,9 @@ interface ProxyPoolParts {
 
 /** The `protocol_type` value of free HTTP proxies that accept CONNECT. */
 const CONNECT_TYPE = 4;
-/** The maximum wait of a request, because scrapers expect these APIs to answer soon. */
+/** The maximum of `waitMs`. Programs that use these APIs expect an answer soon. */
 const MAX_WAIT_MS = 5_000;
-/** When scrapers should retry if no draw is planned. */
+/** How long clients should wait before they retry, if no draw is planned. */
 const NO_DRAW_RETRY_MS = 60_000;
 
 export function proxyPoolSettings({
@@ -105,7 +105,7 @@ function identify(
   return identity instanceof NoriaError ? identity : identity.user;
 }
 
-/** The ports of one user, as the sessions of the pool that the listener uses, too. */
+/** The ports of one user. Each port is a session of the pool, which the listener uses as well. */
 export function portsOf(
   user: string,
   settings: Pick<ProxyPoolSettings, 'source' | 'withoutConnect'>,

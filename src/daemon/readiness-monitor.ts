@@ -1,5 +1,5 @@
 /**
- * Monitors readiness: collects the facts, decides once a second and when a source changes its state, and emits
+ * Monitors readiness: collects the facts, decides at least once a second and whenever a source changes its state, and emits
  * `readiness.changed`. It owns the timer.
  */
 import type { Readiness } from '../admin/schemas.ts';
@@ -22,19 +22,19 @@ export interface ReadinessOptions {
   readonly plane: Pick<DataPlane, 'listeners' | 'workers'>;
   readonly draining: () => boolean;
   readonly faults: Pick<SourceFaults, 'of'>;
-  /** Returns the current limits: a reload may change them. */
+  /** Called for each check, because a reload may change the limits. */
   readonly limits: () => Pick<ReadinessFacts, 'clientWaitMs' | 'drawTimeoutMs'>;
   readonly fleet: Pick<Fleet, 'shared'> | undefined;
 }
 
-/** The interval of checks, because members expire and time passes without an event. */
+/** Interval of checks. Members expire and time passes without an event. */
 const CHECK_EVERY_MS = 1_000;
 
 export class ReadinessMonitor {
   readonly #options: ReadinessOptions;
   readonly #subscriptions: readonly Disposable[];
   #verdict: ReturnType<typeof decideReadiness>;
-  /** The number of client requests in a row for which every member tried failed. */
+  /** The number of consecutive client requests for which all members that noria tried failed. */
   #failedRequests = 0;
   #timer: Disposable | undefined;
   #isCheckQueued = false;
@@ -53,7 +53,7 @@ export class ReadinessMonitor {
     this.#arm();
   }
 
-  /** Returns the current verdict. */
+  /** Decides and returns the current verdict. Emits `readiness.changed` if it differs from the one before. */
   check(
     statuses = this.#options.refiller().sources(),
     counts: readonly SourceCounts[] = this.#options.pool.counts(),
@@ -79,7 +79,7 @@ export class ReadinessMonitor {
     });
   }
 
-  /** Checks once the other subscribers of the event have run. */
+  /** Checks after all other subscribers of the event have run. */
   #checkSoon(): void {
     if (this.#isCheckQueued) return;
     this.#isCheckQueued = true;

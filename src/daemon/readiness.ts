@@ -1,8 +1,8 @@
 /**
- * Decides whether noria expects to serve a client that comes now, and if not, why. Pure.
+ * Decides whether noria can be expected to serve a new client and, if not, why. Pure.
  *
- * /readyz, `noria status`, the dashboard, systemd's status, the metric noria_ready and the log all show this verdict.
- * To add a reason, add a check that returns problems.
+ * /readyz, `noria status`, the dashboard, systemd's status, the metric noria_ready and the log all show this verdict. To add a
+ * reason, add a check that returns problems.
  */
 import type { Readiness, ReadinessProblem } from '../admin/schemas.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
@@ -10,16 +10,16 @@ import type { SourceStatus } from '../refill/status.ts';
 
 /** The facts on which the verdict depends. Durations are in ms. */
 export interface ReadinessFacts {
-  /** Now, as a monotonic moment. */
+  /** The current monotonic moment. */
   readonly now: number;
   readonly draining: boolean;
   readonly listenerCount: number;
   readonly workers: { readonly wanted: number; readonly running: number };
-  /** How many of the latest client requests in a row failed with every member that was tried. */
+  /** The number of latest consecutive client requests for which all members that noria tried failed. */
   readonly failedRequests: number;
-  /** How long a client may wait for a member. */
+  /** Maximum time for which a client may wait for a member. */
   readonly clientWaitMs: number;
-  /** The longest time that a draw takes. */
+  /** The maximum duration of a draw. */
   readonly drawTimeoutMs: number;
   readonly sources: readonly SourceFacts[];
   /** Why the fleet's store is lost, and for how long; absent if it is connected, or without a fleet. */
@@ -32,23 +32,23 @@ export interface SourceFacts
   readonly usable: number;
   /** The number of drawn members whose first health check is in progress. */
   readonly joining: number;
-  /** Present while members refuse the credentials of the source, so that clients may not use them. */
+  /** Present while members refuse the credentials of the source. Clients then get none of its members. */
   readonly blocked?: { readonly reason: string; readonly advice: string };
 }
 
-/** An earlier verdict. It tells how long the state has lasted. */
+/** The previous verdict. It shows since when the state has lasted. */
 export interface ReadinessSince {
   readonly state: Readiness['state'];
-  /** Since when, as a monotonic moment. */
+  /** The monotonic moment at which the state began. */
   readonly since: number;
 }
 
 type Verdict = Pick<Readiness, 'state' | 'reason'>;
 
 const MS_PER_SECOND = 1_000;
-/** A single request may fail because of a few bad members. Two failed requests in a row count as a problem. */
+/** One failed request may be caused by a few bad members. This many consecutive failed requests are a problem. */
 const FAILED_REQUESTS_IN_A_ROW = 2;
-/** How long a lost store is not a problem. A restart of the store, or a failover, usually takes less. */
+/** How long a store may be lost without being a problem. A restart or a failover of the store usually takes less time. */
 const STORE_GRACE_MS = 3_000;
 
 export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince): Readiness & ReadinessSince {
@@ -80,7 +80,7 @@ export function isSameVerdict(one: Readiness, other: Readiness): boolean {
   return key(one) === key(other);
 }
 
-/** Problems that prevent noria from serving any client, whatever the sources do. */
+/** Problems that prevent noria from serving any client, in whatever state the sources are. */
 function fatalProblems({ draining, listenerCount, workers }: ReadinessFacts): ReadinessProblem[] {
   if (draining) {
     return [problem('shutting-down', 'shutting down; open tunnels may finish, new clients are refused')];
@@ -99,7 +99,7 @@ function fatalProblems({ draining, listenerCount, workers }: ReadinessFacts): Re
   return [];
 }
 
-/** Problems that limit the service without stopping it. */
+/** Problems that limit the service but do not stop it. */
 function doubts({ workers, failedRequests, storeLost }: ReadinessFacts): ReadinessProblem[] {
   const found: ReadinessProblem[] = [];
   if (storeLost !== undefined && storeLost.ms >= STORE_GRACE_MS) {
@@ -146,7 +146,7 @@ function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem
   return [];
 }
 
-/** @param problems - problems of the sources, and doubts; none of them is fatal alone. */
+/** @param problems - those of the sources, and those that limit the service. No single one of them is fatal. */
 function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProblem[]): Verdict {
   const usable = sources.reduce((sum, source) => sum + (source.blocked === undefined ? source.usable : 0), 0);
   const has = (source: SourceFacts) =>
@@ -169,8 +169,8 @@ function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProb
 }
 
 /**
- * Whether the problem may end with the next client. Members that failed are no reason to refuse clients, because noria
- * recovers only when a client starts a draw.
+ * Whether the next client may end the problem. noria does not refuse clients because members failed: only a client starts the
+ * draw that helps.
  */
 function isPassing({ kind }: ReadinessProblem, { state }: SourceFacts): boolean {
   return kind === 'members-failing' && state === 'idle';

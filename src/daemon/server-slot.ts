@@ -1,4 +1,4 @@
-/** Holds a server of the configuration in force, or none: the admin API, or proxyPool. A reload replaces the server. */
+/** Holds at most one server, the admin API or proxyPool. A reload replaces the server. */
 import type { HttpServer } from '../admin/http-server.ts';
 
 export class ServerSlot<Settings> {
@@ -16,8 +16,8 @@ export class ServerSlot<Settings> {
   }
 
   /**
-   * Replaces the server. Closes the previous server first, because the next one may need its address. If the next one
-   * cannot be opened, opens the previous one again.
+   * Replaces the server. Closes the previous server first, because the new one may need its address. If the new one cannot be
+   * opened, opens the previous one again. Without settings, only closes.
    * @throws NoriaError listen-failed
    */
   async open(settings: Settings | undefined): Promise<void> {

@@ -1,6 +1,6 @@
 /**
- * Blocks sources whose credentials several members refused, so that such a source loses no more members. Tries a
- * blocked source again at intervals, because the credentials may have been corrected at the service.
+ * Blocks a source after several of its members refused its credentials, so that it loses no more members. Tries a blocked source
+ * again at intervals, because the service may have accepted new credentials meanwhile.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
@@ -9,13 +9,13 @@ import type { SourceFault } from '../dialer/credentials.ts';
 export interface SourceFaultsOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** Stops the pool from picking the source's members, for this reason; `undefined` unblocks them. */
+  /** Makes the pool stop picking members of the source, for this reason. `undefined` ends the block. */
   readonly block: (source: string, reason: string | undefined) => void;
   /** Makes the dialer forget which members refused the credentials of the source. */
   readonly resetRefusals: (source: string) => void;
 }
 
-/** How long a source stays blocked before its members are tried again. */
+/** How long a source stays blocked before noria tries its members again. */
 const RETRY_MS = 60_000;
 
 interface KnownFault extends Pick<SourceFault, 'reason' | 'advice'> {
@@ -31,12 +31,12 @@ export class SourceFaults {
     this.#options = options;
   }
 
-  /** The fault of the source. It stays while noria tries the source again. */
+  /** The fault of the source. It is kept while noria tries the source again. */
   of(source: string): Pick<SourceFault, 'reason' | 'advice'> | undefined {
     return this.#known.get(source);
   }
 
-  /** Call it when the dialer finds that the source is at fault, or no longer is. */
+  /** Call it when the dialer finds that the credentials of the source are refused, or are accepted again. */
   update({ source, active, reason, advice }: SourceFault): void {
     const { clock, log, block } = this.#options;
     const before = this.#known.get(source);
@@ -54,7 +54,7 @@ export class SourceFaults {
       log.error({ source, reason, advice }, 'source credentials refused by its members');
   }
 
-  /** Unblocks the source now: after RETRY_MS, a resume, or a reload. */
+  /** Unblocks the source now. Called after RETRY_MS, and for a resume or a reload. */
   tryAgain(source: string): void {
     const fault = this.#known.get(source);
     if (fault === undefined) return;
@@ -64,7 +64,7 @@ export class SourceFaults {
     this.#options.block(source, undefined);
   }
 
-  /** Tries all sources again after a reload, which may have solved their faults. */
+  /** Tries all sources again, because a reload may have corrected their credentials. */
   forget(): void {
     for (const source of [...this.#known.keys()]) this.tryAgain(source);
     this.#known.clear();
