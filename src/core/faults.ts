@@ -149,7 +149,7 @@ export const FAULTS = {
     http: 502,
     socks5: 0x04,
     proxyStatus: 'destination_ip_unroutable',
-    summary: 'The target is unreachable through every member tried.',
+    summary: 'The target is unreachable through all members that noria tried.',
     advice: 'Check the host name and port of the target; the members themselves answered.',
   },
   'members-failed': {
@@ -158,7 +158,7 @@ export const FAULTS = {
     http: 502,
     socks5: 0x01,
     proxyStatus: 'destination_unavailable',
-    summary: 'Every member tried failed.',
+    summary: 'All members that noria tried failed.',
     advice: 'Try again; noria status shows the health of the members.',
   },
   'front-proxy-failed': {

@@ -93,7 +93,7 @@ function fatalProblems({ draining, listenerCount, workers }: ReadinessFacts): Re
     ];
   }
   if (workers.running === 0) {
-    const advice = 'If they keep ending, the log says why.';
+    const advice = 'If they keep exiting, read the reason in the log.';
     return [problem('workers-down', 'all workers are down; restarting', { advice, nextMs: 0 })];
   }
   return [];
@@ -115,7 +115,7 @@ function doubts({ workers, failedRequests, storeLost }: ReadinessFacts): Readine
   if (failedRequests >= FAILED_REQUESTS_IN_A_ROW) {
     const advice =
       'Check upstream.protocol and upstream.auth of the source, and whether this machine can reach its members.';
-    const reason = `for the last ${failedRequests} client requests every member tried failed`;
+    const reason = `all members that noria tried failed for the last ${failedRequests} client requests`;
     found.push(problem('requests-failing', reason, { advice }));
   }
   return found;
@@ -138,7 +138,7 @@ function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem
   if (state === 'drawing' && source.stateMs > facts.drawTimeoutMs) {
     return of(
       'draw-late',
-      `no answer of the service for ${roughDuration(source.stateMs)}`,
+      `the service has not answered for ${roughDuration(source.stateMs)}`,
       'Check service.baseUrl.',
     );
   }

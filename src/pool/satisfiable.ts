@@ -29,7 +29,7 @@ export function whyImpossible(
 ): string | undefined {
   const { source, protocol, minLifeMs, location } = routing;
   if (source !== undefined && !sources.has(source)) {
-    return 'No source with this name is configured. noria status lists the sources.';
+    return 'No source with this name is configured. Run noria status to list the sources.';
   }
   if (protocol === undefined && minLifeMs === undefined && location === undefined) return undefined;
   if (location === undefined || !looksLikeCode(location)) {
@@ -52,7 +52,7 @@ export function whyImpossible(
 
 function whyNowhere(sources: readonly PoolSource[], routing: RoutingOptions): string | undefined {
   const { location = '' } = routing;
-  const advice = 'Leave it out, or use a word of a location that noria members shows.';
+  const advice = 'Omit adr, or use a word of a location that noria members shows.';
   if (looksLikeCode(location)) {
     if (sources.some(({ options }) => couldDrawLocation(options.locationParams ?? {}, location) === true))
       return undefined;

@@ -187,7 +187,7 @@ test('readiness: the first draw counts until its deadline', () => {
   expect(stateOf(drawing(10_000))).toBe('starting');
   expect(decide({ sources: [drawing(10_001)] })).toMatchObject({
     state: 'not-serving',
-    reason: 'source city: no answer of the service for 10 s',
+    reason: 'source city: the service has not answered for 10 s',
     problems: [{ kind: 'draw-late' }],
   });
 });

@@ -108,7 +108,7 @@ async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promi
 function findRisks(info: Readonly<Record<string, string>>): string[] {
   if (info['aof_enabled'] !== '0') return [];
   return [
-    'the store has no append-only file: after its restart no noria draws for one interval and the time of one call; set appendonly yes',
+    'the store has no append-only file: after a restart of the store, no noria draws for one interval plus the duration of one call; set appendonly yes in the store',
   ];
 }
 
