@@ -30,7 +30,7 @@ export interface AccessOptions {
   readonly clock: Clock;
 }
 
-/** A user name and password as sent by the client. */
+/** What the client has sent; not checked yet. */
 export interface ClientCredentials {
   readonly username: string;
   readonly password: string;
@@ -39,7 +39,7 @@ export interface ClientCredentials {
 export interface ClientIdentity {
   /** The configured user; '' when the listener has no users. */
   readonly user: string;
-  /** The text after BASE in the user name, for `readRoutingOptions`. */
+  /** The routing options in the user name; `readRoutingOptions` parses them. */
   readonly routingText: string;
 }
 
@@ -50,9 +50,9 @@ const MAX_CACHED_TARGET_LENGTH = 128;
 
 /** The access rules of one listener. */
 export class Access {
-  /** Clients from any address may connect. */
+  /** Whether clients from any address may connect. */
   readonly admitsAll: boolean;
-  /** The listener has users, so a client without credentials is refused. */
+  /** Whether a client without credentials is refused, because the listener has users. */
   readonly requiresCredentials: boolean;
   readonly #options: AccessOptions;
   readonly #networks: Networks;
@@ -63,7 +63,10 @@ export class Access {
   readonly #longestPassword: number;
   readonly #targets = new BoundedMap<string, HostPort>(MAX_CACHED_TARGETS);
 
-  /** @throws TypeError for an invalid network or rule: the configuration has already checked them. */
+  /**
+   * @throws TypeError for an invalid network or rule. The configuration is checked earlier, so this is a programming
+   *   error.
+   */
   constructor(options: AccessOptions) {
     const { users, allow } = options;
     this.#options = options;
@@ -83,11 +86,11 @@ export class Access {
   }
 
   /**
-   * Checks credentials and returns the user and the routing options after its name. In a listener without users every client is
-   * user '', and its user name contains only routing options.
+   * Checks the client's credentials, and splits the user name into a configured user and routing options. In a listener
+   * without users, every client has the user '' and the user name contains only routing options.
    *
-   * @returns for wrong credentials `auth-required`, or `too-many-requests` with `retryAfterMs` in its context after too many of
-   *   them for the same user from this address.
+   * @returns `auth-required` for wrong credentials; after too many wrong attempts for this user from this address,
+   *   `too-many-requests` with `retryAfterMs` in its context.
    */
   identify(
     credentials: ClientCredentials | undefined,
@@ -119,17 +122,18 @@ export class Access {
   }
 
   /**
-   * The name under which attempts with an unknown user name are counted. They are counted like known names, so that the limit
-   * does not show which names exist.
+   * The name under which an attempt with an unknown user name is counted. Such attempts are limited like those of known
+   * users, so that the limit does not reveal which names exist.
    */
   #firstName(username: string): string {
     return username.slice(0, this.#longestName).replace(/[-,].*$/s, '');
   }
 
   /**
-   * Parses `host:port`. The result is cached, since clients ask for the same few targets again and again.
+   * Parses `host:port`. The result is cached, because clients request the same few targets repeatedly.
    *
-   * The cache also keeps one string per target, so that later lookups by that string reuse its hash.
+   * All requests for a cached target share one string, so that V8 does not have to hash it again when it is used as a
+   * map key.
    */
   readTarget(authority: string): HostPort | undefined {
     const cached = this.#targets.get(authority);
@@ -159,9 +163,9 @@ function tooManyAttempts(retryAfterMs: number): NoriaError {
 }
 
 /**
- * The longest of the names that is the whole user name or is followed by a separator.
+ * Returns the longest configured name that is the whole user name or is followed by a separator in it.
  *
- * @param longest - length of the longest name: it bounds the work for a user name of thousands of hyphens.
+ * @param longest - the length of the longest name. It limits the work for a user name with thousands of hyphens.
  */
 function longestUser(username: string, names: ReadonlyMap<string, unknown>, longest: number) {
   for (let end = Math.min(username.length, longest); end > 0; end -= 1) {

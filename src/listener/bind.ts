@@ -14,13 +14,13 @@ export interface BoundAddress {
 }
 
 interface BindOptions {
-  /** @param localPort - the bound port. Passed on, because reading it from each connection costs a system call. */
+  /** @param localPort - the port of the server. To read it from the socket would cost a system call. */
   readonly onConnection: (socket: Socket, localPort: number) => void;
   /**
    * Called when a connection could not be accepted, for example because no file descriptor is free. The server keeps listening.
    */
   readonly onAcceptError: (error: Error) => void;
-  /** Whether the address may be reachable from other machines. */
+  /** Whether other machines may be able to reach the address. */
   readonly allowNonLoopback: boolean;
 }
 

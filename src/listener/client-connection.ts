@@ -34,7 +34,7 @@ export interface ConnectionOptions {
   readonly dialer: Dialer;
   readonly bus: EventBus;
   readonly clock: Clock;
-  /** Timer for the time limits of all connections. Most limits never expire. */
+  /** The shared timer for the time limits of all connections. */
   readonly deadlines: Deadlines;
   readonly sessionMode: RoutingContext['sessionMode'];
   /** The only source that this listener uses; absent: all of them. */
@@ -43,17 +43,20 @@ export interface ConnectionOptions {
   readonly sources: readonly string[];
   /** Closes a tunnel or forwarded request in which neither side has sent a byte for this long. */
   readonly idleTimeoutMs: number;
-  /** The same limit for a half-closed tunnel. */
+  /** Replaces `idleTimeoutMs` for a half-closed tunnel. */
   readonly lingerMs: number;
-  /** Limits a whole HTTP request head, from its first byte. */
+  /** The time limit for an HTTP request head, from its first byte to its last. */
   readonly headerTimeoutMs: number;
-  /** Limits the time from the accepted connection to the first byte of HTTP or to a complete SOCKS request, including TLS. */
+  /**
+   * The time limit from the accepted connection to the first byte of HTTP or to a complete SOCKS request. It includes
+   * the TLS handshake.
+   */
   readonly handshakeTimeoutMs: number;
 }
 
-/** How long a refused client may keep sending before its connection is destroyed. */
+/** How long noria discards what a client sends after the last reply, before it destroys the connection. */
 const CLOSE_TIMEOUT_MS = 2_000;
-/** How much a client may send while it waits for a dial. Then reading pauses. */
+/** While a client waits for a dial, noria stops reading from it after this number of bytes. */
 const MAX_EARLY_BYTES = 64 * 1024;
 
 export class ClientConnection implements Listed {
@@ -90,19 +93,20 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Set when no request of this connection is served: the client is not allowed, the listener is full, or the protocol is not
-   * enabled. The first request is then answered with this error in the client's own protocol, and its credentials are ignored.
+   * The error with which every request of this connection is refused; undefined if requests are served. It is set when
+   * the client is not allowed, the listener is full, or the protocol is not enabled. The reply uses the client's own
+   * protocol, and the client's credentials are not checked.
    */
   get refusal(): NoriaError | undefined {
     return this.#refusal;
   }
 
-  /** The listener is closing: the current request is answered, and no other one is accepted. */
+  /** Whether the listener is closing. The current request is still answered, but no further one is accepted. */
   get draining(): boolean {
     return this.#draining;
   }
 
-  /** Makes the server side of TLS on top of the accepted socket. Closing it closes the accepted socket too. */
+  /** Starts TLS on the accepted socket. Closing the TLS socket also closes the accepted one. */
   startTls(secureContext: SecureContext): void {
     this.#socket = new TLSSocket(this.#accepted, { isServer: true, secureContext });
     this.#socket.on('error', () => {}); // ignored: 'close' follows every error
@@ -119,8 +123,8 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Calls `then` once with the first bytes of the connection or of its next request, and removes its own listeners first.
-   * Destroys a socket that ends without a byte. An error in `then` ends this connection only.
+   * Calls `then` once with the first bytes of the connection or of its next request. Removes its own listeners before
+   * the call. Destroys a socket that ends without a byte. An error in `then` ends this connection only.
    */
   readFirst(then: (first: Buffer) => void): void {
     const socket = this.#socket;
@@ -139,7 +143,7 @@ export class ClientConnection implements Listed {
     socket.resume();
   }
 
-  /** Called when a whole request has arrived. Clears the time limit. Idempotent. */
+  /** Call it when a complete request has arrived. Clears the time limit. Idempotent. */
   beginRequest(): void {
     if (this.#answered) this.#outcome = 'ok'; // forgets the outcome of an earlier request on this connection
     this.#answered = false;
@@ -148,8 +152,8 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Called when the request has been answered. Another one may follow, within `timeoutMs` if given. While draining, closes the
-   * connection instead.
+   * Call it when the request has been answered. Another request may follow, within `timeoutMs` if given. If the
+   * listener is closing, closes the connection instead.
    */
   awaitRequest(timeoutMs?: number): void {
     this.#phase = 'idle';
@@ -178,7 +182,7 @@ export class ClientConnection implements Listed {
     return this.options.access.checkTarget(target) ?? this.readRoutingOptions(identity, target.host, headers);
   }
 
-  /** @param targetHost - canonical; '' while the target is unknown. */
+  /** @param targetHost - the target's host in canonical form; '' while the target is unknown. */
   readRoutingOptions(
     identity: ClientIdentity,
     targetHost: string,
@@ -200,12 +204,13 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Dials while the client waits for its reply. The client is read meanwhile, because only a read shows that it has left: the
-   * dial is cancelled with `client-gone` when the client closes, or ends its side without having sent anything.
+   * Dials while the client waits for its reply. Meanwhile it reads from the client, because only a read shows that the
+   * client has disconnected. It cancels the dial with `client-gone` when the client's connection closes, or when the
+   * client ends its side without having sent anything.
    *
    * @param received - what the client has already sent after its request.
-   * @param done - called once, with everything that the client has sent for the target. `dial` removes its socket listeners in
-   *   the same tick, so a caller that adds its own at once misses no byte.
+   * @param done - called once, with everything that the client has sent for the target. `dial` removes its socket
+   *   listeners in the same tick, so a caller that adds its own at once misses no byte.
    */
   dial(
     request: DialRequest,
@@ -221,7 +226,7 @@ export class ClientConnection implements Listed {
       earlyBytes += chunk.length;
       if (earlyBytes >= MAX_EARLY_BYTES) socket.pause();
     };
-    // Undefined if `dial` throws: the caller then closes the client.
+    // Undefined until `dial` returns. If `dial` throws, the caller closes the client's connection.
     let dialing: Dialing | undefined;
     const cancel = (): void => dialing?.cancel();
     const onEnd = (): void => {
@@ -265,8 +270,8 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Sets the outcome that `connection.closed` reports, if it is neither `ok` nor a reported refusal. A connection that closes
-   * during a request has the outcome `client-gone` without this call.
+   * Sets the outcome that `connection.closed` reports. `reportRefusal` sets it too, and a connection that closes during
+   * a request has the outcome `client-gone` without this call.
    */
   setOutcome(code: FaultCode): void {
     this.#outcome = code;
@@ -295,8 +300,8 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Closes the connection when everything has been sent. Discards what the client still sends for up to `CLOSE_TIMEOUT_MS` after
-   * that: closing with unread data would reset the connection, and the client could lose the last bytes.
+   * Closes the connection when everything has been sent. After that, it discards what the client still sends for up to
+   * `CLOSE_TIMEOUT_MS`: closing with unread data would reset the connection, and the client could lose the last bytes.
    */
   close(): void {
     const socket = this.#socket;
@@ -335,7 +340,10 @@ export class ClientConnection implements Listed {
     });
   }
 
-  /** A listener without users and networks serves this machine only. */
+  /**
+   * The name of a client without a user, for the pool. A listener that admits all addresses without users serves this
+   * machine only, so all its clients have one name.
+   */
   get #clientWithoutUser(): string {
     return this.options.access.admitsAll ? 'local' : clientNetwork(this.#clientAddress);
   }

@@ -1,6 +1,6 @@
 /**
- * Holds an accepted connection until it is known whether a limit shared by several processes allows it. Data from the client
- * waits in its socket meanwhile.
+ * Lets each accepted connection wait until the limit that several processes share allows or refuses it. Meanwhile, data
+ * from the client stays in its socket.
  */
 import type { Socket } from 'node:net';
 import type { Deadlines } from '../core/deadlines.ts';
@@ -12,9 +12,12 @@ export interface ConnectionLimit {
   release(): void;
 }
 
-/** The most unanswered calls of `acquire`. As many as the kernel's accept queue holds, so that a burst is not refused. */
+/**
+ * The maximum number of unanswered calls of `acquire`. The kernel's accept queue holds as many, so a burst of
+ * connections is not refused.
+ */
 const MAX_PENDING = 512;
-/** After this time without an answer, the deciding process is assumed to hang, and the connection is refused. */
+/** Without an answer after this time, the process that decides is assumed to hang, and the connection is refused. */
 const ANSWER_TIMEOUT_MS = 2_000;
 
 export class AdmissionQueue {
@@ -30,8 +33,8 @@ export class AdmissionQueue {
   }
 
   /**
-   * @param admit - called once with whether the connection is allowed, possibly before `request` returns; not called if the client
-   * disconnects first. The permit is released when the connection closes.
+   * @param admit - called once with whether the connection is allowed, possibly before `request` returns. It is not
+   *   called if the client disconnects first. The permit is released when the connection closes.
    */
   request(accepted: Socket, admit: (allowed: boolean) => void): void {
     if (this.#pendingCount >= MAX_PENDING) {

@@ -1,8 +1,10 @@
 /**
- * The rules of `denyTargets` for one listener, compiled once and checked for every request. Also the check for noria's own
- * addresses. Targets are in canonical form (core/host-port.ts), so `2130706433` and `[::ffff:127.0.0.1]` are compared as the
- * addresses that they mean. noria resolves no names. Members do, so a name that resolves to a private address does not lead into
- * noria's own network.
+ * The rules of `denyTargets` for one listener, compiled once and checked for every request; and the check for noria's
+ * own addresses.
+ *
+ * Targets are in canonical form (core/host-port.ts), so `2130706433` and `[::ffff:127.0.0.1]` are compared as the
+ * addresses that they mean. noria does not resolve names; members do. So a name that resolves to a private address
+ * cannot lead into noria's own network.
  */
 import { hostname, networkInterfaces } from 'node:os';
 import type { HostPort } from '../core/host-port.ts';
@@ -10,7 +12,7 @@ import { embeddedIpv4, isLoopbackAddress, isPrivateAddress, Networks } from '../
 import { parseTargetRule, type TargetRule } from '../core/target-rule.ts';
 import type { BoundAddress } from './bind.ts';
 
-/** Ports of mail servers, refused to prevent spam. */
+/** The ports that the rule for mail servers excludes, to prevent spam. */
 const SMTP_PORTS: readonly number[] = [25, 465, 587];
 /** The names that hosts files usually give to loopback addresses. */
 const LOOPBACK_NAMES = [
@@ -53,7 +55,10 @@ export class DenyTargets {
     });
   }
 
-  /** Returns the kind of rule that excludes this target, without the rule itself; undefined if no rule does. */
+  /**
+   * Returns why the target is denied, as text for the client that does not reveal the rule; undefined if no rule
+   * matches.
+   */
   reasonToDeny(target: HostPort): string | undefined {
     if (this.#ports.some(({ from, to }) => target.port >= from && target.port <= to)) {
       return 'the port of the target is in denyTargets';
@@ -82,7 +87,7 @@ export function isOwnAddress(target: HostPort, own: readonly BoundAddress[]): bo
   return own.some(({ host: address, port }) => {
     if (port !== target.port) return false;
     if (target.kind === 'name') return isOwnName(target.host, ownNames());
-    // [::ffff:192.0.2.1] is 192.0.2.1
+    // An IPv6 address with an embedded IPv4 address leads to that address: [::ffff:192.0.2.1] to 192.0.2.1.
     return [target.host, ...embeddedIpv4(target.host)].some((host) => reaches(host, address));
   });
 }
@@ -92,7 +97,7 @@ function reaches(host: string, address: string): boolean {
   if (host === address) return true;
   const wildcard = address === '0.0.0.0' || address === '::';
   // As targets, 127.0.0.0/8, ::1 and the wildcard addresses all mean this machine. `embeddedIpv4` maps :: to 0.0.0.0.
-  const isLocal = isLoopbackAddress(host) || host === '0.0.0.0'; // `embeddedIpv4` maps :: to 0.0.0.0
+  const isLocal = isLoopbackAddress(host) || host === '0.0.0.0';
   return isLocal ? wildcard || isLoopbackAddress(address) : wildcard && isInterfaceAddress(host);
 }
 
@@ -110,7 +115,7 @@ function isPrivateName(name: string, own: ReadonlySet<string>): boolean {
   return isOwnName(name, own) || PRIVATE_SUFFIXES.some((suffix) => name.endsWith(suffix));
 }
 
-/** Reads the interfaces on each call. Calls are rare: only for targets with one of noria's own ports. */
+/** Reads the interfaces on each call. Calls are rare, because only targets with one of noria's own ports need one. */
 function isInterfaceAddress(address: string): boolean {
   return Object.values(networkInterfaces()).some((list) => list?.some((each) => each.address === address));
 }

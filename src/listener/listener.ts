@@ -1,7 +1,8 @@
 /**
- * One listener of the configuration: its listening sockets, its limits, and the client connections that it accepted. The first
- * byte of a connection selects the protocol: 5 and 4 are SOCKS, everything else is HTTP. With TLS, the first decrypted byte does.
- * Owns the servers, the accepted sockets and the HTTP server. Closing a client's socket also ends its request or tunnel.
+ * One listener of the configuration: its listening sockets, its limits, and the client connections that it accepted.
+ * The first byte of a connection selects the protocol: 5 and 4 are SOCKS, everything else is HTTP. With TLS, the first
+ * decrypted byte does. Owns the servers and the accepted sockets. Closing a client's socket also ends its request or
+ * tunnel.
  */
 import type { Server, Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
@@ -29,13 +30,15 @@ export interface ListenerOptions extends ConnectionOptions {
   /** Present if clients connect to the proxy with TLS. */
   readonly tls?: TlsMaterial;
   readonly maxConnections: number;
-  /** Set if several processes share the limit: replaces the local count of connections. */
+  /** The limit, if several processes share it. It replaces the local count of connections. */
   readonly sharedLimit?: ConnectionLimit;
-  /** Whether an address may be reachable from other machines. False for a listener without users. */
+  /** Whether other machines may be able to reach an address. False for a listener without users. */
   readonly allowNonLoopback: boolean;
 }
 
-/** The most refused connections that stay open to receive a reply. Further ones are closed without a reply. */
+/**
+ * The maximum number of refused connections that stay open to receive a reply. Further ones are closed without a reply.
+ */
 const MAX_REFUSED_OPEN = 64;
 const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([
   [4, 4],

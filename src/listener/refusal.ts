@@ -7,11 +7,11 @@ export interface Refusal {
   readonly code: FaultCode;
   /** noria's own words, for the client. It never quotes the client, a member or the service. */
   readonly reason?: string;
-  /** When a retry makes sense; sent in whole seconds, rounded up. */
+  /** How long the client should wait before a retry; sent in whole seconds, rounded up. */
   readonly retryAfterMs?: number;
   /** What each source is waiting for; sent where a later retry can help. */
   readonly sources?: readonly SourceOutlook[];
-  /** With `target-unreachable`: the target refused the connection, rather than being unreachable. */
+  /** With `target-unreachable`: whether the target refused the connection. If not, the target could not be reached. */
   readonly targetRefused?: boolean;
   readonly attempts?: number;
 }

@@ -18,7 +18,7 @@ export interface RelayOptions {
   readonly deadlines: Deadlines;
   /** Both sockets are destroyed after this time without a byte in either direction. */
   readonly idleTimeoutMs: number;
-  /** Replaces `idleMs` once one direction has ended. */
+  /** Replaces `idleTimeoutMs` once one direction has ended. */
   readonly lingerMs: number;
   /** Called once, when both sockets have closed. The caller then ends the lease. */
   readonly onEnd: (result: RelayResult) => void;
@@ -29,7 +29,10 @@ export interface RelayResult {
   readonly bytesUp: number;
   /** From the target to the client. */
   readonly bytesDown: number;
-  /** The member's side ended or failed before its first byte, although the client had sent data and was still connected. */
+  /**
+   * Whether the member's side ended or failed before its first byte, although the client had sent data and was still
+   * connected.
+   */
   readonly cut: boolean;
 }
 

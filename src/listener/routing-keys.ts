@@ -10,12 +10,12 @@ export type RoutingKeyName = 'session' | 'ttl' | 'source' | 'adr' | 'life' | 'pr
 /** One row of the grammar. */
 export interface RoutingKey {
   readonly key: RoutingKeyName;
-  /** Names that other gateways use for it. */
+  /** The names that clients of other gateways use for this key. */
   readonly aliases: readonly string[];
   /** What its value looks like; completes "the value is …". Absent: it has no value. */
   readonly value?: string;
   readonly effect: string;
-  /** For durations: what a bare number means in ms, for each name of the key. */
+  /** For durations: the unit in ms of a number without a unit, for each name of the key. */
   readonly bareUnitMs?: Readonly<Record<string, number>>;
 }
 

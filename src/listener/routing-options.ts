@@ -17,7 +17,7 @@ const MAX_DURATION_MS = 7 * 24 * HOUR_MS;
 const MAX_LOCATION_LENGTH = 64;
 const SESSION_NAME = /^[A-Za-z0-9_.~]{1,64}$/;
 const HEADER_PREFIX = 'x-noria-';
-/** The longest word to compare with the keys. A longer one is no misspelled key, and comparing it would be slow. */
+/** Longer words are not compared with the keys: they are no misspelled keys, and the comparison would be slow. */
 const MAX_KEY_LENGTH = 32;
 const ALL_KEYS = ROUTING_KEYS.map(({ key }) => key).join(', ');
 
@@ -213,7 +213,10 @@ function setOption(given: GivenOptions, entry: RoutingKey, name: string, value: 
   }
 }
 
-/** `500ms`, `10s`, `5m`, `2h`, or a whole number in `bareUnitMs`; more than 0 and at most 7 days. */
+/**
+ * Parses `500ms`, `10s`, `5m`, `2h`, or a whole number in `bareUnitMs`. A valid duration is more than 0 and at most 7
+ * days.
+ */
 function parseDuration(text: string, bareUnitMs: number): number | undefined {
   const parts = /^(\d{1,9})(ms|s|m|h)?$/i.exec(text);
   if (parts === null) return undefined;
@@ -288,7 +291,10 @@ function portSession({ localPort }: Pick<RoutingContext, 'localPort'>): string {
   return `port=${localPort}`;
 }
 
-/** A port's session belongs to the port: clients that use thousands of ports must not displace the sessions of the first ones. */
+/**
+ * The session of a port has its own owner, so that the limit on an owner's sessions does not apply to a client that
+ * uses thousands of ports.
+ */
 function ownerOf(session: string, context: RoutingContext): SessionOwner {
   if (context.sessionMode === 'port' && session === portSession(context))
     return { user: '', address: session };

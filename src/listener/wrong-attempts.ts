@@ -12,13 +12,16 @@ export interface WrongAttempt {
   readonly user: string;
 }
 
-/** Most attempts of one client and user in a window. The automatic retries of browsers stay far below. */
+/**
+ * The maximum number of wrong attempts of one client and user within a window. The automatic retries of browsers stay
+ * far below.
+ */
 export const MAX_WRONG_ATTEMPTS = 20;
 const WINDOW_MS = 60_000;
 const MAX_WINDOWS = 10_000;
 /**
- * Most attempts of all clients in a second. Above it, noria no longer checks the credentials of clients with too many wrong
- * attempts.
+ * The maximum number of wrong attempts of all clients within a second. Above it, noria no longer checks the credentials
+ * of a client that has reached its own maximum.
  */
 const MAX_WRONG_PER_SECOND = 2_000;
 const SECOND_MS = 1_000;
@@ -38,7 +41,7 @@ export class WrongAttempts {
     this.#clock = clock;
   }
 
-  /** While above 0, a further wrong attempt is refused as `too-many-requests`: ms until the window ends. */
+  /** For how many ms a further wrong attempt is refused as `too-many-requests`; 0 if it is not refused. */
   retryAfterMs(attempt: WrongAttempt): number {
     const window = this.#windows.get(keyOf(attempt));
     if (window === undefined || window.count < MAX_WRONG_ATTEMPTS) return 0;

@@ -17,9 +17,11 @@ export interface BodyRules {
 const MAX_EXTENSION_BYTES = 4 * 1024;
 /** 13 hexadecimal digits are always a safe integer. */
 const MAX_SIZE_DIGITS = 13;
-/** For larger reads: if more than this share is framing, the data is copied, so that the read buffer can be freed. */
+/**
+ * In a read longer than this, data that is less than half of the read is copied, so that the read buffer can be freed.
+ */
 const MAX_SPARSE_BYTES = 4 * 1024;
-/** Below this a loop is cheaper than a call of `copyWithin`. */
+/** Shorter blocks are moved byte by byte, which is faster than a call of `copyWithin`. */
 const MIN_BLOCK_COPY_BYTES = 32;
 const NOTHING: Buffer = Buffer.alloc(0);
 const TAB = 0x09;
@@ -30,7 +32,8 @@ const SEMICOLON = 0x3b;
 const DELETE = 0x7f;
 
 /**
- * What the next byte is. The values are small integers for speed, because a hostile body may change the state with every byte.
+ * What the next byte belongs to. The values are small integers for speed, because a hostile body may change the state
+ * with every byte.
  */
 const SIZE_START = 0;
 const SIZE = 1;
@@ -54,9 +57,9 @@ const FIRST_STATE: Readonly<Record<Framing['kind'], number>> = {
 export class BodyReader {
   readonly #rules: BodyRules;
   #state: number;
-  /** Bytes missing from the body or the chunk. In a size line: the size parsed so far. */
+  /** The bytes that are missing from the body or the chunk. In a size line, the size parsed so far. */
   #leftBytes = 0;
-  /** Length of the current size line so far: its digits, then its extensions. */
+  /** The length of the current size line so far: first of its digits, then of its extensions. */
   #lineBytes = 0;
   #trailerBytes: Buffer = NOTHING;
   #trailers: readonly HeaderField[] = [];
@@ -73,7 +76,7 @@ export class BodyReader {
     return this.#state === COMPLETE;
   }
 
-  /** The body is complete. */
+  /** Valid once the body is complete. */
   get trailers(): readonly HeaderField[] {
     return this.#trailers;
   }
@@ -83,15 +86,15 @@ export class BodyReader {
     return this.#rest;
   }
 
-  /** The connection has ended. @returns whether the body is complete. */
+  /** Call it when the connection has ended. @returns whether the body is complete. */
   finish(): boolean {
     if (this.#state === UNTIL_CLOSE) this.#state = COMPLETE;
     return this.complete;
   }
 
   /**
-   * Decodes one read.
-   * @param bytes - not empty. Modified: the data of several chunks is moved together.
+   * Decodes the bytes of one read.
+   * @param bytes - not empty. They are modified: the data of several chunks is moved together.
    * @returns all data in these bytes; may be empty.
    * @throws the error that `invalid` creates.
    */
@@ -235,7 +238,7 @@ function move(bytes: Buffer, from: number, to: number, count: number): void {
   for (let offset = 0; offset < count; offset += 1) bytes[to + offset] = bytes[from + offset] ?? 0;
 }
 
-/** -1 if the byte is not a hexadecimal digit. */
+/** Returns -1 if the byte is not a hexadecimal digit. */
 function hexDigit(byte: number): number {
   if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
   const lower = byte | 0x20;

@@ -6,7 +6,8 @@ import type { ClientConnection } from '../client-connection.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 
 /**
- * Call it before any other check of a request, so that clients without access learn nothing about targets and routing options.
+ * Call it before all other checks of a request, so that a client without access learns nothing about targets and
+ * routing options.
  */
 export function identifyRequest(
   fields: readonly HeaderField[],
@@ -21,7 +22,7 @@ export function identifyRequest(
 }
 
 /**
- * Parses the value of Proxy-Authorization. Accepts the Basic scheme, in UTF-8 or otherwise Latin-1.
+ * Parses the value of Proxy-Authorization. Accepts only the Basic scheme; text that is not UTF-8 is decoded as Latin-1.
  * @returns undefined without a value, for another scheme, or for invalid base64. Text without a colon is a user name.
  */
 export function parseBasicCredentials(header: string | undefined): ClientCredentials | undefined {

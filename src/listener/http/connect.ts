@@ -10,7 +10,10 @@ import { parseRequestHead, type RequestHead } from './request-head.ts';
 
 const FIRST_BYTES = Buffer.from('CONNECT ', 'latin1');
 
-/** Parses a complete and valid head of a CONNECT request; undefined for anything else. `bytes` is its length. */
+/**
+ * Parses a complete and valid head of a CONNECT request. Returns the head and its length in bytes, or undefined for
+ * anything else.
+ */
 export function parseConnectHead(chunk: Buffer): { head: RequestHead; bytes: number } | undefined {
   if (chunk.length < FIRST_BYTES.length) return undefined;
   if (FIRST_BYTES.compare(chunk, 0, FIRST_BYTES.length) !== 0) return undefined;

@@ -2,9 +2,15 @@
 import type { Framing } from './framing.ts';
 import { connectionOptions, type HeaderField } from './header-fields.ts';
 
-/** Always removed, in addition to the fields that Connection names and to all Proxy-… and X-Noria-… fields. */
+/**
+ * Fields that are always removed, in addition to the fields that Connection names and to all Proxy-… and X-Noria-…
+ * fields.
+ */
 const HOP_BY_HOP = new Set(['connection', 'keep-alive', 'te', 'transfer-encoding', 'upgrade']);
-/** Never removed, even if Connection names them: otherwise a client could have end-to-end fields removed (RFC 9110 §7.6.1). */
+/**
+ * Fields that are never removed, even if Connection names them: otherwise a client could make noria remove end-to-end
+ * fields (RFC 9110 §7.6.1).
+ */
 const NEVER_CONNECTION_OPTION = new Set([
   'authorization',
   'cache-control',
@@ -23,7 +29,10 @@ const NEVER_CONNECTION_OPTION = new Set([
   'trailer',
   'www-authenticate',
 ]);
-/** Not forwarded in a trailer section, because they would change the meaning of the message too late (RFC 9110 §6.5.1). */
+/**
+ * Fields that are not forwarded in a trailer section, because they would change the meaning of the message too late
+ * (RFC 9110 §6.5.1).
+ */
 const NEVER_TRAILER = new Set([
   'authorization',
   'content-encoding',
@@ -38,9 +47,9 @@ const NEVER_TRAILER = new Set([
 ]);
 
 /**
- * The fields of a message to forward. The framing fields are rewritten in canonical form, so that every recipient reads them the
- * same way.
- * @param body - framing of the forwarded body. If it is chunked, Transfer-Encoding and Trailer are kept.
+ * Returns the fields of a message that are forwarded. Rewrites the framing fields in canonical form, so that every
+ * recipient interprets them in the same way.
+ * @param body - the framing of the forwarded body. If it is chunked, Transfer-Encoding and Trailer are kept.
  */
 export function endToEndFields(fields: readonly HeaderField[], body: Framing): HeaderField[] {
   const nominated = nominatedFields(fields);
@@ -57,9 +66,9 @@ export function endToEndFields(fields: readonly HeaderField[], body: Framing): H
 }
 
 /**
- * The fields to forward of a request to switch protocols, and of its 101 response. Keeps Upgrade, with `Connection: Upgrade`.
- * Removes the length: neither message has a body, and some clients would take the first bytes of the new protocol for one (RFC
- * 9110 §8.6).
+ * Returns the fields that are forwarded from a request to switch protocols, or from its 101 response. Keeps Upgrade,
+ * with `Connection: Upgrade`. Removes the length: neither message has a body, and some clients would take the first
+ * bytes of the new protocol for one (RFC 9110 §8.6).
  */
 export function upgradeFields(fields: readonly HeaderField[]): HeaderField[] {
   const nominated = nominatedFields(fields);
@@ -76,7 +85,7 @@ export function upgradeFields(fields: readonly HeaderField[]): HeaderField[] {
   });
 }
 
-/** The fields of a trailer section to forward. */
+/** Returns the fields of a trailer section that are forwarded. */
 export function endToEndTrailers(fields: readonly HeaderField[]): HeaderField[] {
   return fields.filter(([name]) => {
     const lower = name.toLowerCase();
@@ -88,7 +97,7 @@ function isProxyField(lowerName: string): boolean {
   return lowerName.startsWith('proxy-') || lowerName.startsWith('x-noria-');
 }
 
-/** The names of the fields that Connection limits to this connection. */
+/** The fields that Connection declares to be hop-by-hop. */
 function nominatedFields(fields: readonly HeaderField[]): ReadonlySet<string> {
   return new Set(connectionOptions(fields).filter((name) => !NEVER_CONNECTION_OPTION.has(name)));
 }

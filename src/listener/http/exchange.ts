@@ -16,23 +16,23 @@ interface ExchangeRequest {
   readonly method: string;
   /** Framing of the body that `sendBody` and `finishBody` send. */
   readonly framing: Framing;
-  /** The client asks to switch protocols. Otherwise a 101 response is an error. */
+  /** Whether the client asks to switch protocols. If it does not, a 101 response is an error. */
   readonly upgrade: boolean;
 }
 
-/** No callback follows the `complete` part, `onSwitched` or `onFailed`. */
+/** After the `complete` part, `onSwitched` or `onFailed`, no further callback is called. */
 interface ExchangeCallbacks {
   onPart(part: ResponsePart): void;
-  /** All parts received so far have been passed to `onPart`. */
+  /** Called after each read, when all parts in it have been passed to `onPart`. */
   onRead(): void;
   /**
    * A 101 response has arrived: the receiver now owns the member connection and its lease. Bytes after the head are back in the
    * socket.
    */
   onSwitched(head: ResponseHead): void;
-  /** The member can take more of the body. */
+  /** Called when the member can take more of the body. */
   onDrain(): void;
-  /** The exchange ended without a complete response. `silent`: no byte of the response arrived. */
+  /** Called when the exchange has ended without a complete response. `silent`: no byte of the response has arrived. */
   onFailed(error: NoriaError, silent: boolean): void;
   /**
    * The exchange has ended and its lease is released. Called before the `complete` part or `onFailed`; not called after
@@ -49,14 +49,14 @@ export class HttpExchange {
   readonly #request: ExchangeRequest;
   readonly #callbacks: ExchangeCallbacks;
   readonly #reader: ResponseReader;
-  /** The response head allows another exchange on this connection. */
+  /** Whether the response head allows another exchange on this connection. */
   #reusable = false;
   #requestSent: boolean;
   #over = false;
-  /** Limits the parts of the body; undefined without a body. */
+  /** Limits how many parts of the body wait in the member's socket; undefined before the first part. */
   #partLimit: PartLimit | undefined;
   #keep: ((memberConnection: MemberConnection) => void) | undefined;
-  /** Bytes received, including heads and framing. */
+  /** The bytes sent to the member and received from it, including heads and framing. */
   #bytesUp = 0;
   #bytesDown = 0;
 
@@ -121,8 +121,8 @@ export class HttpExchange {
   }
 
   /**
-   * Sets `keep`, which receives the connection and its lease if the connection can serve another request. Without it, the dialer
-   * does.
+   * If the connection can serve another request, passes it with its lease to `keep` at the end of the exchange. Without
+   * this call, the connection goes back to the dialer.
    */
   pin(keep: (memberConnection: MemberConnection) => void): void {
     this.#keep = keep;
@@ -201,9 +201,11 @@ export class HttpExchange {
         part.framing.kind !== 'until-close' &&
         !connectionOptions(fields).includes('close');
     }
-    // Must end before the callback: the callback may start the client's next request and reuse this connection.
+    // The exchange must end before the callback, because the callback may start the client's next request and reuse
+    // this connection.
     if (part.kind === 'complete') {
-      // A target that ignores the body would read it as the next request. The response to that must not reach another client.
+      // After a request with a body, the connection is not shared: a target that ignored the body would read it as the
+      // next request, and another client would get the response to that.
       const mayShare = isEmptyBody(this.#request.framing);
       const keep =
         this.#reusable &&

@@ -20,7 +20,7 @@ export interface ForwardRequest {
   readonly routing: RoutingOptions;
   /** Only requests of the same owner (same user and session) may share a connection. */
   readonly owner: string;
-  /** The client asks to switch protocols. */
+  /** Whether the client asks to switch protocols. */
   readonly upgrade: boolean;
 }
 
@@ -39,7 +39,7 @@ const ORIGIN_FORM = /^[/*]/;
 const NOT_ASCII = /[\x80-\xff]/;
 const H2C = /\bh2c\b/i;
 
-/** Decodes and checks a request. An error is the reason to refuse it. */
+/** Decodes and checks a request. Returns the error with which an invalid request is refused. */
 export function readForwardRequest(
   head: RequestHead,
   connection: ClientConnection,

@@ -79,9 +79,9 @@ interface DialingPhase {
 
 type Phase =
   | DialingPhase
-  /** `waiting`: no final response has arrived. */
+  /** `waiting`: no final response has arrived. `responding`: its head has arrived. */
   | { readonly name: 'waiting' | 'responding'; readonly exchange: HttpExchange }
-  /** No dial or exchange is left, but the client may not have received its whole response yet. */
+  /** No dial and no exchange is in progress, but the client may not have received its whole response yet. */
   | { readonly name: 'over' };
 
 class Forward implements RequestHandler {
@@ -93,7 +93,9 @@ class Forward implements RequestHandler {
   readonly #avoid: string[] = [];
   #phase: Phase = { name: 'dialing' };
   #dialCount = 0;
-  /** Absolute form got an error of the member itself, so the next dial uses CONNECT. */
+  /**
+   * Whether the next dial must use CONNECT, because a member answered a request in absolute form with its own error.
+   */
   #connectOnly = false;
   #attempts = 0;
   #idleTimeout: Deadline | undefined;
@@ -153,7 +155,7 @@ class Forward implements RequestHandler {
 
   #onDialed(result: DialResult): void {
     if (this.#phase.name !== 'dialing') {
-      // The client disconnected during the dial, so nothing else closes this connection.
+      // The client disconnected during the dial, so nothing else closes the new member connection.
       if (!result.ok) return;
       result.connection.socket.destroy();
       result.connection.end({ cut: false });
@@ -214,7 +216,7 @@ class Forward implements RequestHandler {
 
   #startResponse(exchange: HttpExchange, head: ResponseHead, framing: Framing): void {
     const { memberConnection } = exchange;
-    // A client never gets a 407 from here: from a member it is for the dialer, and a target is no proxy.
+    // The client never gets a 407 from here: a member's 407 is for the dialer, and a target must not send one.
     if (head.status === PROXY_AUTHENTICATION_REQUIRED) {
       if (memberConnection.forwardMode === 'absolute') {
         exchange.rejectChallenge();
@@ -234,7 +236,8 @@ class Forward implements RequestHandler {
       this.#pin(exchange);
       added.push(SESSION_BASED);
     }
-    // The target reads no more of the upload. Some clients stop sending only when their own connection closes.
+    // With `Connection: close`, the target ignores the rest of the request body. Some clients stop sending only when
+    // their own connection closes.
     if (!this.#body.complete && connectionOptions(head.fields).includes('close')) this.#response.closeAfter();
     this.#response.start(head, framing, added);
   }
@@ -271,7 +274,8 @@ class Forward implements RequestHandler {
       return;
     }
     const { reused, member } = exchange.memberConnection;
-    // The member did not process the request. A new dial may have credentials, or may use CONNECT.
+    // In both cases the member did not process the request, so noria may send it again: with credentials, or by
+    // CONNECT.
     const challenged = error.code === 'member-auth';
     const refused = error.code === 'member-refused';
     const safe = challenged || refused || (silent && IDEMPOTENT.test(this.#forwardRequest.method));
@@ -285,7 +289,7 @@ class Forward implements RequestHandler {
     this.#dial(true);
   }
 
-  /** Neither side has sent anything during the idle timeout. */
+  /** Called when neither side has sent anything during the idle timeout. */
   readonly #onIdle = (): void => {
     const phase = this.#phase;
     if (phase.name === 'waiting' || phase.name === 'responding') phase.exchange.abort();

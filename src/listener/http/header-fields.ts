@@ -8,8 +8,8 @@
 export type HeaderField = readonly [name: string, value: string];
 
 /**
- * `response`: removes white space between a name and its colon. In a request it is an error, because it enables request smuggling
- * (RFC 9112 §5.1).
+ * In a response, white space between a name and its colon is removed. In a request it is an error, because it enables
+ * request smuggling (RFC 9112 §5.1).
  */
 export type FieldSyntax = 'request' | 'response';
 
@@ -21,7 +21,10 @@ const FIELD_LINES: Readonly<Record<FieldSyntax, RegExp>> = {
 const TAB = 0x09;
 const SPACE = 0x20;
 
-/** Parses the field lines of `text` from `start` to its end. Each ends in CR LF. Undefined if a line is invalid. */
+/**
+ * Parses the field lines of `text` from `start` to its end. Each line must end in CR LF. Returns undefined if a line is
+ * invalid.
+ */
 export function parseFieldLines(text: string, start: number, syntax: FieldSyntax): HeaderField[] | undefined {
   const pattern = FIELD_LINES[syntax];
   const fields: HeaderField[] = [];
@@ -54,7 +57,7 @@ export function connectionOptions(fields: readonly HeaderField[]): string[] {
   );
 }
 
-/** `Name: value` lines, each with its CR LF. */
+/** Formats fields as `Name: value` lines, each with its CR LF. */
 export function formatFields(fields: readonly HeaderField[]): string {
   let text = '';
   for (const [name, value] of fields) text += `${name}: ${value}\r\n`;

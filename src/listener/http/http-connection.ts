@@ -63,7 +63,7 @@ class HttpConnection {
   /** Bytes received but not yet parsed. */
   #received: Buffer = NOTHING;
   #current: CurrentRequest | undefined;
-  /** A caller further up the stack is already parsing requests. */
+  /** Whether a caller further up the stack is already parsing requests. */
   #parsing = false;
   #over = false;
   /** Deadline for the head, for the rest of a body, or for the next request. */
@@ -216,7 +216,10 @@ class HttpConnection {
     this.#advance();
   }
 
-  /** A malformed body makes the whole request ambiguous. */
+  /**
+   * Refuses the request, because a malformed body makes its end unclear. If the response has begun, destroys the
+   * connection instead.
+   */
   #failBody(error: NoriaError): void {
     const response = this.#current?.response;
     this.#abort();
@@ -257,7 +260,7 @@ class HttpConnection {
     if (!draining) this.#parse();
   }
 
-  /** @param allRead - noria has read everything that the client is known to have sent. */
+  /** @param allRead - whether noria has read everything that the client is known to have sent. */
   #close(allRead: boolean): void {
     this.#release();
     this.#connection.awaitRequest();

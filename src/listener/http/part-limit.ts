@@ -12,7 +12,10 @@ export class PartLimit {
   readonly #onWritten: () => void;
   #parts = 0;
 
-  /** @param onWritten - called when the waiting parts are written, if `mayWrite` has returned false because of their number. */
+  /**
+   * @param onWritten - called when the waiting parts have been written, if `mayWrite` has returned false because of
+   *   their number.
+   */
   constructor(socket: Socket, onWritten: () => void) {
     this.#socket = socket;
     this.#onWritten = onWritten;
@@ -20,7 +23,7 @@ export class PartLimit {
 
   /**
    * Call it after each part.
-   * @returns false: wait for `onWritten` or the socket's 'drain' before the next part.
+   * @returns false if the caller must wait for `onWritten` or the socket's 'drain' before it writes the next part.
    */
   mayWrite(): boolean {
     const socket = this.#socket;

@@ -52,12 +52,12 @@ export class Pin {
     const pinned =
       connection instanceof PinnedConnection ? connection : new PinnedConnection(connection, this.#clock);
     this.#kept = { connection: pinned, purpose };
-    // Must flow: a paused socket notices neither an end nor an unexpected byte.
+    // The socket must flow, because a paused socket emits neither 'end' nor unexpected data.
     pinned.socket.on('data', this.#close).on('end', this.#close).on('close', this.#close).resume();
     if (pinned.socket.destroyed || pinned.socket.readableEnded) this.close();
   }
 
-  /** Takes the connection for this purpose, paused, if there is one. The caller owns it. */
+  /** Returns the connection, paused, if it was kept for this purpose. The caller then owns it. */
   take(purpose: PinPurpose): MemberConnection | undefined {
     const kept = this.#kept;
     if (kept === undefined || !isSame(kept.purpose, purpose)) return undefined;

@@ -39,7 +39,7 @@ export function refusalReply(refusal: Refusal): HttpReply {
   if (refusal.attempts !== undefined && refusal.attempts > 0) {
     headers.push(['X-Noria-Attempts', String(refusal.attempts)]);
   }
-  // Sent for `pool-empty` only: the pool computes a retry time for other refusals as well, but waiting does not help there.
+  // Sent only for faults that may end by waiting. The pool computes a retry time for other refusals, too.
   const retryAfterMs = refusal.retryAfterMs ?? (code === 'pool-empty' ? NO_DRAW_RETRY_MS : undefined);
   if (retryAfterMs !== undefined && fault.retry === 'later') {
     headers.push(['Retry-After', String(wholeSeconds(retryAfterMs))]);

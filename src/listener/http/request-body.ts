@@ -7,9 +7,9 @@ import type { HttpExchange } from './exchange.ts';
 import { type Framing, isEmptyBody } from './framing.ts';
 import type { HeaderField } from './header-fields.ts';
 
-/** A longer body cannot be sent again. */
+/** The maximum size of a body that can be sent again. */
 const MAX_KEPT_BYTES = 64 * 1024;
-/** Further parts are merged: even a buffer of one byte costs some hundred bytes of memory. */
+/** When there are more parts, they are merged, because even a buffer of one byte costs some hundred bytes of memory. */
 const MAX_KEPT_PARTS = 16;
 
 export class RequestBody {
@@ -19,7 +19,7 @@ export class RequestBody {
   #keptBytes = 0;
   #trailers: readonly HeaderField[] | undefined;
   #exchange: HttpExchange | undefined;
-  /** The member can currently take no more data. */
+  /** Whether the member can currently take no more data. */
   #blocked = false;
   #released = false;
 
@@ -55,7 +55,7 @@ export class RequestBody {
     this.#dropIfLong();
   }
 
-  /** The body is complete. */
+  /** Call it when the body is complete. */
   end(trailers: readonly HeaderField[]): void {
     this.#trailers = endToEndTrailers(trailers);
     if (!this.#released) this.#exchange?.finishBody(this.#trailers);
@@ -70,7 +70,7 @@ export class RequestBody {
     else if (!this.#blocked) this.#onWantsMore();
   }
 
-  /** The member can take more data. */
+  /** Call it when the member can take more data. */
   resume(): void {
     this.#blocked = false;
     if (this.#exchange !== undefined) this.#onWantsMore();

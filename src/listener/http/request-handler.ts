@@ -6,11 +6,11 @@ import type { ResponseWriter } from './response-writer.ts';
 
 /** Serves the current request and receives the client's events. */
 export interface RequestHandler {
-  /** False: do not read the next part of the body until `resumeBody` is called. */
+  /** False: the connection must not read the next part of the body until `resumeBody` is called. */
   readonly wantsBody: boolean;
   onBody(chunk: Buffer): void;
   onBodyEnd(trailers: readonly HeaderField[]): void;
-  /** The client can take more of the response. */
+  /** Called when the client can take more of the response. */
   onClientDrain(): void;
   /** Ends the request without a reply, because the client has disconnected or its body is malformed. */
   abort(): void;
@@ -21,7 +21,7 @@ export interface RequestContext {
   readonly connection: ClientConnection;
   readonly response: ResponseWriter;
   readonly pin: Pin;
-  /** The handler's `wantsBody` is true again. */
+  /** Call it when the handler's `wantsBody` has become true again. */
   resumeBody(): void;
   /**
    * Stops reading so that a tunnel can take the socket.

@@ -27,7 +27,7 @@ export interface RequestHead {
 export const MAX_REQUEST_HEAD_BYTES = 16 * 1024;
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([\x21-\x7e\x80-\xff]+) +HTTP\/(\d)\.(\d)\r\n/;
-/** The received part of an incomplete request line. */
+/** Matches every beginning of a request line. */
 const REQUEST_LINE_PREFIX =
   /^(?:\r|[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: +(?:[\x21-\x7e\x80-\xff]+(?: +(?:H|HT|HTT|HTTP|HTTP\/[\d.]{0,3}\r?)?)?)?)?)?$/;
 const BARE_LF = /(?:^|[^\r])\n/;

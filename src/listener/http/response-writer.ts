@@ -1,6 +1,7 @@
 /**
- * Writes the response to one request to the client's socket: that of a member with new framing, or a reply of noria itself. It
- * holds the data of a read until it is known whether the response ends there, so a small response needs only one write.
+ * Writes the response to one request to the client's socket: the response of a member, with new framing, or noria's own
+ * reply. It holds the data of a read until it is known whether the response ends there, so a small response needs only
+ * one write.
  */
 import type { ClientConnection } from '../client-connection.ts';
 import { reset } from '../reset.ts';
@@ -18,22 +19,21 @@ const NO_CONTENT = 204;
 interface ResponseCallbacks {
   /** Called once, when the whole response was handed to the socket. */
   onComplete(): void;
-  /** The client can take more data after `flush` returned false. */
+  /** Called when the client can take more data after `flush` returned false. */
   readonly onWritten: () => void;
 }
 
-/** The response to one request. Its head is written by `flush` or `complete`. */
 export class ResponseWriter {
   readonly #request: RequestHead;
   readonly #connection: ClientConnection;
   readonly #callbacks: ResponseCallbacks;
-  /** Undefined until the first part that does not complete the response. */
+  /** Undefined until the first `flush`. */
   #partLimit: PartLimit | undefined;
-  /** The head; undefined before `start` and after it was written. */
+  /** The head, if it is set and not yet written. */
   #head: string | undefined;
   #held: Buffer | undefined;
   #chunked = false;
-  /** The body ends with the connection, since it has neither a length nor chunks. */
+  /** Whether the end of the connection ends the body, because the body has neither a length nor chunks. */
   #endsWithConnection = false;
   #begun = false;
   #completed = false;
@@ -150,8 +150,8 @@ export class ResponseWriter {
   }
 
   /**
-   * The client announced a body with Expect and got no 100. It may or may not send the body, so the start of its next request is
-   * unknown.
+   * Whether another request may follow. After `Expect: 100-continue` without a 100 response, none may follow: the
+   * client may or may not send the body, so the start of its next request is unknown.
    */
   #mayKeepAlive(): boolean {
     const { draining, refusal } = this.#connection;

@@ -23,7 +23,7 @@ import {
   socks4AuthRejection,
 } from './messages.ts';
 
-/** Used where the request is refused whoever the client is. */
+/** The identity of a client whose request is refused in any case. */
 const ANONYMOUS: ClientIdentity = { user: '', routingText: '' };
 
 /** The expected message, and what the earlier messages contained. */
@@ -100,7 +100,10 @@ class SocksHandshake {
     }
   }
 
-  /** Selects username/password if offered, because it carries the routing options, unless the client is refused anyway. */
+  /**
+   * Selects username/password if the client offers it, because the user name contains the routing options. A client
+   * that is refused anyway need not send credentials.
+   */
   #selectMethod(methods: readonly number[]): NoriaError | undefined {
     const { refusal, options } = this.#connection;
     const withoutPassword = methods.includes(AUTH_METHOD.none);
@@ -136,7 +139,10 @@ class SocksHandshake {
     return this.#connection.refusal === undefined ? this.#connection.identify(credentials) : ANONYMOUS;
   }
 
-  /** The user id contains routing options. It proves nothing, so it is refused if the listener has users. */
+  /**
+   * A SOCKS4 user id contains routing options. It does not authenticate the client, so a listener with users refuses
+   * SOCKS4.
+   */
   #identifySocks4(userId: string): ClientIdentity | NoriaError {
     const { refusal, options } = this.#connection;
     if (refusal === undefined && options.access.requiresCredentials) {
@@ -187,7 +193,7 @@ class SocksHandshake {
     this.#connection.sendAndClose(reply);
   }
 
-  /** Each step of the handshake has its own reply. */
+  /** The reply depends on the current step of the handshake. */
   #refusalReply(error: NoriaError, replyCode: number): Buffer {
     if (this.#phase.name === 'greeting') return methodSelection(AUTH_METHOD.unacceptable);
     if (this.#phase.name === 'credentials') return authStatus(false);

@@ -36,7 +36,7 @@ export interface SocksFault {
   readonly detail: string;
 }
 
-/** In SOCKS4 always the request. */
+/** A SOCKS4 client sends only a request. */
 export type ExpectedMessage = 'greeting' | 'credentials' | 'request';
 
 const VERSION_5 = 0x05;
@@ -109,12 +109,12 @@ export class SocksReader {
   }
 }
 
-/** RFC 1928 §3. */
+/** The reply to a greeting (RFC 1928 §3). */
 export function methodSelection(method: number): Buffer {
   return Buffer.from([VERSION_5, method]);
 }
 
-/** RFC 1929 §2: 0 is success, anything else is a failure, after which the server closes the connection. */
+/** The reply to credentials (RFC 1929 §2). After anything but 0, the server closes the connection. */
 export function authStatus(ok: boolean): Buffer {
   return Buffer.from([AUTH_VERSION, ok ? 0x00 : 0x01]);
 }
@@ -127,7 +127,7 @@ export function requestReply(version: SocksVersion, reply: number): Buffer {
   return Buffer.from([0x00, reply === SOCKS5_REPLY.succeeded ? granted : rejected, 0, 0, 0, 0, 0, 0]);
 }
 
-/** SOCKS4: a user id cannot authenticate the client. */
+/** The SOCKS4 reply that says that the user id does not authenticate the client. */
 export function socks4AuthRejection(): Buffer {
   const userIdMismatch = 0x5d;
   return Buffer.from([0x00, userIdMismatch, 0, 0, 0, 0, 0, 0]);
@@ -197,12 +197,12 @@ function* uint16(): Parser<number> {
   return (yield 2).readUInt16BE();
 }
 
-/** A length byte and the text. */
+/** Parses a length byte and a text of that length. */
 function* countedText(): Parser<string> {
   return (yield yield* byte()).toString('utf8');
 }
 
-/** Text up to a NUL; undefined if it is longer than `maxBytes`. */
+/** Parses text up to a NUL. Returns undefined if the text is longer than `maxBytes`. */
 function* textToNul(maxBytes: number): Parser<string | undefined> {
   const bytes: number[] = [];
   for (;;) {
