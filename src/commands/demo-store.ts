@@ -85,7 +85,10 @@ async function untilAccepting(child: ChildProcess, program: string, port: number
     }
   }
   const how = child.exitCode === null ? `does not accept connections` : `ended with code ${child.exitCode}`;
-  throw new NoriaError('bad-usage', `--replicas: ${program} on port ${port} ${how}; start it to see why`);
+  throw new NoriaError(
+    'bad-usage',
+    `--replicas: ${program} on port ${port} ${how}; run it yourself to see why`,
+  );
 }
 
 /** SIGKILL also ends a process that SIGSTOP has stopped. The data of the server is not needed any longer. */

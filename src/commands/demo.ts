@@ -56,7 +56,7 @@ export function addDemoCommand(program: Command, { action, terminal, logLevel }:
     )
     .option(
       '--host <address>',
-      'address to listen on; with another than loopback, 0.0.0.0 in a container, the demo requires a password and a token, which it prints',
+      'address to listen on, 0.0.0.0 in a container; if other machines can reach it, the demo requires a password and a token, which it prints',
       hostOption,
       DEFAULT_HOST,
     )
@@ -97,7 +97,7 @@ async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | unde
     throw new NoriaError('bad-usage', `--story needs --members ${STORY_MEMBERS} or more`);
   const secrets = demoSecrets(flags, terminal);
   if (flags.story && secrets !== undefined)
-    throw new NoriaError('bad-usage', '--story works on loopback: leave out --host');
+    throw new NoriaError('bad-usage', '--story works only on loopback: remove --host');
   if (flags.replicas > 1 && (flags.story || secrets !== undefined))
     throw new NoriaError('bad-usage', '--replicas cannot be combined with --story or --host');
   const owner = new Ownership();

@@ -69,7 +69,9 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
     onWait: (ms: number) => {
       if (hasWaited) return; // a later wait is a part of the one that is already printed
       hasWaited = true;
-      terminal.printError(`waiting ${Math.ceil(ms / MS_PER_SECOND)} s: the pace allows no earlier call`);
+      terminal.printError(
+        `waiting ${Math.ceil(ms / MS_PER_SECOND)} s: the interval since the last call has not passed`,
+      );
     },
     open: async () => {
       const connection = await client.connect(paced);

@@ -70,7 +70,7 @@ const ANSWER = section({
     'fields with the usual names',
   ),
   ok: codeRule('marks a success; every other answer is then an error', '"0"'),
-  tooFast: codeRule('marks an answer to calls that come too often: noria widens the pace', '"113"'),
+  tooFast: codeRule('marks an answer to calls that come too often: noria then calls less often', '"113"'),
   denied: codeRule('marks an answer that needs a person: not on the whitelist, expired, wrong key', '"401"'),
   empty: codeRule('marks an answer without proxies at the moment', '"-3"'),
 });

@@ -36,7 +36,7 @@ export function readFrontProxy(text: string): { readonly value: FrontProxy } | {
   if (!URL.canParse(address)) return { wrong: 'is not a URL' };
   const url = new URL(address);
   if (url.pathname !== '/' || url.search + url.hash !== '')
-    return { wrong: 'has more than a host and a port' };
+    return { wrong: 'has a path, a query or a fragment' };
   const givenPort = /:(\d+)\/?$/.exec(address)?.[1]; // `url.port` would be empty for port 80
   const server = hostPort(
     url.hostname.replace(/^\[|\]$/g, ''),
@@ -79,6 +79,6 @@ function readLogin({ username, password }: URL): FrontProxyLogin | { readonly wr
     }
     return { username: name, password: new Secret(secret) };
   } catch {
-    return { wrong: 'has a % that begins no percent-encoding' }; // handled: the result reports it
+    return { wrong: 'has a % that is not part of an encoded character; write %25 for it' }; // handled: the result reports it
   }
 }

@@ -110,9 +110,9 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
       ? ['error', "fleet's store refuses noria"]
       : ['warn', "fleet's store lost"];
   },
-  'fleet.claimed': () => ['trace', 'fleet claimed a call'],
+  'fleet.claimed': () => ['trace', 'fleet recorded a call'],
   'fleet.answered': () => ['trace', "fleet's store answered"],
-  'fleet.followed': () => ['trace', 'fleet change followed'],
+  'fleet.followed': () => ['trace', 'fleet change applied'],
   'fleet.warned': () => ['warn', 'fleet warning'],
   'dial.attempted': ({ outcome }) => [outcome === 'accepted' ? 'trace' : 'debug', 'dial attempted'],
   'dial.ended': () => ['debug', 'dial ended'], // the `client.refused` event logs a failed dial

@@ -32,7 +32,7 @@ export class Permit implements WriteGate {
     this.state = 'expired';
     throw new NoriaError(
       'pace-held',
-      `the permit for a call is ${Math.round(ageMs)} ms old and expires after ${USE_BY_MS} ms`,
+      `noria did not send the call: its permit is ${Math.round(ageMs)} ms old, and permits expire after ${USE_BY_MS} ms`,
       { context: { ms: Math.round(ageMs) } },
     );
   }

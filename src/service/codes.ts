@@ -270,7 +270,7 @@ export function judgeDraw(
   const unreadable = product === 'link' ? UNREADABLE_LINK_ADVICE : UNREADABLE_ADVICE;
   const counts = Object.entries(answer.dropped).map(([reason, count]) => `${reason} ${count}`);
   return {
-    summary: `All proxies of the answer were dropped: ${counts.join(', ')}.`,
+    summary: `noria dropped all proxies of the answer, by reason: ${counts.join(', ')}.`,
     advice: [...new Set(reasons.map((reason) => DROPPED_ADVICE[reason] ?? unreadable))].join(' '),
     verdict: { kind: 'empty' },
     allDropped: true,

@@ -53,7 +53,7 @@ export async function inspectFolder(folder: string): Promise<readonly string[]> 
 export function findNumberProblem(path: string): string | undefined {
   const digits = /\.(\d+)\.json$/.exec(path)?.[1];
   if (digits === undefined || Number(digits) <= MAX_VERSION) return undefined;
-  return `${path} is not a version that noria wrote (at most ${MAX_VERSION}); remove it`;
+  return `${path} has a version number above ${MAX_VERSION}, so noria did not write it; remove it`;
 }
 
 /**

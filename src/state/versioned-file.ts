@@ -71,7 +71,7 @@ export class VersionedFile {
       if (next === undefined) return result;
       if (await this.#attempt(() => this.#commit(base, next))) return result;
     }
-    throw this.#unwritable(`writing a new version failed ${MAX_TRIES} times because another one existed`);
+    throw this.#unwritable(`other processes wrote a new version first, ${MAX_TRIES} times in a row`);
   }
 
   async #attempt<T>(step: () => Promise<T>): Promise<T> {

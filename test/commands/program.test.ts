@@ -88,7 +88,7 @@ describe('program: an invalid command line exits with 2 and says on standard err
     [['demo', '--port', 'x'], /'x' is invalid\. Expected a port from 1 to 65535, or 0 for a free one/],
     [['demo', '--dead', '1.5'], /Expected a fraction from 0 to 1, for example 0\.2/],
     [['demo', '--host', '0.0.0.0:80'], /Expected an address without a port, for example 0\.0\.0\.0/],
-    [['demo', '--host', '0.0.0.0', '--story'], /--story works on loopback: leave out --host/],
+    [['demo', '--host', '0.0.0.0', '--story'], /--story works only on loopback: remove --host/],
     [['sandbox', '--members', '0'], /Expected a whole number from 1 to 1000/],
     [
       ['simulate', '--hours', '20-8'],

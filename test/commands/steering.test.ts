@@ -83,7 +83,7 @@ test('steering: reload says what waits for a restart, and prints warnings', asyn
     out: [
       'configuration accepted; changed: workers, admin',
       '  The admin API restarts with it; the log of the daemon shows the result.',
-      '  Not until a restart: workers',
+      '  These changes need a restart: workers',
       '',
     ].join('\n'),
     err: 'warning: noria.yaml:1:1: pool.size: too small\n',

@@ -30,10 +30,10 @@ test.each([
   ['http://', 'is not a URL'],
   ['http://bastion:70000', 'is not a URL'],
   ['http://bastion:0', 'has an invalid host or port'],
-  ['http://bastion/path', 'has more than a host and a port'],
+  ['http://bastion/path', 'has a path, a query or a fragment'],
   ['http://user@bastion', 'has a user name or a password without the other'],
   ['http://:pass@bastion', 'has a user name or a password without the other'],
-  ['http://user:100%@bastion', 'has a % that begins no percent-encoding'],
+  ['http://user:100%@bastion', 'has a % that is not part of an encoded character; write %25 for it'],
   [`http://user:${'x'.repeat(256)}@bastion`, 'has a user name or a password of more than 255 bytes'],
   ['http://a%3Ab:pass@bastion', 'has a control character, or a colon in its user name'],
 ])('front proxy: %s is refused', (text, wrong) => {

@@ -120,7 +120,7 @@ function verdictCell(verdict: CodeVerdict): string {
     case 'empty':
       return 'continues at the pace';
     case 'slow-down':
-      return 'widens the pace';
+      return 'lengthens the interval';
     case 'silence':
       return `\`paused\`: no call for ${seconds(verdict.ms)}`;
     case 'pause':

@@ -102,7 +102,7 @@ test('links: an empty link is called at the pace until it has proxies', async ()
   expect(await answer).toMatch(/^200 127\./);
 });
 
-test('links: a call that comes too early widens the pace', async () => {
+test('links: a call that comes too early lengthens the interval', async () => {
   const sandbox = await openTestSandbox({ paceMs: 900 });
   const noria = await startNoria({
     sources: [presetSource(sandbox, 'qg', { interval: '100ms', params: '{ count: 1 }' })],

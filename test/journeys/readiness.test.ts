@@ -71,7 +71,7 @@ test('readiness: every member is at an address that noria may not use', async ()
     allowPrivate: false,
     more: FAST,
   });
-  await expectNotServing(noria, /All proxies of the answer were dropped: private/, /allowPrivateAddresses/);
+  await expectNotServing(noria, /noria dropped all proxies of the answer, by reason: private/, /allowPrivateAddresses/);
 });
 
 test('readiness: a noria that works says so, and one log line reports each change', async () => {

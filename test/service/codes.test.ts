@@ -119,7 +119,7 @@ test('codes: a success with an empty list counts as 12009', () => {
 test('codes: a success whose entries were all dropped names the reasons', () => {
   const meaning = judgeDraw('free', answer({ dropped: { private: 3, port: 1 } }));
   expect(meaning.verdict).toEqual({ kind: 'empty' });
-  expect(meaning.summary).toBe('All proxies of the answer were dropped: private 3, port 1.');
+  expect(meaning.summary).toBe('noria dropped all proxies of the answer, by reason: private 3, port 1.');
   expect(meaning.advice).toContain('allowPrivateAddresses');
 });
 

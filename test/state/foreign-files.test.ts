@@ -58,7 +58,7 @@ test.each(['pace.9007199254740992.json', 'daemon.9007199254740993.json', `pace.$
   async (name) => {
     const dir = temporaryFolder();
     writeFileSync(join(dir, name), '{}');
-    const problem = `${join(dir, name)} is not a version that noria wrote (at most 1000000000000); remove it`;
+    const problem = `${join(dir, name)} has a version number above 1000000000000, so noria did not write it; remove it`;
     await expect(open(dir)).rejects.toThrow(problem);
     expect(await inspectFolder(dir)).toEqual([problem]);
   },
@@ -69,7 +69,7 @@ test('state folder: a version without successor that appears later fails each ch
   const { state } = await open(dir);
   writeFileSync(join(dir, 'pace.9007199254740992.json'), '{}');
   await expect(state.pace.change('k', () => ({ result: 1 }))).rejects.toThrow(
-    'pace.9007199254740992.json is not a version that noria wrote (at most 1000000000000); remove it',
+    'pace.9007199254740992.json has a version number above 1000000000000, so noria did not write it; remove it',
   );
 });
 
