@@ -31,7 +31,7 @@ async function expectNotServing(noria: Noria, reason: RegExp, advice: RegExp): P
   const { status, text } = await readyz(noria);
   expect(status).toBe(503);
   expect(text).toMatch(reason);
-  expect(text).toMatch(/^For \d+ s; /m);
+  expect(text).toMatch(/^This has lasted for \d+ s; /m);
   expect(text).toMatch(advice);
   expect(await readyMetric(noria)).toBe('0');
   expect(readinessLines(noria).at(-1)).toMatchObject({ level: 50, to: 'not-serving', ready: false });
@@ -71,7 +71,11 @@ test('readiness: every member is at an address that noria may not use', async ()
     allowPrivate: false,
     more: FAST,
   });
-  await expectNotServing(noria, /noria dropped all proxies of the answer, by reason: private/, /allowPrivateAddresses/);
+  await expectNotServing(
+    noria,
+    /noria dropped all proxies of the answer, by reason: private/,
+    /allowPrivateAddresses/,
+  );
 });
 
 test('readiness: a noria that works says so, and one log line reports each change', async () => {
