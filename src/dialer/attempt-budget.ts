@@ -1,26 +1,31 @@
-/** Limits what one dial may spend: attempts through members, and time waiting for a member. */
+/** Limits what one dial may spend: attempts through members, and time spent waiting for a member. */
 
 import { FULL_REPORT } from './blame.ts';
 
 export interface AttemptBudgetSettings {
-  /** Members tried for one client request. Attempts that fail within FAST_FAILURE_MS do not count. */
+  /**
+   * The maximum number of members to try for one client request. Attempts that fail within FAST_FAILURE_MS do not
+   * count.
+   */
   readonly attempts: number;
-  /** Limits the whole dial, including the wait for a member. */
+  /** The time limit of the whole dial, including the wait for a member. */
   readonly deadlineMs: number;
   readonly waitForMemberMs: number;
 }
 
 /** An attempt that fails within this time does not count towards `attempts`: the client hardly notices the delay. */
 export const FAST_FAILURE_MS = 100;
-/** Limit for all attempts of a dial, including fast failures. */
+/** The maximum number of attempts of a dial, including those that fail fast. */
 export const MAX_ATTEMPTS = 10;
-/** Members that must report a target as unreachable before the dial gives up. */
+/** How many members must report that they cannot reach the target before the dial gives up. */
 const REPORTS = 2;
-/** Replaces REPORTS when a member reached the target recently: a report is then more likely to be wrong. */
+/** Replaces REPORTS when a member reached the target recently: reports are then more likely to be wrong. */
 const REPORTS_AFTER_REACHED = 5;
 /** For this time after a member has reached the target, reports do not end the dial, however many there are. */
 const JUST_REACHED_MS = 5_000;
-/** After a first report that the target is unreachable, the dial waits at most this long for another member. */
+/**
+ * After the first report that a member cannot reach the target, the dial waits at most this long for another member.
+ */
 export const SECOND_REPORT_WAIT_MS = 2_000;
 
 export class AttemptBudget {
@@ -33,12 +38,12 @@ export class AttemptBudget {
     this.#settings = settings;
   }
 
-  /** Attempts so far, including fast failures. */
+  /** The number of attempts so far, including those that failed fast. */
   get attempts(): number {
     return this.#attempts;
   }
 
-  /** Ms spent waiting for members so far. */
+  /** The time spent waiting for members so far, in ms. */
   get waitedMs(): number {
     return this.#waitedMs;
   }
@@ -47,7 +52,7 @@ export class AttemptBudget {
     this.#attempts += 1;
   }
 
-  /** An attempt failed after `ms`. */
+  /** Records that an attempt failed after `ms`. */
   failed(ms: number): void {
     if (ms >= FAST_FAILURE_MS) this.#slowFailures += 1;
   }
@@ -58,8 +63,9 @@ export class AttemptBudget {
 
   /**
    * Whether another attempt may start.
-   * @param reportPoints - sum of the points for reports that the target is unreachable (see `DialBlame.reportPoints`).
-   * @param sinceReachedMs - time since a member last reached the target; Infinity if no member reached it recently.
+   * @param reportPoints - the sum of the points for reports that the target is unreachable (see
+   *   `DialBlame.reportPoints`).
+   * @param sinceReachedMs - the time since a member last reached the target; Infinity if no member reached it recently.
    */
   allowsAnother(running: number, reportPoints: number, sinceReachedMs: number): boolean {
     const left = this.#settings.attempts - this.#slowFailures - running;
@@ -69,7 +75,7 @@ export class AttemptBudget {
 
   /**
    * How long the dial may wait for its next member.
-   * @param elapsedMs - time since the start of the dial.
+   * @param elapsedMs - the time since the start of the dial.
    */
   maxWaitMs(elapsedMs: number, reportPoints: number): number {
     const { waitForMemberMs, deadlineMs } = this.#settings;

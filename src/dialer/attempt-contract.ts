@@ -24,26 +24,31 @@ export interface AttemptTask {
   readonly lease: Lease;
   readonly target: HostPort;
   readonly use: DialRequest['use'];
-  /** Use only CONNECT, never absolute form. */
+  /** Whether to use only CONNECT and never absolute form. */
   readonly connectOnly?: boolean | undefined;
-  /** The attempt is a hedge: it runs in parallel with a slow first attempt. */
+  /** Whether the attempt is a hedge: it runs in parallel with a slow first attempt. */
   readonly hedge: boolean;
-  /** Limits connection and handshake together, including a second connection to the same member. */
+  /**
+   * The time limit for the connection and the handshake together. It includes a second connection to the same member.
+   */
   readonly timeoutMs: number;
   /** A connection to the member that was opened before the attempt, if there is one. */
   readonly warm?: TakenConnection | undefined;
 }
 
-/** A connection to the target, as an attempt hands it over. */
+/** A connection to the target, as an attempt passes it to its owner. */
 export interface RawConnection {
-  /** Paused. The attempt has removed its listeners. */
+  /** The socket is paused, and the attempt has removed its listeners. */
   readonly socket: Socket;
   /** Bytes that the member sent after its answer. */
   readonly head: Buffer;
   readonly forwardMode: ForwardMode;
   /** Only with `absolute`: the HTTP status with which the member refused CONNECT for the same request. */
   readonly connectStatus?: number | undefined;
-  /** Only with `absolute`: the connection was opened before the attempt, so the member may have closed it. */
+  /**
+   * Only with `absolute`: whether the connection was opened before the attempt, so that the member may have closed it
+   * since.
+   */
   readonly isWarm: boolean;
   /**
    * The credentials that the member accepted. With `absolute`: the credentials to send with the request. Undefined:
@@ -60,18 +65,21 @@ export interface AttemptFailure {
   readonly phase: AttemptPhase;
   /** The cause as a short text without data from outside: `status 502`, `ECONNREFUSED`. */
   readonly detail: string;
-  /** This machine is out of sockets, ports or memory. */
+  /** Whether the cause is that this machine is out of sockets, ports or memory. */
   readonly local: boolean;
-  /** The member reports that the target refused the connection. */
+  /** Whether the member reports that the target refused the connection. */
   readonly targetRefused: boolean;
-  /** The member requires credentials, and noria does not know yet whether the source needs them. */
+  /**
+   * Whether the member requires credentials, which noria has but does not send yet: other members may not need them.
+   */
   readonly withheld: boolean;
   /**
    * What the failure shows about our own network. `up`: another machine answered, for example with a refusal. `down`:
-   * no answer, so either the member or our network is down. `unknown`: nothing was sent.
+   * no machine answered, so either the member or our network is down. `unknown`: noria has sent nothing, or the failure
+   * is local.
    */
   readonly network: 'up' | 'down' | 'unknown';
-  /** Present if the front proxy did not connect noria to the member. */
+  /** Set if the front proxy did not connect noria to the member. */
   readonly hop?: HopFailure | undefined;
   readonly ms: number;
 }

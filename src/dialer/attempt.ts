@@ -1,7 +1,8 @@
 /**
- * One attempt: connects to a member, performs its handshake, and ends with a connection to the target or a failure. Owns its socket and
- * its deadline until it ends. It opens a second connection to the same member if the member requires credentials, refuses CONNECT for a
- * plain HTTP request, or fails a pipelined handshake. It calls its owner exactly once, but not after `cancel`.
+ * One attempt: connects to a member, performs its handshake, and ends with a connection to the target or with a
+ * failure. Owns its socket and its deadline until it ends. It opens a second connection to the same member if the
+ * member requires credentials, refuses CONNECT for a plain HTTP request, or fails a pipelined handshake. It calls its
+ * owner exactly once, or not at all after `cancel`.
  */
 import type { Socket } from 'node:net';
 import type { Deadline } from '../core/deadlines.ts';
@@ -30,7 +31,7 @@ import type { SourceMemory } from './source-memory.ts';
 import type { TakenConnection } from './warm-connection.ts';
 
 export interface AttemptOwner {
-  /** The owner takes over the socket. */
+  /** From this call on, the owner owns the socket. */
   attemptAccepted(attempt: Attempt, connection: RawConnection): void;
   attemptFailed(attempt: Attempt, failure: AttemptFailure): void;
 }
@@ -38,7 +39,10 @@ export interface AttemptOwner {
 type FailureNotes = Pick<AttemptFailure, 'targetRefused' | 'withheld' | 'hop'>;
 
 const NO_NOTES: FailureNotes = { targetRefused: false, withheld: false };
-/** The share of the timeout that TCP and TLS may take. It leaves time to repeat a lost SYN, which the kernel does after 1 s and 3 s. */
+/**
+ * The share of the timeout that TCP and TLS may take. It is long enough for the kernel to repeat a lost SYN, after 1 s
+ * and again after 3 s.
+ */
 const CONNECT_SHARE = 0.8;
 
 export class Attempt {
@@ -59,13 +63,19 @@ export class Attempt {
   #tcpConnected = false;
   #connectStatus: number | undefined;
   #mode: HandshakeMode = 'plain';
-  /** The connection was opened before the attempt, and the member has sent nothing on it since the attempt began. */
+  /**
+   * Whether the connection was opened before the attempt, and the member has sent nothing on it since the attempt
+   * began.
+   */
   #isWarm = false;
-  /** Start of the current connection; undefined for a connection that was opened before the attempt. */
+  /** When the current connection was started; undefined for a connection that was opened before the attempt. */
   #connectStartedAt: number | undefined;
   /** When the current connection was established. */
   #readyAt = 0;
-  /** Set when a trial of pipelining fails. If a plain handshake then succeeds within this time, pipelining caused the failure. */
+  /**
+   * Set when a trial of pipelining fails. If the plain handshake that follows succeeds within this time, pipelining
+   * caused the failure.
+   */
   #lessonMs: number | undefined;
 
   constructor(parts: AttemptParts, owner: AttemptOwner, task: AttemptTask) {
@@ -82,7 +92,7 @@ export class Attempt {
     return this.#parts.clock.monotonic() - this.#startedAt;
   }
 
-  /** The time that the attempt saves because its connection was opened before. */
+  /** The time saved because the connection was opened before the attempt. */
   get savedMs(): number {
     return this.#task.warm?.savedMs ?? 0;
   }
@@ -96,7 +106,7 @@ export class Attempt {
     return this.#phase;
   }
 
-  /** Calls the owner before it returns when the member's protocol cannot address the target. */
+  /** Starts the attempt. If the member's protocol cannot address the target, it calls the owner before it returns. */
   start(): void {
     if (this.lease.protocol === 'socks4' && !socks4CanReach(this.#task.target)) {
       this.#fail('member-incapable', 'SOCKS4 has no IPv6 addresses');
@@ -199,10 +209,11 @@ export class Attempt {
     } else if (this.elapsedMs >= this.#task.timeoutMs) {
       this.#fail('member-silent', 'answer timed out');
     } else if (this.#mode === 'trial') {
-      // The trial may have failed because the target is slow. A faster plain handshake would rule that out.
+      // The trial may have timed out because the target is slow. Only a plain handshake that is faster than the trial
+      // shows that pipelining was the cause.
       this.#endTrial(this.#parts.clock.monotonic() - this.#readyAt);
     } else {
-      this.#setDeadline(); // the deadline of the connect phase
+      this.#setDeadline(); // this was the deadline of the connect phase
     }
   };
 
@@ -217,7 +228,10 @@ export class Attempt {
     else this.#request(this.#handshake.opening);
   };
 
-  /** The connection is established: sends the first message. `message` is undefined if the member speaks first. */
+  /**
+   * Sends the first message on the established connection. `message` is undefined if noria has to wait for the member
+   * first.
+   */
   #request(message: string | Buffer | undefined): void {
     const socket = this.#socket;
     if (socket === undefined) return;
@@ -264,7 +278,7 @@ export class Attempt {
     else this.#fail(isAnswerCode(code) ? 'member-closed' : 'member-protocol', code);
   };
 
-  /** If the front proxy did not connect noria to the member, fails the attempt and returns true. */
+  /** Fails the attempt and returns true if the front proxy did not connect noria to the member. */
   #failHop(): boolean {
     const hop = hopFailureOf(this.#socket, this.elapsedMs);
     if (hop === undefined) return false;
@@ -298,12 +312,15 @@ export class Attempt {
     this.#fail(refusal.fault, refusal.detail, { targetRefused, withheld });
   }
 
-  /** A member that misread a pipelined handshake has not checked the login, so its refusal is no evidence about the login. */
+  /**
+   * Whether the member may have misread a pipelined handshake. If so, it has not checked the login, and its refusal is
+   * no evidence about the login.
+   */
   #mayBeMisread({ fault }: HandshakeFailure): boolean {
     return fault === 'member-protocol' || (fault === 'member-auth' && this.#login !== undefined);
   }
 
-  /** A trial of pipelining failed: starts a plain handshake with the same member. `lessonMs`: see the field. */
+  /** Ends a failed trial of pipelining, and starts a plain handshake with the same member. */
   #endTrial(lessonMs = Number.POSITIVE_INFINITY): void {
     this.#lessonMs = lessonMs;
     this.#reconnect(this.#login, this.#forwardMode);

@@ -15,24 +15,24 @@ import type { Reachability } from './reachability.ts';
 
 export type FailedAttempt = Pick<AttemptFailure, 'fault' | 'phase' | 'local'>;
 
-/** The evidence at the end of the dial, or as soon as the rest of the dial cannot change the decision. */
+/** The evidence at the end of the dial, or earlier if the rest of the dial cannot change the decision. */
 export interface Evidence {
-  /** Another member reached the same target for the same client request. */
+  /** Whether another member reached the same target for the same client request. */
   readonly reachedByOther: boolean;
-  /** The client left before the dial had a result. */
+  /** Whether the client disconnected before the dial had a result. */
   readonly clientLeft: boolean;
-  /** Members of this dial, this one included, with failures that the target can cause. */
+  /** How many members of this dial, including this one, failed in a way that the target can cause. */
   readonly similarFailures: number;
-  /** A member of the source reached a target recently. */
+  /** Whether a member of the source reached a target recently. */
   readonly sourceWorked: boolean;
-  /** Most members of the source refuse its credentials. */
+  /** Whether most members of the source refuse its credentials. */
   readonly sourceFaulty: boolean;
-  /** Other members accept the credentials that this one refused, or work without them. */
+  /** Whether other members accept the credentials that this one refused, or work without credentials. */
   readonly credentialsWork: boolean;
   readonly networkDown: boolean;
 }
 
-/** This many similar failures show that the target is at fault. */
+/** So many similar failures show that the target is at fault, if the source works. */
 const FAILURES_OF_A_DEAD_TARGET = 2;
 
 export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
@@ -69,7 +69,7 @@ export function isUndecided(failure: FailedAttempt): boolean {
   return failure.fault === 'member-auth' || failure.fault === 'front-proxy-silent' || targetCanCause(failure);
 }
 
-/** Whether a dead target can cause this failure. That requires that the member received the request. */
+/** Whether an unreachable target can cause this failure. It can only if the member has received the request. */
 export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
   switch (fault) {
     case 'member-silent':
@@ -83,17 +83,17 @@ export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
   }
 }
 
-/** The points of a report that counts in full. */
+/** The points of a report that counts in full. A report is a failure that says that the target is unreachable. */
 export const FULL_REPORT = 3;
 /**
- * A member that has not worked recently may answer every request with an error, so three such reports count as two full
- * ones.
+ * The points of a report by a member that has not worked recently. Such a member may answer every request with an
+ * error, so three of its reports count as two full ones.
  */
 const UNPROVEN_REPORT = 2;
 
 /**
- * How many points one failure counts as evidence that the target is unreachable. Proxies report this in different ways: status
- * 502 to 504, a SOCKS reply, any other error status, or a closed connection.
+ * The points of one failure as evidence that the target is unreachable. Proxies report an unreachable target in
+ * different ways: with status 502 to 504, with a SOCKS reply, with another error status, or by closing the connection.
  */
 function reportPoints(failure: FailedAttempt, memberWorked: boolean): number {
   if (!targetCanCause(failure)) return 0;
@@ -112,8 +112,8 @@ export interface BlameParts {
 /** How a dial ended. */
 export type DialEnd =
   /**
-   * `reachedBy`: the member that reached the target. Undefined in absolute form: there only the response shows that the
-   * target was reached.
+   * `reachedBy`: the member that reached the target. Undefined in absolute form, in which only the response shows
+   * whether the target was reached.
    */
   | { readonly kind: 'connected'; readonly reachedBy: string | undefined }
   | { readonly kind: 'client-left' }
@@ -125,8 +125,8 @@ interface Failed {
 }
 
 /**
- * Collects the results of all attempts of one dial, and reports each result to the pool, to `Reachability` and to the
- * event bus. If later attempts can change a blame, it is decided at the end of the dial.
+ * Collects the results of all attempts of one dial. Reports each result to the pool, to `Reachability` and to the event
+ * bus. If a later attempt can change a blame, the blame is decided at the end of the dial.
  */
 export class DialBlame {
   readonly #parts: BlameParts;
@@ -146,24 +146,24 @@ export class DialBlame {
     return this.#failures;
   }
 
-  /** At least one failure is of a kind that the target can cause. */
+  /** Whether at least one failure is of a kind that the target can cause. */
   get mayBeTarget(): boolean {
     return this.#failures.some(targetCanCause);
   }
 
-  /** Every member so far required other credentials. */
+  /** Whether every member so far required other credentials. */
   get allRequireCredentials(): boolean {
     return this.#failures.length > 0 && this.#failures.every(({ fault }) => fault === 'member-auth');
   }
 
-  /** Every attempt failed at the front proxy, so no member was reached. */
+  /** Whether every attempt so far failed at the front proxy, so that no member was reached. */
   get allAtFrontProxy(): boolean {
     return (
       this.#failures.length > 0 && this.#failures.every(({ fault }) => FAULTS[fault].side === 'front-proxy')
     );
   }
 
-  /** Sum of the points for reports that the target is unreachable; a full report has `FULL_REPORT` points. */
+  /** The sum of the points for reports that the target is unreachable. A full report has `FULL_REPORT` points. */
   get reportPoints(): number {
     return this.#reportPoints;
   }
@@ -175,7 +175,7 @@ export class DialBlame {
     return this.#reportPoints >= Math.min(answered.length, FAILURES_OF_A_DEAD_TARGET) * FULL_REPORT;
   }
 
-  /** An attempt succeeded, before or after the end of the dial. Its lease stays open. */
+  /** Records that an attempt succeeded, before or after the end of the dial. The attempt's lease stays open. */
   accepted(attempt: Attempt, forwardMode: ForwardMode): void {
     const { lease, elapsedMs: ms } = attempt;
     const latencyMs = ms + attempt.savedMs; // adds the saved time, so that latencies of all attempts are comparable
@@ -187,7 +187,7 @@ export class DialBlame {
     this.#emit(attempt, 'accepted', 'done', 'nobody', ms);
   }
 
-  /** An attempt failed, before or after the end of the dial. */
+  /** Records that an attempt failed, before or after the end of the dial. */
   failed(attempt: Attempt, failure: AttemptFailure): void {
     const { network, reachability } = this.#parts;
     if (failure.network === 'down') network.lost(attempt.lease.member, failure.ms);
@@ -200,7 +200,7 @@ export class DialBlame {
     else this.#decide(failed, { kind: 'failed' });
   }
 
-  /** An attempt was cancelled in `phase`. This is no evidence about its member. */
+  /** Records that an attempt was cancelled in `phase`. This is no evidence about its member. */
   cancelled(attempt: Attempt, phase: AttemptPhase): void {
     const { pool } = this.#parts;
     pool.report({ lease: attempt.lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });

@@ -7,18 +7,18 @@
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 
-/** Further attempts that a client's failed requests may make at once, and per second. */
+/** How many further attempts a client's failed requests may make in a burst, and per second. */
 export const BURST = 100;
 export const PER_SECOND = 10;
-/** In addition, a client may make this share of the attempts of all clients. */
+/** In addition, a client earns this share of the attempts of all clients. */
 const SHARE = 0.1;
-/** Clients with failed requests to remember. A forgotten client starts again with a full budget. */
+/** How many clients with failed requests to remember. A forgotten client starts again with a full budget. */
 const MAX_CLIENTS = 4_096;
 
 interface Budget {
   left: number;
   at: number;
-  /** The number of attempts of all clients at `at`. */
+  /** The number of attempts of all clients up to the moment `at`. */
   attempts: number;
 }
 
@@ -42,7 +42,10 @@ export class ClientBudgets {
     return budget === undefined || this.#refill(budget) >= 1;
   }
 
-  /** Charges a failed request to the client. Counts its attempts after the first. */
+  /**
+   * Charges a failed request to the client.
+   * @param attempts - the number of its attempts after the first.
+   */
   charge(client: string, attempts: number): void {
     if (attempts <= 0) return;
     const budget = this.#budgets.get(client) ?? this.#full();

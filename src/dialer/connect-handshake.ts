@@ -1,12 +1,12 @@
 /**
- * CONNECT to an HTTP member: formats the request, which leaves in one write, and reads the head of the response. The
+ * CONNECT to an HTTP member: formats the request, which is sent in one write, and reads the head of the response. The
  * credentials are for the member and never enter the tunnel. Sources: RFC 9110 §9.3.6 and §15, RFC 9112 §3.2.3.
  */
 import type { HostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
 import { type Handshake, type HandshakeFailure, type HandshakeStep, MORE, NO_BYTES } from './handshake.ts';
 
-/** Bounds the memory and time that a response head without end can cost. */
+/** Limits the memory and the time that an endless response head can cost. */
 export const MAX_RESPONSE_HEAD_BYTES = 16 * 1024;
 
 const PROXY_AUTHENTICATION_REQUIRED = 407;
@@ -22,10 +22,10 @@ export class ConnectHandshake implements Handshake {
   readonly opening: string;
   /** The bytes of an incomplete response head. */
   #held: Buffer = NO_BYTES;
-  /** Total size of the 1xx responses so far. They count towards the limit of the head. */
+  /** The total size of the 1xx responses so far. It counts towards the limit of the head. */
   #interimBytes = 0;
 
-  /** @param authorization - value of the Proxy-Authorization field; undefined: no credentials. */
+  /** @param authorization - the value of the Proxy-Authorization field; undefined for no credentials. */
   constructor(target: HostPort, authorization: Secret | undefined) {
     const authority = target.text;
     const credentials =
@@ -46,7 +46,7 @@ export class ConnectHandshake implements Handshake {
       if (head === 'more') break;
       left = left.subarray(headBytes);
       if (head.status >= 200) return finalStep(head.status, left);
-      // A 1xx response precedes the final one (RFC 9110 §15.2). But 101 answers an Upgrade, which noria never requests
+      // 1xx responses precede the final one (RFC 9110 §15.2). Status 101 is an error, because noria never sends Upgrade
       // here.
       if (head.status < 100 || head.status === 101) return protocolFailure(`status ${head.status}`);
       this.#interimBytes += headBytes;
@@ -71,7 +71,7 @@ function protocolFailure(detail: string): HandshakeFailure {
 
 interface StatusAndEnd {
   readonly status: number;
-  /** Length of the head, including the empty line. */
+  /** The length of the head, including the empty line. */
   readonly endBytes: number;
 }
 
@@ -81,19 +81,19 @@ const SPACE = 0x20;
 const ZERO = 0x30;
 const NINE = 0x39;
 const VERSION = Buffer.from('HTTP/1.', 'latin1');
-/** Offset of the status code in `HTTP/1.1 200`, and offset of the byte after the code. */
+/** The offset of the status code in `HTTP/1.1 200`, and the offset of the byte after the code. */
 const STATUS_AT = VERSION.length + 2;
 const STATUS_END = STATUS_AT + 3;
 
 /**
- * Reads the status and the length of a response head at the start of `bytes`. Header fields are ignored: after a 2xx the
+ * Reads the status and the length of a response head at the start of `bytes`. Ignores header fields: after a 2xx the
  * tunnel begins, whatever Content-Length or Transfer-Encoding say (RFC 9110 §9.3.6), and other responses are discarded.
  *
- * Accepts HTTP/1.0 and 1.1, a missing reason phrase, and bare LF as line end (RFC 9112 §2.2). Returns `garbage` as soon as
- * the first bytes show that this is not a response. The caller limits the length.
+ * Accepts HTTP/1.0 and 1.1, a missing reason phrase, and bare LF as line end (RFC 9112 §2.2). Returns `garbage` as soon
+ * as the first bytes show that this is not a response. The caller limits the length.
  *
- * @param scanned - number of bytes that an earlier call has seen, so that a head received byte by byte is not scanned
- *   from its start each time.
+ * @param scanned - how many of the bytes an earlier call has scanned. So a head that arrives byte by byte is not
+ *   scanned from its start each time.
  */
 export function readResponseHead(bytes: Buffer, scanned = 0): StatusAndEnd | 'more' | 'garbage' {
   if (scanned <= STATUS_END && !startsLikeStatusLine(bytes)) return 'garbage';
@@ -121,7 +121,7 @@ function startsLikeStatusLine(bytes: Buffer): boolean {
   return true;
 }
 
-/** The offset after the first empty line, searched from `from` on. */
+/** Returns the offset after the first empty line. The search starts at `from`. */
 function findHeadEnd(bytes: Buffer, from: number): number | undefined {
   for (let lf = bytes.indexOf(LF, from); lf >= 0; lf = bytes.indexOf(LF, lf + 1)) {
     if (bytes[lf + 1] === LF) return lf + 2;

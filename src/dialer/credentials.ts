@@ -1,9 +1,10 @@
 /**
- * Learns from the answers of members which credentials the members of one source need. `auto` starts without
- * credentials. It sends the credentials of the instance only after most of the members tried have required credentials:
- * a single member may require them only to collect a password. After the first acceptance, all members of the source
- * get the credentials. When most members refuse the credentials, the source is at fault. The fault is reported once,
- * and its end once.
+ * Learns from the answers of members which credentials the members of one source need.
+ *
+ * The setting `auto` starts without credentials. It sends the credentials of the instance only after most of the
+ * members tried have required credentials, because a single member may require them only to collect a password. After
+ * the first acceptance, all members of the source get the credentials. When most members refuse the credentials, the
+ * source is at fault. The fault and its end are reported once each.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -12,15 +13,15 @@ import { Secret } from '../core/secret.ts';
 
 export interface SourceAccess {
   /**
-   * `auto`: no credentials until members require them, then those of the instance. `instance`: those of the instance
-   * from the start.
+   * `auto`: no credentials until members require them, then those of the instance. `instance`: the credentials of the
+   * instance from the start.
    */
   readonly auth: 'auto' | 'none' | 'instance' | Login;
-  /** Id of the instance, which is its user name. */
+  /** The id of the instance, which is its user name. */
   readonly instance: string;
-  /** Password of the instance. Absent if only its key is configured. */
+  /** The password of the instance. Absent if only its key is configured. */
   readonly password?: Secret;
-  /** Never send the instance's credentials to the members: they are third parties (free product). */
+  /** True: never send the instance's credentials to members, because the members are third parties (free product). */
   readonly neverInstance: boolean;
 }
 
@@ -34,9 +35,11 @@ export interface SourceFault {
 }
 
 export interface PreparedLogin extends Login {
-  /** Value of the Proxy-Authorization field (RFC 7617, in UTF-8). */
+  /** The value of the Proxy-Authorization field (RFC 7617, in UTF-8). */
   readonly authorization: Secret;
-  /** These are the own credentials of one member: its answers say nothing about the credentials of the source. */
+  /**
+   * Whether these credentials belong to one member. Its answers then say nothing about the credentials of the source.
+   */
   readonly isOwn: boolean;
 }
 
@@ -47,11 +50,13 @@ export interface PreparedLogin extends Login {
  */
 type MemberAnswer = 'accepted' | 'open' | 'asked' | 'refused';
 
-/** A majority needs at least this many different members. */
+/** The minimum number of different members in a majority. */
 export const MEMBERS_OF_A_MAJORITY = 3;
-/** Older answers do not count. */
+/** How long an answer counts. */
 const WINDOW_MS = 5 * 60_000;
-/** Least time between two records of the same answer of a member. Saves work for each tunnel of a busy source. */
+/**
+ * The minimum time between two records of the same answer of a member. It saves work for each tunnel of a busy source.
+ */
 const RENEW_INTERVAL_MS = 1_000;
 const MAX_MEMBERS = 1_024;
 
@@ -67,7 +72,7 @@ export class SourceCredentials {
     MAX_MEMBERS,
   );
   #faulty = false;
-  /** The fault of the source was reported, but not its end. */
+  /** Whether the fault of the source was reported, but not its end. */
   #reported = false;
 
   constructor(
@@ -83,32 +88,32 @@ export class SourceCredentials {
     this.#current = firstLogin(access, this.#instance);
   }
 
-  /** The credentials of the source; undefined: none. */
+  /** The credentials of the source; undefined if it needs none. */
   get current(): PreparedLogin | undefined {
     return this.#current;
   }
 
   /**
-   * The credentials to try first with a member.
+   * Returns the credentials to try first with a member.
    * @param own - the member's own credentials, if it has any.
    */
   firstFor(own: Login | undefined): PreparedLogin | undefined {
     return own === undefined ? this.#current : ownLogin(own);
   }
 
-  /** The source is at fault: most members refuse the credentials. */
+  /** Whether the source is at fault, because most members refuse the credentials. */
   get faulty(): boolean {
     return this.#faulty;
   }
 
-  /** Whether noria has other credentials for a member that got `sent` and requires credentials. */
+  /** Whether noria has other credentials to try with a member that required credentials although it got `sent`. */
   hasOthers(sent: PreparedLogin | undefined): boolean {
     return this.#access.auth === 'auto' && sent === undefined && this.#instance !== undefined;
   }
 
   /**
-   * Whether a member that refused `sent` is at fault. It is when other members accept the same credentials, when the
-   * credentials belong to this member alone, or when noria has none for the source.
+   * Whether a member that refused `sent` is at fault. That is the case when other members accept the same credentials,
+   * when the credentials belong to this member alone, or when noria has no credentials for the source.
    */
   isMemberAtFault(sent: PreparedLogin | undefined): boolean {
     if (sent?.isOwn === true) return true;
@@ -117,8 +122,8 @@ export class SourceCredentials {
   }
 
   /**
-   * `member` got `sent` and required credentials. Where `neverInstance` leaves noria without credentials, only this
-   * member is at fault.
+   * Records that `member` required credentials although it got `sent`. If `neverInstance` leaves noria without
+   * credentials, only this member is at fault.
    * @returns the credentials to retry once with the same member; undefined if there are none for it.
    */
   refused(member: string, sent: PreparedLogin | undefined): PreparedLogin | undefined {
@@ -133,7 +138,7 @@ export class SourceCredentials {
     return undefined;
   }
 
-  /** `member` accepted `sent`: all members of the source get the same credentials from now on. */
+  /** Records that `member` accepted `sent`. From now on, all members of the source get the same credentials. */
   accepted(member: string, sent: PreparedLogin | undefined): void {
     if (sent?.isOwn === true) return;
     // An acceptance without credentials changes nothing: the attempt may have started before members required them.
@@ -152,8 +157,9 @@ export class SourceCredentials {
   }
 
   /**
-   * A request in absolute form with `sent` got a 407 through `member`, so the next request may carry other credentials.
-   * The 407 does not count as a refusal: the target may have sent it, and one target must not block a whole source.
+   * Records that a request in absolute form with `sent` got a 407 through `member`, so that the next request may carry
+   * other credentials. The 407 does not count as a refusal: the target may have sent it, and one target must not block
+   * a whole source.
    */
   challenged(member: string, sent: PreparedLogin | undefined): void {
     if (this.hasOthers(sent)) this.#current = this.#asked(member);
@@ -171,8 +177,9 @@ export class SourceCredentials {
   }
 
   /**
+   * Records that `member` required credentials and got none.
    * @returns the instance's credentials if most members require credentials, or if a member of a small pool requires
-   * them for the second time.
+   *   them for the second time.
    */
   #asked(member: string): PreparedLogin | undefined {
     const again = this.#answers.get(member)?.what === 'asked';

@@ -8,7 +8,7 @@ import type { AttemptFailure } from './attempt-contract.ts';
 import type { DialFailure } from './dial.ts';
 import { describeHop } from './front-problem.ts';
 
-/** What members did, as the end of a clause that starts with a count: `2 could not be reached`. */
+/** What members did. Each text continues a count: `2 could not be reached`. */
 const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {
   'member-unreachable': 'could not be reached',
   'member-silent': 'did not answer in time',
@@ -22,7 +22,6 @@ const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {
   'target-doubted': 'could not reach the target',
 };
 
-/** The pool had no member. */
 export function noMember(
   { refused, reason, retryAfterMs, sources }: LeaseRefusal,
   attempts: number,
@@ -40,7 +39,7 @@ export function describeFrontProxy(failures: readonly AttemptFailure[]): string 
   return `${reason}; ${advice}`;
 }
 
-/** For example `2 members tried in 812 ms: 1 did not answer in time, 1 refused the request`. */
+/** Returns for example `2 members tried in 812 ms: 1 did not answer in time, 1 refused the request`. */
 export function describeAttempts(failures: readonly AttemptFailure[], attempts: number, ms: number): string {
   const counts = new Map<string, number>();
   for (const { fault } of failures) {

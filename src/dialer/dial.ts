@@ -19,7 +19,10 @@ export interface DialRequest {
    * connection, and may use absolute form if the member does not accept CONNECT to this port.
    */
   readonly use: 'tunnel' | 'forward';
-  /** `forward` only. Requests of different owners never share an idle connection. */
+  /**
+   * `forward` only. Requests with different owners never share an idle connection. `forward` only: use CONNECT, because
+   * a member answered a request in absolute form with its own error instead of the target's answer.
+   */
   readonly owner?: string;
   /**
    * `forward` only: do not use an idle connection, because the member or the target may have closed it. Set for retries
@@ -27,7 +30,8 @@ export interface DialRequest {
    */
   readonly fresh?: boolean;
   /**
-   * `forward` only: use CONNECT, because absolute form got an error from the member itself and no answer of the target.
+   * `forward` only: use CONNECT, because a member answered a request in absolute form with its own error instead of the
+   * target's answer.
    */
   readonly connectOnly?: boolean;
   /** Members that already failed for this request; set when a forwarded request is retried. */
@@ -39,50 +43,55 @@ export interface AbsoluteAnswer {
   readonly status: number;
   /** Header fields as received. */
   readonly fields: readonly (readonly [name: string, value: string])[];
-  /** The method is GET or HEAD. No target answers these with 405 or 501, so such a status comes from the member. */
+  /**
+   * Whether the method is GET or HEAD. No target answers these with 405 or 501, so such a status comes from the member.
+   * The socket is paused, no data is lost, and half-open connections are allowed. If the member speaks TLS, it is the
+   * TLS socket. The dialer's 'error' handler stays attached, so no error is uncaught.
+   */
   readonly isRead: boolean;
 }
 
 /** A connection to the target through a member. */
 export interface MemberConnection {
   /**
-   * Paused, with no data lost and half-open allowed. With TLS if the member speaks TLS. The dialer's 'error' handler
-   * stays attached, so no error is uncaught.
+   * The socket is paused, has lost no data, and allows half-open connections. If the member speaks TLS, it is the TLS
+   * socket. The dialer's 'error' handler stays attached, so no error is uncaught.
    */
   readonly socket: Socket;
-  /** Bytes that the member sent after its answer. Send them to the client first. Often empty. */
+  /** The bytes that the member sent after its answer. Send them to the client first. Often empty. */
   readonly head: Buffer;
   readonly forwardMode: ForwardMode;
-  /** Value of Proxy-Authorization for a request in absolute form. Never log it. */
+  /** The value of Proxy-Authorization for a request in absolute form. Never log it. */
   readonly proxyAuthorization?: string | undefined;
-  /** The connection is reused after an idle time. It may already be closed, which is not the member's fault. */
+  /** Whether the connection is reused after an idle time. It may be closed already, which is not the member's fault. */
   readonly reused: boolean;
   readonly member: string;
   readonly source: string;
   readonly exitIp?: string | undefined;
-  /** Lifetime of the member in ms when it was leased; absent if unknown. */
+  /** The remaining lifetime of the member in ms at the time of the lease; absent if unknown. */
   readonly remainingMs?: number | undefined;
   readonly session?: string | undefined;
   readonly attempts: number;
   /**
-   * `absolute` only: reports the head of the response. The dialer learns from it which form the members accept.
-   * @returns whether the member made the response itself; then the client must not get it as the target's answer.
+   * `absolute` only: passes the head of the response to the dialer, which learns from it which form the members accept.
+   * @returns whether the member made the response itself. If so, the client must not get it as the target's answer.
    */
   isMemberError(answer: AbsoluteAnswer): boolean;
   /**
-   * Ends the lease. Call it in all cases; idempotent. It closes no socket: close the socket, or return it with `keep`.
+   * Ends the lease. Call it in all cases; idempotent. It does not close the socket: destroy the socket yourself, or
+   * return it with `keep`.
    */
   end(outcome: DialOutcome): void;
 }
 
 export interface DialOutcome {
-  /** The member closed the connection, or the connection failed, before the member had sent a byte. */
+  /** Whether the member closed the connection, or the connection failed, before the member had sent a byte. */
   readonly cut: boolean;
-  /** At least one byte arrived from the target. */
+  /** Whether at least one byte arrived from the target. */
   readonly answered?: boolean;
-  /** `forward` only: returns the socket to the dialer after a complete exchange, for another request. */
+  /** `forward` only: true returns the socket to the dialer after a complete exchange, for another request. */
   readonly keep?: boolean;
-  /** `absolute` only: the response was a 407. The next dial sends other credentials if there are any. */
+  /** `absolute` only: whether the response was a 407. The next dial then sends other credentials if there are any. */
   readonly proxyAuthRequired?: boolean;
 }
 
@@ -124,12 +133,11 @@ export interface Dialing {
   cancel(): void;
 }
 
-/** The dialer as the listener uses it. */
 export interface Dialer {
   /**
    * Starts a dial.
-   * @param onResult - must not throw. Called exactly once, possibly before `dial` returns. A promise would cost more
-   * than the choice of a member.
+   * @param onResult - called exactly once, possibly before `dial` returns. It must not throw. A callback is used
+   *   because a promise would cost more than the choice of a member.
    */
   dial(request: DialRequest, onResult: (result: DialResult) => void): Dialing;
 }

@@ -1,8 +1,8 @@
 /**
  * The dialer connects clients to targets through members of the pool.
  *
- * Owns every connection to a member until the listener takes it over, the idle connections, and all deadlines of dials. It
- * connects to members only, and resolves no name.
+ * Owns every connection to a member until the listener takes it over, the idle connections, and all deadlines of dials.
+ * It connects to members only, and resolves no name.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -33,7 +33,7 @@ export interface DialerSettings extends DialSettings {
   readonly warm: WarmSetting;
   /** The front proxy through which noria connects to members. */
   readonly via?: FrontProxy | undefined;
-  /** Keyed by source name. Members of a source that is not listed get no credentials. */
+  /** The settings of each source by its name. Members of a source that is not listed get no credentials. */
   readonly sources: ReadonlyMap<string, SourceSettings>;
 }
 
@@ -49,7 +49,7 @@ export interface DialerOptions extends DialerSettings {
   readonly openSocket?: OpenSocket;
 }
 
-/** Resolution of the deadlines: fine enough for the shortest hedge delay, coarse enough to be cheap. */
+/** The resolution of the deadlines. It is fine enough for the shortest hedge delay and coarse enough to be cheap. */
 const TICK_MS = 10;
 const UNKNOWN_SOURCE: SourceSettings = {
   auth: 'none',
@@ -108,15 +108,15 @@ export class MemberDialer implements Dialer, AsyncDisposable {
       nextRequestId: () => ++this.#lastRequestId,
       dialFinished: (dial) => this.#dials.delete(dial),
     };
-    // An answer of the service shows that our network is up.
+    // An answer of the service proves that our network is up.
     this.#drawObserver = bus.on('draw.done', ({ code }) => {
       if (code !== 'transport' && code !== 'front-proxy-failed') this.#network.answered();
     });
   }
 
   /**
-   * What the dialer holds: dials and probes in progress, slower attempts of successful dials, idle connections, and
-   * connections opened before use.
+   * The number of open things that the dialer owns: dials and probes in progress, slower attempts of successful dials,
+   * idle connections, and connections opened before use.
    */
   get openCount(): number {
     return this.#dials.size + this.#singleAttempts.size + this.#idle.size + this.#warm.size;
@@ -133,7 +133,10 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     return dial;
   }
 
-  /** One attempt through a member that the caller has leased, for probes. The caller reports the outcome of the lease. */
+  /**
+   * Starts one attempt through a member that the caller has leased, for probes. The caller reports the outcome of the
+   * lease.
+   */
   attempt(task: Omit<AttemptTask, 'hedge'>): SingleAttempt {
     const attempt = new SingleAttempt(this.#parts, task, () => this.#singleAttempts.delete(attempt));
     if (this.#closed) {
@@ -156,12 +159,12 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     }
   }
 
-  /** Uses a source again whose credentials were refused: its refusals count from zero. */
+  /** Lets dials use a source again whose credentials were refused. Its refusals count from zero. */
   resetRefusals(source: string): void {
     this.#memories.get(source)?.credentials.resetRefusals();
   }
 
-  /** Another process got an answer from outside: our network is up. */
+  /** Records that another process got an answer from outside, which proves that our network is up. */
   answeredElsewhere(): void {
     this.#network.answered();
   }

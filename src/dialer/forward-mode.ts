@@ -1,18 +1,24 @@
 /**
- * Chooses the forward mode for the HTTP members of one source: CONNECT or absolute form. noria prefers CONNECT: a
- * member can then neither modify the request nor pass off its own errors as the target's. Some members accept CONNECT
- * only to port 443, or not at all. A single refused CONNECT does not prove that, because the refusal may concern only
- * the target. So noria learns from responses: a target that answers in absolute form after a refused CONNECT gets
- * absolute form from then on. After several such targets, all targets of the source do.
+ * Chooses the forward mode for the HTTP members of one source: CONNECT or absolute form.
+ *
+ * noria prefers CONNECT: a member can then neither modify the request nor present its own errors as the target's. Some
+ * members accept CONNECT only to port 443, or not at all. A single refused CONNECT does not prove that, because the
+ * refusal may concern only the target. So noria learns from responses: if a target answers in absolute form after a
+ * refused CONNECT, noria uses absolute form for this target from then on. After several such targets, noria uses it for
+ * all targets of the source.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import type { AbsoluteAnswer, ForwardMode } from './dial.ts';
 
-/** When only absolute form has reached this many distinct targets, noria uses it for every target of the source. */
+/**
+ * When this number of distinct targets were reached only in absolute form, noria uses absolute form for all targets of
+ * the source.
+ */
 export const TARGETS_OF_ABSOLUTE_FORM = 3;
 /**
- * When this many members in a row refuse a port that was accepted before, noria assumes that the source has changed.
+ * When this number of members in a row refuse a port that was accepted before, noria assumes that the source has
+ * changed.
  */
 const REFUSALS_OF_A_CHANGED_SOURCE = 3;
 /** After this time in absolute form, noria tries CONNECT again. */
@@ -32,19 +38,19 @@ const NOT_ACCEPTED = new Set([405, 501]);
 export class ForwardModeMemory {
   readonly #clock: Clock;
   readonly #initial: ForwardMode;
-  /** Time of the last response in absolute form, by target. Only targets for which CONNECT was refused. */
+  /** For each target that refused CONNECT, the time of its last response in absolute form. */
   readonly #reached = new BoundedMap<string, number>(MAX_TARGETS);
   /** When a member last accepted CONNECT, by port. */
   readonly #acceptedPorts = new BoundedMap<number, number>(MAX_TARGETS);
   readonly #refusedBy = new Set<string>();
 
-  /** @param initial - `absolute`: CONNECT is never tried, and nothing is learned. */
+  /** @param initial - with `absolute`, noria never tries CONNECT and learns nothing. */
   constructor(clock: Clock, initial: ForwardMode) {
     this.#clock = clock;
     this.#initial = initial;
   }
 
-  /** The mode to try first for this target. */
+  /** Returns the mode to try first for this target. */
   first(target: string): ForwardMode {
     if (this.#initial === 'absolute') return 'absolute';
     if (this.#reached.size === 0) return 'direct';
@@ -54,7 +60,7 @@ export class ForwardModeMemory {
     return isLearned ? 'absolute' : 'direct';
   }
 
-  /** A member accepted CONNECT to this port for a plain HTTP request. */
+  /** Records that a member accepted CONNECT to this port for a plain HTTP request. */
   connectAccepted(port: number): void {
     const now = this.#clock.monotonic();
     if (this.#acceptedPorts.get(port) !== now) this.#acceptedPorts.set(port, now);
@@ -62,7 +68,10 @@ export class ForwardModeMemory {
     if (this.#refusedBy.size > 0) this.#refusedBy.clear();
   }
 
-  /** A member refused CONNECT to this port. @returns whether to send the request to this member in absolute form. */
+  /**
+   * Records that a member refused CONNECT to this port. @returns whether to send the request to this member in absolute
+   * form.
+   */
   connectRefused(member: string, port: number): boolean {
     this.#refusedBy.add(member);
     const acceptedAt = this.#acceptedPorts.get(port) ?? Number.NEGATIVE_INFINITY;
@@ -72,7 +81,8 @@ export class ForwardModeMemory {
 
   /**
    * Learns from the response to a request in absolute form.
-   * @param connectStatus - status of the refused CONNECT for the same request; absent if CONNECT was not tried.
+   * @param connectStatus - the status with which CONNECT was refused for the same request; undefined if CONNECT was not
+   *   tried.
    * @returns whether the member made the response itself.
    */
   answered(target: string, answer: AbsoluteAnswer, connectStatus: number | undefined): boolean {

@@ -1,7 +1,7 @@
 /**
- * The hop through the front proxy: a handshake on a connection to the front proxy, which asks for a connection to a
- * server behind it. The hop does not own the socket; it only listens until the front proxy has answered. Silence does
- * not show whether the front proxy or the server is at fault, because the front proxy may be waiting for a dead server.
+ * The hop through the front proxy: a handshake with the front proxy that asks it for a connection to a server behind
+ * it. The hop does not own the socket; it only listens until the front proxy has answered. If the front proxy is
+ * silent, either it or the server can be at fault, because the front proxy may be waiting for a dead server.
  */
 import type { Socket } from 'node:net';
 import type { FrontProxy } from '../core/front-proxy.ts';
@@ -27,16 +27,16 @@ export interface HopFailure {
     | 'protocol'
     | 'silent'
     | 'unreachable';
-  /** The deciding code or number: `ECONNREFUSED`, `status 407`, `reply 2`. */
+  /** The code or number that decided: `ECONNREFUSED`, `status 407`, `reply 2`. */
   readonly detail: string;
-  /** Only with `silent`: the front proxy answered on another connection during the same time. */
+  /** Only with `silent`: whether the front proxy answered on another connection during the same time. */
   readonly answeredOthers?: boolean;
 }
 
 const DNS_CODES = new Set(['ENOTFOUND', 'EAI_AGAIN', 'ENODATA', 'EAI_FAIL', 'EAI_NODATA']);
 /**
- * Statuses from this one on are not standard. Proxies use them, for example 522 and 594, for a server that they cannot
- * reach.
+ * Statuses from this one on are not standard. Some proxies use them (for example 522 and 594) for a server that they
+ * cannot reach.
  */
 const FIRST_OWN_STATUS = 520;
 
@@ -47,8 +47,8 @@ export class FrontHop {
   #isConnected = false;
 
   /**
-   * @param done - called once, unless `cancel` was called first. Without a failure, the socket is connected to the
-   * server.
+   * @param done - called once, unless `cancel` is called first. Without a failure, the socket is connected to the
+   *   server.
    */
   constructor(
     socket: Socket,
@@ -73,7 +73,7 @@ export class FrontHop {
     this.#socket.write(this.#handshake.opening, 'latin1');
   }
 
-  /** The failure to report when the hop has no result after `ms`. */
+  /** The failure to report if the hop has no result after `ms`. */
   failureAfter(ms: number): HopFailure {
     return {
       problem: this.#isConnected ? 'silent' : 'down',
@@ -81,7 +81,7 @@ export class FrontHop {
     };
   }
 
-  /** Removes its listeners. Idempotent. */
+  /** Removes the hop's listeners. Idempotent. */
   cancel(): void {
     this.#socket.off('data', this.#onData);
     this.#socket.off('end', this.#onEnd);
@@ -136,8 +136,8 @@ function hopFailure(failure: HandshakeFailure): HopFailure {
 }
 
 /**
- * HTTP proxies report an unreachable server with status 502 to 504 (tinyproxy: 500), SOCKS proxies with reply 3 to 6 (some: 1,
- * general failure).
+ * Whether the failure means that the front proxy could not reach the server. HTTP proxies report that with status 502
+ * to 504 (tinyproxy: 500), SOCKS proxies with reply 3 to 6 (some with 1, general failure).
  */
 function isUnreachable({ fault, detail, status = 0 }: HandshakeFailure): boolean {
   if (fault === 'target-doubted' || detail === 'reply 1') return true;

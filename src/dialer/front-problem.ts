@@ -12,12 +12,12 @@ export interface FrontNames {
 }
 
 export interface FrontProblem {
-  /** Does not end with a full stop. */
+  /** Without a full stop at the end. */
   readonly reason: string;
   readonly advice: string;
 }
 
-/** The fault of an attempt whose hop failed. */
+/** Maps a failed hop to the fault of the attempt. */
 export function faultOfHop({ problem, answeredOthers }: HopFailure): FaultCode {
   switch (problem) {
     case 'local':
@@ -30,7 +30,10 @@ export function faultOfHop({ problem, answeredOthers }: HopFailure): FaultCode {
   }
 }
 
-/** Whether the front proxy may connect noria to another member, although it has failed for all members so far. */
+/**
+ * Whether the front proxy may be able to connect noria to another member, although it has failed for all members so
+ * far.
+ */
 export function helpsAnotherMember(
   failures: readonly { readonly hop?: HopFailure | undefined }[],
   maxAttempts: number,

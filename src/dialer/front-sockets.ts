@@ -11,12 +11,12 @@ import { FrontHop, type HopFailure } from './front-hop.ts';
 import { FrontStream } from './front-stream.ts';
 import { type OpenSocket, secureSocket } from './member-socket.ts';
 
-/** When the front proxy last sent any answer. */
+/** When the front proxy last sent an answer. */
 interface FrontAnswers {
   at: number;
 }
 
-/** @param via - returns the current front proxy; undefined: sockets connect to the members directly. */
+/** @param via - returns the current front proxy. If it returns undefined, sockets connect to members directly. */
 export function frontSockets(open: OpenSocket, clock: Clock, via: () => FrontProxy | undefined): OpenSocket {
   const answers: FrontAnswers = { at: Number.NEGATIVE_INFINITY };
   return (member, use) => {
@@ -35,8 +35,8 @@ export function frontSockets(open: OpenSocket, clock: Clock, via: () => FrontPro
 }
 
 /**
- * Why the hop of this socket failed, or why it is not complete after `ms`. Undefined when it is complete, or when the
- * socket has no hop.
+ * Why the hop of this socket failed, or why it is not complete after `ms`. Undefined if the hop is complete, or if the
+ * socket has none.
  */
 export function hopFailureOf(socket: Socket | undefined, ms: number): HopFailure | undefined {
   return hopOf(socket)?.failureAfter(ms);
@@ -60,7 +60,6 @@ interface SocketHopOptions {
   readonly clock: Clock;
 }
 
-/** The hop of one socket. */
 class SocketHop {
   readonly front: FrontProxy;
   readonly #hop: FrontHop;
@@ -84,7 +83,7 @@ class SocketHop {
   failureAfter(ms: number): HopFailure | undefined {
     if (this.#result === 'open') return undefined;
     const failure = this.#result === 'pending' ? this.#hop.failureAfter(ms) : this.#result;
-    // Answers on other connections show that the front proxy works, so the silence is the member's.
+    // Answers on other connections show that the front proxy works, so the member caused the silence.
     return failure.problem === 'silent'
       ? { ...failure, answeredOthers: this.#answers.at >= this.#startedAt }
       : failure;

@@ -1,6 +1,6 @@
 /**
- * A socket to the front proxy, used as the transport of TLS to a member. TLS writes at once, so this stream holds the
- * bytes back until the hop through the front proxy is complete ('connect').
+ * A stream over a socket to the front proxy, used as the transport of TLS to a member. TLS writes immediately, so this
+ * stream delays the bytes until the hop through the front proxy is complete ('connect').
  */
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
@@ -10,7 +10,7 @@ type Done = (error?: Error | null) => void;
 export class FrontStream extends Duplex {
   readonly #raw: Socket;
   #isOpen = false;
-  /** The write, or the end of the stream, that waits for the hop. */
+  /** The write, or the end of the stream, that waits until the hop is complete. */
   #waiting: (() => void) | undefined;
 
   constructor(raw: Socket) {

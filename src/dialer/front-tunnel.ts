@@ -1,4 +1,4 @@
-/** Connections to the extraction service through the front proxy. */
+/** Opens connections to the extraction service through the front proxy. */
 import { connect } from 'node:net';
 import { NoriaError } from '../core/faults.ts';
 import type { FrontProxy } from '../core/front-proxy.ts';
@@ -6,18 +6,18 @@ import { formatHostPort, type HostPort } from '../core/host-port.ts';
 import { FrontHop, type HopFailure } from './front-hop.ts';
 import { describeHop } from './front-problem.ts';
 
-/** One connection. The caller owns its socket from the start. */
+/** The caller owns the socket from the start. */
 export interface FrontTunnel {
-  /** An 'error' handler is attached. */
+  /** It has an 'error' handler. */
   readonly socket: ReturnType<typeof connect>;
-  /** Why the connection does not exist after `ms`; undefined when it exists. */
+  /** Why the connection is not established after `ms`; undefined if it is established. */
   timedOut(ms: number): NoriaError | undefined;
 }
 
 /**
  * Starts a connection to the service.
- * @param done - called once, without an error when the socket is connected to the service. Otherwise with
- * `front-proxy-failed`, or with `service-transport` if the front proxy could not reach the service.
+ * @param done - called once. Without an error, the socket is connected to the service. The error is `service-transport`
+ *   if the front proxy could not reach the service, otherwise `front-proxy-failed`.
  */
 export function openFrontTunnel(
   front: FrontProxy,

@@ -1,6 +1,6 @@
 /**
  * The interface of a proxy protocol: a state machine that takes bytes and returns the next step. It has no socket and
- * no clock, so each protocol is tested byte by byte. Only attempt.ts handles timeouts and closed connections.
+ * no clock, so each protocol can be tested byte by byte. Its user handles timeouts and closed connections.
  */
 import type { FaultCode } from '../core/faults.ts';
 
@@ -8,13 +8,13 @@ import type { FaultCode } from '../core/faults.ts';
 export interface HandshakeFailure {
   readonly kind: 'failed';
   readonly fault: Extract<FaultCode, 'member-auth' | 'member-refused' | 'member-protocol' | 'target-doubted'>;
-  /** The deciding number: `status 502`, `reply 5`. Contains no text from the member. */
+  /** The number that decided: `status 502`, `reply 5`. Contains no text from the member. */
   readonly detail: string;
-  /** The member reports that the target refused the connection. */
+  /** Whether the member reports that the target refused the connection. */
   readonly targetRefused?: boolean;
-  /** HTTP status of the member's answer. */
+  /** The HTTP status of the member's answer. */
   readonly status?: number;
-  /** The member does not accept CONNECT to this target. It may accept a plain HTTP request in absolute form. */
+  /** Whether the member does not accept CONNECT to this target. It may accept a plain HTTP request in absolute form. */
   readonly noConnect?: boolean;
 }
 
@@ -30,7 +30,7 @@ export type HandshakeStep =
   | HandshakeFailure;
 
 export interface Handshake {
-  /** The first message, written once the connection is ready. A string is latin1. */
+  /** The first message, to write when the connection is ready. A string is in Latin-1. */
   readonly opening: Buffer | string;
   /** Takes the next bytes, split at any position. Do not call it after `accepted` or `failed`. */
   take(bytes: Buffer): HandshakeStep;

@@ -1,14 +1,16 @@
 /**
- * Hedging: a second attempt starts in parallel with a slow first one.
+ * Hedging: noria starts a second attempt in parallel with a slow first one.
  *
- * A hedge is wasted if the first attempt succeeds after all. A budget limits wasted hedges only, so a good pool gets at most
- * a tenth more attempts, and a bad pool gets as many hedges as it needs.
+ * A hedge is wasted if the first attempt succeeds after all. A budget limits only wasted hedges. So a good pool gets at
+ * most a tenth more attempts, and a bad pool gets as many hedges as it needs.
  */
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import type { Lease } from '../pool/lease.ts';
 
-/** `auto`: noria learns the delay from the source's successes. `off`: no hedges. A number: the delay in ms. */
+/**
+ * `auto`: noria learns the delay from the source's successful attempts. `off`: no hedges. A number: the delay in ms.
+ */
 export type HedgeAfter = 'auto' | 'off' | number;
 
 export interface HedgeSettings {
@@ -16,13 +18,13 @@ export interface HedgeSettings {
   readonly attemptTimeoutMs: number;
 }
 
-/** Lower bound of a learned delay: each hedge costs a member a connection. */
+/** The minimum of a learned delay, because each hedge costs a member a connection. */
 export const HEDGE_FLOOR_MS = 50;
 
 /**
- * How long a first attempt may take before its hedge starts; undefined: no hedge.
- * @param p95Ms - 95th percentile of the latency of the source's good members, if known.
- * @param doubtful - the first member is unproven, so its hedge starts after half the time.
+ * How long a first attempt may take before its hedge starts; undefined for no hedge.
+ * @param p95Ms - the 95th percentile of the latency of the source's good members, if known.
+ * @param doubtful - whether the first member is unproven. Its hedge then starts after half the time.
  */
 export function hedgeDelayMs(
   { hedgeAfter, attemptTimeoutMs }: HedgeSettings,
@@ -35,12 +37,12 @@ export function hedgeDelayMs(
   return Math.max(HEDGE_FLOOR_MS, doubtful ? usualMs / 2 : usualMs);
 }
 
-/** Hedges that each dial adds to the budget. */
+/** How many hedges each dial adds to the budget. */
 const EARNED_PER_DIAL = 0.1;
-/** The most that the budget can hold, and what it holds at the start. */
+/** The maximum of the budget, and its value at the start. */
 const MAX_BALANCE = 10;
 
-/** Limits the wasted hedges of one dialer to a share of its dials. */
+/** Limits the wasted hedges of a dialer to a share of its dials. */
 export class HedgeBudget {
   #balance = MAX_BALANCE;
 
@@ -48,14 +50,14 @@ export class HedgeBudget {
     this.#balance = Math.min(MAX_BALANCE, this.#balance + EARNED_PER_DIAL);
   }
 
-  /** Takes one hedge from the budget; false if the budget is used up. */
+  /** Takes one hedge from the budget. Returns false if the budget is used up. */
   spend(): boolean {
     if (this.#balance < 1) return false;
     this.#balance -= 1;
     return true;
   }
 
-  /** Gives a hedge back, because it is not wasted: it won, did not start, or failed. */
+  /** Returns a hedge to the budget, because it is not wasted: it won, did not start, or failed. */
   refund(): void {
     this.#balance = Math.min(MAX_BALANCE, this.#balance + 1);
   }
@@ -67,13 +69,13 @@ export interface HedgeParts {
   readonly hedgeBudget: HedgeBudget;
 }
 
-/** The hedge of one dial. Owns the deadline after which the first attempt is overdue. */
+/** Starts the hedge of one dial. Owns the deadline after which the first attempt is overdue. */
 export class Hedge {
   readonly #parts: HedgeParts;
   readonly #settings: HedgeSettings;
   readonly #onOverdue: () => void;
   #deadline: Deadline | undefined;
-  /** The current hedge was charged to the budget, and may still turn out to be wasted. */
+  /** Whether the current hedge was charged to the budget and may still turn out to be wasted. */
   #charged = false;
 
   constructor(parts: HedgeParts, settings: HedgeSettings, onOverdue: () => void) {
@@ -82,7 +84,7 @@ export class Hedge {
     this.#onOverdue = onOverdue;
   }
 
-  /** A first attempt starts. */
+  /** Call it when a first attempt starts. */
   arm(lease: Lease, p95Ms: number | undefined): void {
     this.disarm();
     const delayMs = hedgeDelayMs(this.#settings, p95Ms, lease.doubtful);
@@ -94,14 +96,14 @@ export class Hedge {
     this.#deadline = undefined;
   }
 
-  /** Whether a hedge may start; charges the budget unless the delay is configured. */
+  /** Whether a hedge may start. Charges the budget if the delay is learned. */
   spend(): boolean {
     if (this.#settings.hedgeAfter !== 'auto') return true;
     this.#charged = this.#parts.hedgeBudget.spend();
     return this.#charged;
   }
 
-  /** Gives the hedge back: it did not start, or it ended without a result. */
+  /** Returns the hedge to the budget, because it did not start or ended without a result. */
   refund(): void {
     if (this.#charged) this.#parts.hedgeBudget.refund();
     this.#charged = false;
@@ -115,20 +117,19 @@ export class Hedge {
   }
 }
 
-/** The part of an attempt that OverdueAttempts uses. */
 interface OverdueAttempt {
   readonly lease: { readonly member: string };
 }
 
 /**
- * Limits the avoided members, since each of them makes the pool's choice slower. A pool with more slow members has no
- * good choice.
+ * The maximum number of members to avoid, because each of them makes the pool's choice slower. A pool with more slow
+ * members has no good choice.
  */
 const MAX_AVOIDED = 64;
 
 /**
- * The overdue attempts of one dialer. Hedges avoid the members of these attempts: a silent member fails only at the
- * timeout.
+ * The overdue attempts of a dialer. Hedges avoid the members of these attempts, because a silent member fails only at
+ * the timeout.
  */
 export class OverdueAttempts {
   readonly #overdue = new Set<OverdueAttempt>();

@@ -1,7 +1,7 @@
 /**
- * Keeps connections to members for a few seconds after a plain HTTP request, for the next request. Owns them. It limits
- * their number per member and target, keeps none past the end of its member's life, and closes a connection that ends
- * or receives a byte. A connection may still be closed when a request takes it.
+ * Keeps connections to members for a few seconds after a plain HTTP request, so that the next request can use them.
+ * Owns them. It limits their number per member and target, keeps none past the end of its member's life, and closes a
+ * connection that ends or receives a byte. A connection that a request takes may nevertheless be closed already.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -15,15 +15,21 @@ export interface IdleConnection {
   /** `host:port` of the target. A connection in absolute form serves any target. */
   readonly target: string;
   readonly forwardMode: ForwardMode;
-  /** Only requests of this owner use the connection: some targets authenticate a connection and not each request. */
+  /**
+   * Only requests of this owner may use the connection, because some targets authenticate a connection and not each
+   * request.
+   */
   readonly owner: string;
-  /** The credentials with which the connection was opened. Requests in absolute form on it carry the same. */
+  /**
+   * The credentials with which the connection was opened. Requests in absolute form on this connection carry the same
+   * ones.
+   */
   readonly login: PreparedLogin | undefined;
-  /** Monotonic time at which the member's lifetime ends; `Infinity` if unknown. */
+  /** When the member's lifetime ends, in ms of the monotonic clock; `Infinity` if unknown. */
   readonly endsAt: number;
 }
 
-/** What a connection must match to serve a request. */
+/** What must be equal for a request to use a connection. */
 type IdleUse = Pick<IdleConnection, 'member' | 'target' | 'forwardMode' | 'owner'>;
 
 interface Entry {
@@ -42,12 +48,12 @@ export class IdleConnections {
   readonly #clock: Clock;
   readonly #deadlines: Deadlines;
   readonly #mayKeep: (socket: Socket) => boolean;
-  /** Newest last. The newest connection is the least likely to be closed. */
+  /** The connections by key, newest last. The newest one is the least likely to be closed. */
   readonly #entries = new Map<string, Entry[]>();
   #size = 0;
   #closed = false;
 
-  /** @param mayKeep - false for a socket that was opened through another front proxy than the current one. */
+  /** @param mayKeep - returns false for a socket that was opened through another front proxy than the current one. */
   constructor(clock: Clock, deadlines: Deadlines, mayKeep: (socket: Socket) => boolean) {
     this.#clock = clock;
     this.#deadlines = deadlines;
@@ -59,7 +65,8 @@ export class IdleConnections {
   }
 
   /**
-   * Takes over a connection. Closes it at once if a limit is reached, its member's life ends, or unread bytes are left.
+   * Takes ownership of a connection. Closes it immediately if a limit is reached, the member's life has ended, or the
+   * socket has unread or unsent bytes.
    */
   keep(connection: IdleConnection): void {
     const { socket } = connection;
@@ -78,14 +85,15 @@ export class IdleConnections {
     const entry = { connection, deadline: this.#deadlines.set(leftMs, drop), drop };
     this.#entries.set(key, [...others, entry]);
     this.#size += 1;
-    // Must flow: a paused socket notices neither an end nor an unexpected byte.
+    // The socket must flow, because a paused socket emits neither 'end' nor unexpected data.
     socket.on('data', drop).on('end', drop).on('close', drop);
     socket.resume();
   }
 
   /**
-   * Takes a connection through `member` that can serve `target`, if there is one. It is paused, and the caller owns it.
-   * @param use.forwardMode - `direct`: do not take a connection in absolute form.
+   * Returns an idle connection through `member` that can serve `target`, if there is one. It is paused, and the caller
+   * owns it.
+   * @param use.forwardMode - with `direct`, no connection in absolute form is returned.
    */
   take({ forwardMode: mode, ...use }: IdleUse): IdleConnection | undefined {
     if (this.#size === 0) return undefined;

@@ -1,32 +1,33 @@
 /**
- * Measures how long the members of one source take to connect to a target, and which members are slow. The profile is
- * the 95th percentile of the latest successes. It includes only the faster half of the members: with slow members, slow
- * would look normal. Samples expire after ten minutes.
+ * Measures how long the members of one source take to connect to a target, and which members are slow.
+ *
+ * The profile is the 95th percentile of the latest successful attempts. It includes only the faster half of the
+ * members: if it included slow members, slow would look normal. Samples expire after ten minutes.
  */
 
-/** With fewer samples there is no profile. */
+/** The minimum number of samples for a profile. */
 export const MIN_SAMPLES = 20;
-/** Size of the ring of samples: a few samples for each member of a typical pool. */
+/** The maximum number of samples to keep: a few for each member of a typical pool. */
 const MAX_SAMPLES = 256;
-/** Least time between two computations of the profile: sorting the samples costs more than a dial. */
+/** The minimum time between two computations of the profile, because sorting the samples costs more than a dial. */
 const RECOMPUTE_INTERVAL_MS = 1_000;
 const MAX_AGE_MS = 10 * 60_000;
 const PERCENTILE = 0.95;
-/** A member is slow if its median exceeds both this multiple of the 95th percentile and this time. */
+/** A member is slow if the median of its latencies exceeds both this multiple of the 95th percentile and SLOW_MS. */
 const SLOW_FACTOR = 2;
 const SLOW_MS = 100;
 
 export interface LatencyProfile {
-  /** 95th percentile of the latency of the good members. */
+  /** The 95th percentile of the latency of the faster half of the members. */
   readonly p95Ms: number;
   readonly slowMembers: readonly string[];
 }
 
 export interface LatencySample {
   readonly member: string;
-  /** From the start of the attempt to the member's acceptance. */
+  /** The time from the start of the attempt to the member's acceptance. */
   readonly ms: number;
-  /** Monotonic moment of the sample. */
+  /** When the sample was taken, in ms of the monotonic clock. */
   readonly at: number;
 }
 
@@ -50,7 +51,7 @@ export class LatencyEstimator {
   }
 }
 
-/** The profile of the samples since `sinceAt`; undefined if there are too few. */
+/** Returns the profile of the samples since `sinceAt`; undefined if there are too few. */
 export function profileOf(samples: readonly LatencySample[], sinceAt: number): LatencyProfile | undefined {
   const recent = samples.filter(({ at }) => at >= sinceAt);
   if (recent.length < MIN_SAMPLES) return undefined;

@@ -1,4 +1,4 @@
-/** A connection through a member, as the listener holds it. It ends its lease exactly once. */
+/** A connection through a member that was passed to the listener. It ends its lease exactly once. */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
@@ -16,7 +16,7 @@ export interface ConnectionParts {
   readonly idle: IdleConnections;
   readonly reachability: Reachability;
   readonly clientBudgets: ClientBudgets;
-  /** All open connections. The dialer closes them when their lease must end. */
+  /** All open connections. The dialer closes a connection when its lease must end. */
   readonly openConnections: LiveList<LeasedConnection>;
 }
 
@@ -26,13 +26,13 @@ export interface ConnectionFacts {
   /** What noria has learned about the member's source. */
   readonly memory: SourceMemory;
   readonly reused: boolean;
-  /** The dialer may keep the connection for another plain HTTP request. */
+  /** Whether the dialer may keep the connection for another plain HTTP request. */
   readonly reusable: boolean;
   readonly attempts: number;
   readonly client: string;
   /** `host:port` of the target. */
   readonly target: string;
-  /** The routing options of the request. */
+  /** The owner of the request; see `DialRequest`. */
   readonly owner: string;
 }
 
@@ -54,7 +54,7 @@ export class LeasedConnection implements MemberConnection, Listed {
   readonly #facts: ConnectionFacts;
   readonly #startedAt: number;
   #ended = false;
-  /** The last response was an error of the member itself. */
+  /** Whether the last response was an error of the member itself. */
   #isMemberError = false;
 
   constructor(parts: ConnectionParts, facts: ConnectionFacts) {
@@ -92,7 +92,7 @@ export class LeasedConnection implements MemberConnection, Listed {
     const { socket, member, forwardMode } = this;
     openConnections.delete(this);
     const isAnswered = outcome.answered === true && !this.#isMemberError;
-    if (outcome.cut && reusable) this.#parts.clientBudgets.charge(client, 1); // the listener retries it
+    if (outcome.cut && reusable) this.#parts.clientBudgets.charge(client, 1); // the listener retries the request
     if (isAnswered) reachability.recordAnswered(member, target);
     if (isAnswered && forwardMode === 'absolute') reachability.recordReached(member, target);
     const cut = outcome.cut && (reachability.recordCut(member, target) ? 'member-for-target' : 'unclear');

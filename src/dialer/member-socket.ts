@@ -1,8 +1,9 @@
 /**
- * Sockets to members: how noria opens them, when they are ready, and what their errors mean. Members are IP literals,
- * so noria resolves no name. TLS to a member (`https`) encrypts without verification: the service announces members as
- * addresses, for which there is no certificate to verify. A client that has to authenticate its target uses TLS inside
- * the tunnel.
+ * Sockets to members: how noria opens them, when they are ready, and what their errors mean.
+ *
+ * Members are IP literals, so noria resolves no names of members. TLS to a member (`https`) encrypts without
+ * verification: the service reports members as addresses, for which there is no certificate to verify. A client that
+ * has to authenticate its target uses TLS inside the tunnel.
  */
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -15,21 +16,20 @@ import { ReadMemory, TunnelSocket } from './tunnel-socket.ts';
 
 export interface MemberAddress {
   readonly protocol: MemberProtocol;
-  /** IP literal without brackets. A front proxy may also have a name. */
+  /** An IP literal without brackets. For a front proxy, it may also be a name. */
   readonly host: string;
   readonly port: number;
 }
 
 /**
- * Starts a connection for a tunnel or a plain HTTP request. The socket allows half-open connections. An 'error' handler
- * is attached for the whole life of the socket, so no error is uncaught. Users listen for 'close' and then read
- * `errored`.
+ * Starts a connection for a tunnel or a plain HTTP request. The socket allows half-open connections. It has an 'error'
+ * handler for its whole life, so no error is uncaught. Users listen for 'close' and then read `errored`.
  */
 export type OpenSocket = (member: MemberAddress, use: DialRequest['use']) => Socket;
 
 /**
- * Enables keep-alive at once, for sockets that may stay open for long. For tunnels relay.ts enables it later, since
- * most tunnels end before it matters.
+ * Enables TCP keep-alive immediately, for sockets that may stay open for long. For tunnels, relay.ts enables it later,
+ * because most tunnels end before it matters.
  */
 const LONG_LIVED = {
   allowHalfOpen: true,
@@ -41,11 +41,11 @@ const LONG_LIVED = {
 const LOCAL_CODES = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'EADDRNOTAVAIL', 'ENOMEM']);
 const ANSWER_CODES = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ECONNABORTED']);
 
-/** Opens real connections. All tunnels of one instance share a read buffer. */
+/** Opens real connections. All tunnels opened by one result of this function share a read buffer. */
 export function memberSockets(): OpenSocket {
   const memory = new ReadMemory();
   const open: OpenSocket = ({ protocol, host, port }, use) => {
-    const address = { host, port, autoSelectFamily: true }; // used only for names
+    const address = { host, port, autoSelectFamily: true }; // autoSelectFamily has an effect only on names
     if (protocol === 'https') return connectTls({ ...address, ...LONG_LIVED, rejectUnauthorized: false });
     if (use === 'forward') return new ReceivingSocket(LONG_LIVED).connect(address);
     return new TunnelSocket(memory).connect(address);

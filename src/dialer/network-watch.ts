@@ -8,9 +8,9 @@ import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { AttemptFailure } from './attempt-contract.ts';
 import { isAnswerCode, isLocalCode } from './member-socket.ts';
 
-/** This many different members in a row without an answer mean that our own network is down. */
+/** When this number of different members in a row did not answer, our own network is down. */
 export const LOST_MEMBERS_OF_A_DOWN_NETWORK = 4;
-/** Connections that failed longer ago than this do not count. */
+/** Failures longer ago than this do not count. */
 const LOST_WITHIN_MS = 60_000;
 /**
  * After this time without any answer, dead members are a likelier cause than the network, so noria blames members
@@ -22,7 +22,9 @@ export class NetworkWatch {
   readonly #clock: Clock;
   readonly #onChange: (down: boolean) => void;
   readonly #lostAt = new Map<string, number>();
-  /** `given-up`: without an answer for MAX_DOWN_MS, so members are blamed again. Only an answer leads back to `up`. */
+  /**
+   * `given-up`: no answer has arrived for MAX_DOWN_MS, so members are blamed again. Only an answer leads back to `up`.
+   */
   #phase: 'up' | 'down' | 'given-up' = 'up';
   #downAt = 0;
   #answeredAt = Number.NEGATIVE_INFINITY;
@@ -39,14 +41,14 @@ export class NetworkWatch {
     return this.#phase === 'down';
   }
 
-  /** Another machine answered anything, so the network is up. */
+  /** Records that another machine answered, which proves that the network is up. */
   answered(): void {
     this.#answeredAt = this.#clock.monotonic();
     if (this.#lostAt.size > 0) this.#lostAt.clear();
     if (this.#phase !== 'up') this.#move('up');
   }
 
-  /** A connection to `member` got no answer for `ms`, or had no route. */
+  /** Records that a connection to `member` got no answer for `ms`, or had no route. */
   lost(member: string, ms: number): void {
     const now = this.#clock.monotonic();
     if (this.#answeredAt >= now - ms) return; // an answer came during this attempt, so the network was up
@@ -67,7 +69,7 @@ export class NetworkWatch {
 
 /**
  * What a failed attempt shows about our own network.
- * @param detail - often the error code of a system call.
+ * @param detail - the detail of the failure, often the error code of a system call.
  */
 export function networkSign(fault: FaultCode, detail: string): AttemptFailure['network'] {
   if (fault === 'member-incapable' || FAULTS[fault].side === 'front-proxy') return 'unknown';

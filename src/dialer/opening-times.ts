@@ -5,16 +5,19 @@
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 
-/** Longest time to keep an unused connection. Common proxies wait longer for the first request of a client. */
+/**
+ * The maximum time to keep an unused connection. Common proxies wait longer than this for the first request of a
+ * client.
+ */
 export const MAX_KEEP_MS = 10_000;
-/** When this many members have closed an unused connection, noria assumes that all members of the source do. */
+/** When this number of members have closed an unused connection, noria assumes that all members of the source do so. */
 export const MEMBERS_THAT_CLOSE = 3;
-/** noria closes unused connections after this share of the time after which members close them. */
+/** noria closes an unused connection after this share of the time after which members close one. */
 const KEEP_SHARE = 0.8;
 /** After this time, noria forgets that a member closed an unused connection. */
 const RELEARN_MS = 10 * 60_000;
 const MAX_MEMBERS = 16;
-/** Weight of the latest sample in the moving average. */
+/** The weight of the latest sample in the moving average. */
 const SAMPLE_WEIGHT = 0.1;
 /** The minimum grows by this factor with each sample, so that old samples fade when the members of a source change. */
 const LEAST_GROWTH = 1.02;
@@ -29,24 +32,24 @@ export class OpeningTimes {
     this.#clock = clock;
   }
 
-  /** A connection was established after `ms`. */
+  /** Records that a connection was established after `ms`. */
   opened(ms: number): void {
     this.#averageMs =
       this.#averageMs === undefined ? ms : this.#averageMs + SAMPLE_WEIGHT * (ms - this.#averageMs);
     this.#leastMs = Math.min(ms, this.#leastMs * LEAST_GROWTH);
   }
 
-  /** Moving average; undefined before the first connection. */
+  /** The moving average; undefined before the first connection. */
   get averageMs(): number | undefined {
     return this.#averageMs;
   }
 
-  /** The recent minimum. Load on this machine hardly affects it, unlike the average. */
+  /** The recent minimum. Unlike the average, it hardly depends on the load of this machine. */
   get leastMs(): number {
     return this.#leastMs;
   }
 
-  /** `member` closed a connection that was unused for `afterMs`. */
+  /** Records that `member` closed a connection that was unused for `afterMs`. */
   closedUnused(member: string, afterMs: number): void {
     this.#closings.set(member, { afterMs, at: this.#clock.monotonic() });
   }

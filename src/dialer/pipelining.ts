@@ -1,17 +1,19 @@
 /**
  * Learns which SOCKS5 members of one source accept a pipelined handshake, which sends greeting, login and request in
- * one write. RFC 1928 has clients wait for each reply, and some servers require that: they close the connection, answer
- * out of order, or drop bytes that come too early. `auto` therefore tries pipelining once, after a plain handshake has
- * shown how long a handshake takes. If this trial fails, the same member gets a plain handshake at once. When most
- * members of a source fail, the whole source gets plain handshakes. A login is pipelined only after a member of the
- * source has asked for one.
+ * one write.
+ *
+ * By RFC 1928, a client waits for each reply, and some servers depend on that: with a pipelined handshake they close
+ * the connection, answer out of order, or drop bytes that arrive too early. So `auto` first measures a plain handshake,
+ * and then tries a pipelined one. If this trial fails, the same member gets a plain handshake immediately. When most
+ * members of a source fail, all members of the source get plain handshakes. A login is pipelined only after a member of
+ * the source has required one.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 
 /**
- * `auto`: noria learns from the members. `plain`: wait for each reply. `pipelined`: do not wait, except before a login
- * that no member has asked for.
+ * `auto`: noria learns from the members. `plain`: noria waits for each reply. `pipelined`: noria does not wait, except
+ * before a login that no member has required.
  */
 export type HandshakeSetting = 'auto' | 'plain' | 'pipelined';
 
@@ -22,18 +24,18 @@ export type HandshakeMode = 'plain' | 'trial' | 'pipelined';
 export const RELEARN_HANDSHAKE_MS = 10 * 60_000;
 /** While no member has accepted a pipelined handshake, at most one tunnel in this time tries it. */
 export const TRIAL_INTERVAL_MS = 1_000;
-/** The least time to wait for the answer to a trial. */
+/** The minimum time to wait for the answer to a trial. */
 const SILENCE_FLOOR_MS = 100;
-/** A trial may take this many times as long as the longest recent handshake. */
+/** A trial may take this number of times as long as the longest recent handshake. */
 const SILENCE_FACTOR = 2;
-/** The longest recent handshake decays by this factor with each handshake. */
+/** With each handshake, the recorded longest handshake is multiplied by this factor, so that an old maximum fades. */
 const DECAY = 0.98;
 const MAX_MEMBERS = 1_024;
 
 export class Pipelining {
   readonly #clock: Clock;
   readonly #setting: HandshakeSetting;
-  /** Members that accept pipelining, and below those that do not, each with the time of the first proof. */
+  /** The members that accept pipelining, and (below) those that do not, each with the time of the first proof. */
   readonly #taking = new BoundedMap<string, number>(MAX_MEMBERS);
   readonly #refusing = new BoundedMap<string, number>(MAX_MEMBERS);
   #longestMs: number | undefined;
@@ -45,7 +47,7 @@ export class Pipelining {
     this.#setting = setting;
   }
 
-  /** The mode of the next handshake with this member. @param hasLogin - it carries a login. */
+  /** Returns the mode of the next handshake with this member. @param hasLogin - whether the handshake sends a login. */
   modeFor(member: string, hasLogin: boolean): HandshakeMode {
     const now = this.#clock.monotonic();
     const known = this.#knownMode(member, hasLogin, now);
@@ -53,17 +55,17 @@ export class Pipelining {
     return this.#longestMs !== undefined && this.#startTrial(now) ? 'trial' : 'plain';
   }
 
-  /** The next handshake with this member is certainly not pipelined. */
+  /** Whether the next handshake with this member is certainly not pipelined. */
   isPlain(member: string, hasLogin: boolean): boolean {
     return this.#knownMode(member, hasLogin, this.#clock.monotonic()) === 'plain';
   }
 
-  /** How long a trial may wait for its last reply, from the established connection. */
+  /** How long a trial may wait for its last reply, in ms after the connection is established. */
   get silenceMs(): number {
     return Math.max(SILENCE_FLOOR_MS, SILENCE_FACTOR * (this.#longestMs ?? 0));
   }
 
-  /** A handshake took `ms` and succeeded. */
+  /** Records that a handshake succeeded after `ms`. */
   accepted(member: string, mode: HandshakeMode, ms: number): void {
     this.#longestMs = Math.max(ms, DECAY * (this.#longestMs ?? 0));
     if (mode === 'plain' || this.#taking.has(member)) return;
@@ -71,22 +73,24 @@ export class Pipelining {
     this.#taking.set(member, this.#clock.monotonic());
   }
 
-  /** The member asked for a login in a plain handshake. */
+  /** Records that a member required a login in a plain handshake. */
   loginAccepted(): void {
     this.#isLoginNeeded = true;
   }
 
-  /** The member failed a trial and then accepted a plain handshake at once. */
+  /** Records that the member failed a trial and then accepted a plain handshake. */
   refused(member: string): void {
     this.#refusing.set(member, this.#clock.monotonic());
   }
 
-  /** A pipelined handshake with this member failed outside a trial: its next handshake is a trial again. */
+  /**
+   * Records that a pipelined handshake failed outside a trial. The next handshake with this member is a trial again.
+   */
   failed(member: string): void {
     this.#taking.delete(member);
   }
 
-  /** Undefined while no member of the source has been tried. */
+  /** Returns undefined while no member of the source has been tried. */
   #knownMode(member: string, hasLogin: boolean, now: number): HandshakeMode | undefined {
     if (this.#setting === 'plain' || (hasLogin && !this.#isLoginNeeded)) return 'plain';
     if (this.#setting === 'pipelined') return 'pipelined';

@@ -1,7 +1,9 @@
 /**
- * Remembers what recent dials showed about targets and members: which members reached a target or got an answer from
- * it, which failed for it although others reached it, and which members worked. Dials use it to choose members and to
- * decide blame. Its size is limited. Dropping the oldest entries only makes blame more cautious.
+ * Remembers what recent dials have shown about targets and members: which members reached a target or got an answer
+ * from it, which members failed for a target although others reached it, and which members worked.
+ *
+ * Dials use it to choose members and to decide blame. Its size is limited. When it drops its oldest entries, noria
+ * blames less, never more.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -10,7 +12,7 @@ import type { Clock } from '../core/clock.ts';
 const TARGET_REACHED_MS = 30_000;
 /** How long a member counts as working after it reached a target. */
 const MEMBER_WORKED_MS = 60_000;
-/** Least time between two updates of an entry. Saves work for each tunnel of a busy proxy. */
+/** The minimum time between two updates of an entry. It saves work for each tunnel of a busy proxy. */
 const RENEW_INTERVAL_MS = 1_000;
 /** How long dials avoid a member for a target that other members reach. */
 const AVOIDED_MS = 10_000;
@@ -23,7 +25,7 @@ export class Reachability {
   readonly #clock: Clock;
   readonly #reached = new BoundedMap<string, number>(MAX_TARGETS);
   readonly #answered = new BoundedMap<string, TargetHistory>(MAX_TARGETS);
-  /** Members that failed for a target, with the time of the failure, by target. Usually empty. */
+  /** For each target, the members that failed for it, with the time of the failure. Usually empty. */
   readonly #avoided = new BoundedMap<string, BoundedMap<string, number>>(MAX_TARGETS);
   readonly #memberWorkedAt = new BoundedMap<string, number>(MAX_MEMBERS);
 
@@ -31,14 +33,14 @@ export class Reachability {
     this.#clock = clock;
   }
 
-  /** `member` reached `target`. */
+  /** Records that `member` reached `target`. */
   recordReached(member: string, target: string): void {
     const now = this.#clock.monotonic();
     renew(this.#reached, target, now);
     renew(this.#memberWorkedAt, member, now);
   }
 
-  /** `member` failed for `target`, which another member reached at the same time. */
+  /** Records that `member` failed for `target`, although another member reached it at the same time. */
   recordOnlyThisFailed(member: string, target: string): void {
     let members = this.#avoided.get(target);
     if (members === undefined) {
@@ -48,7 +50,7 @@ export class Reachability {
     members.set(member, this.#clock.monotonic());
   }
 
-  /** The members to avoid for `target` while there are others. */
+  /** The members to avoid for `target` as long as there are others. */
   membersToAvoid(target: string): readonly string[] {
     if (this.#avoided.size === 0) return NONE;
     const members = this.#avoided.get(target);
@@ -60,15 +62,15 @@ export class Reachability {
     return NONE;
   }
 
-  /** `target` answered through `member`. */
+  /** Records that `target` answered through `member`. */
   recordAnswered(member: string, target: string): void {
     this.#historyOf(target).answers.add(member, this.#clock.monotonic());
   }
 
   /**
-   * `member` closed a connection to `target` before the first byte of an answer.
+   * Records that `member` closed a connection to `target` before the first byte of an answer.
    * @returns whether the member is at fault: the target answered through another member recently, and no other member
-   * has failed for it since. A target that stops answering fails through all members.
+   *   has failed for it since. (A target that stops answering fails through all members.)
    */
   recordCut(member: string, target: string): boolean {
     const now = this.#clock.monotonic();
@@ -79,7 +81,10 @@ export class Reachability {
     return isCompared;
   }
 
-  /** Ms since a member last reached the target, exact to about a second; Infinity if no member did recently. */
+  /**
+   * The time in ms since a member last reached the target, accurate to about a second; Infinity if no member did so
+   * recently.
+   */
   sinceReachedMs(target: string): number {
     const sinceMs = this.#clock.monotonic() - (this.#reached.get(target) ?? Number.NEGATIVE_INFINITY);
     return sinceMs <= TARGET_REACHED_MS ? sinceMs : Number.POSITIVE_INFINITY;
@@ -106,7 +111,10 @@ interface TargetHistory {
   readonly cuts: LatestMembers;
 }
 
-/** The last two distinct members. They suffice to tell, for any member, when another one came last. */
+/**
+ * The last two distinct members with the times of their latest events. These times tell, for any member, when another
+ * member last had an event.
+ */
 class LatestMembers {
   #latest: string | undefined;
   #latestAt = Number.NEGATIVE_INFINITY;

@@ -1,8 +1,9 @@
 /**
- * A socket to a member that still delivers received bytes after a failed write. A member that answers before it has
- * read the whole request, and then closes, resets the connection. The next write on a plain socket would fail and
- * destroy the socket, with the answer still unread in the kernel. This socket reads on to the end and discards all further
- * writes.
+ * A socket to a member that still delivers received bytes after a failed write.
+ *
+ * A member that answers before it has read the whole request, and then closes, resets the connection. On a plain
+ * socket, the next write would then fail and destroy the socket, although the answer is still unread in the kernel.
+ * This socket continues to read to the end, and discards all further writes.
  */
 import { Socket } from 'node:net';
 
@@ -13,10 +14,13 @@ type Done = (error?: Error | null) => void;
 
 export class ReceivingSocket extends Socket {
   #failedWrite: Error | undefined;
-  /** Callback of the current write. */
+  /** The callback of the current write. */
   #done: Done = () => {};
 
-  /** A write has failed. After that, an 'end' does not prove that the member's data is complete. */
+  /**
+   * The error of the first write that failed because of a reset; undefined if there was none. After such an error, an
+   * 'end' does not prove that the member's data is complete.
+   */
   get failedWrite(): Error | undefined {
     return this.#failedWrite;
   }

@@ -1,8 +1,10 @@
 /**
- * One dial in progress: tries members one after the other until one accepts, none is left, the deadline passes or the
+ * One dial in progress: tries one member after the other until one accepts, none is left, the deadline passes or the
  * client disconnects. A slow attempt gets a hedge in parallel. Owns its attempts, its deadline and its waiting request
- * in the pool. After success, a slower attempt continues until its own timeout, to find out whether its member is slow
- * or silent. The dialer keeps the dial until then.
+ * in the pool.
+ *
+ * After success, a slower attempt continues until its own timeout, to find out whether its member is slow or silent.
+ * The dialer keeps the dial until then.
  */
 import type { Deadline } from '../core/deadlines.ts';
 import type { NoriaEvents } from '../core/events.ts';
@@ -28,7 +30,7 @@ export interface DialParts extends AttemptParts, BlameParts, ConnectionParts, He
   readonly overdueAttempts: OverdueAttempts;
   readonly warm: WarmConnections;
   nextRequestId(): number;
-  /** All attempts and requests of the dial have ended. */
+  /** Called when all attempts and requests of the dial have ended. */
   dialFinished(dial: RunningDial): void;
 }
 
@@ -49,7 +51,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   readonly #startedAt: number;
   #phase: 'open' | 'connected' | 'failed' = 'open';
   readonly #running: Attempt[] = [];
-  /** Id of the request that waits in the pool. */
+  /** The id of the request that waits in the pool. */
   #waitingId: number | undefined;
   #waitingSince = 0;
   #deadline: Deadline | undefined;
@@ -79,7 +81,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   start(): void {
     this.#parts.hedgeBudget.earn();
     this.#deadline = this.#parts.deadlines.set(this.#settings.deadlineMs, () => this.#abort('deadline'));
-    // A retry: other members have already failed for this client request.
+    // With `avoid`, this dial is a retry: other members have already failed for this client request.
     if (this.#tried.length > 0 && !this.#parts.clientBudgets.allows(this.#client)) this.#failAfterAttempts();
     else this.#acquireNext();
   }
@@ -88,7 +90,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     this.#abort('client-gone');
   }
 
-  /** Closes everything except a connection that was handed over. Called when the dialer closes. */
+  /** Closes everything except a connection that was passed to the listener. Called when the dialer closes. */
   close(): void {
     this.#abort('shutting-down');
     this.#cancelAttempts();
@@ -104,7 +106,8 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
       else if (this.#running.length > 0) this.#hedge.ended('lost');
       this.#succeed(attempt.lease, connection, false);
     } else {
-      connection.socket.destroy(); // too late to use, but the attempt has measured the member's latency
+      // The connection is too late to be used, but the attempt has measured the member's latency.
+      connection.socket.destroy();
       this.#parts.pool.report({ lease: lease.id, kind: 'closed', cut: false });
       this.#finishIfIdle();
     }
@@ -124,7 +127,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
 
   /** Decides what to do after a failed attempt. */
   #continue(): void {
-    if (this.#waitingId !== undefined) return; // the answer of the pool continues the dial
+    if (this.#waitingId !== undefined) return; // the dial continues when the pool answers
     if (this.#running.length > 0) this.#startHedge();
     else if (this.#mayTryAnother()) this.#acquireNext();
     else this.#failAfterAttempts();
@@ -157,7 +160,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
 
   /**
    * Asks the pool for the next member.
-   * @param avoid - members to avoid in addition to those already tried.
+   * @param avoid - the members to avoid in addition to those already tried.
    */
   #acquire(hedge: boolean, avoid = NONE): void {
     const id = this.#parts.nextRequestId();
@@ -186,7 +189,10 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     return this.#request.routing.client ?? '';
   }
 
-  /** A new member would probably fail as well: it would require credentials, or the front proxy would not reach it. */
+  /**
+   * Whether a new member would probably fail as well, because members require credentials or the front proxy does not
+   * reach them.
+   */
   get #isWaitUseless(): boolean {
     return this.#blame.allRequireCredentials || this.#blame.allAtFrontProxy;
   }
@@ -209,7 +215,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     }
   }
 
-  /** The pool answered after the end of the dial. */
+  /** Releases the lease if the pool answers after the end of the dial. */
   #onLateAnswer(answer: Lease | LeaseRefusal, hedge: boolean): void {
     if (hedge) this.#hedge.refund();
     if (!isLease(answer)) return;
@@ -239,11 +245,11 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     if (isFirst) this.#parts.warm.used(this.#request.routing, lease);
   }
 
-  /** Takes a connection to the member that was opened before, if this request may use it. */
+  /** Takes the warm connection to the member, if there is one and this request may use it. */
   #takeWarm(lease: Lease): TakenConnection | undefined {
     const { target, fresh } = this.#request;
     const { forwardMode } = this.#parts.memoryOf(lease.source);
-    // In absolute form, the first bytes on the connection are the request itself. If the connection is closed, the
+    // In absolute form, the request itself is the first message on the connection. If the connection is closed, the
     // request is lost, and a `fresh` request cannot be repeated.
     if (fresh === true && forwardMode.first(target.text) === 'absolute') return undefined;
     return this.#parts.warm.take(lease);
@@ -254,7 +260,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     this.#hedge.arm(lease, p95Ms && Math.max(0, p95Ms - savedMs));
   }
 
-  /** Serves a plain HTTP request through an idle connection of the leased member, if there is one. */
+  /** Serves a plain HTTP request through an idle connection to the leased member. Returns false if there is none. */
   #reuseIdle(lease: Lease, hedge: boolean): boolean {
     const { use, fresh, target, owner = '' } = this.#request;
     if (use === 'tunnel' || fresh === true) return false;
@@ -328,8 +334,8 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     const reason = describeAttempts(failures, attempts, this.#elapsedMs);
     if (!isTargetUnreachable) this.#fail({ code: 'members-failed', reason, attempts });
     else {
-      // One report of a refused connection is enough: other members may report the same target as "unreachable" or as
-      // 502.
+      // One report of a refused connection is enough, because other members may report the same target as "unreachable"
+      // or with status 502.
       const targetRefused = failures.some((failure) => failure.targetRefused);
       this.#fail({ code: 'target-unreachable', reason, attempts, targetRefused });
     }

@@ -1,6 +1,4 @@
-/**
- * One attempt through a leased member without a dial, for probes. The caller reports the outcome of the lease.
- */
+/** One attempt through a leased member outside a dial, for probes. The caller reports the outcome of the lease. */
 import type { Blame } from '../core/events.ts';
 import { Attempt, type AttemptOwner } from './attempt.ts';
 import type { AttemptFailure, AttemptParts, AttemptTask, RawConnection } from './attempt-contract.ts';
@@ -14,18 +12,18 @@ export interface SingleAttemptParts extends AttemptParts {
 export type SingleAttemptResult =
   /** The caller owns the socket. */
   | { readonly kind: 'accepted'; readonly connection: RawConnection; readonly ms: number }
-  /** `blame` is undefined if only another member's success can decide it. */
+  /** `blame` is undefined if it depends on whether another member succeeds. */
   | { readonly kind: 'failed'; readonly failure: AttemptFailure; readonly blame: Blame | undefined }
   | { readonly kind: 'cancelled' };
 
 export class SingleAttempt implements AttemptOwner {
-  /** The result of the attempt. Never rejects. */
+  /** Never rejects. */
   readonly result: Promise<SingleAttemptResult>;
   readonly #settle: (result: SingleAttemptResult) => void;
   readonly #attempt: Attempt;
   readonly #network: NetworkWatch;
 
-  /** @param onEnd - called once when the attempt has closed everything that it opened. */
+  /** @param onEnd - called once, when the attempt has closed everything that it opened. */
   constructor(parts: SingleAttemptParts, task: Omit<AttemptTask, 'hedge'>, onEnd: () => void) {
     const { promise, resolve } = Promise.withResolvers<SingleAttemptResult>();
     this.result = promise;
@@ -41,7 +39,7 @@ export class SingleAttempt implements AttemptOwner {
     this.#attempt.start();
   }
 
-  /** Ends the attempt with `cancelled`. Idempotent. An established connection stays open. */
+  /** Ends the attempt with the result `cancelled`. Idempotent. An established connection stays open. */
   cancel(): void {
     this.#attempt.cancel();
     this.#settle({ kind: 'cancelled' });
@@ -52,7 +50,7 @@ export class SingleAttempt implements AttemptOwner {
     this.#settle({ kind: 'accepted', connection, ms: attempt.elapsedMs });
   }
 
-  /** A probe without an answer is no evidence about our own network: most probed members are dead. */
+  /** A probe without an answer is no evidence about our own network, because most probed members are dead. */
   attemptFailed(attempt: Attempt, failure: AttemptFailure): void {
     if (failure.network === 'up') this.#network.answered();
     this.#settle({ kind: 'failed', failure, blame: this.#blame(attempt, failure) });

@@ -18,33 +18,35 @@ const ATYP_IPV4 = 0x01;
 const ATYP_NAME = 0x03;
 const ATYP_IPV6 = 0x04;
 
-/** Greeting with one method: some servers choose one of several methods and then refuse it. */
+/** A greeting with one method, because some servers choose one of several methods and then refuse it. */
 const OFFER_NO_AUTHENTICATION = Buffer.from([SOCKS5_VERSION, 1, NO_AUTHENTICATION]);
 const OFFER_LOGIN = Buffer.from([SOCKS5_VERSION, 1, USERNAME_PASSWORD]);
 
 const METHOD_REPLY_BYTES = 2;
 const LOGIN_REPLY_BYTES = 2;
-/** VER, REP, RSV, ATYP, and the first byte of the address. For a name, that byte is its length. */
+/** VER, REP, RSV, ATYP, and the first byte of the address. If the address is a name, this byte is its length. */
 const REPLY_START_BYTES = 5;
 const PORT_BYTES = 2;
 
 const SUCCEEDED = 0x00;
 const CONNECTION_REFUSED = 0x05;
-/** Replies that blame the target: network unreachable, host unreachable, connection refused, TTL expired. */
+/**
+ * Replies that say that the target is at fault: network unreachable, host unreachable, connection refused, TTL expired.
+ */
 const TARGET_REPLIES = new Set([0x03, 0x04, CONNECTION_REFUSED, 0x06]);
 
 export class Socks5Handshake implements Handshake {
   readonly opening: Buffer;
   #target: HostPort | undefined;
   readonly #login: Login | undefined;
-  /** The opening contains greeting, login and request. */
+  /** Whether the opening contains greeting, login and request. */
   readonly #isPipelined: boolean;
   #phase: 'method' | 'login' | 'reply' = 'method';
   #held: Buffer = NO_BYTES;
 
   /**
-   * @param target - undefined: the handshake stops before the request, until `request` is called.
-   * @param isPipelined - send login and request without waiting for replies. Requires a target.
+   * @param target - undefined: the handshake stops before the request until `request` is called.
+   * @param isPipelined - whether to send login and request without waiting for replies. This requires a target.
    */
   constructor(target: HostPort | undefined, login: Login | undefined, isPipelined = false) {
     this.#target = target;
@@ -61,7 +63,7 @@ export class Socks5Handshake implements Handshake {
         : greeting;
   }
 
-  /** The member has accepted greeting and login, but there is no target yet. */
+  /** Whether the member has accepted greeting and login, but there is no target yet. */
   get isWaiting(): boolean {
     return this.#phase === 'reply' && this.#target === undefined;
   }
@@ -119,28 +121,28 @@ export class Socks5Handshake implements Handshake {
     return { kind: 'next', phase, replyBytes: METHOD_REPLY_BYTES };
   }
 
-  /** The request; undefined while there is no target. */
+  /** Returns the next message; undefined if it is the request and there is no target. */
   #message(phase: 'login' | 'reply'): Buffer | undefined {
     if (phase === 'login' && this.#login !== undefined) return loginMessage(this.#login);
     return this.#target && socks5Request(this.#target);
   }
 }
 
-/** The current reply is complete and positive. Continues with the bytes after it. */
+/** The current reply is complete and positive; the next phase continues with the bytes after it. */
 interface NextPhase {
   readonly kind: 'next';
   readonly phase: 'login' | 'reply';
   readonly replyBytes: number;
 }
 
-/** Ignores the version byte: servers send 1, as RFC 1929 requires, or 5. */
+/** Ignores the version byte, because some servers send 5 instead of 1, which RFC 1929 requires. */
 function readLoginReply(all: Buffer): HandshakeStep | NextPhase {
   if (all.length < LOGIN_REPLY_BYTES) return MORE;
   if (all[1] !== SUCCEEDED) return failed('member-auth', `login status ${all[1]}`);
   return { kind: 'next', phase: 'reply', replyBytes: LOGIN_REPLY_BYTES };
 }
 
-/** RFC 1929 §2. The configuration limits user name and password to 255 bytes each. */
+/** The login message (RFC 1929 §2). The configuration limits user name and password to 255 bytes each. */
 function loginMessage(login: Login): Buffer {
   const username = Buffer.from(login.username, 'utf8');
   const password = Buffer.from(login.password.reveal(), 'utf8');
@@ -152,13 +154,13 @@ function loginMessage(login: Login): Buffer {
   ]);
 }
 
-/** CONNECT (RFC 1928 §4). A name is sent as a name, so the member resolves it. */
+/** The CONNECT request (RFC 1928 §4). A name is sent as a name, so the member resolves it. */
 function socks5Request(target: HostPort): Buffer {
   const address = socks5Address(target);
   const request = Buffer.allocUnsafe(3 + address.length + PORT_BYTES);
   request[0] = SOCKS5_VERSION;
   request[1] = CONNECT;
-  request[2] = 0; // RSV
+  request[2] = 0; // RSV, which must be 0
   request.set(address, 3);
   request.writeUInt16BE(target.port, 3 + address.length);
   return request;
@@ -184,7 +186,7 @@ function ipv4Bytes(host: string): number[] {
   return host.split('.').map(Number);
 }
 
-/** @param host - canonical form: groups of hexadecimal digits, at most one `::`. */
+/** @param host - in canonical form: groups of hexadecimal digits, with at most one `::`. */
 function ipv6Bytes(host: string): number[] {
   const [left = '', right] = host.split('::');
   const groups = (part: string) =>
@@ -199,7 +201,7 @@ function readReply(all: Buffer): HandshakeStep {
   const code = all[1];
   if (all[0] !== SOCKS5_VERSION) return failed('member-protocol', 'not a SOCKS5 reply');
   if (code === undefined) return MORE;
-  // A nonzero second byte is a refusal. Some servers omit the rest of the reply.
+  // A nonzero REP is a refusal, even if the server omits the rest of the reply.
   if (code !== SUCCEEDED) return refusal(code);
   if (all.length < REPLY_START_BYTES) return MORE;
   const addressBytes = boundAddressBytes(all);
@@ -208,7 +210,7 @@ function readReply(all: Buffer): HandshakeStep {
   return all.length < replyBytes ? MORE : { kind: 'accepted', rest: all.subarray(replyBytes) };
 }
 
-/** Length of BND.ADDR, including the length byte of a name. */
+/** The length of BND.ADDR, including the length byte of a name. */
 function boundAddressBytes(reply: Buffer): number | undefined {
   switch (reply[3]) {
     case ATYP_IPV4:
@@ -229,18 +231,18 @@ function refusal(code: number): HandshakeFailure {
 }
 
 const SOCKS4_VERSION = 0x04;
-/** SOCKS4A: the address `0.0.0.x` with x not 0 announces a name after the user id. */
+/** SOCKS4A: an address `0.0.0.x` whose x is not 0 announces that a name follows. */
 const NAME_FOLLOWS = [0, 0, 0, 1];
 const SOCKS4_REPLY_BYTES = 8;
 const SOCKS4_GRANTED = 0x5a;
-/** "Request rejected or failed": caused by the target or by the member. */
+/** "Request rejected or failed": either the target or the member is the cause. */
 const SOCKS4_FAILED = 0x5b;
 /**
  * These replies require identification: the server reached no identd on this machine, or identd reported another user.
  */
 const SOCKS4_IDENT = new Set([0x5c, 0x5d]);
 
-/** SOCKS4 and SOCKS4A have no IPv6 addresses. */
+/** Whether the protocol can address the target: SOCKS4 and SOCKS4A have no IPv6 addresses. */
 export function socks4CanReach(target: HostPort): boolean {
   return target.kind !== 'ipv6';
 }
@@ -257,7 +259,7 @@ export class Socks4Handshake implements Handshake {
 
   take(bytes: Buffer): HandshakeStep {
     const all = this.#held.length === 0 ? bytes : Buffer.concat([this.#held, bytes]);
-    // VN of a reply is 0. Some servers send 4.
+    // In a reply, VN is 0. Some servers send 4.
     if (all[0] !== 0x00 && all[0] !== SOCKS4_VERSION) return failed('member-protocol', 'not a SOCKS4 reply');
     const code = all[1];
     if (code !== undefined && code !== SOCKS4_GRANTED) return socks4Refusal(code);
@@ -284,7 +286,7 @@ function socks4Refusal(code: number): HandshakeFailure {
   return failed(SOCKS4_IDENT.has(code) ? 'member-auth' : 'member-protocol', detail);
 }
 
-/** After a method or login reply a SOCKS server must wait for the client, so further bytes break the protocol. */
+/** After a method or login reply, a SOCKS server must wait for the client, so further bytes break the protocol. */
 function prematureBytes(): HandshakeFailure {
   return failed('member-protocol', 'bytes sent too early');
 }

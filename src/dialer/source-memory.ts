@@ -13,7 +13,8 @@ import { type HandshakeSetting, Pipelining } from './pipelining.ts';
 /** How the dialer uses the members of one source. */
 export interface SourceSettings extends SourceAccess {
   /**
-   * What to try first for plain HTTP requests: `absolute` if most members refuse CONNECT (free product, label `http`).
+   * The forward mode to try first for plain HTTP requests: `absolute` if most members refuse CONNECT (free product,
+   * label `http`).
    */
   readonly forwardMode: ForwardMode;
   readonly handshake: HandshakeSetting;
@@ -52,7 +53,7 @@ export class SourceMemory {
     return this.#clock.monotonic() - this.#acceptedAt <= WORKED_MS;
   }
 
-  /** A member accepted an attempt. */
+  /** Records that a member accepted an attempt. */
   recordAccepted(sample: LatencySample): void {
     this.#acceptedAt = sample.at;
     this.latency.add(sample);

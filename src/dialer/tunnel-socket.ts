@@ -1,21 +1,22 @@
 /**
- * A socket to a member that reuses its read buffer. A plain socket allocates 64 KiB for every read. This socket
- * supports 'data', pause, resume and end, but `read()` and `for await` receive nothing. All tunnels of a dialer read
- * into one shared buffer and emit copies, so an idle tunnel holds no buffer. A tunnel that fills the shared buffer
- * reads into a larger private buffer while its transfer rate is high.
+ * A socket to a member that reuses its read buffer; a plain socket allocates 64 KiB for every read. It supports 'data',
+ * pause, resume and end, but `read()` and `for await` receive nothing.
+ *
+ * All tunnels of a dialer read into one shared buffer and emit copies, so an idle tunnel has no buffer of its own. A
+ * tunnel that fills the shared buffer reads into a larger private buffer while its transfer rate is high.
  */
 import { ReceivingSocket } from './receiving-socket.ts';
 
 /** The read size of a plain socket in Node. */
 const SHARED_BYTES = 64 * 1024;
-/** Fewer reads and writes per byte than with 64 KiB (docs/performance.md). */
+/** A buffer of this size needs fewer reads and writes per byte than one of 64 KiB (docs/performance.md). */
 const LARGE_BYTES = 256 * 1024;
-/** How many large buffers are kept for reuse. */
+/** The maximum number of large buffers to keep for reuse. */
 const MAX_SPARE_BUFFERS = 16;
 
 /** The read buffers of all tunnels of one dialer. */
 export class ReadMemory {
-  /** Shared by all tunnels: each read copies the content before the next read can start. */
+  /** All tunnels share this buffer: each read copies its content before the next read can start. */
   readonly shared = Buffer.allocUnsafeSlow(SHARED_BYTES);
   readonly #spare: Buffer[] = [];
 
@@ -23,7 +24,7 @@ export class ReadMemory {
     return this.#spare.pop() ?? Buffer.allocUnsafeSlow(LARGE_BYTES);
   }
 
-  /** Gives a large buffer back. The caller must not use it afterwards. */
+  /** Returns a large buffer for reuse. The caller must not use the buffer afterwards. */
   giveBack(buffer: Buffer): void {
     if (this.#spare.length < MAX_SPARE_BUFFERS) this.#spare.push(buffer);
   }
@@ -32,8 +33,8 @@ export class ReadMemory {
 export class TunnelSocket extends ReceivingSocket {
   readonly #memory: ReadMemory;
   /**
-   * The large buffer, present while the transfer rate is high. A socket that closes leaves it to the garbage collector,
-   * because the buffer may still be in use.
+   * The large buffer, present while the transfer rate is high. When the socket closes, the buffer is not reused,
+   * because it may still be in use.
    */
   #large: Buffer | undefined;
   #lendFromBytes = Number.POSITIVE_INFINITY;
@@ -51,14 +52,14 @@ export class TunnelSocket extends ReceivingSocket {
   }
 
   /**
-   * Emits chunks of at least `bytes` without copying them. Such a chunk is valid until the 'data' listener returns or,
-   * if the listener paused the socket, until `resume`.
+   * From now on, the socket emits chunks of at least `bytes` without copying them. Such a chunk is valid until the
+   * 'data' listener returns or, if the listener has paused the socket, until `resume`.
    */
   lendFrom(bytes: number): void {
     this.#lendFromBytes = bytes;
   }
 
-  /** @returns true, which makes Node read on. To stop, a listener calls `pause()`. */
+  /** @returns true, so that Node continues to read. To stop, a listener calls `pause()`. */
   #onRead(byteCount: number): true {
     const { shared } = this.#memory;
     const large = this.#large;

@@ -1,8 +1,9 @@
 /**
  * A warm connection: a connection to a member that is opened before a tunnel needs it, with TLS if the member speaks
- * TLS. It ends when a tunnel takes it, when it expires, or when the member closes it. If a SOCKS5 member does not
- * accept pipelined handshakes, greeting and login are sent early as well, one after the other. The login is sent only
- * if the member asks for one.
+ * TLS. It ends when a tunnel takes it, when it expires, or when the member closes it.
+ *
+ * If a SOCKS5 member does not accept pipelined handshakes, greeting and login are sent early as well, one after the
+ * other. The login is sent only if the member asks for one.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -18,13 +19,13 @@ export interface WarmParts {
   readonly openSocket: OpenSocket;
 }
 
-/** `unopened`: it could not be established. `closed`: the member closed it. `expired`: it reached its time limit. */
+/** `unopened`: noria could not establish it. `closed`: the member closed it. `expired`: it reached its time limit. */
 export type WarmEnd = 'unopened' | 'closed' | 'expired';
 
 export interface WarmOwner {
-  /** The connection was established after `ms`, TLS included. */
+  /** Called when the connection is established. `ms`: how long that took, TLS included. */
   warmOpened(connection: WarmConnection, ms: number): void;
-  /** The connection ended unused. `keptMs`: time since it was ready. */
+  /** Called when the connection has ended unused. `keptMs`: the time since it was ready. */
   warmEnded(connection: WarmConnection, end: WarmEnd, keptMs: number): void;
 }
 
@@ -32,20 +33,20 @@ export interface WarmOwner {
 export interface TakenConnection {
   readonly socket: Socket;
   readonly login: PreparedLogin | undefined;
-  /** TCP, and TLS if used, are established. */
+  /** Whether TCP, and TLS if used, are established. */
   readonly isConnected: boolean;
   /** SOCKS5 only: a handshake that has already sent its opening message. */
   readonly handshake: Socks5Handshake | undefined;
-  /** The time that the tunnel saves. */
+  /** The time that the tunnel saves in ms. */
   readonly savedMs: number;
 }
 
 export interface WarmTask {
   readonly member: UpcomingMember;
   readonly login: PreparedLogin | undefined;
-  /** SOCKS5: send greeting and login early. */
+  /** Whether to send greeting and login early (SOCKS5). */
   readonly greets: boolean;
-  /** The connection expires this long after its start. */
+  /** After this time since its start, the connection expires. */
   readonly keepMs: number;
 }
 
@@ -99,7 +100,7 @@ export class WarmConnection {
     const step = this.#handshake?.take(bytes);
     if (step?.kind === 'send') this.#socket.write(step.bytes);
     else if (step?.kind !== 'more')
-      this.#end('closed'); // a member sends nothing else before the request
+      this.#end('closed'); // before the request, a member sends only the replies of the handshake
     else if (this.#handshake?.isWaiting === true) this.#readyAt ??= this.#parts.clock.monotonic();
   };
 

@@ -1,8 +1,10 @@
 /**
  * Opens and owns warm connections: connections to members that are opened before tunnels need them, so that a tunnel
- * costs one round trip to its member. After each tunnel it asks the pool for the next members, and opens as many
- * connections as tunnels arrive while one is being opened. A session's own member gets at most one. Warm connections
- * hold no lease: a tunnel uses one only if the pool grants it that member.
+ * costs one round trip to its member.
+ *
+ * After each tunnel it asks the pool for the next members, and opens as many connections as tunnels arrive while one
+ * connection is being opened. For a session, it opens at most one connection, to the session's member. Warm connections
+ * hold no lease: a tunnel uses one only if the pool grants that member to the tunnel.
  * docs/decisions/0006-open-connections-ahead.md gives the reasons.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
@@ -18,7 +20,7 @@ import {
 } from './warm-connection.ts';
 import { LEAST_GAIN_MS, stockFor, TunnelRate } from './warm-stock.ts';
 
-/** `auto`: noria decides how many. A number: at most this many for each source. */
+/** `auto`: noria decides how many connections. A number: the maximum for each source. */
 export type WarmSetting = 'auto' | 'off' | number;
 
 export interface WarmConnectionsParts extends WarmParts {
@@ -26,14 +28,14 @@ export interface WarmConnectionsParts extends WarmParts {
   memoryOf(source: string): SourceMemory;
 }
 
-/** With `auto`, at most this many for each source. */
+/** With `auto`, the maximum number of connections for each source. */
 const AUTO_MOST = 128;
-/** Number of streams with a known rate of tunnels. Each session and each set of routing options is a stream. */
+/** For how many streams of tunnels to remember the rate. Each session and each set of routing options is a stream. */
 const MAX_STREAMS = 1_024;
-/** A member that closed or refused a warm connection gets no other one for this long. */
+/** After a member has closed or refused a warm connection, noria opens no other one to it for this time. */
 const REST_MS = 10_000;
 const MAX_RESTING = 1_024;
-/** Each tunnel adds this to the number of connections that may stay unused. */
+/** Each tunnel adds this to the number of connections that may end unused. */
 const EARNED_PER_TUNNEL = 0.04;
 const MAX_BALANCE = 10;
 
@@ -42,9 +44,9 @@ export class WarmConnections implements WarmOwner {
   readonly #byMember = new Map<string, WarmConnection>();
   readonly #countBySource = new Map<string, number>();
   readonly #streams = new BoundedMap<string, TunnelRate>(MAX_STREAMS);
-  /** When a member last closed or refused a warm connection, by member. */
+  /** For each member, when it last closed or refused a warm connection. */
   readonly #resting = new BoundedMap<string, number>(MAX_RESTING);
-  /** How many more connections may stay unused. At 0 noria opens none. */
+  /** How many more connections may end unused. At 0, noria opens none. */
   #balance = MAX_BALANCE;
   #most = 0;
 
@@ -62,7 +64,7 @@ export class WarmConnections implements WarmOwner {
     this.#most = setting === 'auto' ? AUTO_MOST : setting === 'off' ? 0 : setting;
   }
 
-  /** Takes the warm connection to the member if it has the right login. The caller owns it. */
+  /** Returns the warm connection to the member if it has the right login. The caller then owns it. */
   take({ member, source, login }: UpcomingMember): TakenConnection | undefined {
     const connection = this.#byMember.size === 0 ? undefined : this.#byMember.get(member);
     if (connection === undefined) return undefined;
@@ -73,7 +75,10 @@ export class WarmConnections implements WarmOwner {
     return undefined;
   }
 
-  /** A tunnel or request with these routing options uses the member: opens connections to the next members. */
+  /**
+   * Call it when a tunnel or request with these routing options uses the member. Opens connections to the members that
+   * come next.
+   */
   used(routing: RoutingOptions, next: UpcomingMember): void {
     if (this.#most === 0) return;
     const { opening } = this.#parts.memoryOf(next.source);
@@ -102,7 +107,6 @@ export class WarmConnections implements WarmOwner {
     if (end === 'closed') this.#parts.memoryOf(source).opening.closedUnused(member, keptMs);
   }
 
-  /** Closes all warm connections. */
   close(): void {
     for (const connection of [...this.#byMember.values()]) {
       this.#forget(connection);
@@ -142,7 +146,7 @@ export class WarmConnections implements WarmOwner {
     this.#countBySource.set(source, count + 1);
   }
 
-  /** Round trips until a new connection is ready for a request. */
+  /** The number of round trips until a new connection is ready for a request. */
   #openingFlights({ member, source, protocol, login }: UpcomingMember): number {
     const { pipelining, credentials } = this.#parts.memoryOf(source);
     const hasLogin = (login ?? credentials.current) !== undefined;

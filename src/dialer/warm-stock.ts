@@ -1,29 +1,32 @@
 /** Computes how many warm connections to hold for a stream of tunnels. */
 
-/** If opening a connection takes less than this, no warm connections: clients would not notice the difference. */
+/**
+ * If opening a connection takes less than this, noria opens no warm connections, because clients would not notice the
+ * difference.
+ */
 export const LEAST_GAIN_MS = 2;
 /**
- * The rate is the larger of two averages: the long window detects a slow stream, the short one follows a sudden rise.
+ * The rate is the larger of two averages: the one over the long window detects a slow stream, the one over the short
+ * window follows a sudden rise.
  */
 const LONG_WINDOW_MS = 5_000;
 const SHORT_WINDOW_MS = 500;
-/** From this many tunnels in the long window on, tunnels form a stream. A single tunnel does not. */
+/** The minimum number of tunnels in the long window that form a stream. A single tunnel is no stream. */
 const LEAST_TUNNELS = 1.5;
 /**
- * Reserve, in standard deviations of the number of tunnels that arrive while a connection opens. With 2, about 2 % of the
- * tunnels find no open connection.
+ * The reserve, in standard deviations of the number of tunnels that arrive while a connection opens. With 2, about 2 %
+ * of the tunnels find no open connection.
  */
 const DEVIATIONS = 2;
-/** A connection must find its use within this share of the time for which members keep it. */
+/** A connection must be used within this share of the time for which members keep it. */
 const USE_SHARE = 0.5;
 
-/** The rate of tunnels: an average with exponential decay. */
+/** The rate of tunnels, as an average with exponential decay. */
 export class TunnelRate {
   #long = 0;
   #short = 0;
   #at = Number.NEGATIVE_INFINITY;
 
-  /** Counts a tunnel. */
   add(now: number): void {
     const passedMs = now - this.#at;
     this.#long = this.#long * Math.exp(-passedMs / LONG_WINDOW_MS) + 1;
@@ -31,7 +34,7 @@ export class TunnelRate {
     this.#at = now;
   }
 
-  /** Tunnels per ms as of the latest tunnel; 0 while they form no stream. */
+  /** Tunnels per ms at the time of the latest tunnel; 0 while they form no stream. */
   get perMs(): number {
     if (this.#long < LEAST_TUNNELS) return 0;
     // The latest tunnel itself is not counted: it only marks the end of the window.
@@ -41,15 +44,15 @@ export class TunnelRate {
 
 export interface StockTerms {
   readonly perMs: number;
-  /** Time to open a connection. */
+  /** How long it takes to open a connection. */
   readonly openingMs: number;
-  /** Time for which members keep an unused connection. */
+  /** How long members keep an unused connection. */
   readonly keepMs: number;
 }
 
 /**
- * The number of connections to hold: rate × opening time, plus a reserve for irregular arrivals. 0 if most would expire
- * unused.
+ * The number of connections to hold: rate × opening time, plus a reserve for irregular arrivals. Returns 0 if most of
+ * them would expire unused.
  */
 export function stockFor({ perMs, openingMs, keepMs }: StockTerms): number {
   const duringOpening = perMs * openingMs;
