@@ -27,7 +27,10 @@ export interface ReadinessFacts {
 }
 
 export interface SourceFacts
-  extends Pick<SourceStatus, 'name' | 'state' | 'stateMs' | 'reason' | 'advice' | 'lastDraw' | 'nextCallMs'> {
+  extends Pick<
+    SourceStatus,
+    'name' | 'state' | 'stateMs' | 'reason' | 'advice' | 'code' | 'lastDraw' | 'nextCallMs'
+  > {
   /** The number of members that a client can get now. */
   readonly usable: number;
   /** The number of drawn members whose first health check is in progress. */
@@ -129,6 +132,7 @@ function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem
   ];
   if (blocked !== undefined) return of('credentials-refused', blocked.reason, blocked.advice);
   if (state === 'halted' || state === 'paused') return of(state, reason, advice);
+  if (isCausedByStore(source, facts)) return [];
   if (state === 'backoff') return of('draw-failed', reason, advice);
   if (lastDraw?.result === 'failed') return of('draw-failed', lastDraw.reason, lastDraw.advice);
   if (lastDraw?.result === 'empty' && source.usable === 0)
@@ -146,11 +150,18 @@ function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem
   return [];
 }
 
+/** Whether the last draw failed because the fleet's store was lost. That is one problem of noria, not one of each source. */
+function isCausedByStore({ code }: SourceFacts, { storeLost }: ReadinessFacts): boolean {
+  return code === 'fleet-store-lost' || (code === 'fleet-store-unusable' && storeLost !== undefined);
+}
+
 /** @param problems - those of the sources, and those that limit the service. No single one of them is fatal. */
 function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProblem[]): Verdict {
   const usable = sources.reduce((sum, source) => sum + (source.blocked === undefined ? source.usable : 0), 0);
   const has = (source: SourceFacts) =>
-    problems.some((one) => one.source === source.name && !isPassing(one, source));
+    problems.some(
+      (one) => one.kind === 'store-lost' || (one.source === source.name && !isPassing(one, source)),
+    );
   const able = sources.filter((source) => !has(source));
   if (usable > 0) {
     const reason = `${formatCount(usable, 'member')} ${usable === 1 ? 'is' : 'are'} usable`;

@@ -259,3 +259,25 @@ test("readiness: a fleet's store that stays lost is a problem, and members serve
     problems: [{ kind: 'store-lost', source: null, reason: expect.stringContaining('no answer to EVALSHA') }],
   });
 });
+
+test("readiness: the loss of the fleet's store is one problem, also if the draws of all sources failed by it", () => {
+  const storeLost = { reason: 'no answer to EVALSHA within 1000 ms', ms: 4_000 };
+  const failed = { draw: 'failed', state: 'backoff', code: 'fleet-store-lost' } as const;
+  const sources = [source({ ...failed, usable: 2 }), source({ ...failed, name: 'harbor' })];
+  expect(decide({ storeLost, sources })).toMatchObject({
+    state: 'degraded',
+    ready: true,
+    problems: [{ kind: 'store-lost', source: null }],
+  });
+  expect(decide({ storeLost, sources }).problems).toHaveLength(1);
+  const empty = decide({ storeLost, sources: sources.map((each) => ({ ...each, usable: 0 })) });
+  expect(empty).toMatchObject({
+    state: 'not-serving',
+    reason: "noria draws nothing while the fleet's store is lost: no answer to EVALSHA within 1000 ms",
+    advice: expect.stringContaining('noria check'),
+  });
+  expect(empty.problems).toHaveLength(1);
+  expect(
+    decide({ sources: sources.map((each) => ({ ...each, state: 'ready', usable: 2 })) }).problems,
+  ).toEqual([]);
+});
