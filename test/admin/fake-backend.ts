@@ -78,7 +78,10 @@ export const STATUS: Status = {
 };
 
 /** A backend with one source, one member and one session. It records the commands called on it. */
-export function fakeBackend(status: Partial<Status> = {}): AdminBackend & { readonly commands: string[] } {
+export function fakeBackend(
+  status: Partial<Status> = {},
+  member: Partial<MemberJson> = {},
+): AdminBackend & { readonly commands: string[] } {
   const commands: string[] = [];
   const command = (name: string, known: string) => (thing: string, more?: boolean) => {
     commands.push(more === undefined ? `${name} ${thing}` : `${name} ${thing} ${more}`);
@@ -87,7 +90,7 @@ export function fakeBackend(status: Partial<Status> = {}): AdminBackend & { read
   return {
     commands,
     status: () => ({ ...STATUS, ...status }),
-    members: () => [MEMBER],
+    members: () => [{ ...MEMBER, ...member }],
     memberCounts: () => [{ source: 'city', joining: 0, ready: 1, quarantined: 0, draining: 0 }],
     sessions: () => [SESSION],
     evictMember: command('evict', 'm1'),

@@ -30,9 +30,14 @@ async function startBusyNoria() {
   return noria;
 }
 
-async function openPlainAdmin(options: { port?: number; token?: string; sources?: (typeof SOURCE)[] } = {}) {
-  const { port = 0, token, sources } = options;
-  const backend = fakeBackend(sources === undefined ? {} : { sources });
+async function openPlainAdmin(
+  options: { port?: number; token?: string; sources?: (typeof SOURCE)[]; drawnBy?: string } = {},
+) {
+  const { port = 0, token, sources, drawnBy } = options;
+  const backend = fakeBackend(
+    sources === undefined ? {} : { sources },
+    drawnBy === undefined ? {} : { drawnBy },
+  );
   const admin = await openAdmin(
     adminOptions({
       port,
@@ -120,6 +125,17 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     expect(await page.locator('#member-card h3').textContent()).toBe(last);
     await page.keyboard.press('Escape');
     expect(await page.locator('.bucket[aria-pressed=true]').count()).toBe(0);
+  });
+
+  test('dashboard: in a fleet, the card of a member names the noria that drew it', async () => {
+    const { url } = await openPlainAdmin({ drawnBy: 'scraper-2' });
+    const { page } = await visit(browser, url);
+    await buckets(page).first().focus();
+    await page.keyboard.press('Enter');
+    const drawnBy = page
+      .locator('#member-card dt', { hasText: 'drawn by' })
+      .locator('xpath=following-sibling::dd');
+    expect(await drawnBy.textContent()).toBe('scraper-2');
   });
 
   test('dashboard: a halted source is shown with its reason, advice and a Resume button', async () => {

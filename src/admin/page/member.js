@@ -54,7 +54,18 @@ export function openMemberCard(evict) {
  * @returns {Record<string, string>}
  */
 function factsOf(member) {
-  const { source, protocol, host, location, exitIp, openTunnels, uses, faults, latencyMs } = member;
+  const {
+    source,
+    protocol,
+    host,
+    location,
+    exitIp,
+    openTunnels,
+    uses,
+    faults,
+    latencyMs,
+    drawnBy = null,
+  } = member;
   const { card } = TEXTS;
   return {
     [card.source]: source,
@@ -65,6 +76,7 @@ function factsOf(member) {
     [card.load]: `${counted(openTunnels, TEXTS.nouns.openTunnel)}${TEXTS.comma}${counted(uses, TEXTS.nouns.use)}`,
     ...(latencyMs === null ? {} : { [card.latency]: milliseconds(latencyMs) }),
     ...(faults === 0 ? {} : { [card.faults]: card.inARow(count(faults)) }),
+    ...(drawnBy === null ? {} : { [card.drawnBy]: drawnBy }),
   };
 }
 

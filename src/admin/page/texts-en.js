@@ -287,6 +287,7 @@ export const EN = {
     load: 'load',
     latency: 'latency',
     faults: 'faults',
+    drawnBy: 'drawn by',
     unknown: 'unknown',
     /** @param {string} times */
     inARow: (times) => `${times} in a row`,

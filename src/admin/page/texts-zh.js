@@ -238,6 +238,7 @@ export const ZH = {
     load: '负载',
     latency: '延迟',
     faults: '失败',
+    drawnBy: '提取者',
     unknown: '未知',
     inARow: (times) => `连续 ${times} 次`,
   },
