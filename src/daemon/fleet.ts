@@ -1,6 +1,7 @@
 /** Opens the parts of noria that share its state with other norias, and reports the state of the fleet. */
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
+import { z } from 'zod';
 import type { Status } from '../admin/schemas.ts';
 import type { FleetConfig } from '../config/config.ts';
 import { formatStoreUrl } from '../config/schema-fleet.ts';
@@ -14,7 +15,7 @@ import type { FleetStore } from '../fleet/redis/fleet-store.ts';
 import type { FleetObserver, RedisSharedPool } from '../fleet/redis/redis-shared-pool.ts';
 import type { StoreAddress } from '../fleet/redis/store-address.ts';
 import { Replica } from '../fleet/replica.ts';
-import type { SourceCommand } from '../fleet/shared-pool.ts';
+import type { SourceCommand, SourceReport } from '../fleet/shared-pool.ts';
 import { type SourceKeys, withSourceKeys } from '../fleet/source-keys.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { SharedCount } from '../refill/daily-budget.ts';
@@ -22,6 +23,8 @@ import { createTimekeeper } from '../state/moment.ts';
 
 export interface FleetOptions {
   readonly config: FleetConfig;
+  /** The result of `record` of an earlier run. */
+  readonly restored: unknown;
   readonly clock: Clock;
   readonly random: Random;
   readonly bus: EventBus;
@@ -29,6 +32,8 @@ export interface FleetOptions {
   readonly sources: SourceKeys;
   /** Executes a command that the operator gave to another noria of the fleet. */
   readonly onCommand: (command: SourceCommand) => void;
+  /** Follows an answer of the service that another noria of the fleet got. */
+  readonly onReport: (report: SourceReport) => void;
   /** The number of client connections of this noria. */
   readonly clients: () => number;
   readonly callTimeoutMs: () => number;
@@ -43,6 +48,8 @@ export interface Fleet {
   /** Counts the distinct IPs that all norias of the fleet drew today from the source's instance. */
   sharedCount(source: string): SharedCount;
   status(): FleetStatus;
+  /** The data to keep across a restart, as plain data. */
+  record(): unknown;
 }
 
 const MS_PER_SECOND = 1_000;
@@ -56,7 +63,8 @@ const EVICTION_VOTES = 2;
 
 /** Loads the client library of the store only here, so that a noria without a fleet never loads it. */
 export async function createFleet(options: FleetOptions): Promise<Fleet> {
-  const { config, clock, random, bus, clients, callTimeoutMs, pool, sources, onCommand } = options;
+  const { config, restored, clock, random, bus, clients, callTimeoutMs, pool, sources, onCommand, onReport } =
+    options;
   const { RedisSharedPool } = await import('../fleet/redis/redis-shared-pool.ts');
   const name = config.replica ?? randomReplicaName();
   const shared = new RedisSharedPool({
@@ -67,6 +75,7 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
     clock,
     random,
     timekeeper: createTimekeeper(clock, systemBoot()),
+    rememberedEpoch: epochIn(restored, config.name),
     clients,
     callTimeoutMs,
     observer: observe(bus, name),
@@ -83,6 +92,7 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
     evictionVotes: (replicas) => Math.min(EVICTION_VOTES, Math.max(1, replicas)),
     beatMs: BEAT_MS,
     onCommand,
+    onReport,
   });
   const { dayCounts } = shared;
   return {
@@ -93,7 +103,16 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
       used: () => dayCounts.used(sources.keyOf(source)),
     }),
     status: () => statusOf(config.name, name, shared),
+    record: () => ({ name: config.name, epoch: shared.epochId }),
   };
+}
+
+const recordSchema = z.object({ name: z.string(), epoch: z.string() });
+
+/** The epoch of this fleet in the record; undefined if the record is of another fleet. */
+function epochIn(record: unknown, name: string): string | undefined {
+  const { data } = recordSchema.safeParse(record);
+  return data?.name === name ? data.epoch : undefined;
 }
 
 /** Connects to the store without taking part in the fleet. @throws NoriaError fleet-store-lost, fleet-store-unusable */

@@ -22,6 +22,7 @@ import type { LeaseProvider } from '../pool/lease.ts';
 import type { SourceForecast } from '../pool/options.ts';
 import { Pool } from '../pool/pool.ts';
 import { Prober } from '../prober/prober.ts';
+import type { RefillerOptions } from '../refill/options.ts';
 import { openRefiller, type Refiller } from '../refill/refiller.ts';
 import { ServiceClient } from '../service/client.ts';
 import type { RefuseAddress } from '../service/decode.ts';
@@ -94,9 +95,12 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   restorePool(pool, state.snapshot, { refuses: refusesOf(config(), configuredAddresses(config())), warn });
   pool.restoreSessions(state.sessions.found);
   state.sessions.attach((onChange) => pool.sessionJournal(onChange));
+  const untilRefill: ((refiller: Refiller) => void)[] = [];
+  const steer = (run: (refiller: Refiller) => void) =>
+    void (refiller === NO_REFILLER ? untilRefill.push(run) : run(refiller));
   const fleet = await openFleet(
     context,
-    { pool, clients: () => clientsOf(plane), refiller: () => refiller },
+    { pool, clients: () => clientsOf(plane), steer, restored: state.snapshot.read('fleet') },
     owner,
   );
   const faults: SourceFaults = new SourceFaults({
@@ -154,9 +158,11 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   await fleet?.replica.open();
   const restored = state.snapshot.read('refill');
   const pace = fleet?.shared.pace ?? state.pace;
-  const drawing = { clock, random, bus, pace, extractor, pool, restored, sharedCount: fleet?.sharedCount };
-  refiller = await owner.open('refill', openRefiller({ ...refillSettings(config()), ...drawing }));
-  const keeping = keepSnapshot(state, pool, refiller, bus);
+  const drawing = { clock, random, bus, pace, extractor, pool, restored, ...drawingTogether(fleet) };
+  refiller = openRefiller({ ...refillSettings(config()), ...drawing });
+  for (const run of untilRefill) run(refiller); // before the sources check for the first time
+  await owner.open('refill', refiller);
+  const keeping = keepSnapshot(state, { pool, refiller, fleet }, bus);
   owner.own('snapshot', () => keeping[Symbol.dispose]());
   return { pool, plane, faults, prober, readiness, control, admin, proxyPool, apiAddresses, refiller, fleet };
 }
@@ -168,6 +174,7 @@ const NO_REFILLER: Refiller = {
   refill: () => false,
   pause: () => false,
   resume: () => false,
+  hear: () => false,
   update: async () => {},
   record: () => ({}),
   close: async () => {},
@@ -195,25 +202,34 @@ async function openAdminOf(
 interface FleetParts {
   readonly pool: Pool;
   readonly clients: () => number;
-  readonly refiller: () => Refiller;
+  readonly restored: unknown;
+  /** Runs now, or when the refiller opens. */
+  readonly steer: (run: (refiller: Refiller) => void) => void;
 }
 
 /** Returns undefined without a fleet. */
 async function openFleet(
   { clock, random, bus, config }: PartsContext,
-  { pool, clients, refiller }: FleetParts,
+  { pool, clients, steer, restored }: FleetParts,
   owner: Ownership,
 ): Promise<Fleet | undefined> {
   const fleetConfig = config().fleet;
   if (fleetConfig === undefined) return undefined;
   const fleet = await createFleet({
-    ...{ config: fleetConfig, clock, random, bus, pool, clients },
+    ...{ config: fleetConfig, restored, clock, random, bus, pool, clients },
     sources: sourceKeys(config),
     callTimeoutMs: () => config().service.timeoutMs,
-    onCommand: ({ source, command }) => void refiller()[command](source),
+    onCommand: ({ source, command }) => steer((refiller) => refiller[command](source)),
+    onReport: (report) => steer((refiller) => refiller.hear(report.source, report)),
   });
   owner.own('fleet', () => fleet.replica.close());
   return fleet;
+}
+
+function drawingTogether(fleet: Fleet | undefined): Pick<RefillerOptions, 'sharedCount' | 'onReport'> {
+  if (fleet === undefined) return {};
+  const { replica, sharedCount } = fleet;
+  return { sharedCount, onReport: (source, report) => replica.reportSource(source, report) };
 }
 
 function clientsOf({ listeners }: DataPlane): number {
@@ -276,12 +292,18 @@ const SNAPSHOT_EVENTS = [
   'member.left',
   'member.quarantined',
   'member.banned',
+  'fleet.store',
 ] as const satisfies readonly EventName[];
 
 /** Saves the snapshot after changes, until the caller disposes of the result. */
-function keepSnapshot({ snapshot }: State, pool: Pool, refiller: Refiller, bus: EventBus): Disposable {
+function keepSnapshot(
+  { snapshot }: State,
+  { pool, refiller, fleet }: Pick<Parts, 'pool' | 'refiller' | 'fleet'>,
+  bus: EventBus,
+): Disposable {
   snapshot.addPart('pool', () => pool.snapshot());
   snapshot.addPart('refill', () => refiller.record());
+  if (fleet !== undefined) snapshot.addPart('fleet', () => fleet.record());
   const subscriptions = [
     bus.on('draw.done', () => void snapshot.save()), // saved at once, because drawn members cost money
     ...SNAPSHOT_EVENTS.map((name) => bus.on(name, () => snapshot.saveSoon())),

@@ -1,6 +1,6 @@
 /** Converts the moments in facts, states and beats from one clock to another. */
 import type { MemberActivity, MemberQuarantine, SharedMember, SharedSession } from '../pool/shared-member.ts';
-import type { Beat, Fact, MemberRecord, SharedState } from './shared-pool.ts';
+import type { Beat, Fact, MemberRecord, SharedState, SourceReport } from './shared-pool.ts';
 
 /** Converts one moment to another clock. */
 export type Shift = (moment: number) => number;
@@ -13,6 +13,8 @@ export function shiftFact(fact: Fact, shift: Shift): Fact {
       return { ...fact, quarantine: shiftQuarantine(fact.quarantine, shift) };
     case 'session.moved':
       return { ...fact, session: shiftSession(fact.session, shift) };
+    case 'source.reported':
+      return shiftReport(fact, shift);
     case 'member.restored':
     case 'member.left':
     case 'member.banned':
@@ -30,6 +32,7 @@ export function shiftState(state: SharedState, shift: Shift): SharedState {
     ...state,
     members: state.members.map((record) => shiftRecord(record, shift)),
     sessions: state.sessions.map((session) => shiftSession(session, shift)),
+    ...(state.reports && { reports: state.reports.map((report) => shiftReport(report, shift)) }),
   };
 }
 
@@ -56,6 +59,12 @@ function shiftMember(member: SharedMember, shift: Shift): SharedMember {
 
 function shiftQuarantine(quarantine: MemberQuarantine, shift: Shift): MemberQuarantine {
   return { ...quarantine, untilAt: shift(quarantine.untilAt) };
+}
+
+function shiftReport(report: SourceReport, shift: Shift): SourceReport {
+  const { suspension } = report;
+  if (suspension?.untilAt === undefined) return report;
+  return { ...report, suspension: { ...suspension, untilAt: shift(suspension.untilAt) } };
 }
 
 function shiftRecord(record: MemberRecord, shift: Shift): MemberRecord {

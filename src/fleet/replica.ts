@@ -24,6 +24,7 @@ import {
 import type { Pool } from '../pool/pool.ts';
 import type { PoolChange } from '../pool/shared-member.ts';
 import type { PoolSharing } from '../pool/sharing.ts';
+import type { InstanceReport } from '../refill/instance-report.ts';
 import { OtherReplicas } from './other-replicas.ts';
 import type {
   Fact,
@@ -35,7 +36,9 @@ import type {
   SharedPool,
   SharedState,
   SourceCommand,
+  SourceReport,
 } from './shared-pool.ts';
+import { SharedSources } from './shared-sources.ts';
 
 type Answer = Lease | LeaseRefusal;
 
@@ -58,6 +61,8 @@ export interface ReplicaOptions {
   readonly beatMs: number;
   /** Executes an operator's command that another replica received, or that was received before this replica started. */
   readonly onCommand?: (command: SourceCommand) => void;
+  /** Follows an answer of the service that another replica got. */
+  readonly onReport?: (report: SourceReport) => void;
 }
 
 /** Maximum number of members whose incomplete votes are remembered. */
@@ -70,6 +75,7 @@ export class Replica implements LeaseProvider, Follower {
   readonly #sharing: PoolSharing;
   readonly #subscriptions: readonly Disposable[];
   readonly #others: OtherReplicas;
+  readonly #sources: SharedSources;
   /** The replicas that reported a member as failed, by member id. */
   readonly #votes = new BoundedMap<string, Set<string>>(MAX_VOTES);
   /** Number of own facts that have not yet returned from the log, by subject. */
@@ -92,6 +98,8 @@ export class Replica implements LeaseProvider, Follower {
       onUse: () => this.#beatLater(),
     });
     this.#others = new OtherReplicas(this.#sharing, { countsLeases: !servesClients });
+    const { onCommand, onReport } = options;
+    this.#sources = new SharedSources({ publish: (fact) => this.#publish(fact), onCommand, onReport });
     this.#subscriptions = [
       bus.on('demand.rose', () => this.#beatNow()),
       bus.on('client.waited', () => {
@@ -130,21 +138,25 @@ export class Replica implements LeaseProvider, Follower {
 
   /** Publishes a command that the operator gave to this replica. */
   command(source: string, command: SourceCommand['command']): void {
-    this.#publish({ kind: 'source.commanded', source, command });
+    this.#sources.command(source, command);
+  }
+
+  /** Publishes an answer of the service that this replica got. */
+  reportSource(source: string, report: InstanceReport): void {
+    this.#sources.report({ ...report, kind: 'source.reported', source });
   }
 
   loaded(state: SharedState): void {
     const sharing = this.#sharing;
     const here = new Map(sharing.members().map((changes) => [changes.member.id, changes]));
+    const unpublished = new Set(this.#inFlight.keys());
     this.#inFlight.clear();
     this.#votes.clear();
     sharing.apply(state.members.flatMap((record) => this.#changesOf(record)));
     sharing.apply(state.sessions.map((session) => ({ kind: 'session.moved', session, reason: 'loaded' })));
     sharing.apply(state.restrictions ?? []);
     for (const { member, uses } of state.members) sharing.setUses(member.id, uses);
-    for (const source of state.paused) {
-      this.#options.onCommand?.({ kind: 'source.commanded', source, command: 'pause' });
-    }
+    this.#sources.loaded(state, (source) => unpublished.has(`source ${source}`));
     for (const { member } of state.members) here.delete(member.id);
     for (const { member, quarantine, bans } of here.values()) {
       this.#changed({ kind: 'member.joined', member });
@@ -170,7 +182,8 @@ export class Replica implements LeaseProvider, Follower {
         if (isOwn) this.#cameBack(fact);
       } else if (isOwn && fact.kind !== 'session.moved')
         continue; // skips own facts, except those that the shared pool itself appended for `bindSession`
-      else if (fact.kind === 'source.commanded') this.#options.onCommand?.(fact);
+      else if (fact.kind === 'source.commanded' || fact.kind === 'source.reported')
+        this.#sources.followed(fact);
       else changes.push(fact);
     }
     this.#sharing.apply(this.#inOwnOrder(changes));
@@ -367,6 +380,8 @@ function subjectOf(fact: Fact): string | undefined {
       return `session ${fact.name}`;
     case 'source.commanded':
       return `source ${fact.source}`;
+    case 'source.reported':
+      return `report ${fact.source}`;
     case 'source.restricted':
       return `restriction ${fact.source}`;
     case 'evictions.frozen':

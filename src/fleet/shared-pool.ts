@@ -23,10 +23,11 @@ import type {
   SharedMember,
   SharedSession,
 } from '../pool/shared-member.ts';
+import type { InstanceReport } from '../refill/instance-report.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 
 /** What a replica publishes for the others. */
-export type Fact = Exclude<PoolChange, { kind: 'member.left' }> | MemberLeft | SourceCommand;
+export type Fact = Exclude<PoolChange, { kind: 'member.left' }> | MemberLeft | SourceCommand | SourceReport;
 
 /**
  * A replica has removed the member. If `votesNeeded` is more than 1, the replica reports the member as failed, and the others
@@ -39,6 +40,12 @@ export interface SourceCommand {
   readonly kind: 'source.commanded';
   readonly source: string;
   readonly command: 'pause' | 'resume' | 'refill';
+}
+
+/** A replica got an answer of the service about the instance of the source. The last report is part of the state. */
+export interface SourceReport extends InstanceReport {
+  readonly kind: 'source.reported';
+  readonly source: string;
 }
 
 /** A fact in the log, with the name of the replica that published it. */
@@ -72,6 +79,10 @@ export interface SharedState {
   readonly sessions: readonly SharedSession[];
   /** Names of the sources that the operator has paused. */
   readonly paused: readonly string[];
+  /** Sources that the operator has resumed. */
+  readonly resumed?: readonly string[] | undefined;
+  /** The last report about each source. */
+  readonly reports?: readonly SourceReport[] | undefined;
   /** The current restrictions. Absent if the replicas are on different machines, because those publish none. */
   readonly restrictions?: readonly Restriction[] | undefined;
 }

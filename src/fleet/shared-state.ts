@@ -9,7 +9,14 @@ import type {
   SharedMember,
   SharedSession,
 } from '../pool/shared-member.ts';
-import type { LoggedFact, MemberLeft, MemberRecord, SharedState } from './shared-pool.ts';
+import type {
+  LoggedFact,
+  MemberLeft,
+  MemberRecord,
+  SharedState,
+  SourceCommand,
+  SourceReport,
+} from './shared-pool.ts';
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
@@ -19,7 +26,9 @@ const ADDITIONS_PER_SWEEP = 1_000;
 export class SharedPoolState {
   readonly #members = new Map<string, Mutable<MemberRecord>>();
   readonly #sessions = new Map<string, SharedSession>();
-  readonly #paused = new Set<string>();
+  /** The last pause or resume of each source. */
+  readonly #commands = new Map<string, 'pause' | 'resume'>();
+  readonly #reports = new Map<string, SourceReport>();
   /** The latest restriction by source name. The key '' has the latest restriction of the network. */
   readonly #restrictions = new Map<string, Restriction>();
   #additions = 0;
@@ -28,7 +37,9 @@ export class SharedPoolState {
   constructor(state?: SharedState) {
     for (const record of state?.members ?? []) this.#members.set(record.member.id, { ...record });
     for (const session of state?.sessions ?? []) this.#sessions.set(session.name, session);
-    for (const source of state?.paused ?? []) this.#paused.add(source);
+    for (const source of state?.paused ?? []) this.#commands.set(source, 'pause');
+    for (const source of state?.resumed ?? []) this.#commands.set(source, 'resume');
+    for (const report of state?.reports ?? []) this.#reports.set(report.source, report);
   }
 
   /** Applies the next fact of the log. `now` is monotonic, like all moments here. */
@@ -64,8 +75,10 @@ export class SharedPoolState {
       case 'member.suspected':
         break; // not part of the state, because it only matters when it is published
       case 'source.commanded':
-        if (fact.command === 'pause') this.#paused.add(fact.source);
-        if (fact.command === 'resume') this.#paused.delete(fact.source);
+        this.#recordCommand(fact);
+        break;
+      case 'source.reported':
+        this.#reports.set(fact.source, fact);
         break;
     }
   }
@@ -108,12 +121,17 @@ export class SharedPoolState {
 
   /** A copy of the state. */
   read(now: number): SharedState {
+    const sourcesWith = (command: SourceCommand['command']) =>
+      [...this.#commands].flatMap(([source, last]) => (last === command ? [source] : []));
+    const resumed = sourcesWith('resume');
     return {
       members: [...this.#members.values()]
         .filter(({ member }) => member.endsAt > now)
         .map((state) => ({ ...state })),
       sessions: [...this.#sessions.values()].filter(({ usedAt, ttlMs }) => usedAt + ttlMs > now),
-      paused: [...this.#paused],
+      paused: sourcesWith('pause'),
+      ...(resumed.length > 0 && { resumed }),
+      ...(this.#reports.size > 0 && { reports: [...this.#reports.values()] }),
       ...(this.#restrictions.size > 0 && { restrictions: [...this.#restrictions.values()] }),
     };
   }
@@ -153,6 +171,10 @@ export class SharedPoolState {
     if (state === undefined) return;
     const others = state.bans.filter((each) => each !== host);
     state.bans = lifted ? others : [...others, host];
+  }
+
+  #recordCommand({ source, command }: SourceCommand): void {
+    if (command !== 'refill') this.#commands.set(source, command);
   }
 
   #addSession(session: SharedSession, now: number): void {

@@ -48,7 +48,8 @@ function renameFact(fact: Fact, rename: Rename): Fact[] {
       const source = rename(fact.member.source);
       return source === undefined ? [] : [{ ...fact, member: { ...fact.member, source } }];
     }
-    case 'source.commanded': {
+    case 'source.commanded':
+    case 'source.reported': {
       const source = rename(fact.source);
       return source === undefined ? [] : [{ ...fact, source }];
     }
@@ -66,7 +67,10 @@ function renameFact(fact: Fact, rename: Rename): Fact[] {
   }
 }
 
-function renameState({ members, sessions, paused }: SharedState, rename: Rename): SharedState {
+function renameState(
+  { members, sessions, paused, resumed = [], reports = [] }: SharedState,
+  rename: Rename,
+): SharedState {
   return {
     members: members.flatMap((record) => {
       const source = rename(record.member.source);
@@ -74,6 +78,11 @@ function renameState({ members, sessions, paused }: SharedState, rename: Rename)
     }),
     sessions,
     paused: paused.flatMap((key) => rename(key) ?? []),
+    resumed: resumed.flatMap((key) => rename(key) ?? []),
+    reports: reports.flatMap((report) => {
+      const source = rename(report.source);
+      return source === undefined ? [] : [{ ...report, source }];
+    }),
   };
 }
 

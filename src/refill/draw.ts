@@ -40,7 +40,7 @@ export interface DrawResult {
 }
 
 /** The part of its open tunnels that an instance keeps if the service reports too many connections. */
-const TUNNEL_SHARE = 0.5;
+export const TUNNEL_SHARE = 0.5;
 const NONE_ADDED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
 
 /**

@@ -10,6 +10,7 @@ import type { CountlessCall, DrawCall, ServiceAddress } from '../service/request
 import type { WriteGate } from '../service/transport.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 import type { SharedCount } from './daily-budget.ts';
+import type { InstanceReport } from './instance-report.ts';
 
 export interface Extractor {
   /**
@@ -109,6 +110,8 @@ export interface RefillerOptions extends RefillSettings {
   readonly pool: RefillPool;
   /** Returns the count that all norias of a fleet share for the daily budget of a source. */
   readonly sharedCount?: ((source: string) => SharedCount) | undefined;
+  /** Called when an answer of the service contains news for the other norias of a fleet. */
+  readonly onReport?: ((source: string, report: InstanceReport) => void) | undefined;
   /** What `record()` returned in an earlier run, from the snapshot file. */
   readonly restored?: unknown;
 }

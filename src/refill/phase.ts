@@ -4,6 +4,7 @@
  */
 
 import { roughDuration } from '../core/words.ts';
+import type { InstanceSuspension } from './instance-report.ts';
 import { type DrawOutcome, describeOutcome, type Suspension } from './reaction.ts';
 
 interface SuspendedState {
@@ -17,6 +18,8 @@ interface SuspendedState {
   readonly untilAt: number;
   /** The monotonic moment of the next attempt if clients are waiting. */
   readonly urgentAt: number;
+  /** The suspension ends when any noria of the fleet draws from the instance. */
+  readonly endsWithAnyDraw?: boolean;
 }
 
 export type SourcePhase =
@@ -39,12 +42,12 @@ export type SuspendedPhase = Extract<SourcePhase, SuspendedState>;
 
 /** A phase may also be followed by the same phase with another reason. */
 export const SOURCE_MOVES = {
-  idle: ['ready', 'waiting', 'paused'],
-  ready: ['idle', 'waiting', 'paused'],
-  waiting: ['idle', 'ready', 'drawing', 'paused', 'backoff'],
+  idle: ['ready', 'waiting', 'paused', 'halted'],
+  ready: ['idle', 'waiting', 'paused', 'halted'],
+  waiting: ['idle', 'ready', 'drawing', 'paused', 'backoff', 'halted'],
   drawing: ['idle', 'ready', 'waiting', 'backoff', 'paused', 'halted'],
-  backoff: ['idle', 'ready', 'waiting', 'paused'],
-  paused: ['idle', 'ready', 'waiting'],
+  backoff: ['idle', 'ready', 'waiting', 'paused', 'halted'],
+  paused: ['idle', 'ready', 'waiting', 'halted'],
   halted: ['idle', 'waiting', 'paused'],
 } as const satisfies Record<SourcePhaseName, readonly SourcePhaseName[]>;
 
@@ -78,9 +81,26 @@ export function suspendedPhase(
 ): SourcePhase {
   const { code } = outcome;
   const reason = describeOutcome(outcome);
-  const after = ` Then run noria resume ${source}, or noria reload after a change of the configuration.`;
-  const advice = phase === 'halted' ? `${outcome.advice}${after}` : outcome.advice;
-  return { name: phase, reason, advice, code, untilAt: now + ms, urgentAt: now + urgentMs };
+  const advice = adviceOf(outcome, phase, source);
+  const endsWithAnyDraw = outcome.concerns === 'instance';
+  return { name: phase, reason, advice, code, untilAt: now + ms, urgentAt: now + urgentMs, endsWithAnyDraw };
+}
+
+/** The phase of `source`, which a call of another noria suspended. */
+export function phaseFromReport(suspension: InstanceSuspension, source: string): SuspendedPhase {
+  const { phase, code, untilAt = Infinity } = suspension;
+  const reason = `${describeOutcome(suspension)} Another noria of the fleet got this answer.`;
+  const advice = adviceOf(suspension, phase, source);
+  return { name: phase, reason, advice, code, untilAt, urgentAt: untilAt, endsWithAnyDraw: true };
+}
+
+function adviceOf(
+  { advice }: Pick<DrawOutcome, 'advice'>,
+  phase: Suspension['phase'],
+  source: string,
+): string {
+  if (phase !== 'halted') return advice;
+  return `${advice} Then run noria resume ${source}, or noria reload after a change of the configuration.`;
 }
 
 /** The fields of a phase that the event `source.moved` and the status contain. */

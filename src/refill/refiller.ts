@@ -5,6 +5,7 @@
 import type { EventName } from '../core/events.ts';
 import { isSame } from '../core/is-same.ts';
 import type { SourceForecast } from '../pool/options.ts';
+import type { InstanceReport } from './instance-report.ts';
 import type { DrawSourceOptions, RefillerOptions, RefillSettings } from './options.ts';
 import { Paces } from './pace.ts';
 import { DrawSource, type DrawSourceContext } from './source.ts';
@@ -19,13 +20,15 @@ export interface Refiller {
   /**
    * Draws the missing members of the source as soon as the pace allows, even without demand.
    *
-   * @returns false for an unknown name, as `pause` and `resume` do.
+   * @returns false for an unknown name, as the three methods below do.
    */
   refill(name: string): boolean;
   /** Stops drawing until `resume`. A call in flight continues, and the pool gets its members. */
   pause(name: string): boolean;
   /** Ends a pause. If the source is suspended for another reason, makes one attempt. */
   resume(name: string): boolean;
+  /** Another noria of the fleet got an answer about the instance of the source. */
+  hear(name: string, report: InstanceReport): boolean;
   /**
    * Applies a reloaded configuration. Unchanged sources continue. Changed sources make one attempt even if they are
    * suspended. Resolves when the removed sources are closed.
@@ -58,7 +61,7 @@ class SourceRefiller implements Refiller {
   readonly #subscriptions: readonly Disposable[];
 
   constructor(options: RefillerOptions) {
-    const { clock, random, bus, extractor, pool, pace, sharedCount } = options;
+    const { clock, random, bus, extractor, pool, pace, sharedCount, onReport } = options;
     this.#settings = options;
     this.#context = {
       clock,
@@ -68,6 +71,7 @@ class SourceRefiller implements Refiller {
       pool,
       paces: new Paces({ store: pace, clock, random }),
       sharedCount,
+      onReport,
       settings: () => this.#settings,
       defersToEarlier: (source) => this.#defersToEarlier(source),
     };
@@ -95,6 +99,10 @@ class SourceRefiller implements Refiller {
 
   resume(name: string): boolean {
     return this.#command(name, (source) => source.resume());
+  }
+
+  hear(name: string, report: InstanceReport): boolean {
+    return this.#command(name, (source) => source.hear(report));
   }
 
   async update(settings: RefillSettings): Promise<void> {

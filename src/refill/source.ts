@@ -13,9 +13,10 @@ import { formatCount, roughDuration } from '../core/words.ts';
 import type { SourceForecast } from '../pool/options.ts';
 import { type DrawRow, OPERATIONS } from '../service/operations.ts';
 import { type SharedCount, untilServiceMidnight } from './daily-budget.ts';
-import { Draw, type DrawContext, type DrawResult, openDraw } from './draw.ts';
+import { Draw, type DrawContext, type DrawResult, openDraw, TUNNEL_SHARE } from './draw.ts';
 import { DrawHistory } from './draw-history.ts';
 import { type DrawInputs, type DrawPlan, type PlannedDraw, planDraw } from './draw-plan.ts';
+import { type InstanceReport, InstanceReports } from './instance-report.ts';
 import type { DrawSourceOptions } from './options.ts';
 import { type Pace, type Paces, type PreparedCall, paceKey } from './pace.ts';
 import { PACE_SLACK_MS, PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
@@ -24,12 +25,13 @@ import {
   isSuspended,
   mayMove,
   pausedByOperator,
+  phaseFromReport,
   phaseReport,
   type SourcePhase,
   suspendedPhase,
   waitingPhase,
 } from './phase.ts';
-import { outcomeOfError } from './reaction.ts';
+import { type DrawOutcome, outcomeOfError, type Suspension } from './reaction.ts';
 import { SourceRecords, type SourceRecordsSnapshot } from './source-records.ts';
 import { type SourceStatus, sourceStatus } from './status.ts';
 
@@ -39,6 +41,8 @@ export interface DrawSourceContext extends DrawContext {
   readonly paces: Paces;
   /** Returns the shared count of a source. Absent: the daily budget counts only the draws of this noria. */
   readonly sharedCount?: ((source: string) => SharedCount) | undefined;
+  /** Reports to the other norias of the fleet. */
+  readonly onReport?: ((source: string, report: InstanceReport) => void) | undefined;
   /** Returns the current settings: a reload may change them. */
   readonly settings: () => { readonly idleAfterMs: number; readonly callTimeoutMs: number };
   /** Whether a source of an earlier priority can serve the clients. Then this source must not draw. */
@@ -62,6 +66,7 @@ export class DrawSource {
   #options: DrawSourceOptions;
   readonly #records: SourceRecords;
   readonly #history: DrawHistory;
+  readonly #reports = new InstanceReports();
   #phase: SourcePhase = { name: 'idle', reason: 'no client request yet' };
   /** When the source last moved to another state, as a monotonic moment. */
   #movedAt: number;
@@ -161,6 +166,13 @@ export class DrawSource {
     this.wake();
   }
 
+  /** Another noria of the fleet got an answer about the instance. */
+  hear(report: InstanceReport): void {
+    this.#records.quota = report.quota;
+    if (this.#reports.hear(report)) this.#turn?.abort();
+    this.wake();
+  }
+
   /** Applies changed options. If the source was suspended under the old options, it makes one attempt, at the pace. */
   change(options: DrawSourceOptions): void {
     const before = this.#options;
@@ -245,10 +257,12 @@ export class DrawSource {
   #check(): void {
     if (this.#closing.signal.aborted || this.#turn !== undefined) return;
     this.#timer.disarm();
+    const report = this.#reports.read();
+    if (report !== undefined) this.#follow(report);
     const suspendedUntilAt = this.#suspendedUntilAt();
     if (this.#isPausedByOperator) this.#move(pausedByOperator(this.#options.name));
     else if (suspendedUntilAt > this.#context.clock.monotonic()) this.#timer.armBy(suspendedUntilAt);
-    else this.#follow(this.#plan());
+    else this.#execute(this.#plan());
   }
 
   /**
@@ -291,7 +305,26 @@ export class DrawSource {
     };
   }
 
-  #follow(plan: DrawPlan): void {
+  /** Does what another noria of the fleet learned about the instance. */
+  #follow({ suspension }: InstanceReport): void {
+    const { clock, pool } = this.#context;
+    const { name } = this.#options;
+    const own = this.#phase;
+    if (suspension === undefined) {
+      pool.unlimitTunnels(name);
+      if (isSuspended(own) && own.endsWithAnyDraw)
+        this.#move({ name: 'idle', reason: 'another noria of the fleet has drawn from the instance' });
+      return;
+    }
+    if (suspension.limitsConnections) pool.limitTunnels(name, TUNNEL_SHARE);
+    const next = phaseFromReport(suspension, name);
+    const isShorter = next.untilAt <= clock.monotonic() || (isSuspended(own) && own.untilAt > next.untilAt);
+    if (isShorter || this.#isPausedByOperator) return;
+    this.#refillRequested = false;
+    this.#move(next);
+  }
+
+  #execute(plan: DrawPlan): void {
     if (plan.kind !== 'draw') this.#refillRequested = false;
     switch (plan.kind) {
       case 'draw':
@@ -392,7 +425,7 @@ export class DrawSource {
     // The plan is made again, because connecting and claiming took time. Earlier priorities no longer matter, because
     // the claim is written.
     const plan = planDraw(this.#inputs(0));
-    if (plan.kind !== 'draw' || this.#isPausedByOperator) return NOT_SENT;
+    if (plan.kind !== 'draw' || this.#isPausedByOperator || this.#reports.mustStop) return NOT_SENT;
     const { count } = plan;
     const refillRequested = this.#refillRequested;
     this.#refillRequested = false;
@@ -417,6 +450,7 @@ export class DrawSource {
   #conclude({ outcome, gained }: DrawResult, asked: number, sinceArrivalMs: number | undefined): Settlement {
     const call = { outcome, asked, gained, gapMs: this.#gapMs, sinceArrivalMs };
     const { settlement, suspension } = this.#history.recordCall(call);
+    this.#report(outcome, suspension);
     // Proxies that noria cannot use cost money, too. So they also end the draw ahead.
     if (outcome.verdict.kind === 'ok' || outcome.allDropped) this.#drawsAhead = false;
     if (suspension !== undefined) {
@@ -430,6 +464,13 @@ export class DrawSource {
     return settlement;
   }
 
+  #report(outcome: DrawOutcome, suspension: Suspension | undefined): void {
+    const { clock, onReport } = this.#context;
+    const ended = { outcome, suspension, quota: this.#records.quota, now: clock.monotonic() };
+    const report = this.#reports.conclude(ended);
+    if (report !== undefined) onReport?.(this.#options.name, report);
+  }
+
   /** The fleet's store is available again: ends a suspension if the loss of the store caused it. */
   storeReturned(): void {
     const { last } = this.#history;
@@ -441,6 +482,7 @@ export class DrawSource {
   /** Forgets what was learned under the old options, and ends the suspension that they caused. */
   #startOver(): void {
     this.#history.reset();
+    this.#reports.reset();
     if (!isSuspended(this.#phase) || this.#isPausedByOperator) return;
     this.#move({ name: 'idle', reason: 'the configuration changed' });
     this.#refillRequested = true;

@@ -14,7 +14,7 @@ export interface SourceStatus {
   readonly reason: string;
   /** What the operator can do; absent if nothing is necessary. */
   readonly advice?: string;
-  /** The code of the last call, as `DrawOutcome` describes it; absent before the first call. */
+  /** The code that explains the state, otherwise that of the last call, as `DrawOutcome` describes it; absent without either. */
   readonly code?: string;
   /** The service's own text of the last call, or how the call failed. Never shown to clients. */
   readonly message?: string;
@@ -83,14 +83,14 @@ export function sourceStatus({
   wallAt,
 }: StatusInputs): SourceStatus {
   const { dailyBudget } = options;
-  const { reason, advice } = phaseReport(phase);
+  const { reason, advice, code = last?.code } = phaseReport(phase);
   return Object.freeze({
     name: options.name,
     product: options.call.product,
     state: phase.name,
     reason,
     ...(advice === undefined ? {} : { advice }),
-    ...(last === undefined ? {} : { code: last.code }),
+    ...(code === undefined ? {} : { code }),
     ...(last?.message === undefined ? {} : { message: last.message }),
     ...(last === undefined ? {} : { lastDraw: lastDraw(last, unusedFailures) }),
     stateMs,

@@ -44,6 +44,11 @@ export interface CodeMeaning {
   /** What the operator can do; empty when nothing is needed. */
   readonly advice: string;
   readonly verdict: CodeVerdict;
+  /**
+   * What the refusal is about. `instance`: every noria with this instance gets it. `configuration`: every noria with the same
+   * key and parameters gets it. Absent: it may be about this machine alone.
+   */
+  readonly concerns?: 'instance' | 'configuration';
   /** True if the answer contained proxies and noria dropped all of them. */
   readonly allDropped?: true;
   /** True if noria has to halve the open tunnels of the source until a call succeeds. */
@@ -65,6 +70,7 @@ const KEY_WRONG: CodeMeaning = {
   advice:
     "Set password to the instance's own password, or akey to its 16-character key; the account's password and the full MD5 do not work. The command noria key prints the key of a password.",
   verdict: { kind: 'halt' },
+  concerns: 'configuration',
 };
 const TOO_OFTEN: CodeMeaning = {
   summary: 'The service is called too often.',
@@ -76,22 +82,26 @@ const PARAMS_WRONG: CodeMeaning = {
   advice:
     'Compare params, count and instance of the source with the settings of the instance in the console.',
   verdict: { kind: 'halt' },
+  concerns: 'configuration',
 };
 const RETRY_EVERY_HALF_HOUR = { kind: 'halt', retryEveryMs: 30 * MINUTE_MS } as const;
 const NO_INSTANCE: CodeMeaning = {
   summary: 'The instance does not exist or has expired.',
   advice: 'Check instance and product of the source, or renew the instance.',
   verdict: RETRY_EVERY_HALF_HOUR,
+  concerns: 'instance',
 };
 const EXPIRED: CodeMeaning = {
   summary: 'The instance has expired.',
   advice: 'Renew the instance in the console.',
   verdict: RETRY_EVERY_HALF_HOUR,
+  concerns: 'instance',
 };
 const FROZEN: CodeMeaning = {
   summary: 'The instance is frozen or disabled.',
   advice: 'Enable the instance in the console, or ask the service why it is frozen.',
   verdict: RETRY_EVERY_HALF_HOUR,
+  concerns: 'instance',
 };
 const RETRY_EACH_MINUTE = { kind: 'pause', retryEveryMs: MINUTE_MS } as const;
 const NOT_BOUND: CodeMeaning = {
@@ -120,12 +130,14 @@ const CONNECTIONS: CodeMeaning = {
   summary: 'The instance holds more HTTP connections than its quota allows.',
   advice: 'Lower rotation.maxTunnelsPerMember or the load, or raise the quota in the console.',
   verdict: USED_UP,
+  concerns: 'instance',
   limitsConnections: true,
 };
 const USAGE: CodeMeaning = {
   summary: 'The usage quota of the instance is exceeded.',
   advice: 'Raise the quota in the console, or wait until it is renewed.',
   verdict: USED_UP,
+  concerns: 'instance',
 };
 const USAGE_OR_TRAFFIC: CodeMeaning = {
   ...USAGE,
@@ -135,6 +147,7 @@ const RESTRICTED: CodeMeaning = {
   summary: 'The instance is restricted.',
   advice: 'Look up the reason in the console and remove the restriction there, or ask the service.',
   verdict: USED_UP,
+  concerns: 'instance',
 };
 const NO_PROXY: CodeMeaning = {
   summary: 'The service has no proxy that matches the parameters at the moment.',
@@ -145,6 +158,7 @@ const IPS_USED_UP: CodeMeaning = {
   summary: 'The quota of distinct IPs is used up, for today or in total.',
   advice: "Wait for the service's midnight (UTC+8), or buy more IPs.",
   verdict: { kind: 'quota', retryFromMs: 30 * MINUTE_MS, retryToMs: 30 * MINUTE_MS, atMidnight: true },
+  concerns: 'instance',
 };
 const OTHER_CLIENT: CodeMeaning = {
   summary: 'Another address called the service with this application a moment ago.',

@@ -3,7 +3,7 @@ import { onTestFinished } from 'vitest';
 import { seededRandom } from '../../src/core/random.ts';
 import { MemorySharedPool } from '../../src/fleet/memory-shared-pool.ts';
 import { Replica, type ReplicaOptions } from '../../src/fleet/replica.ts';
-import type { SharedPool, SourceCommand } from '../../src/fleet/shared-pool.ts';
+import type { SharedPool, SourceCommand, SourceReport } from '../../src/fleet/shared-pool.ts';
 import { isLease, type Lease, type RoutingOptions } from '../../src/pool/lease.ts';
 import type { MemberView } from '../../src/pool/views.ts';
 import { createPaceMemory } from '../../src/state/pace-file.ts';
@@ -14,6 +14,7 @@ import { timekeeperOf } from './shared-pool-contract.ts';
 export interface ReplicaKit extends PoolKit {
   readonly replica: Replica;
   readonly commands: SourceCommand[];
+  readonly reports: SourceReport[];
 }
 
 export interface FleetKit {
@@ -79,6 +80,7 @@ export function openFleet(): FleetKit {
       const ownClock = new ReplicaClock(clock);
       const kit = openKit({ random: seededRandom(name.charCodeAt(0)), ...pool, clock: ownClock });
       const commands: SourceCommand[] = [];
+      const reports: SourceReport[] = [];
       const connection = memory.connect(name, { servesClients: changes.servesClients ?? true });
       const replica = new Replica({
         name,
@@ -92,12 +94,13 @@ export function openFleet(): FleetKit {
         commonMs: () => clock.monotonic(),
         beatMs: BEAT_MS,
         onCommand: (command) => commands.push(command),
+        onReport: (report) => reports.push(report),
         ...changes,
       });
       onTestFinished(() => replica.close());
       await replica.open();
       await settled();
-      return { ...kit, replica, commands };
+      return { ...kit, replica, commands, reports };
     },
   };
 }

@@ -67,6 +67,49 @@ test.skipIf(cannotRun)(
   },
 );
 
+test.skipIf(cannotRun)(
+  'fleet: what stops the draws of one stops those of all, also of a noria that starts later',
+  async () => {
+    const { sandbox, start } = await openStage();
+    const { id } = sandbox.instance('shared');
+    const one = await start('one');
+    await exitOf(one, sandbox); // a client is demand
+    await untilReady(one, MEMBERS);
+    const stateOf = ({ control }: Noria) => control.status().sources[0]?.state;
+    const evictOne = () => {
+      const [first = ''] = idsOf(one);
+      one.control.evictMember(first);
+      return first;
+    };
+    const untilReplaced = (noria: Noria, id: string) =>
+      until(`${id} is replaced`, () => idsOf(noria).length === MEMBERS && !idsOf(noria).includes(id));
+
+    one.control.pauseSource('city');
+    const two = await start('two');
+    const evicted = evictOne();
+    await until('the other noria is paused', () => stateOf(two) === 'paused');
+    one.control.resumeSource('city');
+    await untilReplaced(two, evicted);
+
+    sandbox.setCondition(id, { frozen: true });
+    const last = evictOne();
+    await until('both are halted', () => [one, two].every((noria) => stateOf(noria) === 'halted'));
+    const three = await start('three');
+    await until('the new noria is halted', () => stateOf(three) === 'halted');
+    expect(three.control.status().sources[0]).toMatchObject({
+      code: '12006',
+      reason: '12006: The instance is frozen or disabled. Another noria of the fleet got this answer.',
+    });
+    expect(sandbox.stats().codes['12006']).toBe(1);
+
+    sandbox.setCondition(id, { frozen: false });
+    two.control.resumeSource('city');
+    await untilReplaced(three, last);
+    await until('no noria is halted', () => [one, two, three].every((noria) => stateOf(noria) !== 'halted'));
+    expectPace(sandbox);
+  },
+);
+
 test.skipIf(NO_STORE)('fleet: noria fleet, check and extract use the store', async () => {
   const { sandbox, store, start } = await openStage();
   const one = await start('one');

@@ -5,9 +5,9 @@
  *
  * Every script therefore begins with EPOCH_LUA, which compares the server's identity with the one stored with the data. If they
  * differ, a new epoch begins with a floor: the moment at which every instance counts as called. Data without an epoch belongs to
- * a new fleet, or to a store that was emptied. Only a replica that remembers an epoch can tell which. So the first claim (the
- * record that reserves a call to the service) waits NEW_STORE_WAIT_MS for such a replica. Each script passes the epoch that its
- * replica remembers.
+ * a new fleet, or to a store that was emptied. A store that has executed FLUSHALL or FLUSHDB since its start counts as emptied.
+ * Otherwise only a replica that remembers an epoch can tell which. So the first claim (the record that reserves a call to the
+ * service) waits NEW_STORE_WAIT_MS for such a replica. Each script passes the epoch that its replica remembers.
  */
 import type { FleetKeys } from './keys.ts';
 import type { Reply } from './store-client.ts';
@@ -68,13 +68,17 @@ local epoch, floorAt, openAt = known[1], tonumber(known[3] or 0), tonumber(known
 if known[5] and tonumber(known[5]) > ${STORE_FORMAT} then
   return redis.error_reply('FORMAT ' .. known[5])
 end
-local server = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') .. ' '
-  .. string.match(redis.call('INFO', 'replication'), 'master_replid:(%w+)')
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local data = string.match(redis.call('INFO', 'replication'), 'master_replid:(%w+)')
+if not run or not data then return redis.error_reply('IDENTITY') end
+local server = run .. ' ' .. data
 if not epoch or known[2] ~= server or ARGV[4] == '1' then
   if epoch then
     floorAt, openAt = now, 0
   else
-    floorAt, openAt = 0, now + ${NEW_STORE_WAIT_MS}
+    local ran = redis.call('INFO', 'commandstats')
+    local wasFlushed = string.find(ran, 'cmdstat_flushall:') or string.find(ran, 'cmdstat_flushdb:')
+    if wasFlushed then floorAt, openAt = now, 0 else floorAt, openAt = 0, now + ${NEW_STORE_WAIT_MS} end
     redis.call('DEL', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6])
   end
   epoch = ARGV[3]

@@ -19,6 +19,8 @@ export interface FleetStoreOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly timekeeper: Timekeeper;
+  /** The id of the epoch in which an earlier run of this replica used the store. */
+  readonly rememberedEpoch?: string | undefined;
   readonly follow?: LogFollower;
   readonly onConnected?: () => void;
   readonly onLost?: (error: NoriaError) => void;
@@ -53,6 +55,8 @@ const HELLO = new FleetScript('hello', 'return answer()');
 /** Number of scripts that a new connection runs first. The fastest answer gives the closest bounds of the store's time. */
 const HELLOS = 3;
 const UNCERTAIN_MS = 50;
+export const NO_IDENTITY =
+  'it does not report run_id and master_replid in INFO, and without them noria cannot notice that it lost data; use Valkey or Redis itself';
 
 export class FleetStore {
   readonly keys: FleetKeys;
@@ -60,15 +64,18 @@ export class FleetStore {
   readonly connection: StoreConnection;
   readonly #options: FleetStoreOptions;
   readonly #elapsed: () => number;
-  #epochId = '';
-  #contactAt = 0;
+  #epochId: string;
+  #contactAt: number;
   #clockWasSet = false;
 
   constructor(options: FleetStoreOptions) {
     const { address, clock, random, timekeeper, name, follow, onLost, onConnected } = options;
     this.#options = options;
+    this.#epochId = options.rememberedEpoch ?? '';
     this.#elapsed = exactStopwatch(clock, timekeeper);
     this.keys = fleetKeys(name);
+    // An earlier run may have called until now, so its epoch counts as seen just now.
+    this.#contactAt = this.#elapsed();
     this.clock = new StoreClock(this.#elapsed);
     this.connection = new StoreConnection({
       address,
@@ -152,9 +159,11 @@ function within(client: StoreClient) {
 function refusedScript(label: string, refusal: StoreRefusal): NoriaError {
   const format = /^FORMAT (\d+)/.exec(refusal.message)?.[1];
   const why =
-    format === undefined
-      ? `it answered ${refusal.message}`
-      : `its data has format ${format}, and this noria knows formats up to ${STORE_FORMAT}; update this noria`;
+    format !== undefined
+      ? `its data has format ${format}, and this noria knows formats up to ${STORE_FORMAT}; update this noria`
+      : refusal.message.startsWith('IDENTITY')
+        ? NO_IDENTITY
+        : `it answered ${refusal.message}`;
   return new NoriaError('fleet-store-unusable', `the fleet's store at ${label} cannot be used: ${why}`, {
     cause: refusal,
   });

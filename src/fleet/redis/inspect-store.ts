@@ -2,6 +2,7 @@
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
 import { STORE_FORMAT } from './epoch.ts';
+import { NO_IDENTITY } from './fleet-store.ts';
 import { type FleetKeys, fleetKeys } from './keys.ts';
 import { listOf } from './log-reader.ts';
 import { openPrimary, type StoreAddress } from './store-address.ts';
@@ -86,7 +87,9 @@ async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promi
     return { version, errors: [error], warnings: [] };
   }
   const errors: string[] = [];
-  if (info['role'] !== 'master') {
+  if (info['run_id'] === undefined || info['master_replid'] === undefined) {
+    errors.push(`the store cannot be used: ${NO_IDENTITY}`);
+  } else if (info['role'] !== 'master') {
     const primary = `${info['master_host']}:${info['master_port']}`;
     errors.push(
       `the store is a read-only replica of ${primary}; use the address of the primary, or Sentinels`,

@@ -133,6 +133,11 @@ export class RedisSharedPool implements PacedSharedPool {
     return this.#store.connection.fault;
   }
 
+  /** The id of the store's epoch; empty before the first contact. */
+  get epochId(): string {
+    return this.#store.epochId;
+  }
+
   /** How long the store has been unavailable; 0 while connected. */
   get lostMs(): number {
     return this.#lostAt === undefined ? 0 : this.#options.clock.monotonic() - this.#lostAt;

@@ -46,6 +46,23 @@ const leaveReason = z.custom<Extract<Fact, { kind: 'member.left' }>['reason']>(
   (value) => typeof value === 'string',
 );
 
+const report = z.object({
+  kind: z.literal('source.reported'),
+  source: z.string(),
+  quota: z.record(z.string(), z.number()),
+  suspension: z
+    .object({
+      phase: z.enum(['paused', 'halted']),
+      code: z.string(),
+      summary: z.string(),
+      advice: z.string(),
+      untilAt: z.number().optional(),
+      dependsOnConfig: z.boolean(),
+      limitsConnections: z.boolean(),
+    })
+    .optional(),
+});
+
 const fact = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('member.joined'), member }),
   z.object({ kind: z.literal('member.quarantined'), member: z.string(), quarantine }),
@@ -65,6 +82,7 @@ const fact = z.discriminatedUnion('kind', [
     source: z.string(),
     command: z.enum(['pause', 'resume', 'refill']),
   }),
+  report,
 ]);
 
 const state = z.object({
@@ -81,6 +99,8 @@ const state = z.object({
   ),
   sessions: z.array(session),
   paused: z.array(z.string()),
+  resumed: z.array(z.string()).optional(),
+  reports: z.array(report).optional(),
 });
 
 const beat = z.object({

@@ -24,6 +24,20 @@ async function setUser(store: TestStore, line: string): Promise<void> {
   await store.command(...line.replace('>PASSWORD', '>pass').split(' '));
 }
 
+/** A server that answers every command with this text. */
+async function openInfoServer(text: string): Promise<StoreAddress> {
+  const server = createServer((socket) => {
+    socket.on('error', () => {}); // ignored: the client ends it
+    socket.on('data', () => socket.write(`$${text.length}\r\n${text}\r\n`));
+  });
+  await listen(server);
+  onTestFinished(() => void server.close());
+  return {
+    label: 'info',
+    server: { host: '127.0.0.1', port: portOf(server), login: {}, tls: undefined, database: 0 },
+  };
+}
+
 describe.skipIf(NO_STORE)('with a store', () => {
   test('store check: a good store has no errors, and its persistence decides about the warning', async () => {
     const plain = await openStore();
@@ -55,17 +69,21 @@ describe.skipIf(NO_STORE)('with a store', () => {
   });
 
   test('store check: an old version', async () => {
-    const text = 'redis_version:6.2.7\r\nrole:master\r\n';
-    const old = createServer((socket) => {
-      socket.on('error', () => {}); // ignored: the client ends it
-      socket.on('data', () => socket.write(`$${text.length}\r\n${text}\r\n`));
-    });
-    await listen(old);
-    onTestFinished(() => void old.close());
-    const server = { host: '127.0.0.1', port: portOf(old), login: {}, tls: undefined, database: 0 };
-    expect(await inspect({ label: 'old', server })).toEqual({
+    const address = await openInfoServer('redis_version:6.2.7\r\nrole:master\r\n');
+    expect(await inspect(address)).toEqual({
       version: 'Redis 6.2.7',
       errors: ['the store is Redis 6.2.7, and noria needs Valkey, or Redis 7.0 or later'],
+      warnings: [],
+    });
+  });
+
+  test('store check: a store that does not name its run and its data', async () => {
+    const address = await openInfoServer('redis_version:7.4.0\r\nrole:master\r\naof_enabled:1\r\n');
+    expect(await inspect(address)).toEqual({
+      version: 'Redis 7.4.0',
+      errors: [
+        expect.stringMatching(/does not report run_id and master_replid .*; use Valkey or Redis itself/),
+      ],
       warnings: [],
     });
   });

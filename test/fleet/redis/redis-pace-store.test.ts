@@ -167,6 +167,40 @@ test.skipIf(NO_STORE)(
   },
 );
 
+test.skipIf(NO_STORE)(
+  'redis pace: a store that was emptied by FLUSHALL waits for lost claims, although no noria remembers it',
+  async () => {
+    const old = await openOld();
+    await claim(old, 'one');
+    await old.store.close();
+    await server.command('FLUSHALL');
+    const fresh = await open();
+    expect(await waitMs(fresh)).toBeGreaterThan(FULL_WAIT_MS - 5_000);
+    expect((await claim(fresh, 'two')).granted).toBe(false);
+  },
+);
+
+test.skipIf(NO_STORE)(
+  'redis pace: a store that was restarted empty waits for lost claims when a noria that starts remembers it',
+  async () => {
+    const old = await openOld();
+    await claim(old, 'one');
+    const rememberedEpoch = old.store.epochId;
+    await old.store.close();
+    await server.kill();
+    await server.start({ empty: true });
+    const store = stage.store({ rememberedEpoch });
+    await untilConnected(store);
+    const pace = new RedisPaceStore({
+      store,
+      clock: systemClock,
+      stopwatch,
+      callTimeoutMs: () => RULE.callTimeoutMs,
+    });
+    expect(await waitMs({ store, pace })).toBeGreaterThan(FULL_WAIT_MS - 5_000);
+  },
+);
+
 test.skipIf(NO_STORE)('redis pace: a store whose clock was set forward grants no early claim', async () => {
   const replica = await openOld();
   await claim(replica, 'one');

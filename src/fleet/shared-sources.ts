@@ -1,0 +1,89 @@
+/**
+ * Keeps two things about the sources the same in all replicas: the last pause or resume of the operator, and what the service last
+ * said about the instance. Puts both back into a shared state that has lost them.
+ */
+import type { Fact, SharedState, SourceCommand, SourceReport } from './shared-pool.ts';
+
+export interface SharedSourcesOptions {
+  readonly publish: (fact: Fact) => void;
+  /** Executes a command that another replica received, or that was given before this replica started. */
+  readonly onCommand?: ((command: SourceCommand) => void) | undefined;
+  /** Follows an answer of the service that another replica got. */
+  readonly onReport?: ((report: SourceReport) => void) | undefined;
+}
+
+/** Two conversions between clocks change a moment by less. */
+const SAME_MOMENT_MS = 1_000;
+
+export class SharedSources {
+  readonly #options: SharedSourcesOptions;
+  /** The last pause or resume of each source. */
+  readonly #commands = new Map<string, SourceCommand>();
+  readonly #reports = new Map<string, SourceReport>();
+
+  constructor(options: SharedSourcesOptions) {
+    this.#options = options;
+  }
+
+  /** The operator gave the command to this replica. */
+  command(source: string, command: SourceCommand['command']): void {
+    const fact: SourceCommand = { kind: 'source.commanded', source, command };
+    if (command !== 'refill') this.#commands.set(source, fact);
+    this.#options.publish(fact);
+  }
+
+  /** This replica got the answer. */
+  report(report: SourceReport): void {
+    this.#reports.set(report.source, report);
+    this.#options.publish(report);
+  }
+
+  /** Another replica published the fact. */
+  followed(fact: SourceCommand | SourceReport): void {
+    if (fact.kind === 'source.reported') {
+      this.#reports.set(fact.source, fact);
+      this.#options.onReport?.(fact);
+      return;
+    }
+    if (fact.command !== 'refill') this.#commands.set(fact.source, fact);
+    this.#options.onCommand?.(fact);
+  }
+
+  /** @param isUnpublished - whether the log may lack the last command that this replica received for the source. */
+  loaded(state: SharedState, isUnpublished: (source: string) => boolean): void {
+    this.#loadCommands(state, isUnpublished);
+    this.#loadReports(state.reports ?? []);
+  }
+
+  #loadCommands({ paused, resumed = [] }: SharedState, isUnpublished: (source: string) => boolean): void {
+    const loaded = new Map<string, SourceCommand['command']>([
+      ...resumed.map((source) => [source, 'resume'] as const),
+      ...paused.map((source) => [source, 'pause'] as const),
+    ]);
+    for (const own of this.#commands.values()) {
+      if (isUnpublished(own.source) || !loaded.has(own.source)) this.#options.publish(own);
+    }
+    for (const [source, command] of loaded) {
+      const known = this.#commands.get(source)?.command ?? 'resume';
+      if (isUnpublished(source) || command === known) continue;
+      this.followed({ kind: 'source.commanded', source, command });
+    }
+  }
+
+  #loadReports(reports: readonly SourceReport[]): void {
+    const loaded = new Set(reports.map(({ source }) => source));
+    for (const own of this.#reports.values()) if (!loaded.has(own.source)) this.#options.publish(own);
+    for (const report of reports) {
+      // A noria that starts tries its own configuration, because the operator may have corrected it.
+      if (report.suspension?.dependsOnConfig === true) continue;
+      if (!isSameReport(report, this.#reports.get(report.source))) this.followed(report);
+    }
+  }
+}
+
+function isSameReport({ suspension }: SourceReport, known: SourceReport | undefined): boolean {
+  if (known === undefined) return false;
+  const [until = Infinity, knownUntil = Infinity] = [suspension?.untilAt, known.suspension?.untilAt];
+  const isSameEnd = until === knownUntil || Math.abs(until - knownUntil) < SAME_MOMENT_MS;
+  return suspension?.code === known.suspension?.code && isSameEnd;
+}

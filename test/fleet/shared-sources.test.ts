@@ -1,0 +1,100 @@
+import { expect, test } from 'vitest';
+import type { SharedState, SourceCommand } from '../../src/fleet/shared-pool.ts';
+import { openFleet, type ReplicaKit, settled } from './replica-kit.ts';
+import { Recorder } from './shared-pool-contract.ts';
+
+const commanded = (command: SourceCommand['command']): SourceCommand => ({
+  kind: 'source.commanded',
+  source: 'city',
+  command,
+});
+const EMPTY: SharedState = { members: [], sessions: [], paused: [] };
+const FROZEN = {
+  phase: 'halted',
+  code: '12006',
+  summary: 'The instance is frozen or disabled.',
+  advice: 'Enable it.',
+  dependsOnConfig: false,
+  limitsConnections: false,
+} as const;
+
+async function openPair() {
+  const fleet = openFleet();
+  const [a, b] = [await fleet.open('a'), await fleet.open('b')];
+  /** The state that a replica loads now. */
+  const read = async (): Promise<SharedState> => {
+    const reader = fleet.memory.connect('reader', { servesClients: false });
+    const seen = new Recorder();
+    await reader.follow(seen);
+    await reader.close();
+    return seen.loads[0] ?? EMPTY;
+  };
+  return { fleet, a, b, read };
+}
+
+const last = ({ commands }: ReplicaKit) => commands.at(-1);
+
+test('shared sources: a command that a replica missed reaches it when it loads the state again', async () => {
+  const { a, b, read } = await openPair();
+  a.replica.command('city', 'pause');
+  await settled();
+  b.replica.loaded({ ...(await read()), paused: [], resumed: ['city'] });
+  expect(last(b)).toEqual(commanded('resume'));
+  b.replica.loaded({ ...EMPTY, paused: ['city'] });
+  expect(last(b)).toEqual(commanded('pause'));
+});
+
+test('shared sources: a command that did not reach the others is published again', async () => {
+  const { a, b, read } = await openPair();
+  a.replica.command('city', 'pause');
+  await settled();
+  const paused = await read();
+  a.replica.command('city', 'resume');
+  a.replica.loaded(paused); // the connection was lost before the log had the command
+  await settled();
+  expect(a.commands, 'the older pause does not apply').toEqual([]);
+  expect(last(b)).toEqual(commanded('resume'));
+  expect((await read()).paused).toEqual([]);
+});
+
+test('shared sources: a shared state that was emptied gets the pauses and the reports back', async () => {
+  const { fleet, a, b, read } = await openPair();
+  a.replica.command('city', 'pause');
+  b.replica.reportSource('harbor', { quota: { remaining: 3 }, suspension: FROZEN });
+  await settled();
+  expect(await read()).toMatchObject({
+    paused: ['city'],
+    reports: [{ source: 'harbor', suspension: FROZEN }],
+  });
+  const published: unknown[] = [];
+  const d = await fleet.open('d', {
+    wrap: (shared) => ({ ...shared, publish: (facts) => void published.push(...facts) }),
+  });
+  d.replica.loaded(EMPTY);
+  await settled();
+  expect(published).toEqual([
+    commanded('pause'),
+    { kind: 'source.reported', source: 'harbor', quota: { remaining: 3 }, suspension: FROZEN },
+  ]);
+});
+
+test('shared sources: a replica that starts obeys a report about the instance, and tries its own key', async () => {
+  const { fleet, a, b } = await openPair();
+  a.replica.reportSource('city', { quota: {}, suspension: FROZEN });
+  a.replica.reportSource('harbor', {
+    quota: {},
+    suspension: { ...FROZEN, code: '12001', dependsOnConfig: true },
+  });
+  await settled();
+  expect(b.reports.map(({ source }) => source)).toEqual(['city', 'harbor']);
+  const late = await fleet.open('late');
+  expect(late.reports).toMatchObject([{ source: 'city', suspension: { code: '12006' } }]);
+});
+
+test('shared sources: a report that a replica knows does not suspend its source again', async () => {
+  const { b, a, read } = await openPair();
+  a.replica.reportSource('city', { quota: {}, suspension: FROZEN });
+  await settled();
+  b.replica.loaded(await read());
+  expect(b.reports).toHaveLength(1);
+});
