@@ -30,9 +30,8 @@ export interface DemoSetup {
   readonly secrets: DemoSecrets | undefined;
 }
 
-/** One replica of the demo's fleet. */
 export interface FleetPlace {
-  /** Counted from 1. */
+  /** The number of the replica, counted from 1. */
   readonly number: number;
   readonly storePort: number;
 }

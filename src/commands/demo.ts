@@ -128,7 +128,6 @@ interface FleetDemo {
   readonly owner: Ownership;
 }
 
-/** Runs several norias that share one pool. */
 async function demoFleet({ flags, sandbox, store, terminal, level, owner }: FleetDemo): Promise<number> {
   const daemons: Daemon[] = [];
   for (let number = 1; number <= flags.replicas; number += 1) {

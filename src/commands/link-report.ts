@@ -26,11 +26,11 @@ export interface LinkFacts {
   };
   readonly count: number;
   readonly dropped: Readonly<Record<string, number>>;
-  /** At most three. */
+  /** The first three entries at most, as examples. */
   readonly entries: readonly ShownEntry[];
   /** Whether an entry has a private address, which the pool accepts only with `pool.allowPrivateAddresses`. */
   readonly hasPrivate: boolean;
-  /** The YAML of the source. */
+  /** The YAML of a source for the configuration. */
   readonly source: string;
   /** The environment variables in the YAML, each with the place of its value in the link. */
   readonly variables: Readonly<Record<string, string>>;

@@ -21,9 +21,9 @@ export interface Config extends Readonly<Omit<FileConfig, Unresolved>> {
   readonly file: string;
   /** The account of the service, which only `noria instances` uses. */
   readonly account: AccountConfig | undefined;
-  /** In the order of the file. Empty only if there is an account. */
+  /** The sources in the order of the file. Empty only if there is an account. */
   readonly sources: readonly SourceConfig[];
-  /** At least one. */
+  /** There is always at least one listener. */
   readonly listeners: readonly ListenerConfig[];
   readonly admin: AdminConfig | undefined;
   readonly state: { readonly dir: string } | undefined;
@@ -60,7 +60,7 @@ export interface FleetTls {
   readonly caFile: string | undefined;
   readonly certFile: string | undefined;
   readonly keyFile: string | undefined;
-  /** PEM text. */
+  /** The certificates of the trusted authorities, as PEM text. */
   readonly ca: string | undefined;
   /** The certificate for `key`, as PEM text. */
   readonly cert: string | undefined;

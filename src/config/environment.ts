@@ -1,4 +1,5 @@
-/** Environment variables by name. */
+/** Replaces references to environment variables in values of the configuration. Pure. */
+
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 interface Substituted {
@@ -13,7 +14,7 @@ const REFERENCE = /\$\$\{|\$\{([^}]*)(\}?)/g;
 const NAME_AND_DEFAULT = /^([A-Za-z_][A-Za-z0-9_]*)(?::-([\s\S]*))?$/;
 
 /**
- * Replaces each reference `${NAME}` or `${NAME:-default}` with the value of the variable. Pure.
+ * Replaces each reference `${NAME}` or `${NAME:-default}` with the value of the variable.
  *
  * As in a shell, the text after `:-` is the default if the variable is unset or empty. An unset variable without a
  * default is a problem, and so is any other form of reference. References in the value of a variable are not

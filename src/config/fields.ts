@@ -25,7 +25,7 @@ export interface Field {
   readonly keys: readonly string[];
 }
 
-/** In the order of the schema. */
+/** All keys, in the order of the schema. */
 export const FIELDS: readonly Field[] = fieldsOf(SCHEMA, '');
 
 /** The parameters of all operations. None of them is a secret. */

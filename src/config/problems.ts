@@ -8,9 +8,9 @@ import { shownAs } from './fields.ts';
 export interface Problem {
   /** The path of the key, such as `sources[0].interval`; empty for the whole file. */
   readonly path: string;
-  /** Counted from 1; 0 if the problem has no place in the file. */
+  /** The line of the problem, counted from 1; 0 if the problem has no place in the file. */
   readonly line: number;
-  /** Counted in characters from 1. */
+  /** The column of the problem, counted in characters from 1. */
   readonly column: number;
   /** What is wrong, what was expected, and if possible a valid value as an example. Never contains a secret. */
   readonly message: string;
@@ -56,7 +56,7 @@ export class Problems {
       this.#errors.push(this.#at(offset, path, message));
   }
 
-  /** In the order of the file, without the errors about missing keys that are probably only misspelt. */
+  /** The errors in the order of the file, without those about missing keys that are probably only misspelt. */
   get errors(): readonly Problem[] {
     const isMisspelt = (path: string) => this.#meant.some((meant) => isWithin(path, meant));
     const reported = this.#errors.filter((problem) => !this.#wanted.get(problem)?.some(isMisspelt));

@@ -198,7 +198,7 @@ export const SCHEMA = z.strictObject({
       warm: given(
         wordOr(['auto', 'off'], whole(1, MOST.warm)),
         'auto',
-        'connections to members opened ahead of the next tunnels: the maximum for each source, `off`, or `auto`: as many as the present rate needs',
+        'connections that noria opens to members before tunnels need them: the maximum for each source, `off`, or `auto`: as many as the current rate of tunnels needs',
       ),
       via: optional(
         frontProxy(),

@@ -40,9 +40,9 @@ export interface NoriaEvents {
 
   'draw.started': { readonly source: string; readonly asked: number };
   /**
-   * `code` is the result code of the service, or `transport` if the service did not answer. `forbidden` counts those
-   * `rejected` entries that cost money but must not be used: proxies with a private address or with noria's own
-   * address.
+   * `code` is the result code of the service, `transport` if the service did not answer, or a fault code if noria
+   * could not send the call. `forbidden` counts those `rejected` entries that cost money but must not be used:
+   * proxies with a private address or with noria's own address.
    */
   'draw.done': {
     readonly source: string;

@@ -8,7 +8,7 @@
 /** A node is in at most one heap at a time. Only that heap writes `heapIndex`. */
 export interface HeapNode {
   key: number;
-  /** -1 while the node is in no heap. */
+  /** The index of the node in its heap; -1 while the node is in no heap. */
   heapIndex: number;
 }
 

@@ -13,7 +13,7 @@ export type HostKind = 'name' | 'ipv4' | 'ipv6';
 export interface HostPort {
   /** The canonical host, without brackets. A name has no trailing dot. */
   readonly host: string;
-  /** From 1 to 65535. */
+  /** The port, from 1 to 65535. */
   readonly port: number;
   readonly kind: HostKind;
   /** `host:port`, with brackets around an IPv6 host. */

@@ -4,12 +4,11 @@ import { isLoopbackAddress } from './networks.ts';
 
 export type ListenAddress = TcpAddress | FdAddress;
 
-/** A host with one port or a range of ports. */
 interface TcpAddress {
   readonly kind: 'tcp';
   /** The canonical host, without brackets. */
   readonly host: string;
-  /** With port 0, the system chooses a free port. */
+  /** The port. With 0, the system chooses a free port. */
   readonly port: number;
   /** The last port of a range. For a single port, it is absent or equal to `port`. */
   readonly lastPort?: number;
@@ -18,7 +17,7 @@ interface TcpAddress {
 /** A listening socket that noria inherits from the process that started it (socket activation). */
 interface FdAddress {
   readonly kind: 'fd';
-  /** At least 3, because the lower file descriptors are the standard streams. */
+  /** The number of the descriptor, at least 3: the lower ones are the standard streams. */
   readonly fd: number;
 }
 
@@ -27,7 +26,7 @@ const WILDCARDS: ReadonlyMap<string, string> = new Map([
   ['::', '::1'],
 ]);
 const FIRST_FD = 3;
-/** Limited, because noria opens a server for each port of a range. */
+/** The maximum number of ports in a range. noria opens a server for each of them. */
 const MAX_RANGE = 1000;
 const MAX_PORT = 65_535;
 /**

@@ -4,5 +4,5 @@
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
-/** `auto`: `pretty` if standard error is a terminal, else `json`. */
+/** `auto` means `pretty` if standard error is a terminal, else `json`. */
 export const LOG_FORMATS = ['auto', 'json', 'pretty'] as const;

@@ -27,7 +27,7 @@ export interface Log {
 interface LogOptions {
   readonly level: LogLevel;
   readonly format: (typeof LOG_FORMATS)[number];
-  /** The destination; default: standard error. */
+  /** Where the log lines go. Default: standard error. */
   readonly destination?: DestinationStream;
   /** The name of the replica. noria adds it to every line when several replicas write to one log. */
   readonly replica?: string;

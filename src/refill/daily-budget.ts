@@ -16,7 +16,7 @@ export interface BudgetRecord {
 /** The number of distinct IPs that all norias of a fleet have drawn today. */
 export interface SharedCount {
   add(ips: readonly string[]): void;
-  /** The last known number. */
+  /** Returns the last number that this noria knows. */
   used(): number;
 }
 

@@ -148,8 +148,8 @@ function addToPool(
 }
 
 /**
- * The text that the budget counts as one IP: the exit IP if the entry names it. Otherwise it is the address with a
- * hash of the user name, because several exits may share an address.
+ * The text that the budget counts as one IP: the exit IP if the entry names it. Otherwise it is the address, with a
+ * hash of the user name if there is one, because several exits may share an address.
  */
 function distinctIp({ exitIp, host, port, login }: DrawnEntry): string {
   if (exitIp !== undefined) return exitIp;

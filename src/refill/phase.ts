@@ -8,7 +8,7 @@ import type { InstanceSuspension } from './instance-report.ts';
 import { type DrawOutcome, describeOutcome, type Suspension } from './reaction.ts';
 
 interface SuspendedState {
-  /** In noria's words, without text of the service. */
+  /** The reason in noria's words, without text of the service. */
   readonly reason: string;
   /** What the operator can do; empty when nothing is needed. */
   readonly advice: string;
@@ -23,7 +23,7 @@ interface SuspendedState {
 }
 
 export type SourcePhase =
-  /** No client wants members of the source. */
+  /** No client wants members of the source at the moment. */
   | { readonly name: 'idle'; readonly reason: string }
   /** The source has enough members. */
   | { readonly name: 'ready'; readonly reason: string }

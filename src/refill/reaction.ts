@@ -26,9 +26,9 @@ export interface DrawOutcome extends CodeMeaning {
 /** For how long a source draws nothing, and its phase during that time. */
 export interface Suspension {
   readonly phase: 'backoff' | 'paused' | 'halted';
-  /** In ms. With Infinity, the operator has to act first. */
+  /** The duration in ms. With Infinity, the operator has to act first. */
   readonly ms: number;
-  /** The time in ms if clients are waiting. */
+  /** The duration in ms if clients are waiting. */
   readonly urgentMs: number;
 }
 

@@ -55,7 +55,7 @@ const WAKING_EVENTS = [
 
 class SourceRefiller implements Refiller {
   readonly #context: DrawSourceContext;
-  /** By name, in the order of the configuration. */
+  /** The sources by name, in the order of the configuration. */
   #sources = new Map<string, DrawSource>();
   #settings: RefillSettings;
   readonly #subscriptions: readonly Disposable[];

@@ -6,15 +6,15 @@ import { z } from 'zod';
 import type { Quota } from '../service/answer.ts';
 import { DailyBudget, type SharedCount } from './daily-budget.ts';
 
-/** Counted since the state folder was created. */
+/** Numbers since the state folder was created. */
 export interface Counts {
-  /** Members that the pool accepted, and proxies that noria must not use. Both cost money. */
+  /** The number of members that the pool accepted, and of proxies that noria must not use. Both cost money. */
   drawn: number;
-  /** Removed members that clients had used. */
+  /** The number of removed members that clients had used. */
   used: number;
-  /** Removed members that no client had used, and proxies that noria must not use. */
+  /** The number of removed members that no client had used, and of proxies that noria must not use. */
   unused: number;
-  /** Tunnels and requests that the removed members had accepted. */
+  /** The number of tunnels and requests that the removed members had accepted. */
   tunnels: number;
 }
 

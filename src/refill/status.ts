@@ -18,7 +18,7 @@ export interface SourceStatus {
   readonly code?: string;
   /** The service's own text of the last call, or how the call failed. Never shown to clients. */
   readonly message?: string;
-  /** Absent before the end of the first draw. */
+  /** The last draw that ended; absent before the first one. */
   readonly lastDraw?: LastDraw;
   /** For how long the source has been in this state. */
   readonly stateMs: number;
@@ -49,7 +49,7 @@ export interface SourceStatus {
 export interface LastDraw {
   /** `useless`: the draw brought members, but many members in a row failed before their first use. */
   readonly result: 'succeeded' | 'empty' | 'useless' | 'failed';
-  /** In noria's words, without text of the service. */
+  /** The outcome in noria's words, without text of the service. */
   readonly reason: string;
   /** What the operator can do; empty if nothing is necessary. */
   readonly advice: string;

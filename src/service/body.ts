@@ -39,11 +39,9 @@ export const TOO_MANY_VALUES = `more than ${MAX_VALUES} values or more than ${MA
 
 /** To make a quote, noria reads this many times its length, because it shortens runs of white space to one space. */
 const QUOTED_SHARE = 8;
-/** The maximum length of a quote, in characters. */
 const QUOTE_LENGTH = 200;
 /** HTTP statuses that mean a wrong host or path. */
 const NOT_FOUND: ReadonlySet<number> = new Set([404, 405, 410, 501]);
-/** Matches the beginning of an HTML page. */
 const WEB_PAGE = /^<(?:!doctype\s+html|html|head|body|title|meta|script|center|h1)\b/i;
 
 /** Decodes UTF-8 and removes a byte order mark and surrounding white space. Invalid bytes become U+FFFD. */

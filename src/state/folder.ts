@@ -31,7 +31,7 @@ export interface StateOptions {
   readonly daemon: boolean;
   readonly clock: Clock;
   readonly warn: (message: string) => void;
-  /** Default: the clock of this machine. */
+  /** The boot clock. Default: the clock of this machine. */
   readonly boot?: BootClock;
 }
 

@@ -52,7 +52,7 @@ const oldEntrySchema = z.object({ startedAt: momentSchema, holdMs: atLeast(0) })
 const entrySchema = z.preprocess(
   fromOldEntry,
   z.object({
-    /** Absent before the first call. */
+    /** The last call; absent before the first one. */
     call: callSchema.optional(),
     /**
      * The turns that wait for a call, the first to come first. The queue only determines the order: losing a turn

@@ -10,7 +10,7 @@ import type { ExtractConnection, Extractor } from '../options.ts';
 import { type Range, randomIn } from './options.ts';
 
 export interface SimulatedMember {
-  /** A monotonic moment. */
+  /** The monotonic moment at which the member expires. */
   readonly expiresAt: number;
   isUsed: boolean;
 }

@@ -34,7 +34,7 @@ interface LifetimeContext {
   readonly zone: string;
   /** When the answer arrived, in epoch ms. */
   readonly wallAt: number;
-  /** The date and time at which a duration began. If it is anything else, the duration begins at `wallAt`. */
+  /** The date and time at which a duration began. If it is anything else, the duration has just begun. */
   readonly since?: unknown;
 }
 

@@ -21,10 +21,7 @@ export interface ExpiryRule {
   readonly as: ExpiryKind;
   /** The time zone of a date and time without a zone: `+08:00`, `-05:00` or `Z`. */
   readonly zone: string;
-  /**
-   * The field with the date and time at which `seconds` or `minutes` begin. If absent, they begin when the answer
-   * arrives.
-   */
+  /** The field with the date and time at which `seconds` or `minutes` begin. If absent, they begin with the call. */
   readonly since?: string | undefined;
 }
 
