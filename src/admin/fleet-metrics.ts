@@ -1,9 +1,9 @@
 /** The metrics of a fleet. When noria is in no fleet, these metrics have no samples. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import type { AdminBackend } from './backend.ts';
 
-const MS_PER_SECOND = 1_000;
 const STORE_BUCKETS_S = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
 
 export function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBackend): Disposable[] {
@@ -36,7 +36,7 @@ export function addFleetMetrics(registry: Registry, bus: EventBus, backend: Admi
     registers,
     collect() {
       this.reset();
-      if (lagMs !== undefined) this.set(lagMs / MS_PER_SECOND);
+      if (lagMs !== undefined) this.set(lagMs / SECOND_MS);
     },
   });
   const seconds = new Histogram({
@@ -53,7 +53,7 @@ export function addFleetMetrics(registry: Registry, bus: EventBus, backend: Admi
     registers,
   });
   return [
-    bus.on('fleet.answered', ({ operation, ms }) => seconds.observe({ operation }, ms / MS_PER_SECOND)),
+    bus.on('fleet.answered', ({ operation, ms }) => seconds.observe({ operation }, ms / SECOND_MS)),
     bus.on('fleet.claimed', ({ outcome }) => claims.inc({ outcome })),
     bus.on('fleet.followed', (event) => {
       lagMs = event.lagMs;

@@ -1,22 +1,13 @@
 /**
- * Recent traffic in bounded memory: two ring buffers, one with short steps for the last minutes and one with long steps
- * for the last day.
- *
- * The hot path's events are recorded here, so recording one is only a few additions to typed arrays. There is no timer:
- * each write or read first advances the ring to the current step.
+ * The recent traffic, counted from the events of the bus: in one ring with short steps for the last minutes, and in one
+ * with long steps for the last day.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus } from '../core/events.ts';
-import { FAULTS, type FaultCode, type Side } from '../core/faults.ts';
+import type { Side } from '../core/fault.ts';
+import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { HistoryView, Span } from './schemas.ts';
-
-/** The duration of a step, and the number of steps in a ring. */
-const SPANS = {
-  '15m': { stepMs: 5_000, stepCount: 180 },
-  '24h': { stepMs: 120_000, stepCount: 720 },
-} as const satisfies Record<Span, object>;
-
-type FailureSide = keyof HistoryView['failures'];
+import { type FailureSide, TrafficRing } from './traffic-ring.ts';
 
 /** The side to which a failed attempt is attributed, by its blame. An attempt without blame is not counted. */
 const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
@@ -42,11 +33,6 @@ const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
   noria: 'noria',
 };
 
-const MS_PER_SECOND = 1_000;
-/** The latency histogram has four buckets per doubling of the duration, from 1 ms to 131 s. */
-const BUCKETS_PER_OCTAVE = 4;
-const BUCKET_COUNT = 17 * BUCKETS_PER_OCTAVE;
-
 export interface History {
   /**
    * Returns the steps that have ended, oldest first. A value is `null` for a step before noria started; a latency is
@@ -58,7 +44,7 @@ export interface History {
 
 export function openHistory(bus: EventBus, clock: Clock): History {
   const startedAt = clock.monotonic();
-  const bySpan = { '15m': new Ring(SPANS['15m'], startedAt), '24h': new Ring(SPANS['24h'], startedAt) };
+  const bySpan = { '15m': new TrafficRing('15m', startedAt), '24h': new TrafficRing('24h', startedAt) };
   const rings = Object.values(bySpan);
   const addFailure = (side: FailureSide) => {
     const now = clock.monotonic();
@@ -94,246 +80,9 @@ export function openHistory(bus: EventBus, clock: Clock): History {
     }),
   ];
   return {
-    read: (span) => bySpan[span].read(span, clock),
+    read: (span) => bySpan[span].read(clock),
     close: () => {
       for (const subscription of subscriptions) subscription[Symbol.dispose]();
     },
   };
-}
-
-/**
- * A ring buffer of steps. Step n covers the n-th period of `stepMs` since the clock's origin and is stored at index n
- * modulo `stepCount`.
- */
-class Ring {
-  readonly #stepMs: number;
-  readonly #stepCount: number;
-  readonly #columns: Float64Array[] = [];
-  readonly #tunnels: Float64Array;
-  readonly #failedRequests: Float64Array;
-  readonly #leftUsed: Float64Array;
-  readonly #leftUnused: Float64Array;
-  readonly #bytesUp: Float64Array;
-  readonly #bytesDown: Float64Array;
-  readonly #dialP50: Float64Array;
-  readonly #dialP95: Float64Array;
-  readonly #failures: { readonly [S in FailureSide]: Float64Array };
-  readonly #latencies = new LatencyHistogram();
-  /** The latency histograms of the ended steps, one after the other. */
-  readonly #endedLatencies: Uint32Array;
-  /** The step during which recording began. */
-  readonly #firstStep: number;
-  #currentStep: number;
-
-  constructor({ stepMs, stepCount }: (typeof SPANS)[Span], now: number) {
-    const column = () => {
-      const created = new Float64Array(stepCount);
-      this.#columns.push(created);
-      return created;
-    };
-    this.#stepMs = stepMs;
-    this.#stepCount = stepCount;
-    this.#tunnels = column();
-    this.#failedRequests = column();
-    this.#leftUsed = column();
-    this.#leftUnused = column();
-    this.#endedLatencies = new Uint32Array(stepCount * BUCKET_COUNT);
-    this.#bytesUp = column();
-    this.#bytesDown = column();
-    this.#dialP50 = column();
-    this.#dialP95 = column();
-    this.#failures = forEachSide(column);
-    this.#firstStep = Math.floor(now / stepMs);
-    this.#currentStep = this.#firstStep;
-  }
-
-  addTunnel(ms: number, now: number): void {
-    add(this.#tunnels, this.#advanceTo(now), 1);
-    this.#latencies.add(ms);
-  }
-
-  addFailedRequest(now: number): void {
-    add(this.#failedRequests, this.#advanceTo(now), 1);
-  }
-
-  addLeft(wasUsed: boolean, now: number): void {
-    add(wasUsed ? this.#leftUsed : this.#leftUnused, this.#advanceTo(now), 1);
-  }
-
-  addFailure(side: FailureSide, now: number): void {
-    add(this.#failures[side], this.#advanceTo(now), 1);
-  }
-
-  /**
-   * Spreads the bytes of a closed tunnel evenly over the `ms` for which it was open, because they are reported only at
-   * its end.
-   */
-  addBytes(up: number, down: number, ms: number, now: number): void {
-    const index = this.#advanceTo(now);
-    const startedAt = now - ms;
-    const oldestStep = Math.max(
-      Math.floor(startedAt / this.#stepMs),
-      this.#currentStep - this.#stepCount + 1,
-      this.#firstStep,
-    );
-    if (oldestStep >= this.#currentStep) {
-      add(this.#bytesUp, index, up);
-      add(this.#bytesDown, index, down);
-      return;
-    }
-    for (let step = oldestStep; step <= this.#currentStep; step += 1) {
-      const from = Math.max(step * this.#stepMs, startedAt);
-      const to = Math.min((step + 1) * this.#stepMs, now);
-      const share = (to - from) / ms;
-      add(this.#bytesUp, step % this.#stepCount, up * share);
-      add(this.#bytesDown, step % this.#stepCount, down * share);
-    }
-  }
-
-  read(span: Span, clock: Clock): HistoryView {
-    const now = clock.monotonic();
-    this.#advanceTo(now);
-    const stepSeconds = this.#stepMs / MS_PER_SECOND;
-    const rate = (column: Float64Array) => this.#values(column, (value) => toTenths(value / stepSeconds));
-    const latency = (column: Float64Array) =>
-      this.#values(column, (value) => (value === 0 ? null : toTenths(value)));
-    return {
-      span,
-      stepSeconds,
-      endsAt: new Date(clock.now() - (now - this.#currentStep * this.#stepMs)).toISOString(),
-      tunnelsPerSecond: rate(this.#tunnels),
-      bytesUpPerSecond: rate(this.#bytesUp),
-      bytesDownPerSecond: rate(this.#bytesDown),
-      successRate: this.#values(this.#tunnels, (ok, index) => shareOf(ok, this.#failedRequests[index] ?? 0)),
-      membersLeft: {
-        used: this.#values(this.#leftUsed, (value) => value),
-        unused: this.#values(this.#leftUnused, (value) => value),
-      },
-      total: this.#total(),
-      dialP50Ms: latency(this.#dialP50),
-      dialP95Ms: latency(this.#dialP95),
-      failures: forEachSide((side) => this.#values(this.#failures[side], (value) => value)),
-    };
-  }
-
-  #total(): HistoryView['total'] {
-    const sum = (column: Float64Array) =>
-      this.#values(column, (value) => value).reduce<number>((all, value) => all + (value ?? 0), 0);
-    const latencies = new LatencyHistogram();
-    latencies.addAll(this.#endedLatencies);
-    const [p50, p95] = [latencies.quantile(0.5), latencies.quantile(0.95)];
-    return {
-      succeeded: sum(this.#tunnels),
-      failed: sum(this.#failedRequests),
-      dialP50Ms: p50 === undefined ? null : toTenths(p50),
-      dialP95Ms: p95 === undefined ? null : toTenths(p95),
-    };
-  }
-
-  /** Advances the ring to the step that contains `now`. @returns the index of that step. */
-  #advanceTo(now: number): number {
-    const step = Math.floor(now / this.#stepMs);
-    if (step !== this.#currentStep) {
-      const ended = this.#currentStep % this.#stepCount;
-      this.#dialP50[ended] = this.#latencies.quantile(0.5) ?? 0;
-      this.#dialP95[ended] = this.#latencies.quantile(0.95) ?? 0;
-      this.#latencies.copyTo(this.#endedLatencies, ended * BUCKET_COUNT);
-      this.#latencies.reset();
-      const passed = Math.min(step - this.#currentStep, this.#stepCount);
-      for (let back = 0; back < passed; back += 1) {
-        const index = (step - back) % this.#stepCount;
-        for (const column of this.#columns) column[index] = 0;
-        this.#endedLatencies.fill(0, index * BUCKET_COUNT, (index + 1) * BUCKET_COUNT);
-      }
-      this.#currentStep = step;
-    }
-    return step % this.#stepCount;
-  }
-
-  /**
-   * Returns the values of all ended steps, oldest first. The value is null for the first recorded step, which began
-   * before recording did, and for all steps before it.
-   */
-  #values(column: Float64Array, convert: (value: number, index: number) => number | null): (number | null)[] {
-    const values: (number | null)[] = [];
-    for (let step = this.#currentStep - this.#stepCount + 1; step < this.#currentStep; step += 1) {
-      const index = step % this.#stepCount;
-      values.push(step <= this.#firstStep ? null : convert(column[index] ?? 0, index));
-    }
-    return values;
-  }
-}
-
-/**
- * A histogram of durations. Each bucket is 2^(1/4) times as wide as the one before, so a quantile is accurate to about
- * 10 %.
- */
-class LatencyHistogram {
-  readonly #counts = new Float64Array(BUCKET_COUNT);
-  #total = 0;
-
-  add(ms: number): void {
-    const bucket = ms <= 1 ? 0 : Math.min(BUCKET_COUNT - 1, Math.floor(Math.log2(ms) * BUCKETS_PER_OCTAVE));
-    add(this.#counts, bucket, 1);
-    this.#total += 1;
-  }
-
-  /** Adds the histograms that `copyTo` has stored one after the other. */
-  addAll(stored: Uint32Array): void {
-    for (const [index, count] of stored.entries()) {
-      if (count === 0) continue;
-      add(this.#counts, index % BUCKET_COUNT, count);
-      this.#total += count;
-    }
-  }
-
-  copyTo(stored: Uint32Array, offset: number): void {
-    stored.set(this.#counts, offset);
-  }
-
-  /**
-   * The duration in ms that the `fraction` (0 to 1) of all durations does not exceed: the middle of its bucket.
-   * Undefined when the histogram is empty.
-   */
-  quantile(fraction: number): number | undefined {
-    if (this.#total === 0) return undefined;
-    const wanted = Math.max(1, Math.ceil(fraction * this.#total));
-    let seen = 0;
-    let bucket = 0;
-    for (; bucket < BUCKET_COUNT - 1; bucket += 1) {
-      seen += this.#counts[bucket] ?? 0;
-      if (seen >= wanted) break;
-    }
-    return 2 ** ((bucket + 0.5) / BUCKETS_PER_OCTAVE);
-  }
-
-  reset(): void {
-    this.#counts.fill(0);
-    this.#total = 0;
-  }
-}
-
-function add(column: Float64Array, index: number, amount: number): void {
-  column[index] = (column[index] ?? 0) + amount;
-}
-
-function forEachSide<Value>(make: (side: FailureSide) => Value): { [S in FailureSide]: Value } {
-  return {
-    member: make('member'),
-    target: make('target'),
-    source: make('source'),
-    network: make('network'),
-    client: make('client'),
-    noria: make('noria'),
-  };
-}
-
-/** The share of successes from 0 to 1, rounded to three decimals; null when there was no request. */
-function shareOf(succeeded: number, failed: number): number | null {
-  const all = succeeded + failed;
-  return all === 0 ? null : Math.round((succeeded / all) * 1_000) / 1_000;
-}
-
-function toTenths(value: number): number {
-  return Math.round(value * 10) / 10;
 }

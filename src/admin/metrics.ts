@@ -5,7 +5,9 @@
  * a state, a code), never from hosts, members or sessions. docs/metrics.md lists the metrics; test/held/metrics.test.ts
  * compares them.
  */
+
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import type { AdminBackend } from './backend.ts';
 import { addFleetMetrics } from './fleet-metrics.ts';
@@ -26,7 +28,6 @@ export interface MetricDescription {
   readonly labels: readonly string[];
 }
 
-const MS_PER_SECOND = 1_000;
 const DIAL_BUCKETS_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 const WAIT_BUCKETS_S = [0.001, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 15, 30];
 const REMAINING_BUCKETS_S = [5, 10, 20, 30, 60, 120, 180, 300, 600, 1_800];
@@ -41,9 +42,9 @@ export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = 
     ...countEvents(registry, bus),
     ...addFleetMetrics(registry, bus, backend),
     bus.on('dial.ended', ({ ms, waitedMs, remainingMs }) => {
-      histograms.dial.observe(ms / MS_PER_SECOND);
-      histograms.wait.observe(waitedMs / MS_PER_SECOND);
-      if (remainingMs !== undefined) histograms.remaining.observe(remainingMs / MS_PER_SECOND);
+      histograms.dial.observe(ms / SECOND_MS);
+      histograms.wait.observe(waitedMs / SECOND_MS);
+      if (remainingMs !== undefined) histograms.remaining.observe(remainingMs / SECOND_MS);
     }),
   ];
   const ownHistograms = Object.values(histograms);

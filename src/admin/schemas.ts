@@ -4,7 +4,7 @@
  * bytes.
  */
 import { z } from '@hono/zod-openapi';
-import type { Side } from '../core/faults.ts';
+import type { Side } from '../core/fault.ts';
 import { LOG_LEVELS } from '../core/log-options.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 

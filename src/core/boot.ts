@@ -6,9 +6,11 @@
  * with the boot id of the kernel. On other systems every process gets its own boot id; the caller then compares
  * moments by the wall clock.
  */
+
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { uptime } from 'node:os';
+import { SECOND_MS } from './duration.ts';
 
 export interface BootClock {
   /** The id of the boot. Only moments with the same id can be compared. */
@@ -20,13 +22,12 @@ export interface BootClock {
 }
 
 const NANOSECONDS_IN_MS = 1e6;
-const MS_PER_SECOND = 1_000;
 
 export function systemBoot(): BootClock {
   return {
     id: bootId(),
     elapsedMs: () => Number(process.hrtime.bigint()) / NANOSECONDS_IN_MS,
-    uptimeMs: () => uptime() * MS_PER_SECOND,
+    uptimeMs: () => uptime() * SECOND_MS,
   };
 }
 

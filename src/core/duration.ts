@@ -1,10 +1,16 @@
-/** Reads and writes durations such as `500ms`, `10s`, `5m` and `2h`. */
+/** The units of time in ms, and the text form of durations: `500ms`, `10s`, `5m`, `2h`. */
+
+export const SECOND_MS = 1_000;
+export const MINUTE_MS = 60 * SECOND_MS;
+export const HOUR_MS = 60 * MINUTE_MS;
+export const DAY_MS = 24 * HOUR_MS;
+export const WEEK_MS = 7 * DAY_MS;
 
 /** The largest unit is first: the first unit that divides a value gives the shortest text. */
 const UNITS: readonly (readonly [name: string, ms: number])[] = [
-  ['h', 3_600_000],
-  ['m', 60_000],
-  ['s', 1000],
+  ['h', HOUR_MS],
+  ['m', MINUTE_MS],
+  ['s', SECOND_MS],
   ['ms', 1],
 ];
 const DURATION = /^(\d{1,16})(ms|s|m|h)$/;

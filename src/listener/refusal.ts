@@ -1,5 +1,7 @@
 /** Why a client is refused, in a form that both protocols turn into a reply. */
-import { FAULTS, type Fault, type FaultCode, type NoriaError } from '../core/faults.ts';
+
+import type { Fault } from '../core/fault.ts';
+import { FAULTS, type FaultCode, type NoriaError } from '../core/faults.ts';
 import type { SourceOutlook } from '../pool/lease.ts';
 
 /** A `DialFailure` can be used as a refusal as it is. */

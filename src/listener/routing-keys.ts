@@ -3,6 +3,7 @@
  *
  * routing-options.ts parses with it, and docs/routing.md prints it, held by test/held/routing.test.ts.
  */
+import { MINUTE_MS, SECOND_MS } from '../core/duration.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 
 export type RoutingKeyName = 'session' | 'ttl' | 'source' | 'adr' | 'life' | 'protocol' | 'rotate';
@@ -18,9 +19,6 @@ export interface RoutingKey {
   /** For durations: the unit in ms of a number without a unit, for each name of the key. */
   readonly bareUnitMs?: Readonly<Record<string, number>>;
 }
-
-export const SECOND_MS = 1000;
-export const MINUTE_MS = 60 * SECOND_MS;
 
 /** Names are in lower case and unique in the table. */
 export const ROUTING_KEYS: readonly RoutingKey[] = [

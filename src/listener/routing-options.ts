@@ -4,16 +4,16 @@
  * routing-keys.ts lists the keys; access.ts decides which part of a user name is BASE. BASE may be almost anything, but invalid
  * options are always refused and never ignored: a client with a misspelled session would otherwise rotate without noticing.
  */
+import { HOUR_MS, MINUTE_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
 import { nearest } from '../core/nearest.ts';
 import { ownText } from '../core/own-text.ts';
 import { MEMBER_PROTOCOLS, type MemberProtocol } from '../core/protocol.ts';
 import type { RoutingOptions, SessionOwner } from '../pool/lease.ts';
-import { MINUTE_MS, ROUTING_KEYS, type RoutingKey, type RoutingKeyName, SECOND_MS } from './routing-keys.ts';
+import { ROUTING_KEYS, type RoutingKey, type RoutingKeyName } from './routing-keys.ts';
 
-const HOUR_MS = 60 * MINUTE_MS;
 /** The longest duration. A longer one is probably a mistake in the unit, and would keep unused sessions in memory. */
-const MAX_DURATION_MS = 7 * 24 * HOUR_MS;
+const MAX_DURATION_MS = WEEK_MS;
 const MAX_LOCATION_LENGTH = 64;
 const SESSION_NAME = /^[A-Za-z0-9_.~]{1,64}$/;
 const HEADER_PREFIX = 'x-noria-';

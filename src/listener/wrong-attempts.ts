@@ -2,8 +2,10 @@
  * Counts attempts with wrong credentials by client network and user name, with bounded memory and time. It delays only further
  * wrong attempts: otherwise one client could lock out all others behind the same address.
  */
+
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
 import { clientNetwork } from '../core/networks.ts';
 
 /** A wrong attempt: the client's network, and the user name that the client sent. */
@@ -24,7 +26,6 @@ const MAX_WINDOWS = 10_000;
  * of a client that has reached its own maximum.
  */
 const MAX_WRONG_PER_SECOND = 2_000;
-const SECOND_MS = 1_000;
 
 interface Window {
   readonly endsAt: number;

@@ -2,7 +2,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { CODES, meaningOf } from '../../src/service/codes.ts';
-import { OPERATIONS, PRODUCTS } from '../../src/service/operations.ts';
+import { PRODUCTS } from '../../src/service/operation.ts';
+import { OPERATIONS } from '../../src/service/operations.ts';
 
 const FOLDER = new URL('../../src/admin/page/', import.meta.url);
 const load = (name: string) => import(new URL(name, FOLDER).href);

@@ -1,12 +1,6 @@
 import { expect, test } from 'vitest';
-import {
-  describeError,
-  FAULTS,
-  type Fault,
-  type FaultCode,
-  hasCode,
-  NoriaError,
-} from '../../src/core/faults.ts';
+import type { Fault } from '../../src/core/fault.ts';
+import { describeError, FAULTS, type FaultCode, hasCode, NoriaError } from '../../src/core/faults.ts';
 
 /** RFC 9209 §2.3. */
 const PROXY_STATUS_TOKENS = new Set(

@@ -1,4 +1,5 @@
 /** The answers of the proxyPool server, in the format of the public proxy pools that scrapers already support. */
+import { MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
 import { formatHostPort } from '../../core/host-port.ts';
 import type { HandedOut } from './port-ring.ts';
 
@@ -36,9 +37,6 @@ export function describeRoutes() {
   return { url: Object.entries(ROUTES).map(([url, desc]) => ({ url, params: paramsOf(url), desc })) };
 }
 
-const MS_PER_SECOND = 1_000;
-const MS_PER_MINUTE = 60_000;
-
 /** @param host - the host by which the client reaches the ports. */
 export function describeProxy({ port, member }: HandedOut, host: string, now: number) {
   const { https, faults, location, source, uses, remainingMs, sinceSuccessMs } = member;
@@ -52,7 +50,7 @@ export function describeProxy({ port, member }: HandedOut, host: string, now: nu
     check_count: uses,
     last_status: faults === 0,
     last_time: formatLocalTime(now - sinceSuccessMs),
-    expires_in: remainingMs === undefined ? null : Math.max(0, Math.floor(remainingMs / MS_PER_SECOND)),
+    expires_in: remainingMs === undefined ? null : Math.max(0, Math.floor(remainingMs / SECOND_MS)),
   };
 }
 
@@ -65,6 +63,6 @@ export function describeCount(found: readonly HandedOut[]) {
 
 /** Formats a moment as `2026-11-22 10:43:03` in this machine's time zone, as the public pools do. */
 function formatLocalTime(epochMs: number): string {
-  const offsetMs = new Date(epochMs).getTimezoneOffset() * MS_PER_MINUTE;
+  const offsetMs = new Date(epochMs).getTimezoneOffset() * MINUTE_MS;
   return new Date(epochMs - offsetMs).toISOString().slice(0, 'YYYY-MM-DD HH:MM:SS'.length).replace('T', ' ');
 }

@@ -4,7 +4,8 @@
  * Proxy-Authenticate), RFC 7617 (Basic), RFC 9209 (Proxy-Status).
  */
 import { STATUS_CODES } from 'node:http';
-import { FAULTS, type Fault, type FaultCode } from '../../core/faults.ts';
+import type { Fault } from '../../core/fault.ts';
+import { FAULTS, type FaultCode } from '../../core/faults.ts';
 import type { MemberConnection } from '../../dialer/dial.ts';
 import type { SourceOutlook } from '../../pool/lease.ts';
 import type { Refusal } from '../refusal.ts';

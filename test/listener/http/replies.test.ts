@@ -1,6 +1,7 @@
 import { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { FAULTS, type Fault, type FaultCode } from '../../../src/core/faults.ts';
+import type { Fault } from '../../../src/core/fault.ts';
+import { FAULTS, type FaultCode } from '../../../src/core/faults.ts';
 import type { MemberConnection } from '../../../src/dialer/dial.ts';
 import { refusalReply, successHeaders } from '../../../src/listener/http/replies.ts';
 

@@ -1,0 +1,209 @@
+/**
+ * Recent traffic in bounded memory: a ring buffer of time steps.
+ *
+ * The hot path's events are recorded here, so recording one is only a few additions to typed arrays. There is no timer:
+ * each write or read first advances the ring to the current step.
+ */
+import type { Clock } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
+import { BUCKET_COUNT, LatencyHistogram } from './latency-histogram.ts';
+import type { HistoryView, Span } from './schemas.ts';
+
+/** The duration of a step, and the number of steps in a ring. */
+const SPANS = {
+  '15m': { stepMs: 5_000, stepCount: 180 },
+  '24h': { stepMs: 120_000, stepCount: 720 },
+} as const satisfies Record<Span, object>;
+
+export type FailureSide = keyof HistoryView['failures'];
+
+/**
+ * A ring buffer of steps. Step n covers the n-th period of `stepMs` since the clock's origin and is stored at index n
+ * modulo `stepCount`.
+ */
+export class TrafficRing {
+  readonly #span: Span;
+  readonly #stepMs: number;
+  readonly #stepCount: number;
+  readonly #columns: Float64Array[] = [];
+  readonly #tunnels: Float64Array;
+  readonly #failedRequests: Float64Array;
+  readonly #leftUsed: Float64Array;
+  readonly #leftUnused: Float64Array;
+  readonly #bytesUp: Float64Array;
+  readonly #bytesDown: Float64Array;
+  readonly #dialP50: Float64Array;
+  readonly #dialP95: Float64Array;
+  readonly #failures: { readonly [S in FailureSide]: Float64Array };
+  readonly #latencies = new LatencyHistogram();
+  /** The latency histograms of the ended steps, one after the other. */
+  readonly #endedLatencies: Uint32Array;
+  /** The step during which recording began. */
+  readonly #firstStep: number;
+  #currentStep: number;
+
+  constructor(span: Span, now: number) {
+    const { stepMs, stepCount } = SPANS[span];
+    const column = () => {
+      const created = new Float64Array(stepCount);
+      this.#columns.push(created);
+      return created;
+    };
+    this.#span = span;
+    this.#stepMs = stepMs;
+    this.#stepCount = stepCount;
+    this.#tunnels = column();
+    this.#failedRequests = column();
+    this.#leftUsed = column();
+    this.#leftUnused = column();
+    this.#endedLatencies = new Uint32Array(stepCount * BUCKET_COUNT);
+    this.#bytesUp = column();
+    this.#bytesDown = column();
+    this.#dialP50 = column();
+    this.#dialP95 = column();
+    this.#failures = forEachSide(column);
+    this.#firstStep = Math.floor(now / stepMs);
+    this.#currentStep = this.#firstStep;
+  }
+
+  addTunnel(ms: number, now: number): void {
+    add(this.#tunnels, this.#advanceTo(now), 1);
+    this.#latencies.add(ms);
+  }
+
+  addFailedRequest(now: number): void {
+    add(this.#failedRequests, this.#advanceTo(now), 1);
+  }
+
+  addLeft(wasUsed: boolean, now: number): void {
+    add(wasUsed ? this.#leftUsed : this.#leftUnused, this.#advanceTo(now), 1);
+  }
+
+  addFailure(side: FailureSide, now: number): void {
+    add(this.#failures[side], this.#advanceTo(now), 1);
+  }
+
+  /**
+   * Spreads the bytes of a closed tunnel evenly over the `ms` for which it was open, because they are reported only at
+   * its end.
+   */
+  addBytes(up: number, down: number, ms: number, now: number): void {
+    const index = this.#advanceTo(now);
+    const startedAt = now - ms;
+    const oldestStep = Math.max(
+      Math.floor(startedAt / this.#stepMs),
+      this.#currentStep - this.#stepCount + 1,
+      this.#firstStep,
+    );
+    if (oldestStep >= this.#currentStep) {
+      add(this.#bytesUp, index, up);
+      add(this.#bytesDown, index, down);
+      return;
+    }
+    for (let step = oldestStep; step <= this.#currentStep; step += 1) {
+      const from = Math.max(step * this.#stepMs, startedAt);
+      const to = Math.min((step + 1) * this.#stepMs, now);
+      const share = (to - from) / ms;
+      add(this.#bytesUp, step % this.#stepCount, up * share);
+      add(this.#bytesDown, step % this.#stepCount, down * share);
+    }
+  }
+
+  read(clock: Clock): HistoryView {
+    const now = clock.monotonic();
+    this.#advanceTo(now);
+    const stepSeconds = this.#stepMs / SECOND_MS;
+    const rate = (column: Float64Array) => this.#values(column, (value) => toTenths(value / stepSeconds));
+    const latency = (column: Float64Array) =>
+      this.#values(column, (value) => (value === 0 ? null : toTenths(value)));
+    return {
+      span: this.#span,
+      stepSeconds,
+      endsAt: new Date(clock.now() - (now - this.#currentStep * this.#stepMs)).toISOString(),
+      tunnelsPerSecond: rate(this.#tunnels),
+      bytesUpPerSecond: rate(this.#bytesUp),
+      bytesDownPerSecond: rate(this.#bytesDown),
+      successRate: this.#values(this.#tunnels, (ok, index) => shareOf(ok, this.#failedRequests[index] ?? 0)),
+      membersLeft: {
+        used: this.#values(this.#leftUsed, (value) => value),
+        unused: this.#values(this.#leftUnused, (value) => value),
+      },
+      total: this.#total(),
+      dialP50Ms: latency(this.#dialP50),
+      dialP95Ms: latency(this.#dialP95),
+      failures: forEachSide((side) => this.#values(this.#failures[side], (value) => value)),
+    };
+  }
+
+  #total(): HistoryView['total'] {
+    const sum = (column: Float64Array) =>
+      this.#values(column, (value) => value).reduce<number>((all, value) => all + (value ?? 0), 0);
+    const latencies = new LatencyHistogram();
+    latencies.addAll(this.#endedLatencies);
+    const [p50, p95] = [latencies.quantile(0.5), latencies.quantile(0.95)];
+    return {
+      succeeded: sum(this.#tunnels),
+      failed: sum(this.#failedRequests),
+      dialP50Ms: p50 === undefined ? null : toTenths(p50),
+      dialP95Ms: p95 === undefined ? null : toTenths(p95),
+    };
+  }
+
+  /** Advances the ring to the step that contains `now`. @returns the index of that step. */
+  #advanceTo(now: number): number {
+    const step = Math.floor(now / this.#stepMs);
+    if (step !== this.#currentStep) {
+      const ended = this.#currentStep % this.#stepCount;
+      this.#dialP50[ended] = this.#latencies.quantile(0.5) ?? 0;
+      this.#dialP95[ended] = this.#latencies.quantile(0.95) ?? 0;
+      this.#latencies.copyTo(this.#endedLatencies, ended * BUCKET_COUNT);
+      this.#latencies.reset();
+      const passed = Math.min(step - this.#currentStep, this.#stepCount);
+      for (let back = 0; back < passed; back += 1) {
+        const index = (step - back) % this.#stepCount;
+        for (const column of this.#columns) column[index] = 0;
+        this.#endedLatencies.fill(0, index * BUCKET_COUNT, (index + 1) * BUCKET_COUNT);
+      }
+      this.#currentStep = step;
+    }
+    return step % this.#stepCount;
+  }
+
+  /**
+   * Returns the values of all ended steps, oldest first. The value is null for the first recorded step, which began
+   * before recording did, and for all steps before it.
+   */
+  #values(column: Float64Array, convert: (value: number, index: number) => number | null): (number | null)[] {
+    const values: (number | null)[] = [];
+    for (let step = this.#currentStep - this.#stepCount + 1; step < this.#currentStep; step += 1) {
+      const index = step % this.#stepCount;
+      values.push(step <= this.#firstStep ? null : convert(column[index] ?? 0, index));
+    }
+    return values;
+  }
+}
+
+function add(column: Float64Array, index: number, amount: number): void {
+  column[index] = (column[index] ?? 0) + amount;
+}
+
+function forEachSide<Value>(make: (side: FailureSide) => Value): { [S in FailureSide]: Value } {
+  return {
+    member: make('member'),
+    target: make('target'),
+    source: make('source'),
+    network: make('network'),
+    client: make('client'),
+    noria: make('noria'),
+  };
+}
+
+/** The share of successes from 0 to 1, rounded to three decimals; null when there was no request. */
+function shareOf(succeeded: number, failed: number): number | null {
+  const all = succeeded + failed;
+  return all === 0 ? null : Math.round((succeeded / all) * 1_000) / 1_000;
+}
+
+function toTenths(value: number): number {
+  return Math.round(value * 10) / 10;
+}
