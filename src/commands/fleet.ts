@@ -2,10 +2,12 @@
  * `noria fleet`: prints the replicas of a fleet, the pace of each instance and the shared pool, as the fleet's store
  * has them.
  */
+
 import type { Command } from 'commander';
 import type { Config, SourceConfig } from '../config/config.ts';
 import { systemBoot } from '../core/boot.ts';
 import { holdingClock } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
 import { systemRandom } from '../core/random.ts';
 import { formatCount } from '../core/words.ts';
@@ -47,8 +49,6 @@ interface SourceReport {
   /** The number of replicas that wait for their turn to call the service. */
   readonly waiting: number;
 }
-
-const MS_PER_SECOND = 1_000;
 
 export function addFleetCommand(program: Command, { action, terminal }: CommandContext): void {
   program
@@ -123,7 +123,7 @@ function readPace(
     result: {
       calling: entry?.call?.fate === 'pending',
       nextCallSeconds:
-        entry === undefined ? 0 : Math.ceil(waitBefore(entry, now, { intervalMs }) / MS_PER_SECOND),
+        entry === undefined ? 0 : Math.ceil(waitBefore(entry, now, { intervalMs }) / SECOND_MS),
       waiting: entry?.queue.length ?? 0,
     },
   }));

@@ -5,6 +5,7 @@
 import type { Config, FleetConfig, SourceConfig } from '../config/config.ts';
 import { systemBoot } from '../core/boot.ts';
 import { holdingClock } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
 import { Ownership } from '../core/ownership.ts';
 import { systemRandom } from '../core/random.ts';
@@ -15,7 +16,7 @@ import type { Settlement } from '../refill/pace-rule.ts';
 import { ServiceClient, type ServiceConnection } from '../service/client.ts';
 import { meaningOf, SUCCESS } from '../service/codes.ts';
 import type { RefuseAddress } from '../service/decode.ts';
-import type { CodeScope } from '../service/operations.ts';
+import type { CodeScope } from '../service/operation.ts';
 import type { ServiceAddress } from '../service/request.ts';
 import type { OpenTunnel, WriteGate } from '../service/transport.ts';
 import { openState } from '../state/folder.ts';
@@ -23,8 +24,6 @@ import { createTimekeeper } from '../state/moment.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 import { formatTable } from './table.ts';
 import type { Terminal } from './terminal.ts';
-
-const MS_PER_SECOND = 1_000;
 
 /** What a call needs from the configuration. */
 export interface CallSettings {

@@ -3,6 +3,7 @@
  * calls.
  */
 import { type Command, InvalidArgumentError } from 'commander';
+import { SECOND_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
 import { poolSettings, refillSettings } from '../daemon/part-options.ts';
 import { formatReport } from '../refill/simulation/report.ts';
@@ -12,7 +13,6 @@ import { integerOption } from './command.ts';
 import { configOption, readConfig } from './config-file.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-const MS_PER_SECOND = 1_000;
 const HOURS_PER_DAY = 24;
 /** A simulation of more than a year takes too long. */
 const MAX_DAYS = 366;
@@ -72,7 +72,7 @@ async function predict(flags: SimulateFlags, terminal: Terminal): Promise<number
     waitForMemberMs: config.dial.waitForMemberMs,
     days,
     seed,
-    load: { requestsPerMinute: requests, activeHours: hours, tunnelMs: tunnel * MS_PER_SECOND },
+    load: { requestsPerMinute: requests, activeHours: hours, tunnelMs: tunnel * SECOND_MS },
   });
   terminal.print(flags.json === true ? JSON.stringify(report, undefined, 2) : formatReport(report));
   return EXIT.fine;

@@ -4,7 +4,7 @@ import { keyFromPassword } from '../service/key.ts';
 import type { Credentials } from './config.ts';
 import type { FileReader } from './files.ts';
 import type { Problems } from './problems.ts';
-import { key, password } from './scalars.ts';
+import { key, password } from './secret-scalars.ts';
 
 /** What each function that resolves a section needs. */
 export interface ResolveContext {

@@ -6,8 +6,8 @@ import type { EntryLogin } from '../service/link/rules.ts';
 import type { LinkSource, UpstreamAuth } from './config.ts';
 import { type ResolveContext, resolveUser } from './credentials.ts';
 import type { Problems } from './problems.ts';
-import { linkUrl } from './scalars.ts';
 import type { FileSource } from './schema-source.ts';
+import { linkUrl } from './secret-scalars.ts';
 
 /** Keys that a link cannot have, each with advice for the message. */
 export const SERVICE_KEYS: Readonly<Record<string, string>> = {

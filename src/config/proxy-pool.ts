@@ -1,8 +1,8 @@
 /** Resolves `proxyPool`: finds the listener that has its ports, or adds one, and checks who can reach its API. */
 import { formatListenAddress, isLocalAddress, type ListenAddress } from '../core/listen-address.ts';
 import type { ListenerConfig, ProxyPoolConfig } from './config.ts';
+import type { PortNumbers } from './network-scalars.ts';
 import type { Problems } from './problems.ts';
-import type { PortNumbers } from './scalars.ts';
 import { LISTENER } from './schema.ts';
 
 export function hasPorts(address: ListenAddress, { first, last }: PortNumbers): boolean {

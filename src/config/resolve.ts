@@ -7,9 +7,10 @@ import type { AccountConfig, AdminConfig, Config } from './config.ts';
 import { type ResolveContext, resolveKey } from './credentials.ts';
 import { resolveFleet } from './fleet.ts';
 import { resolveListener } from './listeners.ts';
+import { frontProxy } from './network-scalars.ts';
 import type { Problems } from './problems.ts';
 import { addPortListener, addressOfPorts, hasPorts } from './proxy-pool.ts';
-import { frontProxy, token } from './scalars.ts';
+import { token } from './secret-scalars.ts';
 import { resolveSource } from './sources.ts';
 
 /** Reports problems to `context.problems`. The result is valid only if it has no errors. */

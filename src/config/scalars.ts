@@ -2,19 +2,12 @@
  * The types of scalar values. Each type reads, checks, describes and prints its values.
  *
  * Every scalar of the file arrives as text (see document.ts). So an instance of 18 digits keeps all its digits, and a
- * value from the environment is read like one from the file.
+ * value from the environment is read like one from the file. secret-scalars.ts and network-scalars.ts have more types.
  */
 import { z } from 'zod';
-import { formatDuration, parseDuration } from '../core/duration.ts';
-import { type FrontProxy, formatFrontProxy, readFrontProxy } from '../core/front-proxy.ts';
-import { formatListenAddress, type ListenAddress, readListenAddress } from '../core/listen-address.ts';
+import { DAY_MS, formatDuration, parseDuration } from '../core/duration.ts';
 import { nearest } from '../core/nearest.ts';
-import { isCidr } from '../core/networks.ts';
-import { Secret } from '../core/secret.ts';
-import { parseTargetRule, TARGET_SETS, wrongTargetRule } from '../core/target-rule.ts';
-import { isKey } from '../service/key.ts';
 import { isZone } from '../service/link/lifetime.ts';
-import { maskedUrl } from '../service/link/link-url.ts';
 
 /** The part of JSON Schema that scalars need. */
 export interface ScalarJsonSchema {
@@ -30,7 +23,7 @@ export interface ScalarJsonSchema {
  * `wrong` is a predicate that follows the value in a message: `is not a duration`. The predicate never quotes the
  * value, which may be a secret.
  */
-type Reading<T> = { readonly value: T } | { readonly wrong: string };
+export type Reading<T> = { readonly value: T } | { readonly wrong: string };
 
 export interface ScalarType<T> {
   /** Describes a valid value. Messages show it after "expected", and so do the docs. */
@@ -51,10 +44,8 @@ export type Scalar<T> = z.ZodCodec<z.ZodString, z.ZodCustom<T, T>> & { readonly 
 /** A scalar whose value is in ms. */
 export type Duration = Scalar<number> & { readonly unit: 'ms' };
 
-const DAY_MS = 86_400_000;
 const DURATION_PATTERN = '^(0|[0-9]+(ms|s|m|h))$';
 const MAX_TEXT_BYTES = 255;
-const MAX_LINK_BYTES = 4096;
 
 export function scalar<T>(scalarType: ScalarType<T>): Scalar<T> {
   const codec = z.codec(z.string(), z.custom<T>(), {
@@ -156,7 +147,7 @@ export function wordOr<const Word extends string, T>(
   });
 }
 
-interface TextRules {
+export interface TextRules {
   readonly expected: string;
   readonly example: string;
   /** The whole text must match this pattern. */
@@ -199,45 +190,6 @@ function wrongText(given: string, rules: TextRules): string | undefined {
   return wrong ?? 'contains a character that is not allowed';
 }
 
-/** RFC 1929 allows 1 to 255 bytes. */
-export function password(): Scalar<Secret> {
-  return secret({
-    expected: 'a password of 1 to 255 bytes without line breaks',
-    example: '${NORIA_PASSWORD}',
-  });
-}
-
-/** A token for an HTTP header. */
-export function token(): Scalar<Secret> {
-  return secret({
-    expected: 'a token of printable ASCII characters without spaces',
-    example: '${NORIA_ADMIN_TOKEN}',
-    pattern: /^[\x21-\x7e]+$/,
-  });
-}
-
-/** A text that may contain secrets. `{count}` in it is replaced when it is sent. */
-export function secretText(example: string): Scalar<Secret> {
-  return secret({ expected: 'a text without line breaks', example, maxBytes: MAX_LINK_BYTES });
-}
-
-/** The URL of an extraction link, which contains keys. noria prints it with masked secrets. */
-export function linkUrl(): Scalar<Secret> {
-  const rules = {
-    expected: 'an http:// or https:// URL without user name, password and fragment',
-    example: '"https://share.example.com/get?key=${OTHER_KEY}&num={count}"',
-    maxBytes: MAX_LINK_BYTES,
-  };
-  const { scalarType } = secret(rules, (given) => {
-    if (Buffer.byteLength(given) > MAX_LINK_BYTES) return { wrong: `is longer than ${MAX_LINK_BYTES} bytes` };
-    if (/\s|\p{Cc}/u.test(given)) return { wrong: 'contains white space' };
-    const url = readUrl(given);
-    if ('wrong' in url) return url;
-    return url.value.hash === '' ? { value: new Secret(given) } : { wrong: 'has a fragment' };
-  });
-  return scalar({ ...scalarType, write: maskedUrl });
-}
-
 /** A time zone, given as its offset from UTC. */
 export function zone(): Scalar<string> {
   return scalar({
@@ -246,161 +198,6 @@ export function zone(): Scalar<string> {
     json: { type: 'string' },
     quoted: 'always',
     read: (given) => (isZone(given) ? { value: given } : { wrong: 'is not a zone' }),
-    write: (value) => value,
-  });
-}
-
-/** The 16-character key of an instance or an account. The Config has it in lower case. */
-export function key(): Scalar<Secret> {
-  const rules = {
-    expected: 'a key of 16 hexadecimal digits',
-    example: '0123456789abcdef',
-    pattern: /^[0-9a-fA-F]{16}$/,
-  };
-  return secret(rules, (given) => {
-    if (isKey(given)) return { value: new Secret(given.toLowerCase()) };
-    if (/^[0-9a-f]{32}$/i.test(given))
-      return { wrong: 'is a full MD5 hash; the key is its characters 9 to 24' };
-    const others = /[^0-9a-f]/i.test(given) ? ', some of which are not hexadecimal digits' : '';
-    return { wrong: `has ${given.length} characters${others}` };
-  });
-}
-
-function secret(rules: TextRules, read?: ScalarType<Secret>['read']): Scalar<Secret> {
-  const plain = text(rules).scalarType;
-  const readPlain = (given: string): Reading<Secret> => {
-    const reading = plain.read(given);
-    return 'value' in reading ? { value: new Secret(reading.value) } : reading;
-  };
-  return scalar({ ...plain, quoted: 'never', read: read ?? readPlain, write: String });
-}
-
-/** An http or https URL without credentials, query and fragment. The Config has it without a trailing slash. */
-export function baseAddress(): Scalar<string> {
-  return scalar({
-    expected: 'an http:// or https:// URL without user name, password, query and fragment',
-    example: 'http://extract.example.com',
-    json: { type: 'string', pattern: '^https?://' },
-    quoted: 'valid',
-    read(given) {
-      const url = readUrl(given);
-      if ('wrong' in url) return url;
-      if (url.value.search + url.value.hash !== '') return { wrong: 'has a query or a fragment' };
-      return { value: url.value.origin + url.value.pathname.replace(/\/+$/, '') };
-    },
-    write: (value) => value,
-  });
-}
-
-/** The http or https URL of a web page. */
-export function pageAddress(): Scalar<string> {
-  return scalar({
-    expected: 'an http:// or https:// URL without user name and password',
-    example: 'http://example.com/',
-    json: { type: 'string', pattern: '^https?://' },
-    quoted: 'valid',
-    read(given) {
-      const url = readUrl(given);
-      return 'wrong' in url ? url : { value: url.value.href };
-    },
-    write: (value) => value,
-  });
-}
-
-function readUrl(given: string): Reading<URL> {
-  const url = URL.canParse(given) ? new URL(given) : undefined;
-  if (url === undefined || !['http:', 'https:'].includes(url.protocol)) {
-    return { wrong: 'is not an http:// or https:// URL' };
-  }
-  return url.username + url.password === ''
-    ? { value: url }
-    : { wrong: 'contains a user name or a password' };
-}
-
-/** The URL of a front proxy, which may contain a password. */
-export function frontProxy(): Scalar<FrontProxy> {
-  return scalar({
-    expected: 'http://host:port or socks5://host:port, with user:password@ before the host if needed',
-    example: 'http://user:${VIA_PASSWORD}@bastion:3128',
-    json: { type: 'string', pattern: '^(http|socks5h?)://' },
-    quoted: 'never',
-    read: readFrontProxy,
-    write: formatFrontProxy,
-  });
-}
-
-/** An address to listen on. `one` rejects port ranges and inherited sockets. */
-export function listenAddress(ports: 'one' | 'range'): Scalar<ListenAddress> {
-  return scalar({
-    expected:
-      ports === 'range'
-        ? 'host:port, [v6]:port, host:24000-24019 (a port range) or fd:3 (an inherited socket)'
-        : 'host:port or [v6]:port',
-    example: '127.0.0.1:8888',
-    json: { type: 'string' },
-    quoted: 'always',
-    read(given) {
-      const reading = readListenAddress(given);
-      if ('wrong' in reading || ports === 'range') return reading;
-      const { value } = reading;
-      if (value.kind === 'fd') return { wrong: 'is an inherited socket' };
-      return value.lastPort === value.port ? reading : { wrong: 'has more than one port' };
-    },
-    write: formatListenAddress,
-  });
-}
-
-/** One port, or a range of them. */
-export interface PortNumbers {
-  readonly first: number;
-  readonly last: number;
-}
-
-export function portNumbers(): Scalar<PortNumbers> {
-  return scalar<PortNumbers>({
-    expected: 'a range of ports such as 24000-24019, or one port',
-    json: { type: ['string', 'integer'], pattern: '^[0-9]+(-[0-9]+)?$' },
-    quoted: 'always',
-    read(given) {
-      const reading = readListenAddress(`127.0.0.1:${given}`);
-      if ('wrong' in reading)
-        return /^\d+(-\d+)?$/.test(given) ? reading : { wrong: 'is not a range of ports' };
-      const { value } = reading;
-      if (value.kind === 'fd' || value.port === 0) return { wrong: 'has the port 0' };
-      return { value: { first: value.port, last: value.lastPort ?? value.port } };
-    },
-    write: ({ first, last }) => (first === last ? String(first) : `${first}-${last}`),
-  });
-}
-
-/** A network in CIDR form, or one address. */
-export function network(): Scalar<string> {
-  return scalar({
-    expected: 'a network in CIDR form, or an address',
-    example: '192.0.2.0/24',
-    json: { type: 'string' },
-    quoted: 'always',
-    read: (given) => (isCidr(given) ? { value: given } : { wrong: 'is neither a network nor an address' }),
-    write: (value) => value,
-  });
-}
-
-/** A rule for targets that a listener refuses. core/target-rule.ts has the grammar. */
-export function denyTarget(): Scalar<string> {
-  return scalar({
-    expected:
-      'private, smtp, a host, a pattern such as *.example.com, a network in CIDR form, or ports such as :25 or :6000-6010',
-    json: { type: 'string' },
-    quoted: 'always',
-    read(given) {
-      const rule = parseTargetRule(given);
-      if (rule === undefined) return { wrong: wrongTargetRule(given) };
-      // Any single word is a valid host. So a word that is similar to the name of a set counts as a typo.
-      const meant = rule.kind === 'host' && !given.includes('.') ? nearest(given, TARGET_SETS) : undefined;
-      return meant === undefined
-        ? { value: given }
-        : { wrong: `is not a known set (did you mean ${meant}?)` };
-    },
     write: (value) => value,
   });
 }

@@ -1,22 +1,14 @@
 /** The keys of one entry of `sources`; schema.ts has all others. */
 import { z } from 'zod';
+import { HOUR_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import { ANSWER_FORMATS, DEFAULT_ZONE, EXPIRY_KINDS } from '../service/link/rules.ts';
-import { FORMATS, METHODS, SOURCE_PRODUCTS } from '../service/operations.ts';
+import { FORMATS, METHODS, SOURCE_PRODUCTS } from '../service/operation.ts';
 import { given, optional, required, section } from './keys.ts';
-import {
-  baseAddress,
-  duration,
-  key,
-  linkUrl,
-  oneOf,
-  password,
-  secretText,
-  text,
-  whole,
-  zone,
-} from './scalars.ts';
-import { HOUR_MS, MOST, ONE_SECOND_MS, secretFile, username, WEEK_MS } from './schema-values.ts';
+import { baseAddress } from './network-scalars.ts';
+import { duration, oneOf, text, whole, zone } from './scalars.ts';
+import { MOST, secretFile, username } from './schema-values.ts';
+import { key, linkUrl, password, secretText } from './secret-scalars.ts';
 
 const field = (example: string) =>
   text({ expected: 'the name of a field, or its path with dots', example, maxBytes: 200 });
@@ -181,7 +173,7 @@ export const SOURCE = section({
   ),
   dailyBudget: optional(whole(1, MOST.tunnels), 'maximum number of distinct IPs drawn in a day', 'no limit'),
   lifetime: optional(
-    duration(ONE_SECOND_MS, WEEK_MS),
+    duration(SECOND_MS, WEEK_MS),
     'lifetime of members when the service reports none; each success renews it',
     '10m for reverse-proxy members; 60s for `link`; for others by product, see docs/service.md',
   ),

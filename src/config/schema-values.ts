@@ -1,9 +1,6 @@
 /** Limits and value types that several sections of the schema share. */
 import { text } from './scalars.ts';
 
-export const ONE_SECOND_MS = 1000;
-export const HOUR_MS = 3600 * ONE_SECOND_MS;
-export const WEEK_MS = 7 * 24 * HOUR_MS;
 /**
  * The maximum values that the configuration accepts. The limits of the pool, the dialer and a process determine them.
  */

@@ -6,33 +6,28 @@
  * config.example.yaml and docs/configuration.md with it. Rules about several keys are in resolve.ts, sources.ts and
  * listeners.ts.
  */
+
 import { z } from 'zod';
+import { HOUR_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
 import { LOG_FORMATS, LOG_LEVELS } from '../core/log-options.ts';
 import { LISTENER_PROTOCOLS } from '../core/protocol.ts';
 import { STRATEGIES } from '../pool/options.ts';
-import { METHODS } from '../service/operations.ts';
+import { METHODS } from '../service/operation.ts';
 import { given, optional, required, section, sectionOrOff } from './keys.ts';
 import {
   baseAddress,
   denyTarget,
-  duration,
-  flag,
   frontProxy,
-  key,
   listenAddress,
   network,
-  oneOf,
   pageAddress,
-  password,
   portNumbers,
-  text,
-  token,
-  whole,
-  wordOr,
-} from './scalars.ts';
+} from './network-scalars.ts';
+import { duration, flag, oneOf, text, whole, wordOr } from './scalars.ts';
 import { FLEET } from './schema-fleet.ts';
 import { SOURCE } from './schema-source.ts';
-import { filePath, HOUR_MS, MOST, ONE_SECOND_MS, secretFile, username, WEEK_MS } from './schema-values.ts';
+import { filePath, MOST, secretFile, username } from './schema-values.ts';
+import { key, password, token } from './secret-scalars.ts';
 
 export const LISTENER = section({
   address: given(
@@ -70,7 +65,7 @@ export const LISTENER = section({
     ['private', 'smtp'],
     'refused targets: hosts, networks, ports, `private` (this machine, private networks), `smtp` (mail ports)',
   ),
-  idleTimeout: given(duration(ONE_SECOND_MS), '10m', 'time after which a tunnel without traffic is closed'),
+  idleTimeout: given(duration(SECOND_MS), '10m', 'time after which a tunnel without traffic is closed'),
   maxConnections: given(whole(1, MOST.tunnels), '10000', 'maximum number of client connections at once'),
   source: optional(
     text({ expected: 'the name of a source', example: 'city' }),
@@ -93,7 +88,7 @@ export const SCHEMA = z.strictObject({
         'every source needs its own',
       ),
       method: given(oneOf(METHODS), 'GET', 'how parameters are sent: in the query (GET) or as a form (POST)'),
-      timeout: given(duration(100, 600 * ONE_SECOND_MS), '10s', 'timeout of one call'),
+      timeout: given(duration(100, 600 * SECOND_MS), '10s', 'timeout of one call'),
       via: optional(
         frontProxy(),
         'front proxy through which noria calls the service',
@@ -165,9 +160,9 @@ export const SCHEMA = z.strictObject({
         '0s',
         'minimum time between two uses of one member for the same target host',
       ),
-      sessionTtl: given(duration(ONE_SECOND_MS, WEEK_MS), '10m', 'how long an idle session keeps its member'),
+      sessionTtl: given(duration(SECOND_MS, WEEK_MS), '10m', 'how long an idle session keeps its member'),
       maxSessionTtl: given(
-        duration(ONE_SECOND_MS, WEEK_MS),
+        duration(SECOND_MS, WEEK_MS),
         '24h',
         'maximum `ttl` that a client may set; longer ones are refused',
       ),
@@ -218,7 +213,7 @@ export const SCHEMA = z.strictObject({
         sectionOrOff(
           section({
             url: required(pageAddress(), 'page to fetch through each member'),
-            every: given(duration(ONE_SECOND_MS), '30s', 'how often each member is checked'),
+            every: given(duration(SECOND_MS), '30s', 'how often each member is checked'),
             timeout: given(duration(100), '5s', 'timeout of one check'),
             expectStatus: given(whole(100, 599), '200', 'status of a healthy answer'),
           }),

@@ -1,6 +1,6 @@
 /** Warnings about a valid configuration: settings that cost money, expose secrets, or have no effect. */
 
-import { formatDuration } from '../core/duration.ts';
+import { formatDuration, MINUTE_MS } from '../core/duration.ts';
 import { formatListenAddress, isLocalAddress } from '../core/listen-address.ts';
 import { isLoopbackAddress, isPrivateAddress } from '../core/networks.ts';
 import { defaultLifetimeMs } from '../service/member-facts.ts';
@@ -9,8 +9,6 @@ import type { Config, ListenerConfig, SourceConfig } from './config.ts';
 import type { Problems } from './problems.ts';
 
 type Resolved = Omit<Config, 'warnings'>;
-
-const MINUTE_MS = 60_000;
 
 /** @param config - a configuration without errors, whose entries have the same indexes as in the file. */
 export function checkWarnings(config: Resolved, problems: Problems): void {

@@ -1,7 +1,9 @@
 /** The status and the commands that noria offers to the admin API, the command line and embedding programs. */
+
 import type { AdminBackend } from '../admin/backend.ts';
 import type { MemberJson, SourceJson, Status } from '../admin/schemas.ts';
 import type { Clock } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
 import { formatHostPort, hostPort } from '../core/host-port.ts';
 import type { Log } from '../core/log.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
@@ -28,7 +30,6 @@ export interface ControlOptions {
   readonly fleet: Fleet | undefined;
 }
 
-const MS_PER_SECOND = 1_000;
 /** `hostPort` makes a host canonical but needs a port. Any port will do. */
 const ANY_PORT = 1;
 
@@ -44,7 +45,7 @@ export function createControl(options: ControlOptions): AdminBackend {
   return {
     status: () => ({
       version,
-      uptimeSeconds: Math.round((clock.monotonic() - startedAt) / MS_PER_SECOND),
+      uptimeSeconds: Math.round((clock.monotonic() - startedAt) / SECOND_MS),
       ...statusOf(options),
     }),
     members: () => (fleet === undefined ? pool.members() : membersOf(pool, fleet)),

@@ -1,4 +1,5 @@
 /** Opens the parts of noria that share its state with other norias, and reports the state of the fleet. */
+
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { z } from 'zod';
@@ -7,6 +8,7 @@ import type { FleetConfig } from '../config/config.ts';
 import { formatStoreUrl } from '../config/schema-fleet.ts';
 import { systemBoot } from '../core/boot.ts';
 import type { Clock } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import type { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
@@ -52,7 +54,6 @@ export interface Fleet {
   record(): unknown;
 }
 
-const MS_PER_SECOND = 1_000;
 const SUFFIX_BYTES = 3;
 const BEAT_MS = 1_000;
 /**
@@ -144,7 +145,7 @@ function statusOf(name: string, replica: string, shared: RedisSharedPool): Fleet
     replica,
     store: fault === undefined ? 'connected' : 'lost',
     reason: fault?.message ?? null,
-    lostForSeconds: Math.floor(lostMs / MS_PER_SECOND),
+    lostForSeconds: Math.floor(lostMs / SECOND_MS),
     replicas: [...replicas],
   };
 }

@@ -19,7 +19,7 @@ import { paceKey } from '../refill/pace.ts';
 import type { ServiceClientOptions } from '../service/client.ts';
 import type { RefuseAddress } from '../service/decode.ts';
 import { defaultLifetimeMs, longestLifeMs } from '../service/member-facts.ts';
-import type { SourceProduct } from '../service/operations.ts';
+import type { SourceProduct } from '../service/operation.ts';
 import type { CountlessCall, ExtractCall, LinkCall } from '../service/request.ts';
 
 /** The assumed lifetime of a member if neither the service nor the source states one. Each success renews it. */

@@ -4,7 +4,9 @@
  * /readyz, `noria status`, the dashboard, systemd's status, the metric noria_ready and the log all show this verdict. To add a
  * reason, add a check that returns problems.
  */
+
 import type { Readiness, ReadinessProblem } from '../admin/schemas.ts';
+import { SECOND_MS } from '../core/duration.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
 import type { SourceStatus } from '../refill/status.ts';
 
@@ -48,7 +50,6 @@ export interface ReadinessSince {
 
 type Verdict = Pick<Readiness, 'state' | 'reason'>;
 
-const MS_PER_SECOND = 1_000;
 /** One failed request may be caused by a few bad members. This many consecutive failed requests are a problem. */
 const FAILED_REQUESTS_IN_A_ROW = 2;
 /** How long a store may be lost without being a problem. A restart or a failover of the store usually takes less time. */
@@ -69,7 +70,7 @@ export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince):
     ready: state !== 'not-serving',
     reason,
     advice: state === 'not-serving' ? (problems.find(({ advice }) => advice !== null)?.advice ?? null) : null,
-    sinceSeconds: Math.floor((facts.now - since) / MS_PER_SECOND),
+    sinceSeconds: Math.floor((facts.now - since) / SECOND_MS),
     nextAttemptSeconds: attempts.length === 0 ? null : Math.min(...attempts),
     problems,
     since,
@@ -218,6 +219,6 @@ function problem(
     source,
     reason: reason.replace(/\.$/, ''),
     advice: advice === '' ? null : advice,
-    nextAttemptSeconds: nextMs === undefined ? null : Math.ceil(nextMs / MS_PER_SECOND),
+    nextAttemptSeconds: nextMs === undefined ? null : Math.ceil(nextMs / SECOND_MS),
   };
 }

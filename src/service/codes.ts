@@ -6,8 +6,10 @@
  * does not interpret the service's text, because its wording and encoding vary. One exception: `intervalNamedMs`
  * reads a number from it.
  */
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from '../core/duration.ts';
 import type { DrawAnswer } from './answer.ts';
-import { type CodeScope, OPERATIONS, type SourceProduct } from './operations.ts';
+import type { CodeScope, SourceProduct } from './operation.ts';
+import { OPERATIONS } from './operations.ts';
 
 /** How noria reacts to an answer. */
 export type CodeVerdict =
@@ -59,10 +61,7 @@ export interface CodeMeaning {
 export const SUCCESS = '10001';
 
 /** The time zone of the service's day. The service documents no zone; this one is an assumption. */
-export const SERVICE_ZONE_OFFSET_MS = 8 * 3_600_000;
-
-const SECOND_MS = 1_000;
-const MINUTE_MS = 60_000;
+export const SERVICE_ZONE_OFFSET_MS = 8 * HOUR_MS;
 
 const OK: CodeMeaning = { summary: 'The call succeeded.', advice: '', verdict: { kind: 'ok' } };
 const KEY_WRONG: CodeMeaning = {

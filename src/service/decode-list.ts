@@ -16,7 +16,8 @@ import { SUCCESS } from './codes.ts';
 import { MAX_ENTRIES, MAX_MESSAGE_LENGTH } from './decode.ts';
 import { objectsIn, parseObject } from './decode-json.ts';
 import { readInteger, readText } from './fields.ts';
-import { type ListName, OPERATIONS } from './operations.ts';
+import type { ListName } from './operation.ts';
+import { OPERATIONS } from './operations.ts';
 
 /**
  * An area line or an instance, with the fields and types of the operation's table. Fields without a valid value are

@@ -8,7 +8,8 @@
  */
 import { type AnswerOrigin, type Envelope, oversizedAnswer, type RawFields } from './body.ts';
 import { CODES, SUCCESS } from './codes.ts';
-import { OPERATIONS, type OperationNumber, type Product } from './operations.ts';
+import type { OperationNumber, Product } from './operation.ts';
+import { OPERATIONS } from './operations.ts';
 import { compileLayout, type RecordReader } from './text-layout.ts';
 
 /** `ip:port`, the default layout of the paid products. */

@@ -21,7 +21,8 @@ import { readJson } from './decode-json.ts';
 import { readTextCode, readTextLines } from './decode-text.ts';
 import { readXml } from './decode-xml.ts';
 import { readDetails, readEntryPort, readInteger, readIp } from './fields.ts';
-import { type Format, OPERATIONS, type Product } from './operations.ts';
+import type { Format, Product } from './operation.ts';
+import { OPERATIONS } from './operations.ts';
 
 /** The maximum number of entries that noria keeps from one answer. */
 export const MAX_ENTRIES = 1_000;

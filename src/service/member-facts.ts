@@ -1,8 +1,8 @@
 /** What a product and its parameters tell about its members: lifetime and protocol. */
+import { MINUTE_MS } from '../core/duration.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
-import { type DrawRow, OPERATIONS, type SourceProduct } from './operations.ts';
-
-const MINUTE_MS = 60_000;
+import type { DrawRow, SourceProduct } from './operation.ts';
+import { OPERATIONS } from './operations.ts';
 
 /**
  * The lifetime of an entry that has none in the answer, in ms from the moment at which noria sent the request.

@@ -1,6 +1,7 @@
 /** Checks the `params` of a source against the table of its operation, and reports all problems at once. Pure. */
 import { nearest } from '../core/nearest.ts';
-import { type DrawRow, OPERATIONS, type OperationParam, type SourceProduct } from './operations.ts';
+import type { DrawRow, OperationParam, SourceProduct } from './operation.ts';
+import { OPERATIONS } from './operations.ts';
 
 export interface ParamProblem {
   readonly key: string;

@@ -9,7 +9,8 @@ import { formatHostPort, parseHostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
 import { withCount } from './link/link-url.ts';
 import type { EntryOptions } from './link/read-entry.ts';
-import { type Format, type ListName, type Method, OPERATIONS, type Product } from './operations.ts';
+import type { Format, ListName, Method, Product } from './operation.ts';
+import { OPERATIONS } from './operations.ts';
 
 /** The address of the service. At least one of the two fields is required. */
 export interface ServiceAddress {

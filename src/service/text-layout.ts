@@ -5,7 +5,8 @@
  * tag separates records; a line break does so, too.
  */
 import { ENTRY_FIELDS, isWireField, type WireField } from './fields.ts';
-import { OPERATIONS, type Product } from './operations.ts';
+import type { Product } from './operation.ts';
+import { OPERATIONS } from './operations.ts';
 
 /**
  * Reads the record that begins at `from`; undefined if no record begins there. Line breaks in `text` must be `\n`.

@@ -3,7 +3,7 @@
  */
 import { request } from 'node:http';
 import { expect, test } from 'vitest';
-import { FORMATS, METHODS, PRODUCTS } from '../../src/service/operations.ts';
+import { FORMATS, METHODS, PRODUCTS } from '../../src/service/operation.ts';
 import { openTestSandbox, sourceLine, startNoria } from '../support/noria.ts';
 
 const CASES = PRODUCTS.flatMap((product, index) =>

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { DrawAnswer } from '../../src/service/answer.ts';
 import type { ListRecord } from '../../src/service/decode-list.ts';
-import type { Format, ListName, Product } from '../../src/service/operations.ts';
+import type { Format, ListName, Product } from '../../src/service/operation.ts';
 
 interface Line {
   readonly line: number;

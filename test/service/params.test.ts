@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { OPERATIONS, PRODUCTS, type Product } from '../../src/service/operations.ts';
+import { PRODUCTS, type Product } from '../../src/service/operation.ts';
+import { OPERATIONS } from '../../src/service/operations.ts';
 import { checkParams } from '../../src/service/params.ts';
 
 const ADR = '广东,江苏';

@@ -2,6 +2,7 @@
  * Converts an expiry field to the remaining lifetime in ms. Pure. Imprecise values are rounded down, because a member
  * that is used after its end costs a client request.
  */
+import { MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
 import { DEFAULT_ZONE, type ExpiryKind } from './rules.ts';
 
 /**
@@ -10,8 +11,6 @@ import { DEFAULT_ZONE, type ExpiryKind } from './rules.ts';
  */
 export type Lifetime = number | 'expired' | 'unknown' | undefined;
 
-const SECOND_MS = 1_000;
-const MINUTE_MS = 60_000;
 /** A longer lifetime is implausible, so noria ignores the value. */
 const MAX_LIFE_MS = 366 * 86_400_000;
 /**
