@@ -3,7 +3,8 @@ import type { Candidates } from './candidates.ts';
 import type { Demand } from './drawn-member.ts';
 import { couldDraw } from './filter.ts';
 import type { LeaseRequest } from './lease.ts';
-import type { MemberPhase, PoolSource } from './member.ts';
+import type { PoolSource } from './member.ts';
+import type { MemberPhase } from './member-phase.ts';
 import type { Members } from './members.ts';
 import type { Sessions } from './sessions.ts';
 

@@ -7,7 +7,8 @@ import { hash } from 'node:crypto';
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { DrawnMember } from './drawn-member.ts';
 import type { HealthRecord } from './health.ts';
-import type { Departure, Member } from './member.ts';
+import type { Member } from './member.ts';
+import type { Departure } from './member-phase.ts';
 
 /** What a member gets back when its address returns. */
 export interface MemberHistory {

@@ -1,5 +1,6 @@
 /** Describes members, sessions and sources for other replicas. */
-import type { Departure, Member, PoolSource } from './member.ts';
+import type { Member, PoolSource } from './member.ts';
+import type { Departure } from './member-phase.ts';
 import type { Session } from './session.ts';
 import type {
   MemberActivity,

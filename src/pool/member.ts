@@ -1,56 +1,17 @@
 /**
  * A member of the pool: a proxy with an end of life, counters and a phase. And `PoolSource`, the source of members. Only `#move`
- * writes the phase, and it rejects each move that MEMBER_MOVES does not list. docs/architecture.md shows the same moves as a
- * diagram. `Members` decides when a member moves.
+ * writes the phase, and it rejects each move that MEMBER_MOVES does not list. `Members` decides when a member moves.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
-import type { FaultCode } from '../core/faults.ts';
 import { Heap, type HeapNode } from '../core/heap.ts';
 import type { Login } from '../core/login.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Demand, DrawnMember, Facts } from './drawn-member.ts';
 import { Health } from './health.ts';
 import { hasLatinLetter, type Location } from './locations.ts';
+import { type Departure, MEMBER_MOVES, type MemberPhase, type MemberPhaseName } from './member-phase.ts';
 import type { PoolSourceOptions } from './options.ts';
 import { SourceEvidence } from './source-evidence.ts';
-
-/** A draw cannot bring back a proxy that left as `failed`, `used-up` or `evicted`; see `DepartedMembers`. */
-export type LeaveReason = 'expired' | 'failed' | 'used-up' | 'evicted' | 'removed';
-
-/** Why a member leaves, with its last fault if that was the cause. */
-export interface Departure {
-  readonly reason: LeaveReason;
-  readonly fault?: FaultCode;
-}
-
-/** Each phase with its data. Moments are monotonic. */
-export type MemberPhase =
-  /** Unproven: clients do not get it before a probe succeeds. */
-  | { readonly name: 'joining' }
-  | { readonly name: 'ready' }
-  /** Not picked until `untilAt`. Then one attempt decides whether it is ready again. */
-  | {
-      readonly name: 'quarantined';
-      readonly sinceAt: number;
-      readonly untilAt: number;
-      readonly fault: FaultCode;
-      /** Whether a draw replaces it. False when only one client failed through it, because one client must not cause draws. */
-      readonly replaced: boolean;
-    }
-  /** Gets no new lease; open leases continue. */
-  | { readonly name: 'draining'; readonly departure: Departure }
-  | { readonly name: 'left' };
-
-export type MemberPhaseName = MemberPhase['name'];
-
-/** The allowed moves. `quarantined` to `quarantined`: a failed trial starts a longer quarantine. */
-export const MEMBER_MOVES = {
-  joining: ['ready', 'draining', 'left'],
-  ready: ['quarantined', 'draining', 'left'],
-  quarantined: ['ready', 'quarantined', 'draining', 'left'],
-  draining: ['left'],
-  left: [],
-} as const satisfies Record<MemberPhaseName, readonly MemberPhaseName[]>;
 
 /** Latency readings older than this have little weight. */
 const LATENCY_MEMORY_MS = 10_000;

@@ -1,43 +1,25 @@
 /**
- * The members of the pool: adds and removes them, and changes their phases as evidence arrives. It owns the sources, the members,
- * the memory of departed members and the candidate index. It emits an event for each change of a member.
+ * The members of the pool: removes them, and changes their phases as evidence arrives. member-intake.ts adds them. It owns the
+ * sources, the members, the memory of departed members and the candidate index. It emits an event for each change of a member.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
-import type { FaultCode } from '../core/faults.ts';
-import { type Random, randomBelow } from '../core/random.ts';
+import type { Random } from '../core/random.ts';
 import { CandidateIndex } from './candidate-index.ts';
 import type { Candidates } from './candidates.ts';
-import { DepartedMembers, departedMember, type MemberHistory, memberKey } from './departed-members.ts';
+import { DepartedMembers, departedMember, memberKey } from './departed-members.ts';
 import type { DrawnMember } from './drawn-member.ts';
 import type { MemberFilter } from './filter.ts';
 import { Locations } from './locations.ts';
-import { type Departure, Member, PoolSource } from './member.ts';
+import { type Member, PoolSource } from './member.ts';
+import type { Departure } from './member-phase.ts';
 import type { PoolSettings, PoolShare } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
-import type { MemberQuarantine, SharedMember } from './shared-member.ts';
+import type { MemberQuarantine } from './shared-member.ts';
 import { Turns } from './turns.ts';
 
 /** A success renews an assumed end of life only if it adds at least this share of the life. This saves work on most successes. */
 const MIN_RENEWAL_SHARE = 1 / 64;
-/** Length of member ids: short enough to read aloud, long enough that ids cannot be guessed. */
-const ID_RADIX = 36;
-const ID_LENGTH = 8;
-const ID_COUNT = ID_RADIX ** ID_LENGTH;
-
-/** A member in a snapshot. Moments are monotonic. */
-export interface RestoredMember extends DrawnMember, MemberHistory {
-  readonly id: string;
-  readonly joinedAt: number;
-  readonly endsAt: number;
-  readonly endIsAssumed: boolean;
-  readonly uses: number;
-  readonly latencyMs: number | undefined;
-  readonly quarantine:
-    | { readonly untilAt: number; readonly fault: FaultCode; readonly replaced: boolean }
-    | undefined;
-}
-
 export interface MembersOptions {
   readonly clock: Clock;
   readonly random: Random;
@@ -60,14 +42,12 @@ export class Members {
   /** Set where several processes share limits on uses. */
   turns: Turns | undefined;
 
-  readonly #random: Random;
   readonly #bus: EventBus;
   readonly #byId = new Map<string, Member>();
   /** Members that are not draining. */
   readonly #byKey = new Map<string, Member>();
 
   constructor({ clock, random, bus, settings, onChange }: MembersOptions) {
-    this.#random = random;
     this.#bus = bus;
     this.settings = settings;
     this.index = new CandidateIndex({ clock, random, settings }, () => {
@@ -86,6 +66,11 @@ export class Members {
 
   find(id: string | undefined): Member | undefined {
     return id === undefined ? undefined : this.#byId.get(id);
+  }
+
+  /** @param key - see `memberKey`. */
+  findByKey(key: string): Member | undefined {
+    return this.#byKey.get(key);
   }
 
   candidates(filter: MemberFilter, now: number): Candidates {
@@ -125,66 +110,6 @@ export class Members {
       if (due.usableUntil.key <= now) this.remove(due, { reason: 'expired' }, now);
       else this.index.update(due, now);
     }
-  }
-
-  /** Adds or renews a member that a draw brought. */
-  add(source: PoolSource, drawn: DrawnMember, now: number): 'joined' | 'renewed' | 'rejected' {
-    const endsAt = drawn.endsAt ?? now + source.options.unknownLifetimeMs;
-    if (endsAt - this.settings.safetyMarginMs <= now) return 'rejected';
-    source.learn(drawn, endsAt - now);
-    const key = memberKey(source.name, drawn);
-    const known = this.#byKey.get(key);
-    if (known !== undefined) {
-      this.#renew(known, drawn, endsAt, now);
-      return 'renewed';
-    }
-    const departed = this.departed.find(key, now);
-    if (departed?.barred === true) return 'rejected';
-    const member = this.#make(source, drawn, { id: this.#newId(), joinedAt: now, endsAt });
-    if (departed !== undefined) inherit(member, departed, now);
-    this.#join(member, now);
-    return 'joined';
-  }
-
-  /** Adds a member from a snapshot, unless it has expired or is in the pool already. */
-  restore(source: PoolSource, restored: RestoredMember, now: number): void {
-    const { id, joinedAt, endsAt, quarantine } = restored;
-    if (endsAt - this.settings.safetyMarginMs <= now) return;
-    if (this.#byKey.has(memberKey(source.name, restored)) || this.#byId.has(id)) return;
-    source.learn(restored, endsAt - now);
-    const member = this.#make(source, restored, { id, joinedAt, endsAt });
-    member.endIsAssumed = restored.endIsAssumed;
-    member.uses = restored.uses;
-    member.latencyMs = restored.latencyMs;
-    inherit(member, restored, now);
-    this.#join(member, now);
-    if (quarantine === undefined || member.phase.name !== 'ready') return;
-    member.quarantine({ ...quarantine, sinceAt: now });
-    source.quarantined.add(member);
-    this.index.update(member, now);
-  }
-
-  /**
-   * Adds or renews a member of another replica.
-   * @returns false if this replica has to reject it.
-   */
-  addShared(source: PoolSource, shared: SharedMember, now: number): boolean {
-    const { id, joinedAt, endsAt, endIsAssumed, ...rest } = shared;
-    const drawn = { ...rest, endsAt: endIsAssumed ? undefined : endsAt };
-    if (endsAt - this.settings.safetyMarginMs <= now) return false;
-    const key = memberKey(source.name, drawn);
-    const known = this.#byKey.get(key) ?? this.#byId.get(id);
-    if (known !== undefined) {
-      if (endsAt > known.endsAt && known.phase.name !== 'draining') this.#renew(known, drawn, endsAt, now);
-      return known.phase.name !== 'draining';
-    }
-    const departed = this.departed.find(key, now);
-    if (departed?.barred === true) return false;
-    source.learn(drawn, endsAt - now);
-    const member = this.#make(source, drawn, { id, joinedAt, endsAt });
-    if (departed !== undefined) inherit(member, departed, now);
-    this.#join(member, now);
-    return true;
   }
 
   /** The member has accepted an attempt. */
@@ -267,31 +192,8 @@ export class Members {
     this.index.membersFreed = true;
   }
 
-  #newId(): string {
-    let number = randomBelow(this.#random, ID_COUNT);
-    for (;;) {
-      const id = number.toString(ID_RADIX).padStart(ID_LENGTH, '0');
-      if (!this.#byId.has(id)) return id;
-      number = (number + 1) % ID_COUNT;
-    }
-  }
-
-  #make(
-    source: PoolSource,
-    { protocol, host, port, unproven, location, endsAt: knownEndsAt, exitIp, login, facts }: DrawnMember,
-    { id, joinedAt, endsAt }: { id: string; joinedAt: number; endsAt: number },
-  ): Member {
-    const identity = { id, source, protocol, host, port, location: this.locations.of(location) };
-    const member = new Member(identity, unproven, joinedAt);
-    member.endsAt = endsAt;
-    member.endIsAssumed = knownEndsAt === undefined;
-    member.exitIp = exitIp;
-    member.login = login;
-    member.facts = facts;
-    return member;
-  }
-
-  #join(member: Member, now: number): void {
+  /** Adds a member that is not in the pool. */
+  join(member: Member, now: number): void {
     const { source } = member;
     this.#byId.set(member.id, member);
     this.#byKey.set(memberKey(source.name, member), member);
@@ -303,7 +205,8 @@ export class Members {
     this.#emitJoined(member, false, now);
   }
 
-  #renew(member: Member, drawn: DrawnMember, endsAt: number, now: number): void {
+  /** A draw brought a member again. */
+  renew(member: Member, drawn: DrawnMember, endsAt: number, now: number): void {
     member.exitIp = drawn.exitIp ?? member.exitIp;
     member.login = drawn.login ?? member.login;
     member.facts = drawn.facts ?? member.facts;
@@ -358,11 +261,6 @@ export class Members {
     const remainingMs = member.endIsAssumed ? undefined : member.endsAt - now;
     this.#bus.emit('member.joined', { ...eventOf(member), remainingMs, renewed });
   }
-}
-
-function inherit(member: Member, { bans, health }: MemberHistory, now: number): void {
-  for (const host of bans) member.ban(host);
-  member.health.inherit(health, now);
 }
 
 /** The fields that every event about a member contains. */

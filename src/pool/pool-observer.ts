@@ -1,5 +1,6 @@
 /** Receives the changes of members and sessions that other replicas have to know. `PoolSharing` implements it. */
-import type { Departure, Member, PoolSource } from './member.ts';
+import type { Member, PoolSource } from './member.ts';
+import type { Departure } from './member-phase.ts';
 import type { Session } from './session.ts';
 
 export interface PoolObserver {

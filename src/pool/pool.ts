@@ -21,7 +21,9 @@ import type {
   UpcomingQuery,
 } from './lease.ts';
 import { type LeaseHolder, Leases } from './leases.ts';
+import type { PoolSource } from './member.ts';
 import { MemberFaults } from './member-faults.ts';
+import { MemberIntake } from './member-intake.ts';
 import { Members } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
 import { Picker, type SessionPin, type SessionRotation } from './picker.ts';
@@ -51,11 +53,14 @@ export interface ClientVerdict {
   readonly verdict: 'banned' | 'ok';
 }
 
+type SourceLimits = Pick<PoolSource, 'blockedReason' | 'leaseLimit'>;
+
 export class Pool implements LeaseProvider {
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #bus: EventBus;
   readonly #members: Members;
+  readonly #intake: MemberIntake;
   readonly #sessions: Sessions;
   readonly #faults: MemberFaults;
   readonly #leases: Leases;
@@ -70,6 +75,7 @@ export class Pool implements LeaseProvider {
     this.#bus = bus;
     const onChange = () => this.#requests.serveWaiting(clock.monotonic());
     this.#members = new Members({ clock, random, bus, settings, onChange });
+    this.#intake = new MemberIntake(this.#members, random);
     this.#sessions = new Sessions(clock, bus, { maxCount: sessions, settings: settings.rotation });
     this.#faults = new MemberFaults(this.#members);
     this.#leases = new Leases(this.#members, this.#sessions, this.#faults);
@@ -167,7 +173,7 @@ export class Pool implements LeaseProvider {
     if (source === undefined || this.#closed) return { ...added, rejected: drawn.length };
     const now = this.#clock.monotonic();
     this.#members.update(now);
-    for (const one of shuffled(this.#random, drawn)) added[this.#members.add(source, one, now)] += 1;
+    for (const one of shuffled(this.#random, drawn)) added[this.#intake.add(source, one, now)] += 1;
     // The new members may satisfy the waiting clients of other replicas. Count none of these clients until the replicas report
     // again.
     if (added.joined > 0 && source.demandElsewhere !== undefined) {
@@ -292,25 +298,11 @@ export class Pool implements LeaseProvider {
 
   /** See `PoolSource.limitedTo`. */
   limitTunnels(sourceName: string, factor: number): void {
-    const source = this.#members.sources.get(sourceName);
-    if (source === undefined) return;
-    this.#members.restrict(
-      source,
-      { blockedReason: source.blockedReason, leaseLimit: source.limitedTo(factor) },
-      this.#clock.monotonic(),
-    );
+    this.#restrict(sourceName, (source) => ({ leaseLimit: source.limitedTo(factor) }));
   }
 
   unlimitTunnels(sourceName: string): void {
-    const source = this.#members.sources.get(sourceName);
-    if (source === undefined || source.leaseLimit === Number.POSITIVE_INFINITY) return;
-    const now = this.#clock.monotonic();
-    this.#members.restrict(
-      source,
-      { blockedReason: source.blockedReason, leaseLimit: Number.POSITIVE_INFINITY },
-      now,
-    );
-    this.#requests.serveWaiting(now);
+    this.#restrict(sourceName, () => ({ leaseLimit: Number.POSITIVE_INFINITY }));
   }
 
   /** The forecasts have changed: refuses the waiting clients for which no member can come in time. */
@@ -320,11 +312,7 @@ export class Pool implements LeaseProvider {
 
   /** Excludes all members of a source from picks; clients see the reason. Undefined lifts the block. */
   blockSource(sourceName: string, reason: string | undefined): void {
-    const source = this.#members.sources.get(sourceName);
-    if (source === undefined) return;
-    const now = this.#clock.monotonic();
-    this.#members.restrict(source, { blockedReason: reason, leaseLimit: source.leaseLimit }, now);
-    this.#requests.serveWaiting(now);
+    this.#restrict(sourceName, () => ({ blockedReason: reason }));
     this.#requests.refuseHopeless();
   }
 
@@ -345,7 +333,7 @@ export class Pool implements LeaseProvider {
    * @param passedMs - time since the snapshot; defaults to the time by the wall clock.
    */
   restore(snapshot: PoolSnapshot, passedMs?: number): void {
-    restoreSnapshot({ clock: this.#clock, members: this.#members }, snapshot, passedMs);
+    restoreSnapshot({ clock: this.#clock, members: this.#members, intake: this.#intake }, snapshot, passedMs);
     this.#requests.serveWaiting(this.#clock.monotonic());
   }
 
@@ -366,9 +354,16 @@ export class Pool implements LeaseProvider {
 
   /** Shares the pool with other replicas from now on. Call it once. */
   share(options: SharingOptions): PoolSharing {
-    const [clock, bus, members] = [this.#clock, this.#bus, this.#members];
     return new PoolSharing(
-      { clock, bus, members, faults: this.#faults, sessions: this.#sessions, requests: this.#requests },
+      {
+        clock: this.#clock,
+        bus: this.#bus,
+        members: this.#members,
+        intake: this.#intake,
+        faults: this.#faults,
+        sessions: this.#sessions,
+        requests: this.#requests,
+      },
       options,
     );
   }
@@ -380,6 +375,18 @@ export class Pool implements LeaseProvider {
     this.#requests.close();
     this.#members.index.close();
     this.#sessions.close();
+  }
+
+  /** Restricts a source, and serves the clients that can get a member now. */
+  #restrict(sourceName: string, restriction: (source: PoolSource) => Partial<SourceLimits>): void {
+    const source = this.#members.sources.get(sourceName);
+    if (source === undefined) return;
+    const { blockedReason, leaseLimit } = source;
+    const next = { blockedReason, leaseLimit, ...restriction(source) };
+    if (next.blockedReason === blockedReason && next.leaseLimit === leaseLimit) return;
+    const now = this.#clock.monotonic();
+    this.#members.restrict(source, next, now);
+    this.#requests.serveWaiting(now);
   }
 
   #configure(settings: PoolSettings, now: number): void {

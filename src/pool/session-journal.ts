@@ -3,12 +3,14 @@
  * `takeChanges`. A use changes the record only if the record is older than a quarter of the TTL, so a busy session causes four
  * writes per TTL.
  */
+
 import { z } from 'zod';
 import type { Clock } from '../core/clock.ts';
+import { WEEK_MS } from '../core/duration.ts';
 import { REFRESH_SHARE, Session } from './session.ts';
 
 /** Maximum TTL of a restored session. Limits what a damaged file can claim. */
-const MAX_TTL_MS = 7 * 24 * 3600 * 1000;
+const MAX_TTL_MS = WEEK_MS;
 
 const durationMs = z.number().nonnegative();
 

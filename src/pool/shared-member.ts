@@ -7,7 +7,7 @@ import type { FaultCode } from '../core/faults.ts';
 import type { Demand, DrawnMember } from './drawn-member.ts';
 import type { HealthRecord } from './health.ts';
 import type { SessionOwner } from './lease.ts';
-import type { LeaveReason } from './member.ts';
+import type { LeaveReason } from './member-phase.ts';
 
 /** A member without what each replica learns about it for itself. Its login is a secret. */
 export interface SharedMember extends Omit<DrawnMember, 'endsAt'> {

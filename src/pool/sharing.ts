@@ -4,12 +4,11 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
-import { shareOf } from './candidate-index.ts';
+import { applyChange } from './apply-change.ts';
 import { QUIET_MS } from './candidates.ts';
 import { demandHere } from './demand.ts';
 import { memberKey } from './departed-members.ts';
 import {
-  departureOf,
   describeMember,
   describeSession,
   quarantineOf,
@@ -18,8 +17,10 @@ import {
   takeSessionActivity,
 } from './describe-shared.ts';
 import type { Demand } from './drawn-member.ts';
-import type { Departure, Member, PoolSource } from './member.ts';
+import type { Member, PoolSource } from './member.ts';
 import type { MemberFaults } from './member-faults.ts';
+import type { MemberIntake } from './member-intake.ts';
+import type { Departure } from './member-phase.ts';
 import type { Members } from './members.ts';
 import type { PoolShare } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
@@ -40,6 +41,7 @@ export interface SharingParts {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly members: Members;
+  readonly intake: MemberIntake;
   readonly faults: MemberFaults;
   readonly sessions: Sessions;
   readonly requests: Requests;
@@ -63,9 +65,6 @@ export interface MemberChanges {
   readonly quarantine: MemberQuarantine | undefined;
   readonly bans: readonly string[];
 }
-
-/** After a success here, the quarantines of other machines do not apply to the member for this time. */
-const WORKED_MS = 60_000;
 
 export class PoolSharing implements PoolObserver {
   readonly #parts: SharingParts;
@@ -204,10 +203,11 @@ export class PoolSharing implements PoolObserver {
   /** Applies changes of other replicas, then serves the clients that can now get a member. */
   apply(changes: readonly PoolChange[]): void {
     const { clock, members, requests } = this.#parts;
+    const { sameMachine } = this.#options;
     const now = clock.monotonic();
     members.update(now);
     this.#applying = true;
-    for (const change of changes) this.#apply(change, now);
+    for (const change of changes) applyChange(this.#parts, change, { now, sameMachine });
     this.#applying = false;
     requests.serveWaiting(now);
     if (changes.some(({ kind }) => kind === 'source.restricted')) requests.refuseHopeless();
@@ -312,84 +312,5 @@ export class PoolSharing implements PoolObserver {
 
   #report(change: PoolChange): void {
     if (!this.#applying) this.#options.onChange(change);
-  }
-
-  #apply(change: PoolChange, now: number): void {
-    const { members, sessions } = this.#parts;
-    switch (change.kind) {
-      case 'member.joined': {
-        const source = members.sources.get(change.member.source);
-        if (source !== undefined) members.addShared(source, change.member, now);
-        break;
-      }
-      case 'member.quarantined':
-        this.#quarantine(change.member, change.quarantine, now);
-        break;
-      case 'member.restored':
-        this.#restore(change.member, now);
-        break;
-      case 'member.left': {
-        const member = members.find(change.member);
-        if (member === undefined) break;
-        member.uses = Math.max(member.uses, change.uses ?? 0);
-        members.remove(member, departureOf(change), now);
-        break;
-      }
-      case 'member.banned': {
-        const member = members.find(change.member);
-        if (member === undefined) break;
-        if (change.lifted) members.unban(member, change.host);
-        else members.ban(member, change.host);
-        break;
-      }
-      case 'session.moved':
-        sessions.adopt(change.session, change.reason, now);
-        break;
-      case 'session.ended':
-        sessions.forget(change.name);
-        break;
-      case 'source.restricted':
-        this.#restrict(change, now);
-        break;
-      case 'evictions.frozen':
-        this.#parts.faults.freezeEvictions(change.on, now);
-        break;
-      case 'member.suspected': {
-        const member = members.find(change.member);
-        member?.source.suspected.add(member);
-        break;
-      }
-    }
-  }
-
-  #restrict(change: Extract<PoolChange, { kind: 'source.restricted' }>, now: number): void {
-    const { members } = this.#parts;
-    const { source: name, blockedReason, leaseLimit } = change;
-    const source = members.sources.get(name);
-    if (source === undefined) return;
-    const share = leaseLimit === undefined ? Infinity : shareOf(leaseLimit, members.index.share);
-    members.restrict(source, { blockedReason, leaseLimit: share }, now);
-  }
-
-  #quarantine(id: string, { untilAt, fault, replaced, health }: MemberQuarantine, now: number): void {
-    const { members } = this.#parts;
-    const member = members.find(id);
-    if (member === undefined) return;
-    const { phase } = member;
-    if (phase.name !== 'ready' && phase.name !== 'quarantined') return;
-    if (phase.name === 'quarantined' && phase.untilAt === untilAt) return;
-    if (this.#options.sameMachine) member.health.inherit(health, now);
-    else if ((member.lastSuccessAt ?? Number.NEGATIVE_INFINITY) > now - WORKED_MS) return;
-    members.quarantineUntil(member, { untilAt, fault, replaced }, now);
-  }
-
-  #restore(id: string, now: number): void {
-    const { members } = this.#parts;
-    const member = members.find(id);
-    if (member === undefined) return;
-    const { name } = member.phase;
-    if (name !== 'joining' && name !== 'quarantined') return;
-    if (this.#options.sameMachine) member.health.accepted(now);
-    members.admit(member, now);
   }
 }

@@ -3,15 +3,18 @@
  *
  * Moments in a snapshot are epoch ms, because monotonic time ends with the process.
  */
+
 import { z } from 'zod';
 import type { Clock } from '../core/clock.ts';
+import { WEEK_MS } from '../core/duration.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import type { Member } from './member.ts';
+import type { MemberIntake } from './member-intake.ts';
 import type { Members } from './members.ts';
 
 /** Maximum remaining life of a restored member. Limits what a damaged file can claim. */
-const MAX_LIFE_MS = 7 * 24 * 3600 * 1000;
+const MAX_LIFE_MS = WEEK_MS;
 
 const moment = z.number();
 const count = z.int().nonnegative();
@@ -103,7 +106,7 @@ export function takeSnapshot({ clock, members }: SnapshotParts): PoolSnapshot {
  * that was set back does not prolong any life.
  */
 export function restoreSnapshot(
-  { clock, members }: SnapshotParts,
+  { clock, members, intake }: SnapshotParts & { readonly intake: MemberIntake },
   snapshot: PoolSnapshot,
   passedMs = Math.max(0, clock.now() - snapshot.at),
 ): void {
@@ -123,7 +126,7 @@ export function restoreSnapshot(
       latencyMs,
       quarantine: rest && { ...rest, untilAt: monotonic(rest.untilAt) },
     };
-    members.restore(source, restored, now);
+    intake.restore(source, restored, now);
   }
 }
 

@@ -1,4 +1,5 @@
 /** Counts the successes and failures of all members of a source. The failures of a single member are compared with these counts. */
+import { MINUTE_MS } from '../core/duration.ts';
 
 /** Counts of all members of a source since the process started. */
 export interface SourceTotals {
@@ -9,7 +10,7 @@ export interface SourceTotals {
 }
 
 /** How long a success counts as evidence that a client is served. */
-const CLIENT_SERVED_MS = 10 * 60_000;
+const CLIENT_SERVED_MS = 10 * MINUTE_MS;
 /** Each new member adds this much to the budget of replacements on trial, so trials cause at most a tenth more draws. */
 const TRIALS_PER_MEMBER = 0.1;
 

@@ -1,5 +1,6 @@
 /** Frozen copies of the pool's state, with the names of the admin API. Durations are in seconds. */
-import type { Member, MemberPhaseName, PoolSource } from './member.ts';
+import type { Member, PoolSource } from './member.ts';
+import type { MemberPhaseName } from './member-phase.ts';
 import type { Session } from './session.ts';
 
 /** The phases of members that have not left. */

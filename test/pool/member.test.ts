@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { MEMBER_MOVES, Member, type MemberPhaseName, PoolSource } from '../../src/pool/member.ts';
+import { Member, PoolSource } from '../../src/pool/member.ts';
+import { MEMBER_MOVES, type MemberPhaseName } from '../../src/pool/member-phase.ts';
 import { CITY } from './pool-kit.ts';
 
 const QUARANTINE = { sinceAt: 0, untilAt: 10, fault: 'member-silent', replaced: true } as const;

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
+import { HOUR_MS } from '../../src/core/duration.ts';
 import { accept, acquire, addMembers, close, openKit, type PoolKit, use } from './pool-kit.ts';
-
-const HOUR_MS = 3_600_000;
 
 /** A pool whose changed sessions are taken as a file would. */
 function openJournaled(changes: Parameters<typeof openKit>[0] = {}) {

@@ -1,5 +1,7 @@
 /** A client's sessions are limited, so that one client's sessions never displace those of others. */
+
 import { expect, test } from 'vitest';
+import { HOUR_MS } from '../../src/core/duration.ts';
 import {
   accept,
   acquire,
@@ -15,7 +17,6 @@ import {
 const ALICE = { user: 'alice', address: '198.51.100.1' };
 const BOB = { user: 'bob', address: '198.51.100.1' };
 const MALLORY = { user: '', address: '198.51.100.66' };
-const HOUR_MS = 3_600_000;
 
 function idsOf(kit: PoolKit, prefix: string): string[] {
   return kit.pool.sessions().flatMap(({ id }) => (id.startsWith(prefix) ? [id] : []));

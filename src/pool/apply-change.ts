@@ -1,0 +1,114 @@
+/**
+ * Applies a change that another replica of the pool reported. A change may arrive more than once or too late, so every
+ * change is idempotent, and a change of an unknown member has no effect.
+ */
+import { shareOf } from './candidate-index.ts';
+import { departureOf } from './describe-shared.ts';
+import { WORKED_MS } from './health.ts';
+import type { MemberFaults } from './member-faults.ts';
+import type { MemberIntake } from './member-intake.ts';
+import type { Members } from './members.ts';
+import type { Sessions } from './sessions.ts';
+import type { PoolChange } from './shared-member.ts';
+
+type ChangeOf<Kind extends PoolChange['kind']> = Extract<PoolChange, { readonly kind: Kind }>;
+
+interface ChangedParts {
+  readonly members: Members;
+  readonly intake: MemberIntake;
+  readonly faults: MemberFaults;
+  readonly sessions: Sessions;
+}
+
+interface ApplyOptions {
+  readonly now: number;
+  /** See `SharingOptions.sameMachine`. */
+  readonly sameMachine: boolean;
+}
+
+export function applyChange(parts: ChangedParts, change: PoolChange, options: ApplyOptions): void {
+  const { members, intake, faults, sessions } = parts;
+  const { now } = options;
+  switch (change.kind) {
+    case 'member.joined': {
+      const source = members.sources.get(change.member.source);
+      if (source !== undefined) intake.addShared(source, change.member, now);
+      break;
+    }
+    case 'member.quarantined':
+      quarantine(members, change, options);
+      break;
+    case 'member.restored':
+      restore(members, change.member, options);
+      break;
+    case 'member.left':
+      remove(members, change, now);
+      break;
+    case 'member.banned':
+      changeBan(members, change);
+      break;
+    case 'session.moved':
+      sessions.adopt(change.session, change.reason, now);
+      break;
+    case 'session.ended':
+      sessions.forget(change.name);
+      break;
+    case 'source.restricted':
+      restrict(members, change, now);
+      break;
+    case 'evictions.frozen':
+      faults.freezeEvictions(change.on, now);
+      break;
+    case 'member.suspected': {
+      const member = members.find(change.member);
+      member?.source.suspected.add(member);
+      break;
+    }
+  }
+}
+
+function quarantine(
+  members: Members,
+  { member: id, quarantine: { untilAt, fault, replaced, health } }: ChangeOf<'member.quarantined'>,
+  { now, sameMachine }: ApplyOptions,
+): void {
+  const member = members.find(id);
+  if (member === undefined) return;
+  const { phase } = member;
+  if (phase.name !== 'ready' && phase.name !== 'quarantined') return;
+  if (phase.name === 'quarantined' && phase.untilAt === untilAt) return;
+  if (sameMachine) member.health.inherit(health, now);
+  else if ((member.lastSuccessAt ?? Number.NEGATIVE_INFINITY) > now - WORKED_MS) return;
+  members.quarantineUntil(member, { untilAt, fault, replaced }, now);
+}
+
+function restore(members: Members, id: string, { now, sameMachine }: ApplyOptions): void {
+  const member = members.find(id);
+  if (member === undefined) return;
+  const { name } = member.phase;
+  if (name !== 'joining' && name !== 'quarantined') return;
+  if (sameMachine) member.health.accepted(now);
+  members.admit(member, now);
+}
+
+function remove(members: Members, change: ChangeOf<'member.left'>, now: number): void {
+  const member = members.find(change.member);
+  if (member === undefined) return;
+  member.uses = Math.max(member.uses, change.uses ?? 0);
+  members.remove(member, departureOf(change), now);
+}
+
+function changeBan(members: Members, { member: id, host, lifted }: ChangeOf<'member.banned'>): void {
+  const member = members.find(id);
+  if (member === undefined) return;
+  if (lifted) members.unban(member, host);
+  else members.ban(member, host);
+}
+
+function restrict(members: Members, change: ChangeOf<'source.restricted'>, now: number): void {
+  const { source: name, blockedReason, leaseLimit } = change;
+  const source = members.sources.get(name);
+  if (source === undefined) return;
+  const share = leaseLimit === undefined ? Infinity : shareOf(leaseLimit, members.index.share);
+  members.restrict(source, { blockedReason, leaseLimit: share }, now);
+}

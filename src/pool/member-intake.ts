@@ -1,0 +1,132 @@
+/**
+ * How proxies become members: those of a draw, of a snapshot, and of other replicas of the pool. It rejects proxies whose
+ * life is too short, and those that the pool has removed before.
+ */
+import type { FaultCode } from '../core/faults.ts';
+import { type Random, randomBelow } from '../core/random.ts';
+import { type MemberHistory, memberKey } from './departed-members.ts';
+import type { DrawnMember } from './drawn-member.ts';
+import { Member, type PoolSource } from './member.ts';
+import type { Members } from './members.ts';
+import type { SharedMember } from './shared-member.ts';
+
+/** A member in a snapshot. Moments are monotonic. */
+export interface RestoredMember extends DrawnMember, MemberHistory {
+  readonly id: string;
+  readonly joinedAt: number;
+  readonly endsAt: number;
+  readonly endIsAssumed: boolean;
+  readonly uses: number;
+  readonly latencyMs: number | undefined;
+  readonly quarantine:
+    | { readonly untilAt: number; readonly fault: FaultCode; readonly replaced: boolean }
+    | undefined;
+}
+
+interface Entry {
+  readonly id: string;
+  readonly joinedAt: number;
+  readonly endsAt: number;
+}
+
+/** Length of member ids: short enough to read aloud, long enough that ids cannot be guessed. */
+const ID_RADIX = 36;
+const ID_LENGTH = 8;
+const ID_COUNT = ID_RADIX ** ID_LENGTH;
+
+export class MemberIntake {
+  readonly #members: Members;
+  readonly #random: Random;
+
+  constructor(members: Members, random: Random) {
+    this.#members = members;
+    this.#random = random;
+  }
+
+  /** Adds or renews a member that a draw brought. */
+  add(source: PoolSource, drawn: DrawnMember, now: number): 'joined' | 'renewed' | 'rejected' {
+    const endsAt = drawn.endsAt ?? now + source.options.unknownLifetimeMs;
+    if (this.#isTooLate(endsAt, now)) return 'rejected';
+    const known = this.#members.findByKey(memberKey(source.name, drawn));
+    if (known !== undefined) {
+      source.learn(drawn, endsAt - now);
+      this.#members.renew(known, drawn, endsAt, now);
+      return 'renewed';
+    }
+    const joins = this.#joinUnlessBarred(source, drawn, { id: this.#newId(), joinedAt: now, endsAt }, now);
+    return joins ? 'joined' : 'rejected';
+  }
+
+  /** Adds a member from a snapshot, unless it has expired or is in the pool already. */
+  restore(source: PoolSource, restored: RestoredMember, now: number): void {
+    const { id, joinedAt, endsAt, quarantine } = restored;
+    if (this.#isTooLate(endsAt, now)) return;
+    const key = memberKey(source.name, restored);
+    if (this.#members.findByKey(key) !== undefined || this.#members.find(id) !== undefined) return;
+    source.learn(restored, endsAt - now);
+    const member = this.#make(source, restored, { id, joinedAt, endsAt });
+    member.endIsAssumed = restored.endIsAssumed;
+    member.uses = restored.uses;
+    member.latencyMs = restored.latencyMs;
+    inherit(member, restored, now);
+    this.#members.join(member, now);
+    if (quarantine === undefined || member.phase.name !== 'ready') return;
+    member.quarantine({ ...quarantine, sinceAt: now });
+    source.quarantined.add(member);
+    this.#members.index.update(member, now);
+  }
+
+  /** Adds or renews a member of another replica. */
+  addShared(source: PoolSource, shared: SharedMember, now: number): void {
+    const { id, joinedAt, endsAt, endIsAssumed, ...rest } = shared;
+    const drawn = { ...rest, endsAt: endIsAssumed ? undefined : endsAt };
+    if (this.#isTooLate(endsAt, now)) return;
+    const known = this.#members.findByKey(memberKey(source.name, drawn)) ?? this.#members.find(id);
+    if (known === undefined) {
+      this.#joinUnlessBarred(source, drawn, { id, joinedAt, endsAt }, now);
+    } else if (endsAt > known.endsAt && known.phase.name !== 'draining') {
+      this.#members.renew(known, drawn, endsAt, now);
+    }
+  }
+
+  #isTooLate(endsAt: number, now: number): boolean {
+    return endsAt - this.#members.settings.safetyMarginMs <= now;
+  }
+
+  /** Returns false if draws may not bring this proxy back yet. */
+  #joinUnlessBarred(source: PoolSource, drawn: DrawnMember, entry: Entry, now: number): boolean {
+    const departed = this.#members.departed.find(memberKey(source.name, drawn), now);
+    if (departed?.barred === true) return false;
+    source.learn(drawn, entry.endsAt - now);
+    const member = this.#make(source, drawn, entry);
+    if (departed !== undefined) inherit(member, departed, now);
+    this.#members.join(member, now);
+    return true;
+  }
+
+  #make(source: PoolSource, drawn: DrawnMember, { id, joinedAt, endsAt }: Entry): Member {
+    const { protocol, host, port, unproven, exitIp, login, facts } = drawn;
+    const location = this.#members.locations.of(drawn.location);
+    const member = new Member({ id, source, protocol, host, port, location }, unproven, joinedAt);
+    member.endsAt = endsAt;
+    member.endIsAssumed = drawn.endsAt === undefined;
+    member.exitIp = exitIp;
+    member.login = login;
+    member.facts = facts;
+    return member;
+  }
+
+  #newId(): string {
+    let number = randomBelow(this.#random, ID_COUNT);
+    for (;;) {
+      const id = number.toString(ID_RADIX).padStart(ID_LENGTH, '0');
+      if (this.#members.find(id) === undefined) return id;
+      number = (number + 1) % ID_COUNT;
+    }
+  }
+}
+
+function inherit(member: Member, { bans, health }: MemberHistory, now: number): void {
+  for (const host of bans) member.ban(host);
+  member.health.inherit(health, now);
+}

@@ -1,0 +1,40 @@
+/** The phases of a member, and the moves between them. docs/architecture.md shows the same moves as a diagram. */
+import type { FaultCode } from '../core/faults.ts';
+
+/** A draw cannot bring back a proxy that left as `failed`, `used-up` or `evicted`; see `DepartedMembers`. */
+export type LeaveReason = 'expired' | 'failed' | 'used-up' | 'evicted' | 'removed';
+
+/** Why a member leaves, with its last fault if that was the cause. */
+export interface Departure {
+  readonly reason: LeaveReason;
+  readonly fault?: FaultCode;
+}
+
+/** Each phase with its data. Moments are monotonic. */
+export type MemberPhase =
+  /** Unproven: clients do not get it before a probe succeeds. */
+  | { readonly name: 'joining' }
+  | { readonly name: 'ready' }
+  /** Not picked until `untilAt`. Then one attempt decides whether it is ready again. */
+  | {
+      readonly name: 'quarantined';
+      readonly sinceAt: number;
+      readonly untilAt: number;
+      readonly fault: FaultCode;
+      /** Whether a draw replaces it. False when only one client failed through it, because one client must not cause draws. */
+      readonly replaced: boolean;
+    }
+  /** Gets no new lease; open leases continue. */
+  | { readonly name: 'draining'; readonly departure: Departure }
+  | { readonly name: 'left' };
+
+export type MemberPhaseName = MemberPhase['name'];
+
+/** The allowed moves. `quarantined` to `quarantined`: a failed trial starts a longer quarantine. */
+export const MEMBER_MOVES = {
+  joining: ['ready', 'draining', 'left'],
+  ready: ['quarantined', 'draining', 'left'],
+  quarantined: ['ready', 'quarantined', 'draining', 'left'],
+  draining: ['left'],
+  left: [],
+} as const satisfies Record<MemberPhaseName, readonly MemberPhaseName[]>;
