@@ -5,6 +5,7 @@
  * midnight, the count continues. If it moves back across more than one, a new count starts: otherwise a clock that
  * was years ahead would block the budget for years.
  */
+import { DAY_MS } from '../core/duration.ts';
 import { SERVICE_ZONE_OFFSET_MS } from '../service/codes.ts';
 
 /** The budget as the snapshot stores it. */
@@ -19,8 +20,6 @@ export interface SharedCount {
   /** Returns the last number that this noria knows. */
   used(): number;
 }
-
-const DAY_MS = 24 * 3_600_000;
 
 /** The number of the service's day that contains the epoch ms `wallAt`. */
 export function serviceDay(wallAt: number): number {

@@ -3,11 +3,12 @@
  *
  * codes.ts classifies the code of an answer. A call without an answer is classified by its fault.
  */
+import { MINUTE_MS, SECOND_MS } from '../core/duration.ts';
 import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import type { DrawAnswer } from '../service/answer.ts';
 import { type CodeMeaning, type CodeVerdict, intervalNamedMs, judgeDraw } from '../service/codes.ts';
-import type { SourceProduct } from '../service/operations.ts';
+import type { SourceProduct } from '../service/operation.ts';
 import { untilServiceMidnight } from './daily-budget.ts';
 import { PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
 
@@ -43,9 +44,6 @@ export const TRANSPORT = 'transport';
  * The service's code for wrong parameters. The service also sends it for a count above the maximum of the instance.
  */
 export const PARAMS_WRONG = '12003';
-
-const SECOND_MS = 1_000;
-const MINUTE_MS = 60_000;
 
 const NO_ANSWER: CodeVerdict = { kind: 'back-off', retryFromMs: 5 * SECOND_MS, retryToMs: 10 * MINUTE_MS };
 /** For an answer that does not come from the service, but perhaps from a firewall. */

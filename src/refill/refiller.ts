@@ -150,9 +150,8 @@ class SourceRefiller implements Refiller {
    * Whether the source does not draw because a source of an earlier priority can serve. If clients wait although an
    * earlier source has usable members, their routing options exclude those members, so the source draws.
    */
-  #defersToEarlier(source: DrawSource): boolean {
+  #defersToEarlier({ name, priority }: DrawSourceOptions): boolean {
     const { pool, clock } = this.#context;
-    const { name, priority } = source.options;
     const earlier = [...this.#sources.values()].filter((other) => other.options.priority < priority);
     if (!earlier.some((other) => other.canServe)) return false;
     const now = clock.monotonic();

@@ -1,10 +1,9 @@
 import { expect, test } from 'vitest';
+import { DAY_MS, HOUR_MS } from '../../src/core/duration.ts';
 import { DailyBudget, serviceDay, untilServiceMidnight } from '../../src/refill/daily-budget.ts';
 import { DrawSpacing } from '../../src/refill/draw-spacing.ts';
 import { readRecords, SourceRecords } from '../../src/refill/source-records.ts';
 
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 const MIDNIGHT_AT = Date.UTC(2030, 0, 1) - 8 * HOUR_MS;
 const GAP_MS = 10_250;
 

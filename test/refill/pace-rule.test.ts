@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { HOUR_MS } from '../../src/core/duration.ts';
 import {
   askTurn,
   claimCall,
@@ -11,8 +12,6 @@ import {
 } from '../../src/refill/pace-rule.ts';
 import type { Moment } from '../../src/state/moment.ts';
 import type { PaceEntry } from '../../src/state/pace-file.ts';
-
-const HOUR_MS = 3_600_000;
 
 const turn = (id: string, intervalMs = 10_000): Turn => ({ id, rule: { intervalMs, callTimeoutMs: 15_000 } });
 

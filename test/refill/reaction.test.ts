@@ -1,11 +1,12 @@
 import { expect, test } from 'vitest';
+import { MINUTE_MS } from '../../src/core/duration.ts';
 import { FAULTS, type FaultCode, NoriaError } from '../../src/core/faults.ts';
 import { outcomeOfAnswer, outcomeOfError, type Reaction, reactTo } from '../../src/refill/reaction.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
 import { CODES } from '../../src/service/codes.ts';
-import { OPERATIONS, PRODUCTS, type Product } from '../../src/service/operations.ts';
+import { PRODUCTS, type Product } from '../../src/service/operation.ts';
+import { OPERATIONS } from '../../src/service/operations.ts';
 
-const MINUTE_MS = 60_000;
 const NOON_AT = Date.UTC(2030, 0, 1, 4); // of the service's day, UTC+8
 const steady = () => 0.5;
 

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { HOUR_MS } from '../../src/core/duration.ts';
 import { NoriaError } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { DrawnMember } from '../../src/pool/drawn-member.ts';
@@ -6,7 +7,6 @@ import type { DrawSourceOptions } from '../../src/refill/options.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { CountingPool, openRig, pass, type Rig, settle, sourceOptions } from './rig.ts';
 
-const HOUR_MS = 3_600_000;
 const NO_CLIENT = { lastWantedAt: Number.NEGATIVE_INFINITY };
 
 test('refill: every source of the first priority draws at start-up', async () => {

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { HOUR_MS, MINUTE_MS } from '../../src/core/duration.ts';
 import { NoriaError } from '../../src/core/faults.ts';
 import { mayMove, SOURCE_MOVES, type SourcePhaseName } from '../../src/refill/phase.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
@@ -15,8 +16,6 @@ import {
   sourceOptions,
 } from './rig.ts';
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
 const NO_CLIENT = { lastWantedAt: Number.NEGATIVE_INFINITY };
 
 /** A rig whose service answers with `codes` in order, then with members. */

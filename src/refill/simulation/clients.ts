@@ -2,8 +2,10 @@
  * The clients of a simulation. Each arrives at a random moment, acquires a member, tries another one if that fails,
  * and holds its tunnel for a random time.
  */
+
 import type { Clock } from '../../core/clock.ts';
 import { pause } from '../../core/clock.ts';
+import { DAY_MS, HOUR_MS } from '../../core/duration.ts';
 import type { EventBus } from '../../core/events.ts';
 import type { Random } from '../../core/random.ts';
 import { isLease, type Lease, type LeaseProvider, type LeaseRefusal } from '../../pool/lease.ts';
@@ -24,8 +26,6 @@ export interface SimulatedClientsOptions {
 export type SimulatedEnding = 'served' | 'noMember' | 'membersFailed';
 
 const MAX_ATTEMPTS = 3;
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 /** The minimum and maximum time that a member takes to accept a tunnel. */
 const ACCEPT_MS: Range = [50, 400];
 /** The timeout of an attempt through a member that does not answer. */

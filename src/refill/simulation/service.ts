@@ -1,5 +1,6 @@
 /** The simulated extraction service. It answers every call, and every member works until it expires. */
 import { type Clock, pause } from '../../core/clock.ts';
+import { MINUTE_MS } from '../../core/duration.ts';
 import { NoriaError } from '../../core/faults.ts';
 import type { Random } from '../../core/random.ts';
 import type { DrawAnswer, DrawnEntry } from '../../service/answer.ts';
@@ -25,7 +26,6 @@ export interface SimulatedServiceOptions {
   readonly lifetimeMs?: (call: DrawCall) => Range;
 }
 
-const MINUTE_MS = 60_000;
 const CONNECT_MS: Range = [10, 100];
 const CALL_MS: Range = [100, 1_200];
 

@@ -2,6 +2,7 @@
  * Simulates days in seconds: the real pool and the real sources run on a virtual clock, with a simulated service and
  * simulated clients.
  */
+import { DAY_MS } from '../../core/duration.ts';
 import { EventBus } from '../../core/events.ts';
 import { seededRandom } from '../../core/random.ts';
 import { VirtualClock } from '../../core/virtual-clock.ts';
@@ -18,7 +19,6 @@ import { SimulatedService, typicalLifetimeMs } from './service.ts';
 
 /** A midnight of the service, so that a simulated day is a day of the service. */
 export const SIMULATION_START_AT = Date.UTC(2030, 0, 1) - SERVICE_ZONE_OFFSET_MS;
-const DAY_MS = 24 * 3_600_000;
 /** After the arrival of the last client, the simulation continues for this time: tunnels end and members expire. */
 const ENDING_MS = 3_600_000;
 

@@ -1,14 +1,13 @@
 /** Random trials from a seed: products, sizes, clients, failures, crashes and clock steps. */
+import { DAY_MS, MINUTE_MS } from '../../../src/core/duration.ts';
 import { type Random, randomBelow, seededRandom, shuffled } from '../../../src/core/random.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import { STRATEGIES } from '../../../src/pool/options.ts';
 import type { DrawSourceOptions } from '../../../src/refill/options.ts';
-import { OPERATIONS, PRODUCTS } from '../../../src/service/operations.ts';
+import { PRODUCTS } from '../../../src/service/operation.ts';
+import { OPERATIONS } from '../../../src/service/operations.ts';
 import type { TrialOptions, Trouble, TroubleKind } from './world.ts';
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
 const TROUBLES: readonly TroubleKind[] = ['outage', 'blocked', '12002', '12009', '12010', '12012'];
 
 export function randomTrial(seed: number, days: number): TrialOptions {

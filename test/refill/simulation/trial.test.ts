@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { HOUR_MS } from '../../../src/core/duration.ts';
 import { calmTrial } from './calm-trial.ts';
 import { randomTrial } from './random-trial.ts';
 import { runTrial } from './trial.ts';
@@ -6,7 +7,6 @@ import { runTrial } from './trial.ts';
 /** `SIMULATION_SEEDS=1-500` covers more than a usual run has time for. */
 const [FIRST_SEED = 1, LAST_SEED = 4] = (process.env['SIMULATION_SEEDS'] ?? '1-4').split('-').map(Number);
 const SEEDS = Array.from({ length: LAST_SEED - FIRST_SEED + 1 }, (_, index) => FIRST_SEED + index);
-const HOUR_MS = 3_600_000;
 
 test.each(SEEDS)('trial: a day of random failures breaks no invariant (seed %i)', async (seed) => {
   const result = await runTrial(randomTrial(seed, 1));

@@ -2,7 +2,9 @@
  * Days of a noria in an unreliable world: the service fails, noria is killed and started again, the wall clock is set.
  * It counts what happened and which invariants were broken. The same seed gives the same result.
  */
+
 import type { Clock } from '../../../src/core/clock.ts';
+import { DAY_MS } from '../../../src/core/duration.ts';
 import { EventBus } from '../../../src/core/events.ts';
 import { describeError } from '../../../src/core/faults.ts';
 import { type Random, randomBelow, seededRandom } from '../../../src/core/random.ts';
@@ -36,7 +38,6 @@ export interface TrialResult {
   readonly violationCount: number;
 }
 
-const DAY_MS = 24 * 3_600_000;
 /** How long the turn of a killed process keeps its place in the queue. */
 const PLACE_MS = 3_000;
 /** How long a killed or stopped noria stays down, and how far the wall clock is set. */

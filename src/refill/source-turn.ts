@@ -1,0 +1,175 @@
+/**
+ * One turn of a source: waits for its place in the pace, opens a connection, draws, and learns from the result. Owns
+ * the connection and the call.
+ */
+import { NoriaError } from '../core/faults.ts';
+import { formatCount, roughDuration } from '../core/words.ts';
+import { Draw, type DrawContext, type DrawResult, openDraw } from './draw.ts';
+import type { DrawMemory, DrawPlanner, PlannerContext } from './draw-planner.ts';
+import type { InstanceReport } from './instance-report.ts';
+import type { DrawSourceOptions } from './options.ts';
+import type { PreparedCall } from './pace.ts';
+import { PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
+import type { Permit } from './permit.ts';
+import { suspendedPhase, waitingPhase } from './phase.ts';
+import { type DrawOutcome, outcomeOfError, type Suspension } from './reaction.ts';
+
+export interface TurnContext extends DrawContext, PlannerContext {
+  /** Reports to the other norias of the fleet. */
+  readonly onReport?: ((source: string, report: InstanceReport) => void) | undefined;
+}
+
+interface SentDraw {
+  readonly result: undefined;
+  readonly settlement: Settlement;
+}
+
+const NOT_SENT: SentDraw = { result: undefined, settlement: PACE_UNCHANGED };
+
+export class SourceTurn {
+  readonly #context: TurnContext;
+  readonly #planner: DrawPlanner;
+  readonly #memory: DrawMemory;
+  /** Aborts the turn, until its call is sent. */
+  readonly #turn = new AbortController();
+  /** Aborts the connection and the call. */
+  #call: AbortController | undefined;
+
+  constructor(context: TurnContext, planner: DrawPlanner, memory: DrawMemory) {
+    this.#context = context;
+    this.#planner = planner;
+    this.#memory = memory;
+  }
+
+  /**
+   * @param planned - the number of members to draw, as planned before the wait.
+   * @throws only for a defect of the program.
+   */
+  async take(planned: number): Promise<void> {
+    const { state } = this.#memory;
+    const { signal } = this.#turn;
+    let count = planned;
+    const turn = {
+      rule: {
+        intervalMs: this.#planner.options.intervalMs,
+        callTimeoutMs: this.#context.settings().callTimeoutMs,
+      },
+      isWanted: () => {
+        const plan = this.#planner.plan();
+        if (plan.kind === 'draw') count = plan.count;
+        return plan.kind === 'draw' && !state.isPausedByOperator;
+      },
+      open: () => this.#openDraw(count, signal),
+      onWait: (ms: number) => this.#reportWait(ms),
+    };
+    try {
+      await this.#planner.pace.take(turn, signal);
+    } catch (error) {
+      // The pace could not be written, before or after the call. The call itself never throws, because its failure is
+      // an outcome.
+      if (!(error instanceof NoriaError)) throw error;
+      state.refillRequested = false; // the request ignores a suspension, so it would be repeated without a pause
+      if (!state.isSuspended) this.#conclude({ outcome: outcomeOfError(error), gained: 0 }, 0, undefined);
+    }
+  }
+
+  /** Ends the turn, unless its call is sent: that call runs to its end. Idempotent. */
+  abort(): void {
+    this.#turn.abort();
+  }
+
+  /** Ends the turn and its call. Idempotent. */
+  abortCall(): void {
+    this.#turn.abort();
+    this.#call?.abort();
+  }
+
+  /**
+   * Reports why the source waits. Also explains a wait that is longer than the pace, if no answer in this run explains
+   * it.
+   */
+  #reportWait(ms: number): void {
+    const { state, history } = this.#memory;
+    const { last } = history;
+    if (ms > 2 * this.#planner.gapMs && (last === undefined || last.verdict.kind === 'ok')) {
+      const cause = 'an earlier answer of the service, or a call in another process, blocks it';
+      state.move({ name: 'waiting', reason: `the next call must wait ${roughDuration(ms)}: ${cause}` });
+    } else if (state.phase.name === 'drawing') {
+      state.move(waitingPhase(last, this.#planner.options.intervalMs)); // another process called first
+    }
+  }
+
+  /** Opens the connection. Returns undefined if the turn is over. */
+  async #openDraw(count: number, signal: AbortSignal): Promise<PreparedCall<undefined> | undefined> {
+    this.#moveToDrawing(count);
+    // A reload during the call does not affect it: its members get the options with which the call was made.
+    const { options } = this.#planner;
+    const call = new AbortController();
+    const abort = () => call.abort();
+    this.#call = call;
+    signal.addEventListener('abort', abort);
+    const drawer = { options, records: this.#memory.records };
+    const draw = await openDraw(this.#context, drawer, count, call.signal);
+    signal.removeEventListener('abort', abort);
+    if (draw instanceof Draw) {
+      return { send: (permit) => this.#send(draw, options, permit), close: () => draw.close() };
+    }
+    this.#memory.state.refillRequested = false;
+    if (draw !== undefined) this.#conclude(draw, count, undefined);
+    return undefined;
+  }
+
+  /** Makes the call, or skips it when it is no longer wanted. */
+  async #send(draw: Draw, options: DrawSourceOptions, permit: Permit): Promise<SentDraw> {
+    const { state, reports } = this.#memory;
+    const plan = this.#planner.planNow(); // again, because connecting and claiming took time
+    if (plan.kind !== 'draw' || state.isPausedByOperator || reports.mustStop) return NOT_SENT;
+    const { count } = plan;
+    const { refillRequested } = state;
+    state.refillRequested = false;
+    this.#moveToDrawing(count);
+    const result = await draw.make({ count, aheadMs: this.#planner.aheadMs, gate: permit });
+    if (permit.state === 'expired') state.refillRequested ||= refillRequested; // the turn starts again
+    if (result === undefined) return NOT_SENT;
+    const settlement = this.#conclude(result, count, permit.sinceArrivalMs);
+    if (options !== this.#planner.options) forgetOldOptions(this.#memory);
+    return { result: undefined, settlement };
+  }
+
+  #moveToDrawing(count: number): void {
+    const reason = `requesting ${formatCount(count, 'member')} from the service`;
+    this.#memory.state.move({ name: 'drawing', reason });
+  }
+
+  /**
+   * Learns from the result of a draw, and suspends the source if necessary.
+   *
+   * @param sinceArrivalMs - see `Claim`.
+   */
+  #conclude({ outcome, gained }: DrawResult, asked: number, sinceArrivalMs: number | undefined): Settlement {
+    const { state, history } = this.#memory;
+    const call = { outcome, asked, gained, gapMs: this.#planner.gapMs, sinceArrivalMs };
+    const { settlement, suspension } = history.recordCall(call);
+    this.#report(outcome, suspension);
+    // Proxies that noria cannot use cost money, too. So they also end the draw ahead.
+    if (outcome.verdict.kind === 'ok' || outcome.allDropped) state.drawsAhead = false;
+    if (suspension !== undefined) {
+      const at = { source: this.#planner.options.name, now: this.#context.clock.monotonic() };
+      state.move(suspendedPhase(outcome, suspension, at));
+    }
+    return settlement;
+  }
+  #report(outcome: DrawOutcome, suspension: Suspension | undefined): void {
+    const { clock, onReport } = this.#context;
+    const { records, reports } = this.#memory;
+    const report = reports.conclude({ outcome, suspension, quota: records.quota, now: clock.monotonic() });
+    if (report !== undefined) onReport?.(this.#planner.options.name, report);
+  }
+}
+
+/** Forgets what was learned under the old options, and ends the suspension that they caused. */
+export function forgetOldOptions({ history, reports, state }: DrawMemory): void {
+  history.reset();
+  reports.reset();
+  state.optionsChanged();
+}
