@@ -1,8 +1,10 @@
 /** The processes of the benchmark: starts them, sends them requests over IPC, and reads their CPU time and memory. */
+
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { SECOND_MS } from '../src/core/duration.ts';
 import type { Load, LoadResult } from './load.ts';
 import {
   COUNT_ACCEPTED,
@@ -15,7 +17,6 @@ import {
 import type { World, WorldOptions } from './world.ts';
 
 const NS_PER_MS = 1e6;
-const MS_PER_SECOND = 1_000;
 /** Of the kernel's clock for processes (USER_HZ). */
 const MS_PER_TICK = 10;
 
@@ -93,7 +94,7 @@ export class Children {
     const results = await Promise.all(
       [this.#load, this.#secondLoad].map((child) => request<LoadResult>(child, half)),
     );
-    const seconds = (performance.now() - startedAt) / MS_PER_SECOND;
+    const seconds = (performance.now() - startedAt) / SECOND_MS;
     const failed = results.reduce((sum, result) => sum + result.failed, 0);
     if (failed > 0) throw new Error(`${failed} failed: ${JSON.stringify(load)}`);
     return results.reduce((sum, { done }) => sum + done, 0) / seconds;

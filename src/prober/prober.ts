@@ -7,8 +7,10 @@
  * member only after another member has reached the site, so a dead site or a wrong check does no harm to members. Likewise, it
  * blames a suspected member without a sign of life only if a working member gives one.
  */
+
 import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
+import { MINUTE_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import { type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
@@ -57,7 +59,7 @@ const MAX_PROBES = 32;
 /** Time limit for a sign of life: long enough for most working members, and short for dead ones. */
 const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
 /** A suspected member is compared only with a member that worked within this time. */
-const WORKED_MS = 10 * 60_000;
+const WORKED_MS = 10 * MINUTE_MS;
 const TICK_MS = 50;
 
 /** A member through which the site failed. The prober keeps the lease until another member shows whether the site works. */

@@ -2,11 +2,13 @@
  * Operation 9 lists the area lines that can be added to an exclusive pool; operation 10 lists the exclusive instances
  * of an account. Both answer in JSON only. Source: service-spec, Endpoints 9 and 10.
  */
+
 import type { Clock } from '../core/clock.ts';
+import { DAY_MS } from '../core/duration.ts';
 import { type RefusalCodes, refusal, SUCCESS_CODE } from './codes.ts';
 import { akeyOf, type Instance } from './instance.ts';
 import type { Answer, Entry } from './layouts.ts';
-import { DAY_MS, ZONE_MS } from './limits.ts';
+import { ZONE_MS } from './limits.ts';
 import { LOCATIONS } from './locations.ts';
 
 export const AREAS_REFUSALS = {

@@ -1,4 +1,5 @@
 /** Decodes the parameters of an extraction call into a query for proxies. Source: service-spec, Endpoints 1 to 8. */
+import { MINUTE_MS } from '../core/duration.ts';
 import type { ExitLedger } from './limits.ts';
 import { LOCATIONS, type SandboxLocation } from './locations.ts';
 import type { Operation, ProxyProtocol } from './operations.ts';
@@ -32,7 +33,6 @@ export interface ExtractionQuery {
   readonly minAliveHours: number;
 }
 
-const MINUTE_MS = 60_000;
 /** The minimum life of new proxies when the call allows any life, because a shorter life would be useless. */
 const MIN_LIFE_MS = 60_000;
 

@@ -2,8 +2,10 @@
  * The members of one instance. Each draw may create members. A member has its own exit and closes at the end of its
  * life. An instance has at most `max` living members for each protocol.
  */
+
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
+import { HOUR_MS } from '../core/duration.ts';
 import { type Random, randomBelow, shuffled } from '../core/random.ts';
 import type { Exits } from './exits.ts';
 import type { ExtractionQuery } from './extraction-query.ts';
@@ -27,7 +29,6 @@ export interface InstanceMembersOptions {
 
 const DEFAULT_MEMBERS = 20;
 const DEFAULT_SLOW_MS = 2000;
-const HOUR_MS = 3_600_000;
 /** The share of reverse proxies among new members, when a call accepts both kinds. */
 const REVERSE_SHARE = 0.25;
 const MAX_ALIVE_HOURS = 96;

@@ -2,13 +2,14 @@
  * The limits that the service enforces for each instance: the rate of its calls, the exits that it may get, and its one
  * client.
  */
+
 import type { Clock } from '../core/clock.ts';
+import { DAY_MS, HOUR_MS } from '../core/duration.ts';
 import type { RateLimit } from './operations.ts';
 import type { Condition } from './settings.ts';
 
-export const DAY_MS = 86_400_000;
 /** UTC+8, the service's time zone. The service's day begins at midnight in this zone. */
-export const ZONE_MS = 8 * 3_600_000;
+export const ZONE_MS = 8 * HOUR_MS;
 /** For this time after its last call, a client of a free application keeps clients with other addresses out. */
 const CLIENT_SILENCE_MS = 120_000;
 

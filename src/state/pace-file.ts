@@ -6,7 +6,9 @@
  * (versioned-file.ts). So neither a crash loop nor a second process can call too early. pace-rule.ts in refill
  * decides when the next call may be sent.
  */
+
 import { z } from 'zod';
+import { WEEK_MS } from '../core/duration.ts';
 import { type Moment, momentSchema, type Timekeeper } from './moment.ts';
 import { BROKEN, type Decision, VersionedFile } from './versioned-file.ts';
 
@@ -103,7 +105,7 @@ export interface PaceStore extends Timekeeper {
 }
 
 /** An entry without a call for this time is removed, because the instance is probably no longer configured. */
-const FORGOTTEN_AFTER_MS = 7 * 24 * 3_600_000;
+const FORGOTTEN_AFTER_MS = WEEK_MS;
 
 interface PaceFileOptions {
   /** The state folder, which must exist. */

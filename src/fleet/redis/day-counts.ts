@@ -4,12 +4,14 @@
  * The store keeps a set of hashes of these IPs. A noria learns with a short delay what the others add, so draws during this delay
  * may exceed a daily budget.
  */
+
 import { createHash } from 'node:crypto';
+import { DAY_MS } from '../../core/duration.ts';
 import { serviceDay } from '../../refill/daily-budget.ts';
 import { FleetScript, type FleetStore } from './fleet-store.ts';
 
 /** One day of the service, and a second one in case clocks differ. */
-const KEPT_MS = 2 * 24 * 3_600_000;
+const KEPT_MS = 2 * DAY_MS;
 const HASH_CHARACTERS = 16;
 
 /** KEYS: 7 the set of the day. ARGV: from 5 on hashes to add. Returns the size of the set. */

@@ -1,5 +1,6 @@
 /** Reads the state of a fleet from its store for noria's commands, without joining the fleet. */
 import type { Clock } from '../../core/clock.ts';
+import { SECOND_MS } from '../../core/duration.ts';
 import type { Random } from '../../core/random.ts';
 import type { Timekeeper } from '../../state/moment.ts';
 import type { SharedState } from '../shared-pool.ts';
@@ -25,8 +26,6 @@ export interface FoundReplica {
   readonly lastSeenSeconds: number;
 }
 
-const MS_PER_SECOND = 1_000;
-
 /** Connects without following the log. @throws NoriaError fleet-store-lost, fleet-store-unusable */
 export async function openFleetStore(access: StoreAccess): Promise<FleetStore> {
   const store = new FleetStore(access);
@@ -48,7 +47,7 @@ export async function readReplicas(store: FleetStore): Promise<FoundReplica[]> {
     const silentMs = epoch.now - Number(at);
     const { version, clients } = decodeReplica(record) ?? {};
     if (version === undefined || clients === undefined || silentMs > REPLICA_SILENT_MS) return [];
-    return [{ name, version, clients, lastSeenSeconds: Math.round(silentMs / MS_PER_SECOND) }];
+    return [{ name, version, clients, lastSeenSeconds: Math.round(silentMs / SECOND_MS) }];
   });
   return found.sort((a, b) => (a.name < b.name ? -1 : 1));
 }

@@ -6,7 +6,9 @@
  * A claim is an entry that reserves a call to the service. It is written only if this replica has applied the whole log;
  * otherwise the call could repeat the draw of another replica.
  */
+
 import { type Clock, pause } from '../../core/clock.ts';
+import { WEEK_MS } from '../../core/duration.ts';
 import { NoriaError } from '../../core/faults.ts';
 import { USE_BY_MS } from '../../refill/pace-rule.ts';
 import type { Moment } from '../../state/moment.ts';
@@ -49,7 +51,7 @@ export type ClaimOutcome = 'granted' | 'behind' | 'outrun';
 /** Maximum number of tries. When replicas collide, one of them always succeeds, so more failures in a row have another cause. */
 const MAX_TRIES = 1_000;
 /** An entry expires after a week without a call, because the instance is probably no longer configured. */
-const FORGOTTEN_AFTER_MS = 7 * 24 * 3_600_000;
+const FORGOTTEN_AFTER_MS = WEEK_MS;
 
 /** Reads an entry. KEYS: 7 the entry. */
 const READ = new FleetScript(

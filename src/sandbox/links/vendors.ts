@@ -4,6 +4,7 @@
  * Written from the vendors' public pages and clients, which docs/links.md names, not from noria's decoder. A code that
  * no public page documents is a guess; docs/links.md lists these codes.
  */
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
 
 /** Everything that a vendor may report about one proxy. */
 export interface LinkProxy {
@@ -50,9 +51,7 @@ export interface LinkVendor {
   readonly refuse: (why: LinkRefusal) => LinkAnswer;
 }
 
-const SECOND_MS = 1_000;
-const MINUTE_MS = 60_000;
-const CHINA_MS = 8 * 3_600_000;
+const CHINA_MS = 8 * HOUR_MS;
 const SHORT: LinkVendor['lifeMs'] = [2 * MINUTE_MS, 5 * MINUTE_MS];
 
 export const LINK_VENDORS: readonly LinkVendor[] = [

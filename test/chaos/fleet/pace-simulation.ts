@@ -2,7 +2,9 @@
  * Simulated norias on one real store, through faults. The judge is the service, which records when calls arrive: no two may be
  * closer than the interval.
  */
+
 import { randomUUID } from 'node:crypto';
+import { HOUR_MS } from '../../../src/core/duration.ts';
 import { seededRandom } from '../../../src/core/random.ts';
 import { fleetKeys } from '../../../src/fleet/redis/keys.ts';
 import type { StoreClient } from '../../../src/fleet/redis/store-client.ts';
@@ -39,7 +41,6 @@ const STOPPED_MS = 5_000;
 const REST_MS = 9_000;
 const HANG_MS = 2_500;
 const MOST_STEP_MS = 400;
-const HOUR_MS = 3_600_000;
 const LIMIT_MS = 60_000;
 /** Turns of the event loop without work, after which all answers have been handled. */
 const QUIET_TURNS = 3;
