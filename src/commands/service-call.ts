@@ -69,7 +69,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
       if (hasWaited) return; // a later wait is a part of the one that is already printed
       hasWaited = true;
       terminal.printError(
-        `waiting ${Math.ceil(ms / MS_PER_SECOND)} s: the interval since the last call has not passed`,
+        `waiting ${Math.ceil(ms / SECOND_MS)} s: the interval since the last call has not passed`,
       );
     },
     open: async () => {
