@@ -36,7 +36,7 @@ function openTestFailures() {
   return { clock, bus, list: () => failures.list() };
 }
 
-test('failures: a failed request has the texts of its code and what was tried', () => {
+test('failures: a failed request has the texts of its code and the number of members tried', () => {
   const { clock, bus, list } = openTestFailures();
   bus.emit('dial.ended', DIAL);
   const at = new Date(clock.now()).toISOString();

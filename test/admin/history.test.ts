@@ -48,7 +48,7 @@ function openTestHistory() {
   return { clock, bus, history };
 }
 
-test('history: the success rate, the total and the waste of a span', () => {
+test('history: reports the success rate, the totals and the wasted members of a span', () => {
   const { clock, bus, history } = openTestHistory();
   const left = { source: 'city', member: 'm1', protocol: 'http', reason: 'expired' } as const;
   for (let dial = 0; dial < 3; dial += 1) bus.emit('dial.ended', DIAL);
@@ -106,7 +106,7 @@ test('history: spreads the bytes of a tunnel over the time it was open', () => {
   expect(history.read('15m').bytesDownPerSecond.slice(-4)).toEqual([2_000, 2_000, 2_000, 0]);
 });
 
-test('history: of a tunnel older than the history, counts only the share within it', () => {
+test('history: counts only the bytes of a long tunnel that fall within the history', () => {
   const { clock, bus, history } = openTestHistory();
   clock.advance(40_000 * STEP_MS);
   bus.emit('tunnel.closed', { ...TUNNEL, bytesUp: 0, bytesDown: 1e9, ms: 1e8 });

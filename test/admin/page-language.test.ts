@@ -42,7 +42,7 @@ test.each([
   },
 );
 
-test('page: every text of index.html is in the table, and equals the English one', () => {
+test('page: every text of index.html equals the English text in the table', () => {
   const body = html
     .slice(html.indexOf('<body'))
     .replace(/<noscript>[\s\S]*?<\/noscript>|<!--[\s\S]*?-->|<code>[\s\S]*?<\/code>/g, '')
@@ -58,7 +58,7 @@ test('page: every text of index.html is in the table, and equals the English one
   }
 });
 
-test('page: no script contains a sentence', () => {
+test('page: scripts take every sentence from the table of texts', () => {
   const scripts = readdirSync(FOLDER).filter((name) => name.endsWith('.js') && !name.startsWith('texts-'));
   expect(scripts.length).toBeGreaterThan(10);
   const found = scripts.flatMap((name) =>

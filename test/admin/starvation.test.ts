@@ -65,7 +65,7 @@ test('admin: 600 event streams do not keep a probe waiting, and at most 16 of th
   expect(reading.length).toBeLessThanOrEqual(16);
 });
 
-test('admin: the client with most connections loses its oldest, another one keeps its stream', async () => {
+test('admin: the client with the highest number of connections loses its oldest one, and another client keeps its stream', async () => {
   const { port, bus } = await openTestAdmin();
   const [stream] = await openMany(port, 1, { text: readEvents(port) });
   await until('the stream is open', () => bus.hasSubscribers('source.warned'));

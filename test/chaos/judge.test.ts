@@ -117,13 +117,13 @@ test.each<[string, Parameters<typeof judge>[0], RegExp]>([
   ],
   ['a slow event loop', { measured: { eventLoopDelayMs: [51] } }, /late by 51 ms/],
   ['a crash', { crashes: ['noria exited with 1'] }, /exited with 1/],
-])('chaos: the judge sees %s', (_, what, expected) => {
+])('chaos: the judge reports %s', (_, what, expected) => {
   const violations = judge(what);
   expect(violations).toHaveLength(1);
   expect(violations[0]).toMatch(expected);
 });
 
-test('chaos: the gate of the service sees early calls and two in flight, each instance by itself', async () => {
+test('chaos: the gate of the service reports early calls, and two calls in flight, separately for each instance', async () => {
   const held: (() => void)[] = [];
   const service = createServer((request, response) => {
     if (request.url?.includes('hold')) held.push(() => response.end());

@@ -117,7 +117,7 @@ const CASES = (Object.keys(PROTOCOLS) as Protocol[]).flatMap((protocol) =>
 );
 
 test.each(CASES)(
-  'lone client: by %s, a target that %s evicts no member and costs no draw more than honest use',
+  'lone client: by %s, a target that %s gets no member evicted and causes no further draw',
   async (protocol, trick) => {
     expect(await attack(protocol, trick)).toEqual({ left: [], furtherCalls: 0 });
   },

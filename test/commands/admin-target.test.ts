@@ -188,7 +188,7 @@ test.each([
     'http://noria.invalid:1/',
     /no answer from http:\/\/noria\.invalid:1 \(--admin\): /,
   ],
-] as const)('admin target: %s is named', async (_, onConnection, prefix, expected) => {
+] as const)('admin target: the error names the cause: %s', async (_, onConnection, prefix, expected) => {
   const address = await openServer(onConnection);
   const admin = prefix.endsWith('/') && prefix.length > 8 ? prefix : `${prefix}${address}`;
   const { code, err } = await run(['status', '--admin', admin]);
@@ -203,7 +203,7 @@ test.each(['status', 'reload'])('admin target: noria %s gives up on a daemon tha
   expect(code).toBe(3);
 });
 
-test("admin target: noria's proxy port is named as such", async () => {
+test('admin target: the error says when --admin is a proxy port of noria', async () => {
   const sandbox = await openTestSandbox({ members: 2 });
   const noria = await startNoria({ sources: [sourceLine(sandbox, 'city', 'short-classic', 'size: 1')] });
   const { code, err } = await run(['status', '--admin', noria.proxy]);

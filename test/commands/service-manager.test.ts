@@ -79,7 +79,7 @@ test('service manager: ignores a watchdog of another process', async () => {
   expect(sent).toEqual(['READY=1 STATUS=ready: 1 member is usable']);
 });
 
-test('service manager: a reload carries its monotonic time, stopping the time it may take', async () => {
+test('service manager: the reload notification has its monotonic time, and the stop notification how long stopping may take', async () => {
   const { manager, sent, settle } = open(ENV);
   manager.reloading();
   manager.stopping(30_000);

@@ -21,7 +21,7 @@ test.each([
   [['sessions', 'rotate', 'abc', '--close'], 'rotate abc true', /^session abc moves to another member/],
   [['sessions', 'forget', 'abc'], 'forget abc', 'session abc is forgotten\n'],
   [['reload'], 'reload', 'configuration reloaded; changed: pool\n'],
-] as const)('steering: noria %j', async (argv, command, printed) => {
+] as const)('steering: noria %j sends its command and prints the result', async (argv, command, printed) => {
   const { url, backend } = await openTestAdmin();
   const { code, out, err } = await run(...argv, '--admin', url);
   expect({ code, err }).toEqual({ code: 0, err: '' });
@@ -58,7 +58,7 @@ test.each([
   [['members', 'evict', 'm9'], /has no member m9\n.*noria members/],
   [['sessions', 'rotate', 'x:y'], /has no session x:y\n.*noria sessions/],
   [['sessions', 'forget', 'x/y'], /has no session x\/y\n.*noria sessions/],
-] as const)('steering: noria %j exits with 1 and says what there is', async (argv, expected) => {
+] as const)('steering: noria %j exits with 1 and lists the names that exist', async (argv, expected) => {
   const { url } = await openTestAdmin();
   const { code, out, err } = await run(...argv, '--admin', url);
   expect({ code, out }).toEqual({ code: 1, out: '' });

@@ -88,7 +88,7 @@ test('fleet config: certificates are read and must belong together', () => {
   ]);
 });
 
-test('fleet config: printed, the password is masked', () => {
+test('fleet config: the printed configuration masks the password', () => {
   const config = configOf('', `fleet: { ${URL_LINE}, replica: one }`);
   expect(printConfig(config)).toContain('url: rediss://me:[secret]@store.example:7000/3');
   expect(printConfig(config)).not.toContain('hunter2');

@@ -44,7 +44,7 @@ test('listener config: a certificate and a key that do not match are an error', 
   expect(problems[0]).toMatch(/^listeners\[0\]\.tls: the certificate and the key cannot be used together: /);
 });
 
-test('listener config: several listeners with users, lists and a source', () => {
+test('listener config: several listeners can each have users, lists and a source', () => {
   const { listeners } = configOf(
     '',
     `listeners:

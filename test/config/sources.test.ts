@@ -115,12 +115,15 @@ test.each([
     `akey: ${KEY}`,
     { kind: 'always', credentials: { username: 'u', password: '12345678' } },
   ],
-])('source config: auth %s of a %s source with %s', (auth, product, secret, expected) => {
-  const read = sourceOf(`product: ${product}, ${secret}, upstream: { auth: ${auth} }`)?.upstream.auth;
-  const credentials = read?.kind === 'none' ? undefined : read?.credentials;
-  const shown = credentials && { username: credentials.username, password: credentials.password.reveal() };
-  expect(read && (read.kind === 'none' ? read : { kind: read.kind, credentials: shown })).toEqual(expected);
-});
+])(
+  'source config: auth %s of a %s source with %s selects the right credentials',
+  (auth, product, secret, expected) => {
+    const read = sourceOf(`product: ${product}, ${secret}, upstream: { auth: ${auth} }`)?.upstream.auth;
+    const credentials = read?.kind === 'none' ? undefined : read?.credentials;
+    const shown = credentials && { username: credentials.username, password: credentials.password.reveal() };
+    expect(read && (read.kind === 'none' ? read : { kind: read.kind, credentials: shown })).toEqual(expected);
+  },
+);
 
 test('source config: credentials have 1 to 255 bytes each, the limits of RFC 1929', () => {
   const long = 'é'.repeat(128);

@@ -19,7 +19,7 @@ test('warnings: an ordinary configuration has none', () => {
   expect(warned('params: { count: 5, timespan: 3 }')).toEqual([]);
 });
 
-test('warnings: an unencrypted key, unless it stays on this machine or in a private network', () => {
+test('warnings: warns of an unencrypted key, unless it stays on this machine or in a private network', () => {
   const city = 'name: a, product: short-classic, instance: 1';
   expect(warnedAt('http://extract.example.com', city)).toEqual([
     'service.baseUrl: the key is sent over the network unencrypted; use https:// if the service offers it',
@@ -32,21 +32,21 @@ test('warnings: an unencrypted key, unless it stays on this machine or in a priv
   }
 });
 
-test('warnings: a count that is larger than the size', () => {
+test('warnings: warns of a count that is larger than the size', () => {
   expect(warned('size: 3\nparams: { count: 5 }')).toEqual([
     'sources[0].params.count: count 5 is more than size 3; no call asks for more than 3',
   ]);
   expect(warned('size: 5\nparams: { count: 5 }')).toEqual([]);
 });
 
-test('warnings: a size that the pace and the lifetime cannot reach', () => {
+test('warnings: warns of a size that the pace and the lifetime cannot reach', () => {
   expect(warned('size: 31\nparams: { count: 5 }')).toEqual([
     'sources[0].size: the pool may hold 30 members instead of size 31: 5 every 10s, with a lifetime of 1m',
   ]);
   expect(warned('size: 30\nparams: { count: 5 }')).toEqual([]);
 });
 
-test('warnings: a timespan shorter than the margins, or longer than a member is used', () => {
+test('warnings: warns of a timespan shorter than the margins, or longer than a member is used', () => {
   expect(warned('params: { timespan: 0 }')[0]).toMatch(
     /^sources\[0\]\.params\.timespan: also draws members with less than 10s left, .* 1 excludes them$/,
   );
@@ -57,14 +57,14 @@ test('warnings: a timespan shorter than the margins, or longer than a member is 
   expect(warned('params: { timespan: 5 }', 'rotation: { maxUsesPerMember: 2 }')).toEqual([]);
 });
 
-test('warnings: a lifetime within the safety margin', () => {
+test('warnings: warns of a lifetime within the safety margin', () => {
   expect(warned('lifetime: 3s\nsize: 1').map((warning) => warning.split(':')[0])).toEqual([
     'sources[0].lifetime',
     'sources[0].size',
   ]);
 });
 
-test('warnings: two sources with the same instance', () => {
+test('warnings: warns of two sources with the same instance', () => {
   const at = (name: string, more = '') => `name: ${name}, product: short-classic, instance: 1${more}`;
   expect(
     warnedAt('https://a.example', at('one'), at('two'), at('three', ', baseUrl: "https://b.example"')),
@@ -73,7 +73,7 @@ test('warnings: two sources with the same instance', () => {
   ]);
 });
 
-test('warnings: a listener that is open to the network', () => {
+test('warnings: warns of a listener that is open to the network', () => {
   const users = 'users: [{ username: a, password: b }]';
   const open = (more: string) => warned('', `listeners: [{ address: "0.0.0.0:1", ${users}${more} }]`);
   expect(open('')[0]).toMatch(
@@ -84,7 +84,7 @@ test('warnings: a listener that is open to the network', () => {
   expect(warned('', 'listeners: [{ denyTargets: [] }]')).toEqual([]);
 });
 
-test('warnings: an explicit SOCKS4 on a listener with users', () => {
+test('warnings: warns of an explicit SOCKS4 on a listener with users', () => {
   const users = 'users: [{ username: a, password: b }]';
   expect(warned('', `listeners: [{ ${users}, protocols: [http, socks4] }]`)[0]).toContain(
     'listeners[0].protocols: SOCKS4',
@@ -93,13 +93,13 @@ test('warnings: an explicit SOCKS4 on a listener with users', () => {
   expect(warned('', 'listeners: [{ protocols: [socks4] }]')).toEqual([]);
 });
 
-test('warnings: an admin address that is open to the network', () => {
+test('warnings: warns of an admin address that is open to the network', () => {
   expect(warned('', 'admin: { address: "0.0.0.0:1", token: t }')[0]).toContain(
     'admin.address: 0.0.0.0:1 is open to the network',
   );
 });
 
-test('warnings: values that another value makes useless', () => {
+test('warnings: warns of values that another value makes useless', () => {
   const dial = 'dial: { attemptTimeout: 40s, deadline: 20s, waitForMember: 30s, hedgeAfter: 50s }';
   expect(warned('', `pool: { minRemaining: 3s }\n${dial}`).map((warning) => warning.split(':')[0])).toEqual([
     'pool.minRemaining',
@@ -111,14 +111,14 @@ test('warnings: values that another value makes useless', () => {
   expect(warned('', 'workers: 2')).toEqual([]);
 });
 
-test('warnings: an account without sources', () => {
+test('warnings: warns of an account without sources', () => {
   const text = 'service: { baseUrl: "https://a.example" }\naccount: { username: someone, password: x }';
   expect(parseConfig(text, 'noria.yaml', { env: {} }).warnings).toMatchObject([
     { path: 'account', line: 2, column: 1 },
   ]);
 });
 
-test('warnings: a secret that a comment may have cut off, without showing the comment', () => {
+test('warnings: warns of a secret that a comment may have cut off, without showing the comment', () => {
   const load = (password: string) =>
     parseConfig(
       `service: { baseUrl: "https://a.example" }\nsources:\n  - name: a\n    product: short-classic # ok\n    instance: 1 #1\n    password: ${password}\n`,

@@ -11,7 +11,7 @@ const source = () => ({
   size: undefined,
 });
 
-test('is same: compares at every depth, secrets by what they hold', () => {
+test('is same: compares at every depth, and compares secrets by their values', () => {
   expect(isSame(source(), source())).toBe(true);
 });
 

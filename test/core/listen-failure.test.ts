@@ -19,7 +19,7 @@ test.each([
   expect(error.message).toMatch(message);
 });
 
-test('listen failure: an address that this machine does not have', async () => {
+test('listen failure: says when this machine does not have the address', async () => {
   const cause = await new Promise<Error>((resolve) =>
     createServer().once('error', resolve).listen(0, '192.0.2.1'),
   );

@@ -73,7 +73,7 @@ test('proxyPool: with fewer members than ports, only as many ports are handed ou
   expect(kit.pool.sessionCount).toBe(3);
 });
 
-test('proxyPool: without a member nothing is handed out, and asking is demand', () => {
+test('proxyPool: without a member nothing is handed out, and the request counts as demand', () => {
   const kit = openKit();
   const ring = openRing(kit);
   expect(ring.next(ANY)).toBeUndefined();
@@ -99,7 +99,7 @@ test('proxyPool: a port whose member has left gets another one, and the others k
   expect(new Set(after.map(({ member }) => member.id)).size).toBe(4);
 });
 
-test('proxyPool: ports that had to share a member part when another one comes', () => {
+test('proxyPool: two ports that share a member get different ones when another member joins', () => {
   const kit = openKit();
   addMembers(kit, 2);
   const ring = openRing(kit);

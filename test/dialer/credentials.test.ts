@@ -35,7 +35,7 @@ test("credentials: auto starts without any, and sends the instance's once most o
   expect(book.refused('m3', login)).toBeUndefined();
 });
 
-test('credentials: a few members that ask get nothing while others work without', () => {
+test('credentials: a few members that ask for credentials get none while others work without', () => {
   const { book, faults, clock } = makeBook();
   for (let number = 0; number < 17; number += 1) book.accepted(`good${number}`, undefined);
   for (let time = 0; time < 10; time += 1) {
@@ -64,7 +64,7 @@ test('credentials: the only members of a small pool get them when one asks again
   expect(book.refused('m1', undefined)).toBeDefined();
 });
 
-test('credentials: the whole source gets what a member accepted; a late acceptance of none does not undo it', () => {
+test('credentials: the whole source gets the credentials that a member accepted; a late acceptance without credentials changes nothing', () => {
   const { book } = makeBook();
   book.refused('m1', undefined);
   const login = book.refused('m1', undefined);

@@ -17,7 +17,7 @@ function learnedMode() {
   return { clock, mode };
 }
 
-test('forward mode: refusals of CONNECT teach nothing', () => {
+test('forward mode: refusals of CONNECT alone change nothing', () => {
   const mode = new ForwardModeMemory(new ManualClock(), 'direct');
   for (let number = 0; number < 9; number += 1) {
     expect(mode.connectRefused(`m${number}`, 80), 'this member gets absolute form').toBe(true);
@@ -25,7 +25,7 @@ test('forward mode: refusals of CONNECT teach nothing', () => {
   }
 });
 
-test('forward mode: a target that only absolute form reached gets it first, three such targets teach all', () => {
+test('forward mode: a target that only absolute form reached gets absolute form first; after three such targets, all do', () => {
   const mode = new ForwardModeMemory(new ManualClock(), 'direct');
   mode.answered('a:80', answer(200), 403);
   expect([mode.first('a:80'), mode.first('z:80')]).toEqual(['absolute', 'direct']);
@@ -92,7 +92,7 @@ test.each<[string, AbsoluteAnswer, connectStatus: number | undefined, isError: b
   ['504 that a proxy passed on', answer(504, { fields: [['Proxy-Status', 'p1; next-hop=t']] }), 403, false],
   ['200 that a proxy passed on', answer(200, { fields: [['Proxy-Connection', 'close']] }), 403, false],
   ['503 of the target', answer(503, { fields: [['Server', 'nginx']] }), 403, false],
-])('forward mode: whose answer is %s', (_, given, connectStatus, isError) => {
+])('forward mode: decides whether the member itself answered with %s', (_, given, connectStatus, isError) => {
   const mode = new ForwardModeMemory(new ManualClock(), 'direct');
   expect(mode.answered('t:80', given, connectStatus)).toBe(isError);
 });

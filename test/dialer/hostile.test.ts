@@ -92,7 +92,7 @@ test.each([
   ['answer 403', answering('403 Forbidden')],
   ['hang up', closingBehavior],
 ])(
-  'hostile: dead targets to which members %s are reported at once, and no member rests',
+  'hostile: dead targets to which members %s are reported at once, and no member is quarantined',
   async (_, behavior) => {
     const members = copies(await openMember('http', worksBut(behavior)), 6);
     const { dial, tunnel, quarantined, left } = makeDialerWithPool(members);
@@ -140,7 +140,7 @@ test('hostile: with one member, a dead target does not wait for another member f
   expect(dialer.openCount).toBe(0);
 });
 
-test('hostile: a member that fails one client for two targets rests until its probe decides, for one target it is not probed', async () => {
+test('hostile: a member that fails one client for two targets gets no clients until its probe decides; for one target it is not probed', async () => {
   const bad = await openMember('http', closingBehavior);
   const good = await openMember('http', httpBehavior());
   const { pool, clock, tunnel, left, quarantined, openProber } = makeDialerWithPool([
@@ -203,7 +203,7 @@ test.each([
   ['hang up', closingBehavior],
   ['reach no target', answering('502 Bad Gateway')],
 ])(
-  'hostile: of one client, a pool of members that %s is replaced once a new one works',
+  'hostile: with one client, a pool of members that %s is replaced once a new member works',
   async (_, behavior) => {
     const bad = await openMember('http', behavior);
     const good = await openMember('http', httpBehavior());

@@ -44,7 +44,7 @@ function take(
   return idle.take({ member, target, forwardMode: 'absolute', owner: 'ann', ...over });
 }
 
-test('idle connections: kept for five seconds, never past the end of the member', async () => {
+test('idle connections: are kept for five seconds, but never past the end of the member', async () => {
   const { clock, idle } = makeIdle();
   const [a, b] = await makeSockets(2);
   if (a === undefined || b === undefined) throw new Error('no sockets');
@@ -107,7 +107,7 @@ test('idle connections: at most four are kept per member and target', async () =
   expect([idle.size, sockets.filter((socket) => socket.destroyed).length]).toEqual([4, 2]);
 });
 
-test('idle connections: one with unread or unsent bytes, or with an ended side, is closed', async () => {
+test('idle connections: a connection with unread or unsent bytes, or with an ended side, is closed', async () => {
   const { idle } = makeIdle();
   const [unread, ended, gone] = await makeSockets(3);
   if (unread === undefined || ended === undefined || gone === undefined) throw new Error('no sockets');

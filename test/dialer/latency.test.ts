@@ -9,7 +9,7 @@ function samples(
   return spec.flatMap(([member, ms, count]) => Array.from({ length: count }, () => ({ member, ms, at })));
 }
 
-test('latency: unknown until there are enough samples', () => {
+test('latency: there is no profile until there are enough samples', () => {
   const latency = new LatencyEstimator();
   for (const sample of samples([['m1', 100, MIN_SAMPLES - 1]])) latency.add(sample);
   expect(latency.profile?.p95Ms).toBeUndefined();
@@ -54,7 +54,7 @@ test('latency: old samples are replaced by newer ones, or ignored by age', () =>
   expect(latency.profile?.p95Ms).toBe(10);
 });
 
-test('latency: unknown again after a long time without samples', () => {
+test('latency: there is no profile after a long time without samples', () => {
   const latency = new LatencyEstimator();
   for (const sample of samples([['m1', 500, 40]])) latency.add(sample);
   for (const sample of samples([['m1', 10, 32]], 3_600_000)) latency.add(sample);

@@ -68,7 +68,7 @@ test('network watch: the first answer means that the network is up, reported onc
   expect(judged).toEqual([true, false, true]);
 });
 
-test('network watch: is no longer down after two minutes without an answer, and restarts after the next answer', () => {
+test('network watch: after two minutes without an answer the network no longer counts as down; the next answer starts the watch again', () => {
   const { clock, watch, judged, lose } = makeWatch();
   lose(ENOUGH);
   clock.advance(120_000);

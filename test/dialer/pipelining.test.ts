@@ -66,7 +66,7 @@ const REQUEST = '050100030e7461726765742e6578616d706c6501bb';
 
 const openings = (at: TestMember) => at.received.map((bytes) => bytes.toString('hex'));
 
-test('pipelining: after one plain handshake a tunnel tries it, and then all use it', async () => {
+test('pipelining: after one plain handshake a tunnel tries a pipelined one, and then all tunnels use it', async () => {
   const at = await openMember('socks5', socksServer());
   const { dial } = makeDialer([{ id: 'm1', at }], withCity());
   for (let time = 0; time < 3; time += 1) await echo(connectionOf(await dial(TARGET)), 'hello');
@@ -83,7 +83,7 @@ test('pipelining: works with a member that reads byte by byte and answers byte b
   expect(at.accepted).toBe(3);
 });
 
-test('pipelining: a login is sent ahead only after a member has asked for it', async () => {
+test('pipelining: a login is pipelined only after a member has asked for it', async () => {
   const at = await openMember('socks5', socksServer());
   const { dial } = makeDialer([{ id: 'm1', at }], withCity({ auth: LOGIN, handshake: 'pipelined' }));
   for (let time = 0; time < 2; time += 1) await echo(connectionOf(await dial(TARGET)), 'hello');
@@ -138,7 +138,7 @@ test('pipelining: a login that a member has misread is not refused', async () =>
   expect([pool.blames(), sourceFaults]).toEqual([[], []]);
 });
 
-test('pipelining: one member of several that does not take it gets plain handshakes, the others do not', async () => {
+test('pipelining: if one member of several does not accept pipelined handshakes, only that member gets plain ones', async () => {
   const good = await openMember('socks5', socksServer());
   const strict = await openMember('socks5', socksServer({ misread: (socket) => socket.end() }));
   const members = [good, good, strict].map((at, index) => ({ id: `m${index}`, at }));
@@ -149,7 +149,7 @@ test('pipelining: one member of several that does not take it gets plain handsha
   expect(pool.blames()).toEqual([]);
 });
 
-test('pipelining: a slow target is no sign that a member does not take it', async () => {
+test('pipelining: a slow target does not count as a member that refuses pipelined handshakes', async () => {
   const settings = withCity();
   let delayMs = 0;
   const reached = () => new Promise<void>((resolve) => settings.clock.after(delayMs, resolve));
@@ -164,7 +164,7 @@ test('pipelining: a slow target is no sign that a member does not take it', asyn
   expect(openings(at)).toEqual([PLAIN, PLAIN + REQUEST, PLAIN, PLAIN + REQUEST]);
 });
 
-test('pipelining: a member that fails both ways has one fault', async () => {
+test('pipelining: a member that fails both a pipelined and a plain handshake has one fault', async () => {
   let isDead = false;
   const at = await openMember('socks5', (socket, record) => {
     if (isDead) socket.once('data', record).once('data', () => socket.end());
@@ -178,7 +178,7 @@ test('pipelining: a member that fails both ways has one fault', async () => {
   expect(pool.blames()).toEqual(['m1 member-closed unclear']);
 });
 
-test('pipelining: `plain` never sends ahead, `pipelined` does from the first connection on', async () => {
+test('pipelining: `plain` always waits for replies, `pipelined` never does, from the first connection on', async () => {
   for (const [handshake, opening] of [
     ['plain', PLAIN],
     ['pipelined', PLAIN + REQUEST],
@@ -207,7 +207,7 @@ test('pipelining: what members have shown is forgotten after ten minutes', () =>
   expect(pipelining.modeFor('m2', false)).toBe('trial');
 });
 
-test('pipelining: most members decide for those that were not tried', () => {
+test('pipelining: the majority of the members decides for members that were not tried', () => {
   const pipelining = new Pipelining(new ManualClock(), 'auto');
   for (const member of ['m1', 'm2']) pipelining.accepted(member, 'trial', 30);
   for (const member of ['m3', 'm4']) pipelining.refused(member);

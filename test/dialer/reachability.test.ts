@@ -33,7 +33,7 @@ test('reachability: repeated success renews both', () => {
   expect([wasReached(reachability, 'a:1'), reachability.memberWorked('m1')]).toEqual([true, true]);
 });
 
-test('reachability: a cut compares with an answer through another member that is newer than other cuts', () => {
+test('reachability: a cut is the fault of its member only if another member got an answer after the cuts of all others', () => {
   const clock = new ManualClock();
   const reachability = new Reachability(clock);
   const cut = (member: string) => {

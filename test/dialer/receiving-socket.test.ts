@@ -54,7 +54,7 @@ test.each([
   },
 );
 
-test('receiving socket: writes succeed as long as the member is there', async () => {
+test('receiving socket: writes succeed while the connection is open', async () => {
   const socket = new ReceivingSocket({ allowHalfOpen: true });
   const { member } = await openPair(socket);
   let received = '';

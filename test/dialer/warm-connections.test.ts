@@ -141,7 +141,7 @@ test.each<[string, number, Partial<DialerOptions> & { flightMs?: number }]>([
   expect(openedSockets()).toBe(count);
 });
 
-test('warm: a number is the most for each source', async () => {
+test('warm: a number is the maximum of warm connections for each source', async () => {
   const members = await openMembers(8, () => openMember('http', httpBehavior()));
   const { stream, dialer } = makeFarDialer(members, { warm: 1 });
   await stream(10);
@@ -160,7 +160,7 @@ test('warm: without traffic the connections are closed, and this is reported to 
   await until('the members see the end', () => members.every(({ at }) => at.open === 0));
 });
 
-test('warm: none outlives its member', async () => {
+test('warm: no connection is kept longer than its member lives', async () => {
   const at = await openMember('http', httpBehavior());
   const { stream, pass, dialer } = makeFarDialer([{ id: 'm1', at, remainingMs: 1_000 }]);
   await stream(5);
@@ -173,7 +173,7 @@ test.each<[string, (socket: Socket) => void]>([
   ['closed', (socket) => socket.end()],
   ['reset', (socket) => socket.resetAndDestroy()],
 ])(
-  'warm: one that is %s when it is used is replaced at once, and costs its member nothing',
+  'warm: a connection that is %s when it is used is replaced at once, and its member is not blamed',
   async (_, close) => {
     let isDead = false;
     const members = await openMembers(3, () =>
@@ -200,7 +200,7 @@ test.each<[string, (socket: Socket) => void]>([
   },
 );
 
-test('warm: a member that refuses them is left alone for a while', async () => {
+test('warm: a member that refuses a connection gets no other one for a while', async () => {
   const good = await openMember('http', httpBehavior());
   const closing = await openMember('http', (socket) => void socket.destroy());
   const members = [good, good, good, closing].map((at, index) => ({ id: `m${index}`, at }));
@@ -253,7 +253,7 @@ test.each(PATHS)(
   },
 );
 
-test('warm: a reload closes them, so that none has an old login', async () => {
+test('warm: a reload closes all connections, so that none has an old login', async () => {
   const members = await openMembers(3, () => openMember('socks5', socks5Behavior({ login: LOGIN })));
   const { stream, dialer } = makeFarDialer(members, socksSource({ handshake: 'plain' }));
   await stream(6);
@@ -270,7 +270,7 @@ test('warm: a reload closes them, so that none has an old login', async () => {
   expect(dialer.openCount).toBe(0);
 });
 
-test('warm: a member that asks for no login gets none ahead', async () => {
+test('warm: a member that asks for no login gets none before the request', async () => {
   const at = await openMember('socks5', socks5Behavior());
   const { stream } = makeFarDialer([{ id: 'm1', at }], {
     ...socksSource({
@@ -285,7 +285,7 @@ test('warm: a member that asks for no login gets none ahead', async () => {
   expect(logins).toEqual([]);
 });
 
-test('warm: a plain HTTP request in absolute form takes one, as a connection that may be closed', async () => {
+test('warm: a plain HTTP request in absolute form may take a connection, and is retried if that was closed', async () => {
   const members = await openMembers(5, () =>
     openMember('http', async (socket, record) => {
       socket.on('data', (bytes) => {
@@ -329,7 +329,7 @@ test('warm: a session keeps one connection to its member, while it is used', asy
   expect(dialer.openCount).toBe(0);
 });
 
-test('warm: they count against the tunnels of a member', async () => {
+test('warm: with maxTunnelsPerMember 1, a member never has two connections', async () => {
   const { dial, pass, addresses, openedSockets } = await makeFarPool(3, { maxTunnelsPerMember: 1 });
   const connections = [];
   for (let time = 0; time < 13; time += 1) {

@@ -19,7 +19,7 @@ test.each([
   [2, 0.5],
   [50, 0.02],
   [1_000, 0.001],
-])('tunnel rate: a tunnel every %i ms is %f a ms, about', (intervalMs, expected) => {
+])('tunnel rate: one tunnel every %i ms is a rate of about %f per ms', (intervalMs, expected) => {
   const perMs = rateAt(intervalMs, 20_000 / intervalMs);
   expect(perMs / expected).toBeGreaterThan(0.9);
   expect(perMs / expected).toBeLessThan(1.2);
@@ -41,12 +41,12 @@ test.each([
   expect(stockFor({ perMs, openingMs, keepMs: 10_000 })).toBe(stock);
 });
 
-test('warm stock: none where members close a connection before its use', () => {
+test('warm stock: is 0 if members close a connection before its use', () => {
   expect(stockFor({ perMs: 0.001, openingMs: 50, keepMs: 1_000 })).toBe(0);
   expect(stockFor({ perMs: 0.02, openingMs: 50, keepMs: 1_000 })).toBe(3);
 });
 
-test('opening times: the least time forgets a member that has left, and ignores work on this machine', () => {
+test('opening times: the minimum forgets a member that has left, and ignores the load of this machine', () => {
   const times = new OpeningTimes(new ManualClock());
   expect(times.averageMs).toBeUndefined();
   times.opened(0.5);

@@ -12,7 +12,7 @@ function openStage() {
 
 testSharedPool('in memory', openStage);
 
-test('in memory: one pace for all replicas', async () => {
+test('in memory: all replicas share one pace', async () => {
   const { pool } = openStage();
   const [a, b] = [pool.connect('a'), pool.connect('b')];
   const call = { queue: [] };
@@ -20,7 +20,7 @@ test('in memory: one pace for all replicas', async () => {
   expect(await b.pace.change('city', (entry) => ({ result: entry }))).toEqual(call);
 });
 
-test('in memory: what has ended is not loaded', async () => {
+test('in memory: a new replica does not load what has ended', async () => {
   const stage = openStage();
   const a = stage.connect('a');
   await a.follow(new Recorder());

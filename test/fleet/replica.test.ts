@@ -62,7 +62,7 @@ test('replica: one that starts later has members, quarantines, bans, sessions an
 
 const byId = (one: { readonly id: string }, other: { readonly id: string }) => (one.id < other.id ? -1 : 1);
 
-test('replica: what its pool has from before the start becomes known to all', async () => {
+test('replica: members that its pool had before the start become known to all replicas', async () => {
   const fleet = openFleet();
   const a = await fleet.open('a');
   addMembers(a, 1);
@@ -112,7 +112,7 @@ test('replica: faults of one member add up', async () => {
   expect([ids(a), ids(b)], 'a draw cannot bring it back').toEqual([others, others]);
 });
 
-test('replica: of different machines, two must agree on an eviction', async () => {
+test('replica: replicas on two different machines must agree on an eviction', async () => {
   const votes = { sameMachine: false, evictionVotes: (replicas: number) => Math.min(2, replicas) };
   const { fleet, a, b } = await openPair(votes);
   const c = await fleet.open('c', votes);
@@ -150,7 +150,7 @@ test('replica: a quarantine of another machine spares a member that worked here 
   expect(b.pool.members()[0]?.state).toBe('quarantined');
 });
 
-test('replica: evictions and bans by request count everywhere', async () => {
+test('replica: requested evictions and bans apply in all replicas', async () => {
   const { a, b } = await openPair();
   addMembers(a, 2);
   await settled();
@@ -430,7 +430,7 @@ test('replica: a client that is served elsewhere is no other client, and one ans
   expect(failFor('mallory'), 'alone again').toBe('quarantined');
 });
 
-test('replica: a member with a password of its own does not leave the machine', async () => {
+test('replica: a member with its own password is not shared with other machines', async () => {
   const login = { username: 'me', password: new Secret('right-one') };
   for (const sameMachine of [true, false]) {
     const { a, b } = await openPair({ sameMachine });

@@ -63,7 +63,7 @@ test('docs/routing.md: without users, each user name shown is divided as the pag
   }
 });
 
-test('docs/routing.md: every rule about targets that is shown is one', () => {
+test('docs/routing.md: every rule about targets on the page is valid', () => {
   const shown = table('rule').flatMap(([rules = '']) =>
     [...rules.matchAll(/`([^`]+)`/g)].map(([, rule = '']) => rule),
   );
@@ -71,12 +71,12 @@ test('docs/routing.md: every rule about targets that is shown is one', () => {
   for (const rule of shown) expect(parseTargetRule(rule), rule).toBeDefined();
 });
 
-test('docs/routing.md: the networks of private are those of the code', () => {
+test('docs/routing.md: the networks of the rule `private` are those of the code', () => {
   const listed = /these networks:\n\n```text\n([\s\S]*?)```/.exec(page)?.[1]?.trim().split(/\s+/);
   expect(listed).toEqual([...PRIVATE_NETWORKS]);
 });
 
-test('docs/routing.md: the names of private are those of the code', () => {
+test('docs/routing.md: the names of the rule `private` are those of the code', () => {
   const [, exact = '', below = ''] =
     /these names: ([\s\S]*?), and every name below ([\s\S]*?)\.\n/.exec(page) ?? [];
   const names = (text: string) => [...text.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);

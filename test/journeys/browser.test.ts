@@ -33,7 +33,7 @@ describe.skipIf(CHROMIUM === undefined)('browser', () => {
     }
   }
 
-  test('browser: answers the question of a listener with users, and its session keeps one member', async () => {
+  test('browser: answers the credentials prompt of a listener with users, and its session keeps one member', async () => {
     const proxy = { server: `http://${stage.withUsers}`, username: 'me-session-browser', password: 'x' };
     const context = await browser.newContext({ proxy, ignoreHTTPSErrors: true });
     const page = await context.newPage();

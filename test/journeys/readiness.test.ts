@@ -37,7 +37,7 @@ async function expectNotServing(noria: Noria, reason: RegExp, advice: RegExp): P
   expect(readinessLines(noria).at(-1)).toMatchObject({ level: 50, to: 'not-serving', ready: false });
 }
 
-test('readiness: a service that refuses the connection', async () => {
+test('readiness: not serving, with the reason, when the service refuses the connection', async () => {
   const noria = await startNoria({
     sources: unreachable(`http://127.0.0.1:${await freePort()}`),
     more: FAST,
@@ -45,18 +45,18 @@ test('readiness: a service that refuses the connection', async () => {
   await expectNotServing(noria, /service/i, /^What to do: /m);
 });
 
-test('readiness: a name that does not resolve', async () => {
+test('readiness: not serving, with the reason, when the name of the service does not resolve', async () => {
   const noria = await startNoria({ sources: unreachable('http://service.invalid'), more: FAST });
   await expectNotServing(noria, /service/i, /^What to do: /m);
 });
 
-test('readiness: a URL that is not the service', async () => {
+test('readiness: not serving, with the reason, when the URL is not that of the service', async () => {
   const sandbox = await openTestSandbox();
   const noria = await startNoria({ sources: unreachable(`${sandbox.targetUrl}/nothing`), more: FAST });
   await expectNotServing(noria, /service/i, /^What to do: /m);
 });
 
-test('readiness: a wrong key', async () => {
+test('readiness: not serving, with the reason, when the key is wrong', async () => {
   const sandbox = await openTestSandbox({ instances: [{ product: 'short-classic' }] });
   const { id, baseUrl } = sandbox.instance('short-classic');
   const line = `  - { name: city, product: short-classic, baseUrl: "${baseUrl}", instance: "${id}", password: "wrong" }`;
@@ -64,7 +64,7 @@ test('readiness: a wrong key', async () => {
   await expectNotServing(noria, /12001/, /password/);
 });
 
-test('readiness: every member is at an address that noria may not use', async () => {
+test('readiness: not serving, with the reason, when noria may not use the address of any member', async () => {
   const sandbox = await openTestSandbox({ instances: [{ product: 'short-classic' }] });
   const noria = await startNoria({
     sources: [sourceLine(sandbox, 'city', 'short-classic')],

@@ -59,7 +59,7 @@ async function startTwo(): Promise<Noria> {
   return noria;
 }
 
-test('refused: at once, with the option or the source that is the cause', async () => {
+test('refusal: a client that noria cannot serve is refused at once, with the option or the source that is the cause', async () => {
   const noria = await startTwo();
   expect(await connectAs(noria, 'me-source-wrong')).toEqual({
     status: 503,

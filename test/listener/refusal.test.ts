@@ -5,7 +5,7 @@ import { refusalOf, socks5ReplyCode } from '../../src/listener/refusal.ts';
 
 const CODES = Object.keys(FAULTS) as FaultCode[];
 
-test('refusal: SOCKS5 reply codes of the contract', () => {
+test('refusal: the SOCKS5 reply codes are those of the contract', () => {
   const replies = {
     forbidden: 0x02,
     'bad-request': 0x01,

@@ -320,7 +320,7 @@ test('relay: after a half-close the shorter limit ends it', async () => {
   await ended(joined);
 });
 
-test('relay: cut if the member ends before its first byte, although the client has sent something', async () => {
+test('relay: the result is `cut` if the member ends before its first byte, although the client has sent something', async () => {
   const joined = await join({ early: 'hello' });
   joined.member.far.resume();
   joined.member.far.end();
@@ -333,7 +333,7 @@ test.each([
   ['the member has sent a byte', { early: 'hello', head: 'x' }, (joined: Joined) => joined.member.far.end()],
   ['the client has sent nothing', {}, (joined: Joined) => joined.member.far.end()],
   ['the client leaves first', { early: 'hello' }, (joined: Joined) => joined.client.far.resetAndDestroy()],
-])('relay: not cut if %s', async (_when, given, end) => {
+])('relay: the result is not `cut` if %s', async (_when, given, end) => {
   const joined = await join(given);
   joined.member.far.resume();
   joined.client.far.on('end', () => joined.client.far.end()).resume();

@@ -202,7 +202,7 @@ describe('routing options: X-Noria headers', () => {
 });
 
 describe('routing options: what the listener adds', () => {
-  test('routing options: the session of each session mode', () => {
+  test('routing options: each session mode assigns its session', () => {
     const of = (sessionMode: RoutingContext['sessionMode'], more = {}) =>
       read('', [], { sessionMode, ...more });
     expect(of('none')).toEqual({});

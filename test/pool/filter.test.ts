@@ -68,7 +68,7 @@ test('filter: a source that is not configured is refused at once', () => {
   expect(refusal(kit, { source: 'nowhere' }, { waitMs: 15_000 }).refused).toBe('bad-routing');
 });
 
-test('filter: source, protocol and least life apply together', () => {
+test('filter: source, protocol and minimum life apply together', () => {
   const kit = openKit({ sources: [CITY, { ...BACKUP, priority: 1 }] });
   for (const source of ['city', 'backup']) {
     for (const [number, protocol] of (['http', 'socks5'] as const).entries()) {

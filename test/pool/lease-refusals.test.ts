@@ -56,7 +56,7 @@ test.each([
   ['protocol', { protocol: 'socks5' }, { protocol: 'http' }],
   ['life', { minLifeMs: 600_000 }, { longestLifeMs: 360_000 }],
   ['location', { location: '上海' }, { locationParams: { nadr: '上海' } }],
-] as const)('refusal: a source whose %s excludes the client gives it no hope', (_, routing, facts) => {
+] as const)('refusal: a client does not wait for a source whose %s excludes it', (_, routing, facts) => {
   const { kit } = openTwo({ sources: [CITY, { ...TOWN, ...facts }] });
   expect(refusal(kit, routing, WAIT)).toEqual({
     refused: 'pool-empty',
@@ -124,7 +124,7 @@ test('refusal: a source whose members refuse its credentials refuses clients at 
   expect(await waiting).toMatchObject({ refused: 'pool-empty', sources: [{ name: 'town' }] });
 });
 
-test('refusal: a life that no product has is refused at once, with both', () => {
+test('refusal: a minimum life that no product has is refused at once, with both durations in the reason', () => {
   const kit = openKit({
     sources: [
       { ...CITY, longestLifeMs: 360_000 },
@@ -141,7 +141,7 @@ test('refusal: a life that no product has is refused at once, with both', () => 
   expect(acquire(kit, { minLifeMs: 480_000, source: 'city' }), 'the service gave more').toBeDefined();
 });
 
-test('refusal: an unknown longest life never refuses', () => {
+test('refusal: a source with an unknown maximum life refuses no minimum life', () => {
   const kit = openKit({ sources: [CITY, { ...TOWN, longestLifeMs: 360_000 }] });
   expect(kit.pool.acquire(request({ minLifeMs: 1_800_000 }, WAIT))).toBeInstanceOf(Promise);
 });

@@ -75,7 +75,7 @@ test.each(REPLAYS)('quarantine: $title', ({ steps, state }) => {
   expect(stateOf(kit, member?.id ?? '')).toBe(state);
 });
 
-test('quarantine: each one in a row is twice as long, up to the end of the member', () => {
+test('quarantine: each consecutive quarantine is twice as long, up to the end of the member', () => {
   const kit = openKit({ health: { maxFailures: 99, quarantineMs: 10_000 } });
   addMembers(kit, 1, 100_000);
   for (let fault = 0; fault < 4; fault += 1) {
@@ -96,7 +96,7 @@ test('quarantine: a quarantined member is never picked while there are others', 
   expect(others).not.toContain(quarantined.member);
 });
 
-test('quarantine: after it, one client tries the member in its turn, and no other before the outcome', () => {
+test('quarantine: after a quarantine, one client tries the member in its turn, and no other client before the outcome', () => {
   const kit = openKit();
   addMembers(kit, 3);
   const quarantined = acquire(kit);
@@ -224,7 +224,7 @@ test('probes: unproven members come first, then ended quarantines, then members 
   expect(kit.pool.acquireForProbe(10, 15_000), 'all are probed already').toEqual([]);
 });
 
-test('probes: a probe is no demand and no use', () => {
+test('probes: a probe counts neither as demand nor as a use', () => {
   const kit = openKit({ rotation: { maxUsesPerMember: 1 } });
   addMembers(kit, 1, 60_000);
   kit.clock.advance(5_000);

@@ -85,7 +85,7 @@ test.each(NAMES)('%s: a pick checks one or two of ten thousand entries', (name) 
 
 // A rank that ignores turns cannot put unfit entries behind the others.
 test.each(NAMES.filter((name) => name !== 'ranked'))(
-  '%s: picks do not walk through an unfit half again and again',
+  '%s: repeated picks do not check an unfit half of the entries each time',
   (name) => {
     const { rotation } = fill(name);
     const fit = ({ number }: Item) => (number < ENTRIES / 2 ? UNFIT : FITS);
@@ -208,7 +208,7 @@ test('shuffle: looking ahead gives no entry a second turn in a round', () => {
 });
 
 test.each(['random', 'cheaper of two'])(
-  '%s: an entry that leaves is not picked, although it was decided',
+  '%s: an entry that is removed is not picked, even if it was next',
   (name) => {
     const { rotation, items } = fill(name, { count: 3 });
     const [next] = rotation.upcoming(9, 0);

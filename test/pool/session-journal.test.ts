@@ -84,7 +84,7 @@ test('session journal: a restored session counts for its client', () => {
   expect(after.pool.sessionCount).toBe(3);
 });
 
-test('session journal: no more is taken than asked for', () => {
+test('session journal: takeChanges returns no more changes than requested', () => {
   const { kit, journal } = openJournaled();
   for (const session of ['a', 'b', 'c']) use(kit, { session });
   expect(journal.takeChanges(2)).toHaveLength(2);

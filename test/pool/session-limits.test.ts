@@ -98,7 +98,7 @@ test('session limits: the addresses of an IPv6 network are one client', () => {
   expect(kit.pool.sessionCount).toBe(3);
 });
 
-test('session limits: a longer TTL than rotation.maxSessionTtl is refused, with both', () => {
+test('session limits: a TTL above rotation.maxSessionTtl is refused, with both durations in the reason', () => {
   const kit = openKit({ rotation: { maxSessionTtlMs: 24 * HOUR_MS } });
   addMembers(kit, 2);
   const refused = refusal(kit, { session: 'abc', sessionTtlMs: 168 * HOUR_MS });

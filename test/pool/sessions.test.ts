@@ -339,7 +339,7 @@ test('sessions: at the limit, the session that would end first is removed', () =
   expect(kit.events('session.ended')).toEqual([{ session: 'b', reason: 'too-many' }]);
 });
 
-test('sessions: a hundred thousand share one timer', () => {
+test('sessions: a hundred thousand sessions share one timer', () => {
   const kit = openKit();
   addMembers(kit, 20);
   for (let number = 0; number < 100_001; number += 1) {

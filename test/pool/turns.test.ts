@@ -55,7 +55,7 @@ test('turns: a member is usable most of the time, by each process about equally'
   for (const share of shares) expect(share).toBeGreaterThan(0.35);
 });
 
-test('turns: a process may use the member from the moment that it is told', () => {
+test('turns: a process may use the member from its start moment on, and not before', () => {
   const all = processes(4, SPACING);
   fc.assert(
     fc.property(fc.nat({ max: 1e7 }), fc.nat({ max: 3 }), fc.domain(), (at, by, host) => {
@@ -67,7 +67,7 @@ test('turns: a process may use the member from the moment that it is told', () =
   );
 });
 
-test('turns: after a change of the number of processes, all wait first', () => {
+test('turns: after a change of the number of processes, all processes wait first', () => {
   const turns = new Turns({ count: 2, index: 0, clockAheadMs: 0, changedAt: 50_000 }, 0, SPACING);
   expect(turns.startAt(MEMBER, 'one.example', 50_000)).toBeGreaterThanOrEqual(51_000);
 });

@@ -25,7 +25,7 @@ test.each(STRATEGIES)('upcoming: with %s the next leases are on these members', 
 
 const by = (order: readonly string[]) => (a: string, b: string) => order.indexOf(a) - order.indexOf(b);
 
-test('upcoming: looking does not change which members are granted', () => {
+test('upcoming: a call does not change which members are granted', () => {
   const [looking, other] = [openKit(), openKit()];
   for (const kit of [looking, other]) addMembers(kit, 5);
   const granted = (kit: PoolKit) => Array.from({ length: 12 }, () => acquire(kit).host);
@@ -51,7 +51,7 @@ test('upcoming: says address and life, and leaves out what the caller knows', ()
   expect(upcoming(kit, 2, { isKnown: (member) => member === first?.member })).toHaveLength(1);
 });
 
-test('upcoming: no member that may get no further tunnel, or does not live long enough', () => {
+test('upcoming: leaves out members that may get no further tunnel or do not live long enough', () => {
   const kit = openKit({ rotation: { maxTunnelsPerMember: 1 } });
   addMembers(kit, 2, 60_000);
   const { member } = acquire(kit);
@@ -73,7 +73,7 @@ test('upcoming: a session has its own member, while that can take a tunnel', () 
   expect(upcoming(kit, 3, { routing })).toEqual([lease.member]);
 });
 
-test('upcoming: nothing after close', () => {
+test('upcoming: returns nothing after close', () => {
   const kit = openKit();
   addMembers(kit, 2);
   kit.pool.close();

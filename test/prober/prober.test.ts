@@ -177,7 +177,7 @@ test('prober: without a check, admits unproven members that answer in their prot
   );
 });
 
-test('prober: a sign of life uses a target that does not exist', async () => {
+test('prober: without a check, a probe uses a target that does not exist', async () => {
   const at = await openMember('http', httpBehavior());
   const { pool } = makeProber([{ id: 'm1', at }]);
   await until('it is admitted', () => pool.reports.length === 2);
@@ -186,7 +186,7 @@ test('prober: a sign of life uses a target that does not exist', async () => {
   );
 });
 
-test('prober: a sign of life does not end a quarantine', async () => {
+test('prober: without a check, a successful probe does not end a quarantine', async () => {
   const member = { id: 'm1', at: await openMember('http', httpBehavior()) };
   const paid = { ...member, id: 'm2', source: 'city' };
   const { pool, bus } = makeProber([member]);

@@ -56,7 +56,7 @@ test('draw spacing: ten unused failures in a row cause single, spaced draws unti
   expect([spacing.maxPerCall, spacing.isPromising, spacing.notBeforeAt(false)]).toEqual([Infinity, true, 0]);
 });
 
-test('draw spacing: unproven members get more patience', () => {
+test('draw spacing: of unproven members, a hundred must fail unused before draws are spaced', () => {
   const spacing = new DrawSpacing(true);
   const reports = Array.from({ length: 100 }, () => spacing.recordUnusedFailure());
   expect(reports.findIndex((failures) => failures !== undefined)).toBe(99);

@@ -210,7 +210,7 @@ test.each(['short-classic', 'short-socks5'] as const)(
 );
 
 test.each(['short-classic', 'short-socks5'] as const)(
-  '%s: a side that breaks off takes the other with it',
+  '%s: when one side breaks off, the connection to the other side closes, too',
   async (product) => {
     const { entry } = await openOne(product);
     const accepted: Socket[] = [];

@@ -33,7 +33,7 @@ const productOf = (operation: number): SandboxProduct => SANDBOX_PRODUCTS[operat
 test.each(
   CONDITIONS.flatMap((row) => row.operations.map((operation) => ({ ...row, product: productOf(operation) }))),
 )(
-  '$product: $condition is answered $code, and fine again once it has passed',
+  '$product: $condition is answered with $code, and calls succeed again once it has passed',
   async ({ product, condition, code }) => {
     const sandbox = await open({ paceMs: 0, instances: [{ product }] });
     const { id, condition: before } = sandbox.instance(product);

@@ -6,7 +6,7 @@ import { until } from '../support/until.ts';
 import { drawFrom, faultOf, KEY, openClient } from './calls.ts';
 import { closedPort, stubService, stubSocket } from './stub-service.ts';
 
-test('client failures: a refused connection', async () => {
+test('client failures: a refused connection is reported with the address', async () => {
   const port = await closedPort();
   const fault = await faultOf(openClient().extract(drawFrom(`http://127.0.0.1:${port}`)));
   expect(fault.code).toBe('service-transport');
@@ -21,7 +21,7 @@ test.each([
   ['in the head', 'HTTP/1.1 200 OK\r\nContent-Le'],
   ['in a body of known length', 'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"code":"10001"'],
   ['in a chunked body', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"cod\r\n'],
-])('client failures: a connection that is reset or closed %s', async (_, sent) => {
+])('client failures: a connection that is reset or closed %s is reported as incomplete', async (_, sent) => {
   for (const end of ['resetAndDestroy', 'end'] as const) {
     const service = await stubSocket((socket) => {
       socket.once('data', () => socket.write(sent, () => socket[end]()));
@@ -46,7 +46,7 @@ test.each([
   ['the start of the answer', ''],
   ['the start of the answer', 'HTTP/1.1 200 OK\r\nContent-Le'],
   ['the end of the answer', 'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"code":"10001"'],
-])('client failures: a timeout waiting for %s after %j', async (what, sent) => {
+])('client failures: a timeout names what the client waited for: %s after %j', async (what, sent) => {
   const clock = new ManualClock();
   const answered = Promise.withResolvers<void>();
   const service = await stubSocket((socket) => {
@@ -86,7 +86,7 @@ async function loopTurns(): Promise<void> {
   for (let turn = 0; turn < 10; turn += 1) await new Promise((next) => setImmediate(next));
 }
 
-test('client failures: a timeout while resolving or connecting', async () => {
+test('client failures: a timeout while resolving or connecting names the connection', async () => {
   const never: LookupFunction = () => {};
   const client = openClient({ timeoutMs: 80, lookup: never });
   const fault = await faultOf(client.extract(drawFrom('http://extract.test')));
@@ -109,7 +109,7 @@ test('client failures: a name that resolves after the timeout is not connected',
   expect(service.accepted()).toBe(1);
 });
 
-test('client failures: several addresses that all refuse', async () => {
+test('client failures: several addresses that all refuse are one failure', async () => {
   const port = await closedPort();
   const several: LookupFunction = (_, __, done) => {
     process.nextTick(done, null, [
@@ -121,7 +121,7 @@ test('client failures: several addresses that all refuse', async () => {
   expect((await faultOf(call)).message).toMatch(/^extract\.test:\d+ refused the connection after/);
 });
 
-test('client failures: a name without an address', async () => {
+test('client failures: a name without an address is reported', async () => {
   const nowhere: LookupFunction = (hostname, _, done) => {
     const error = Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), { code: 'ENOTFOUND' });
     process.nextTick(done, error, []);
@@ -132,7 +132,7 @@ test('client failures: a name without an address', async () => {
   expect(fault.message).toMatch(/^could not resolve extract\.test \(after \d+ ms\); check the host name/);
 });
 
-test('client failures: TLS to a service without TLS', async () => {
+test('client failures: a failed TLS handshake is reported', async () => {
   const service = await stubService((response) => response.end('{"code":"12009"}'));
   const fault = await faultOf(openClient().extract(drawFrom(`https://127.0.0.1:${service.port}`)));
   expect(fault.code).toBe('service-transport');
@@ -145,7 +145,7 @@ test.each([
   'SSH-2.0-server\r\n',
   `no such request: akey=${KEY}\r\n`,
   `HTTP/1.1 200 OK\r\nX: ${'x'.repeat(70_000)}\r\n\r\n`,
-])('client failures: bytes that are not HTTP (%#)', async (sent) => {
+])('client failures: bytes that are not HTTP are reported (%#)', async (sent) => {
   const service = await stubSocket((socket) => {
     socket.once('data', () => socket.end(sent));
   });
@@ -156,7 +156,7 @@ test.each([
   );
 });
 
-test('client failures: a body over 1 MiB, with or without a content-length', async () => {
+test('client failures: a body over 1 MiB is refused, with or without a content-length', async () => {
   for (const announced of [true, false]) {
     const service = await stubService((response) => {
       if (announced) response.setHeader('content-length', 2 * 1024 * 1024);
@@ -181,16 +181,19 @@ test.each([
   [429, ''],
   [201, '{"code":"10001","data":[{"ip":"192.0.2.1","port":80}]}'],
   [204, ''],
-])('client failures: status %i without a code of the service', async (status, body) => {
-  const service = await stubService((response) => response.writeHead(status).end(body));
-  const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
-  expect(fault.code).toBe('service-blocked');
-  const quote = body === '' ? '' : `: ${body}`;
-  expect(fault.message).toBe(
-    `${service.host} answered with status ${status} instead of 200; perhaps a firewall blocks this machine${quote}`,
-  );
-  expect(fault.context).toEqual({ host: service.host, status });
-});
+])(
+  'client failures: status %i without a code of the service is reported as a firewall',
+  async (status, body) => {
+    const service = await stubService((response) => response.writeHead(status).end(body));
+    const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
+    expect(fault.code).toBe('service-blocked');
+    const quote = body === '' ? '' : `: ${body}`;
+    expect(fault.message).toBe(
+      `${service.host} answered with status ${status} instead of 200; perhaps a firewall blocks this machine${quote}`,
+    );
+    expect(fault.context).toEqual({ host: service.host, status });
+  },
+);
 
 test.each([404, 405, 410, 501])(
   'client failures: status %i is a wrong address, not a firewall',

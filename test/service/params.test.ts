@@ -64,7 +64,7 @@ test.each([
   ['short-pure', { dedup: 0, timespan: 1 }],
   ['free', { dalu: 1 }],
   ['exclusive', { pro: 1, order: 2 }],
-] as const)('params: %s without any gets %o', (product, defaults) => {
+] as const)('params: %s without parameters gets %o', (product, defaults) => {
   expect(checkParams(product, {})).toEqual({ params: defaults, problems: [] });
 });
 

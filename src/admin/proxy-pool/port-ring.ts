@@ -1,8 +1,9 @@
 /**
  * Hands out the local ports of proxyPool to one user. The port that was handed out longest ago comes first.
  *
- * Each port is pinned to a member, and no two ports share a member. A port keeps its member while the member works; a
- * port without a member gets one that no other port has. Owns a timer for each popped port.
+ * Each port is pinned to a member. A port keeps its member while the member works; a port without a member gets one that
+ * no other port has. When there are fewer members than ports, ports that clients use may share a member. Owns a timer for
+ * each popped port.
  */
 import type { Clock } from '../../core/clock.ts';
 

@@ -79,7 +79,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
   );
 
   test.each<Defect>(['use-by', 'floor'])(
-    'fleet pace: the schedules find a claim without %s',
+    'fleet pace: the random schedules detect a claim without %s',
     async (defect) => {
       const property = fc.asyncProperty(schedule, async (each) => {
         expect((await play(each, defect)).early).toEqual([]);

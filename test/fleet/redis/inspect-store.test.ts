@@ -50,7 +50,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     expect(await safe.command('DBSIZE')).toBe(0);
   });
 
-  test('store check: unreachable, and silent', async () => {
+  test('store check: reports a store that is unreachable or silent', async () => {
     const gone = await openStore();
     await gone.kill();
     expect((await inspect(gone.address())).errors).toEqual([
@@ -68,7 +68,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     ]);
   });
 
-  test('store check: an old version', async () => {
+  test('store check: reports an old version', async () => {
     const address = await openInfoServer('redis_version:6.2.7\r\nrole:master\r\n');
     expect(await inspect(address)).toEqual({
       version: 'Redis 6.2.7',
@@ -88,7 +88,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     });
   });
 
-  test('store check: another kind of server, and a database that does not exist', async () => {
+  test('store check: reports another kind of server, and a database that does not exist', async () => {
     const web = createHttpServer((_, response) => response.end('hello'));
     await listen(web);
     onTestFinished(() => void web.close());
@@ -108,7 +108,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     ]);
   });
 
-  test('store check: a wrong password, and a missing one', async () => {
+  test('store check: reports a wrong password, and a missing one', async () => {
     const store = await openStore({ password: 'hunter2hunter2' });
     expect((await inspect(store.address())).errors).toEqual([]);
     const [wrong = ''] = (await inspect(as(store, 'default', 'hunter3hunter3'))).errors;
@@ -166,7 +166,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     ]);
   });
 
-  test('store check: a read-only replica, and evictions when the memory is full', async () => {
+  test('store check: reports a read-only replica, and evictions when the memory is full', async () => {
     const primary = await openStore();
     const port = await freePort();
     const replica = await openStore({ port, args: ['--replicaof', '127.0.0.1', String(primary.port)] });
@@ -181,7 +181,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     expect((await inspect(primary.address())).errors).toEqual([]);
   });
 
-  test('store check: data of a later version', async () => {
+  test('store check: reports data of a later version', async () => {
     const store = await openStore();
     await store.command('HSET', `{noria:${NAME}}:epoch`, 'format', '99', 'id', 'x');
     expect((await inspect(store.address())).errors).toEqual([expect.stringContaining('has format 99')]);

@@ -118,7 +118,7 @@ test.skipIf(NO_STORE)('redis pace: a new fleet opens within 3 s, and no claim is
 const FULL_WAIT_MS = USE_BY_MS + RULE.callTimeoutMs + RULE.intervalMs;
 
 test.skipIf(NO_STORE)(
-  'redis pace: after a restart of the store, every instance waits for a lost claim',
+  'redis pace: after a restart of the store, every instance waits as long as a lost claim may still be in use',
   async () => {
     await server.kill();
     server = await openStore({ args: ['--appendonly', 'yes'] });

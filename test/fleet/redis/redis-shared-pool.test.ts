@@ -20,7 +20,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     return stage;
   });
 
-  test('redis: what a replica misses in the loaded state reaches the store, also after the store was emptied', async () => {
+  test('redis: a replica adds the members that the loaded state lacks, also after the store was emptied', async () => {
     const stage = openStoreStage(server);
     const pool = stage.connect('a');
     const member = sharedMember(stage, 'm1');

@@ -62,7 +62,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     expect(await ping(address({ ca }))).toMatchObject({ code: 'fleet-store-lost' });
   });
 
-  test('store connection: user, password and database', async () => {
+  test('store connection: uses the user, the password and the database of the URL', async () => {
     const store = await openStore();
     await store.command('ACL', 'SETUSER', 'me', 'on', '>hunter2', '~*', '+@all');
     const login = { username: 'me', password: new Secret('hunter2') };

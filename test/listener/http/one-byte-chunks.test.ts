@@ -13,7 +13,7 @@ const CHUNKS = '1\r\nx\r\n'.repeat(COUNT);
 const chunkCount = (message: string) => message.match(/\r\n[0-9a-f]+\r\nx/g)?.length ?? 0;
 const dataBytes = (message: string) => message.slice(message.indexOf('\r\n\r\n')).match(/x/g)?.length ?? 0;
 
-test('one-byte chunks: those of one read reach the target as one chunk', async () => {
+test('one-byte chunks: the chunks of one read reach the target as one chunk', async () => {
   const origin = await rawOrigin();
   const { port } = await listen(directDialer());
   const client = await RawClient.open(port);
@@ -25,7 +25,7 @@ test('one-byte chunks: those of one read reach the target as one chunk', async (
   expect(chunkCount(origin.seen[0] ?? '')).toBeLessThan(COUNT / 100);
 });
 
-test('one-byte chunks: those of one read reach the client as one chunk', async () => {
+test('one-byte chunks: the chunks of one read reach the client as one chunk', async () => {
   const origin = await rawOrigin((socket) =>
     socket.once('data', () =>
       socket.write(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${CHUNKS}0\r\n\r\n`),

@@ -39,7 +39,7 @@ test('pipelining: requests that wait apply back-pressure to the client', async (
   expect(dialer.requests.length).toBe(1);
 });
 
-test('pipelining: a client that does not read its answers is not read either', async () => {
+test('pipelining: noria does not read from a client that does not read its answers', async () => {
   const { port, events } = await listen(directDialer());
   const client = await RawClient.open(port);
   client.socket.pause();

@@ -104,7 +104,7 @@ describe('replies: headers of a successful response', () => {
     };
   }
 
-  test('replies: member and attempts always, other headers if known', () => {
+  test('replies: the member and the attempts are always sent, other headers if known', () => {
     expect(successHeaders(connection())).toEqual([
       ['X-Noria-Member', 'm7'],
       ['X-Noria-Attempts', '2'],

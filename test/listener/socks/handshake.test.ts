@@ -29,7 +29,7 @@ const reply5 = (code: string): string => `05${code}0001000000000000`;
 const reply4 = (code: string): string => `00${code}000000000000`;
 
 describe('socks handshake: SOCKS5', () => {
-  test('socks handshake: without credentials, message by message', async () => {
+  test('socks handshake: works without credentials, message by message', async () => {
     const stage = await Stage.open();
     const client = await stage.connect();
     client.send(GREETING_NONE);

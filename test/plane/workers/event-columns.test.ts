@@ -52,7 +52,7 @@ test('event columns: events survive the pipe, in their order', () => {
   );
 });
 
-test('event columns: of many tunnels, they are a fraction of the objects', () => {
+test('event columns: the events of many tunnels take a fraction of the bytes of the objects', () => {
   const events = Array.from(
     { length: 1_000 },
     (_, n): ForwardedEvent => ({

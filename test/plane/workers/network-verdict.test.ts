@@ -47,7 +47,7 @@ test('network verdict: an answer to any process overrules all', () => {
   expect(changes.length).toBe(4);
 });
 
-test('network verdict: the judgement of a process ends with it', () => {
+test('network verdict: the judgement of a process no longer counts when the process ends', () => {
   const { changes, verdict } = openVerdict();
   verdict.judged(1, true);
   verdict.remove(2);

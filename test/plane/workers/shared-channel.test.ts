@@ -52,7 +52,7 @@ function withClose({ worker, server }: ReturnType<ReturnType<typeof openStage>['
   };
 }
 
-test('over IPC: moments are those of the process that sees them', async () => {
+test('over IPC: moments are converted to the clock of the process that receives them', async () => {
   const stage = openStage(1_000_000);
   const primary = stage.memory.connect('primary');
   const seen = new Recorder();
@@ -78,7 +78,7 @@ test('over IPC: moments are those of the process that sees them', async () => {
   expect(seen.facts.at(-1)?.fact).toMatchObject({ session: { usedAt: stage.clock.monotonic() } });
 });
 
-test('over IPC: a worker gets the own password of a member', async () => {
+test('over IPC: a worker gets the password that belongs to a member', async () => {
   const stage = openStage();
   const primary = stage.memory.connect('primary');
   await primary.follow(new Recorder());

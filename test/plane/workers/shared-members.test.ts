@@ -13,7 +13,7 @@ async function memberOn(socket: Socket, target: string, user = 'me'): Promise<st
   return memberOf(answer);
 }
 
-test('workers: the admin API shows the tunnels of all, and an evicted member finishes its own', async () => {
+test('workers: the admin API shows the tunnels of all workers, and tunnels of an evicted member continue', async () => {
   const { noria, target, through } = await startPair();
   const tunnels = [await through(0), await through(1)] as const;
   const members = [];
@@ -41,7 +41,7 @@ test('workers: the admin API shows the tunnels of all, and an evicted member fin
   await until('it has left', () => view() === undefined);
 });
 
-test('workers: a ban that a client reports counts in all', async () => {
+test('workers: a ban that a client reports applies in all workers', async () => {
   const { noria, target, through } = await startPair();
   const member = await memberOn(await through(0), target, 'me-session-one');
   const host = target.split(':')[0] ?? '';
@@ -56,7 +56,7 @@ test('workers: a ban that a client reports counts in all', async () => {
   }
 });
 
-test('workers: a replacement knows the sessions of the others', async () => {
+test('workers: a replacement worker knows the sessions of the other workers', async () => {
   const { noria, workers, target, connectToWorker, through } = await startPair();
   const member = await memberOn(await through(0), target, 'me-session-one');
   process.kill(workers[0], 'SIGKILL');
@@ -68,7 +68,7 @@ test('workers: a replacement knows the sessions of the others', async () => {
   expect(await memberOn(socket, target, 'me-session-one')).toBe(member);
 });
 
-test('workers: maxUsesPerMember counts the uses of all', async () => {
+test('workers: maxUsesPerMember counts the uses of all workers', async () => {
   const more = 'workers: 2\nrotation: { maxUsesPerMember: 1 }';
   const { noria, target, through } = await startPair({ more });
   const used: string[] = [];
