@@ -95,7 +95,7 @@ export class AdminClient {
    * before it applies the configuration.
    */
   async reload(): Promise<Reload & { readonly applied: boolean }> {
-    // without a running noria, this fails much sooner than the reload
+    // fails within seconds if no noria answers; a reload may wait longer
     await this.#call({ method: 'GET', path: '/healthz' });
     const answer = await this.#call({ method: 'POST', path: '/api/reload', timeoutMs: RELOAD_TIMEOUT_MS });
     return { ...this.#decode(answer, reloadSchema), applied: answer.status === 200 };

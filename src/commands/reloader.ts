@@ -140,7 +140,10 @@ function warningLines({ file, warnings }: Config): string[] {
   return warnings.map(({ line, column, path, message }) => `${file}:${line}:${column}: ${path}: ${message}`);
 }
 
-/** Sections of which only the name is reported. In `sources` and `listeners`, each changed entry is reported. */
+/**
+ * A change in one of these sections is reported by the section's name. In `sources` and `listeners`, each changed
+ * entry is reported.
+ */
 const SECTIONS = [
   'service',
   'account',

@@ -20,7 +20,7 @@ interface UserSection {
 
 /**
  * @param path - the path of the user in the file.
- * @returns undefined if there is no valid password. It is then reported as a problem.
+ * @returns undefined if there is no valid password, after reporting that.
  */
 export function resolveUser(
   user: UserSection,
@@ -50,7 +50,7 @@ interface KeySection {
  * they must match.
  *
  * @param keyName - what the section calls the key.
- * @returns undefined if there is no valid key. It is then reported as a problem.
+ * @returns undefined if there is no valid key, after reporting that.
  */
 export function resolveKey(
   section: KeySection,

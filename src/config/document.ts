@@ -65,7 +65,10 @@ export interface ParsedDocument {
 const WORD = /^(?:[\w-]+|<<)$/;
 /** The maximum depth: more than any real configuration needs, and low enough for the call stack. */
 const MAX_DEPTH = 20;
-/** The maximum number of values. Each alias counts again, because aliases of aliases grow exponentially. */
+/**
+ * The maximum number of values. A value counts once for each alias, because nested aliases can expand a small file
+ * exponentially.
+ */
 const MAX_NODES = 20_000;
 
 /** Never throws. `problems` also contains the syntax errors. */

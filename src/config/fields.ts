@@ -18,7 +18,7 @@ export interface Field {
   /** The type of a scalar, of the scalars in a list, or of the word of a choice. */
   readonly type: ScalarType<unknown> | undefined;
   readonly required: boolean;
-  /** The default as text of YAML; `undefined` if there is none. */
+  /** The default, as written in YAML; `undefined` if there is none. */
   readonly fallback: unknown;
   /** What applies if a key without a default is missing. */
   readonly otherwise: string | undefined;

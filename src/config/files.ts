@@ -66,7 +66,7 @@ export class FileReader {
    * Returns the value of the key at `path`, which is a secret or contains one, from the configuration or from the
    * file that it names.
    *
-   * @returns undefined if there is no value, or if noria cannot read it. The latter is reported as a problem.
+   * @returns undefined if there is no value. Also undefined if noria cannot read the value, after reporting why.
    */
   readSecret<T>(path: string, { plain, file }: SecretKeys<T>, type: Scalar<T>): T | undefined {
     const filePath = `${path}File`;
@@ -87,7 +87,7 @@ export class FileReader {
     return undefined;
   }
 
-  /** @returns undefined if noria cannot read the file, which is then reported as a problem. */
+  /** @returns undefined if noria cannot read the file, after reporting why. */
   readText(path: string, file: string, { isSecret }: { readonly isSecret: boolean }): string | undefined {
     const absolute = this.absolute(file);
     try {

@@ -16,7 +16,7 @@ const ANY_STORE: StoreUrl = {
   database: 0,
 };
 
-/** @returns undefined if the section is incomplete or invalid, which is then reported as a problem. */
+/** @returns undefined if the section is incomplete or invalid, after reporting why. */
 export function resolveFleet(fleet: FileFleet, context: ResolveContext): FleetConfig | undefined {
   const { problems, files } = context;
   const { url: plain, urlFile: file, sentinel } = fleet;

@@ -27,7 +27,7 @@ export function optional<S extends z.ZodType>(
   return key;
 }
 
-/** @param fallback - the default as text of YAML. */
+/** @param fallback - the default, as written in YAML. */
 export function given<S extends z.ZodType>(schema: S, fallback: z.input<S>, about: string): z.ZodPrefault<S> {
   const key = z.prefault(schema, fallback);
   KEY_NOTES.add(key, { about });

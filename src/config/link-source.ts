@@ -32,7 +32,7 @@ export function rejectLinkKeys({ product }: FileSource, path: string, problems: 
   }
 }
 
-/** @returns undefined if the source is invalid, which is then reported as a problem. */
+/** @returns undefined if the source is invalid, after reporting why. */
 export function resolveLinkSource(
   source: FileSource,
   path: string,

@@ -9,7 +9,7 @@ import type { FileListener } from './schema.ts';
 
 /**
  * @param path - the path of the listener in the file: `listeners[0]`.
- * @returns undefined if the listener is invalid, which is then reported as a problem.
+ * @returns undefined if the listener is invalid, after reporting why.
  */
 export function resolveListener(
   listener: FileListener,

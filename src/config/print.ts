@@ -45,7 +45,9 @@ function withoutForeignKeys(source: object): object {
   return Object.fromEntries(Object.entries(source).filter(([key]) => !foreign.includes(key)));
 }
 
-/** Values that the type requires for keys of the other kind of source. `withoutForeignKeys` removes them again. */
+/**
+ * The type also requires the keys that only the other kind of source has. `withoutForeignKeys` removes them again.
+ */
 const NO_LINK = { url: undefined, urlFile: undefined, method: undefined, headers: {}, body: undefined };
 const NO_ANSWER: FileSource['answer'] = {
   ...{ format: 'auto' as const, list: undefined, address: undefined, expiry: undefined },

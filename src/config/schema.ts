@@ -1,5 +1,5 @@
 /**
- * Every key of noria's YAML: its type, range, default, and a line that describes it. The defaults are texts of YAML.
+ * Every key of noria's YAML: its type, range, default, and a line that describes it. Defaults are written as in YAML.
  *
  * Keys are declared only here and, for sources, in schema-source.ts. The loader, its messages, the type Config,
  * `noria check` and the JSON Schema come from this table. test/held/configuration.test.ts compares

@@ -30,7 +30,7 @@ const EXTRACT_PORT = 8080;
 
 /**
  * @param path - the path of the source in the file: `sources[0]`.
- * @returns undefined if the source is invalid, which is then reported as a problem.
+ * @returns undefined if the source is invalid, after reporting why.
  */
 export function resolveSource(
   source: FileSource,

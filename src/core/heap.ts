@@ -81,7 +81,7 @@ export class Heap<Node extends HeapNode> {
     return this.firstThat(fits, 2 * index + 2, this.firstThat(fits, 2 * index + 1, best));
   }
 
-  /** The nodes with the smallest keys, at most `count`, in the order of their keys. */
+  /** At most `count` nodes: those with the smallest keys, in the order of their keys. */
   smallest(count: number): Node[] {
     const found: Node[] = [];
     const open = this.#nodes.slice(0, 1);

@@ -64,7 +64,7 @@ export class VirtualClock implements Clock {
       this.#disarm(next);
       this.#moveTo(next.dueAt);
       next.fn();
-      await setImmediate(); // all promises that depend on this timer continue first, at any depth
+      await setImmediate(); // the code that waits for this timer runs first, through any chain of promises
     }
     this.#moveTo(untilMs);
   }

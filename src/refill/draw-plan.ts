@@ -106,7 +106,7 @@ function nextCheckAt(inputs: DrawInputs): number {
   const { now, stock, demand } = inputs;
   const leadMs = horizonMs(inputs);
   const lossAt = stock.nextLossAt(now + leadMs);
-  // + 1 ms: at that moment, the plan already counts the loss
+  // 1 ms later, so that the check looks beyond the loss
   const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1;
   // If there is no room for replacements, the next expiring member makes room.
   const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);

@@ -1,23 +1,24 @@
 /**
- * What the service said about an instance. The norias of a fleet report it to each other, so that one refused call stops the draws
- * of all. A refusal that may concern one machine alone, such as an IP address that is not bound, is not reported.
+ * What the service says about an instance. The norias of a fleet report it to each other, so that a refusal of one
+ * call stops the draws of all norias. They do not report a refusal that may concern only one machine, for example
+ * because its address is not bound.
  */
 import { isSame } from '../core/is-same.ts';
 import type { Quota } from '../service/answer.ts';
 import type { DrawOutcome, Suspension } from './reaction.ts';
 
-/** Plain data that survives JSON. */
+/** Plain data that JSON can represent. */
 export interface InstanceReport {
   readonly quota: Quota;
-  /** Absent: the service accepted the call. */
+  /** Absent if the service accepted the call. */
   readonly suspension?: InstanceSuspension | undefined;
 }
 
 export interface InstanceSuspension extends Pick<DrawOutcome, 'code' | 'summary' | 'advice'> {
   readonly phase: 'paused' | 'halted';
-  /** Monotonic moment of the next attempt; absent: the operator has to act first. */
+  /** The monotonic moment of the next attempt. If absent, the operator has to act first. */
   readonly untilAt?: number | undefined;
-  /** Norias with another key or other parameters may get another answer. */
+  /** Whether norias with another key or other parameters may get another answer. */
   readonly dependsOnConfig: boolean;
   readonly limitsConnections: boolean;
 }
@@ -26,22 +27,29 @@ export interface EndedDraw {
   readonly outcome: DrawOutcome;
   readonly suspension: Suspension | undefined;
   readonly quota: Quota;
-  /** The present monotonic moment. */
+  /** The current monotonic moment. */
   readonly now: number;
 }
 
 const NO_NEWS: InstanceReport = { quota: {} };
 
-/** The reports about the instance of one source: decides which ones to send, and which ones to follow. */
+/**
+ * Decides which reports about the instance of one source this noria sends, and which reports of other norias it
+ * follows.
+ */
 export class InstanceReports {
   #last: InstanceReport | undefined;
   #unread: InstanceReport | undefined;
-  /** The service has accepted a call with the present configuration of this noria. */
+  /** Whether the service has accepted a call with the current configuration of this noria. */
   #hasDrawn = false;
 
-  /** Records a call of this noria. Returns the report for the other norias; undefined if it has no news for them. */
+  /**
+   * Records a call of this noria.
+   *
+   * @returns the report for the other norias; undefined if the call has no news for them.
+   */
   conclude({ outcome, suspension, quota, now }: EndedDraw): InstanceReport | undefined {
-    this.#unread = undefined; // this noria now knows more
+    this.#unread = undefined; // the call of this noria is newer than the report
     const { kind } = outcome.verdict;
     const isAccepted = kind === 'ok' || kind === 'empty' || kind === 'slow-down';
     this.#hasDrawn ||= isAccepted;
@@ -53,10 +61,14 @@ export class InstanceReports {
     return report;
   }
 
-  /** Records the report of another noria. Returns whether this noria must stop drawing. */
+  /**
+   * Records a report of another noria.
+   *
+   * @returns whether this noria must stop drawing.
+   */
   hear(report: InstanceReport): boolean {
     this.#last = report;
-    // A single noria with a wrong configuration must not stop those that have drawn with theirs.
+    // One noria with a wrong configuration must not stop other norias that have drawn with theirs.
     const isOfOther = report.suspension?.dependsOnConfig === true && this.#hasDrawn;
     this.#unread = isOfOther ? undefined : report;
     return this.mustStop;
@@ -67,21 +79,21 @@ export class InstanceReports {
     return this.#unread?.suspension !== undefined;
   }
 
-  /** Returns the unread report once. */
+  /** Returns the unread report, and marks it as read. */
   read(): InstanceReport | undefined {
     const report = this.#unread;
     this.#unread = undefined;
     return report;
   }
 
-  /** The configuration of the source has changed. */
+  /** Call it when the configuration of the source has changed. */
   reset(): void {
     this.#hasDrawn = false;
     this.#unread = undefined;
   }
 }
 
-/** Undefined if the refusal may concern this noria alone. */
+/** Returns undefined if the refusal may concern only this noria. */
 function suspensionOf(
   { code, summary, advice, concerns, limitsConnections }: DrawOutcome,
   { phase, ms }: Suspension,

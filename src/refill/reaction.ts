@@ -70,7 +70,7 @@ export function outcomeOfAnswer(product: SourceProduct, answer: DrawAnswer): Dra
   return { ...judgeDraw(product, answer), code: answer.code, message };
 }
 
-/** @throws `error` itself if it is not a NoriaError, because it then is a bug of noria. */
+/** @throws `error` itself if it is not a NoriaError, because any other error is a bug of noria. */
 export function outcomeOfError(error: unknown): DrawOutcome {
   if (!(error instanceof NoriaError)) throw error;
   return {

@@ -37,7 +37,7 @@ export const MAX_VALUES = 32_000;
 export const MAX_DEPTH = 32;
 export const TOO_MANY_VALUES = `more than ${MAX_VALUES} values or more than ${MAX_DEPTH} levels`;
 
-/** To make a quote, noria reads this many times its length, because it shortens runs of white space to one space. */
+/** To make a quote, noria reads this many times its length, because runs of white space shrink to one space. */
 const QUOTED_SHARE = 8;
 const QUOTE_LENGTH = 200;
 /** HTTP statuses that mean a wrong host or path. */

@@ -147,7 +147,7 @@ function readFlag(raw: unknown): boolean | undefined {
   );
 }
 
-/** A row for a field whose value noria keeps as `read` returns it. */
+/** Builds the functions of a field that stores what `read` returns under `name`, and prints that value unchanged. */
 function field<Name extends keyof Details>(
   name: Name,
   read: (raw: unknown) => Details[Name] | undefined,

@@ -42,7 +42,7 @@ export class SimulatedClients {
   openCount = 0;
   /** The durations in ms of the waits that ended with a member. */
   readonly waits: number[] = [];
-  /** The longest time in which at least one client was waiting at every moment. */
+  /** The longest uninterrupted time with at least one waiting client. */
   longestEmptyMs = 0;
 
   constructor(options: SimulatedClientsOptions) {

@@ -22,7 +22,7 @@ export interface SimulationReport {
     readonly p95Ms: number;
     readonly longestMs: number;
   };
-  /** The longest time in which at least one client was waiting at every moment. */
+  /** The longest uninterrupted time with at least one waiting client. */
   readonly longestEmptyMs: number;
 }
 

@@ -21,7 +21,7 @@ export interface JsonNode {
   readonly isInList: boolean;
 }
 
-/** The maximum number of values in which noria searches the list. Vendors put it near the beginning. */
+/** noria searches the list in at most this many values. Vendors put it near the beginning. */
 const MAX_NODES = 5_000;
 
 /**
