@@ -26,13 +26,14 @@ export const ROUTING_KEYS: readonly RoutingKey[] = [
     key: 'session',
     aliases: ['sessid', 'sid', 'sessionid'],
     value: '1 to 64 of letters, digits, `_`, `.` and `~`',
-    effect: 'the same session keeps the same member while it lives; it moves before the member expires',
+    effect:
+      'all connections with this session name use one member; before it expires, the session moves to another',
   },
   {
     key: 'ttl',
     aliases: ['sesstime', 'sessionduration', 'sessionttl', 'sessionlength', 'lifetime'],
     value: 'a duration',
-    effect: 'idle life of that session',
+    effect: 'how long that session may be idle',
     bareUnitMs: {
       ttl: SECOND_MS,
       sesstime: MINUTE_MS,
@@ -52,7 +53,7 @@ export const ROUTING_KEYS: readonly RoutingKey[] = [
     key: 'adr',
     aliases: ['country', 'cc', 'state', 'city', 'region', 'area'],
     value: 'a keyword of at most 64 characters, URL-encoded where needed, `_` for a space',
-    effect: 'only members whose location contains it',
+    effect: 'only members whose location contains the keyword',
   },
   {
     key: 'life',
@@ -65,11 +66,11 @@ export const ROUTING_KEYS: readonly RoutingKey[] = [
     key: 'protocol',
     aliases: [],
     value: MEMBER_PROTOCOLS.map((protocol) => `\`${protocol}\``).join(', '),
-    effect: 'only members speaking it',
+    effect: 'only members that speak this protocol',
   },
   {
     key: 'rotate',
     aliases: [],
-    effect: "ignores the listener's session: a new choice",
+    effect: "ignores the listener's session, so any member may be picked",
   },
 ];

@@ -15,7 +15,7 @@ export const NO_PROXY = { code: 0, src: 'no proxy' } as const;
  */
 export const ROUTES = {
   '/': 'this list',
-  '/get/': 'a proxy as JSON: the one handed out longest ago',
+  '/get/': 'a proxy as JSON: the one that was handed out longest ago',
   '/pop/': 'the same; after 60 s its port moves to another member',
   '/random': 'the same as `/get/`, as plain text: `127.0.0.1:24003`',
   '/all/': 'all proxies, as a JSON list',
