@@ -49,6 +49,12 @@ export class DailyBudget {
     this.#shared?.add([...ips]);
   }
 
+  /** Adds the IPs of today to the shared count again, because the fleet's store may lack them. */
+  shareAgain(wallAt: number): void {
+    this.#startDay(wallAt);
+    if (this.#drawn.size > 0) this.#shared?.add([...this.#drawn]);
+  }
+
   used(wallAt: number): number {
     this.#startDay(wallAt);
     return Math.max(this.#drawn.size, this.#shared?.used() ?? 0);

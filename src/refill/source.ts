@@ -62,6 +62,7 @@ export class DrawSource {
     const records = new SourceRecords(clock.now(), snapshot, context.sharedCount?.(name));
     const warn = (message: string) => bus.emit('source.warned', { source: name, message });
     const history = new DrawHistory({ clock, random, records, unproven, warn });
+    records.budget.shareAgain(clock.now()); // the snapshot may contain IPs that the store lacks
     this.#context = context;
     this.#records = records;
     this.#history = history;
@@ -153,6 +154,7 @@ export class DrawSource {
 
   /** The fleet's store is available again: ends a suspension if the loss of the store caused it. */
   storeReturned(): void {
+    this.#records.budget.shareAgain(this.#context.clock.now());
     const { last } = this.#history;
     if (this.#state.phase.name !== 'backoff' || !last?.code.startsWith('fleet-store-')) return;
     this.#state.move({ name: 'idle', reason: "the fleet's store is back" });

@@ -323,6 +323,20 @@ test('source: commands return false for an unknown name', () => {
   expect([refiller.refill('x'), refiller.pause('x'), refiller.resume('x')]).toEqual([false, false, false]);
 });
 
+test("source: the IPs of today count again when the fleet's store is back, and after a restart", async () => {
+  const added: string[][] = [];
+  const sharedCount = () => ({ add: (ips: readonly string[]) => void added.push([...ips]), used: () => 0 });
+  const sources = [sourceOptions({ dailyBudget: 50 })];
+  const rig = openRig({ sources, sharedCount });
+  await pass(rig.clock, 1_000);
+  const drawn = added.flat();
+  expect(drawn).toHaveLength(5);
+  rig.bus.emit('fleet.store', { up: true });
+  expect(added.slice(1)).toEqual([drawn]);
+  openRig({ sources, sharedCount, clock: rig.clock, restored: rig.refiller.record() });
+  expect(added.slice(2)).toEqual([drawn]);
+});
+
 test("source: the daily budget limits draws until the service's midnight, across restarts", async () => {
   const clock = new ManualClock(Date.UTC(2030, 0, 1, 15, 55)); // five minutes before midnight in UTC+8
   const sources = [sourceOptions({ dailyBudget: 7, size: 20 })];
