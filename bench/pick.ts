@@ -7,6 +7,7 @@
  * Prints ns per cycle. The cost must grow at most with the logarithm of the number of members; beyond that it grows by
  * cache misses. For comparison, the last line shows a loop over as many numbers.
  */
+
 import { systemClock } from '../src/core/clock.ts';
 import { EventBus } from '../src/core/events.ts';
 import { systemRandom } from '../src/core/random.ts';
@@ -14,6 +15,7 @@ import type { DrawnMember } from '../src/pool/drawn-member.ts';
 import { isLease, type RoutingOptions } from '../src/pool/lease.ts';
 import { type PoolSettings, STRATEGIES, type Strategy } from '../src/pool/options.ts';
 import { Pool } from '../src/pool/pool.ts';
+import { CITY, poolSettings } from '../test/support/pool-settings.ts';
 
 const SIZES = [10, 40, 1_000, 100_000];
 /** The best run counts, because other work on the machine disturbs some of them. */
@@ -95,21 +97,7 @@ function filledPool(size: number): Pool {
 }
 
 function settingsOf(strategy: Strategy): PoolSettings {
-  return {
-    sources: [{ name: 'city', priority: 1, size: 20, unknownLifetimeMs: 600_000 }],
-    rotation: {
-      strategy,
-      maxTunnelsPerMember: 0,
-      maxUsesPerMember: 0,
-      perHostSpacingMs: 0,
-      sessionTtlMs: 600_000,
-      maxSessionTtlMs: 86_400_000,
-      maxSessionsPerClient: 1_000,
-    },
-    safetyMarginMs: 3_000,
-    minRemainingMs: 10_000,
-    health: { maxFailures: 2, quarantineMs: 10_000 },
-  };
+  return poolSettings({ sources: [{ ...CITY, size: 20 }], rotation: { strategy } });
 }
 
 function loop(size: number): number {

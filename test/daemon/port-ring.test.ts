@@ -3,17 +3,8 @@ import { expect, onTestFinished, test } from 'vitest';
 import { POP_MS, PortRing } from '../../src/admin/proxy-pool/port-ring.ts';
 import { portsOf } from '../../src/daemon/proxy-pool.ts';
 import { STRATEGIES } from '../../src/pool/options.ts';
-import {
-  accept,
-  acquire,
-  addMembers,
-  CITY,
-  drawn,
-  openKit,
-  type PoolKit,
-  stateOf,
-  use,
-} from '../pool/pool-kit.ts';
+import { accept, acquire, addMembers, drawn, openKit, type PoolKit, stateOf, use } from '../pool/pool-kit.ts';
+import { CITY } from '../support/pool-settings.ts';
 
 const PORTS = [24_000, 24_001, 24_002, 24_003];
 const ANY = { https: false } as const;

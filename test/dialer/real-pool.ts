@@ -11,6 +11,7 @@ import { Pool } from '../../src/pool/pool.ts';
 import { Prober } from '../../src/prober/prober.ts';
 import type { TestMember } from '../support/bad-members.ts';
 import { ManualClock } from '../support/manual-clock.ts';
+import { CITY, poolSettings } from '../support/pool-settings.ts';
 import { collect, start, targetOf } from './make-dialer.ts';
 
 const openMemberSocket = memberSockets();
@@ -42,26 +43,13 @@ export function openDialerWithPool(
   const bus = new EventBus((name, error) => {
     throw new Error(`observer of ${name} failed`, { cause: error });
   });
-  const source = { name: 'city', priority: 1, size: members.length, unknownLifetimeMs: 600_000 };
+  const source = { ...CITY, size: members.length };
   const pool = new Pool({
     clock,
     bus,
     random: seededRandom(7),
     forecasts: () => [],
-    sources: [source],
-    rotation: {
-      strategy: 'round-robin',
-      maxTunnelsPerMember: 0,
-      maxUsesPerMember: 0,
-      perHostSpacingMs: 0,
-      sessionTtlMs: 600_000,
-      maxSessionTtlMs: 86_400_000,
-      maxSessionsPerClient: 1_000,
-      ...rotation,
-    },
-    safetyMarginMs: 3_000,
-    minRemainingMs: 10_000,
-    health: { maxFailures: 2, quarantineMs: 10_000 },
+    ...poolSettings({ sources: [source], rotation }),
   });
   const quarantined = collect(bus, 'member.quarantined');
   const left = collect(bus, 'member.left');

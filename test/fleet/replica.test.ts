@@ -1,7 +1,8 @@
 /** Several pools behave as one. Unless a test says otherwise, the replicas are of one machine. */
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
-import { accept, acquire, addMembers, CITY, close, drawn, fail, request, use } from '../pool/pool-kit.ts';
+import { accept, acquire, addMembers, close, drawn, fail, request, use } from '../pool/pool-kit.ts';
+import { CITY } from '../support/pool-settings.ts';
 import { acquireAt, BEAT_MS, beaten, openFleet, type ReplicaKit, settled, viewOf } from './replica-kit.ts';
 
 async function openPair(changes: Parameters<ReturnType<typeof openFleet>['open']>[1] = {}) {

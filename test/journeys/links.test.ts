@@ -3,11 +3,11 @@
  * A link's answers lead to the states that docs/links.md names, and its keys appear nowhere.
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { exitThrough } from '../support/exit-through.ts';
 import { type Noria, openTestSandbox, startNoria, untilReady } from '../support/noria.ts';
 import { until } from '../support/until.ts';
 
@@ -33,24 +33,6 @@ function presetSource(
   );
 }
 
-/** Status and body of a GET through a member of this source. */
-function exitThrough(noria: Noria, source: string, url: string): Promise<string> {
-  const [host, port] = noria.proxy.split(':');
-  const headers = {
-    host: new URL(url).host,
-    'proxy-authorization': `Basic ${Buffer.from(`me-source-${source}:x`).toString('base64')}`,
-  };
-  return new Promise((resolve, reject) => {
-    const asked = request({ host, port, path: url, headers, agent: false }, async (answer) => {
-      let body = '';
-      for await (const chunk of answer) body += chunk;
-      resolve(`${answer.statusCode} ${body.trim()}`);
-    });
-    asked.on('error', reject);
-    asked.end();
-  });
-}
-
 function sourceStatus(noria: Noria, name: string) {
   return noria.control.status().sources.find((source) => source.name === name);
 }
@@ -60,7 +42,10 @@ test('links: each preset carries a request, at the pace of its vendor', async ()
   const noria = await startNoria({ sources: PRESETS.map((preset) => presetSource(sandbox, preset)) });
   expect(PRESETS.length).toBeGreaterThanOrEqual(6);
   const exits = await Promise.all(
-    PRESETS.map(async (preset) => [preset, await exitThrough(noria, preset, `${sandbox.targetUrl}/ip`)]),
+    PRESETS.map(async (preset) => [
+      preset,
+      await exitThrough(noria.proxy, preset, `${sandbox.targetUrl}/ip`),
+    ]),
   );
   for (const [preset, exit] of exits) expect(exit, preset).toMatch(/^200 127\.\d+\.\d+\.\d+$/);
   expect(new Set(exits.map(([, exit]) => exit)).size, 'each by a member of its own source').toBe(
@@ -95,7 +80,7 @@ test('links: an empty link is called at the pace until it has proxies', async ()
   const sandbox = await openTestSandbox({ paceMs: 0 });
   sandbox.setLinkCondition('qg', 'empty');
   const noria = await startNoria({ sources: [presetSource(sandbox, 'qg', { interval: '100ms' })] });
-  const answer = exitThrough(noria, 'qg', `${sandbox.targetUrl}/ip`);
+  const answer = exitThrough(noria.proxy, 'qg', `${sandbox.targetUrl}/ip`);
   await until('the link was empty twice', () => sandbox.link('qg').calls >= 2, 5_000);
   expect(sourceStatus(noria, 'qg')?.code).toBe('empty');
   sandbox.setLinkCondition('qg', 'ok');

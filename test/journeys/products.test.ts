@@ -1,9 +1,9 @@
 /**
  * Every product, in every format, by GET and POST: configured as docs/service.md says, it draws members that carry traffic.
  */
-import { request } from 'node:http';
 import { expect, test } from 'vitest';
 import { FORMATS, METHODS, PRODUCTS } from '../../src/service/operation.ts';
+import { exitThrough } from '../support/exit-through.ts';
 import { openTestSandbox, sourceLine, startNoria } from '../support/noria.ts';
 
 const CASES = PRODUCTS.flatMap((product, index) =>
@@ -36,21 +36,3 @@ test.each(METHODS)(
     expect(sandbox.strangers()).toEqual([]);
   },
 );
-
-/** Status and body of a GET through a member of this source. */
-function exitThrough(proxy: string, source: string, url: string): Promise<string> {
-  const [host, port] = proxy.split(':');
-  const headers = {
-    host: new URL(url).host,
-    'proxy-authorization': `Basic ${Buffer.from(`me-source-${source}:x`).toString('base64')}`,
-  };
-  return new Promise((resolve, reject) => {
-    const asked = request({ host, port, path: url, headers, agent: false }, async (answer) => {
-      let body = '';
-      for await (const chunk of answer) body += chunk;
-      resolve(`${answer.statusCode} ${body.trim()}`);
-    });
-    asked.on('error', reject);
-    asked.end();
-  });
-}

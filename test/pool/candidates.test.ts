@@ -4,7 +4,7 @@ import { MemberCheck } from '../../src/pool/candidates.ts';
 import { ANY_MEMBER, type MemberFilter } from '../../src/pool/filter.ts';
 import { Member, PoolSource } from '../../src/pool/member.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { CITY, poolSettings } from './pool-kit.ts';
+import { CITY, poolSettings } from '../support/pool-settings.ts';
 
 /** The limit of candidate lists. */
 const MAX_LISTS = 256;

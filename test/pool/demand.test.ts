@@ -2,16 +2,15 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { PoolSourceOptions } from '../../src/pool/options.ts';
 import type { RefillPool } from '../../src/refill/options.ts';
+import { CITY, poolSettings } from '../support/pool-settings.ts';
 import {
   accept,
   acquire,
   addMembers,
-  CITY,
   close,
   drawn,
   fail,
   openKit,
-  poolSettings,
   refusal,
   request,
   use,

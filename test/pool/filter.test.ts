@@ -1,16 +1,7 @@
 import { expect, test } from 'vitest';
 import type { PoolSourceOptions } from '../../src/pool/options.ts';
-import {
-  acquire,
-  addMembers,
-  CITY,
-  drawn,
-  openKit,
-  type PoolKit,
-  refusal,
-  request,
-  use,
-} from './pool-kit.ts';
+import { CITY } from '../support/pool-settings.ts';
+import { acquire, addMembers, drawn, openKit, type PoolKit, refusal, request, use } from './pool-kit.ts';
 
 const BACKUP: PoolSourceOptions = { ...CITY, name: 'backup', priority: 2 };
 const LOCATIONS = ['广东 深圳 电信', '广东 广州 联通', '江苏 南京 电信', 'Shanghai Telecom'];

@@ -2,7 +2,8 @@
 import { expect, test } from 'vitest';
 import { isLease } from '../../src/pool/lease.ts';
 import type { SourceForecast } from '../../src/pool/options.ts';
-import { acquire, addMembers, CITY, drawn, openKit, refusal, request } from './pool-kit.ts';
+import { CITY } from '../support/pool-settings.ts';
+import { acquire, addMembers, drawn, openKit, refusal, request } from './pool-kit.ts';
 
 const TOWN = { ...CITY, name: 'town' };
 const WAIT = { waitMs: 15_000 };

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
+import { CITY } from '../support/pool-settings.ts';
 import {
   accept,
   acquire,
   addMembers,
-  CITY,
   close,
   drawn,
   fail,

@@ -10,9 +10,9 @@ import {
   type LeaseRequest,
   type RoutingOptions,
 } from '../../src/pool/lease.ts';
-import type { PoolOptions, PoolSourceOptions, RotationOptions } from '../../src/pool/options.ts';
 import { Pool } from '../../src/pool/pool.ts';
 import { ManualClock } from '../support/manual-clock.ts';
+import { type PoolChanges, poolSettings } from '../support/pool-settings.ts';
 
 export interface PoolKit {
   readonly pool: Pool;
@@ -22,13 +22,6 @@ export interface PoolKit {
   /** The events of one name so far. */
   events<Name extends EventName>(name: Name): NoriaEvents[Name][];
 }
-
-type Changes = Omit<Partial<PoolOptions>, 'rotation' | 'clock'> & {
-  readonly rotation?: Partial<RotationOptions>;
-  readonly clock?: ManualClock;
-};
-
-export const CITY: PoolSourceOptions = { name: 'city', priority: 1, size: 5, unknownLifetimeMs: 600_000 };
 
 /** A clock whose timers can be late: with `lateMs`, time has passed and no timer has fired. */
 export class LateClock extends ManualClock {
@@ -53,29 +46,8 @@ const RECORDED = [
   'session.ended',
 ] as const satisfies readonly EventName[];
 
-export function poolSettings(changes: Changes = {}) {
-  const { rotation, ...others } = changes;
-  return {
-    sources: [CITY],
-    safetyMarginMs: 3_000,
-    minRemainingMs: 10_000,
-    health: { maxFailures: 2, quarantineMs: 10_000 },
-    ...others,
-    rotation: {
-      strategy: 'round-robin',
-      maxTunnelsPerMember: 0,
-      maxUsesPerMember: 0,
-      perHostSpacingMs: 0,
-      sessionTtlMs: 600_000,
-      maxSessionTtlMs: 86_400_000,
-      maxSessionsPerClient: 1_000,
-      ...rotation,
-    },
-  } as const;
-}
-
 /** Opens a pool, closes it when the test ends, and checks that no timer is armed then. */
-export function openKit(changes: Changes = {}): PoolKit {
+export function openKit(changes: PoolChanges & { readonly clock?: ManualClock } = {}): PoolKit {
   const clock = changes.clock ?? new ManualClock();
   const bus = new EventBus((name, error) => {
     throw new Error(`an observer of ${name} failed`, { cause: error });

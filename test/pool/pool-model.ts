@@ -14,7 +14,8 @@ import {
 } from '../../src/pool/lease.ts';
 import type { HealthOptions, RotationOptions } from '../../src/pool/options.ts';
 import type { MemberView } from '../../src/pool/views.ts';
-import { CITY, drawn, openKit, type PoolKit, poolSettings } from './pool-kit.ts';
+import { CITY, poolSettings } from '../support/pool-settings.ts';
+import { drawn, openKit, type PoolKit } from './pool-kit.ts';
 
 const SAFETY_MARGIN_MS = 3_000;
 const BACKUP = { ...CITY, name: 'backup', priority: 2, size: 3 };

@@ -1,16 +1,7 @@
 import { expect, test } from 'vitest';
 import type { PoolSourceOptions } from '../../src/pool/options.ts';
-import {
-  acquire,
-  addMembers,
-  CITY,
-  drawn,
-  openKit,
-  poolSettings,
-  refusal,
-  request,
-  use,
-} from './pool-kit.ts';
+import { CITY, poolSettings } from '../support/pool-settings.ts';
+import { acquire, addMembers, drawn, openKit, refusal, request, use } from './pool-kit.ts';
 
 const BACKUP: PoolSourceOptions = { ...CITY, name: 'backup', priority: 2 };
 

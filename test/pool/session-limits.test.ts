@@ -2,17 +2,8 @@
 
 import { expect, test } from 'vitest';
 import { HOUR_MS } from '../../src/core/duration.ts';
-import {
-  accept,
-  acquire,
-  addMembers,
-  close,
-  openKit,
-  type PoolKit,
-  poolSettings,
-  refusal,
-  use,
-} from './pool-kit.ts';
+import { poolSettings } from '../support/pool-settings.ts';
+import { accept, acquire, addMembers, close, openKit, type PoolKit, refusal, use } from './pool-kit.ts';
 
 const ALICE = { user: 'alice', address: '198.51.100.1' };
 const BOB = { user: 'bob', address: '198.51.100.1' };

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import { isLease } from '../../src/pool/lease.ts';
 import { STRATEGIES } from '../../src/pool/options.ts';
+import { CITY } from '../support/pool-settings.ts';
 import {
   accept,
   acquire,
   addMembers,
-  CITY,
   close,
   drawn,
   fail,

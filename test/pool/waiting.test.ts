@@ -6,10 +6,10 @@ import {
   type LeaseRequest,
   type RoutingOptions,
 } from '../../src/pool/lease.ts';
+import { CITY } from '../support/pool-settings.ts';
 import {
   acquire,
   addMembers,
-  CITY,
   close,
   drawn,
   LateClock,

@@ -54,6 +54,13 @@ export interface LinkVendor {
 const CHINA_MS = 8 * HOUR_MS;
 const SHORT: LinkVendor['lifeMs'] = [2 * MINUTE_MS, 5 * MINUTE_MS];
 
+/** Two vendors use HTTP statuses as codes, with the same texts. */
+const HTTP_LIKE_REFUSALS = codes({
+  denied: [401, '签名错误'],
+  'too-fast': [429, '请求过于频繁'],
+  empty: [404, '暂无IP'],
+});
+
 export const LINK_VENDORS: readonly LinkVendor[] = [
   {
     name: 'text',
@@ -72,15 +79,7 @@ export const LINK_VENDORS: readonly LinkVendor[] = [
     query: 'num={count}&pt=1&format=json&sep=1&f_et=1',
     countName: 'num',
     lifeMs: SHORT,
-    answer: (proxies) =>
-      json({
-        msg: '',
-        code: 0,
-        data: {
-          count: proxies.length,
-          proxy_list: proxies.map(({ ip, port, secondsLeft }) => `${ip}:${port},${secondsLeft}`),
-        },
-      }),
+    answer: (proxies) => json({ msg: '', code: 0, data: countedList(proxies) }),
     refuse: codes({
       denied: [-16, 'API鉴权失败'],
       'too-fast': [-51, '请求过于频繁'],
@@ -119,16 +118,8 @@ export const LINK_VENDORS: readonly LinkVendor[] = [
     query: 'num=5&pt=1&result_type=json&ip_remain=1',
     countName: 'num',
     lifeMs: SHORT,
-    answer: (proxies) =>
-      json({
-        code: 200,
-        msg: '请求成功',
-        data: {
-          count: proxies.length,
-          proxy_list: proxies.map(({ ip, port, secondsLeft }) => `${ip}:${port},${secondsLeft}`),
-        },
-      }),
-    refuse: codes({ denied: [401, '签名错误'], 'too-fast': [429, '请求过于频繁'], empty: [404, '暂无IP'] }),
+    answer: (proxies) => json({ code: 200, msg: '请求成功', data: countedList(proxies) }),
+    refuse: HTTP_LIKE_REFUSALS,
   },
   {
     name: 'qg',
@@ -209,7 +200,7 @@ export const LINK_VENDORS: readonly LinkVendor[] = [
           port,
         })),
       }),
-    refuse: codes({ denied: [401, '签名错误'], 'too-fast': [429, '请求过于频繁'], empty: [404, '暂无IP'] }),
+    refuse: HTTP_LIKE_REFUSALS,
   },
   {
     name: 'dataeyes',
@@ -282,6 +273,11 @@ function codes(
     const [code, msg] = meanings[why];
     return json({ code, msg, ...rest });
   };
+}
+
+function countedList(proxies: readonly LinkProxy[]): object {
+  const list = proxies.map(({ ip, port, secondsLeft }) => `${ip}:${port},${secondsLeft}`);
+  return { count: list.length, proxy_list: list };
 }
 
 function json(value: object): LinkAnswer {
