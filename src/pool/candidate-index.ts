@@ -17,7 +17,6 @@ import { makeRotation } from './strategies.ts';
 /** When this many lists exist, a new list replaces the one whose last request is oldest. Lists with waiting clients are kept. */
 const MAX_LISTS = 256;
 
-/** The members that may be picked now, by filter. */
 export class CandidateIndex {
   /** True when a member may have become free. The pool resets it and then gives free members to the waiting clients. */
   membersFreed = false;
@@ -108,13 +107,11 @@ export class CandidateIndex {
     for (const candidate of member.candidates) candidate.rankChanged();
   }
 
-  /** A client got a lease on the member. */
   leased(member: Member, now: number): void {
     for (const candidate of member.candidates) candidate.used();
     this.update(member, now);
   }
 
-  /** A lease on the member ended. */
   leaseEnded(member: Member, now: number): void {
     for (const candidate of member.candidates) candidate.rankChanged();
     if (member.source.leaseLimit !== Number.POSITIVE_INFINITY) this.membersFreed = true;

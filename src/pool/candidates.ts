@@ -19,7 +19,6 @@ import type { Turns } from './turns.ts';
 /** If no request has searched a tier for longer than this, the next request that does emits `demand.rose`. */
 export const QUIET_MS = 1_000;
 
-/** A member as an entry of a rotation. */
 export class Candidate extends RotationEntry implements MemberCandidate {
   readonly member: Member;
   readonly tier: Tier;
@@ -47,7 +46,6 @@ export class Candidate extends RotationEntry implements MemberCandidate {
   }
 }
 
-/** The candidates of all sources with the same priority. */
 export class Tier {
   readonly sources: readonly PoolSource[];
   readonly buckets: Readonly<Record<Bucket, Rotation<Candidate>>>;
@@ -88,8 +86,8 @@ export class Candidates {
   }
 
   /**
-   * Picks the next member that passes the check, only from the first tier with members that are not quarantined. Does not search
-   * later tiers, even if no member of that tier passes.
+   * Picks the next member that passes the check, but only from the first tier with members that are not quarantined. Does not
+   * search later tiers, even if no member of that tier passes.
    */
   pickOfFirstTier(check: MemberCheck): Member | undefined {
     for (const tier of this.tiers) {
@@ -131,7 +129,6 @@ export class Candidates {
 export class MemberCheck implements PickCheck<Candidate> {
   now = 0;
   host = '';
-  /** Ids of members that must not be picked. */
   avoid: readonly string[] = [];
   minEndsAt = Number.NEGATIVE_INFINITY;
   /** A member with this exit address is a second choice. */

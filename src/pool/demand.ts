@@ -41,7 +41,6 @@ export function heldAt({ expiries }: PoolSource, atMs: number): number {
   return expiries.size - expiries.countUpTo(atMs);
 }
 
-/** The demand of all replicas for the source. */
 export function demandFor(members: Members, source: PoolSource, now: number): Demand {
   const here = demandHere(members, source, now);
   const { demandElsewhere: elsewhere } = source;
@@ -53,9 +52,7 @@ export function demandFor(members: Members, source: PoolSource, now: number): De
   };
 }
 
-/**
- * The demand of this process for the source. A request changes `lastWantedAt` only if no source of higher priority can serve it.
- */
+/** A request changes `lastWantedAt` of the source only if no source of higher priority can serve it. */
 export function demandHere(members: Members, source: PoolSource, now: number): Demand {
   let { lastWantedAt } = source;
   for (const candidates of members.index.lists()) {

@@ -10,7 +10,6 @@ import type { HealthRecord } from './health.ts';
 import type { Member } from './member.ts';
 import type { Departure } from './member-phase.ts';
 
-/** What a member gets back when its address returns. */
 export interface MemberHistory {
   readonly bans: readonly string[];
   readonly health: HealthRecord;

@@ -26,7 +26,6 @@ export interface DrawnMember {
 /** Further fields of the service's answer, only for display. */
 export type Facts = Readonly<Record<string, string | number | boolean>>;
 
-/** Number of drawn members by result. */
 export interface AddedMembers {
   readonly joined: number;
   /** The proxy was already in the pool. The later end of life applies. */
@@ -35,7 +34,6 @@ export interface AddedMembers {
   readonly rejected: number;
 }
 
-/** The clients' demand for members of a source. */
 export interface Demand {
   /** Number of waiting clients that a new member of this source could serve. */
   readonly waiting: number;

@@ -7,7 +7,6 @@
 import type { HealthOptions } from './options.ts';
 import { type Surroundings, type SuspectFailure, Suspicion } from './suspicion.ts';
 
-/** The consequence of a fault. */
 export type HealthVerdict =
   | 'none'
   | 'quarantine'

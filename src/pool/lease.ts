@@ -25,13 +25,11 @@ export interface RoutingOptions {
   readonly sessionOwner?: SessionOwner;
   /** Maximum idle time of the session; absent: the pool's default. */
   readonly sessionTtlMs?: number;
-  /** Only members of this source. */
   readonly source?: string;
   /** Only members whose location contains this keyword, case-insensitive. */
   readonly location?: string;
   /** Only members with at least this much remaining life. */
   readonly minLifeMs?: number;
-  /** Only members that speak this protocol. */
   readonly protocol?: MemberProtocol;
 }
 
@@ -41,7 +39,7 @@ export interface LeaseRequest {
   readonly routing: RoutingOptions;
   /** Canonical host of the target. Bans and `perHostSpacing` apply to this host. */
   readonly targetHost: string;
-  /** Ids of members already tried for the same client request. */
+  /** Ids of members that the same client request has already tried. */
   readonly avoid: readonly string[];
   /** Maximum time for which the request may wait for a member. 0: the request does not wait. */
   readonly waitMs: number;
@@ -52,7 +50,6 @@ export interface LeaseRequest {
 /** The pool's grant of a member to one request. The lease counts as load on the member until a report ends the lease. */
 export interface Lease {
   readonly id: number;
-  /** The member's opaque id, as in X-Noria-Member. */
   readonly member: string;
   readonly source: string;
   readonly protocol: MemberProtocol;
@@ -70,7 +67,6 @@ export interface Lease {
   readonly doubtful: boolean;
 }
 
-/** A lease for a probe by noria. */
 export interface ProbeLease extends Lease {
   /** Whether the member is unproven: clients get it only after a probe succeeds. */
   readonly isNew: boolean;
@@ -90,7 +86,6 @@ export interface UpcomingQuery {
   isKnown(member: string): boolean;
 }
 
-/** Why the pool granted no lease. */
 export interface LeaseRefusal {
   readonly refused: Extract<
     FaultCode,
@@ -98,7 +93,7 @@ export interface LeaseRefusal {
   >;
   /** Text for the client. It never contains text from the service. */
   readonly reason: string;
-  /** Time until the next draw can bring a member; absent when no draw is planned. */
+  /** Time until the next draw can bring a member; absent if no draw is planned. */
   readonly retryAfterMs?: number;
   readonly sources: readonly SourceOutlook[];
 }
@@ -109,7 +104,7 @@ export interface SourceOutlook {
   readonly state: string;
   /** May contain the service's error code, but never its text. */
   readonly reason: string;
-  /** Time until its next draw may start; absent when none is planned. */
+  /** Time until the source's next draw may start; absent if no draw is planned. */
   readonly nextDrawMs?: number;
 }
 
@@ -118,16 +113,15 @@ export interface SourceOutlook {
  * leases.
  */
 export type LeaseReport =
-  /** The member connected to the target. `latencyMs` is absent when an idle connection was reused. */
+  /** The member connected to the target. `latencyMs` is absent if the attempt reused an idle connection. */
   | { readonly lease: number; readonly kind: 'accepted'; readonly latencyMs?: number }
-  /** The attempt failed. Only the blames `member`, `member-for-target` and `unclear` count against the member. */
+  /** The attempt failed. The failure counts against the member only if the blame is `member`, `member-for-target` or `unclear`. */
   | {
       readonly lease: number;
       readonly kind: 'failed';
       readonly blame: Blame;
       readonly fault: FaultCode;
     }
-  /** The tunnel or the forwarded request ended. */
   | {
       readonly lease: number;
       readonly kind: 'closed';
@@ -140,11 +134,10 @@ export type LeaseReport =
       readonly answered?: boolean;
     };
 
-/** The pool as the data plane uses it. */
 export interface LeaseProvider {
   /**
-   * Returns a lease synchronously when a member is free, which saves the cost of a promise. Otherwise the request waits in order
-   * of arrival until it gets a member, `waitMs` has passed or the caller cancels it. A refusal resolves the promise; the promise
+   * Returns a lease synchronously if a member is free, which saves the cost of a promise. Otherwise the request waits in order of
+   * arrival until it gets a member, `waitMs` has passed or the caller cancels it. A refusal resolves the promise; the promise
    * never rejects.
    */
   acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal>;

@@ -24,7 +24,6 @@ interface OpenLease {
   accepted: boolean;
 }
 
-/** For whom the pool grants a member. */
 export interface Grant {
   readonly now: number;
   readonly waitedMs: number;
@@ -33,7 +32,6 @@ export interface Grant {
   readonly request?: LeaseRequest;
 }
 
-/** Selects leases by session or by member id. */
 export type LeaseHolder = { readonly session: string } | { readonly member: string };
 
 export class Leases {
@@ -110,7 +108,7 @@ export class Leases {
     return true;
   }
 
-  /** Ids of the open leases of a session or a member. Iterates over all open leases. */
+  /** Ids of the open leases of a session or a member. Takes time in proportion to the number of all open leases. */
   of(holder: LeaseHolder): number[] {
     const ids: number[] = [];
     for (const { id, member, session } of this.#open.values()) {
@@ -135,8 +133,8 @@ export class Leases {
   }
 
   /**
-   * A member accepted an attempt of the session. If it is not the session's own member, the session moves to it, unless the own
-   * member is only slow.
+   * A member accepted an attempt of the session. If this is not the session's own member, the session moves to this member,
+   * unless the own member is only slow.
    */
   #confirm(session: Session, { member, leasedAt, isHedge }: OpenLease, now: number): void {
     if (session.member === member.id) {

@@ -15,7 +15,7 @@ const MAX_LOCATIONS = 20_000;
 export class Locations {
   readonly #byText = new BoundedMap<string, Location>(MAX_LOCATIONS);
 
-  /** The location with this text. Returns the same object each time while the location is remembered. */
+  /** Returns the same object each time for the same text, while the location is remembered. */
   of(text = ''): Location {
     const known = this.#byText.get(text);
     if (known !== undefined) return known;

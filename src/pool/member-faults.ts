@@ -21,7 +21,6 @@ export class MemberFaults {
     this.#members = members;
   }
 
-  /** Applies a fault that no target can cause. */
   recordFault(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
     if (!this.#mayBlame(member, leasedAt)) return;
     const verdict = member.health.fault(now, member.endsAt - member.joinedAt, this.#members.settings.health);
@@ -31,7 +30,6 @@ export class MemberFaults {
     } else this.#quarantine(member, { fault, replaced: true }, now);
   }
 
-  /** Applies a failure that the target may have caused. */
   recordSuspicion(
     member: Member,
     { fault, leasedAt, ...failure }: FaultOfLease & SuspectFailure & { readonly cut: boolean },

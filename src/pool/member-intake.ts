@@ -1,6 +1,6 @@
 /**
- * How proxies become members: those of a draw, of a snapshot, and of other replicas of the pool. It rejects proxies whose
- * life is too short, and those that the pool has removed before.
+ * Adds proxies to the members: those of a draw, of a snapshot, and of other replicas of the pool. Rejects proxies whose remaining
+ * life is too short, and proxies that the pool has removed before.
  */
 import type { FaultCode } from '../core/faults.ts';
 import { type Random, randomBelow } from '../core/random.ts';
@@ -10,7 +10,7 @@ import { Member, type PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 import type { SharedMember } from './shared-member.ts';
 
-/** A member in a snapshot. Moments are monotonic. */
+/** A member as a snapshot contains it. Moments are monotonic. */
 export interface RestoredMember extends DrawnMember, MemberHistory {
   readonly id: string;
   readonly joinedAt: number;
@@ -43,7 +43,6 @@ export class MemberIntake {
     this.#random = random;
   }
 
-  /** Adds or renews a member that a draw brought. */
   add(source: PoolSource, drawn: DrawnMember, now: number): 'joined' | 'renewed' | 'rejected' {
     const endsAt = drawn.endsAt ?? now + source.options.unknownLifetimeMs;
     if (this.#isTooLate(endsAt, now)) return 'rejected';
@@ -57,7 +56,7 @@ export class MemberIntake {
     return joins ? 'joined' : 'rejected';
   }
 
-  /** Adds a member from a snapshot, unless it has expired or is in the pool already. */
+  /** Does nothing if the member has expired or is in the pool already. */
   restore(source: PoolSource, restored: RestoredMember, now: number): void {
     const { id, joinedAt, endsAt, quarantine } = restored;
     if (this.#isTooLate(endsAt, now)) return;
@@ -76,7 +75,6 @@ export class MemberIntake {
     this.#members.index.update(member, now);
   }
 
-  /** Adds or renews a member of another replica. */
   addShared(source: PoolSource, shared: SharedMember, now: number): void {
     const { id, joinedAt, endsAt, endIsAssumed, ...rest } = shared;
     const drawn = { ...rest, endsAt: endIsAssumed ? undefined : endsAt };
@@ -93,7 +91,7 @@ export class MemberIntake {
     return endsAt - this.#members.settings.safetyMarginMs <= now;
   }
 
-  /** Returns false if draws may not bring this proxy back yet. */
+  /** Whether the departed members allow the proxy; false if draws may not bring it back yet. */
   #joinUnlessBarred(source: PoolSource, drawn: DrawnMember, entry: Entry, now: number): boolean {
     const departed = this.#members.departed.find(memberKey(source.name, drawn), now);
     if (departed?.barred === true) return false;

@@ -1,10 +1,13 @@
 /** The phases of a member, and the moves between them. docs/architecture.md shows the same moves as a diagram. */
 import type { FaultCode } from '../core/faults.ts';
 
-/** A draw cannot bring back a proxy that left as `failed`, `used-up` or `evicted`; see `DepartedMembers`. */
+/**
+ * The reasons `failed`, `used-up` and `evicted` bar the proxy: no draw can bring it back before the end of its life (see
+ * `DepartedMembers`).
+ */
 export type LeaveReason = 'expired' | 'failed' | 'used-up' | 'evicted' | 'removed';
 
-/** Why a member leaves, with its last fault if that was the cause. */
+/** Why a member leaves. `fault` is its last fault, if that was the cause. */
 export interface Departure {
   readonly reason: LeaveReason;
   readonly fault?: FaultCode;
@@ -12,25 +15,27 @@ export interface Departure {
 
 /** Each phase with its data. Moments are monotonic. */
 export type MemberPhase =
-  /** Unproven: clients do not get it before a probe succeeds. */
+  /** Unproven: clients do not get the member before a probe succeeds. */
   | { readonly name: 'joining' }
   | { readonly name: 'ready' }
-  /** Not picked until `untilAt`. Then one attempt decides whether it is ready again. */
+  /** The pool does not pick the member until `untilAt`. Then one attempt decides whether the member is ready again. */
   | {
       readonly name: 'quarantined';
       readonly sinceAt: number;
       readonly untilAt: number;
       readonly fault: FaultCode;
-      /** Whether a draw replaces it. False when only one client failed through it, because one client must not cause draws. */
+      /**
+       * Whether a draw replaces the member. False if only one client failed through it, because one client must not cause draws.
+       */
       readonly replaced: boolean;
     }
-  /** Gets no new lease; open leases continue. */
+  /** The member gets no new lease; open leases continue. */
   | { readonly name: 'draining'; readonly departure: Departure }
   | { readonly name: 'left' };
 
 export type MemberPhaseName = MemberPhase['name'];
 
-/** The allowed moves. `quarantined` to `quarantined`: a failed trial starts a longer quarantine. */
+/** The allowed moves. From `quarantined` to `quarantined`: a failed trial starts a longer quarantine. */
 export const MEMBER_MOVES = {
   joining: ['ready', 'draining', 'left'],
   ready: ['quarantined', 'draining', 'left'],

@@ -1,6 +1,7 @@
 /**
- * A member of the pool: a proxy with an end of life, counters and a phase. And `PoolSource`, the source of members. Only `#move`
- * writes the phase, and it rejects each move that MEMBER_MOVES does not list. `Members` decides when a member moves.
+ * `Member`: a proxy in the pool, with an end of life, counters and a phase. `PoolSource`: the members of one source and what they
+ * have in common. Only `#move` writes a member's phase, and it rejects each move that MEMBER_MOVES does not list. `Members`
+ * decides when a member moves.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import { Heap, type HeapNode } from '../core/heap.ts';
@@ -13,16 +14,16 @@ import { type Departure, MEMBER_MOVES, type MemberPhase, type MemberPhaseName } 
 import type { PoolSourceOptions } from './options.ts';
 import { SourceEvidence } from './source-evidence.ts';
 
-/** Latency readings older than this have little weight. */
+/** Time constant of latency readings: a reading that is much older has little weight. */
 const LATENCY_MEMORY_MS = 10_000;
-/** Weight of a new latency reading that immediately follows another one. */
+/** Minimum weight of a new latency reading, even if it immediately follows another one. */
 const MIN_READING_WEIGHT = 0.2;
-/** The most hosts that a member remembers for bans, and for spacing. */
+/** Maximum number of hosts that a member remembers for bans, and for spacing. */
 const MAX_HOSTS = 1_000;
 
 /**
- * `fresh`: has enough life left. `expiring`: picked only when no fresh member of the tier fits. `quarantined`: picked only when
- * no other member of any tier fits.
+ * `fresh`: the member has enough life left. `expiring`: the pool picks the member only if no fresh member of the tier fits.
+ * `quarantined`: the pool picks the member only if no other member of any tier fits.
  */
 export type Bucket = 'fresh' | 'expiring' | 'quarantined';
 
@@ -45,7 +46,6 @@ export class MemberMoment implements HeapNode {
   }
 }
 
-/** The facts of a member that never change. */
 export interface MemberIdentity {
   readonly id: string;
   readonly source: PoolSource;
@@ -55,7 +55,6 @@ export interface MemberIdentity {
   readonly location: Location;
 }
 
-/** A proxy while the pool holds it. */
 export class Member implements MemberIdentity {
   readonly id: string;
   readonly source: PoolSource;
@@ -63,52 +62,52 @@ export class Member implements MemberIdentity {
   readonly host: string;
   readonly port: number;
   readonly location: Location;
-  /** Monotonic. Before the start of the process for a member from an earlier snapshot. */
+  /** Monotonic moment. For a member of an earlier snapshot, it is before the start of the process. */
   readonly joinedAt: number;
   readonly health = new Health();
 
   exitIp: string | undefined;
-  /** Replaces the credentials of its source. */
+  /** Used in place of the credentials of its source. */
   login: Login | undefined;
   facts: Facts | undefined;
   /** Monotonic moment at which its life ends. */
   endsAt = 0;
-  /** `endsAt` is only an assumption, which each success renews, because the service did not report an end of life. */
+  /** The service reported no end of life: `endsAt` is an assumption, and each success renews it. */
   endIsAssumed = false;
 
-  /** Open leases, including those of probes, and those of other replicas if the pool counts them. */
+  /** Number of open leases, including those of probes, and those of other replicas if the pool counts them. */
   openLeases = 0;
-  /** Open leases of clients that the member has not accepted yet. */
+  /** Number of open client leases that the member has not accepted yet. */
   pendingUses = 0;
-  /** Accepted leases of clients, in all replicas. */
+  /** Number of client leases that the member has accepted, in all replicas. */
   uses = 0;
   /** The part of `uses` that other replicas do not know yet. */
   unsharedUses = 0;
-  /** The last client that a target answered through this member; undefined once other replicas know it. */
+  /** The client that a target answered last through this member; undefined once other replicas know it. */
   unsharedAnswer: string | undefined;
   /** Id of the lease that tests the member: a probe, or a client's lease on a quarantined member. At most one at a time. */
   trialLease: number | undefined;
-  /** The member failed while no member of its source worked. A draw replaces it, to see whether new members work. */
+  /** The member failed while no member of its source worked. A draw replaces it, to find out whether new members work. */
   onTrial = false;
-  /** Monotonic moment of the last probe requested while no member of its source worked. */
+  /** Monotonic moment at which noria last requested a probe while no member of the source worked. */
   undecidedAt = Number.NEGATIVE_INFINITY;
   /** Monotonic moment of the last accepted attempt; undefined before the first. */
   lastSuccessAt: number | undefined;
-  /** Moving average; undefined before the first reading. */
+  /** Moving average of its readings; undefined before the first one. */
   latencyMs: number | undefined;
   #latencyAt = 0;
 
-  /** Keys: the hosts for which clients banned the member. */
+  /** Keyed by the hosts for which clients banned the member. */
   bans: BoundedMap<string, true> | undefined;
-  /** Monotonic moment from which the member may be used again for a host, by host (`perHostSpacing`). */
+  /** Keyed by host: the monotonic moment from which the member may be used again for it (`perHostSpacing`). */
   #spacing: BoundedMap<string, number> | undefined;
 
-  // Written by `CandidateIndex` only.
+  // Only `CandidateIndex` writes the next four fields.
   bucket: Bucket | undefined;
   readonly candidates: MemberCandidate[] = [];
-  /** The end of life minus the safety margin. */
+  /** `key` is the end of life minus the safety margin. */
   readonly usableUntil = new MemberMoment(this);
-  /** The next moment at which time alone removes the member or changes its bucket. */
+  /** `key` is the next moment at which time alone removes the member or changes its bucket. */
   readonly nextChange = new MemberMoment(this);
 
   #phase: MemberPhase;
@@ -133,7 +132,6 @@ export class Member implements MemberIdentity {
     return this.exitIp ?? this.host;
   }
 
-  /** Sets the phase to ready, after an accepted attempt. */
   admit(): void {
     this.trialLease = undefined;
     this.#move({ name: 'ready' });
@@ -144,7 +142,7 @@ export class Member implements MemberIdentity {
     this.#move({ name: 'quarantined', ...quarantine });
   }
 
-  /** Drains it; without an open lease it leaves at once. */
+  /** Starts to drain the member. Without an open lease, the member leaves at once. */
   leave(departure: Departure): void {
     this.#move(this.openLeases > 0 ? { name: 'draining', departure } : { name: 'left' });
   }
@@ -160,7 +158,7 @@ export class Member implements MemberIdentity {
     return departure;
   }
 
-  /** Ends the wait of a quarantined member: the next attempt may try it. */
+  /** Ends the waiting time of a quarantined member: the next attempt may try it. */
   endQuarantine(now: number): void {
     if (this.#phase.name === 'quarantined' && this.#phase.untilAt > now) {
       this.#move({ ...this.#phase, untilAt: now });
@@ -180,7 +178,7 @@ export class Member implements MemberIdentity {
     this.#latencyAt = now;
   }
 
-  /** Latency for comparisons between members. An old reading counts less, and the source's average more. */
+  /** Latency for comparisons between members. The older the last reading is, the closer the result is to the source's average. */
   expectedLatencyMs(now: number): number {
     const { typicalLatencyMs } = this.source;
     if (this.latencyMs === undefined) return typicalLatencyMs;
@@ -193,7 +191,6 @@ export class Member implements MemberIdentity {
     return this.#spacing?.get(host) ?? 0;
   }
 
-  /** Keeps the member from further uses for `host` until `untilAt`. */
   space(host: string, untilAt: number, now: number): void {
     this.#spacing ??= new BoundedMap(MAX_HOSTS);
     this.#spacing.set(host, untilAt);
@@ -218,7 +215,7 @@ export class Member implements MemberIdentity {
 
 /** Weight of a new reading in the source's average latency. */
 const LATENCY_WEIGHT = 0.05;
-/** The time constant of the decay: after it, an event has about a third of its weight. */
+/** Time constant of the decay: after this time, an event has about a third of its weight. */
 const RATE_MEMORY_MS = 30_000;
 
 /** Events per second, with exponential decay. */
@@ -240,12 +237,11 @@ class DecayingRate {
   }
 }
 
-/** One source's part of the pool. */
 export class PoolSource {
-  /** Replaced by a reload; the name stays the same. */
+  /** A reload replaces the options; the name stays the same. */
   options: PoolSourceOptions;
   readonly members = new Set<Member>();
-  /** Members by phase; `left` counts all that ever left. */
+  /** Number of members by phase; `left` counts all members that ever left. */
   readonly counts: Record<MemberPhaseName, number> = {
     joining: 0,
     ready: 0,
@@ -253,22 +249,20 @@ export class PoolSource {
     draining: 0,
     left: 0,
   };
-  /** Members that do not drain, ordered by the moment at which they stop being usable. */
+  /** Members that do not drain, ordered by the monotonic moment at which they stop being usable. */
   readonly expiries = new Heap<MemberMoment>();
   readonly quarantined = new Set<Member>();
-  /** Members waiting for a probe, because the evidence against them comes from too few clients. */
+  /** Members that wait for a probe, because the evidence against them comes from too few clients. */
   readonly suspected = new Set<Member>();
-  /** Open leases on its members. */
   openLeases = 0;
-  /** Limit of open leases on its members. */
+  /** Maximum number of open leases on its members. */
   leaseLimit = Number.POSITIVE_INFINITY;
   /** Why clients may not use its members; undefined when they may. */
   blockedReason: string | undefined;
-  /** Monotonic moment of the last demand that no tier records: that of a session, or of a tier that no longer exists. */
+  /** Monotonic moment of the last demand that no tier records: the demand of a session, or of a tier that no longer exists. */
   lastWantedAt = Number.NEGATIVE_INFINITY;
-  /** The demand of the other replicas. */
   demandElsewhere: Demand | undefined;
-  /** Rate of members used up, by `maxUsesPerMember` or by spacing. */
+  /** How often `maxUsesPerMember` or the spacing makes a member unusable. */
   readonly usedUp = new DecayingRate();
   /** Average latency of all its members; 0 before the first reading. */
   typicalLatencyMs = 0;
@@ -279,7 +273,7 @@ export class PoolSource {
   readonly protocols = new Set<MemberProtocol>();
   /** The longest life with which a member joined; 0 before the first member. */
   longestLifeMs = 0;
-  /** How many members with a location it ever had, and whether a location had a Latin letter. */
+  /** Number of members with a location that the source ever had, and whether a location had a Latin letter. */
   locatedCount = 0;
   hasLatinLocation = false;
 
@@ -291,20 +285,19 @@ export class PoolSource {
     return this.options.name;
   }
 
-  /** Whether another lease would exceed the limit. */
   get isFull(): boolean {
     return this.openLeases >= this.leaseLimit;
   }
 
-  /** The current limit multiplied by `factor`; without a limit, the open leases multiplied by `factor`. At least 1. */
+  /** Returns a lower limit: the current limit times `factor` or, without a limit, the open leases times `factor`; at least 1. */
   limitedTo(factor: number): number {
     const current = this.leaseLimit === Number.POSITIVE_INFINITY ? this.openLeases : this.leaseLimit;
     return Math.max(1, Math.floor(current * factor));
   }
 
   /**
-   * Remembers the properties of a member of this source.
-   * @param lifeMs - its life when it joined.
+   * Remembers what the members of this source are like.
+   * @param lifeMs - the member's life when it joined.
    */
   learn({ protocol, location = '' }: DrawnMember, lifeMs: number): void {
     this.protocols.add(protocol);

@@ -1,5 +1,5 @@
 /**
- * The members of the pool: removes them, and changes their phases as evidence arrives. member-intake.ts adds them. It owns the
+ * The members of the pool: removes them, and changes their phases as evidence arrives; member-intake.ts adds members. It owns the
  * sources, the members, the memory of departed members and the candidate index. It emits an event for each change of a member.
  */
 import type { Clock } from '../core/clock.ts';
@@ -25,17 +25,15 @@ export interface MembersOptions {
   readonly random: Random;
   readonly bus: EventBus;
   readonly settings: PoolSettings;
-  /** Called after members have changed because time has passed. */
+  /** Called after members have changed because time passed. */
   readonly onChange: () => void;
 }
 
-/** All members of a pool. */
 export class Members {
   readonly sources = new Map<string, PoolSource>();
   readonly locations = new Locations();
   readonly departed = new DepartedMembers();
   readonly index: CandidateIndex;
-  /** Undefined until `configure` is called. */
   settings: PoolSettings;
   /** Set while the pool has other replicas. */
   observer: PoolObserver | undefined;
@@ -101,10 +99,7 @@ export class Members {
     this.index.membersFreed = true;
   }
 
-  /**
-   * Applies the changes that are due at this time. Called before every pick, because timers may be late. Cheap when nothing is
-   * due.
-   */
+  /** Applies the changes that are due at `now`. Called before every pick, because timers may be late. Cheap if nothing is due. */
   update(now: number): void {
     for (let due = this.index.due(now); due !== undefined; due = this.index.due(now)) {
       if (due.usableUntil.key <= now) this.remove(due, { reason: 'expired' }, now);
@@ -112,7 +107,6 @@ export class Members {
     }
   }
 
-  /** The member has accepted an attempt. */
   recordSuccess(member: Member, latencyMs: number | undefined, now: number): void {
     const { name } = member.phase;
     member.recordSuccess(now, latencyMs);
@@ -126,13 +120,12 @@ export class Members {
       this.remove(member, { reason: 'used-up' }, now);
   }
 
-  /** A target answered through the member. */
   recordAnswer(member: Member, client: string, now: number): void {
     member.health.answered(now);
     member.source.evidence.recordAnswer(client, now);
   }
 
-  /** Applies the end of a lease. Call it after the counters are updated. */
+  /** Applies the end of a lease. Call it after the counters have been updated. */
   leaseEnded(member: Member, now: number): void {
     if (member.phase.name !== 'draining') this.index.leaseEnded(member, now);
     else if (member.openLeases === 0) this.#delete(member, member.finishDraining());
@@ -156,7 +149,7 @@ export class Members {
     else this.#bus.emit('member.drained', { ...eventOf(member), openTunnels: member.openLeases });
   }
 
-  /** The caller then updates the index for all members. */
+  /** The caller then calls `index.update` for each member. */
   setShare(share: PoolShare): void {
     const { rotation } = this.settings;
     const needsTurns = rotation.maxUsesPerMember > 0 || rotation.perHostSpacingMs > 0;
@@ -192,7 +185,6 @@ export class Members {
     this.index.membersFreed = true;
   }
 
-  /** Adds a member that is not in the pool. */
   join(member: Member, now: number): void {
     const { source } = member;
     this.#byId.set(member.id, member);
@@ -205,7 +197,6 @@ export class Members {
     this.#emitJoined(member, false, now);
   }
 
-  /** A draw brought a member again. */
   renew(member: Member, drawn: DrawnMember, endsAt: number, now: number): void {
     member.exitIp = drawn.exitIp ?? member.exitIp;
     member.login = drawn.login ?? member.login;

@@ -6,7 +6,6 @@ import type { Random } from '../core/random.ts';
 import type { LocationParams } from './drawable-locations.ts';
 import type { SourceOutlook } from './lease.ts';
 
-/** How the pool chooses the next member. */
 export const STRATEGIES = [
   'round-robin',
   'random',
@@ -54,7 +53,6 @@ export interface RotationOptions {
   readonly maxSessionsPerClient: number;
 }
 
-/** When faults quarantine or evict a member. */
 export interface HealthOptions {
   /** Number of consecutive faults after which a member is evicted; at least 1. */
   readonly maxFailures: number;
@@ -94,8 +92,8 @@ export interface PoolLimits {
   /** The maximum number of clients that may wait at once. The pool refuses further ones. */
   readonly waiting: number;
   /**
-   * Maximum number of sessions of all clients together. At the limit, a new session replaces one of the client with the most
-   * sessions.
+   * Maximum number of sessions of all clients together. At the limit, a new session replaces a session of the client with the
+   * most sessions.
    */
   readonly sessions: number;
 }

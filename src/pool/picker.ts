@@ -12,7 +12,7 @@ import type { Members } from './members.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
 
-/** The result of moving a session on request: member ids. */
+/** The member ids before and after a session was moved on request. */
 export interface SessionRotation {
   readonly from: string | undefined;
   /** Undefined when no other member was free. The session then gets a member at its next use. */
@@ -27,8 +27,8 @@ export interface SessionPin {
   /** Keyed by the ids of members that other pins hold. The session gets such a member only if it is already its own. */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
-   * `keep`: only the session's own member. `fill`: another member if the own member no longer works. `move`: another member also
-   * if the own member works but cannot serve the session now, unless the session is in use.
+   * `keep`: returns only the session's own member. `fill`: returns another member if the own member no longer works. `move`:
+   * returns another member also if the own member works but cannot serve the session now, unless the session is in use.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }

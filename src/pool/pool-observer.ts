@@ -21,7 +21,7 @@ export interface PoolObserver {
   /** The session's leases changed, or the session is still in use. Called for every request, so it must be cheap. */
   sessionUsed(session: Session): void;
   sessionEnded(session: Session, reason: string): void;
-  /** The reason for which clients may not use the source changed, or the limit of its open leases. */
+  /** The reason for which clients may not use the source changed, or the limit of its open leases changed. */
   sourceRestricted(source: PoolSource): void;
   evictionsFrozen(on: boolean): void;
 }

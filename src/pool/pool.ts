@@ -1,6 +1,6 @@
 /**
  * The pool: the members that clients may use, granted by lease. It grants leases to the data plane (`LeaseProvider`), takes drawn
- * members from refill, and reports to refill how many members are usable and how many are wanted. It owns its parts and their
+ * members from refill, and reports to refill how many members are usable and how many clients want. It owns its parts and their
  * timers: members, sessions, open leases and waiting clients. Each method that frees a member serves the waiting clients before
  * it returns.
  */
@@ -44,7 +44,7 @@ import {
   sourceCounts,
 } from './views.ts';
 
-/** A client's report that a target host bans a member, or no longer does. */
+/** A client's report that a target host bans a member, or no longer bans it. */
 export interface ClientVerdict {
   readonly of: LeaseHolder;
   /** Canonical host of the target. */
@@ -110,7 +110,10 @@ export class Pool implements LeaseProvider {
     if (this.#leases.report(report, now)) this.#requests.serveWaiting(now);
   }
 
-  /** Leases for probes on at most `limit` members; see `membersToProbe`. Report their outcomes like those of other leases. */
+  /**
+   * Grants leases for probes on at most `limit` members; see `membersToProbe`. The caller reports their outcomes like those of
+   * other leases.
+   */
   acquireForProbe(limit: number, staleMs?: number): ProbeLease[] {
     const leases: ProbeLease[] = [];
     if (this.#closed) return leases;
@@ -125,7 +128,7 @@ export class Pool implements LeaseProvider {
     return leases;
   }
 
-  /** A lease on a member of the source that worked within `withinMs`, for a comparison with a suspected member. */
+  /** A lease on a member of the source that worked within `withinMs`, to compare a suspected member with it. */
   acquireForComparison(sourceName: string, withinMs: number): Lease | undefined {
     const source = this.#members.sources.get(sourceName);
     if (source === undefined || this.#closed) return undefined;
@@ -134,25 +137,25 @@ export class Pool implements LeaseProvider {
     return member && this.#leases.grantProbe(member, now);
   }
 
-  /** How many members of the source clients can use at `atMs` without another draw. */
+  /** See `usableAt` in demand.ts. */
   usableAt(sourceName: string, atMs: number): number {
     const source = this.#members.sources.get(sourceName);
     return source === undefined ? 0 : usableAt(this.#members, source, atMs);
   }
 
-  /** Like `usableAt`, plus the quarantined members that no draw replaces. */
+  /** See `countedAt` in demand.ts. */
   countedAt(sourceName: string, atMs: number): number {
     const source = this.#members.sources.get(sourceName);
     return source === undefined ? 0 : countedAt(this.#members, source, atMs);
   }
 
-  /** How many members of the source have not expired at `atMs`, including quarantined ones. */
+  /** See `heldAt` in demand.ts. */
   heldAt(sourceName: string, atMs: number): number {
     const source = this.#members.sources.get(sourceName);
     return source === undefined ? 0 : heldAt(source, atMs);
   }
 
-  /** The first moment after `afterMs` at which a member of the source stops being usable; undefined if no member does. */
+  /** The first monotonic moment after `afterMs` at which a member of the source stops being usable; undefined if no member does. */
   nextLossAt(sourceName: string, afterMs: number): number | undefined {
     const at = this.#members.sources.get(sourceName)?.expiries.nextAfter(afterMs);
     return at === Number.POSITIVE_INFINITY ? undefined : at;
@@ -165,17 +168,16 @@ export class Pool implements LeaseProvider {
       : demandFor(this.#members, source, this.#clock.monotonic());
   }
 
-  /** Adds the members that a draw brought, in shuffled order. */
+  /** Adds the members of a draw in random order. */
   addMembers(sourceName: string, drawn: readonly DrawnMember[]): AddedMembers {
     const source = this.#members.sources.get(sourceName);
     const added = { joined: 0, renewed: 0, rejected: 0 };
-    // A reload may have removed the source during the draw.
+    // the source is missing if a reload removed it during the draw
     if (source === undefined || this.#closed) return { ...added, rejected: drawn.length };
     const now = this.#clock.monotonic();
     this.#members.update(now);
     for (const one of shuffled(this.#random, drawn)) added[this.#intake.add(source, one, now)] += 1;
-    // The new members may satisfy the waiting clients of other replicas. Count none of these clients until the replicas report
-    // again.
+    // Waiting clients of other replicas may get the new members. Counts none of these clients until the replicas report again.
     if (added.joined > 0 && source.demandElsewhere !== undefined) {
       source.demandElsewhere = { ...source.demandElsewhere, waiting: 0 };
     }
@@ -209,7 +211,7 @@ export class Pool implements LeaseProvider {
     );
   }
 
-  /** Removes a member on request; its open tunnels continue. @returns false when there is no such member. */
+  /** Removes a member for the operator. Its open tunnels continue. @returns false when there is no such member. */
   evict(id: string): boolean {
     const member = this.#members.find(id);
     if (member === undefined) return false;
@@ -217,7 +219,7 @@ export class Pool implements LeaseProvider {
     return true;
   }
 
-  /** Applies new settings. Sessions, waiting clients and the members of sources that are still configured stay. */
+  /** Applies new settings. Keeps sessions, waiting clients and the members of sources that are still configured. */
   reconfigure(settings: PoolSettings): void {
     const now = this.#clock.monotonic();
     this.#configure(settings, now);
@@ -225,8 +227,8 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Applies a client's verdict on a member, or on the member of its session. The pool does not use a banned member for
-   * that host. @returns false when there is no such member or session.
+   * Applies a client's report on a member, or on the member of its session. The pool does not use a banned member for the host.
+   * @returns false when there is no such member or session.
    */
   ban({ of, host, verdict }: ClientVerdict): boolean {
     const session = 'session' in of ? this.#sessions.find(of.session) : undefined;
@@ -247,7 +249,7 @@ export class Pool implements LeaseProvider {
     return this.#picker.rotate(session, now);
   }
 
-  /** Puts a session on a member that can serve it now; undefined when there is none. Counts as a client's request. */
+  /** See `Requests.pin`. */
   pin(pin: SessionPin): PinnedMember | undefined {
     const member = this.#requests.pin(pin);
     return member && pinnedMember(member, this.#clock.monotonic());
@@ -258,7 +260,7 @@ export class Pool implements LeaseProvider {
     return this.#members.find(this.#sessions.find(name)?.member)?.id;
   }
 
-  /** Whether a member may come in time for a client that waits for `waitMs`. */
+  /** Whether a client that waits for `waitMs` may get a member in that time. */
   isWorthWaiting(routing: RoutingOptions, waitMs: number): boolean {
     return this.#requests.isWorthWaiting(routing, waitMs);
   }
@@ -269,8 +271,8 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Applies a client's verdict that the member of a session is bad: it counts as a fault of the member, and the session moves. A
-   * member in quarantine has been found faulty already, so no further fault counts. @returns false when there is no such session.
+   * Applies a client's report that the member of a session is bad: it counts as a fault of the member, and the session moves. If
+   * the member is quarantined, its fault is known already and does not count again. @returns false when there is no such session.
    */
   rejectMemberOf(name: string): boolean {
     const now = this.#clock.monotonic();
@@ -286,12 +288,11 @@ export class Pool implements LeaseProvider {
     return true;
   }
 
-  /** Removes a session; its open tunnels continue. @returns false when there is no such session. */
+  /** Ends a session. Its open tunnels continue. @returns false when there is no such session. */
   forgetSession(name: string): boolean {
     return this.#sessions.forget(name);
   }
 
-  /** Ids of the open leases of a session or a member. */
   leasesOf(holder: LeaseHolder): readonly number[] {
     return this.#leases.of(holder);
   }
@@ -305,18 +306,18 @@ export class Pool implements LeaseProvider {
     this.#restrict(sourceName, () => ({ leaseLimit: Number.POSITIVE_INFINITY }));
   }
 
-  /** The forecasts have changed: refuses the waiting clients for which no member can come in time. */
+  /** Call it when the forecasts have changed. Refuses the waiting clients for which no member can come in time. */
   refuseHopeless(): void {
     this.#requests.refuseHopeless();
   }
 
-  /** Excludes all members of a source from picks; clients see the reason. Undefined lifts the block. */
+  /** Stops picking members of a source; clients see the reason. `undefined` ends the block. */
   blockSource(sourceName: string, reason: string | undefined): void {
     this.#restrict(sourceName, () => ({ blockedReason: reason }));
     this.#requests.refuseHopeless();
   }
 
-  /** Ignores faults of members while our own network is down. Unfreezing lets quarantined members be tried at once. */
+  /** Ignores faults of members while noria's own network is down. Unfreezing lets clients try quarantined members at once. */
   freezeEvictions(on: boolean): void {
     const now = this.#clock.monotonic();
     this.#faults.freezeEvictions(on, now);
@@ -328,21 +329,24 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Restores a snapshot, without what has expired since. Call it on a pool that has just been opened.
+   * Restores what has not expired since the snapshot. Call it on a pool that has just been opened.
    *
-   * @param passedMs - time since the snapshot; defaults to the time by the wall clock.
+   * @param passedMs - time since the snapshot; by default, the wall clock measures it.
    */
   restore(snapshot: PoolSnapshot, passedMs?: number): void {
     restoreSnapshot({ clock: this.#clock, members: this.#members, intake: this.#intake }, snapshot, passedMs);
     this.#requests.serveWaiting(this.#clock.monotonic());
   }
 
-  /** The sessions as records, and their changes from now on. @param onChange - called for each change. */
+  /**
+   * The sessions as records, and their changes from now on.
+   * @param onChange - called after each change.
+   */
   sessionJournal(onChange: () => void): SessionJournal {
     return this.#sessions.journal(onChange);
   }
 
-  /** Restores the sessions that have not ended since. Ignores invalid records. */
+  /** Restores the stored sessions that have not ended since. Ignores invalid records. */
   restoreSessions(stored: Iterable<readonly [name: string, StoredSession]>): void {
     const now = this.#clock.monotonic();
     for (const [name, record] of stored) {
@@ -368,7 +372,7 @@ export class Pool implements LeaseProvider {
     );
   }
 
-  /** Refuses all waiting and new requests and stops every timer. Members stay, so that a last snapshot is possible. */
+  /** Refuses all waiting and new requests and stops every timer. Keeps the members, so that a last snapshot is possible. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -377,7 +381,6 @@ export class Pool implements LeaseProvider {
     this.#sessions.close();
   }
 
-  /** Restricts a source, and serves the clients that can get a member now. */
   #restrict(sourceName: string, restriction: (source: PoolSource) => Partial<SourceLimits>): void {
     const source = this.#members.sources.get(sourceName);
     if (source === undefined) return;

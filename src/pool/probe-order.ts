@@ -1,4 +1,3 @@
-/** Which members noria probes, and in which order. */
 import type { Member, PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 

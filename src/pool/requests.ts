@@ -44,7 +44,6 @@ export interface RequestParts {
   readonly leases: Leases;
   readonly picker: Picker;
   readonly forecasts: () => readonly SourceForecast[];
-  /** Maximum number of clients that may wait at once. */
   readonly maxWaiting: number;
 }
 
@@ -59,7 +58,6 @@ export class Requests {
   readonly #queue: WaitingQueue;
   readonly #refusals: LeaseRefusals;
   readonly #sourceMoves: Disposable;
-  /** Number of clients that wait in other replicas. */
   waitingElsewhere = 0;
   #closed = false;
 
@@ -76,7 +74,6 @@ export class Requests {
     this.#sourceMoves = bus.on('source.moved', () => this.refuseHopeless());
   }
 
-  /** Number of clients that wait in all replicas. */
   get waitingCount(): number {
     return this.#queue.size + this.waitingElsewhere;
   }
@@ -140,14 +137,12 @@ export class Requests {
     return member;
   }
 
-  /** Whether a client that waits for `waitMs` may get a member in that time. */
   isWorthWaiting(routing: RoutingOptions, waitMs: number): boolean {
     if (this.#closed || this.#whyImpossible(routing) !== undefined) return false;
     const request = { id: 0, routing, targetHost: '', avoid: [], waitMs };
     return this.#refusals.judge(this.#clock.monotonic())(request, waitMs) === undefined;
   }
 
-  /** Why no member can serve these routing options now. */
   refusalFor(routing: RoutingOptions): LeaseRefusal {
     const impossible = this.#whyImpossible(routing);
     if (impossible !== undefined) return badRouting(impossible);
@@ -170,7 +165,6 @@ export class Requests {
     this.refuseHopeless();
   }
 
-  /** Gives free members to waiting clients. */
   serveWaiting(now: number): void {
     const { index } = this.#members;
     if (!index.membersFreed) return;
@@ -271,7 +265,7 @@ export class Requests {
     const parts = { members: this.#members, sessions: this.#sessions };
     const terms = { candidates, now, needsDraw: needsDraw(request, candidates, parts) };
     const answer = this.#queue.join(request, terms);
-    // Emits at 1, 2, 4, 8 … waiting clients: refill must know that the number grows, but needs no event for each client.
+    // Emits at 1, 2, 4, 8 … waiting clients: refill must know that their number grows, but needs no event for each client.
     if ((candidates.waitingCount & (candidates.waitingCount - 1)) === 0) this.#emitDemand(candidates, now);
     return answer;
   }

@@ -58,7 +58,7 @@ export class SessionClients {
     return -(this.#byKey.get(clientKey(owner))?.key ?? 0);
   }
 
-  /** The session to end when this client reaches its limit; see `leastUsed`. */
+  /** The session to end when this client reaches its limit. */
   leastUsedOf(owner: SessionOwner, now: number): Session | undefined {
     return leastUsed(this.#byKey.get(clientKey(owner)), now);
   }

@@ -30,9 +30,7 @@ type SessionEntry = readonly [name: string, record: SessionRecord | undefined];
 
 /** A session as read from the journal file. */
 export interface StoredSession {
-  /** Not validated. */
   readonly value: unknown;
-  /** Time since the record was written. */
   readonly ageMs: number;
 }
 
@@ -91,7 +89,7 @@ export class SessionJournal {
   }
 }
 
-/** Restores the session of a record at monotonic `now`; undefined if the session has ended since or the record is invalid. */
+/** Restores the session of a record at monotonic `now`; undefined if it has ended since or the record is invalid. */
 export function restoredSession(name: string, stored: StoredSession, now: number): Session | undefined {
   const { success, data } = recordSchema.safeParse(stored.value);
   if (!success) return undefined;

@@ -18,9 +18,7 @@ export class Session implements HeapNode {
   fallback: string | undefined;
   /** The session's member failed an attempt and has accepted none since. */
   memberFailed = false;
-  /** The filter of its last request. */
   filter: MemberFilter = ANY_MEMBER;
-  /** Monotonic moment of its last use. */
   usedAt: number;
   /** Monotonic moment at which the session got its member or its member last accepted an attempt. */
   confirmedAt = Number.NEGATIVE_INFINITY;
@@ -30,7 +28,6 @@ export class Session implements HeapNode {
   unsharedUses = 0;
   /** Number of open leases, including those of other replicas if the pool counts them. A session with open leases is not idle. */
   openLeases = 0;
-  /** Monotonic moment of its latest record in the journal. */
   recordedAt = Number.NEGATIVE_INFINITY;
   /** The session's node in the heap of its client. */
   readonly use = new SessionUse(this);
@@ -50,7 +47,7 @@ export class Session implements HeapNode {
     return this.usedAt + this.ttlMs;
   }
 
-  /** When the timer must check the session again: at its end, or earlier to renew its journal record. */
+  /** Monotonic moment at which the timer must check the session again: at its end, or earlier to renew its journal record. */
   nextCheckAt(now: number): number {
     return Math.min(
       this.openLeases > 0 ? Number.POSITIVE_INFINITY : this.endsAt,

@@ -30,7 +30,6 @@ export class Sessions {
   readonly #clients = new SessionClients();
   readonly #timer: EarliestTimer;
   #journal: SessionJournal | undefined;
-  /** Set while the pool has other replicas. */
   observer: PoolObserver | undefined;
   /** Replaced by a reload. */
   settings: Pick<RotationOptions, 'sessionTtlMs' | 'maxSessionTtlMs' | 'maxSessionsPerClient'>;
@@ -82,7 +81,7 @@ export class Sessions {
     return `ttl is ${given}, but a session may be idle for at most ${most} (rotation.maxSessionTtl).`;
   }
 
-  /** Records a use of the session with this name. Creates the session, without a member, if it does not exist. */
+  /** Records a use of the session with this name. If it does not exist, creates it without a member. */
   use(name: string, { sessionTtlMs, sessionOwner = NO_OWNER }: RoutingOptions, now: number): Session {
     const ttlMs = sessionTtlMs ?? this.settings.sessionTtlMs;
     const session = this.#byName.get(name);
@@ -99,7 +98,7 @@ export class Sessions {
     return this.add(new Session(name, sessionOwner, { ttlMs, usedAt: now }), now);
   }
 
-  /** Adds a session. Ends another one first when a limit is reached. */
+  /** Adds a session. If a limit is reached, ends another session first. */
   add(session: Session, now: number): Session {
     this.#makeRoomFor(session.owner, now);
     return this.#insert(session, now);
@@ -135,7 +134,7 @@ export class Sessions {
     return session;
   }
 
-  /** Puts the session on the member and emits `session.bound` or `session.moved`. */
+  /** Assigns the member to the session and emits `session.bound` or `session.moved`. */
   bind(session: Session, member: string, reason: string, now: number): void {
     const from = session.member;
     this.#setMember(session, member);
@@ -151,7 +150,6 @@ export class Sessions {
     }
   }
 
-  /** Another replica used the session. */
   usedElsewhere(
     session: Session,
     { usedAt, ttlMs }: Pick<SharedSession, 'usedAt' | 'ttlMs'>,
@@ -177,7 +175,7 @@ export class Sessions {
     return true;
   }
 
-  /** Stops the timer. The sessions remain. */
+  /** Stops the timer. Keeps the sessions. */
   close(): void {
     this.#timer.disarm();
   }

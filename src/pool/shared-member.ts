@@ -20,7 +20,6 @@ export interface SharedMember extends Omit<DrawnMember, 'endsAt'> {
   readonly endIsAssumed: boolean;
 }
 
-/** Why and until when a member is quarantined. */
 export interface MemberQuarantine {
   readonly untilAt: number;
   readonly fault: FaultCode;
@@ -38,7 +37,6 @@ export interface SharedSession {
   readonly ttlMs: number;
   /** Moment of the last known use. The session ends `ttlMs` later. */
   readonly usedAt: number;
-  /** Number of leases so far. */
   readonly uses: number;
 }
 
@@ -49,7 +47,6 @@ export type PoolChange =
    * removed.
    */
   | { readonly kind: 'member.joined'; readonly member: SharedMember }
-  /** The member was quarantined. */
   | { readonly kind: 'member.quarantined'; readonly member: string; readonly quarantine: MemberQuarantine }
   /** The member accepted an attempt, for the first time or after a quarantine. */
   | { readonly kind: 'member.restored'; readonly member: string }
@@ -72,7 +69,7 @@ export type PoolChange =
       readonly host: string;
       readonly lifted: boolean;
     }
-  /** The session got this member. Creates the session if it does not exist. */
+  /** The session got this member. A replica without the session creates it. */
   | { readonly kind: 'session.moved'; readonly session: SharedSession; readonly reason: string }
   /** The operator or a limit ended the session. Sessions that end because they were idle cause no change. */
   | { readonly kind: 'session.ended'; readonly name: string }
@@ -96,12 +93,10 @@ export type Restriction =
   /** Whether the network of the machine is down. While it is, faults of members do not count. */
   | { readonly kind: 'evictions.frozen'; readonly on: boolean };
 
-/** How one replica uses a member. */
 export interface MemberActivity {
   readonly member: string;
   /** Number of client leases that the member accepted since the last report. */
   readonly uses: number;
-  /** Number of open leases of this replica. */
   readonly openLeases: number;
   /** The client that a target answered last, if one did since the last report. */
   readonly answeredTo?: string | undefined;
@@ -110,21 +105,18 @@ export interface MemberActivity {
   readonly endsAt?: number | undefined;
 }
 
-/** How one replica uses a session. */
 export interface SessionActivity {
   readonly session: string;
   /** Number of leases since the last report. */
   readonly uses: number;
-  /** Number of open leases of this replica. */
   readonly openLeases: number;
-  /** Moment of its last use; the current moment while it has an open lease. Every replica applies the latest use. */
+  /** Moment of its last use, or the current moment while it has an open lease. Every replica applies the latest use. */
   readonly usedAt: number;
   readonly ttlMs: number;
 }
 
-/** The activity of one replica. */
 export interface PoolActivity {
-  /** Number of clients that wait for a member. */
+  /** Number of clients that wait for a member in this replica. */
   readonly waiting: number;
   /** Demand by source name. A source that never had demand may be missing. `lastWantedAt` is finite. */
   readonly demand: Readonly<Record<string, Demand>>;

@@ -1,6 +1,7 @@
 /**
  * Connects a pool with the other replicas of the same pool. It describes the changes and the activity of this pool as data, and
- * applies those of the other replicas. A change that it applies is not reported again. Every change is idempotent.
+ * applies the changes and the activity of the other replicas. It does not report a change that it has applied. Every change is
+ * idempotent.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
@@ -50,16 +51,19 @@ export interface SharingParts {
 export interface SharingOptions {
   /** Called for each change of this pool, synchronously. */
   readonly onChange: (change: PoolChange) => void;
-  /** A member or session was used, so `takeActivity` has news. Called for every request, so it must be cheap. */
+  /**
+   * Called when a member or session was used, so that `takeActivity` has something to report. Called for every request, so it
+   * must be cheap.
+   */
   readonly onUse: () => void;
   /**
    * Whether the other replicas run on this machine. If so, their evidence counts like that of this process. If not, their
-   * evidence does not quarantine a member that worked here within WORKED_MS.
+   * evidence does not quarantine a member that worked in this process within WORKED_MS.
    */
   readonly sameMachine: boolean;
 }
 
-/** What this replica knows about a member, as changes for other replicas. */
+/** What this replica knows about a member, in the form of changes. */
 export interface MemberChanges {
   readonly member: SharedMember;
   readonly quarantine: MemberQuarantine | undefined;
@@ -71,7 +75,7 @@ export class PoolSharing implements PoolObserver {
   readonly #options: SharingOptions;
   readonly #usedMembers = new Set<Member>();
   readonly #usedSessions = new Set<Session>();
-  /** Names of sessions whose member the other replicas do not know yet. */
+  /** Names of the sessions with a member that the other replicas do not know yet. */
   readonly #unconfirmed = new Set<string>();
   #applying = false;
 
@@ -160,18 +164,18 @@ export class PoolSharing implements PoolObserver {
     this.#report({ kind: 'evictions.frozen', on });
   }
 
-  /** Whether only this process knows the session's member. */
+  /** Whether only this process knows which member the session has. */
   isUnconfirmed(session: string): boolean {
     return this.#unconfirmed.has(session);
   }
 
-  /** The other replicas now know the session's member. */
+  /** Sets the member that all replicas now know for the session. */
   confirm(session: SharedSession): void {
     this.#unconfirmed.delete(session.name);
     this.apply([{ kind: 'session.moved', session, reason: 'bound' }]);
   }
 
-  /** Reports all uses of the member again, for replicas that have lost them. */
+  /** Reports all uses of the member again, because the other replicas have lost them. */
   reportUsesAgain(id: string): void {
     const member = this.#parts.members.find(id);
     if (member === undefined || member.uses === 0) return;
@@ -179,12 +183,11 @@ export class PoolSharing implements PoolObserver {
     this.memberUsed(member);
   }
 
-  /** Number of clients that wait in this process. */
   get waiting(): number {
     return this.#parts.requests.waitingHere;
   }
 
-  /** The activity of this process, with the changes since the last call. */
+  /** The activity of this process, with all changes since the last call. */
   takeActivity(): PoolActivity {
     const { clock, members, requests } = this.#parts;
     const now = clock.monotonic();
@@ -213,7 +216,7 @@ export class PoolSharing implements PoolObserver {
     if (changes.some(({ kind }) => kind === 'source.restricted')) requests.refuseHopeless();
   }
 
-  /** Members that other replicas have removed. Draws must not bring them back. */
+  /** Remembers a member that other replicas have removed, so that no draw brings it back. */
   bar(removed: SharedMember): void {
     const { departed } = this.#parts.members;
     const history = { bans: [], health: { inRow: 0, rests: 0 } };
@@ -221,7 +224,6 @@ export class PoolSharing implements PoolObserver {
     departed.add(key, { untilAt: removed.endsAt, barred: true, ...history }, this.#parts.clock.monotonic());
   }
 
-  /** Sets which part of the limits per member this process may use. */
   setShare(share: PoolShare): void {
     const { clock, members, requests } = this.#parts;
     const now = clock.monotonic();
@@ -230,7 +232,7 @@ export class PoolSharing implements PoolObserver {
     requests.serveWaiting(now);
   }
 
-  /** Sets the demand of the other replicas, by source. Replaces the demand of an earlier call. */
+  /** Replaces the demand of the other replicas, by source name. */
   setDemandElsewhere(waiting: number, demand: ReadonlyMap<string, Demand>): void {
     const { members, requests, bus } = this.#parts;
     requests.waitingElsewhere = waiting;
@@ -248,7 +250,7 @@ export class PoolSharing implements PoolObserver {
 
   /**
    * Sets the uses of a member.
-   * @param uses - accepted leases in all replicas.
+   * @param uses - number of accepted leases in all replicas.
    */
   setUses(id: string, uses: number): void {
     const { clock, members } = this.#parts;
@@ -262,7 +264,7 @@ export class PoolSharing implements PoolObserver {
     else members.index.update(member, now);
   }
 
-  /** Another replica used a member with an assumed end of life, which the success renews. */
+  /** Applies the end of life of a member after a success in another replica. Only for a member with an assumed end of life. */
   renew(id: string, endsAt: number): void {
     const { clock, members } = this.#parts;
     const member = members.find(id);
@@ -271,7 +273,7 @@ export class PoolSharing implements PoolObserver {
     members.index.update(member, clock.monotonic());
   }
 
-  /** A client of another replica got an answer of a target. So members of the source do serve other clients. */
+  /** A target answered a client of another replica. This is evidence that members of the source serve other clients. */
   hearAnswer({ member: id, answeredTo }: MemberActivity): void {
     const { clock, members } = this.#parts;
     const member = members.find(id);
@@ -280,7 +282,7 @@ export class PoolSharing implements PoolObserver {
     }
   }
 
-  /** Counts open leases, latency and successes of another replica as those of this pool. */
+  /** Counts the open leases, latency and successes of another replica as those of this pool. */
   count({ member: id, latencyMs, uses }: Omit<MemberActivity, 'openLeases'>, openLeasesChange: number): void {
     const { clock, members } = this.#parts;
     const member = members.find(id);
@@ -295,7 +297,6 @@ export class PoolSharing implements PoolObserver {
     members.leaseEnded(member, now);
   }
 
-  /** Another replica used a session. */
   useSession(activity: SessionActivity): void {
     const { clock, sessions } = this.#parts;
     const session = sessions.find(activity.session);
@@ -304,7 +305,7 @@ export class PoolSharing implements PoolObserver {
     sessions.usedElsewhere(session, activity, clock.monotonic());
   }
 
-  /** Counts open leases of another replica as open leases of this pool. */
+  /** Counts the open leases of another replica as open leases of this pool. */
   countForSession(name: string, openLeasesChange: number): void {
     const session = this.#parts.sessions.find(name);
     if (session !== undefined) session.openLeases += openLeasesChange;

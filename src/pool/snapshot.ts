@@ -34,7 +34,6 @@ const memberSchema = z.object({
   port: z.int().min(1).max(65_535),
   joinedAt: moment,
   endsAt: moment,
-  /** Whether `endsAt` is an assumption. */
   assumed: z.boolean(),
   unproven: z.boolean(),
   exitIp: z.string().optional(),
@@ -42,7 +41,6 @@ const memberSchema = z.object({
   facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).optional(),
   uses: count,
   latencyMs: durationMs.optional(),
-  /** The member's quarantine. */
   rest: z
     .object({ untilAt: moment, fault: z.custom<FaultCode>(isFaultCode), replaced: z.boolean().default(true) })
     .optional(),
@@ -52,17 +50,14 @@ const departedSchema = z.object({ ...history, key: z.string(), untilAt: moment, 
 
 const snapshotSchema = z.object({
   version: z.literal(1),
-  /** When the snapshot was taken. */
   at: moment,
   members: z.array(memberSchema),
-  /** Departed members. */
   remembered: z.array(departedSchema),
 });
 
 /** What a restart keeps of the members. */
 export type PoolSnapshot = z.infer<typeof snapshotSchema>;
 
-/** The parts of a pool that a snapshot reads and restores. */
 export interface SnapshotParts {
   readonly clock: Clock;
   readonly members: Members;

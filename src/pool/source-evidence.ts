@@ -1,7 +1,6 @@
 /** Counts the successes and failures of all members of a source. The failures of a single member are compared with these counts. */
 import { MINUTE_MS } from '../core/duration.ts';
 
-/** Counts of all members of a source since the process started. */
 export interface SourceTotals {
   successes: number;
   failures: number;

@@ -17,7 +17,6 @@ const ROTATIONS: Record<Strategy, (random: Random) => Rotation<Candidate>> = {
   fastest: (random) => new RandomRotation(random, ({ member }, now) => member.expectedLatencyMs(now)),
 };
 
-/** An empty rotation for the strategy. */
 export function makeRotation(strategy: Strategy, random: Random): Rotation<Candidate> {
   return ROTATIONS[strategy](random);
 }

@@ -13,7 +13,6 @@ export interface SuspectFailure {
   readonly compared: boolean;
 }
 
-/** Other evidence at the time of the failure. */
 export interface Surroundings {
   /** Whether the member succeeded recently. */
   readonly memberWorked: boolean;

@@ -12,10 +12,8 @@ export type SessionView = ReturnType<typeof sessionView>;
 /** The members of one source, counted by state. */
 export interface SourceCounts extends Record<MemberState, number> {
   readonly source: string;
-  /** Number of members that the source should have. */
   readonly size: number;
   readonly openTunnels: number;
-  /** Number of members that have been used at least once. */
   readonly used: number;
   /** Why clients may not use the members; null when they may. */
   readonly blocked: string | null;
@@ -54,7 +52,6 @@ export function pinnedMember(member: Member, now: number) {
     location: member.location.text,
     uses: member.uses,
     faults: member.health.score,
-    /** Undefined when unknown. */
     remainingMs: member.endIsAssumed ? undefined : member.endsAt - now,
     /** Time since the member last accepted an attempt or, before the first, since it joined. */
     sinceSuccessMs: now - (member.lastSuccessAt ?? member.joinedAt),

@@ -14,12 +14,11 @@ import type { Lease, LeaseRefusal, LeaseRequest } from './lease.ts';
 type Answer = Lease | LeaseRefusal;
 
 /**
- * The result of a client's turn. `line-blocked`: no client in its line can be served now. `done`: others in its line may be
- * served.
+ * The result of a client's turn. `line-blocked`: no client in its line can be served now. `done`: other clients in its line may
+ * be served.
  */
 export type TurnResult = 'done' | 'line-blocked';
 
-/** What the pool knows about a request that starts to wait. */
 export interface WaitingTerms {
   readonly candidates: Candidates;
   readonly now: number;
@@ -33,7 +32,6 @@ export class WaitingClient implements HeapNode {
   readonly resolve: (answer: Answer) => void;
   readonly sinceAt: number;
   readonly needsDraw: boolean;
-  /** Its number in order of arrival. */
   readonly arrival: number;
   candidates: Candidates;
   key: number;
@@ -98,7 +96,6 @@ export class WaitingQueue {
     return this.#byRequest.values();
   }
 
-  /** Removes a client and answers it. */
   answer(
     client: WaitingClient,
     answer: Answer,
@@ -176,7 +173,6 @@ export class WaitingQueue {
   }
 }
 
-/** Walks through a line. Clients may leave the line during the walk. */
 class LineCursor {
   /** Undefined at the end of the line. */
   client: WaitingClient | undefined;

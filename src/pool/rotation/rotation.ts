@@ -24,14 +24,12 @@ export const MAX_SECOND_CHOICES = 8;
  */
 export const MAX_UNFIT_AHEAD = 32;
 
-/** Decides for one pick how well each entry fits. */
 export interface PickCheck<Entry> {
   /** Monotonic moment of the pick. */
   readonly now: number;
   fit(entry: Entry): Fit;
 }
 
-/** The order in which entries are picked. */
 export interface Rotation<Entry> {
   readonly size: number;
   add(entry: Entry): void;
@@ -56,6 +54,6 @@ export class RotationEntry implements HeapNode {
   key = 0;
   heapIndex = -1;
   arrayIndex = -1;
-  /** The number of the turn or round of its last use. */
+  /** The number of the turn or round in which the entry was used last. */
   lastTurn = -1;
 }
