@@ -35,7 +35,6 @@ const ANY_PORT = 1;
 
 export function createControl(options: ControlOptions): AdminBackend {
   const { pool, refiller, plane, clock, log, faults, fleet } = options;
-  /** Sends an operator's command to all norias of the fleet, if the source is known. */
   const share = (source: string, command: SourceCommand['command'], isKnown: boolean) => {
     if (isKnown) fleet?.replica.command(source, command);
     return isKnown;

@@ -36,14 +36,13 @@ export interface DaemonOptions {
 export interface Daemon {
   /** The configuration in use. */
   readonly config: Config;
-  /** The bound addresses, as `host:port`. */
+  /** The bound addresses, each as `host:port`. */
   readonly addresses: {
     readonly listeners: readonly string[];
     readonly admin: string | undefined;
     readonly proxyPool: string | undefined;
   };
   readonly bus: EventBus;
-  /** The status and the commands of the admin API. */
   readonly control: AdminBackend;
   /** Resolves with `workers-failed` when noria can no longer serve clients. The caller must then close this noria. */
   readonly failed: Promise<NoriaError>;

@@ -25,7 +25,7 @@ import { createTimekeeper } from '../state/moment.ts';
 
 export interface FleetOptions {
   readonly config: FleetConfig;
-  /** The result of `record` of an earlier run. */
+  /** What `record` returned in an earlier run, as read from the snapshot. */
   readonly restored: unknown;
   readonly clock: Clock;
   readonly random: Random;
@@ -34,7 +34,7 @@ export interface FleetOptions {
   readonly sources: SourceKeys;
   /** Executes a command that the operator gave to another noria of the fleet. */
   readonly onCommand: (command: SourceCommand) => void;
-  /** Follows an answer of the service that another noria of the fleet got. */
+  /** Called for an answer of the service that another noria of the fleet got. */
   readonly onReport: (report: SourceReport) => void;
   /** The number of client connections of this noria. */
   readonly clients: () => number;
@@ -45,12 +45,11 @@ export type FleetStatus = NonNullable<Status['fleet']>;
 
 export interface Fleet {
   readonly shared: RedisSharedPool;
-  /** Grants the leases of clients. */
   readonly replica: Replica;
   /** Counts the distinct IPs that all norias of the fleet drew today from the source's instance. */
   sharedCount(source: string): SharedCount;
   status(): FleetStatus;
-  /** The data to keep across a restart, as plain data. */
+  /** The data of this fleet to keep across a restart, as plain data. */
   record(): unknown;
 }
 
@@ -110,7 +109,7 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
 
 const recordSchema = z.object({ name: z.string(), epoch: z.string() });
 
-/** The epoch of this fleet in the record; undefined if the record is of another fleet. */
+/** The epoch of the fleet's data (see epoch.ts) in the record; undefined if the record is of another fleet. */
 function epochIn(record: unknown, name: string): string | undefined {
   const { data } = recordSchema.safeParse(record);
   return data?.name === name ? data.epoch : undefined;

@@ -86,12 +86,10 @@ export function sourceKeys(config: () => Config): SourceKeys {
   };
 }
 
-/** The number of processes that serve clients. */
 export function workersOf({ workers }: Config): number {
   return workers === 'auto' ? availableParallelism() : workers;
 }
 
-/** Returns the changed keys that take effect only after a restart. */
 export function changesForRestart(before: Config, next: Config): string[] {
   const keys = {
     'state.dir': [before.state, next.state],
@@ -102,7 +100,6 @@ export function changesForRestart(before: Config, next: Config): string[] {
   return Object.entries(keys).flatMap(([name, [one, other]]) => (isSame(one, other) ? [] : [name]));
 }
 
-/** Returns a function that decides which addresses of an answer cannot be members. */
 export function refusesOf(config: Config, ownAddresses: readonly BoundAddress[]): RefuseAddress {
   const { allowPrivateAddresses } = config.pool;
   return (host, port) => {

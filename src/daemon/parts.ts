@@ -58,7 +58,6 @@ export interface PartsContext {
   readonly config: () => Config;
   readonly reload: AdminBackend['reload'];
   readonly draining: () => boolean;
-  /** File descriptors of inherited listening sockets. */
   readonly inheritedFds: ReadonlySet<number>;
   /** Called when noria can no longer serve clients. */
   readonly onFailed: (error: NoriaError) => void;
@@ -73,7 +72,6 @@ export interface Parts {
   readonly control: AdminBackend;
   readonly admin: ServerSlot<AdminConfig>;
   readonly proxyPool: ServerSlot<ProxyPoolSettings>;
-  /** The bound addresses of admin API and proxyPool. */
   readonly apiAddresses: () => readonly BoundAddress[];
   readonly refiller: Refiller;
   readonly fleet: Fleet | undefined;
@@ -160,7 +158,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   const pace = fleet?.shared.pace ?? state.pace;
   const drawing = { clock, random, bus, pace, extractor, pool, restored, ...drawingTogether(fleet) };
   refiller = openRefiller({ ...refillSettings(config()), ...drawing });
-  for (const run of untilRefill) run(refiller); // before the sources check for the first time
+  for (const run of untilRefill) run(refiller); // runs before the sources decide for the first time whether to draw
   await owner.open('refill', refiller);
   const keeping = keepSnapshot(state, { pool, refiller, fleet }, bus);
   owner.own('snapshot', () => keeping[Symbol.dispose]());
@@ -203,11 +201,10 @@ interface FleetParts {
   readonly pool: Pool;
   readonly clients: () => number;
   readonly restored: unknown;
-  /** Runs now, or when the refiller opens. */
+  /** Calls `run` now or, if the refiller is not open yet, before it opens. */
   readonly steer: (run: (refiller: Refiller) => void) => void;
 }
 
-/** Returns undefined without a fleet. */
 async function openFleet(
   { clock, random, bus, config }: PartsContext,
   { pool, clients, steer, restored }: FleetParts,

@@ -17,7 +17,6 @@ import { sessionOfPort } from '../listener/routing-options.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { PinnedMember } from '../pool/views.ts';
 
-/** The settings that the server of proxyPool takes from the configuration. */
 export interface ProxyPoolSettings {
   readonly host: string;
   readonly port: number;

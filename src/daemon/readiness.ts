@@ -12,7 +12,6 @@ import type { SourceStatus } from '../refill/status.ts';
 
 /** The facts on which the verdict depends. Durations are in ms. */
 export interface ReadinessFacts {
-  /** The current monotonic moment. */
   readonly now: number;
   readonly draining: boolean;
   readonly listenerCount: number;
@@ -33,9 +32,8 @@ export interface SourceFacts
     SourceStatus,
     'name' | 'state' | 'stateMs' | 'reason' | 'advice' | 'code' | 'lastDraw' | 'nextCallMs'
   > {
-  /** The number of members that a client can get now. */
   readonly usable: number;
-  /** The number of drawn members whose first health check is in progress. */
+  /** Number of drawn members whose first health check is in progress. */
   readonly joining: number;
   /** Present while members refuse the credentials of the source. Clients then get none of its members. */
   readonly blocked?: { readonly reason: string; readonly advice: string };
@@ -151,7 +149,10 @@ function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem
   return [];
 }
 
-/** Whether the last draw failed because the fleet's store was lost. That is one problem of noria, not one of each source. */
+/**
+ * Whether the last draw failed because the fleet's store was lost. The lost store is one problem of noria, and not a problem of
+ * each source.
+ */
 function isCausedByStore({ code }: SourceFacts, { storeLost }: ReadinessFacts): boolean {
   return code === 'fleet-store-lost' || (code === 'fleet-store-unusable' && storeLost !== undefined);
 }

@@ -1,4 +1,4 @@
-/** Restores the pool from the snapshot. The restored members pass the same address checks as drawn members. */
+/** Restores the pool from the snapshot. Restored members pass the same address checks as drawn members. */
 import { canonicalIp } from '../core/host-port.ts';
 import { formatCount } from '../core/words.ts';
 import type { Pool } from '../pool/pool.ts';

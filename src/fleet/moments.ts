@@ -2,7 +2,6 @@
 import type { MemberActivity, MemberQuarantine, SharedMember, SharedSession } from '../pool/shared-member.ts';
 import type { Beat, Fact, MemberRecord, SharedState, SourceReport } from './shared-pool.ts';
 
-/** Converts one moment to another clock. */
 export type Shift = (moment: number) => number;
 
 export function shiftFact(fact: Fact, shift: Shift): Fact {

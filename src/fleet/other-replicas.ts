@@ -3,7 +3,6 @@ import type { Demand } from '../pool/drawn-member.ts';
 import type { PoolSharing } from '../pool/sharing.ts';
 import type { Beat, FleetView } from './shared-pool.ts';
 
-/** The latest beat of another replica. */
 interface OtherReplica {
   waiting: number;
   demand: Readonly<Record<string, Demand>>;

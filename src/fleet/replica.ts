@@ -43,7 +43,6 @@ import { SharedSources } from './shared-sources.ts';
 type Answer = Lease | LeaseRefusal;
 
 export interface ReplicaOptions {
-  /** Unique among the replicas of the shared pool. */
   readonly name: string;
   readonly clock: Clock;
   readonly bus: EventBus;
@@ -61,7 +60,7 @@ export interface ReplicaOptions {
   readonly beatMs: number;
   /** Executes an operator's command that another replica received, or that was received before this replica started. */
   readonly onCommand?: (command: SourceCommand) => void;
-  /** Follows an answer of the service that another replica got. */
+  /** Called for an answer of the service that another replica got. */
   readonly onReport?: (report: SourceReport) => void;
 }
 
@@ -136,12 +135,10 @@ export class Replica implements LeaseProvider, Follower {
     return this.#options.pool.upcoming(query);
   }
 
-  /** Publishes a command that the operator gave to this replica. */
   command(source: string, command: SourceCommand['command']): void {
     this.#sources.command(source, command);
   }
 
-  /** Publishes an answer of the service that this replica got. */
   reportSource(source: string, report: InstanceReport): void {
     this.#sources.report({ ...report, kind: 'source.reported', source });
   }

@@ -2,8 +2,9 @@
  * What the replicas of one pool share: an ordered log of facts, beats, sessions, and the pace of each instance.
  *
  * A replica is a process that serves clients, or that draws members for others. It picks from a complete pool of its own, so a
- * client never waits for shared data. A fact is a change of the pool or an operator's command. A beat is a replica's report of
- * its current activity: demand, uses and open leases. An instance is the service product from which a source draws.
+ * client never waits for shared data. A fact is a change of the pool, an operator's command or an answer of the service. A beat
+ * is a replica's report of its current activity: demand, uses and open leases. An instance is the service product from which a
+ * source draws.
  *
  * Several implementations keep the same contract (test/fleet/shared-pool-contract.ts): in memory, which is the reference model,
  * between the processes of one machine, and through a store between machines.
@@ -26,7 +27,6 @@ import type {
 import type { InstanceReport } from '../refill/instance-report.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 
-/** What a replica publishes for the others. */
 export type Fact = Exclude<PoolChange, { kind: 'member.left' }> | MemberLeft | SourceCommand | SourceReport;
 
 /**
@@ -42,7 +42,7 @@ export interface SourceCommand {
   readonly command: 'pause' | 'resume' | 'refill';
 }
 
-/** A replica got an answer of the service about the instance of the source. The last report is part of the state. */
+/** A replica got an answer of the service about the source's instance. The last report about each source is part of the state. */
 export interface SourceReport extends InstanceReport {
   readonly kind: 'source.reported';
   readonly source: string;
@@ -77,11 +77,10 @@ export interface MemberRecord {
 export interface SharedState {
   readonly members: readonly MemberRecord[];
   readonly sessions: readonly SharedSession[];
-  /** Names of the sources that the operator has paused. */
+  /** Names of the sources whose last command was `pause`. */
   readonly paused: readonly string[];
-  /** Sources that the operator has resumed. */
+  /** Names of the sources whose last command was `resume`. */
   readonly resumed?: readonly string[] | undefined;
-  /** The last report about each source. */
   readonly reports?: readonly SourceReport[] | undefined;
   /** The current restrictions. Absent if the replicas are on different machines, because those publish none. */
   readonly restrictions?: readonly Restriction[] | undefined;
@@ -90,7 +89,6 @@ export interface SharedState {
 /** The activity of one replica. In contrast to facts, only the latest numbers of a replica count; `uses` are added up. */
 export type Beat = PoolActivity;
 
-/** The activity of the other replicas. */
 export interface FleetView {
   /** Names of the replicas that serve clients now, including this one, in the same order for all replicas. */
   readonly replicas: readonly string[];
@@ -121,7 +119,6 @@ export interface Follower {
   heard(view: FleetView): void;
 }
 
-/** The shared pool as one replica uses it. */
 export interface SharedPool {
   /**
    * Begins to follow. Call it once. Resolves after the first `loaded` and `heard`; then the other replicas see this one.

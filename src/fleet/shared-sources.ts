@@ -1,23 +1,22 @@
 /**
- * Keeps two things about the sources the same in all replicas: the last pause or resume of the operator, and what the service last
- * said about the instance. Puts both back into a shared state that has lost them.
+ * Keeps two things about each source equal in all replicas: the operator's last pause or resume, and the last answer of the
+ * service about the instance. Publishes both again if a shared state has lost them.
  */
 import type { Fact, SharedState, SourceCommand, SourceReport } from './shared-pool.ts';
 
 export interface SharedSourcesOptions {
   readonly publish: (fact: Fact) => void;
-  /** Executes a command that another replica received, or that was given before this replica started. */
+  /** Executes a command that another replica received, or that was received before this replica started. */
   readonly onCommand?: ((command: SourceCommand) => void) | undefined;
-  /** Follows an answer of the service that another replica got. */
+  /** Called for an answer of the service that another replica got. */
   readonly onReport?: ((report: SourceReport) => void) | undefined;
 }
 
-/** Two conversions between clocks change a moment by less. */
+/** Moments that differ by less count as equal: the conversions between two clocks change a moment by less than this. */
 const SAME_MOMENT_MS = 1_000;
 
 export class SharedSources {
   readonly #options: SharedSourcesOptions;
-  /** The last pause or resume of each source. */
   readonly #commands = new Map<string, SourceCommand>();
   readonly #reports = new Map<string, SourceReport>();
 
@@ -25,20 +24,20 @@ export class SharedSources {
     this.#options = options;
   }
 
-  /** The operator gave the command to this replica. */
+  /** Applies a command that the operator gave to this replica. */
   command(source: string, command: SourceCommand['command']): void {
     const fact: SourceCommand = { kind: 'source.commanded', source, command };
     if (command !== 'refill') this.#commands.set(source, fact);
     this.#options.publish(fact);
   }
 
-  /** This replica got the answer. */
+  /** Applies an answer of the service that this replica got. */
   report(report: SourceReport): void {
     this.#reports.set(report.source, report);
     this.#options.publish(report);
   }
 
-  /** Another replica published the fact. */
+  /** Applies a fact that another replica published. */
   followed(fact: SourceCommand | SourceReport): void {
     if (fact.kind === 'source.reported') {
       this.#reports.set(fact.source, fact);
@@ -74,7 +73,7 @@ export class SharedSources {
     const loaded = new Set(reports.map(({ source }) => source));
     for (const own of this.#reports.values()) if (!loaded.has(own.source)) this.#options.publish(own);
     for (const report of reports) {
-      // A noria that starts tries its own configuration, because the operator may have corrected it.
+      // A noria that starts tries its own configuration, because the operator may have corrected the cause.
       if (report.suspension?.dependsOnConfig === true) continue;
       if (!isSameReport(report, this.#reports.get(report.source))) this.followed(report);
     }

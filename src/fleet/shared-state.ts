@@ -26,7 +26,6 @@ const ADDITIONS_PER_SWEEP = 1_000;
 export class SharedPoolState {
   readonly #members = new Map<string, Mutable<MemberRecord>>();
   readonly #sessions = new Map<string, SharedSession>();
-  /** The last pause or resume of each source. */
   readonly #commands = new Map<string, 'pause' | 'resume'>();
   readonly #reports = new Map<string, SourceReport>();
   /** The latest restriction by source name. The key '' has the latest restriction of the network. */
@@ -103,7 +102,6 @@ export class SharedPoolState {
     this.#sessions.set(name, { ...session, ttlMs, uses: session.uses + uses, usedAt: latest });
   }
 
-  /** Name of the replica that published the member first; undefined if there is no such member. */
   drawnBy(member: string): string | undefined {
     return this.#members.get(member)?.drawnBy;
   }
@@ -113,13 +111,11 @@ export class SharedPoolState {
     return this.#members.size + this.#sessions.size;
   }
 
-  /** The session, if it exists and has not ended. */
   session(name: string, now: number): SharedSession | undefined {
     const session = this.#sessions.get(name);
     return session === undefined || session.usedAt + session.ttlMs <= now ? undefined : session;
   }
 
-  /** A copy of the state. */
   read(now: number): SharedState {
     const sourcesWith = (command: SourceCommand['command']) =>
       [...this.#commands].flatMap(([source, last]) => (last === command ? [source] : []));

@@ -9,7 +9,6 @@ import type { LeaseHolder } from '../pool/leases.ts';
 import type { PoolSettings } from '../pool/options.ts';
 
 export interface DataPlane {
-  /** In the order of the settings. */
   readonly listeners: readonly ListenerStatus[];
   /** Number of processes that serve clients: configured and running. */
   readonly workers: { readonly wanted: number; readonly running: number };
@@ -17,7 +16,7 @@ export interface DataPlane {
   readonly dialer: Pick<MemberDialer, 'attempt'>;
   /**
    * Opens and closes listeners until they match `settings`. If a listener cannot be opened, restores the previous listeners and
-   * throws. The update is provisional until `commit`: before that, an update back to the previous settings restores their
+   * throws. The update is provisional until `commit`: until then, another update to the previous settings restores the previous
    * listeners with all connections.
    * @param drainTimeoutMs - how long tunnels of removed listeners may take to finish.
    * @throws NoriaError listen-failed, bad-config
@@ -26,15 +25,12 @@ export interface DataPlane {
   /** Makes the update final: applies these settings and drains the listeners that `update` removed. */
   commit(settings: PlaneSettings): void;
   setContext(context: PlaneContext): void;
-  /** Forgets which members have refused the credentials of the source. */
   resetRefusals(source: string): void;
-  /** Closes the connections of this session or member at once. */
   closeConnections(of: LeaseHolder): void;
   /** Call it before `close`. A current or later `update` then ends within about a second, even if a worker hangs. */
   prepareToClose(): void;
   /** Stops accepting clients. Resolves when every request in progress has ended. */
   drain(): Promise<void>;
-  /** Closes all listeners and connections at once. */
   close(): Promise<void>;
 }
 
@@ -47,7 +43,6 @@ export interface PlaneSettings {
   readonly pool: PoolSettings;
 }
 
-/** One listener of the configuration. */
 export interface ListenerSettings
   extends Pick<AccessOptions, 'users' | 'allow' | 'denyTargets'>,
     Pick<ListenerOptions, 'protocols' | 'maxConnections' | 'idleTimeoutMs' | 'sessionMode' | 'source'> {
@@ -62,7 +57,6 @@ export interface ListenerSettings
   };
 }
 
-/** What listeners need to know about the rest of noria. */
 export interface PlaneContext {
   /** Source names that clients may use in the `source` routing option. */
   readonly sourceNames: readonly string[];

@@ -1,6 +1,6 @@
 /**
  * The open listeners across reloads. An unchanged listener keeps its connections. A new listener replaces a changed one and takes
- * over its addresses, while the tunnels of the old listener may finish. An update is provisional until `commit`: before that, a
+ * over its addresses, while the tunnels of the old listener may finish. An update is provisional until `commit`: until then, a
  * removed listener only stops listening and keeps its connections, so that a second update can restore it.
  */
 import { type Clock, pause } from '../core/clock.ts';
@@ -28,7 +28,6 @@ export interface ListenerSetOptions {
   readonly sharing?: ListenerSharing;
 }
 
-/** The shared state of all processes that open the same listener. */
 export interface ListenerSharing {
   connectionLimit(listenerId: number): ConnectionLimit;
   /** Called when a client of this process sent wrong credentials. */
@@ -53,7 +52,6 @@ interface Change {
   readonly removed: readonly OpenedListener[];
   /** The listeners of `removed` that stopped, because another listener needs their addresses. */
   readonly stopped: OpenedListener[];
-  /** Listeners that the update opened or restored. */
   readonly started: OpenedListener[];
 }
 
@@ -154,7 +152,6 @@ export class ListenerSet {
     await Promise.all([...listeners.map((listener) => listener.drain()), ...this.#draining.values()]);
   }
 
-  /** Closes all listeners and connections at once. */
   async close(): Promise<void> {
     const listeners = [...this.#opened, ...this.#suspended].map(({ listener }) => listener);
     await Promise.all([...listeners, ...this.#draining.keys()].map((listener) => listener.close()));

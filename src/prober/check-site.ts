@@ -14,7 +14,6 @@ export interface CheckSite {
   readonly url: string;
   /** The value of the Host field. Omits the port if it is the default port (RFC 9110 §7.2). */
   readonly authority: string;
-  /** The path and the query of the URL. */
   readonly path: string;
 }
 

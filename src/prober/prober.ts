@@ -19,7 +19,6 @@ import type { Lease, LeaseReport, ProbeLease } from '../pool/lease.ts';
 import { type CheckSite, readCheckSite } from './check-site.ts';
 import { Probe, type ProbeOutcome, type ProbeTask } from './probe.ts';
 
-/** The methods of the pool that the prober uses. */
 export interface ProbeLeases {
   /** Leases members that need a probe, unproven ones first. With `staleMs`, also members without a success for that long. */
   acquireForProbe(limit: number, staleMs?: number): readonly ProbeLease[];
@@ -29,7 +28,6 @@ export interface ProbeLeases {
 }
 
 export interface CheckSettings {
-  /** The URL of the site, http or https. */
   readonly url: string;
   readonly everyMs: number;
   /** Time limit of the whole probe, including the connection. */
@@ -40,7 +38,6 @@ export interface CheckSettings {
 export interface ProberSettings {
   /** Undefined if no check is configured. Unproven members then need only a sign of life. */
   readonly check: CheckSettings | undefined;
-  /** The sources whose members join unproven. */
   readonly unprovenSources: ReadonlySet<string>;
 }
 

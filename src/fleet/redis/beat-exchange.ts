@@ -32,9 +32,8 @@ export interface BeatExchangeOptions {
   readonly nameTaken: () => void;
 }
 
-/** All moments are on the store's clock. */
+/** All moments in it are by the store's clock. */
 export interface BeatAnswer {
-  /** New beats of other replicas. */
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
   /** The activity of all new beats, including those of this replica. */
   readonly members: readonly MemberActivity[];
@@ -74,7 +73,6 @@ export class BeatExchange {
     this.#lastBeat = lastBeat;
   }
 
-  /** The replicas, sorted by name. */
   replicas(): readonly ReplicaStatus[] {
     const now = this.#options.clock.monotonic();
     return this.#listed.map(({ seenAt, ...rest }) => ({

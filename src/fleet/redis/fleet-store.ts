@@ -14,7 +14,6 @@ import { COMMAND_DEADLINE_MS, type LogFollower, StoreConnection } from './store-
 
 export interface FleetStoreOptions {
   readonly address: StoreAddress;
-  /** The name of the fleet. */
   readonly name: string;
   readonly clock: Clock;
   readonly random: Random;
@@ -24,7 +23,6 @@ export interface FleetStoreOptions {
   readonly follow?: LogFollower;
   readonly onConnected?: () => void;
   readonly onLost?: (error: NoriaError) => void;
-  /** Called after each script. */
   readonly onTiming?: (operation: string, ms: number) => void;
 }
 
@@ -74,7 +72,7 @@ export class FleetStore {
     this.#epochId = options.rememberedEpoch ?? '';
     this.#elapsed = exactStopwatch(clock, timekeeper);
     this.keys = fleetKeys(name);
-    // An earlier run may have called until now, so its epoch counts as seen just now.
+    // An earlier run may have called the service until now, so its epoch counts as seen now.
     this.#contactAt = this.#elapsed();
     this.clock = new StoreClock(this.#elapsed);
     this.connection = new StoreConnection({

@@ -12,7 +12,6 @@ import { COMMAND_DEADLINE_MS } from './store-connection.ts';
 export interface StoreReport {
   /** For example `Valkey 8.1.0` or `Redis 7.0.15`; undefined when unknown. */
   readonly version: string | undefined;
-  /** Why noria cannot use the store. */
   readonly errors: readonly string[];
   readonly warnings: readonly string[];
 }

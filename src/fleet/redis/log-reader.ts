@@ -1,4 +1,4 @@
-/** Loads the state of a fleet and reads the entries of its log. All moments are on the store's clock. */
+/** Loads the state of a fleet and reads the entries of its log. All moments are by the store's clock. */
 import type { Beat, LoggedFact, SharedState } from '../shared-pool.ts';
 import { SharedPoolState } from '../shared-state.ts';
 import { LOAD } from './fleet-log.ts';
@@ -7,10 +7,8 @@ import { decodeFacts, decodeState } from './schemas.ts';
 import { lostStore, type Reply, type StoreClient } from './store-client.ts';
 import { COMMAND_DEADLINE_MS } from './store-connection.ts';
 
-/** One entry of the log: facts that a replica published together. */
 export interface LogEntry {
   readonly number: number;
-  /** When the entry was appended, by the store's clock. */
   readonly at: number;
   readonly facts: readonly LoggedFact[];
 }
@@ -21,7 +19,6 @@ export interface LoadedState {
   readonly number: number;
   /** The number of the last log entry that the latest snapshot includes. */
   readonly snapshot: number;
-  /** The id of the latest beat that the state includes. */
   readonly beat: string;
   /** The field names in the hash of uses (`FleetKeys.uses`). */
   readonly fields: readonly string[];

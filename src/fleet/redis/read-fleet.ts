@@ -12,7 +12,6 @@ import type { StoreAddress } from './store-address.ts';
 
 export interface StoreAccess {
   readonly address: StoreAddress;
-  /** The name of the fleet. */
   readonly name: string;
   readonly clock: Clock;
   readonly random: Random;

@@ -27,15 +27,12 @@ export interface RedisPaceStoreOptions {
   readonly clock: Clock;
   /** Starts a stopwatch that continues while the machine is suspended. */
   readonly stopwatch: () => () => number;
-  /** The timeout of a call, in ms. */
   readonly callTimeoutMs: () => number;
   /** Absent: claims do not depend on how far this replica has read the log. */
   readonly log?: FollowedLog;
-  /** Called after each claim. */
   readonly onClaim?: (outcome: ClaimOutcome) => void;
 }
 
-/** The log of facts as this replica follows it. */
 export interface FollowedLog {
   /** The number of the last log entry that this replica has applied. */
   position(): number;

@@ -23,12 +23,9 @@ import { faultOf, type StoreClient } from './store-client.ts';
 export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow' | 'onConnected' | 'onLost'> {
   readonly clock: Clock;
   readonly timekeeper: Timekeeper;
-  /** The name of this replica, unique in the fleet. */
   readonly replica: string;
   readonly version: string;
-  /** Number of connected clients of this replica. */
   readonly clients: () => number;
-  /** The timeout of a call to the service, in ms. */
   readonly callTimeoutMs: () => number;
   /** The next three options are for tests. Each has a default. */
   readonly bindDeadlineMs?: number;
@@ -48,7 +45,6 @@ export interface FleetObserver {
   claimed(outcome: ClaimOutcome): void;
   /** An entry of the log arrived `ms` after it was appended. */
   lagged(ms: number): void;
-  /** Another process uses the same replica name. */
   nameTaken(): void;
 }
 
@@ -143,7 +139,6 @@ export class RedisSharedPool implements PacedSharedPool {
     return this.#lostAt === undefined ? 0 : this.#options.clock.monotonic() - this.#lostAt;
   }
 
-  /** The replicas, as the store listed them last. */
   get replicas(): readonly ReplicaStatus[] {
     return this.#beats.replicas();
   }
@@ -343,7 +338,6 @@ export class RedisSharedPool implements PacedSharedPool {
     if (number - snapshot > turn * size) void this.#saveSnapshot();
   }
 
-  /** Not retried: the next snapshot makes up for a failure. */
   async #saveSnapshot(): Promise<void> {
     const state = this.#state.read(this.#storeNow);
     const members = state.members.map((record) => ({ ...record, uses: 0 })); // the hash of uses has them

@@ -144,7 +144,6 @@ export function decodeState(text: string): SharedState {
   return state.parse(JSON.parse(text));
 }
 
-/** @returns undefined for an empty text. */
 export function decodeSession(text: string): SharedSession | undefined {
   return text === '' ? undefined : session.safeParse(JSON.parse(text)).data;
 }
@@ -160,10 +159,8 @@ const replicaSchema = z.object({
   clients: z.number(),
 });
 
-/** The record of a replica in the store. */
 export type ReplicaRecord = Readonly<z.infer<typeof replicaSchema>>;
 
-/** @returns undefined for an empty text. */
 export function decodeReplica(text: string): ReplicaRecord | undefined {
   return text === '' ? undefined : replicaSchema.safeParse(JSON.parse(text)).data;
 }

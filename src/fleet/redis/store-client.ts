@@ -26,7 +26,6 @@ export interface StoreTls {
   readonly key?: Secret;
 }
 
-/** One server: the store, or a Sentinel. */
 export interface StoreServer {
   readonly host: string;
   readonly port: number;
@@ -55,7 +54,6 @@ export class StoreClient {
   readonly #end = Promise.withResolvers<NoriaError>();
   #endedBy: NoriaError | undefined;
 
-  /** Create it with `openStoreClient`. */
   constructor(client: LibraryClient, clock: Clock, address: string) {
     this.#client = client;
     this.#clock = clock;
@@ -85,7 +83,6 @@ export class StoreClient {
     }
   }
 
-  /** Connects and logs in. Stops when `signal` aborts. */
   async connect(deadlineMs: number, signal: AbortSignal): Promise<void> {
     const abort = () => this.close();
     signal.addEventListener('abort', abort);
@@ -107,7 +104,6 @@ export class StoreClient {
     this.end(lostStore(this.address, 'noria closed the connection'));
   }
 
-  /** Rejects when the connection has ended. */
   async failed(): Promise<never> {
     throw await this.#end.promise;
   }

@@ -55,7 +55,6 @@ export class StoreConnection {
     this.#fault = lostStore(options.address.label, 'noria is connecting');
   }
 
-  /** Connects, and reconnects after each loss. Idempotent. */
   start(): void {
     this.#running ??= this.#run();
   }
@@ -84,7 +83,6 @@ export class StoreConnection {
     this.#commands?.end(reason);
   }
 
-  /** Closes the connection for good. Idempotent. */
   async close(): Promise<void> {
     this.#closing.abort();
     this.#commands?.close();

@@ -39,7 +39,6 @@ export class BatchedChannel<Message extends object> {
     this.#timer = this.#clock.after(LATER_MS, this.flush);
   };
 
-  /** Sends the queued messages now. */
   readonly flush = (): void => {
     if (this.#phase === 'closed' || this.#batch.length === 0) return;
     const batch = this.#batch;

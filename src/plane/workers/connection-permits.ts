@@ -7,13 +7,11 @@
  */
 import type { Clock } from '../../core/clock.ts';
 
-/** Messages from a worker to the primary. */
 export type PermitRequest =
   | { readonly kind: 'permits.asked' }
   /** Answers `permits.recalled`. `count` is 0 if all permits of the worker are in use. */
   | { readonly kind: 'permits.returned'; readonly count: number };
 
-/** Messages from the primary to a worker. */
 export type PermitReply =
   /** Answers `permits.asked`. `count` is 0 if no permit is left. */
   | { readonly kind: 'permits.granted'; readonly count: number }
@@ -79,7 +77,6 @@ interface Recall {
   readonly timeout: Disposable;
 }
 
-/** The permits of one listener. */
 export class PermitPool {
   readonly #clock: Clock;
   readonly #send: (worker: number, reply: PermitReply) => void;
@@ -104,7 +101,6 @@ export class PermitPool {
     this.#serve();
   }
 
-  /** The worker has exited, and its connections have closed. */
   workerExited(worker: number): void {
     this.#asking = this.#asking.filter((each) => each !== worker);
     this.#takeBack(worker, this.#held.get(worker) ?? 0);
@@ -140,7 +136,7 @@ export class PermitPool {
     if (this.#recall === undefined && this.#asking.length > 0) this.#startRecall();
   }
 
-  /** Grants half of the worker's share of the free permits. Grants become smaller with each one, which keeps recalls rare. */
+  /** Grants half of the worker's share of the free permits. Each grant is smaller than the one before, which keeps recalls rare. */
   #grant(worker: number): void {
     const held = this.#held.get(worker) ?? 0;
     const workers = Math.max(2, this.#held.size);
@@ -174,7 +170,6 @@ export class PermitPool {
   }
 }
 
-/** The permits that one worker holds for one listener. */
 export class PermitHolder {
   readonly #send: (request: PermitRequest) => void;
   /** Number of permits of this worker, used and unused. */

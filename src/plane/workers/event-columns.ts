@@ -32,7 +32,6 @@ type Value = string | number | boolean | undefined;
 /** The values of one key, in the order of the events. */
 type Column = { readonly same: Value } | { readonly each: readonly Value[] };
 
-/** Events of one kind with the same keys. */
 interface EventGroup {
   readonly name: ForwardedEventName;
   readonly keys: readonly string[];
@@ -100,7 +99,6 @@ export function packEvents(events: readonly ForwardedEvent[]): EventColumns {
   return { kind: 'events', groups: groups.map((group) => group.build()), order };
 }
 
-/** The unpacked events, in their original order. */
 export function* unpackEvents({ groups, order }: EventColumns): Generator<ForwardedEvent> {
   const next = groups.map(() => 0);
   for (const index of order) {

@@ -4,7 +4,6 @@
  */
 import { Secret } from '../../core/secret.ts';
 
-/** Settings in encoded form. */
 export type IpcEncoded = { readonly encoded: Json };
 
 type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
@@ -22,7 +21,6 @@ export function encodeForIpc(settings: object): IpcEncoded {
   return { encoded: encode(settings) };
 }
 
-/** Decodes settings that the other process encoded. */
 export function decodeFromIpc<Settings>({ encoded }: IpcEncoded): Settings {
   return decode(encoded) as Settings; // safe: both processes run the same code
 }

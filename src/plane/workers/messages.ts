@@ -64,7 +64,6 @@ export interface OpenPlane {
   readonly inheritedFds: readonly number[];
 }
 
-/** Method calls on the worker's data plane. */
 export type PlaneCommand =
   | PlaneUpdate
   | { readonly kind: 'commit'; readonly dialer: IpcEncoded; readonly pool: IpcEncoded }
@@ -77,7 +76,6 @@ export type PlaneCommand =
   | { readonly kind: 'drain' }
   | { readonly kind: 'close' };
 
-/** Calls `DataPlane.update` in the worker. */
 export interface PlaneUpdate {
   readonly kind: 'update';
   readonly listeners: IpcEncoded;

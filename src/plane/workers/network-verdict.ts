@@ -16,7 +16,6 @@ export interface NetworkVerdictOptions {
 
 export class NetworkVerdict {
   readonly #options: NetworkVerdictOptions;
-  /** The processes that judge the network down. */
   readonly #saysDown = new Set<number>();
   #answeredAt = Number.NEGATIVE_INFINITY;
 
@@ -24,7 +23,6 @@ export class NetworkVerdict {
     this.#options = options;
   }
 
-  /** A member or the service answered one of the processes. */
   answered(): void {
     this.#answeredAt = this.#options.clock.monotonic();
     if (this.#saysDown.size === 0) return;
@@ -47,7 +45,6 @@ export class NetworkVerdict {
     if (this.#saysDown.size === 1) onChange(true);
   }
 
-  /** Forgets the judgement of a process, for example after its exit. */
   remove(process: number): void {
     if (this.#saysDown.delete(process) && this.#saysDown.size === 0) this.#options.onChange(false);
   }

@@ -25,7 +25,6 @@ export class RemoteForecasts {
     this.#receivedAt = this.#clock.monotonic();
   }
 
-  /** The forecasts as of now. */
   read(): readonly SourceForecast[] {
     const passedMs = this.#clock.monotonic() - this.#receivedAt;
     return this.#sent.map((sent) => later(sent, passedMs));

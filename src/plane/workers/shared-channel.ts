@@ -1,7 +1,7 @@
 /**
- * Connects a worker to the shared pool of the primary. IpcSharedPool runs in the worker and offers the pool; SharedPoolServer
- * runs in the primary and executes the calls. Moments in messages are on the primary's clock. Facts are encoded, because members
- * may have passwords. The owner of the pipe passes each received message to `receive`, in order.
+ * Connects a worker to the shared pool of the primary (see fleet/shared-pool.ts). IpcSharedPool runs in the worker and offers the
+ * pool; SharedPoolServer runs in the primary and executes the calls. Messages contain moments of the primary's clock. Facts are
+ * encoded, because members may have passwords. The owner of the pipe passes each received message to `receive`, in order.
  */
 import { shiftBeat, shiftFact, shiftSession, shiftState } from '../../fleet/moments.ts';
 import type {
@@ -16,21 +16,18 @@ import type {
 import type { SharedSession } from '../../pool/shared-member.ts';
 import { decodeFromIpc, encodeForIpc, type IpcEncoded } from './ipc-encoding.ts';
 
-/** From a worker to the primary. */
 export type ToSharedPool =
   | { readonly kind: 'shared.follow' }
   | { readonly kind: 'shared.publish'; readonly facts: IpcEncoded }
   | { readonly kind: 'shared.beat'; readonly beat: Beat }
   | { readonly kind: 'shared.bind'; readonly id: number; readonly session: SharedSession };
 
-/** From the primary to a worker. */
 export type FromSharedPool =
   | { readonly kind: 'shared.loaded'; readonly state: IpcEncoded }
   | { readonly kind: 'shared.followed'; readonly facts: IpcEncoded }
   | { readonly kind: 'shared.heard'; readonly view: FleetView }
   | { readonly kind: 'shared.bound'; readonly id: number; readonly session: SharedSession };
 
-/** Serves one worker. */
 export class SharedPoolServer implements Follower {
   readonly #shared: SharedPool;
   readonly #send: (message: FromSharedPool) => void;
@@ -71,7 +68,6 @@ export class SharedPoolServer implements Follower {
     this.#send({ kind: 'shared.heard', view });
   }
 
-  /** The worker has exited. Idempotent. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.#shared.close();
@@ -83,7 +79,6 @@ export class SharedPoolServer implements Follower {
   }
 }
 
-/** The worker's connection to the shared pool. */
 export class IpcSharedPool implements SharedPool {
   readonly #send: (message: ToSharedPool) => void;
   /** How far the clock of this process is ahead of the primary's, in ms. */

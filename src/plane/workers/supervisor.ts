@@ -9,7 +9,6 @@ import { type WorkerExit, WorkerProcess, type WorkerReport } from './worker-proc
 
 export interface WorkerSupervisorOptions {
   readonly clock: Clock;
-  /** The module that a worker runs. */
   readonly entry: string;
   readonly wanted: number;
   readonly onReport: (worker: WorkerProcess, report: WorkerReport) => void;
@@ -19,7 +18,6 @@ export interface WorkerSupervisorOptions {
   readonly prepare: (worker: WorkerProcess) => Promise<void>;
   /** A worker exited unexpectedly; a replacement starts after `restartMs`. */
   readonly onLost: (worker: WorkerProcess, exit: WorkerExit, restartMs: number) => void;
-  /** Any worker exited, expected or not. */
   readonly onExit: (worker: WorkerProcess) => void;
   /** No worker is running, and the supervisor starts no further one. */
   readonly onFailed: (error: NoriaError) => void;
@@ -56,7 +54,6 @@ export async function openWorkerSupervisor(options: WorkerSupervisorOptions): Pr
   return supervisor;
 }
 
-/** Create it with `openWorkerSupervisor`. */
 export class WorkerSupervisor {
   readonly #options: WorkerSupervisorOptions;
   /** All processes, including those that are still starting. */
@@ -81,7 +78,7 @@ export class WorkerSupervisor {
     this.#phase = 'running';
   }
 
-  /** Stops replacing workers permanently, and kills workers that are not ready yet. */
+  /** Stops replacing workers for good, and kills workers that are not ready yet. */
   stopReplacing(): void {
     this.#phase = 'ending';
     for (const restart of this.#restarts) restart[Symbol.dispose]();
@@ -100,7 +97,6 @@ export class WorkerSupervisor {
     timeout[Symbol.dispose]();
   }
 
-  /** Gives up: stops replacing workers and reports the error. */
   fail(error: NoriaError): void {
     this.stopReplacing();
     this.#options.onFailed(error);

@@ -1,5 +1,5 @@
 /**
- * Opens the same listeners in every worker or in none, and has what the workers share about listeners: permits and connection
+ * Opens the same listeners in every worker or in none. Owns what the workers share about listeners: permits and connection
  * counts. Part of workers-plane.ts, which owns the workers.
  */
 import type { Clock } from '../../core/clock.ts';
@@ -25,7 +25,6 @@ const UPDATE_TIMEOUT_MS = 30_000;
 const CLOSING_TIMEOUT_MS = 1_000;
 const MIN_TIMEOUT_MS = 250;
 
-/** The part of a worker process that this file uses. */
 export type ListeningWorker = Pick<WorkerProcess, 'nextAnswer' | 'send' | 'killBecause'>;
 
 export class WorkerListeners {
@@ -197,7 +196,6 @@ class ConnectionCounts {
     counts.set(listener, (counts.get(listener) ?? 0) + change);
   }
 
-  /** The number of open client connections of a listener in all workers. */
   of(listener: string): number {
     let sum = 0;
     for (const counts of this.#byWorker.values()) sum += counts.get(listener) ?? 0;

@@ -12,7 +12,6 @@ import type { ForwardedEvent } from './event-columns.ts';
 import { unpackEvents } from './event-columns.ts';
 import type { FromWorker, ToWorker } from './messages.ts';
 
-/** Kinds of messages that answer a message of the primary. */
 const ANSWERS = ['loaded', 'updated', 'drained'] as const;
 type AnswerKind = (typeof ANSWERS)[number];
 type WorkerAnswer<Kind extends AnswerKind> = Extract<FromWorker, { kind: Kind }>;
@@ -23,7 +22,6 @@ export interface WorkerOptions {
   readonly clock: Clock;
   /** The first worker has number 1. Numbers are never reused. */
   readonly number: number;
-  /** The module to run in the worker. */
   readonly entry: string;
   readonly onReport: (report: WorkerReport) => void;
 }

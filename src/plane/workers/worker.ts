@@ -225,7 +225,6 @@ async function close({ listeners, dialer, pool }: WorkerPlane): Promise<void> {
   exitWith(0);
 }
 
-/** Sends the queued messages, then exits. */
 function exitWith(code: number): void {
   flush();
   process.send?.([], undefined, undefined, () => process.exit(code));

@@ -249,7 +249,6 @@ class WorkersPlane implements DataPlane {
     });
   }
 
-  /** Brings a replacement worker to the state of the other workers. */
   #prepare(worker: WorkerProcess): Promise<void> {
     this.#openWorker(worker);
     return this.#listeners.openIn(worker);
