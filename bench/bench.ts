@@ -1,4 +1,4 @@
-/** What all scenarios share. */
+/** What the scenarios of the benchmark share. */
 import type { Children, Running } from './children.ts';
 import type { Report, Row } from './report.ts';
 import { type Figures, measureInRounds } from './rounds.ts';
@@ -8,16 +8,18 @@ import type { World } from './world.ts';
 export interface Bench {
   readonly children: Children;
   readonly report: Report;
-  /** Working members, and targets. */
+  /** The world in which all members and targets work. */
   readonly world: World;
-  /** Smaller loads and fewer rounds, for CI: they find what is broken, and give no exact figures. */
+  /**
+   * Whether to use smaller loads and fewer rounds, for CI. They show whether something is broken, but give no exact
+   * figures.
+   */
   readonly quick: boolean;
 }
 
-/** Number of members in every world. */
 export const MEMBERS = 40;
 
-/** A fresh noria and the proxy that it is compared with. */
+/** A new noria, and the proxy with which it is compared. */
 export interface Pair {
   readonly noria: Running;
   readonly 'proxy-chain': Running;
@@ -32,12 +34,12 @@ export function closePair(pair: Pair): void {
   for (const { child } of Object.values(pair) as Running[]) child.kill();
 }
 
-/** The options of a subject that uses all members, which all work. */
+/** The options of a subject whose members all work. It uses all of them. */
 export function workingMembers(world: World, protocol: SubjectOptions['protocol']): SubjectOptions {
   return { world, protocol, members: MEMBERS, usable: MEMBERS };
 }
 
-/** Measures both in alternating rounds and adds the row to the report. */
+/** Measures both proxies in alternating rounds and adds the row to the report. */
 export async function compare(
   { report }: Bench,
   pair: Pair,

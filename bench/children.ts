@@ -17,7 +17,7 @@ import {
 import type { World, WorldOptions } from './world.ts';
 
 const NS_PER_MS = 1e6;
-/** Of the kernel's clock for processes (USER_HZ). */
+/** The unit of process times in /proc (USER_HZ). */
 const MS_PER_TICK = 10;
 
 /** A proxy under test. */
@@ -34,7 +34,7 @@ export interface Client {
 export interface CountedWorld {
   readonly child: ChildProcess;
   readonly world: World;
-  /** How many connections the members have accepted so far. */
+  /** Returns how many connections the members have accepted so far. */
   accepted(): Promise<number>;
 }
 
@@ -42,7 +42,7 @@ export interface CountedWorld {
 export class Children {
   readonly #children: ChildProcess[] = [];
   readonly #load: ChildProcess;
-  /** Started when one process cannot keep all workers of a proxy busy. */
+  /** Started only when one process of clients cannot use a proxy's workers fully. */
   #secondLoad: ChildProcess | undefined;
 
   constructor() {
@@ -53,7 +53,7 @@ export class Children {
     return (await this.countedWorld(options)).world;
   }
 
-  /** A world that counts the connections which its members accept. */
+  /** Starts a world whose accepted connections can be counted. */
   async countedWorld(options: WorldOptions): Promise<CountedWorld> {
     const child = this.#start('world.ts');
     const world = await request<World>(child, options);
@@ -61,7 +61,7 @@ export class Children {
     return { child, world, accepted };
   }
 
-  /** One more process of clients, for loads at the same time. */
+  /** Starts another process of clients, for loads that run at the same time. */
   client(): Client {
     const child = this.#start('load.ts');
     return { child, load: (load) => request(child, load) };
@@ -78,7 +78,7 @@ export class Children {
     return request(this.#load, load);
   }
 
-  /** The same. @throws Error if any part of the load failed, because the figure would be meaningless. */
+  /** Like `load`. @throws Error if any part of the load failed, because its figure would be meaningless. */
   async loadOrThrow(load: Load): Promise<LoadResult> {
     const result = await this.load(load);
     const { done, failed } = result;
@@ -112,11 +112,11 @@ export class Children {
   }
 }
 
-/** User and kernel CPU time of all threads of a process and its children so far. */
+/** Returns the user and kernel CPU time of all threads of a process and its children, in ms. */
 export function cpuMs(subject: Running): number {
   let ns = 0;
   for (const process of processesOf(subject)) {
-    // A thread that ends would take its time with it; V8's threads start early and stay.
+    // A thread that ends would take its time out of the sum; V8's threads start early and stay.
     for (const thread of readdirSync(`/proc/${process}/task`)) {
       ns += Number(readFileSync(`/proc/${process}/task/${thread}/schedstat`, 'utf8').split(' ', 1)[0]);
     }
@@ -124,7 +124,7 @@ export function cpuMs(subject: Running): number {
   return ns / NS_PER_MS;
 }
 
-/** The same in steps of 10 ms, with the time of threads that have ended. */
+/** Like `cpuMs`, but in steps of 10 ms and with the time of threads that have ended. */
 export function cpuMsOfAllThreads(subject: Running): number {
   let ticks = 0;
   for (const process of processesOf(subject)) {
@@ -141,7 +141,7 @@ function processesOf({ child: { pid } }: Running): string[] {
   return [String(pid), ...children.split(' ').filter(Boolean)];
 }
 
-/** Resident memory of a subject after garbage collection. */
+/** Returns the resident memory of a subject in KiB, after garbage collection. */
 export async function memoryKib({ child }: Running): Promise<number> {
   return (await request<MemoryUse>(child, MEASURE_MEMORY)).kib;
 }
@@ -152,7 +152,7 @@ async function request<Answer>(child: ChildProcess, message: object | string): P
   const ended = once(child, 'exit', { signal: answered.signal }).then(([code]) => {
     throw new Error(`a process of the benchmark exited with ${code}`);
   });
-  ended.catch(() => {}); // ignored: aborted after the answer
+  ended.catch(() => {}); // ignored: the wait is aborted after the answer
   try {
     child.send(message);
     const [answer] = await Promise.race([once(child, 'message', { signal: answered.signal }), ended]);

@@ -1,6 +1,6 @@
 /**
- * Latency over a network: members that are some milliseconds away. Runs on the network of far-network.py, whose addresses it
- * uses, and prints its rows as JSON. latency.ts starts both.
+ * Measures latency over a network: the members are some milliseconds away. latency.ts starts this program on the
+ * network of far-network.py, whose addresses it uses. It prints its rows as JSON.
  */
 import { Children, type Client, type CountedWorld, type Running } from './children.ts';
 import type { Row } from './report.ts';
@@ -8,11 +8,14 @@ import { quantile } from './rounds.ts';
 import type { SubjectName, SubjectOptions } from './subject.ts';
 
 const quick = process.argv.includes('--quick');
-/** Only the paths whose names contain it. */
+/** Measures only the paths whose names contain this text. */
 const only = process.argv.slice(2).find((argument) => !argument.startsWith('--')) ?? '';
 const MEMBERS = 40;
 const MEMBER_HOSTS = { listen: '10.9.0.1', reach: '10.9.0.2' };
-/** At the low rate all proxies run at the same time. The first seconds of each load are not counted. */
+/**
+ * The rates of the loads. At the low rate all proxies run at the same time. The first seconds of each load are not
+ * counted.
+ */
 const RATES = [
   { rate: 20, warmSeconds: quick ? 1 : 4, seconds: quick ? 2 : 6, atOnce: true },
   { rate: 500, warmSeconds: 1, seconds: quick ? 1 : 2, atOnce: false },
@@ -24,7 +27,7 @@ interface Path {
   readonly name: string;
   readonly options: Pick<SubjectOptions, 'protocol' | 'login'>;
   readonly subjects: readonly Subject[];
-  /** Plain HTTP requests instead of tunnels. `targets`: to this many hosts, one after the other. */
+  /** If set, the load consists of plain HTTP requests instead of tunnels, to this number of hosts in turn. */
   readonly requests?: { readonly targets: number };
 }
 
@@ -58,7 +61,7 @@ interface Started {
 interface Figures {
   readonly p50: number;
   readonly p99: number;
-  /** Connections that the members accepted for each tunnel or request. */
+  /** How many connections the members accepted for each tunnel or request. */
   readonly opened: number;
 }
 

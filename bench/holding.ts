@@ -1,13 +1,15 @@
-/** The memory of idle tunnels, and the cost of a pick in pools of different sizes. */
+/** Measures the memory of idle tunnels, and the cost of a pick in pools of different sizes. */
 import { readFileSync } from 'node:fs';
 import { type Bench, closePair, openPair, workingMembers } from './bench.ts';
 import { memoryKib, type Running } from './children.ts';
 import { measurePick } from './pick.ts';
 
-/** File descriptors of a subject in addition to its tunnels: listeners, recently closed sockets and Node's own. */
+/**
+ * The file descriptors of a subject besides those of its tunnels: listeners, recently closed sockets and Node's own.
+ */
 const OTHER_DESCRIPTORS = 400;
 const DESCRIPTORS_PER_TUNNEL = 2;
-/** Opened and closed first, so that memory which a proxy allocates once is not counted as the tunnels'. */
+/** These tunnels are opened and closed first, so that memory that a proxy allocates only once is not counted. */
 const WARM_TUNNELS = 2_000;
 const KIB_PER_MIB = 1_024;
 
@@ -29,7 +31,7 @@ export async function measureIdle(bench: Bench): Promise<void> {
       'proxy-chain': (proxyChain[at] ?? 0) / KIB_PER_MIB,
     });
   }
-  // Between two counts, not from zero: the first tunnels use memory that the process already has.
+  // The difference between two numbers of tunnels, because the first tunnels use memory that the process already has.
   const each = ([before = 0, after = 0]: readonly number[]) => (after - before) / (many - few);
   report.add({
     scenario: 'each further idle tunnel',
@@ -42,7 +44,7 @@ export async function measureIdle(bench: Bench): Promise<void> {
   });
 }
 
-/** KiB of the subject with each of these numbers of idle tunnels, after garbage collection. */
+/** Returns the subject's memory in KiB with each of these numbers of idle tunnels, after garbage collection. */
 async function memoryWithTunnels(
   { children }: Bench,
   subject: Running,

@@ -1,14 +1,19 @@
-/** Latency to members over a network, in round trips: far.ts on the network of far-network.py. */
+/**
+ * Measures the latency to members over a network in round trips, by running far.ts on the network of far-network.py.
+ */
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Bench } from './bench.ts';
 import type { Row } from './report.ts';
 
-/** From noria to a member and back. */
+/** The time of a round trip from noria to a member. */
 const FLIGHT_MS = 50;
 const MAX_OUTPUT_BYTES = 1 << 20;
 
-/** Needs python3, and a kernel that lets users make network namespaces with a TUN device. Reports why it is left out. */
+/**
+ * Adds the rows of far.ts to the report. It needs python3 and a kernel that lets users make network namespaces with a
+ * TUN device; otherwise it reports why the rows are missing.
+ */
 export function measureLatency({ report, quick }: Bench): void {
   const [network, far] = ['far-network.py', 'far.ts'].map((name) =>
     fileURLToPath(new URL(name, import.meta.url)),

@@ -1,6 +1,6 @@
 /**
- * The clients, in a separate process. Each message requests one load, and the answer is its result. They use raw sockets, so that
- * the client costs little.
+ * The clients, in a separate process. Each message requests one load; the answer is its result. The clients use raw
+ * sockets, so that they cost little CPU time.
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -8,7 +8,10 @@ import { connect, type Socket } from 'node:net';
 const HOST = '127.0.0.1';
 
 export type Load =
-  /** Connect, request the target, send a byte, read it back, close. `rate`: tunnels per second; by default as fast as possible. */
+  /**
+   * Tunnels: connect, request the target, send a byte, read it back, close. `rate`: tunnels per second; by default as
+   * fast as possible.
+   */
   | {
       readonly kind: 'tunnels';
       readonly via: 'http' | 'socks5';
@@ -17,10 +20,13 @@ export type Load =
       readonly count: number;
       readonly concurrency: number;
       readonly rate?: number;
-      /** Closes as soon as the proxy has accepted, and measures until then. */
+      /** Whether to close each tunnel as soon as the proxy has accepted it, and to measure only until then. */
       readonly onlyOpen?: boolean;
     }
-  /** One absolute-form GET on each of many connections. `targets`: number of hosts of the target, all of this machine. */
+  /**
+   * Requests: one absolute-form GET on each of many connections. `targets`: the number of target hosts, all on this
+   * machine.
+   */
   | {
       readonly kind: 'requests';
       readonly port: number;
@@ -54,7 +60,7 @@ export type Load =
 export interface LoadResult {
   readonly done: number;
   readonly failed: number;
-  /** Of each tunnel, sorted; empty for loads without latencies. */
+  /** The latency of each tunnel, sorted; empty for loads without latencies. */
   readonly latenciesMs: readonly number[];
 }
 
@@ -150,11 +156,12 @@ async function run(load: Load): Promise<LoadResult> {
       }
       case 'requests': {
         const startedAt = performance.now();
-        const first = Math.floor(Math.random() * load.targets); // else the next load would find connections of this one
+        // Starts at a random host, because the first hosts may have connections of the previous load.
+        const first = Math.floor(Math.random() * load.targets);
         return inParallel(load.count, load.concurrency, async (n) => {
           if (load.rate !== undefined) await turnOf(n, load.rate, startedAt);
           const began = performance.now();
-          const socket = openSocket(load.port).on('error', () => {}); // ignored: the answer is missing
+          const socket = openSocket(load.port).on('error', () => {}); // ignored: the caller notices that the answer is missing
           await get(socket, `${hostOf((first + n) % load.targets)}:${load.target}`);
           latenciesMs.push(performance.now() - began);
           socket.destroy();
@@ -211,12 +218,12 @@ async function run(load: Load): Promise<LoadResult> {
   return { ...counts, latenciesMs: latenciesMs.sort((a, b) => a - b) };
 }
 
-/** One of many addresses of this machine. */
+/** Returns one of many addresses of this machine. */
 function hostOf(target: number): string {
   return `127.0.${1 + Math.floor(target / 200)}.${1 + (target % 200)}`;
 }
 
-/** Waits until the moment of the n-th piece of work. */
+/** Waits until the n-th tunnel or request is due. */
 async function turnOf(n: number, rate: number, startedAt: number): Promise<void> {
   const waitMs = startedAt + (n * 1_000) / rate - performance.now();
   if (waitMs > 0) await new Promise((next) => setTimeout(next, waitMs));

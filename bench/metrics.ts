@@ -15,12 +15,12 @@ import { EventBus } from '../src/core/events.ts';
 import { createLog, logEvents } from '../src/core/log.ts';
 
 const TUNNELS = 200_000;
-/** The best run counts, because other work on the machine disturbs some of them. */
+/** The best run counts, because other programs on the machine disturb some runs. */
 const RUNS = 8;
 const LISTENER = '127.0.0.1:8888';
 const SOURCES = ['city', 'harbour', 'hills'];
 
-/** Metrics call it only at a scrape, which does not happen here. */
+/** A backend without data. The metrics call it only at a scrape, and there is none here. */
 const UNWATCHED: AdminBackend = new Proxy({} as AdminBackend, {
   get: () => () => {
     throw new TypeError('this benchmark does not scrape');
@@ -77,7 +77,7 @@ function run(observes: readonly Observe[]): number {
   return micros;
 }
 
-/** The events of a successful CONNECT. */
+/** Emits the events of a successful CONNECT. */
 function emitTunnel(bus: EventBus, tunnel: number): void {
   const source = SOURCES[tunnel % SOURCES.length] ?? '';
   const member = `m${tunnel % 40}`;

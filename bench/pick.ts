@@ -18,13 +18,13 @@ import { Pool } from '../src/pool/pool.ts';
 import { CITY, poolSettings } from '../test/support/pool-settings.ts';
 
 const SIZES = [10, 40, 1_000, 100_000];
-/** The best run counts, because other work on the machine disturbs some of them. */
+/** The best run counts, because other programs on the machine disturb some runs. */
 const RUNS = 6;
-/** Cycles per run. Enough that all runs together use every member of the largest pool. */
+/** The cycles of a run. Together, the runs use every member of the largest pool. */
 const CYCLES = 20_000;
 const LIFE_MS = 3_600_000;
 
-/** Ns per cycle in a pool of `size` members, with the default strategy. */
+/** Returns the ns per cycle in a pool of `size` members with the default strategy. */
 export function measurePick(size: number): number {
   const pool = filledPool(size);
   try {
@@ -57,7 +57,7 @@ function measure(pool: Pool, routing: RoutingOptions): number {
   return Math.min(...Array.from({ length: RUNS }, () => run(pool, routing)));
 }
 
-/** Ns per cycle. */
+/** Returns the ns per cycle. */
 function run(pool: Pool, routing: RoutingOptions): number {
   const startAt = systemClock.monotonic();
   for (let cycle = 0; cycle < CYCLES; cycle += 1) {

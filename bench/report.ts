@@ -1,25 +1,28 @@
-/** The results: rows, the printed table, the file, and the rows that are beyond their limit. */
+/** The results of the benchmark: its rows, the printed table, the saved file, and the rows beyond their limit. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { arch, cpus, loadavg } from 'node:os';
 import { fileURLToPath } from 'node:url';
 
-/** The figures of one scenario, without those of proxies that it does not measure. */
+/** The figures of one scenario. A proxy that the scenario does not measure has no figure. */
 export interface Row {
   readonly scenario: string;
   readonly unit: string;
   readonly noria: number;
   readonly 'proxy-chain'?: number;
-  /** Two joined sockets and nothing else: the lowest cost possible in Node. */
+  /** Two joined sockets and nothing else: the minimum cost in Node. */
   readonly bare?: number;
-  /** Where it is installed. */
+  /** Only where tinyproxy is installed. */
   readonly tinyproxy?: number;
   readonly squid?: number;
-  /** noria to proxy-chain. */
+  /** noria's figure divided by that of proxy-chain. */
   readonly ratio?: number;
-  /** The ratio should stay below this. */
+  /** The maximum that the ratio should have. */
   readonly target?: number;
-  /** Something is broken if the ratio, or without one noria's figure, is beyond this. Far from the usual value. */
+  /**
+   * Beyond this limit, something is broken. It is far from the usual value and applies to the ratio, or to noria's
+   * figure if there is no ratio.
+   */
   readonly limit?: { readonly most: number } | { readonly least: number };
 }
 
@@ -85,6 +88,6 @@ function commit(): string {
   try {
     return execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim();
   } catch {
-    return 'unknown'; // handled: this is no checkout
+    return 'unknown'; // handled: this folder is not a Git checkout
   }
 }

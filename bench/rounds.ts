@@ -1,6 +1,6 @@
 /**
- * Repeats a measurement on several proxies in alternating rounds, so that other load on the machine affects all of them alike.
- * The median ignores single outliers.
+ * Repeats a measurement on several proxies in alternating rounds, so that other load on the machine affects all of them
+ * in the same way. The median ignores single outliers.
  */
 import type { Running } from './children.ts';
 
@@ -12,17 +12,17 @@ export interface Figures<Name extends string> {
   readonly ratio: number;
 }
 
-/** First rounds that are not counted: they warm up the compiler and the heap. */
+/** The number of rounds at the start that are not counted, because they warm up the compiler and the heap. */
 const WARM_ROUNDS = 4;
 
-/** The ratio is that of `first` to `second`. */
+/** Measures the subjects in rounds. The ratio is that of `first` to `second`. */
 export async function measureInRounds<Name extends string>(
   subjects: Subjects<Name>,
   [first, second]: readonly [NoInfer<Name>, NoInfer<Name>],
   rounds: number,
   measure: (subject: Running, name: NoInfer<Name>) => Promise<number>,
 ): Promise<Figures<Name>> {
-  const names = Object.keys(subjects) as Name[]; // the keys of the record
+  const names = Object.keys(subjects) as Name[];
   const figures = new Map<Name, number[]>(names.map((name) => [name, []]));
   for (let round = -WARM_ROUNDS; round < rounds; round += 1) {
     for (const name of names) {
@@ -43,7 +43,7 @@ export function median(values: readonly number[]): number {
   );
 }
 
-/** The value below which this share of the sorted values lies; 0 if there are none. */
+/** Returns the value below which this share of the sorted values lies; 0 for an empty list. */
 export function quantile(sorted: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
 }

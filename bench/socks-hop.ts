@@ -31,7 +31,7 @@ function openSocket(port: number): Socket {
   );
 }
 
-/** The same writes and reads without a protocol: the lowest possible cost. */
+/** The same writes and reads without a protocol: the minimum cost. */
 const bare: Handshake = (port, done) => {
   const socket = openSocket(port);
   let step = 0;
@@ -78,7 +78,10 @@ const byHand: Handshake = (port, done) => {
   });
 };
 
-/** As the dialer would use the library: its own socket and error listener, the result in the tick of `established`. */
+/**
+ * The library, used as the dialer would use it: with its own socket and error listener, and the result in the tick of
+ * `established`.
+ */
 const byLibrary: Handshake = (port, done) => {
   const socket = openSocket(port);
   socket.once('connect', () => {
@@ -125,7 +128,7 @@ async function measure(handshake: Handshake, port: number): Promise<number> {
   return (user + system) / TUNNELS;
 }
 
-/** A SOCKS5 server that expects complete messages, as the clients above send them, and echoes. */
+/** Serves SOCKS5 and echoes. Expects that each message arrives complete, as the clients above send it. */
 function serveMember(): void {
   const server = createServer({ noDelay: true }, (socket) => {
     let step = 0;

@@ -13,7 +13,7 @@ const SOCKS5_DONE = Buffer.from([5, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
 const SOCKS4_DONE = Buffer.from([0, 0x5a, 0, 0, 0, 0, 0, 0]);
 const LOGIN_BYTES = 3 + MEMBER_LOGIN.username.length + MEMBER_LOGIN.password.length;
 
-/** @param isLoginRequired - SOCKS5 only; it accepts any login of the right length. */
+/** @param isLoginRequired - SOCKS5 only; the server accepts any login of the right length. */
 export function serveSocksMember(client: Socket, isLoginRequired: boolean, reach: Reach): void {
   let phase: 'greeting' | 'login' | 'request' = 'greeting';
   let pending: Buffer = Buffer.alloc(0);
@@ -45,10 +45,10 @@ export function serveSocksMember(client: Socket, isLoginRequired: boolean, reach
   client.on('data', onData);
 }
 
-/** The length of the first message; undefined until it is known. */
+/** Returns the length of the first message; undefined until it is known. */
 function messageBytes(bytes: Buffer, phase: 'greeting' | 'request'): number | undefined {
   if (bytes[0] === 4) {
-    const end = bytes.indexOf(0, 8); // after an empty user id, IPv4 only
+    const end = bytes.indexOf(0, 8); // supports only an empty user id and IPv4
     return end < 0 ? undefined : end + 1;
   }
   if (phase === 'greeting') return bytes.length < 2 ? undefined : 2 + (bytes[1] ?? 0);

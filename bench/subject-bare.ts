@@ -1,6 +1,6 @@
 /**
- * The lowest cost of a tunnel in Node: two joined sockets with a minimal CONNECT parser, and members in rotation. It has no
- * checks, timeouts, counts or retries, so it is no proxy for real use.
+ * The minimum cost of a tunnel in Node: two joined sockets with a minimal CONNECT parser, and members in rotation. It
+ * has no checks, timeouts, counts or retries, so it is no proxy for real use.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
@@ -49,7 +49,7 @@ function serve(client: Socket, { protocol, login, host, port }: Member): void {
   });
 }
 
-/** Each is sent when the one before it has been answered. */
+/** The messages to a member. Each is sent when the previous one has been answered. */
 function messagesTo(protocol: Member['protocol'], login: boolean, authority: string): string[] {
   if (protocol === 'http') return [`CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n\r\n`];
   const [host = '', port] = authority.split(':');

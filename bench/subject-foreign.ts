@@ -1,4 +1,7 @@
-/** Proxies written in C, where they are installed. Each runs as a child of the subject's process, which adds its CPU time. */
+/**
+ * Proxies written in C, if they are installed. Each runs as a child of the subject's process; its CPU time is added to
+ * that of the subject.
+ */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -14,7 +17,6 @@ const TRY_MS = 100;
 
 export type ForeignName = 'tinyproxy' | 'squid';
 
-/** Whether the program is installed. */
 export function isInstalled(name: ForeignName): boolean {
   try {
     execFileSync('which', [name], { stdio: 'ignore' });
@@ -24,9 +26,9 @@ export function isInstalled(name: ForeignName): boolean {
   }
 }
 
-/** @param port - where it listens. */
+/** The command of each proxy and the files of its configuration. @param port - the port on which the proxy listens. */
 const COMMANDS: Record<ForeignName, (world: World, port: number) => [string[], string[]]> = {
-  // It has one upstream for all targets.
+  // tinyproxy has one upstream for all targets
   tinyproxy: ({ httpMembers: [member] }, port) => [
     ['-d', '-c'],
     [

@@ -1,4 +1,4 @@
-/** What most people would write: twenty lines around proxy-chain, with a random member for each request. */
+/** The obvious solution: twenty lines around proxy-chain, with a random member for each request. */
 import { Server } from 'proxy-chain';
 import { MEMBER_LOGIN } from './socks-member.ts';
 import { serveSubject } from './subject.ts';

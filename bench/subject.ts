@@ -5,14 +5,13 @@ import type { World } from './world.ts';
 
 export interface SubjectOptions {
   readonly world: World;
-  /** The protocol of the members. */
   readonly protocol: 'http' | 'socks5' | 'socks4';
-  /** The members require a login. */
+  /** Whether the members require a login. */
   readonly login?: boolean;
   readonly members: number;
-  /** Number of members that must be usable before the load starts. */
+  /** How many members must be usable before the load starts. */
   readonly usable: number;
-  /** Worker processes of noria; default 1. */
+  /** The number of noria's worker processes; default 1. */
   readonly workers?: number;
 }
 
@@ -26,10 +25,10 @@ export const SUBJECTS = {
 
 export type SubjectName = keyof typeof SUBJECTS;
 
-/** The message that makes a subject collect its garbage and answer with its memory use. */
+/** On this message, a subject collects its garbage and answers with its memory use. */
 export const MEASURE_MEMORY = 'measure memory';
 
-/** The message that a world answers with the number of connections that its members have accepted. */
+/** On this message, a world answers with the number of connections that its members have accepted. */
 export const COUNT_ACCEPTED = 'count accepted';
 
 export interface MemoryUse {
@@ -47,7 +46,10 @@ export function serveSubject(open: (options: SubjectOptions) => Promise<number>)
   process.on('disconnect', () => process.exit(0));
 }
 
-/** Resident memory after two full collections: the second one frees what the first one's finalizers released. */
+/**
+ * Returns the resident memory after two full collections, because the second one frees what finalizers of the first one
+ * have released.
+ */
 function measureMemory(): MemoryUse {
   setFlagsFromString('--expose-gc');
   const collect: () => void = runInNewContext('gc');

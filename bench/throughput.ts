@@ -1,4 +1,4 @@
-/** CPU time of the proxy's process per tunnel, per byte and per request. */
+/** Measures the CPU time of the proxy's process per tunnel, per byte and per request. */
 import { type Bench, closePair, compare, openPair, type Pair, workingMembers } from './bench.ts';
 import { cpuMs, cpuMsOfAllThreads, type Running } from './children.ts';
 import type { Load } from './load.ts';
@@ -43,7 +43,7 @@ async function measureSetUp(bench: Bench, pair: Pair, bare: Running): Promise<vo
   const unit = 'CPU µs';
   const goal = { target: 0.55, limit: { most: 1.1 } };
   bench.report.add({ scenario: 'tunnel, HTTP in, HTTP member', unit, ...medians, ratio, ...goal });
-  // proxy-chain serves no SOCKS5 clients, so noria's are compared with its HTTP tunnels.
+  // proxy-chain accepts no SOCKS5 clients, so noria's SOCKS5 tunnels are compared with HTTP tunnels of proxy-chain.
   await compare(
     bench,
     pair,
@@ -105,7 +105,7 @@ async function measureMessages(bench: Bench, pair: Pair): Promise<void> {
   );
 }
 
-/** Compared also with proxies that are written in C. tinyproxy keeps no connection, so each request has its own. */
+/** Also compares noria with proxies written in C. tinyproxy keeps no connections, so it opens one for each request. */
 async function measureForeign(bench: Bench, pair: Pair): Promise<void> {
   const { children, world, report } = bench;
   const subjects: Partial<Record<keyof Pair | ForeignName, Running>> = { ...pair };
@@ -127,7 +127,7 @@ async function measureForeign(bench: Bench, pair: Pair): Promise<void> {
         count,
         concurrency: CONCURRENT_REQUESTS,
       } as const;
-      const read = name === 'tinyproxy' ? cpuMsOfAllThreads : cpuMs; // it has a thread for each request
+      const read = name === 'tinyproxy' ? cpuMsOfAllThreads : cpuMs; // tinyproxy has a thread for each request
       return US_PER_MS * (await cpuPer(bench, subject, load, read));
     },
   );
@@ -147,7 +147,7 @@ async function tunnelUs(bench: Bench, subject: Running, via: 'http' | 'socks5'):
   return US_PER_MS * (await cpuPer(bench, subject, load));
 }
 
-/** CPU ms of the subject per completed item of a load. */
+/** Returns the subject's CPU time in ms per completed tunnel, byte or request of a load. */
 async function cpuPer({ children }: Bench, subject: Running, load: Load, read = cpuMs): Promise<number> {
   const before = read(subject);
   const { done } = await children.loadOrThrow(load);

@@ -1,11 +1,14 @@
-/** Latencies of clients: a tunnel at a moderate rate, the first answer after a start, a tunnel from a bad pool. */
+/**
+ * Measures latencies of clients: of tunnels at a moderate rate, of the first answer after a start, and of tunnels
+ * through a bad pool.
+ */
 import { type Bench, closePair, compare, MEMBERS, openPair, type Pair, workingMembers } from './bench.ts';
 import type { Running } from './children.ts';
 import type { Load, LoadResult } from './load.ts';
 import { median, quantile } from './rounds.ts';
 import type { MemberFault } from './world.ts';
 
-/** About half of proxy-chain's maximum on one core: at a low rate all proxies are equally fast. */
+/** About half of proxy-chain's maximum rate on one core. At a low rate, all proxies are equally fast. */
 const PACED_PER_SECOND = 2_000;
 const BAD_PER_SECOND = 100;
 const PROXIES = ['noria', 'proxy-chain'] as const;
@@ -21,7 +24,7 @@ export async function measurePaced(bench: Bench): Promise<void> {
     count: quick ? 2_000 : 6_000,
     concurrency: 512,
   } as const;
-  // Warm up first: the start is measured separately.
+  // Warms up first, because the start is measured separately.
   for (const { port } of Object.values(pair)) {
     await children.loadOrThrow({ ...load, port, count: quick ? 3_000 : 15_000, concurrency: 64 });
   }
@@ -51,7 +54,7 @@ export async function measurePaced(bench: Bench): Promise<void> {
   });
 }
 
-/** From the start of the process, over the draw, to the first byte through a tunnel. */
+/** Measures the time from the start of the process to the first byte through a tunnel, including the draw. */
 export async function measureStart(bench: Bench): Promise<void> {
   const { children, world, quick, report } = bench;
   const options = { ...workingMembers(world, 'http'), usable: 1 };
@@ -77,7 +80,10 @@ export async function measureStart(bench: Bench): Promise<void> {
   report.add({ scenario: 'start to first answer', unit: 'ms', noria, 'proxy-chain': proxyChain });
 }
 
-/** Of 40 members 8 refuse, 4 are silent, 4 answer 502, 4 take 2 s. Success rate and latency, after a cold start and later. */
+/**
+ * Measures the success rate and the latency with a bad pool, first after a cold start and then later. Of 40 members, 8
+ * refuse, 4 are silent, 4 answer 502 and 4 take 2 s.
+ */
 export async function measureBadPool(bench: Bench): Promise<void> {
   const { children, quick } = bench;
   const faults = [
@@ -102,7 +108,8 @@ export async function measureBadPool(bench: Bench): Promise<void> {
     const one = (subject: Running) =>
       children.load({ ...load, port: subject.port, count: quick ? count / 3 : count });
     const noria = await one(pair.noria);
-    const proxyChain = await (quick ? undefined : one(pair['proxy-chain'])); // it waits ten seconds for silent members
+    // Skipped in a quick run, because proxy-chain waits ten seconds for silent members.
+    const proxyChain = await (quick ? undefined : one(pair['proxy-chain']));
     const scenario = `bad pool, ${phase}`;
     bench.report.add({
       scenario: `${scenario}: successful tunnels`,

@@ -18,7 +18,7 @@ export async function measureWorkers({ children, world, report, quick }: Bench):
   const one = await children.subject('noria', options);
   const separate = await children.subject('noria', options);
   const otherHalf = await children.subject('noria', options);
-  const moreChildren = new Children(); // one load at a time for each
+  const moreChildren = new Children(); // each child runs one load at a time
   const rates: Record<'one' | 'two' | 'separate', number[]> = { one: [], two: [], separate: [] };
   const count = quick ? 1_200 : 3_000;
   const load = (by: Children, { port }: Running, share: number) =>

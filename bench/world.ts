@@ -16,7 +16,7 @@ const PLAIN_ANSWER = Buffer.concat([
   ANSWER_BODY,
 ]);
 const SLOW_MS = 2_000;
-/** Ports from here on have no listener. A port that was closed could be reused by another program. */
+/** The first of the ports without a listener. A port that was only closed could be reused by another program. */
 const REFUSING_PORT = 40;
 const BULK_CHUNK = Buffer.alloc(1 << 20, 'b');
 
@@ -24,11 +24,11 @@ export type MemberFault = 'refusing' | 'silent' | '502' | 'slow';
 
 export interface WorldOptions {
   readonly members: number;
-  /** Faults of the first members; the others work. */
+  /** The faults of the first members; all others work. */
   readonly faults: readonly MemberFault[];
-  /** Where members listen, and under which address others reach them there; loopback by default. */
+  /** The address on which members listen, and the address by which others reach them; loopback by default. */
   readonly memberHosts?: { readonly listen: string; readonly reach: string };
-  /** SOCKS5 members require a login. */
+  /** Whether SOCKS5 members require a login. */
   readonly memberLogin?: boolean;
 }
 
@@ -37,7 +37,7 @@ export interface World {
   readonly httpMembers: readonly number[];
   readonly socksMembers: readonly number[];
   readonly echoPort: number;
-  /** Sends as many bytes as the first line requests. */
+  /** The port of a target that sends the number of bytes that the first line requests. */
   readonly bulkPort: number;
   readonly httpPort: number;
   readonly servicePort: number;
@@ -85,7 +85,8 @@ function serveHttpMember(client: Socket, fault: MemberFault | undefined): void {
       pending = pending.slice(end + 4);
       if (fault === '502') return void client.end('HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n');
       if (!head.startsWith('CONNECT ')) {
-        client.write(PLAIN_ANSWER); // absolute form on a persistent connection, answered in place of the target
+        // In absolute form on a persistent connection, the member answers in place of the target.
+        client.write(PLAIN_ANSWER);
         continue;
       }
       client.off('data', onData);
@@ -97,7 +98,6 @@ function serveHttpMember(client: Socket, fault: MemberFault | undefined): void {
   client.on('data', onData);
 }
 
-/** Connections that members have accepted. */
 let accepted = 0;
 
 async function build({ members, faults, memberHosts, memberLogin = false }: WorldOptions): Promise<World> {

@@ -1,4 +1,4 @@
-/** An extraction service that records when calls arrive, and norias of their own processes that call it. */
+/** An extraction service that records when calls arrive, and norias in separate processes that call it. */
 import { readFileSync } from 'node:fs';
 import http, { type RequestListener } from 'node:http';
 import https from 'node:https';
@@ -11,29 +11,32 @@ const TLS = join(import.meta.dirname, '../fixtures/service/tls');
 const CERTIFICATE = join(TLS, 'localhost.cert.pem');
 
 export interface StageOptions {
-  /** Of the sources, which are all on one instance. */
+  /** The sources, which all use one instance. */
   readonly sources: readonly { readonly name: string; readonly intervalMs: number }[];
   readonly product: string;
   readonly timeoutMs: number;
-  /** How long the connections to the service are held up, by number; with TLS while they are opened. */
+  /**
+   * How long the proxy delays each connection to the service, by the connection's number. With TLS, it delays the
+   * handshake.
+   */
   readonly delayMs?: (connection: number) => number;
   readonly tls?: boolean;
 }
 
 export interface Stage {
-  /** Monotonic ms of the calls' arrivals, in order. */
+  /** When each call arrived, in monotonic ms. */
   readonly arrivals: readonly number[];
-  /** The count of each call. */
+  /** The `count` parameter of each call. */
   readonly counts: readonly number[];
-  /** How many requests (with TLS: connections) have begun, arrived or not. */
+  /** How many requests (with TLS: connections) have begun, whether or not they have arrived. */
   begun(): number;
-  /** The least time between two arrivals. */
+  /** The minimum time between two arrivals. */
   leastGapMs(): number;
   run(env?: Readonly<Record<string, string>>): NoriaProcess;
   extract(source: string): NoriaProcess;
 }
 
-/** The first source gets one member per call and always lacks some. */
+/** Opens the stage. The first source gets one member per call, so it always lacks some. */
 export async function openStage(options: StageOptions): Promise<Stage> {
   const arrivals: number[] = [];
   const counts: number[] = [];

@@ -11,9 +11,9 @@ import { bytesOf, digestOf, type Origin } from './origin.ts';
 const HOST = '127.0.0.1';
 
 export interface ClientOptions {
-  /** Of noria's listener with users. */
+  /** The port of noria's listener with users. */
   readonly port: number;
-  /** Of its listener without users, for SOCKS4, which carries no password. */
+  /** The port of its listener without users, for SOCKS4, which carries no password. */
   readonly openPort: number;
   readonly origin: Pick<Origin, 'rawPort' | 'httpPort'>;
   readonly username: string;
@@ -123,7 +123,7 @@ class Tap {
     this.socket.write(bytes);
   }
 
-  /** @throws Ended when the connection ends before. */
+  /** @throws Ended if the connection ends before `count` bytes have arrived. */
   async read(count: number): Promise<Buffer> {
     while (this.#size < count) await this.#more(`after ${this.#size} of ${count} bytes`);
     const all = Buffer.concat(this.#chunks);
@@ -131,7 +131,7 @@ class Tap {
     return all.subarray(0, count);
   }
 
-  /** An HTTP head as text, with its empty line. */
+  /** Returns an HTTP head as text, with its empty line. */
   async readHead(): Promise<string> {
     for (;;) {
       const all = Buffer.concat(this.#chunks);
@@ -212,7 +212,7 @@ async function echoThrough(tap: Tap, options: ClientOptions, open: OpenTunnel): 
   return compare(await tap.read(sent.length), sent);
 }
 
-/** Ends its own direction first and then still gets the answer. */
+/** Ends its own direction first, and must still get the answer. */
 async function halfClose(tap: Tap, options: ClientOptions): Promise<Outcome> {
   await openConnect(tap, options);
   const sent = someBytes(options, 32_768);
@@ -224,7 +224,7 @@ async function halfClose(tap: Tap, options: ClientOptions): Promise<Outcome> {
   return compare(got, expected);
 }
 
-/** Pauses while it reads, so that noria has to hold the target back. */
+/** Pauses while it reads, so that noria has to stop reading from the target. */
 async function slowReader(tap: Tap, options: ClientOptions): Promise<Outcome> {
   await openConnect(tap, options);
   const seed = randomBelow(options.random, 2 ** 31);
@@ -243,7 +243,7 @@ async function download(tap: Tap, options: ClientOptions): Promise<Outcome> {
   return compareDownload(tap, options, randomBelow(options.random, 65_536));
 }
 
-/** Several requests on one connection. */
+/** Sends several requests on one connection. */
 async function keepAlive(tap: Tap, options: ClientOptions): Promise<Outcome> {
   for (let request = 0; request < 5; request += 1) {
     const outcome = await compareDownload(tap, options, randomBelow(options.random, 4_096));

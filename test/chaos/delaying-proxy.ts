@@ -1,18 +1,17 @@
-/** A TCP proxy that holds up the first bytes of a client: a slow request, or with TLS a slow connection. */
+/** A TCP proxy that delays the first bytes of each client. So a request is slow or, with TLS, a connection. */
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 
 export interface DelayingProxy {
   readonly port: number;
-  /** How many connections have sent bytes so far, delivered or not. */
+  /** Returns how many connections have sent bytes so far, delivered or not. */
   begun(): number;
 }
 
 /**
- * @param delayMs - by the number of the connection, from 0.
- *
- * Bytes on the way arrive although their client has died, as in a network.
+ * @param delayMs - the delay by the number of the connection, from 0. Delayed bytes arrive even if their client has
+ *   died meanwhile, as in a network.
  */
 export async function openDelayingProxy(
   target: number,
@@ -25,7 +24,7 @@ export async function openDelayingProxy(
     const upstream = connect({ port: target, host: '127.0.0.1', allowHalfOpen: true });
     for (const socket of [client, upstream]) {
       sockets.add(socket);
-      socket.on('error', () => {}); // ignored: the other side sees the end
+      socket.on('error', () => {}); // ignored: the other side sees the end of the connection
     }
     client.once('data', (first: Buffer) => {
       client.pause();

@@ -1,4 +1,4 @@
-/** Ill-behaved clients: they disturb the others if noria lets them. What they get does not matter. */
+/** Ill-behaved clients, which would disturb the others if noria let them. The answers that they get do not matter. */
 import { connect, type Socket } from 'node:net';
 import { type Random, randomBelow } from '../../src/core/random.ts';
 
@@ -7,7 +7,7 @@ const LONGEST_STAY_MS = 4_000;
 type Mischief = (socket: Socket, random: Random) => void;
 
 const MISCHIEF: readonly Mischief[] = [
-  // Says nothing.
+  // Sends nothing.
   () => {},
   // Never ends its head.
   (socket) => socket.write('GET http://127.0.0.1:1/ HTTP/1.1\r\nX-Slow: '),
@@ -41,7 +41,7 @@ const MISCHIEF: readonly Mischief[] = [
   (socket) => socket.write(Buffer.from([5, 255])),
 ];
 
-/** One of them comes. @returns a function that removes it. */
+/** Lets one hostile client connect. @returns a function that removes it. */
 export function disturb(port: number, random: Random): () => void {
   const socket = connect(port, '127.0.0.1');
   socket.on('error', () => {}); // ignored: noria may refuse it at any time

@@ -1,4 +1,4 @@
-/** The judge of the chaos runs sees every kind of violation, and nothing where there is none. */
+/** The judge of the chaos runs reports every kind of violation, and reports nothing when there is none. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { dirname, join } from 'node:path';

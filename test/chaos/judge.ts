@@ -5,9 +5,9 @@ import type { Recording } from './record.ts';
 import { INTERVAL_MS, SECRETS } from './stage.ts';
 import type { Footprint } from './subject.ts';
 
-/** Success of the clients that no fault excuses. */
+/** The minimum share of successes among the exchanges that no fault excuses. */
 const LEAST_SUCCESS = 0.999;
-/** What a run may leave behind: caches that fill, sockets in their last seconds. */
+/** How much memory a run may leave in use: for caches that fill, and for sockets in their last seconds. */
 const MORE_RSS_BYTES = 64 * 2 ** 20;
 const MORE_DESCRIPTORS = 24;
 const MOST_EVENT_LOOP_DELAY_MS = 50;
@@ -32,13 +32,13 @@ export interface JudgedSubject {
 export interface Measured {
   readonly before: readonly Footprint[];
   readonly after: readonly Footprint[];
-  /** p99 of the event loop of each noria, in ms, without the times in which it was stopped. */
+  /** The p99 of the event loop delay of each noria, in ms, without the times in which the noria was stopped. */
   readonly eventLoopDelayMs: readonly number[];
-  /** Of the process that judges, on the same machine. */
+  /** The same for the judging process on the same machine. */
   readonly ownDelayMs: number;
   /** Exit addresses of all members that ever lived. */
   readonly exits: ReadonlySet<string>;
-  /** Pages of the admin API, and everything in the store of a fleet. */
+  /** The pages of the admin API, and all data in the store of a fleet. */
   readonly served: string;
 }
 
@@ -72,7 +72,7 @@ function wrongExchanges(recording: Recording): string[] {
   return [...always, ...late, `${share} % of ${recording.promised} promised exchanges succeeded: ${list}`];
 }
 
-/** The target must see no address but those of members. */
+/** Returns the addresses that reached the target and are no exit of a member. */
 function strangers({ seen }: Judged, exits: ReadonlySet<string>): string[] {
   return [...seen]
     .filter((address) => !exits.has(address))
@@ -120,7 +120,7 @@ function leftBehind({ subjects }: Judged, { before, after }: Measured): string[]
   });
 }
 
-/** A machine that is busy with other work delays the judge as well; only what noria adds counts. */
+/** A busy machine delays the judge as well, so only the delay that noria adds counts. */
 function slowEventLoops({ subjects }: Judged, { eventLoopDelayMs, ownDelayMs }: Measured): string[] {
   const most = Math.max(MOST_EVENT_LOOP_DELAY_MS, 2 * ownDelayMs);
   return subjects.flatMap(({ name }, index) => {

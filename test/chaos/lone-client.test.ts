@@ -1,6 +1,6 @@
 /**
- * The only client of noria chooses targets that misbehave on purpose: they serve some members and fail others. It evicts no
- * member, and once the pool is full, its source draws nothing more, as for as many honest requests.
+ * The only client of noria chooses targets that misbehave on purpose: they serve some members and fail others. The
+ * client gets no member evicted, and once the pool is full, its requests cause no draw, like as many honest requests.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
@@ -11,7 +11,7 @@ import { until } from '../support/until.ts';
 const SIZE = 20;
 const REQUESTS = 144;
 const CONCURRENCY = 12;
-/** Distinct names, all of the client's one target. */
+/** How many distinct names the client uses. All of them lead to its one target. */
 const NAMES = 24;
 const SILENCE_MS = 200;
 
@@ -29,7 +29,9 @@ function answer(socket: Socket): void {
   socket.on('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok'));
 }
 
-/** Plays the trick on every second exit that it sees, and answers the others. @returns its port, which `refuses` closes. */
+/**
+ * Fails every second exit that it sees by the trick, and answers the others. @returns its port, which `refuses` closes.
+ */
 async function openTarget(trick: Trick): Promise<number> {
   const exits: string[] = [];
   const server = createServer((socket) => {
@@ -48,7 +50,7 @@ async function openTarget(trick: Trick): Promise<number> {
   return port;
 }
 
-/** What a client sends to request `host:port`. It sends each message after an answer to the previous one. */
+/** What a client sends to request `host:port`. It waits for an answer before it sends the next message. */
 const PROTOCOLS = {
   CONNECT: (host: string, port: number) => [
     `CONNECT ${host}:${port} HTTP/1.1\r\nHost: ${host}:${port}\r\n\r\n`,
@@ -65,11 +67,11 @@ const PROTOCOLS = {
 } as const;
 type Protocol = keyof typeof PROTOCOLS;
 
-/** One request. Ends with its connection, or when nothing arrives for `SILENCE_MS`. */
+/** Sends one request. Resolves when its connection ends, or when nothing arrives for `SILENCE_MS`. */
 async function request(noria: Noria, protocol: Protocol, host: string, port: number): Promise<void> {
   const [proxyHost = '', proxyPort] = noria.proxy.split(':');
   const socket = connect(Number(proxyPort), proxyHost);
-  socket.on('error', () => {}); // ignored: a refused or cut tunnel is reset
+  socket.on('error', () => {}); // ignored: noria resets a refused or cut tunnel
   const ended = new Promise((resolve) => socket.on('close', resolve));
   socket.setTimeout(SILENCE_MS * 10, () => socket.destroy());
   const messages = [...PROTOCOLS[protocol](host, port)];

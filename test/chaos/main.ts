@@ -30,7 +30,7 @@ const runs = [
   ...(NO_STORE ? [] : [{ name: 'a fleet of three', norias: 3, workers: 1 }]),
 ];
 
-if (values.report !== undefined) splitPage(values.report); // a wrong path fails now, not after the run
+if (values.report !== undefined) splitPage(values.report); // fails now if the path is wrong, not after the run
 if (NO_STORE) console.log('no fleet: redis-server or valkey-server is not installed');
 console.log(`seed ${seed}, ${totalMs / 1_000} s`);
 const results: RunResult[] = [];

@@ -1,9 +1,9 @@
 /**
- * The target of the well-behaved clients: it returns what it gets, or bytes that both ends can compute, so that a client can
- * check every byte. One port for raw tunnels, one for HTTP.
+ * The target of the well-behaved clients. It returns what it gets, or bytes that both ends can compute, so that a
+ * client can check every byte. It has one port for raw tunnels and one for HTTP.
  *
- * The first line of a raw tunnel says what follows: `echo`, `digest` (of all further bytes, sent after the client's FIN), or
- * `send SEED BYTES`.
+ * The first line of a raw tunnel says what follows: `echo`, `digest` (of all further bytes, sent after the client's
+ * FIN), or `send SEED BYTES`.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -32,7 +32,7 @@ export async function openOrigin(): Promise<Origin> {
     socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n');
     socket.pipe(socket);
   });
-  http.on('clientError', (_error, socket) => socket.destroy()); // a client that leaves during a request
+  http.on('clientError', (_error, socket) => socket.destroy()); // a client disconnected during its request
   for (const server of [raw, http]) {
     server.on('connection', (socket: Socket) => {
       seen.add(socket.remoteAddress ?? '');
@@ -54,7 +54,7 @@ export async function openOrigin(): Promise<Origin> {
   };
 }
 
-/** The bytes of a seed: the same at both ends. */
+/** Computes the bytes of a seed, which are the same at both ends. */
 export function bytesOf(seed: number, count: number): Buffer {
   const random = seededRandom(seed);
   const bytes = Buffer.allocUnsafe(count);
@@ -108,7 +108,7 @@ function serveHttp(request: IncomingMessage, response: ServerResponse): void {
   }
   request.resume();
   const bytes = bytesOf(Number(url.searchParams.get('seed')), Number(url.searchParams.get('bytes')));
-  // Without a length, node:http sends chunks: both framings are tried.
+  // Without a length, node:http sends chunks. So both kinds of framing are tested.
   if (url.searchParams.has('length')) response.setHeader('Content-Length', bytes.length);
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) response.write(bytes.subarray(at, at + PIECE_BYTES));
   response.end();

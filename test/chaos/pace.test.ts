@@ -1,8 +1,7 @@
 /**
- * The pace as the service sees it: real norias call a service through a proxy that holds up their bytes, and are stopped and
- * killed at the worst moments. The judge is the service's own record of arrivals: no two are closer than the interval.
- *
- * The scenarios wait for real intervals, so they run at the same time.
+ * The pace as the service sees it: real norias call a service through a proxy that delays their bytes, and are stopped
+ * and killed at the worst moments. The judge is the service's own record of arrivals: no two are closer than the
+ * interval. The scenarios wait for real intervals, so they run at the same time.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,7 +22,7 @@ const RESIDENTIAL = {
 const DELAY_MS = 3_000;
 const STOP_AFTER_CLAIM = join(import.meta.dirname, 'stop-after-claim.ts');
 
-/** The first call is held up, the next ones are not. */
+/** Opens a stage that delays the first call and no other. */
 async function slowFirstCall(options: StageOptions): Promise<Stage> {
   const stage = await openStage({ ...options, delayMs: (connection) => (connection === 0 ? DELAY_MS : 0) });
   stage.run();

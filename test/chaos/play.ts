@@ -1,4 +1,7 @@
-/** Plays one run: clients without a pause, faults by the schedule, then the judgement. */
+/**
+ * Plays one run: clients send requests without a pause, faults happen by the schedule, and the judge decides at the
+ * end.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
@@ -33,15 +36,15 @@ export interface RunResult {
   readonly violations: readonly string[];
 }
 
-/** Between two exchanges that begin; a run of ten minutes has 24,000. */
+/** The time between the starts of two exchanges. A run of ten minutes has 24,000 exchanges. */
 const EXCHANGE_EVERY_MS = 25;
 const DISTURB_EVERY_MS = 200;
 const SAMPLE_EVERY_MS = 500;
-/** The network between client and noria adds to noria's deadline. */
+/** The time limit of a client: noria's deadline, and some time for the network in between. */
 const PATIENCE_MS = DEADLINE_MS + 2_000;
-/** After the last fault, until what it left must have gone. */
+/** After the last fault, noria has this time to release what the fault has left. */
 const COOL_DOWN_MS = 8_000;
-/** Enough for a machine that is busy with other work. */
+/** The time limit of an admin page. It is long enough for a busy machine. */
 const PAGE_LIMIT_MS = 20_000;
 const PAGES = ['/api/status', '/api/members', '/api/sessions', '/metrics', '/openapi.json'];
 
@@ -67,7 +70,7 @@ export async function playRun({ name, norias, workers, seed, durationMs }: RunOp
     disturbing.stop();
     await traffic.stop();
     clearInterval(sampling);
-    sample(); // members that the last requests used may be newer than the last sample
+    sample(); // the last requests may have used members that are newer than the last sample
     const ownDelayMs = own.percentile(99) / 1e6;
     own.disable();
     await pause(COOL_DOWN_MS);
@@ -110,7 +113,7 @@ function judgedOf({ sandbox, origin, gates, on }: Stage): Judged {
   };
 }
 
-/** Of all files of a store. */
+/** Returns the contents of all files of a store. */
 function contentsOf(folder: string): string {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -182,7 +185,8 @@ async function playFaults(
   const sinceStart = () => performance.now() - startedAt;
   await Promise.all(
     tracks.map(async (track) => {
-      // One after the other: the end of a fault may take long, such as a start on a busy machine.
+      // The faults of a track happen one after the other, because the end of a fault may take long, for example a start
+      // on a busy machine.
       for (const { fault, atMs, forMs } of track) {
         await pause(atMs - sinceStart());
         const played = { fault, beganAt: sinceStart(), endedAt: Number.POSITIVE_INFINITY };

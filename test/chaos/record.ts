@@ -1,4 +1,4 @@
-/** What happened in a run: exchanges and faults, and which clients a fault affected. */
+/** Records what happened in a run: the exchanges, the faults, and which exchanges each fault affected. */
 import type { ClientKind, Outcome } from './clients.ts';
 import type { Fault } from './faults/fault.ts';
 
@@ -21,26 +21,32 @@ export interface FaultSummary {
   readonly name: string;
   readonly promise: Fault['promise'];
   readonly times: number;
-  /** Exchanges that failed while it lasted or shortly after. `broken` faults that overlap share them. */
+  /**
+   * The number of exchanges that failed during the fault or shortly after it. Overlapping `broken` faults count the
+   * same exchanges.
+   */
   readonly affected: number;
   readonly exchanges: number;
-  /** From its end to the beginning of the last exchange that failed; the longest of all times. */
+  /** The maximum time from the end of the fault to the start of the last exchange that failed. */
   readonly recoveryMs: number;
 }
 
-/** How long after a fault failures may still be its fault. */
+/** For this time after a fault, failures may still be caused by it. */
 export const AFTERMATH_MS = 2_000;
 
 export class Recording {
   readonly exchanges: Exchange[] = [];
   readonly faults: PlayedFault[] = [];
 
-  /** Failed exchanges that no fault excuses, because all that overlapped promise service. */
+  /** Returns the failed exchanges that no fault excuses, because all faults at that time promise service. */
   unexcused(): readonly Exchange[] {
     return this.exchanges.filter((exchange) => exchange.outcome.kind !== 'ok' && !this.#isExcused(exchange));
   }
 
-  /** The failed exchanges that no fault excuses: when, through which noria, during which faults, and how they failed. */
+  /**
+   * Describes each failed exchange that no fault excuses: when it failed, through which noria, during which faults, and
+   * how.
+   */
   failures(): readonly string[] {
     return this.unexcused().map((exchange) => {
       const { kind, subject, beganAt, outcome } = exchange;
@@ -51,7 +57,7 @@ export class Recording {
     });
   }
 
-  /** Exchanges that had to succeed. */
+  /** The number of exchanges that had to succeed. */
   get promised(): number {
     return this.exchanges.filter((exchange) => !this.#isExcused(exchange)).length;
   }
@@ -61,7 +67,8 @@ export class Recording {
     return [...byName].map(([name, played]) => {
       const promise = played[0]?.fault.promise ?? 'served';
       const during = played.map((one) => this.exchanges.filter((exchange) => overlaps(one, exchange)));
-      // What fails while service is promised is this fault's, unless one that promises none was going on too.
+      // A failure during a fault that promises service is attributed to this fault, unless a `broken` fault was active
+      // as well.
       const failed = during.map((list) =>
         list.filter(
           (exchange) =>

@@ -1,4 +1,4 @@
-/** The report of a run, as Markdown. */
+/** Prints the report of a run as Markdown. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import type { RunResult } from './play.ts';
 
@@ -22,7 +22,9 @@ export function insertReport(path: string, text: string): void {
   writeFileSync(path, `${before}\n\n${text}\n\n${after}`);
 }
 
-/** The parts of a page before and after its report. @throws Error if the page cannot be read or has no marks. */
+/**
+ * Returns the parts of a page before and after its report. @throws Error if the page cannot be read or has no marks.
+ */
 export function splitPage(path: string): { readonly before: string; readonly after: string } {
   const page = readFileSync(path, 'utf8');
   const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];

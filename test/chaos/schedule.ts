@@ -1,6 +1,7 @@
 /**
- * Which fault happens when, drawn from a seed. Two tracks run at the same time: faults of members and service on one, those of
- * processes and machine on the other, which need time to recover. On each track every fault comes once before any comes again.
+ * Draws from a seed which fault happens when. Two tracks run at the same time: one has the faults of members and
+ * service; the other has those of processes and machine, which need time to recover. On each track, every fault happens
+ * once before any fault happens again.
  */
 import { type Random, seededRandom, shuffled } from '../../src/core/random.ts';
 import type { Fault } from './faults/fault.ts';
@@ -11,7 +12,7 @@ import { SERVICE_FAULTS } from './faults/service.ts';
 
 export interface PlannedFault {
   readonly fault: Fault;
-  /** From the start of the run. */
+  /** The time since the start of the run. */
   readonly atMs: number;
   readonly forMs: number;
 }
@@ -23,7 +24,7 @@ interface Track {
   readonly pauseMs: number;
 }
 
-/** Before the first fault: the pool fills, and the footprint without faults is measured. */
+/** The time before the first fault, in which the pool fills and the footprint without faults is measured. */
 export const WARM_UP_MS = 6_000;
 
 const OUTSIDE: Track = {

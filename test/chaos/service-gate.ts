@@ -19,10 +19,10 @@ export interface ServiceGate {
   close(): Promise<void>;
 }
 
-/** The service sees an interval a little shortened, because timers of two processes round differently. */
+/** The service may see an interval that is a little shorter, because timers of two processes round differently. */
 const TOLERANCE_MS = 5;
 
-/** @param serviceUrl - of the real service. */
+/** @param serviceUrl - the URL of the real service. */
 export async function openServiceGate(serviceUrl: string): Promise<ServiceGate> {
   const { hostname, port } = new URL(serviceUrl);
   const calls: Call[] = [];
@@ -73,7 +73,7 @@ function byInstance(calls: readonly Call[]): Iterable<readonly Call[]> {
   return Map.groupBy(calls, ({ instance }) => instance).values();
 }
 
-/** @param calls - of one instance, in the order of their arrival. */
+/** @param calls - the calls of one instance, in the order of their arrival. */
 function violationsOf(calls: readonly Call[], intervalMs: number): string[] {
   return calls.slice(1).flatMap(({ arrivedAt, instance }, index) => {
     const before = calls[index];

@@ -1,4 +1,4 @@
-/** The stage of a run: a sandbox, a target, and one noria on them, or a fleet. */
+/** The stage of a run: a sandbox, a target, and one noria or a fleet. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +13,10 @@ import { type Origin, openOrigin } from './origin.ts';
 import { openServiceGate, type ServiceGate } from './service-gate.ts';
 import { Subject } from './subject.ts';
 
-/** Unlikely in any output: each is searched for in everything that noria prints, serves and stores. */
+/**
+ * Texts that are unlikely in any output. The judge searches for each in everything that noria prints, serves and
+ * stores.
+ */
 export const SECRETS = {
   user: 'ruby-lantern-user-7341',
   admin: 'ruby-lantern-admin-9158',
@@ -22,15 +25,18 @@ export const SECRETS = {
 } as const;
 
 export const USERNAME = 'chaos';
-/** Of both sources. */
+/** The interval of both sources. */
 export const INTERVAL_MS = 1_000;
-/** The service counts whole intervals; timers of two processes round differently. */
+/** The service's own interval is a little shorter, because timers of two processes round differently. */
 const SERVICE_PACE_MS = INTERVAL_MS - 20;
 const MEMBERS = 200;
-/** Members of the first source come and go all the time. Those of the second outlive the pauses that noria makes after an error. */
+/**
+ * The lives of the first source's members, which are replaced all the time. Members of the second source outlive the
+ * pauses that noria makes after an error.
+ */
 const SHORT_LIFE_MS = [15_000, 30_000] as const;
 const LONG_LIFE_MS = [150_000, 200_000] as const;
-/** Tunnels outlive their member for so long: an exchange ends before. */
+/** How long tunnels outlive their member. An exchange ends within this time. */
 const GRACE_MS = 60_000;
 export const DEADLINE_MS = 10_000;
 
@@ -45,7 +51,7 @@ export interface Stage {
   readonly sandbox: Sandbox;
   readonly origin: Origin;
   readonly gates: readonly ServiceGate[];
-  /** Of a fleet. */
+  /** The store of a fleet. */
   readonly store: TestStore | undefined;
   readonly on: readonly SubjectOnStage[];
   readonly faults: FaultStage;
@@ -54,7 +60,7 @@ export interface Stage {
 
 export interface StageOptions {
   readonly seed: number;
-  /** Norias: 1, or the replicas of a fleet. */
+  /** The number of norias: 1, or the replicas of a fleet. */
   readonly norias: number;
   readonly workers: number;
 }
@@ -143,7 +149,10 @@ export async function openStage({ seed, norias, workers }: StageOptions): Promis
   };
 }
 
-/** It keeps what it has acknowledged: `always` and not `everysec`, so that a kill loses nothing. */
+/**
+ * Opens a store that writes each command to disk before it answers (`always`, not `everysec`), so that a kill loses
+ * nothing that it has acknowledged.
+ */
 async function openStore(owner: Ownership): Promise<TestStore> {
   const args = ['--appendonly', 'yes', '--appendfsync', 'always'];
   const store = await owner.open('store', new TestStore(await freePort(), { args }));

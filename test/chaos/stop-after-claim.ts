@@ -1,6 +1,6 @@
 /**
- * Loaded with `node --import` into a noria: stops the process (SIGSTOP) right after it has written its first claim of a call
- * to the state folder, before the call.
+ * A module to load into a noria with `node --import`. It stops the process (SIGSTOP) after the process has written its
+ * first claim of a call to the state folder, and before the call.
  */
 import { readFileSync } from 'node:fs';
 import promises from 'node:fs/promises';

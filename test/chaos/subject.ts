@@ -1,4 +1,4 @@
-/** A noria under test, in a process of its own that faults stop, kill and starve. */
+/** A noria under test, in a separate process that faults stop, kill and starve. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { until } from '../support/until.ts';
 
 export interface SubjectOptions {
   readonly name: string;
-  /** Of its configuration. */
+  /** The path of its configuration. */
   readonly file: string;
   readonly adminPort: number;
   readonly adminToken: string;
@@ -30,7 +30,7 @@ export class Subject {
   readonly #options: SubjectOptions;
   #child: ChildProcess | undefined;
   #output = '';
-  /** Exits that no fault asked for. */
+  /** The exits of the process that no fault caused. */
   readonly crashes: string[] = [];
   #expectedToDie = false;
 
@@ -40,7 +40,7 @@ export class Subject {
     this.#options = options;
   }
 
-  /** Everything it has printed, over all its lives. */
+  /** Everything that the process and its predecessors have printed. */
   get output(): string {
     return this.#output;
   }
@@ -51,7 +51,7 @@ export class Subject {
     return pid;
   }
 
-  /** Of its worker processes. */
+  /** The pids of its worker processes. */
   get workers(): readonly number[] {
     const children = readFileSync(`/proc/${this.pid}/task/${this.pid}/children`, 'utf8');
     return children.split(' ').filter(Boolean).map(Number);
@@ -89,12 +89,12 @@ export class Subject {
     await this.#end('SIGKILL');
   }
 
-  /** As an operator stops it. @returns the exit code. */
+  /** Stops the process as an operator does. @returns the exit code. */
   async stop(): Promise<number | null> {
     return this.#end('SIGTERM');
   }
 
-  /** A request to its admin API. @throws when it has no answer within `limitMs`. */
+  /** Sends a request to the admin API. @throws if there is no answer within `limitMs`. */
   get(path: string, limitMs = 2_000): Promise<Response> {
     return fetch(`http://127.0.0.1:${this.#options.adminPort}${path}`, {
       headers: { Authorization: `Bearer ${this.#options.adminToken}` },
@@ -102,7 +102,7 @@ export class Subject {
     });
   }
 
-  /** Of all its processes together. */
+  /** The footprint of all its processes together. */
   footprint(): Footprint {
     const pids = [this.pid, ...this.workers];
     const rssKib = pids.map((pid) => Number(/VmRSS:\s+(\d+)/.exec(read(`/proc/${pid}/status`))?.[1] ?? 0));
@@ -112,14 +112,14 @@ export class Subject {
     };
   }
 
-  /** Sets its wall clock, by so much from the true time. @returns false where that is not possible. */
+  /** Sets its wall clock to this difference from the true time. @returns false if that is not possible. */
   setClock(bySeconds: number): boolean {
     if (!existsSync(FAKE_CLOCK)) return false;
     writeFileSync(this.#clockFile, bySeconds < 0 ? String(bySeconds) : `+${bySeconds}`);
     return true;
   }
 
-  /** Limits a resource of the running processes, as `prlimit` names it: `--nofile=64`. */
+  /** Limits a resource of the running processes. @param option - an option of `prlimit`, such as `--nofile=64`. */
   limit(option: string): void {
     for (const pid of [this.pid, ...this.workers]) execFileSync('prlimit', ['--pid', String(pid), option]);
   }

@@ -1,4 +1,7 @@
-/** HTTP clients that others wrote. Each asks through noria, one request after another, over one connection where it can. */
+/**
+ * HTTP clients of other projects. Each sends its requests through noria one after another, over one connection if it
+ * can.
+ */
 import { Agent, request } from 'node:http';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -10,7 +13,7 @@ import { buildGo, startProgram } from './programs.ts';
 
 export interface GotAnswer {
   readonly status: number;
-  /** In Latin-1. */
+  /** The body in Latin-1. */
   readonly body: string;
   readonly error?: string;
 }
@@ -22,9 +25,9 @@ export interface AnswerClient {
 export interface ClientKind {
   readonly name: string;
   readonly isMissing: boolean;
-  /** It takes any 1xx response except 100 for the final one. */
+  /** Whether it takes any 1xx response except 100 for the final response. */
   readonly misreadsInterim?: boolean;
-  /** @param port - of noria. */
+  /** @param port - noria's port. */
   open(port: number): Promise<AnswerClient>;
 }
 

@@ -1,22 +1,25 @@
-/** Responses in many spellings, each with what every client must make of it. They are built and never parsed. */
+/** Responses in many spellings, each with what every client must understand. They are built, never parsed. */
 import { BAD_CHUNKED_BODIES, BAD_CODINGS, BAD_LENGTHS } from './bad-framing.ts';
 
 export interface Answer {
   readonly name: string;
   readonly method: 'GET' | 'HEAD';
-  /** In Latin-1. */
+  /** The response in Latin-1. */
   readonly text: string;
-  /** What the target does with the connection then. */
+  /** What the target does with the connection after the response. */
   readonly ending: 'keeps' | 'ends' | 'resets';
-  /** `error`: the client gets noria's own 502, or its connection fails before the response is complete. */
+  /** What the client must get. `error`: noria's own 502, or a connection that fails before the response is complete. */
   readonly expected: { readonly status: number; readonly body: string } | 'error';
-  /** It comes after a 1xx response. */
+  /** Whether a 1xx response precedes it. */
   readonly hasInterim: boolean;
 }
 
 type Options = Partial<Pick<Answer, 'method' | 'ending' | 'hasInterim'>>;
 
-/** A response that is hidden in a body, or follows a response. A client that gets it shows that somebody has lost the place. */
+/**
+ * A response that is hidden in a body or follows a response. If a client gets it, noria or the client has misread where
+ * a response ends.
+ */
 const SMUGGLED = 'HTTP/1.1 203 Smuggled\r\nContent-Length: 8\r\n\r\nsmuggled';
 const OK = 'HTTP/1.1 200 OK';
 const hex = SMUGGLED.length.toString(16);
@@ -175,7 +178,7 @@ const GOOD: readonly Answer[] = [
   return { ...given, expected: { ...given.expected, status: 200 } };
 });
 
-/** Responses with their own end, each followed by another response that nobody asked for. */
+/** Responses whose end is clear, each followed by another response that no client has requested. */
 const FOLLOWED = GOOD.filter(({ ending }) => ending === 'keeps').map((given) => ({
   ...given,
   name: `${given.name}, and a second response`,

@@ -1,6 +1,6 @@
 /**
- * Responses in hundreds of spellings go through noria to HTTP clients that others wrote. All of them must get the same response, or
- * all an error; and the response to the next request must be the next one.
+ * Responses in hundreds of spellings go through noria to HTTP clients of other projects. All clients must get the same
+ * response, or all must get an error; and the response to the next request must be that of the next request.
  */
 import type { Socket } from 'node:net';
 import * as fc from 'fast-check';
@@ -18,21 +18,21 @@ const ORIGIN = 'http://a.example';
 const NEXT = 'HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnext';
 const BAD_ANSWER = 502;
 
-/** The segments of an answer. */
+/** Divides an answer into segments. */
 type Cut = (text: string) => string[];
 
-/** In one piece, cut between CR and LF, and cut into single bytes. */
+/** The answer in one piece, cut between CR and LF, and cut into single bytes. */
 const CUTS: readonly Cut[] = [(text) => [text], (text) => text.split(/(?<=\r)/), (text) => [...text]];
-/** Further answers, cut at random places. */
+/** The number of further runs, in which answers are cut at random places. */
 const RANDOM_RUNS = 60;
 
 interface Target {
   readonly port: number;
-  /** Sets the answer to `/`. @returns how many requests have got it. */
+  /** Sets the answer to `/`. @returns a function that returns how many requests got the answer. */
   prepare(answer: Answer, cut: Cut): () => number;
 }
 
-/** Answers `/` as prepared, and everything else with `next`. */
+/** A target that answers `/` as prepared, and every other path with `next`. */
 async function openTarget(): Promise<Target> {
   let prepared: { readonly answer: Answer; readonly cut: Cut } | undefined;
   let hits = 0;
@@ -71,7 +71,7 @@ async function send(socket: Socket, { ending }: Answer, segments: readonly strin
   if (ending === 'resets') socket.resetAndDestroy();
 }
 
-/** What the test compares: any error of noria or of the connection is the same. */
+/** Maps an answer to what the test compares. All errors of noria and of the connection are equal. */
 function outcome({ status, body, error }: GotAnswer): Answer['expected'] {
   return error !== undefined || status === BAD_ANSWER ? 'error' : { status, body };
 }

@@ -1,6 +1,6 @@
 /** Spellings of framing that are wrong in a request and in a response. */
 
-/** Values of Content-Length. */
+/** Invalid values of Content-Length. */
 export const BAD_LENGTHS = [
   '+5',
   '-5',
@@ -24,7 +24,7 @@ export const BAD_LENGTHS = [
   '99999999999999999999999',
 ] as const;
 
-/** Values of Transfer-Encoding. */
+/** Invalid values of Transfer-Encoding. */
 export const BAD_CODINGS = [
   'gzip, chunked',
   'chunked, gzip',
@@ -68,11 +68,11 @@ const BAD_SIZES = [
   'ffffffffffffffff',
   '1\xef\xbc\x90',
 ] as const;
-/** Instead of CR LF. */
+/** What replaces the CR LF after a chunk. */
 const BAD_CHUNK_ENDS = ['', '\n', '\r', 'xx', '\n\n', '\r\r', '\n\r', '\r0'] as const;
 const BAD_TRAILERS = ['X', ' X: y', 'X: y\nZ: z', 'X: y\rZ: z', ': y', 'X: \0', 'X: y\r\n folded'] as const;
 
-/** Chunked bodies of `hello`, with what is wrong with them. */
+/** Chunked bodies of `hello` with an error, each with the name of the error. */
 export const BAD_CHUNKED_BODIES: readonly (readonly [name: string, wire: string])[] = [
   ...BAD_SIZES.map((size) => named('a chunk size', size, `${size}\r\nhello\r\n0\r\n\r\n`)),
   ...['\n', '\r'].map((end) => named('a chunk size that ends in', end, `5${end}hello\r\n0\r\n\r\n`)),

@@ -9,7 +9,9 @@ import { onTestFinished } from 'vitest';
 
 export type Program = ChildProcessByStdio<Writable, Readable, null>;
 
-/** Go needs half a minute of CPU time to compile: its tests run when NORIA_CLIENTS=all, as `.ci/run` sets it. */
+/**
+ * Whether to run the tests in Go, which needs half a minute of CPU time to compile. `.ci/run` sets NORIA_CLIENTS=all.
+ */
 export const RUNS_COMPILED = process.env['NORIA_CLIENTS'] === 'all';
 
 export function startProgram(command: string, args: readonly string[]): Program {
@@ -21,7 +23,7 @@ export function startProgram(command: string, args: readonly string[]): Program 
   return program;
 }
 
-/** @returns the path of the compiled counterpart.go. */
+/** Compiles counterpart.go. @returns the path of the program. */
 export async function buildGo(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'noria-go-'));
   onTestFinished(() => rm(folder, { recursive: true }));

@@ -1,4 +1,7 @@
-/** Requests that noria must not serve: ambiguous or malformed ones, after which it closes, and others, which it only declines. */
+/**
+ * Requests that noria must not serve. After ambiguous or malformed ones, it closes the connection; it only declines the
+ * others.
+ */
 import { BAD_CHUNKED_BODIES, BAD_CODINGS, BAD_LENGTHS } from './bad-framing.ts';
 import { type Body, HOST, HOST_LINE, SMUGGLED, type Spelling } from './request-corpus.ts';
 
@@ -13,7 +16,7 @@ const withLines =
   (...lines: readonly string[]) =>
   (start: string): string =>
     `${[`${start} HTTP/1.1`, HOST_LINE, ...lines, '', ''].join('\r\n')}`;
-/** A head that frames its body in two ways: each leaves another rest of these bytes. */
+/** A head that frames its body in two ways. Each way leaves other bytes after the body. */
 const ambiguous = (name: string, ...lines: readonly string[]): Spelling =>
   refused(name, (start) => `${withLines(...lines)(start)}0\r\n\r\n${SMUGGLED}`);
 const line = (name: string, text: string): Spelling =>

@@ -1,4 +1,4 @@
-/** HTTP servers that others wrote. Each reports every whole request that it sees, and answers it with `X-Seen`. */
+/** HTTP servers of other projects. Each reports every complete request that it gets, and answers it with `X-Seen`. */
 import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

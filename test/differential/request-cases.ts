@@ -1,4 +1,7 @@
-/** Connections full of requests: spelling × body × method × place in the pipeline × segment borders. */
+/**
+ * Connections full of requests: each combines a spelling, a body, a method, a place in the pipeline, and segment
+ * borders.
+ */
 import { DECLINED, REFUSED } from './refused-requests.ts';
 import {
   BODIES,
@@ -14,14 +17,14 @@ import { fits, PLAIN, SERVED } from './served-requests.ts';
 /** What one client sends, and how it is cut into segments. */
 export interface ConnectionCase {
   readonly requests: readonly SentRequest[];
-  /** Lengths of the segments; what remains is the last one. */
+  /** The lengths of the segments. The last segment has the remaining bytes. */
   readonly segments: readonly number[];
 }
 
-/** From what a target sees to what the backend sees. */
+/** Converts what a target must see to what this backend reports. */
 type AsSeen = (request: SeenRequest) => SeenRequest;
 
-/** Makes the text of each request unique by its path. */
+/** Makes the text of each request unique by a number in its path. */
 export class RequestNumbers {
   readonly #asSeen: AsSeen;
   #next = 0;
@@ -37,12 +40,12 @@ export class RequestNumbers {
   }
 }
 
-/** How many bodies each spelling that is served is tried with. */
+/** With how many bodies each served spelling is tested. */
 const BODIES_PER_SPELLING = 5;
-/** The bytes at the end of a connection that are sent one by one. */
+/** This number of bytes at the end of a connection are sent one by one. */
 const SINGLE_BYTES = 120;
 
-/** Everything that the corpus has, with method, place and segments taken in turn. */
+/** Returns all spellings and bodies of the corpus; methods, places and segments are used in turn. */
 export function allCases(numbers: RequestNumbers): ConnectionCase[] {
   const requests = [...SERVED, ...DECLINED].flatMap((spelling, nth) =>
     Array.from({ length: BODIES_PER_SPELLING }, (_, at) => {
@@ -63,7 +66,7 @@ export function textOf(requests: readonly SentRequest[]): string {
   return requests.map(({ text }) => text).join('');
 }
 
-/** Alone, first, in the middle or last. */
+/** Puts the request alone, first, in the middle or last. */
 function place(request: SentRequest, nth: number, numbers: RequestNumbers): SentRequest[] {
   const other = (at: number): SentRequest =>
     numbers.make(PLAIN, at === 1 ? 'POST' : 'GET', BODIES[at] ?? NO_BODY);
@@ -74,7 +77,7 @@ function place(request: SentRequest, nth: number, numbers: RequestNumbers): Sent
 
 const SEGMENTS: readonly ((text: string) => number[])[] = [
   () => [],
-  // Between CR and LF.
+  // cuts between CR and LF
   (text) =>
     text
       .split('\r')
@@ -82,7 +85,7 @@ const SEGMENTS: readonly ((text: string) => number[])[] = [
       .map((part) => part.length + 1),
   (text) => [text.length - SINGLE_BYTES, ...Array.from({ length: SINGLE_BYTES }, () => 1)],
   (text) => [Math.floor(text.length / 3), Math.floor(text.length / 3)],
-  // After each line end.
+  // cuts after each line end
   (text) =>
     text
       .split('\n')

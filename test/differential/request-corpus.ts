@@ -1,10 +1,10 @@
-/** What the requests of the corpus consist of: methods, bodies, and what a target must see of them. */
+/** The parts of the requests in the corpus: methods, bodies, and what a target must see of them. */
 
 /** What a target sees of a request. */
 export interface SeenRequest {
   readonly method: string;
   readonly target: string;
-  /** `name: value` with names in lower case; sorted by name, because some parsers do not keep the order of names. */
+  /** `name: value` with names in lower case, sorted by name because some parsers do not keep the order of names. */
   readonly fields: readonly string[];
   readonly body: string;
   readonly trailers: readonly string[];
@@ -22,15 +22,15 @@ export interface SentRequest {
   readonly seen?: SeenRequest;
 }
 
-/** Makes a request of its spelling whose path is `/id`. */
+/** Returns a request in this spelling with the path `/id`. */
 export type Spelling = (id: string, method: string, body: Body) => SentRequest;
 
 /** A body and the one field that frames it. */
 export interface Body {
   readonly field?: string;
-  /** How the target gets that field. */
+  /** The value of that field when it reaches the target; undefined if unchanged. */
   readonly forwarded?: string;
-  /** With its framing. */
+  /** The body with its framing. */
   readonly wire: string;
   readonly content: string;
   readonly trailers?: readonly string[];
@@ -38,7 +38,10 @@ export interface Body {
 
 export const HOST = 'a.example';
 export const HOST_LINE = `Host: ${HOST}`;
-/** Content that is a request itself: a target that sees it shows that somebody has lost the place. */
+/**
+ * A body that looks like a request. If a target sees it as a request, noria or the target has misread where a body
+ * ends.
+ */
 export const SMUGGLED = `GET http://${HOST}/smuggled HTTP/1.1\r\nHost: ${HOST}\r\n\r\n`;
 export const METHODS = ['GET', 'POST', 'HEAD', 'PUT', 'DELETE', 'OPTIONS', 'PATCH', 'PROPFIND'] as const;
 

@@ -1,6 +1,6 @@
 /**
- * Requests in hundreds of spellings go through noria to HTTP servers that others wrote. Each server must see exactly the requests
- * that noria served, once each and as they were meant, and nothing of those that noria refused.
+ * Requests in hundreds of spellings go through noria to HTTP servers of other projects. Each server must see exactly
+ * the requests that noria served, once each and with their meaning, and no part of those that noria refused.
  */
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -25,12 +25,12 @@ import {
 import { fits, PLAIN, SERVED } from './served-requests.ts';
 
 const CLIENTS = 8;
-/** Further connections with random requests, cut at random places. */
+/** The number of further connections with random requests, cut at random places. */
 const RANDOM_RUNS = 100;
 const ANSWER = /^(?:X-Seen: (.*)|X-Noria-Error: (?!members-failed|internal)(.*))\r$/gm;
 const REFUSAL = 'an error';
 
-/** What the client gets for each request, until one is refused. */
+/** Returns what the client gets for each request, up to the first refused one. */
 function answersTo(requests: readonly SentRequest[]): string[] {
   const end = requests.findIndex(({ verdict }) => verdict === 'refused');
   return requests
@@ -42,14 +42,14 @@ function answersIn(received: string): string[] {
   return [...received.matchAll(ANSWER)].map(([, seen]) => seen ?? REFUSAL);
 }
 
-/** Sends a case and, unless noria closes, one more request, which shows that no byte was left over. */
+/** Sends a case. Unless noria closes the connection, sends one more request, which shows that no byte was left over. */
 async function send(port: number, given: ConnectionCase, numbers: RequestNumbers): Promise<SeenRequest[]> {
   const closes = given.requests.some(({ verdict }) => verdict === 'refused');
   const last = closes ? [] : [numbers.make(PLAIN, 'GET', NO_BODY)];
   const requests = [...given.requests, ...last];
   const expected = answersTo(requests);
   const client = await RawClient.openUntracked(port);
-  /** Stops at the first wrong answer. */
+  /** Resolves at the first wrong answer. */
   const untilAnswered = (count: number): Promise<string> =>
     client.until('the answers', (received) => {
       const answers = answersIn(received);
@@ -80,7 +80,9 @@ async function sendSegments(client: RawClient, { requests, segments }: Connectio
   client.send(text);
 }
 
-/** Compares everything that the backend saw. One more request, sent directly, shows that its report is complete. */
+/**
+ * Compares everything that the backend reported. One more request, sent directly, shows that the report is complete.
+ */
 async function compare(backend: Backend, expected: readonly SeenRequest[]): Promise<void> {
   const client = await RawClient.open(backend.port);
   client.send('GET /the-last HTTP/1.1\r\nHost: x\r\n\r\n');
@@ -106,7 +108,7 @@ const random = fc.record({
 
 const CREDENTIALS = 'Basic bTpt';
 const OF_TARGET = { name: '', dialer: {}, asSeen: (request: SeenRequest): SeenRequest => request };
-/** A member that forwards requests itself sees them in absolute form, with its own credentials. */
+/** A member that forwards requests sees them in absolute form, with the member's own credentials. */
 const OF_MEMBER = {
   name: ' as a member',
   dialer: { absolute: { proxyAuthorization: CREDENTIALS } },

@@ -1,13 +1,13 @@
 /**
- * Requests that noria serves, in many spellings, each with what the target must see. That follows from how a request is built and
- * never from parsing it, so the corpus does not repeat a mistake of the parser.
+ * Requests that noria serves, in many spellings, each with what the target must see. The expected result follows from
+ * how a request is built, never from parsing it, so the corpus does not repeat a mistake of noria's parser.
  */
 import { HOST, HOST_LINE, type SentRequest, type Spelling, sortFields } from './request-corpus.ts';
 
 interface Served {
-  /** Field lines, without the one that frames the body. */
+  /** The field lines, without the one that frames the body. */
   readonly lines?: readonly string[];
-  /** Those that reach the target, without Host. */
+  /** The lines of these that reach the target, without Host. */
   readonly kept?: readonly string[];
   readonly requestLine?: (method: string, path: string) => string;
   readonly path?: (path: string) => string;
@@ -101,7 +101,7 @@ export const SERVED: readonly Spelling[] = [
     path: (path) => `${path}%C3%BC`,
   }),
 ];
-/** HTTP/1.0 has no transfer codings. */
+/** Excludes transfer codings in HTTP/1.0, which has none. */
 export const fits = (spelling: SentRequest): boolean =>
   !(
     spelling.text.includes(' HTTP/1.0\r\n') &&

@@ -26,13 +26,13 @@ export interface FleetKit {
 
 export type Changes = Partial<Pick<ReplicaOptions, 'sameMachine' | 'servesClients' | 'evictionVotes'>> & {
   readonly pool?: Omit<NonNullable<Parameters<typeof openKit>[0]>, 'clock'>;
-  /** Changes the connection to the shared pool. */
+  /** Wraps the connection to the shared pool. */
   readonly wrap?: (shared: SharedPool) => SharedPool;
 };
 
 export const BEAT_MS = 250;
 
-/** The clock of one replica: the common time, and a count of its own timers. */
+/** The clock of one replica. It has the common time, but counts only its own timers. */
 class ReplicaClock extends ManualClock {
   readonly #common: ManualClock;
   readonly #armed = new Set<object>();
@@ -105,19 +105,19 @@ export function openFleet(): FleetKit {
   };
 }
 
-/** Everything that was published has been applied. */
+/** Resolves when all published facts have been applied. */
 export async function settled(): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** The same, beats included. */
+/** Resolves when all published facts and beats have been applied. */
 export async function beaten(clock: ManualClock): Promise<void> {
   await settled();
   clock.advance(BEAT_MS);
   await settled();
 }
 
-/** A lease that the replica must grant. */
+/** Acquires a lease. The replica must grant it. */
 export async function acquireAt({ replica }: ReplicaKit, routing: RoutingOptions = {}): Promise<Lease> {
   const answer = await replica.acquire(request(routing));
   if (!isLease(answer)) throw new Error(`refused: ${answer.refused}: ${answer.reason}`);

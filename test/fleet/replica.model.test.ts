@@ -11,7 +11,7 @@ import { openFleet, type ReplicaKit, settled } from './replica-kit.ts';
 
 const NAMES = ['a', 'b', 'c'] as const;
 
-/** A connection that holds back what its follower receives until `release`. */
+/** A connection that withholds what its follower receives until `release`. */
 class LateConnection {
   readonly #held: (() => void)[] = [];
 
@@ -101,7 +101,7 @@ class Model {
     const member = (which: number) =>
       pool.members()[which % Math.max(1, pool.members().length)]?.id ?? 'none';
     switch (step.do) {
-      case 'draw': // the pace lets only a replica draw that has received everything
+      case 'draw': // the pace lets a replica draw only if it has received everything
         this.#late[index]?.release();
         pool.addMembers(
           'city',
@@ -152,7 +152,7 @@ class Model {
     else end(answer);
   }
 
-  /** Lets everything arrive. */
+  /** Delivers everything that was published. */
   async settle(): Promise<void> {
     do {
       for (const late of this.#late) late.release();
@@ -179,7 +179,8 @@ class Model {
         .sort(),
       sessions: pool
         .sessions()
-        .filter(({ member }) => member !== null) // one that never had a member is known only where it was asked for
+        // A session that never had a member is known only to the replica on which it was requested.
+        .filter(({ member }) => member !== null)
         .map(({ id, member }) => `${id} ${member}`)
         .sort(),
     }));

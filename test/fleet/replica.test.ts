@@ -259,7 +259,7 @@ test('replica: a member retires when the uses of all reach the limit', async () 
   while (usedBy.length < 4) {
     for (const kit of [a, b]) {
       const answer = kit.pool.acquire(request());
-      if (!('member' in answer)) continue; // it is the other one's turn
+      if (!('member' in answer)) continue; // the member's turn is that of the other replica
       accept(kit, answer);
       close(kit, answer);
       usedBy.push(kit);

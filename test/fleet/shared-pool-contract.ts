@@ -1,4 +1,4 @@
-/** The contract of `SharedPool`, run against each implementation with the real counterpart. */
+/** The contract of `SharedPool`. It runs against each implementation with a real store where there is one. */
 import { expect, onTestFinished, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
 import type {
@@ -16,9 +16,9 @@ import { until } from '../support/until.ts';
 
 /** A shared pool that a test has opened. */
 export interface SharedPoolStage {
-  /** The clock of all its replicas. */
+  /** The clock of all replicas. */
   readonly clock: Clock;
-  /** A connection that the test has not used yet. */
+  /** Opens a connection that the test has not used yet. */
   connect(replica: string): SharedPool | Promise<SharedPool>;
 }
 
@@ -63,7 +63,7 @@ async function join(stage: SharedPoolStage, replica: string): Promise<Joined> {
   return { shared, seen };
 }
 
-/** A member that lives for a minute. */
+/** Creates a member that lives for a minute. */
 export function sharedMember(
   { clock }: Pick<SharedPoolStage, 'clock'>,
   id: string,
@@ -100,7 +100,7 @@ const left = (member: string, votesNeeded: number): Fact => ({
   votesNeeded,
 });
 
-/** What a replica that starts now finds. */
+/** Returns the state that a replica finds when it starts now. */
 async function stateOf(stage: SharedPoolStage, replica: string): Promise<SharedState> {
   const { seen, shared } = await join(stage, replica);
   await shared.close();
@@ -109,7 +109,10 @@ async function stateOf(stage: SharedPoolStage, replica: string): Promise<SharedS
   return state;
 }
 
-/** Moments may be converted between processes. A conversion to the wrong clock is wrong by far more than these 5 s. */
+/**
+ * Moments may be converted between processes, so they may differ by up to 5 s. A conversion to a wrong clock is wrong
+ * by far more.
+ */
 const near = (moment: number) => expect.closeTo(moment, -4);
 
 /** @param open - opens an empty shared pool, which ends with the test. */
@@ -291,7 +294,7 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
   });
 }
 
-/** For pools whose replicas share a clock. */
+/** A timekeeper for pools whose replicas share a clock. */
 export function timekeeperOf(clock: Clock) {
   return createTimekeeper(clock, {
     id: 'test',

@@ -21,7 +21,7 @@ const FROZEN = {
 async function openPair() {
   const fleet = openFleet();
   const [a, b] = [await fleet.open('a'), await fleet.open('b')];
-  /** The state that a replica loads now. */
+  /** Returns the state that a replica loads now. */
   const read = async (): Promise<SharedState> => {
     const reader = fleet.memory.connect('reader', { servesClients: false });
     const seen = new Recorder();
@@ -50,7 +50,7 @@ test('shared sources: a command that did not reach the others is published again
   await settled();
   const paused = await read();
   a.replica.command('city', 'resume');
-  a.replica.loaded(paused); // the connection was lost before the log had the command
+  a.replica.loaded(paused); // the connection was lost before the command was in the log
   await settled();
   expect(a.commands, 'the older pause does not apply').toEqual([]);
   expect(last(b)).toEqual(commanded('resume'));

@@ -1,6 +1,6 @@
 /**
- * Members that are proxies of other projects: what they answer for a dead target differs from proxy to proxy, and costs no
- * member anything. A client sees the same each time.
+ * Members that are proxies of other projects. Their answers for a dead target differ, but none of them may cost a
+ * member anything, and a client gets the same answer from noria each time.
  */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,4 +1,4 @@
-/** Proxies that are not ours, as members: each starts on free ports and ends with the test. */
+/** Proxies of other projects, as members. Each starts on free ports and ends with the test. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -21,9 +21,9 @@ export interface ForeignMember {
 
 export interface ForeignMembers {
   readonly name: string;
-  /** The program that it needs; absent for a package. */
+  /** The program that the proxy needs; absent if the proxy is a package. */
   readonly command?: string;
-  /** Refuses CONNECT to every port but 443, as its usual configuration does. */
+  /** Whether it refuses CONNECT to every port but 443, as its usual configuration does. */
   readonly connectOnlyTo443: boolean;
   open(count: number): Promise<readonly ForeignMember[]>;
 }

@@ -1,4 +1,4 @@
-/** Proxies that are not ours, as front proxies: with a login, and with the faults that operators meet. */
+/** Proxies of other projects, as front proxies: with a login, and with the faults that operators encounter. */
 import { createServer, type Server, type Socket } from 'node:net';
 import { Server as ProxyChainServer } from 'proxy-chain';
 import { onTestFinished } from 'vitest';
@@ -8,9 +8,9 @@ import { configFile, FOREIGN_MEMBERS, run, untilListening } from './foreign-memb
 
 export interface FrontProxyProgram {
   readonly name: string;
-  /** The program that it needs; absent for a package. */
+  /** The program that the proxy needs; absent if the proxy is a package. */
   readonly command?: string;
-  /** Starts it. @returns its URL, with the login that it requires. */
+  /** Starts the proxy. @returns its URL, with the login that it requires. */
   open(): Promise<string>;
 }
 
@@ -18,7 +18,7 @@ const LOOPBACK = '127.0.0.1';
 export const LOGIN = { username: 'corp', password: 'p@ss:word/1' };
 const URL_LOGIN = `${LOGIN.username}:${encodeURIComponent(LOGIN.password)}@`;
 
-/** Those that allow CONNECT to every port, without a login. */
+/** The proxies that allow CONNECT to every port without a login. */
 const OPEN_PROGRAMS: readonly FrontProxyProgram[] = FOREIGN_MEMBERS.filter(
   ({ connectOnlyTo443 }) => !connectOnlyTo443,
 ).map(({ name, command, open }) => ({
@@ -41,7 +41,7 @@ const microsocksWithLogin: FrontProxyProgram = {
   },
 };
 
-/** Its configuration file allows no special characters in a password. */
+/** tinyproxy with a login. Its configuration file allows no special characters in a password. */
 const tinyproxyWithLogin: FrontProxyProgram = {
   name: 'tinyproxy with a login',
   command: 'tinyproxy',
@@ -83,7 +83,7 @@ export function frontProxyAt(url: string): FrontProxy {
   return reading.value;
 }
 
-/** A server that answers each first message with `answer`, or never. @returns its port. */
+/** Opens a server that answers each first message with `answer`, or never. @returns its port. */
 export async function openBrokenProxy(answer: string | undefined): Promise<number> {
   const sockets = new Set<Socket>();
   const server: Server = createServer((socket) => {

@@ -1,6 +1,6 @@
 /**
- * Fetches suites from public registries with their usual clients, and unpacks them into a cache folder outside the checkout.
- * What is there already is not fetched again.
+ * Fetches test suites from public registries with their usual clients, and unpacks them into a cache folder outside the
+ * checkout. It fetches nothing that the folder already has.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -24,7 +24,7 @@ const PACKAGES = join(HERE, 'node/package.json');
 const REQUIREMENTS = join(HERE, 'python/requirements.txt');
 const LIMIT_MS = 300_000;
 
-/** Where a suite is, once it is prepared. */
+/** Where a prepared suite is. */
 export interface Prepared {
   readonly folder: string;
   readonly python: string;
@@ -41,7 +41,7 @@ export function prepare(suite: Suite): Prepared {
   const python = join(prepareTools('python', REQUIREMENTS, installPython), 'bin/python');
   const modules = join(prepareTools('node', PACKAGES, installNode), 'node_modules');
   const folder = join(CACHE, 'suites', suite.name);
-  // Unpacked anew for each run: a run may leave files in it, and the edits may be others.
+  // Each run unpacks the suite again: an earlier run may have left files, and the edits may have changed.
   rmSync(folder, { recursive: true, force: true });
   for (const { source, folder: part } of suite.support ?? [])
     cpSync(join(unpack(source), part), join(folder, part), { recursive: true });
@@ -53,7 +53,7 @@ export function prepare(suite: Suite): Prepared {
   return { folder, python, modules };
 }
 
-/** A folder for each state of the list of packages. `install` fills it. */
+/** Returns a folder of its own for each content of the list of packages. `install` fills it. */
 function prepareTools(kind: string, list: string, install: (folder: string) => void): string {
   const state = createHash('sha256').update(readFileSync(list)).digest('hex').slice(0, 12);
   const folder = join(CACHE, `${kind}-${state}`);
@@ -109,7 +109,7 @@ function fetchSdist({ package: name, version }: Sdist, into: string): string {
   return join(into, archive);
 }
 
-/** Uses lists of its own: the machine's settings usually leave source packages out. */
+/** Uses its own package lists, because those of the machine usually do not include source packages. */
 function fetchDebianSource({ package: name, release, archive }: DebianSource, into: string): string {
   mkdirSync(join(into, 'lists/partial'), { recursive: true });
   writeFileSync(
@@ -132,12 +132,12 @@ function fetchDebianSource({ package: name, release, archive }: DebianSource, in
       into,
     );
   } catch (error) {
-    if (!existsSync(join(into, archive))) throw error; // else another archive of the package failed
+    if (!existsSync(join(into, archive))) throw error; // otherwise only another archive of the package failed
   }
   return join(into, archive);
 }
 
-/** Makes Go compile the edited files in place of its own. */
+/** Makes Go compile the edited files instead of its own. */
 function writeOverlay(folder: string, original: string, edits: readonly Edit[]): void {
   const replaced = edits.map(({ file }) => [join(original, file), join(folder, file)]);
   writeFileSync(join(folder, 'overlay.json'), JSON.stringify({ Replace: Object.fromEntries(replaced) }));

@@ -12,7 +12,7 @@ import { prepare } from './fetch.ts';
 import type { Suite, SuiteResult, TestResult } from './suite.ts';
 import { SUITES } from './suites.ts';
 
-/** A network namespace of its own, with loopback alone, as root in it. */
+/** Runs a command as root in a network namespace that has only loopback. */
 const ISOLATED = [
   'unshare',
   '--net',

@@ -3,10 +3,10 @@ import type { TestResult } from './suite.ts';
 
 const ENTITIES: Readonly<Record<string, string>> = { lt: '<', gt: '>', quot: '"', apos: "'", amp: '&' };
 
-/** JUnit's XML, as pytest and Node's test runner write it. */
+/** Reads JUnit's XML, as pytest and Node's test runner write it. */
 export function readJunit(xml: string): TestResult[] {
   const byName = new Map<string, TestResult>();
-  // pytest writes a second entry for a test whose teardown fails.
+  // pytest writes a second entry for a test whose teardown fails
   for (const test of casesIn(xml))
     if (byName.get(test.name)?.outcome !== 'failed') byName.set(test.name, test);
   return [...byName.values()];
@@ -24,7 +24,10 @@ function casesIn(xml: string): TestResult[] {
   });
 }
 
-/** The events of `go test -json`, one a line. Subtests count as tests; a test that has subtests does not. */
+/**
+ * Reads the events of `go test -json`, one per line. Subtests count as tests; a test with subtests does not count
+ * itself.
+ */
 export function readGoEvents(text: string): TestResult[] {
   const events = text
     .split('\n')

@@ -18,10 +18,10 @@ import { readGoEvents, readJunit } from './results.ts';
 import type { Place, Suite, SuiteResult } from './suite.ts';
 import { SUITES } from './suites.ts';
 
-/** Of each source. */
+/** The number of members of each source. */
 const MEMBERS = 8;
 const LIFETIME_MS = 3_600_000;
-/** python-socks has tests of short timeouts: its own proxy delays each dial as long. */
+/** The delay of each dial, the same as in python-socks's own proxy: python-socks tests short timeouts. */
 const DIAL_MS = 10;
 const LIMIT_MS = 900_000;
 const KEPT_OUTPUT = 4_000;
@@ -71,7 +71,7 @@ async function runSuite(suite: Suite, place: Place): Promise<SuiteResult> {
   });
   try {
     const output = await execute(suite, place);
-    // Without a file the suite did not start, and its output says why.
+    // Without this file the suite did not start; its output says why.
     const report = existsSync(place.results) ? readFileSync(place.results, 'utf8') : '';
     const tests = suite.report === 'junit' ? readJunit(report) : readGoEvents(report);
     return { tests, served: served(), output };
@@ -80,7 +80,7 @@ async function runSuite(suite: Suite, place: Place): Promise<SuiteResult> {
   }
 }
 
-/** Runs the suite's command. Its exit code says nothing: known failures make it non-zero. */
+/** Runs the command of the suite. Ignores its exit code, which is non-zero because of known failures. */
 async function execute(suite: Suite, place: Place): Promise<string> {
   rmSync(place.results, { force: true });
   const [command, ...args] = suite.command(place);

@@ -1,4 +1,4 @@
-/** What the runner knows of a suite: where it comes from, how noria takes the place of its proxy, and what must pass. */
+/** What the runner knows of a suite: where it comes from, how noria replaces its proxy, and what must pass. */
 
 /** A source distribution on PyPI. */
 export interface Sdist {
@@ -12,12 +12,14 @@ export interface DebianSource {
   readonly registry: 'debian';
   readonly package: string;
   readonly release: string;
-  /** The file that has the tests; the package may have more. */
+  /** The file with the tests; the package may have more files. */
   readonly archive: string;
   readonly version: string;
 }
 
-/** A package of the standard library that the installed Go contains, with its tests. Edits apply to copies of its files. */
+/**
+ * A package of Go's standard library, taken with its tests from the installed Go. Edits apply to copies of its files.
+ */
 export interface GoPackage {
   readonly registry: 'go';
   readonly package: string;
@@ -25,14 +27,14 @@ export interface GoPackage {
 
 export type Source = Sdist | DebianSource | GoPackage;
 
-/** A change to a file of the suite. Preparing fails if the file does not contain `from`. */
+/** A change to a file of the suite. Preparing the suite fails if the file does not contain `from`. */
 export interface Edit {
   readonly file: string;
   readonly from: string;
   readonly to: string;
 }
 
-/** Where a suite finds what it needs. */
+/** The paths that a suite needs. */
 export interface Place {
   /** The unpacked suite. */
   readonly folder: string;
@@ -40,30 +42,30 @@ export interface Place {
   readonly python: string;
   /** The `node_modules` with the packages of `node/package.json`. */
   readonly modules: string;
-  /** The file for the results; its format is the suite's `report`. */
+  /** The file for the results, in the format of the suite's `report`. */
   readonly results: string;
 }
 
 export interface Suite {
   readonly name: string;
   readonly source: Source;
-  /** Suites whose files this one needs, too: they are copied first. */
+  /** Other suites whose files this one needs. They are copied first. */
   readonly support?: readonly { readonly source: Source; readonly folder: string }[];
   readonly edits?: readonly Edit[];
-  /** Files of this folder that are copied into the suite: from `test/foreign/FIRST` to `SECOND`. */
+  /** Files of this folder to copy into the suite: from `test/foreign/FROM` to `TO`. */
   readonly copies?: readonly (readonly [from: string, to: string])[];
-  /** The YAML of noria's listeners, one a line. */
+  /** The YAML of noria's listeners, one per line. */
   readonly listeners: (place: Place) => readonly string[];
-  /** Whether members connect from addresses of their own; default true. */
+  /** Whether each member connects from its own address; default true. */
   readonly ownExits?: boolean;
   readonly command: (place: Place) => readonly [string, ...string[]];
   readonly environment?: (place: Place) => Readonly<Record<string, string>>;
   readonly report: 'junit' | 'go';
-  /** Passed tests of the day on which the row was written: fewer fail the run. */
+  /** The number of tests that passed when this row was written. The run fails if fewer pass. */
   readonly floor: number;
-  /** Connections that noria must have served at least: a suite that goes past noria proves nothing. */
+  /** The minimum number of connections that noria must have served: a suite that bypasses noria proves nothing. */
   readonly servedAtLeast: number;
-  /** Tests that fail, and why. Several may share a reason. */
+  /** The tests that fail, and why. Several tests may share a reason. */
   readonly known?: readonly KnownFailure[];
 }
 
@@ -78,10 +80,10 @@ export interface TestResult {
   readonly message: string;
 }
 
-/** What one run of a suite gave. */
+/** The result of one run of a suite. */
 export interface SuiteResult {
   readonly tests: readonly TestResult[];
-  /** Tunnels and forwards through noria. */
+  /** The number of tunnels and forwarded requests through noria. */
   readonly served: number;
   /** The end of what the suite printed. */
   readonly output: string;

@@ -28,7 +28,7 @@ const SOCKS_LISTENERS = [
   `address: "127.0.0.1:7785", users: [{ username: admin, password: admin }], tls: { cert: "${CERTIFICATE}", key: "${KEY}" }`,
 ];
 
-/** Members of the sandbox resolve names under `.example` alone. */
+/** The edits: members of the sandbox resolve only names under `.example`. */
 const SOCKS_EDITS: readonly Edit[] = [
   { file: 'tests/config.py', from: 'target.example.com', to: 'target.example' },
 ];
@@ -47,12 +47,12 @@ const TESTCASE = 'dummyserver/testcase.py';
 
 const urllib3 = {
   source: { registry: 'pypi', package: 'urllib3', version: '2.8.0' },
-  // Its settings make warnings of plugins that it does not use into errors. `CI` gives its requests 500 ms instead of 100.
+  // The suite's settings turn warnings of unused plugins into errors. `CI` gives its requests 500 ms instead of 100.
   environment: () => ({ CI: 'true', PYTHONPATH: 'src', PYTEST_ADDOPTS: '-p no:asyncio -p no:trio' }),
   report: 'junit',
 } as const;
 
-/** Tests that end the whole run: they wait without limit, or panic. */
+/** Tests that would end the whole run, because they wait without limit or panic. */
 const GO_SKIPPED = [
   'TestConnectRequest', // sends a CONNECT that is meant for the target
   // These wait until the client sees that the target closed its connection; behind noria the client has another one.
@@ -147,7 +147,7 @@ export const SUITES: readonly Suite[] = [
     support: [{ source: httpxSocks, folder: 'tests' }],
     edits: [
       ...SOCKS_EDITS,
-      // Its own target answers `200 OK`; that of httpx-socks answers `200` without a reason.
+      // Its own target answers `200 OK`; the target of httpx-socks answers `200` without a reason phrase.
       {
         file: 'tests/http_app2.py',
         from: 'asyncio.run(serve(app, config))',
@@ -301,7 +301,7 @@ function goSuite(scheme: 'http' | 'socks5h'): Suite {
 \t\tcm.proxyURL = &url.URL{Scheme: "${scheme}", Host: "127.0.0.1:7793"}
 \t} else if t.Proxy != nil {\n`,
       },
-      // Tests that compare all fields of an answer do not know noria's.
+      // Some tests compare all fields of an answer, and do not expect noria's own fields.
       {
         file: 'transport.go',
         from: 'resp, err = ReadResponse(pc.br, rc.treq.Request)\n',
@@ -322,7 +322,8 @@ function goSuite(scheme: 'http' | 'socks5h'): Suite {
       `go test -json -timeout 4m -overlay ${folder}/overlay.json -skip '^(${GO_SKIPPED.join('|')})$' net/http > ${results}`,
     ],
     report: 'go',
-    // Some tests depend on the speed of the machine: a few below the 1,023 and 1,060 of the first run.
+    // Some tests depend on the speed of the machine, so the floor is a few below the 1,023 and 1,060 tests that passed
+    // first.
     floor: scheme === 'http' ? 1_015 : 1_055,
     servedAtLeast: scheme === 'http' ? 2_500 : 1_800,
     known: GO_KNOWN,

@@ -6,7 +6,7 @@ const GAP_MS = 10_250;
 const LATENCY_MS = 1_000;
 const HORIZON_MS = GAP_MS + LATENCY_MS;
 
-/** Members by the ms at which they expire; now is 0. */
+/** A stock of members that expire at these times in ms; now is 0. */
 function stockOf(expiries: readonly number[]) {
   const countedAt = (at: number) => expiries.filter((end) => end > at).length;
   const nextLossAt = (after: number) => {
@@ -83,7 +83,7 @@ test('draw plan: members that clients use up are replaced at the same rate', () 
 });
 
 test('draw plan: clients that wait while all members are quarantined cause a draw of at most one member each', () => {
-  // All five are quarantined, and usable again at the horizon.
+  // All five members are quarantined, and usable again at the horizon.
   const quarantined = {
     countedAt: (at: number) => (at < 10_000 ? 0 : 5),
     heldAt: () => 5,
@@ -124,7 +124,7 @@ test('draw plan: for any stock it requests at most what is missing and never che
         if (plan.kind !== 'draw') return;
         expect(plan.count).toBeGreaterThanOrEqual(1);
         expect(plan.count).toBeLessThanOrEqual(Math.min(maxPerCall, size - stock.countedAt(HORIZON_MS)));
-        // An urgent draw counts only the members that are left when it arrives: the others expire before.
+        // An urgent draw counts only members that are left when the draw arrives.
         const left = stock.countedAt(plan.urgent ? LATENCY_MS : 0);
         expect(left + plan.count).toBeLessThanOrEqual(size + maxPerCall);
       },

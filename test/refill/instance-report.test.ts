@@ -25,7 +25,7 @@ interface Pair {
   readonly reports: readonly InstanceReport[];
 }
 
-/** @param replies - the answers of the service, in order; then it answers with members. */
+/** @param replies - the answers of the service in order. Later answers contain members. */
 function openPair(replies: readonly Reply[], options: DrawSourceOptions = sourceOptions()): Pair {
   const clock = new ManualClock();
   const service = new ScriptedService(clock);

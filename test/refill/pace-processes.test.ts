@@ -50,7 +50,7 @@ function openCaller(folder: string, events: CallEvent[]): ChildProcess {
   return caller;
 }
 
-/** Calls that started while another one was in flight. The call of a killed process has no end. */
+/** Returns the calls that started while another one was in flight. The call of a killed process has no end. */
 function overlaps(events: readonly CallEvent[]): CallEvent[] {
   let latest: CallEvent | undefined;
   return [...events]

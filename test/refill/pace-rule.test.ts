@@ -19,7 +19,7 @@ const A = turn('a');
 const B = turn('b');
 const C = turn('c');
 
-/** A moment of a machine that started at epoch ms 1,000,000. */
+/** A moment on a machine that started at epoch ms 1,000,000. */
 const at = (elapsedMs: number, boot = 'a', wallAt = 1_000_000 + elapsedMs): Moment => ({
   wallAt,
   boot,
@@ -34,13 +34,13 @@ function claimed(ms: number, before?: PaceEntry, of = A): PaceEntry {
 
 interface Called {
   readonly settlement?: Settlement;
-  /** `null`: it ended without an answer. */
+  /** When the call was answered; `null` if it ended without an answer. */
   readonly answeredMs?: number | null;
   readonly endedMs?: number;
   readonly before?: PaceEntry | undefined;
 }
 
-/** A call that was claimed at `ms` and answered at once. */
+/** The entry after a call that was claimed at `ms` and answered at once. */
 function called(
   ms: number,
   { settlement = { kind: 'done' }, answeredMs = ms, endedMs = ms, before }: Called = {},
@@ -52,7 +52,7 @@ function called(
   return settled;
 }
 
-/** The entry after the turn asked, and the wait. */
+/** The entry after the turn has asked, and how long the turn must wait. */
 function asked(
   entry: PaceEntry | undefined,
   ms: number,

@@ -52,7 +52,7 @@ test('pace: simultaneous turns call one after the other, at the pace, in order',
   expect(await Promise.all(results)).toEqual(['a', 'b', 'c']);
   expect(starts).toEqual([
     ['a', 0],
-    ['b', 1_350], // 100 ms for the answer
+    ['b', 1_350], // includes 100 ms for the answer
     ['c', 2_700],
   ]);
   expect(clock.armedCount).toBe(0);
@@ -79,7 +79,7 @@ test('pace: an interval below a second stays usable, with one call in flight', a
 test('pace: of two callers that always want more, the one with the longer interval draws, too', async () => {
   const { clock, openPace, starts, turn } = open();
   const callAgain = async (name: string, intervalMs: number) => {
-    const pace = openPace(); // as in another process
+    const pace = openPace(); // each has its own pace, as in another process
     while (clock.monotonic() < 60_000) await pace.take(turn(name, { intervalMs }), never);
   };
   const callers = [callAgain('often', 1_000), callAgain('rare', 2_000)];
@@ -106,7 +106,7 @@ test('pace: a permit that is 2 s old is given back, and the turn starts again', 
   const { clock, pace, starts, turn, sendAs } = open();
   let stops = 1;
   const send = async (permit: Permit) => {
-    if (stops > 0) clock.advance(2_000); // the process was stopped
+    if (stops > 0) clock.advance(2_000); // simulates that the process was stopped
     stops -= 1;
     return sendAs('late')(permit);
   };
@@ -115,7 +115,7 @@ test('pace: a permit that is 2 s old is given back, and the turn starts again', 
   await pass(clock, 4_000, 50);
   expect(await taken).toBe('late');
   expect(starts).toEqual([
-    ['next', 3_250], // it asked while the call seemed to be in flight
+    ['next', 3_250], // this turn asked while the call seemed to be in flight
     ['late', 4_600],
   ]);
 });

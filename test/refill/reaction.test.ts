@@ -7,7 +7,7 @@ import { CODES } from '../../src/service/codes.ts';
 import { PRODUCTS, type Product } from '../../src/service/operation.ts';
 import { OPERATIONS } from '../../src/service/operations.ts';
 
-const NOON_AT = Date.UTC(2030, 0, 1, 4); // of the service's day, UTC+8
+const NOON_AT = Date.UTC(2030, 0, 1, 4); // noon of the service's day, UTC+8
 const steady = () => 0.5;
 
 function answer(code: string, changes: Partial<DrawAnswer> = {}): DrawAnswer {

@@ -142,7 +142,7 @@ const first = sourceOptions({ name: 'first', instance: '1', priority: 1, size: 2
 const second = sourceOptions({ name: 'second', instance: '2', priority: 2, size: 2 });
 const callsTo = ({ service }: Rig, instance: string) =>
   service.calls.filter((call) => call.instance === instance);
-/** As after client requests that either source could serve. */
+/** Simulates requests of clients that either source could serve. */
 const wanted = ({ pool, clock, bus }: Rig, waiting: number) => {
   for (const name of ['first', 'second']) pool.want(name, { waiting, lastWantedAt: clock.monotonic() });
   bus.emit('demand.rose', { sources: ['first', 'second'] });

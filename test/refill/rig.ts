@@ -162,7 +162,7 @@ export class ScriptedService implements Extractor {
     });
   }
 
-  /** Ms between the starts of neighbouring calls. */
+  /** The ms between the starts of consecutive calls. */
   get gaps(): number[] {
     return this.calls.slice(1).map((call, index) => call.at - (this.calls[index]?.at ?? 0));
   }
@@ -205,7 +205,7 @@ export interface Rig {
   readonly pool: CountingPool;
   readonly service: ScriptedService;
   readonly refiller: Refiller;
-  /** Of the named source, or of the first one. */
+  /** The status of the named source, or of the first one. */
   status(name?: string): SourceStatus;
   emitted<Name extends EventName>(name: Name): NoriaEvents[Name][];
 }

@@ -18,7 +18,7 @@ import {
 
 const NO_CLIENT = { lastWantedAt: Number.NEGATIVE_INFINITY };
 
-/** A rig whose service answers with `codes` in order, then with members. */
+/** A rig whose service answers with `codes` in order, and then with members. */
 function answering(codes: readonly Reply[], changes: Parameters<typeof openRig>[0] = {}): Rig {
   return openRig({
     ...changes,
@@ -338,7 +338,7 @@ test("source: the IPs of today count again when the fleet's store is back, and a
 });
 
 test("source: the daily budget limits draws until the service's midnight, across restarts", async () => {
-  const clock = new ManualClock(Date.UTC(2030, 0, 1, 15, 55)); // five minutes before midnight in UTC+8
+  const clock = new ManualClock(Date.UTC(2030, 0, 1, 15, 55)); // this is five minutes before midnight in UTC+8
   const sources = [sourceOptions({ dailyBudget: 7, size: 20 })];
   const rig = openRig({ clock, sources, idleAfterMs: 0 });
   await pass(clock, MINUTE_MS);
@@ -444,7 +444,7 @@ test('source: a refill whose call cannot be recorded backs off, and is not repea
     ...createPaceMemory(manualTimekeeper(clock)),
     change: () => {
       changes += 1;
-      // Without an end, a source that never pauses would never let the test go on.
+      // Without this limit, a source that never pauses would block the test.
       if (changes > 50) return new Promise(() => {});
       return Promise.reject(new NoriaError('state-unwritable', 'ENOSPC'));
     },

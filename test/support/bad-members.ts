@@ -1,8 +1,8 @@
 /**
- * Small proxies on loopback, good and bad: each sends exactly the bytes that its test needs.
+ * Small proxies on loopback, good and bad. Each sends exactly the bytes that its test needs.
  *
- * A member that accepts a target never connects to it. It acts as the target and echoes, so a test can use a target that
- * must not be reached directly, or one that does not exist.
+ * A member that accepts a target does not connect to it: the member acts as the target and echoes. So a test can use a
+ * target that must not be reached directly, or one that does not exist.
  */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -16,11 +16,11 @@ export interface TestMember {
   readonly protocol: MemberProtocol;
   readonly host: string;
   readonly port: number;
-  /** Connections accepted so far. */
+  /** The number of connections accepted so far. */
   readonly accepted: number;
-  /** Connections open now. */
+  /** The number of open connections. */
   readonly open: number;
-  /** Request heads or SOCKS messages of all connections, in order. */
+  /** The request heads or SOCKS messages of all connections, in order. */
   readonly received: readonly Buffer[];
 }
 
@@ -72,7 +72,7 @@ export async function openMember(
   };
 }
 
-/** An address without a listener. */
+/** Returns an address without a listener. */
 export async function refusingMember(protocol: MemberProtocol = 'http'): Promise<TestMember> {
   const server = createServer();
   const port = await listen(server);
@@ -80,7 +80,7 @@ export async function refusingMember(protocol: MemberProtocol = 'http'): Promise
   return { protocol, host: LOOPBACK, port, accepted: 0, open: 0, received: [] };
 }
 
-/** A server that nothing may connect to. The test asserts the count. */
+/** Opens a server to which nothing may connect. The test asserts the count of connections. */
 export async function openCanary(): Promise<{ readonly port: number; readonly reached: number }> {
   let reached = 0;
   const server = createServer((socket) => {
@@ -128,14 +128,14 @@ export function authBehavior(username: string, password: string): Behavior {
 }
 
 export interface Socks5Options {
-  /** Requires these credentials, and refuses clients that offer none. */
+  /** The required credentials. Clients that offer none are refused. */
   readonly login?: { readonly username: string; readonly password: string };
   readonly reply?: number;
-  /** ATYP, BND.ADDR and BND.PORT; IPv4 zeros by default. */
+  /** ATYP, BND.ADDR and BND.PORT of the reply. Default: IPv4 zeros. */
   readonly bound?: Buffer;
-  /** Sent in the same packet as the reply. */
+  /** Text to send in the same packet as the reply. */
   readonly early?: string;
-  /** Sends each byte of every answer in its own packet. */
+  /** Whether to send each byte of every answer in its own packet. */
   readonly trickle?: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** What real clients are tested against: a whole noria with HTTP and SOCKS5 members, and targets over HTTP and TLS. */
+/** What tests of real clients need: a whole noria with HTTP and SOCKS5 members, and targets over HTTP and TLS. */
 import { createLog } from '../../src/core/log.ts';
 import { type Daemon, startDaemon } from '../../src/daemon/daemon.ts';
 import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
@@ -14,17 +14,17 @@ export interface ClientStage {
   readonly daemon: Daemon;
   /** `127.0.0.1:PORT` of a listener without users. */
   readonly open: string;
-  /** The same of a listener with the user `me`, password `x`. */
+  /** `127.0.0.1:PORT` of a listener with the user `me` and the password `x`. */
   readonly withUsers: string;
   readonly origins: Readonly<Record<Scheme, ExitOrigin>>;
-  /** Base address of a target, with a name that only members resolve. */
+  /** Returns the base address of a target. Only members resolve its name. */
   target(scheme: Scheme): string;
-  /** Addresses that reached a target and are no member's exit. */
+  /** The addresses that connected to a target and are no exit of a member. */
   strangers(): string[];
   close(): Promise<void>;
 }
 
-/** Of each source. */
+/** The number of members of each source. */
 const MEMBERS = 8;
 /** Longer than any test file runs. */
 const LIFETIME_MS = 600_000;

@@ -7,7 +7,7 @@ export interface CuttingProxy {
   readonly port: number;
   /** Cuts all connections, and refuses further ones until `heal`. */
   cut(): void;
-  /** Forwards nothing until `heal`, as a network that drops packets. */
+  /** Forwards nothing until `heal`, like a network that drops packets. */
   stall(): void;
   heal(): void;
 }
@@ -52,7 +52,7 @@ export async function openCuttingProxy(target: number): Promise<CuttingProxy> {
     },
     heal() {
       mode = 'forward';
-      // What was held back arrives late, as after a network failure.
+      // Withheld bytes arrive late, as after a network failure.
       for (const [client, upstream] of pairs) {
         client.pipe(upstream);
         upstream.pipe(client);

@@ -1,6 +1,6 @@
 /**
- * A target that reports the exit to each client in a form which that client can show: a page, the name of a git branch, the
- * version of a Python package, the description of an npm package. Over HTTP, or over TLS as `target.example`.
+ * A target that reports the exit to each client in a form that the client can show: a page, the name of a git branch,
+ * the version of a Python package, the description of an npm package. It serves HTTP, and TLS as `target.example`.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -15,12 +15,12 @@ export const TARGET_CERTIFICATE = 'test/fixtures/tls/target.cert.pem';
 
 export interface ExitOrigin {
   readonly port: number;
-  /** Remote addresses of all connections so far. */
+  /** The remote addresses of all connections so far. */
   readonly seen: ReadonlySet<string>;
   close(): Promise<void>;
 }
 
-/** Number of images of the page at `/page`. */
+/** The number of images on the page `/page`. */
 export const PAGE_RESOURCES = 100;
 
 const PAGE = `<!doctype html><title>loading</title>
@@ -54,7 +54,7 @@ export async function openExitOrigin(tls: boolean): Promise<ExitOrigin> {
     : createServer(answer);
   server.on('connection', ({ remoteAddress }) => seen.add(remoteAddress ?? ''));
   server.on('upgrade', echoMessages);
-  server.on('clientError', (_, socket) => socket.destroy()); // a client that leaves during a request
+  server.on('clientError', (_, socket) => socket.destroy()); // a client disconnected during its request
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   return {
@@ -107,7 +107,7 @@ function sendDigest(request: IncomingMessage, response: ServerResponse): void {
   request.on('end', () => response.end(`${bytes} ${hash.digest('hex')}\n`));
 }
 
-/** All of BYTES, or the part from the requested offset on. */
+/** Sends all of BYTES, or the part from the requested offset on. */
 function sendRange(request: IncomingMessage, response: ServerResponse): void {
   const from = Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? '')?.[1] ?? 0);
   const range = { 'Content-Range': `bytes ${from}-${BYTES.length - 1}/${BYTES.length}` };

@@ -20,7 +20,10 @@ export interface FleetNoriaOptions {
   readonly storePort?: number;
 }
 
-/** @param more - further sections of every configuration. @param size - members that the fleet holds. */
+/**
+ * @param size - the number of members that the fleet wants.
+ * @param more - further sections of every configuration.
+ */
 export async function openFleetStage(size: number, more: readonly string[]): Promise<FleetStage> {
   const store = await openStore({ args: ['--appendonly', 'yes'] });
   const sandbox = await openTestSandbox({
@@ -40,7 +43,7 @@ export async function openFleetStage(size: number, more: readonly string[]): Pro
   };
 }
 
-/** Fails when two calls were closer than the interval. */
+/** Throws if two calls were closer than the interval. */
 export function expectPace(sandbox: Sandbox): void {
   const arrivals = sandbox.calls().map(({ arrivedAt }) => arrivedAt);
   const gaps = arrivals.slice(1).map((at, index) => at - (arrivals[index] ?? 0));
@@ -48,7 +51,7 @@ export function expectPace(sandbox: Sandbox): void {
   expect([sandbox.stats().paceBreaks, sandbox.stats().codes['12002']]).toEqual([0, undefined]);
 }
 
-/** The exit that the target sees. @param user - of the client, with its `@`. */
+/** Returns the exit that the target sees. @param user - the user name of the client, followed by `@`. */
 export async function exitOf(noria: Noria, { targetUrl }: Sandbox, user = ''): Promise<string> {
   return (await curl('-x', `http://${user}${noria.proxy}`, `${targetUrl}/ip`)).out.trim();
 }

@@ -1,13 +1,15 @@
-/** A port for a noria that needs a fixed one: in a configuration file, or across a restart. */
+/** Finds a port for a noria that needs a fixed one: in a configuration file, or across a restart. */
 import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-/** Below the range from which the system takes the ports of outgoing connections, of which other tests open thousands. */
+/**
+ * The first port to try. It is below the range of ports for outgoing connections, of which other tests open thousands.
+ */
 const FIRST = 10_000;
 const END = 32_000;
 
-/** Free when it was tried. */
+/** Returns a port that was free a moment ago. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = randomInt(FIRST, END);
@@ -23,7 +25,7 @@ export async function freePort(): Promise<number> {
   }
 }
 
-/** The first of `count` ports in a row that were free when they were tried. */
+/** Returns the first of `count` consecutive ports that were free a moment ago. */
 export async function freePorts(count: number): Promise<number> {
   for (;;) {
     const first = randomInt(FIRST, END - count);

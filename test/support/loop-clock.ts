@@ -1,14 +1,13 @@
 import { onTestFinished } from 'vitest';
 import { ManualClock } from './manual-clock.ts';
 
-/** Between two readings in one turn: no two readings of a real clock are equal either. */
+/** The time that each reading takes, because two readings of a real clock are never equal either. */
 const READING_MS = 1e-6;
 
 /**
- * A clock on which one millisecond passes in every turn of the event loop, until the end of the test.
- *
- * A step of work on a loopback socket takes a turn or two, however busy the machine is. So delays on this clock and work on
- * sockets of the same process have the same order everywhere, and no test waits for real time.
+ * A clock on which each turn of the event loop takes one millisecond, until the end of the test. A step of work on a
+ * loopback socket takes a turn or two, however busy the machine is. So delays on this clock and work on sockets of the
+ * same process have the same order on every machine, and no test waits for real time.
  */
 export class LoopClock extends ManualClock {
   #readings = 0;

@@ -1,6 +1,9 @@
 import type { Clock } from '../../src/core/clock.ts';
 
-/** A clock that only `advance` moves. Due timers run in order of their due time, then of arming. */
+/**
+ * A clock that moves only by `advance`. Due timers fire in the order of their due time; equal ones, in the order in
+ * which they were set.
+ */
 export class ManualClock implements Clock {
   #monotonicMs = 0;
   #wallMs: number;
@@ -24,12 +27,12 @@ export class ManualClock implements Clock {
     return { [Symbol.dispose]: () => this.#disarm(timer) };
   }
 
-  /** Timers still armed. A test of something closed ends by asserting that this is 0. */
+  /** The number of armed timers. A test that closes something ends with an assertion that this is 0. */
   get armedCount(): number {
     return this.#armed.length;
   }
 
-  /** Remaining time of each armed timer. */
+  /** The remaining time of each armed timer. */
   get armedMs(): readonly number[] {
     return this.#armed.map(({ dueAt }) => dueAt - this.#monotonicMs);
   }

@@ -24,7 +24,7 @@ export async function openTestSandbox(options: SandboxOptions = {}): Promise<San
   return sandbox;
 }
 
-/** The YAML of a source. `more`: further keys. `id`: an instance; by default the product's first. */
+/** Returns the YAML of a source. `more`: further keys. `id`: an instance; by default the first one of the product. */
 export function sourceLine(
   sandbox: Sandbox,
   name: string,
@@ -38,14 +38,14 @@ export function sourceLine(
   return `  - { name: ${name}, product: ${product}, baseUrl: "${baseUrl}", instance: "${id}", password: "${password}"${more === '' ? '' : `, ${more}`} }`;
 }
 
-/** Number of worker processes in this run of the tests. */
+/** The number of worker processes of each noria in this run of the tests. */
 const WORKERS = Number(process.env['NORIA_TEST_WORKERS'] ?? 1);
 
-/** The YAML that sets it; empty for one, the default. */
+/** The line of the configuration that sets the number of workers; empty for one, the default. */
 export const WORKERS_LINE = WORKERS === 1 ? '' : `workers: ${WORKERS}`;
 
 export interface NoriaOptions {
-  /** Lines of `sources:`. */
+  /** The lines below `sources:`. */
   readonly sources: readonly string[];
   /** Further top-level YAML. */
   readonly more?: string;
@@ -53,7 +53,7 @@ export interface NoriaOptions {
   /** Whether members at private addresses may be used, as those of the sandbox are; default true. */
   readonly allowPrivate?: boolean;
   readonly listeners?: string;
-  /** Keys inside the one default listener. */
+  /** Further keys of the one default listener. */
   readonly listener?: string;
   readonly logLevel?: 'debug' | 'info';
 }
@@ -75,7 +75,7 @@ export function testConfig(options: NoriaOptions): Config {
   return parseConfig(text, 'test.yaml', { env: {} });
 }
 
-/** A whole noria on free ports, closed with the test. It keeps its log lines instead of printing them. */
+/** Starts a whole noria on free ports and closes it with the test. It keeps its log lines instead of printing them. */
 export async function startNoria(options: NoriaOptions, clock: Clock = systemClock): Promise<Noria> {
   const lines: string[] = [];
   const log = createLog({

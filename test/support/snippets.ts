@@ -8,7 +8,7 @@ export interface Snippet {
   readonly text: string;
 }
 
-/** The snippets that are to be run, in the order of the page. */
+/** Returns the snippets to run, in the order of the page. */
 export function readSnippets(page: string): Snippet[] {
   return [
     ...readFileSync(page, 'utf8').matchAll(/^```(\S+) (\S+) (rotation|session)\n([\s\S]*?)^```$/gm),

@@ -1,4 +1,4 @@
-/** A real redis-server (or valkey-server) of a test: own port, own folder, killed with the test. */
+/** A real redis-server (or valkey-server) for a test. It has its own port and folder, and is killed with the test. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -14,20 +14,20 @@ import { freePort } from './free-port.ts';
 import { hasCommand } from './tools.ts';
 import { until } from './until.ts';
 
-/** The store's program; undefined where none is installed. `NORIA_TEST_STORE` names another one. */
+/** The program of the store; undefined if none is installed. `NORIA_TEST_STORE` can name another program. */
 export const STORE_PROGRAM = [process.env['NORIA_TEST_STORE'], 'redis-server', 'valkey-server'].find(
   (name) => name !== undefined && hasCommand(name),
 );
 
-/** For `test.skipIf`. */
+/** The condition for `test.skipIf`. */
 export const NO_STORE = STORE_PROGRAM === undefined;
 
 export interface StoreServerOptions {
-  /** Further arguments, as `--appendonly yes`. */
+  /** Further arguments, such as `--appendonly yes`. */
   readonly args?: readonly string[];
   readonly password?: string;
   readonly port?: number;
-  /** Starts a Sentinel. */
+  /** Whether to start a Sentinel. */
   readonly sentinel?: boolean;
 }
 
@@ -58,14 +58,14 @@ export class TestStore {
     return pid;
   }
 
-  /** @param port - of a proxy in front of it; default its own. */
+  /** @param port - the port of a proxy in front of the store; default: the store's own. */
   address(port = this.port): StoreAddress {
     const login = this.#password === undefined ? {} : { password: new Secret(this.#password) };
     const server = { host: '127.0.0.1', port, login, tls: undefined, database: 0 };
     return { label: `127.0.0.1:${port}`, server };
   }
 
-  /** Starts it, with the data that it has kept unless it is to be `empty`, and waits until it answers. */
+  /** Starts the store and waits until it answers. It has its previous data unless `empty` is true. */
   async start({ empty = false } = {}): Promise<void> {
     if (empty) {
       rmSync(this.folder, { recursive: true, force: true });
@@ -93,7 +93,7 @@ export class TestStore {
     return [file, '--sentinel'];
   }
 
-  /** Runs one command over a connection of its own. */
+  /** Runs one command over a separate connection. */
   async command(...command: readonly string[]): Promise<Reply> {
     const client = await this.client();
     try {
@@ -129,7 +129,7 @@ export class TestStore {
 
 const LIMIT_MS = 60_000;
 
-/** A running store, which ends with the test. */
+/** Starts a store that ends with the test. */
 export async function openStore(options: StoreServerOptions = {}): Promise<TestStore> {
   const store = new TestStore(options.port ?? (await freePort()), options);
   onTestFinished(() => store.close());
@@ -147,7 +147,7 @@ async function accepts(port: number): Promise<boolean> {
     await once(socket, 'connect');
     return true;
   } catch {
-    return false; // handled: not yet
+    return false; // handled: the store does not answer yet
   } finally {
     socket.destroy();
   }

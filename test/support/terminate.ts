@@ -1,4 +1,4 @@
-/** Protection against a pattern that reads its input in quadratic time or worse: the call is terminated, not timed. */
+/** Detects a function that reads its input in quadratic time or worse: the call is terminated, not timed. */
 import { Script } from 'node:vm';
 
 const LIMIT_MS = 60_000;

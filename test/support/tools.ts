@@ -1,6 +1,6 @@
 /**
- * Programs and packages of this machine that tests drive. A test that needs a missing one is skipped, and `.ci/run`, which
- * installs them all, fails on any skipped test.
+ * Programs and packages of this machine that tests use. A test that needs a missing one is skipped. `.ci/run` installs
+ * them all and fails if a test is skipped.
  */
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, existsSync } from 'node:fs';
@@ -12,7 +12,7 @@ export function hasCommand(name: string): boolean {
   return (process.env['PATH'] ?? '').split(delimiter).some((folder) => isExecutable(join(folder, name)));
 }
 
-/** The path of a Chromium or Chrome; undefined where none is installed. */
+/** The path of a Chromium or Chrome; undefined if none is installed. */
 export const CHROMIUM = [
   process.env['CHROMIUM'],
   '/usr/bin/chromium',
@@ -21,13 +21,15 @@ export const CHROMIUM = [
 ].find((path) => path !== undefined && existsSync(path));
 
 const PYTHON_MODULES = ['requests', 'httpx', 'aiohttp', 'scrapy', 'pip', 'h11'];
-/** `httpx.Client` takes `proxy`, as docs/clients.md has it, from this version on. */
+/** From this version on, `httpx.Client` has the option `proxy`, which docs/clients.md uses. */
 const HTTPX = '0.26';
 
-/** The Python that has most of the modules which docs/clients.md uses, and those that it has. */
+/**
+ * The Python installation that has the highest number of the modules in docs/clients.md, and the modules that it has.
+ */
 export const PYTHON = findPython();
 
-/** `.venv` is made by `.ci/run`. */
+/** `.ci/run` creates `.venv`. */
 function findPython(): { readonly command: string; readonly modules: readonly string[] } {
   const question = `
 import importlib.util
@@ -54,7 +56,7 @@ export function hasPackage(name: string): boolean {
     fromHere.resolve(name);
     return true;
   } catch {
-    return false; // handled: that is the answer
+    return false; // handled: the result is false
   }
 }
 
@@ -63,6 +65,6 @@ function isExecutable(path: string): boolean {
     accessSync(path, constants.X_OK);
     return true;
   } catch {
-    return false; // handled: that is the answer
+    return false; // handled: the result is false
   }
 }

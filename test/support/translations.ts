@@ -5,11 +5,11 @@ import { expect } from 'vitest';
 export interface DocPage {
   readonly file: string;
   readonly text: string;
-  /** The words of a translation differ from those in the code. */
+  /** Whether the page is a translation, in which words differ from those in the code. */
   readonly translated: boolean;
 }
 
-/** The English page and its translation, for tests that hold for both. */
+/** Returns the English page and its translation, for tests that hold for both. */
 export function inBothLanguages(page: string): readonly DocPage[] {
   return [page, translationOf(page)].map((file, at) => ({
     file,
@@ -29,10 +29,9 @@ export function translationOf(page: string): string {
 }
 
 /**
- * Expects the rows of a table: those of an English page as they are, those of a translation with the same ids, the same
- * number of cells, and every code span, choice and number.
- *
- * @param idCells - number of cells at the start of a row that both languages have in common
+ * Asserts the rows of a table. Rows of an English page must be equal; rows of a translation must have the same ids, the
+ * same number of cells, and every code span, choice and number.
+ * @param idCells - how many cells at the start of a row are the same in both languages.
  */
 export function expectRows(
   page: DocPage,
@@ -58,7 +57,7 @@ export function expectRows(
   expect(problems).toEqual([]);
 }
 
-/** Code spans, numbers and lists of choices of the original that the translation lacks. */
+/** Returns the code spans, numbers and lists of choices of the original that the translation lacks. */
 function lostParts(original: string, translation: string): string[] {
   const rest = partsOf(translation);
   const lost = partsOf(original.replace(CHOICES, '')).filter((part) => {

@@ -1,4 +1,4 @@
-/** Polls until `holds()` is true. @throws Error that names `what` after `limitMs`, a safety net for a hanging test. */
+/** Polls until `holds()` is true. @throws Error that names `what` after `limitMs`, so that a test cannot hang. */
 export async function until(
   what: string,
   holds: () => boolean | Promise<boolean>,

@@ -8,27 +8,30 @@ export interface FaultStage {
   /** The norias of this run: one, or the replicas of a fleet. */
   readonly subjects: readonly Subject[];
   readonly random: Random;
-  /** Writes the configuration of every subject anew, with these changes. Without any: as at the start. */
+  /**
+   * Writes the configuration of every subject with these changes. With an empty object, it restores the original
+   * configuration.
+   */
   configure(changes: ConfigChanges): void;
 }
 
-/** Text that replaces parts of the configuration. */
+/** Changes of the configuration. Each text replaces a part of it. */
 export interface ConfigChanges {
   readonly serviceUrl?: string;
   /** Further lines under `listeners`. */
   readonly moreListeners?: string;
-  /** Added at the end of the file. */
+  /** Text to append to the file. */
   readonly appended?: string;
 }
 
-/** Ends the fault. */
 export type EndFault = () => void | Promise<void>;
 
 export interface Fault {
   readonly name: string;
   /**
-   * What clients may expect while it lasts. `served`: well-behaved clients succeed. `broken`: clients may fail, because their
-   * noria, the service or their connections are gone, and are served again soon after its end.
+   * What clients may expect during the fault. `served`: well-behaved clients succeed. `broken`: clients may fail,
+   * because their noria, the service or their connections do not work; they succeed again soon after the end of the
+   * fault.
    */
   readonly promise: 'served' | 'broken';
   begin(stage: FaultStage): Promise<EndFault>;

@@ -1,8 +1,11 @@
-/** What the machine does to noria alone: it takes descriptors and disk (`prlimit`), memory, and sets the clock (libfaketime). */
+/**
+ * What the machine does to noria: it limits descriptors and disk space (`prlimit`) or memory, and sets the clock
+ * (libfaketime).
+ */
 import { readFileSync } from 'node:fs';
 import { type Fault, oneOf } from './fault.ts';
 
-/** Enough for what is open, hardly anything for new connections. */
+/** Enough for what noria has open, but for hardly any new connection. */
 const SPARE_DESCRIPTORS = 4;
 
 const descriptors: Fault = {
@@ -31,7 +34,7 @@ const disk: Fault = {
   },
 };
 
-/** Enough for noria with some hundred tunnels, not for one that keeps what it reads. */
+/** Enough memory for a noria with some hundred tunnels, but not for one that keeps the data that it reads. */
 const SMALL_HEAP = '--max-old-space-size=48';
 
 const memory: Fault = {
@@ -68,7 +71,7 @@ export const HOST_FAULTS: readonly Fault[] = [
   clockStep('back', -HOUR_S),
 ];
 
-/** The soft limit of this process, which its children inherit. */
+/** Returns this process's soft limit on open files, which its children inherit. */
 function openFilesLimit(): string {
   return /Max open files\s+(\d+)/.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1] ?? 'unlimited';
 }

@@ -1,11 +1,11 @@
-/** Members that misbehave: at most two of three, so that one in three stays good. */
+/** Faults of members. At most two of three members misbehave, so that one in three works. */
 import { shuffled } from '../../../src/core/random.ts';
 import type { Behaviour } from '../../../src/sandbox/scenario.ts';
 import type { Fault, FaultStage } from './fault.ts';
 
 const SHARE = 0.5;
 
-/** While it lasts, some of the members behave like this, also those that are drawn meanwhile. */
+/** During the fault, some of the members have this behaviour, including members drawn meanwhile. */
 function misbehaving(name: string, behaviour: Behaviour, promise: Fault['promise'] = 'served'): Fault {
   return {
     name: `members ${name}`,
@@ -31,7 +31,7 @@ function misbehaving(name: string, behaviour: Behaviour, promise: Fault['promise
   };
 }
 
-/** Tunnels through them end, as if the provider had cut the line. */
+/** Closes the tunnels through some members, as if the provider had cut the line. */
 const dying: Fault = {
   name: 'members die',
   promise: 'broken',
@@ -55,7 +55,7 @@ export const MEMBER_FAULTS: readonly Fault[] = [
   misbehaving('hang up on the request', { how: 'close' }),
   misbehaving('reset on accept', { how: 'reset', when: 'accept' }),
   misbehaving('reset on the request', { how: 'reset' }),
-  // After the answer of the member noria has passed the tunnel on: its clients see what the member does.
+  // Clients notice this fault: noria has already passed the tunnel on when the member resets it.
   misbehaving('reset tunnels in the middle', { how: 'cut', afterBytes: 1_000 }, 'broken'),
   misbehaving('accept and relay nothing', { how: 'silent-after' }, 'broken'),
   dying,

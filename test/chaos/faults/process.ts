@@ -1,4 +1,4 @@
-/** What happens to the processes of noria: reloads, signals, deaths. */
+/** Faults of noria's processes: reloads, signals, crashes. */
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type Fault, oneOf } from './fault.ts';
@@ -77,7 +77,7 @@ const workerDies: Fault = {
   },
 };
 
-/** The worst moment for files: noria is dead, and what it wrote is damaged. */
+/** Kills noria and damages the files that it has written, before it starts again. */
 const corruptState: Fault = {
   name: 'killed, and its state damaged',
   promise: 'broken',
@@ -110,7 +110,7 @@ function resume(processes: readonly number[]): void {
     try {
       process.kill(pid, 'SIGCONT');
     } catch {
-      // ignored: it has ended
+      // ignored: the process has ended
     }
   }
 }

@@ -1,8 +1,9 @@
 /**
- * The extraction service fails. Members outlive these faults, so clients must be served.
+ * Faults of the extraction service. Members outlive these faults, so clients must be served.
  *
- * After an answer that looks like a firewall's or makes no sense, noria stays away for minutes. That is longer than members of
- * the first instance live, so only that instance gets such answers.
+ * After an answer that looks like a firewall's or makes no sense, noria calls the service again only minutes later, and
+ * the short-lived members of the first instance expire meanwhile. So only the first instance gets such answers; members
+ * of the second one serve the clients.
  */
 import type { RuleAnswer } from '../../../src/sandbox/scenario.ts';
 import type { Fault } from './fault.ts';

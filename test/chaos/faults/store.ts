@@ -1,4 +1,6 @@
-/** The store of a fleet fails. Every replica serves its copy of the members meanwhile, and nothing is drawn. */
+/**
+ * Faults of the store of a fleet. Meanwhile, every replica serves its own copy of the members, and no replica draws.
+ */
 import type { TestStore } from '../../support/store-server.ts';
 import type { Fault } from './fault.ts';
 

@@ -1,6 +1,6 @@
 /**
- * Whole norias of one fleet, through faults of their store. Clients must not notice, and the sandbox's record of calls decides about
- * the pace: no two are closer than the interval.
+ * Whole norias of one fleet, with faults of their store. Clients must not notice the faults. The sandbox's record of
+ * calls is the judge of the pace: no two calls are closer than the interval.
  */
 import { expect, onTestFinished, test } from 'vitest';
 import type { Sandbox } from '../../../src/sandbox/sandbox.ts';
@@ -17,7 +17,10 @@ const cannotRun = NO_STORE || !hasCommand('curl');
 
 const openStage = () => openFleetStage(MEMBERS, ['service: { timeout: 1s }', 'dial: { waitForMember: 5s }']);
 
-/** Clients of all norias, one request after the other, until the end of the test. Returns what was no exit. */
+/**
+ * Sends requests through all norias in turn until the end of the test. Returns the answers that are not an exit of a
+ * member.
+ */
 function keepRequesting(norias: readonly Noria[], sandbox: Sandbox): readonly string[] {
   const failed: string[] = [];
   let isOver = false;
@@ -45,7 +48,7 @@ const storeOf = ({ control }: Noria) => control.status().fleet?.store;
 const untilStore = (norias: readonly Noria[], state: 'connected' | 'lost') =>
   until(`the store is ${state}`, () => norias.every((noria) => storeOf(noria) === state));
 
-/** Evicts a member and waits until it is replaced, everywhere. */
+/** Evicts a member and waits until all norias have the replacement. */
 async function replaceMember(norias: readonly Noria[]): Promise<void> {
   const [first] = norias;
   const [id = ''] = first === undefined ? [] : idsOf(first);

@@ -1,6 +1,6 @@
 /**
- * Simulated norias on one real store, through faults. The judge is the service, which records when calls arrive: no two may be
- * closer than the interval.
+ * Simulated norias on one real store, with faults. The judge is the service, which records when calls arrive: no two
+ * may be closer than the interval.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -13,36 +13,36 @@ import type { TestStore } from '../../support/store-server.ts';
 import { type Defect, INTERVAL_MS, type Moment, SimulatedNoria } from './simulated-noria.ts';
 import { flushCommand, timeCommand, type VirtualStoreTime } from './virtual-store-time.ts';
 
-/** `who`: the number of a noria. */
+/** A fault. `who` is the number of a noria. */
 export type Fault =
   | { readonly kind: 'kill' | 'stop'; readonly who: number; readonly at: Moment }
   | { readonly kind: 'continue' | 'cut' | 'heal'; readonly who: number }
   | { readonly kind: 'restart' | 'empty' | 'hang' }
-  /** To a server that lacks what is written in the next `lostMs`. */
+  /** A failover to a store that lacks the writes of the `lostMs` after this moment. */
   | { readonly kind: 'failover'; readonly lostMs: number };
 
 export interface Schedule {
   readonly seed: number;
   readonly norias: number;
-  /** Each so many simulated ms after the previous one. */
+  /** The faults. Each happens `afterMs` of simulated time after the previous one. */
   readonly faults: readonly { readonly afterMs: number; readonly fault: Fault }[];
 }
 
 export interface Verdict {
-  /** Arrivals of calls, in simulated ms. */
+  /** When calls arrived, in simulated ms. */
   readonly arrivals: readonly number[];
-  /** Arrivals that were too early, each with the ms since the previous one. */
+  /** The arrivals that were too early, each with the ms since the previous one. */
   readonly early: readonly string[];
 }
 
-/** Stopped norias continue after their claims have expired. */
+/** How long a noria is stopped; its claim has then expired. */
 const STOPPED_MS = 5_000;
-/** At the end: long enough for a claim of a dead noria to expire, and a call. */
+/** The time at the end of a run: enough for the claim of a dead noria to expire, and for one more call. */
 const REST_MS = 9_000;
 const HANG_MS = 2_500;
 const MOST_STEP_MS = 400;
 const LIMIT_MS = 60_000;
-/** Turns of the event loop without work, after which all answers have been handled. */
+/** After this number of turns of the event loop without work, all answers have been handled. */
 const QUIET_TURNS = 3;
 const TURNS_WHILE_HANGING = 30;
 
@@ -129,7 +129,7 @@ export class PaceSimulation {
     }
   }
 
-  /** Until the store has answered everything, and the norias have handled it. */
+  /** Waits until the store has answered every command and the norias have handled the answers. */
   async #settle(): Promise<void> {
     let quiet = 0;
     for (let turn = 0; quiet < QUIET_TURNS; turn += 1) {
@@ -167,7 +167,7 @@ export class PaceSimulation {
     }
   }
 
-  /** Another one takes its place. */
+  /** Kills a noria and starts another one in its place. */
   #kill(noria: SimulatedNoria): void {
     noria.kill();
     this.#norias = this.#norias.map((each) => (each === noria ? this.#start() : each));
@@ -175,7 +175,7 @@ export class PaceSimulation {
 
   async #hang(): Promise<void> {
     if (this.#isHanging) return;
-    // What it does after the hang is done at that time.
+    // The store answers the commands of a hang with the time at its end.
     await this.#command(timeCommand(this.#clock.now() + HANG_MS));
     this.#hangsUntil = this.#clock.monotonic() + HANG_MS;
     this.#server.signal('SIGSTOP');
@@ -198,7 +198,7 @@ export class PaceSimulation {
     return data;
   }
 
-  /** To a server that has only what was remembered, with another identity. */
+  /** Replaces the store by one that has only the remembered data, and another identity. */
   async #failOver(data: Data): Promise<void> {
     await this.#unhang();
     this.#failovers += 1;
@@ -228,7 +228,7 @@ export class PaceSimulation {
   }
 }
 
-/** Those that came less than the interval after the previous one. */
+/** Returns the arrivals that came less than the interval after the previous one. */
 function earlyIn(arrivals: readonly number[]): string[] {
   return arrivals.slice(1).flatMap((at, index) => {
     const gapMs = at - (arrivals[index] ?? 0);

@@ -1,8 +1,7 @@
 /**
- * Random schedules of faults against the pace of a fleet: kills, stops, cuts, a store that hangs, restarts, is emptied, or fails over
- * to a replica without the last writes.
- *
- * `NORIA_FLEET_RUNS` is the number of schedules, `NORIA_FLEET_SEED` the seed of fast-check that a failure prints.
+ * Random schedules of faults test the pace of a fleet: norias are killed, stopped and cut off; the store hangs,
+ * restarts, is emptied, or fails over to a replica that lacks the last writes. `NORIA_FLEET_RUNS` is the number of
+ * schedules, `NORIA_FLEET_SEED` the seed of fast-check that a failure prints.
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -14,7 +13,7 @@ import { useVirtualTime, type VirtualStoreTime } from './virtual-store-time.ts';
 
 const RUNS = Number(process.env['NORIA_FLEET_RUNS'] ?? 25);
 const SEED = process.env['NORIA_FLEET_SEED'];
-/** A defect is usually found within a few. */
+/** The maximum number of runs. A few usually find a defect. */
 const MOST_RUNS = 500;
 const LIMIT_MS = 24 * 3_600_000;
 

@@ -1,4 +1,4 @@
-/** A noria that calls its instance as often as it may: the real code of the pace on simulated time. */
+/** A noria that calls its instance as often as it may. It runs the real code of the pace in simulated time. */
 import { type Clock, pause } from '../../../src/core/clock.ts';
 import { NoriaError } from '../../../src/core/faults.ts';
 import type { Random } from '../../../src/core/random.ts';
@@ -12,36 +12,39 @@ import type { Permit } from '../../../src/refill/permit.ts';
 import { createTimekeeper } from '../../../src/state/moment.ts';
 import { StoppableClock } from './stoppable-clock.ts';
 
-/** A defect, to show that the judge finds it. `use-by`: calls start on claims of any age. `floor`: no wait after a change of the store. */
+/**
+ * A defect that shows whether the judge detects it. `use-by`: calls start with claims of any age. `floor`: no wait
+ * after a change of the store.
+ */
 export type Defect = 'none' | 'use-by' | 'floor';
 
-/** `claim`: it has a claim, and has not called. `call`: its call is on the way. */
+/** `claim`: the noria has a claim, and has not called yet. `call`: its call is on the way. */
 export type Moment = 'now' | 'claim' | 'call';
 
 export interface SimulatedNoriaOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** How far its wall clock is wrong. */
+  /** By how many ms its wall clock is wrong. */
   readonly skewMs: number;
   readonly port: number;
   /** The name of the fleet. */
   readonly name: string;
   readonly defect: Defect;
-  /** A call arrived at the service. */
+  /** Called when a call arrives at the service. */
   readonly onArrival: () => void;
 }
 
 export const INTERVAL_MS = 3_000;
 export const CALL_TIMEOUT_MS = 1_500;
 const KEY = 'http://service 1';
-/** Of an answer of the store, of a connection to the service, of a call to the service and of its answer. */
+/** The maximum durations: of an answer of the store, of a connection to the service, of a call, and of its answer. */
 const MOST_STORE_MS = 150;
 const MOST_OPEN_MS = 300;
 const MOST_TRAVEL_MS = 500;
 const MOST_ANSWER_MS = 500;
 const UNANSWERED = 0.15;
 const RETRY_MS = 500;
-/** Nothing listens there. */
+/** A port without a listener. */
 const DEAD_PORT = 1;
 
 export class SimulatedNoria {
@@ -50,7 +53,7 @@ export class SimulatedNoria {
   readonly #store: FleetStore;
   readonly #ended = new AbortController();
   #isCut = false;
-  /** What happens to it at its next claim or call. */
+  /** What happens to the noria at its next claim or call. */
   readonly #fates = new Map<Moment, () => void>();
 
   constructor(options: SimulatedNoriaOptions) {
@@ -61,7 +64,7 @@ export class SimulatedNoria {
     void this.#run();
   }
 
-  /** Does it at the next such moment. */
+  /** Lets `fate` happen at the next such moment. */
   at(moment: Moment, fate: () => void): void {
     if (moment === 'now') fate();
     else this.#fates.set(moment, fate);
@@ -75,14 +78,14 @@ export class SimulatedNoria {
     this.clock.continue();
   }
 
-  /** What it has sent arrives nevertheless. */
+  /** Kills the process. What it has sent still arrives. */
   kill(): void {
     this.clock.kill();
     this.#ended.abort();
-    void this.#store.close(); // waits for what the dead process never does
+    void this.#store.close(); // not awaited: the close waits for work that a dead process does not do
   }
 
-  /** Cuts it off from the store. */
+  /** Closes its connection to the store. */
   cut(): void {
     this.#isCut = true;
     this.#store.connection.reset(lostStore('the store', 'cut off'));

@@ -7,7 +7,7 @@ export class StoppableClock implements Clock {
   #state: 'running' | 'stopped' | 'dead' = 'running';
   #held: (() => void)[] = [];
 
-  /** @param skewMs - how far its wall clock is wrong. */
+  /** @param skewMs - by how many ms the wall clock is wrong. */
   constructor(base: Clock, skewMs: number) {
     this.#base = base;
     this.#skewMs = skewMs;
@@ -36,7 +36,7 @@ export class StoppableClock implements Clock {
     };
   }
 
-  /** The result, delivered when the process runs. Never settles for a dead one. */
+  /** Delivers the result when the process runs. Never settles if the process is dead. */
   async gate<T>(result: Promise<T>): Promise<T> {
     const settled = await result.then(
       (value) => () => value,

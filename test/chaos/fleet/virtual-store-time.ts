@@ -1,4 +1,4 @@
-/** Lets the scripts of a fleet read the time of a simulation in place of the store's clock. All else is the real store. */
+/** Makes the scripts of a fleet read simulated time instead of the store's clock. Everything else is the real store. */
 import { vi } from 'vitest';
 import { type Reply, StoreClient, StoreRefusal } from '../../../src/fleet/redis/store-client.ts';
 
@@ -11,7 +11,7 @@ export function timeCommand(ms: number): string[] {
   return ['SET', KEY, String(Math.floor(ms))];
 }
 
-/** FLUSHALL, after which the time is known again at once. */
+/** Returns a FLUSHALL that sets the time again at once. */
 export function flushCommand(ms: number): string[] {
   return [
     'EVAL',
@@ -22,12 +22,12 @@ export function flushCommand(ms: number): string[] {
 }
 
 export interface VirtualStoreTime {
-  /** Connections and commands in progress. */
+  /** The number of connections and commands in progress. */
   readonly pending: number;
   restore(): void;
 }
 
-/** From now on until `restore`. Scripts are always sent in full. */
+/** Uses simulated time until `restore` is called. Scripts are always sent in full. */
 export function useVirtualTime(): VirtualStoreTime {
   const { call, connect } = StoreClient.prototype;
   let pending = 0;

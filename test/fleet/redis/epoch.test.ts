@@ -7,7 +7,7 @@ import { openStoreClient } from '../../../src/fleet/redis/store-client.ts';
 import { COMMAND_DEADLINE_MS } from '../../../src/fleet/redis/store-connection.ts';
 import { NO_STORE, openStore } from '../../support/store-server.ts';
 
-/** As in a store that lacks this field of INFO. */
+/** Returns the INFO of a store that lacks this field. */
 const without = (field: string) => `
 local real = redis
 local redis = setmetatable({ call = function(name, ...)

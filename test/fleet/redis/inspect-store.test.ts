@@ -19,7 +19,7 @@ function as(store: TestStore, username: string, password: string): StoreAddress 
   return { label, server: { ...server, login: { username, password: new Secret(password) } } };
 }
 
-/** Runs the command as a person would. */
+/** Runs the command as an operator would. */
 async function setUser(store: TestStore, line: string): Promise<void> {
   await store.command(...line.replace('>PASSWORD', '>pass').split(' '));
 }

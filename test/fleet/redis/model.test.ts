@@ -1,4 +1,4 @@
-/** The in-memory pool is the model: the same random history must leave the same state in the store. */
+/** The in-memory pool is the model: the same random history must lead to the same state in the store. */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemBoot } from '../../../src/core/boot.ts';
@@ -16,7 +16,7 @@ import { openStoreStage } from './store-stage.ts';
 
 const RUNS = Number(process.env['NORIA_FLEET_RUNS'] ?? 12);
 const REPLICAS = ['a', 'b'];
-/** Moments are multiples of it, so that their conversion between clocks can be undone. */
+/** All moments are multiples of this unit, so that the conversion between clocks can be reversed. */
 const UNIT_MS = 100_000;
 
 type Step =
@@ -29,7 +29,7 @@ const by = fc.nat(REPLICAS.length - 1);
 const start = Math.round(systemClock.monotonic());
 const units = fc.integer({ min: 1, max: 9 });
 const moment = units.map((count) => start + count * UNIT_MS);
-/** Through a store, equal moments may differ by a fraction. So equal ends of life say the same, and those of beats are no others. */
+/** Added to later moments: equal moments may differ by a fraction of a unit after they have passed through a store. */
 const LATER_MS = 0.3 * UNIT_MS;
 const host = fc.constantFrom('one.example', 'two.example');
 const session = fc.record({
@@ -125,7 +125,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
       fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 25 }), async (steps) => {
         const stage = openStoreStage(server);
         const options = { leastEntries: 1, beatEveryMs: 5 };
-        // A connection that a busy machine loses drops facts, as it should: such a run compares nothing.
+        // A lost connection drops facts, as it should. A busy machine may lose one, and such a run compares nothing.
         const goOn = () => fc.pre(stage.lost.length === 0);
         const inStore = await play(steps, (replica) => stage.connect(replica, options), goOn);
         const pace = createPaceMemory(createTimekeeper(systemClock, systemBoot()));
@@ -137,7 +137,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
   });
 });
 
-/** All members and sessions exist first: a beat about others is unspecified. */
+/** All members and sessions are created first, because a beat about unknown ones is unspecified. */
 const BEGINNING: Step = {
   kind: 'publish',
   by: 0,
@@ -154,9 +154,8 @@ const BEGINNING: Step = {
 };
 
 /**
- * Plays the steps one after the other. Returns the answers to binds, and what a replica finds that starts then.
- *
- * @param goOn - called while it waits; throws to give up.
+ * Plays the steps one after the other. Returns the answers to binds, and the state that a new replica finds at the end.
+ * @param goOn - called during waits; throws to stop the run.
  */
 async function play(steps: readonly Step[], connect: (replica: string) => SharedPool, goOn = () => {}) {
   const pools = REPLICAS.map(connect);
@@ -216,9 +215,9 @@ async function loadedBy(pool: SharedPool, recorder: Recorder): Promise<SharedSta
   return state;
 }
 
-/** In one order, and with moments in whole units. */
+/** Puts a state into a fixed order, with moments in whole units. */
 function comparable({ members, sessions, paused }: SharedState) {
-  const unitsOf = (at: number) => Math.round((at - start) / UNIT_MS) + 0; // no negative zero
+  const unitsOf = (at: number) => Math.round((at - start) / UNIT_MS) + 0; // + 0 avoids a negative zero
   return {
     members: members
       .map((record) => ({
@@ -240,7 +239,7 @@ function comparable({ members, sessions, paused }: SharedState) {
   };
 }
 
-/** @param count - units until its end. */
+/** @param count - how many units later the member ends. */
 function memberOf(id: string, count: number): SharedMember {
   const end = { endsAt: start + count * UNIT_MS, endIsAssumed: count % 2 === 1 };
   return { ...sharedMember({ clock: systemClock }, id), joinedAt: start, ...end };

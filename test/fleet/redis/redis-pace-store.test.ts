@@ -38,7 +38,7 @@ async function open(port?: number, log?: FollowedLog): Promise<Opened> {
 const untilConnected = (store: FleetStore) =>
   until('it is connected', () => store.connection.fault === undefined);
 
-/** As if the fleet had been running for some time. */
+/** Opens a replica as if the fleet had been running for some time. */
 async function openOld(port?: number): Promise<Opened> {
   const opened = await open(port);
   await server.command('HSET', opened.store.keys.epoch, 'openAt', '0');
@@ -48,7 +48,7 @@ async function openOld(port?: number): Promise<Opened> {
 const turn = (id: string): Turn => ({ id, rule: RULE });
 const claim = ({ pace }: Opened, id: string, key = 'city'): Promise<Claim> =>
   pace.change(key, (entry, now) => claimCall(entry, now, turn(id)));
-/** Until the next call of the instance. */
+/** Returns the ms until the next call of the instance. */
 const waitMs = ({ pace }: Opened, key = 'city') =>
   pace.change(key, (entry, now) => ({ result: entry === undefined ? 0 : waitBefore(entry, now, RULE) }));
 const entryOf = ({ pace }: Opened, key = 'city') =>
@@ -114,7 +114,7 @@ test.skipIf(NO_STORE)('redis pace: a new fleet opens within 3 s, and no claim is
   expect((await entryOf(replica))?.call?.claimedAt.wallAt).toBeGreaterThanOrEqual(before);
 });
 
-/** The least wait that a lost claim makes necessary: the longest call, then one interval. */
+/** The minimum wait after a claim may have been lost: the longest call, then one interval. */
 const FULL_WAIT_MS = USE_BY_MS + RULE.callTimeoutMs + RULE.intervalMs;
 
 test.skipIf(NO_STORE)(
@@ -159,7 +159,8 @@ test.skipIf(NO_STORE)(
     await claim(old, 'one');
     await server.command('FLUSHALL');
     const fresh = await open();
-    // The old replica has not spoken since. Its next word makes the store wait, although the new one knows nothing.
+    // The old replica has not contacted the new store yet. When it does, the store makes all replicas wait, although
+    // the new one knows nothing of a claim.
     await entryOf(old).catch(() => {});
     await untilConnected(old.store);
     expect(await waitMs(fresh)).toBeGreaterThan(RULE.intervalMs);
@@ -207,15 +208,15 @@ test.skipIf(NO_STORE)('redis pace: a store whose clock was set forward grants no
   const { pace, store } = replica;
   const key = store.keys.pace('city');
   const entry = String(await server.command('HGET', key, 'entry'));
-  // As if an hour had passed on the store's clock alone: its moments are an hour ago.
+  // Simulates that the store's clock was set forward by an hour: the replica remembers a moment one hour earlier.
   store.clock.record(Date.now() - 3_600_000, store.clock.elapsed());
   const hourAgo = entry.replace(
     /"(wallAt|elapsedMs)":(\d+)/g,
     (_all, name, at) => `"${name}":${at - 3_600_000}`,
   );
   await server.command('HSET', key, 'entry', hourAgo);
-  await entryOf(replica).catch(() => {}); // notices the step
-  await entryOf(replica).catch(() => {}); // tells the store
+  await entryOf(replica).catch(() => {}); // notices that the clock was set
+  await entryOf(replica).catch(() => {}); // reports it to the store
   await untilConnected(store);
   expect(await pace.change('city', (found) => ({ result: found?.call?.fate }))).toBe('unanswered');
   expect(await waitMs(replica)).toBeGreaterThan(RULE.intervalMs);

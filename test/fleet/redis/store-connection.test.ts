@@ -12,13 +12,13 @@ import { NO_STORE, openStore, type TestStore } from '../../support/store-server.
 import { until } from '../../support/until.ts';
 import { openStoreStage } from './store-stage.ts';
 
-/** Absolute: the store changes its folder. */
+/** An absolute path, because the store changes its working directory. */
 const CERT = resolve('test/fixtures/service/tls/localhost.cert.pem');
 const KEY = resolve('test/fixtures/service/tls/localhost.key.pem');
 const LIMIT_MS = 60_000;
 const signal = new AbortController().signal;
 
-/** The answer to PING at this address, or the fault. */
+/** Returns the answer to PING at this address, or the error. */
 async function ping(address: StoreAddress): Promise<unknown> {
   try {
     const client = await openPrimary(address, systemClock, LIMIT_MS, signal);

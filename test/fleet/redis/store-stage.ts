@@ -1,4 +1,4 @@
-/** Shared pools of one test that connect to one real store. */
+/** Shared pools of one test, which connect to one real store. */
 import { randomUUID } from 'node:crypto';
 import { onTestFinished } from 'vitest';
 import { systemBoot } from '../../../src/core/boot.ts';
@@ -11,7 +11,7 @@ import { createTimekeeper } from '../../../src/state/moment.ts';
 import type { TestStore } from '../../support/store-server.ts';
 
 const timekeeper = createTimekeeper(systemClock, systemBoot());
-/** A safety net: a test must not depend on the speed of the machine. */
+/** Only prevents a test that hangs. A test must not depend on the speed of the machine. */
 const BIND_DEADLINE_MS = 30_000;
 const BEAT_EVERY_MS = 50;
 
@@ -21,12 +21,12 @@ type Options = Partial<RedisSharedPoolOptions>;
 
 export interface StoreStage {
   readonly clock: typeof systemClock;
-  /** Its keys are those of no other stage. */
+  /** The name of the fleet, which gives its keys their own prefix. */
   readonly name: string;
-  /** Why connections of its pools were lost. */
+  /** Why each lost connection of the pools was lost. */
   readonly lost: readonly string[];
   connect(replica: string, options?: Options): RedisSharedPool;
-  /** The store as a replica uses it, without following the log. */
+  /** Returns the store as a replica uses it, without following the log. */
   store(options?: Options): FleetStore;
 }
 

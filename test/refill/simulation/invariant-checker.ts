@@ -18,7 +18,7 @@ import type { Life } from './life.ts';
 import type { Trouble } from './world.ts';
 
 export interface Violation {
-  /** Monotonic ms since the start. */
+  /** In ms of the monotonic clock since the start. */
   readonly at: number;
   readonly what: string;
 }
@@ -27,20 +27,20 @@ export interface InvariantOptions {
   readonly clock: Clock;
   readonly refill: RefillSettings;
   readonly troubles: readonly Trouble[];
-  /** The longest time that a call takes, with its connection and its records. */
+  /** The maximum duration of a call, including its connection and its records. */
   readonly maxCallMs: number;
-  /** The longest time for which a stopped or killed process blocks the calls of others. */
+  /** The maximum time for which a stopped or killed process blocks the calls of others. */
   readonly maxBlockMs: number;
   readonly isAlive: (host: string, port: number) => boolean;
 }
 
-/** The noria that runs at the moment. */
+/** The noria that is running. */
 interface Running {
   readonly pool: Pool;
   readonly life: Life;
 }
 
-/** How long after a trouble noria may still draw less often. */
+/** For this time after the end of a trouble, noria may still draw less often. */
 const AFTERMATH_MS: Readonly<Record<Trouble['kind'], number>> = {
   outage: 75_000,
   blocked: 31 * 60_000,
@@ -50,18 +50,18 @@ const AFTERMATH_MS: Readonly<Record<Trouble['kind'], number>> = {
   12012: 3 * 60_000,
 };
 const CHECK_EVERY_MS = 250;
-/** How long a possible draw may be missing while clients wait, in addition to the time until its call arrives. */
+/** For how long noria may miss a possible draw while clients wait, in addition to the time until its call arrives. */
 const MAX_NEGLECT_MS = 1_000;
-/** The others are only counted. */
+/** The maximum number of violations to keep; further ones are only counted. */
 const MAX_VIOLATIONS_KEPT = 20;
 
 export class InvariantChecker {
   readonly #options: InvariantOptions;
   readonly #lastArrivalAt = new Map<string, number>();
   readonly #inFlight = new Set<string>();
-  /** Sources that draw without clients: their last draw failed, or they have not drawn since the start. */
+  /** The sources that draw without clients, because their last draw failed or they have not drawn since the start. */
   readonly #drawsWithoutClients = new Set<string>();
-  /** Members that were ever in quarantine: they are replaced, and may come back. */
+  /** The members that were ever quarantined. They are replaced and may come back. */
   readonly #quarantined = new Set<string>();
   readonly #maxWanted = new Map<string, number>();
   #running: Running | undefined;
@@ -86,7 +86,7 @@ export class InvariantChecker {
     for (const { name, priority } of sources) if (priority === first) this.#drawsWithoutClients.add(name);
   }
 
-  /** Closed or killed. */
+  /** Call it when noria was closed or killed. */
   ended(): void {
     this.#running = undefined;
     this.#timer?.[Symbol.dispose]();
@@ -94,12 +94,12 @@ export class InvariantChecker {
     this.#waiting = 0;
   }
 
-  /** A source requests members. */
+  /** Call it when a source requests members. */
   drawStarted(source: string, count: number): void {
     if (this.#running !== undefined) this.#checkDemand(this.#source(source), count, this.#running);
   }
 
-  /** A call reached the service. This is the judge of the pace. */
+  /** Call it when a call reaches the service. This method is the judge of the pace. */
   arrived(call: DrawCall): void {
     const key = paceKey(call);
     const intervals = this.#options.refill.sources
@@ -112,7 +112,9 @@ export class InvariantChecker {
     this.#lastArrivalAt.set(key, this.#now);
   }
 
-  /** A call was sent. The caller calls the result when the service has answered, whether or not the process still lives. */
+  /**
+   * Call it when a call is sent. Call the result when the service has answered, whether or not the process still lives.
+   */
   sent(call: DrawCall): () => void {
     const key = paceKey(call);
     if (this.#inFlight.has(key)) this.violated(`${key} was called while another call was in flight`);
@@ -120,13 +122,13 @@ export class InvariantChecker {
     return () => this.#inFlight.delete(key);
   }
 
-  /** After it was stopped. */
+  /** Call it when noria continues after it was stopped. */
   continued(): void {
     this.#continuedAt = this.#now;
     this.#neglectedSinceAt = undefined;
   }
 
-  /** The members of a source's draw are in the pool. */
+  /** Call it when the members of a draw are in the pool. */
   drawDone(source: string, code: string): void {
     if (code === SUCCESS) this.#drawsWithoutClients.delete(source);
     else this.#drawsWithoutClients.add(source);
@@ -137,7 +139,7 @@ export class InvariantChecker {
     this.#quarantined.add(member);
   }
 
-  /** The pool as the clients use it. */
+  /** Wraps the pool that clients use. */
   watch(pool: LeaseProvider): LeaseProvider {
     const leases = new Map<number, Lease>();
     const acquired = (answer: Lease | LeaseRefusal) => {
@@ -155,7 +157,7 @@ export class InvariantChecker {
         this.#clientWaits(1);
         return answer.then((waited) => {
           this.#clientWaits(-1);
-          this.#lastRequestAt = this.#now; // it wanted a member until now
+          this.#lastRequestAt = this.#now; // this client wanted a member until now
           return acquired(waited);
         });
       },
@@ -186,7 +188,7 @@ export class InvariantChecker {
     return source;
   }
 
-  /** From a call until the following one delivers, at the latest. */
+  /** The maximum time from a call until the next call delivers. */
   #horizonMs({ intervalMs }: DrawSourceOptions): number {
     return intervalMs + PACE_SLACK_MS + 2 * Math.max(DEFAULT_LATENCY_MS, this.#options.maxCallMs);
   }
@@ -202,7 +204,7 @@ export class InvariantChecker {
   }
 
   #checkUse({ host, port }: Lease): void {
-    if (this.#now === this.#continuedAt) return; // it was acquired before noria was stopped
+    if (this.#now === this.#continuedAt) return; // the lease was acquired before noria was stopped
     if (!this.#options.isAlive(host, port)) this.violated(`${host}:${port} was used after it expired`);
   }
 
@@ -223,7 +225,7 @@ export class InvariantChecker {
     }
   }
 
-  /** The least number of usable members until the following draw delivers; quarantined ones may come back before. */
+  /** The minimum number of usable members until the next draw delivers. Quarantined members may come back before. */
   #fewestUsable(source: DrawSourceOptions, pool: Pool, now: number): number {
     let fewest = Infinity;
     let at: number | undefined = now + source.intervalMs + PACE_SLACK_MS;
@@ -239,7 +241,7 @@ export class InvariantChecker {
     for (const source of this.#options.refill.sources) {
       const { name, count, call } = source;
       const oneDraw = count ?? OPERATIONS[call.product].count.defaultMax;
-      // The maximum of all times: members that clients stopped using up stay until they expire.
+      // The highest number ever wanted: members that clients no longer need stay until they expire.
       const wanted = Math.max(this.#wanted(pool.demand(name), source), this.#maxWanted.get(name) ?? 0);
       this.#maxWanted.set(name, wanted);
       const held = members.filter(
@@ -284,7 +286,7 @@ export class InvariantChecker {
     if (isTroubled) return false;
     const { sources } = this.#options.refill;
     if (sources.some(({ name }) => pool.usableAt(name, life.clock.monotonic()) > 0)) return false;
-    // A later priority may wait for an earlier one that draws soon.
+    // A later priority may wait for an earlier one that will draw soon.
     const first = Math.min(...sources.map(({ priority }) => priority));
     return sources.some(({ priority, call }) => {
       const key = paceKey(call);

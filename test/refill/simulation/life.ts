@@ -1,8 +1,9 @@
 /**
- * One run of a simulated noria, until it is closed, or killed as by `kill -9`. It may be stopped (SIGSTOP) and continued.
+ * One run of a simulated noria, until it is closed, or killed like a process by `kill -9`. It may be stopped (SIGSTOP)
+ * and continued.
  *
- * After a kill its timers never fire and what it awaits never settles. What it wrote to the pace store stays. While it is
- * stopped, its timers and what it awaits wait for the continuation.
+ * While it is stopped, its timers and awaited promises wait. After a kill, its timers never fire and its awaited
+ * promises never settle; what it has written to the pace store remains.
  */
 import { type Clock, pause } from '../../../src/core/clock.ts';
 import type { PaceStore } from '../../../src/state/pace-file.ts';
@@ -11,13 +12,13 @@ export class Life {
   readonly #world: Clock;
   readonly #timers = new Set<Disposable>();
   #isKilled = false;
-  /** Resolved by `continue`; undefined while it is not stopped. */
+  /** Resolved by `continue`; undefined unless the run is stopped. */
   #continued: PromiseWithResolvers<void> | undefined;
-  /** Timers that were due while it was stopped. */
+  /** The timers that were due while the run was stopped. */
   #missed: (() => void)[] = [];
   /** The clock of the process: its monotonic time starts at 0. */
   readonly clock: Clock;
-  /** Monotonic moment of the start, in world time. */
+  /** When the run started, in monotonic ms of the world. */
   readonly startedAt: number;
 
   constructor(world: Clock) {
@@ -31,7 +32,7 @@ export class Life {
     };
   }
 
-  /** Armed timers: 0 after a proper close. */
+  /** The number of armed timers; 0 after a proper close. */
   get armedCount(): number {
     return this.#timers.size;
   }
@@ -57,7 +58,7 @@ export class Life {
     for (const fn of missed) if (!this.#isKilled) fn();
   }
 
-  /** Settles like `promise`, but not while it is stopped, and never after a kill. */
+  /** Settles like `promise`, but not while the run is stopped, and never after a kill. */
   async orNever<T>(promise: Promise<T>): Promise<T> {
     const [result] = await Promise.allSettled([promise]);
     while (this.#continued !== undefined) await this.#continued.promise;
@@ -67,9 +68,8 @@ export class Life {
   }
 
   /**
-   * The store as this run sees it.
-   *
-   * @param delayMs - of the disk, before and after each change.
+   * The pace store as this run sees it.
+   * @param delayMs - the delay of the disk before and after each change.
    * @param changed - called after a change, before this run learns of it.
    */
   storeOf(store: PaceStore, delayMs: () => number, changed: () => void): PaceStore {

@@ -4,7 +4,7 @@ import { calmTrial } from './calm-trial.ts';
 import { randomTrial } from './random-trial.ts';
 import { runTrial } from './trial.ts';
 
-/** `SIMULATION_SEEDS=1-500` covers more than a usual run has time for. */
+/** The seeds. Set for example `SIMULATION_SEEDS=1-500` to run more than usual. */
 const [FIRST_SEED = 1, LAST_SEED = 4] = (process.env['SIMULATION_SEEDS'] ?? '1-4').split('-').map(Number);
 const SEEDS = Array.from({ length: LAST_SEED - FIRST_SEED + 1 }, (_, index) => FIRST_SEED + index);
 
@@ -27,7 +27,7 @@ test('trial: a calm day breaks no invariant', async () => {
 test('trial: a day on which every member is dead costs few calls and few members', async () => {
   const { clients, callCount, drawn } = await runTrial(calmTrial({ deadShare: 1 }));
   expect(clients.served).toBe(0);
-  // One member per call, every two minutes. The pace would allow 8,429 calls.
+  // One member per call and a call every two minutes are 720 calls. The pace would allow 8,429.
   expect(callCount).toBeLessThanOrEqual(740);
   expect(drawn).toBeLessThanOrEqual(760);
 });

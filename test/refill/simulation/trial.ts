@@ -27,11 +27,11 @@ import { UnreliableService } from './unreliable-service.ts';
 import { CALM_WORLD, type TrialOptions, type World } from './world.ts';
 
 export interface TrialResult {
-  /** Calls by the service's code, `transport` without an answer. */
+  /** The number of calls by the service's code; `transport` for calls without an answer. */
   readonly calls: Readonly<Record<string, number>>;
   readonly callCount: number;
   readonly drawn: number;
-  /** Client requests by how they ended; `killed` with the noria that served them. */
+  /** The number of client requests by result; `killed` for those that ended with their noria. */
   readonly clients: Readonly<Record<'served' | 'noMember' | 'membersFailed' | 'killed', number>>;
   readonly longestEmptyMs: number;
   readonly violations: readonly Violation[];
@@ -43,9 +43,9 @@ const PLACE_MS = 3_000;
 /** How long a killed or stopped noria stays down, and how far the wall clock is set. */
 const DOWN_MS = [100, 60_000] as const;
 const CLOCK_STEP_MS = [-7_200_000, 7_200_000] as const;
-/** Time for open requests to end after the last client arrived. */
+/** The time after the last client's arrival in which open requests end. */
 const ENDING_MS = 3_600_000;
-/** Time to record the end of a call that the close aborted. */
+/** The time to record the end of a call that the close has aborted. */
 const CLOSING_MS = 10_000;
 
 export async function runTrial(options: TrialOptions): Promise<TrialResult> {
@@ -67,7 +67,7 @@ class Trial {
   readonly #clock = new VirtualClock(SIMULATION_START_AT);
   readonly #service: UnreliableService;
   readonly #checker: InvariantChecker;
-  /** The disk: the pace store and the snapshot outlive every run. */
+  /** The disk. The pace store and the snapshot outlive every run. */
   readonly #paceStore = createPaceMemory(createTimekeeper(this.#clock, bootOf(this.#clock)));
   #snapshot = { text: '{}', takenAt: 0 };
   #run: Run | undefined;
@@ -92,7 +92,7 @@ class Trial {
       maxCallMs: connectMs[1] + callMs[1] + 6 * world.diskMs[1] + (world.stopShare > 0 ? DOWN_MS[1] : 0),
       maxBlockMs:
         world.crashesPerDay + world.stopShare + world.killShare > 0
-          ? 2 * (USE_BY_MS + options.refill.callTimeoutMs + PLACE_MS) // one after another
+          ? 2 * (USE_BY_MS + options.refill.callTimeoutMs + PLACE_MS) // two delays, one after the other
           : 0,
       isAlive: (host, port) => this.#service.member(host, port) !== undefined,
     });
@@ -187,7 +187,7 @@ class Trial {
     };
   }
 
-  /** Another process makes one call on the same instance, as `noria extract` does. */
+  /** Makes one call on the same instance from another process, as `noria extract` does. */
   async #extract(): Promise<void> {
     const life = new Life(this.#clock);
     const [random, { callTimeoutMs, sources }] = [this.#random, this.#options.refill];

@@ -1,11 +1,11 @@
-/** The service of a trial: it has troubles, gives dead members, repeats members and refuses large counts. */
+/** The service of a trial. It has troubles, returns dead members, repeats members and refuses large counts. */
 import { NoriaError } from '../../../src/core/faults.ts';
 import { SimulatedService, type SimulatedServiceOptions } from '../../../src/refill/simulation/service.ts';
 import type { DrawAnswer, DrawnEntry } from '../../../src/service/answer.ts';
 import type { DrawCall } from '../../../src/service/request.ts';
 import type { TroubleKind, World } from './world.ts';
 
-/** The troubles in which no answer of the service arrives. */
+/** The error of each trouble in which the service does not answer. */
 const NO_ANSWER: Partial<Record<TroubleKind, NoriaError>> = {
   outage: new NoriaError('service-transport', 'the simulated service refused the connection'),
   blocked: new NoriaError('service-blocked', 'the simulated service answered with a web page'),
@@ -15,7 +15,7 @@ export class UnreliableService extends SimulatedService {
   readonly #world: World;
   readonly #arrived: (call: DrawCall) => void;
   readonly #dead = new Set<string>();
-  /** The members that each instance was given. */
+  /** The members that each instance has got. */
   readonly #given = new Map<string, DrawnEntry[]>();
 
   /** @param arrived - called when a call reaches the service. */

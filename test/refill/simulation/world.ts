@@ -11,24 +11,24 @@ export interface World extends Pick<SimulatedServiceOptions, 'connectMs' | 'call
   readonly diskMs: Range;
   /** The share of members that never work. */
   readonly deadShare: number;
-  /** The share of members in an answer that were given before and have not expired. */
+  /** The share of members in an answer that were returned before and have not expired. */
   readonly repeatShare: number;
-  /** A larger count is refused with 12003. */
+  /** The service refuses a larger count with 12003. */
   readonly maxCount: number;
   readonly troubles: readonly Trouble[];
-  /** How often noria is killed and soon started again. */
+  /** How often per day noria is killed and started again soon. */
   readonly crashesPerDay: number;
   /** The share of changes of the pace, and of sent calls, after which the process is stopped (SIGSTOP) for up to a minute. */
   readonly stopShare: number;
-  /** The same for processes that are killed. */
+  /** The same share, after which the process is killed. */
   readonly killShare: number;
-  /** How often another process on the same state folder makes one call. */
+  /** How often per day another process on the same state folder makes one call. */
   readonly extractsPerDay: number;
-  /** How often the wall clock is set, by up to two hours in either direction. */
+  /** How often per day the wall clock is set, by up to two hours in either direction. */
   readonly clockStepsPerDay: number;
 }
 
-/** A time in which the service fails. Monotonic ms since the start. */
+/** A period in which the service fails, in monotonic ms since the start. */
 export interface Trouble {
   readonly kind: TroubleKind;
   readonly fromMs: number;
