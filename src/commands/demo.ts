@@ -237,7 +237,7 @@ function introduction(
     secrets === undefined
       ? `Browsers send a user name only after a 407. For them, ${listeners[1] ?? ''} requires user me, password x (docs/clients.md).`
       : `It listens on ${listeners[0] ?? ''}: other machines can use it with this password, until it ends.`,
-    'Stop with Ctrl-C. Events:',
+    'Stop the demo with Ctrl-C. Its log:',
     '',
   ];
 }
@@ -266,12 +266,12 @@ function introduceFleet(
     '',
     ...proxies.map((proxy) => `  curl -x http://${proxy} ${targetUrl}/ip`),
     '',
-    'All members are on every dashboard, whichever replica drew them. Clients are served also while the store hangs:',
+    'All members are on every dashboard, whichever replica drew them. noria also serves clients while the store hangs. Stop the store, then let it continue:',
     '',
     `  kill -STOP ${pid}`,
     `  kill -CONT ${pid}`,
     '',
-    'Stop with Ctrl-C. Events:',
+    'Stop the demo with Ctrl-C. Its log:',
     '',
   ];
 }

@@ -31,7 +31,8 @@ async function reload(flags: ReloadFlags, terminal: Terminal): Promise<number> {
   }
   const what = changed.length === 0 ? 'nothing changed' : `changed: ${changed.join(', ')}`;
   terminal.print(`configuration ${applied ? 'reloaded' : 'accepted'}; ${what}`);
-  if (!applied) terminal.print('  The admin API restarts with it; the log of the daemon shows the result.');
+  if (!applied)
+    terminal.print('  The admin API restarts to apply it; the log of the daemon shows the result.');
   if (restart.length > 0) terminal.print(`  These changes need a restart: ${restart.join(', ')}`);
   for (const warning of warnings) terminal.printError(`warning: ${warning}`);
   return EXIT.fine;

@@ -81,7 +81,7 @@ function checkSize(source: SourceConfig, path: string, problems: Problems): void
   if (sustained < size) {
     problems.warn(
       problems.isGiven(`${path}.size`) ? `${path}.size` : path,
-      `the pool may hold ${sustained} members instead of size ${size}: ${perCall} every ${formatDuration(intervalMs)}, with a lifetime of ${formatDuration(leastLifeMs)}`,
+      `the pool may hold only ${sustained} members instead of size ${size}: a call brings ${perCall}, calls are ${formatDuration(intervalMs)} apart, and members live ${formatDuration(leastLifeMs)}; lower size, or raise params.count`,
     );
   }
 }
@@ -93,14 +93,14 @@ function checkLifetimes(source: SourceConfig, path: string, config: Resolved, pr
   const margin = Math.max(minRemainingMs, safetyMarginMs);
   const timespanPath = `${path}.params.timespan`;
   if (source.lifetimeMs !== undefined && source.lifetimeMs <= safetyMarginMs) {
-    const message = 'is not longer than pool.safetyMargin, so every member is expired on arrival';
+    const message = 'is not longer than pool.safetyMargin, so every new member already counts as expired';
     problems.warn(`${path}.lifetime`, message);
   }
   if (typeof timespan !== 'number' || !problems.isGiven(timespanPath)) return;
   if (timespan * MINUTE_MS < margin) {
     problems.warn(
       timespanPath,
-      `also draws members with less than ${formatDuration(margin)} left, which are hardly used; ${Math.ceil(margin / MINUTE_MS)} excludes them`,
+      `also draws members with less than ${formatDuration(margin)} left, which noria hardly uses; set it to ${Math.ceil(margin / MINUTE_MS)} to exclude them`,
     );
   } else if (config.rotation.maxUsesPerMember === 1 && timespan > 1) {
     problems.warn(

@@ -132,7 +132,7 @@ export class DrawHistory {
 /** Names another program as the cause only if noria's own calls cannot be it. */
 function causeOfRefusal(sinceArrivalMs: number | undefined): string {
   if (sinceArrivalMs === undefined) {
-    return "noria does not know when its previous call arrived, because there is no record of one or it got no answer, so noria's own calls may be the cause; noria now calls less often. If this repeats, raise interval";
+    return 'noria has no record of when its previous call arrived, so its own calls may be the cause; noria now calls less often. If this repeats, raise interval';
   }
   return `noria's previous call arrived at least ${Math.floor(sinceArrivalMs)} ms earlier, so another program may be using this instance, or the service wants a longer interval: stop the other program, or raise interval`;
 }

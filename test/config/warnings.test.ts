@@ -41,14 +41,14 @@ test('warnings: warns of a count that is larger than the size', () => {
 
 test('warnings: warns of a size that the pace and the lifetime cannot reach', () => {
   expect(warned('size: 31\nparams: { count: 5 }')).toEqual([
-    'sources[0].size: the pool may hold 30 members instead of size 31: 5 every 10s, with a lifetime of 1m',
+    'sources[0].size: the pool may hold only 30 members instead of size 31: a call brings 5, calls are 10s apart, and members live 1m; lower size, or raise params.count',
   ]);
   expect(warned('size: 30\nparams: { count: 5 }')).toEqual([]);
 });
 
 test('warnings: warns of a timespan shorter than the margins, or longer than a member is used', () => {
   expect(warned('params: { timespan: 0 }')[0]).toMatch(
-    /^sources\[0\]\.params\.timespan: also draws members with less than 10s left, .* 1 excludes them$/,
+    /^sources\[0\]\.params\.timespan: also draws members with less than 10s left, .* set it to 1 to exclude them$/,
   );
   expect(warned('params: { timespan: 1 }')).toEqual([]);
   expect(warned('params: { timespan: 5 }', 'rotation: { maxUsesPerMember: 1 }')[0]).toContain(

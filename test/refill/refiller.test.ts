@@ -117,7 +117,7 @@ test('refill: after 12002 another program is blamed only if the previous call of
   expect(afterAnswer).toMatch(
     /noria's previous call arrived at least 10\d{3} ms earlier, so another program may be using this instance/,
   );
-  expect(afterNone).toMatch(/got no answer, so noria's own calls may be the cause/);
+  expect(afterNone).toMatch(/no record of when its previous call arrived, so its own calls may be the cause/);
   expect(afterNone).not.toMatch(/another program/);
 });
 
