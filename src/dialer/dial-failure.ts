@@ -30,8 +30,32 @@ export function noMember(
   return { code: refused, reason, attempts, sources, ...retry };
 }
 
+/** The attempts of a dial that failed, as `DialBlame` judges them. */
+interface FailedAttempts {
+  readonly failures: readonly AttemptFailure[];
+  readonly isTargetUnreachable: boolean;
+  readonly allAtFrontProxy: boolean;
+}
+
+/**
+ * No attempt is left.
+ * @param ms - duration of the dial.
+ */
+export function afterLastAttempt(
+  { failures, isTargetUnreachable, allAtFrontProxy }: FailedAttempts,
+  attempts: number,
+  ms: number,
+): DialFailure {
+  if (allAtFrontProxy) return { code: 'front-proxy-failed', reason: describeFrontProxy(failures), attempts };
+  const reason = describeAttempts(failures, attempts, ms);
+  if (!isTargetUnreachable) return { code: 'members-failed', reason, attempts };
+  // One report of a refused connection is enough: other members may report the same target as "unreachable" or as 502.
+  const targetRefused = failures.some((failure) => failure.targetRefused);
+  return { code: 'target-unreachable', reason, attempts, targetRefused };
+}
+
 /** Why the front proxy did not connect noria to the member of the last attempt, and how to fix it. */
-export function describeFrontProxy(failures: readonly AttemptFailure[]): string {
+function describeFrontProxy(failures: readonly AttemptFailure[]): string {
   const hop = failures.at(-1)?.hop;
   if (hop === undefined) return '';
   const names = { front: 'the front proxy', server: 'a member', key: 'dial.via' };

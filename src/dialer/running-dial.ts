@@ -9,27 +9,27 @@
 import type { Deadline } from '../core/deadlines.ts';
 import type { NoriaEvents } from '../core/events.ts';
 import type { Listed } from '../core/live-list.ts';
-import { isLease, type Lease, type LeaseRefusal } from '../pool/lease.ts';
+import type { Lease, LeaseRefusal } from '../pool/lease.ts';
 import { Attempt, type AttemptOwner } from './attempt.ts';
 import { AttemptBudget, type AttemptBudgetSettings } from './attempt-budget.ts';
 import type { AttemptFailure, AttemptParts, RawConnection } from './attempt-contract.ts';
 import { type BlameParts, DialBlame, type DialEnd } from './blame.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './dial.ts';
-import { describeAttempts, describeFrontProxy, noMember } from './dial-failure.ts';
+import { afterLastAttempt, describeAttempts, noMember } from './dial-failure.ts';
 import { helpsAnotherMember } from './front-problem.ts';
 import { NO_BYTES } from './handshake.ts';
 import { Hedge, type HedgeParts, type HedgeSettings, type OverdueAttempts } from './hedge.ts';
 import { type ConnectionParts, LeasedConnection } from './leased-connection.ts';
+import { MemberSearch, type SearchOwner, type SearchParts } from './member-search.ts';
 import type { TakenConnection } from './warm-connection.ts';
 import type { WarmConnections } from './warm-connections.ts';
 
 export interface DialSettings extends AttemptBudgetSettings, HedgeSettings {}
 
 /** What all dials of one dialer share. */
-export interface DialParts extends AttemptParts, BlameParts, ConnectionParts, HedgeParts {
+export interface DialParts extends AttemptParts, BlameParts, ConnectionParts, HedgeParts, SearchParts {
   readonly overdueAttempts: OverdueAttempts;
   readonly warm: WarmConnections;
-  nextRequestId(): number;
   /** Called when all attempts and requests of the dial have ended. */
   dialFinished(dial: RunningDial): void;
 }
@@ -38,7 +38,7 @@ const NONE: readonly string[] = [];
 
 type DialEnded = NoriaEvents['dial.ended'];
 
-export class RunningDial implements Dialing, AttemptOwner, Listed {
+export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
   listedAt = -1;
   readonly #parts: DialParts;
   readonly #settings: DialSettings;
@@ -47,13 +47,10 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   readonly #blame: DialBlame;
   readonly #budget: AttemptBudget;
   readonly #hedge: Hedge;
-  readonly #tried: string[];
+  readonly #search: MemberSearch;
   readonly #startedAt: number;
   #phase: 'open' | 'connected' | 'failed' = 'open';
   readonly #running: Attempt[] = [];
-  /** The id of the request that waits in the pool. */
-  #waitingId: number | undefined;
-  #waitingSince = 0;
   #deadline: Deadline | undefined;
   #askedAll = false;
 
@@ -70,7 +67,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     this.#blame = new DialBlame(parts, request.target.text);
     this.#budget = new AttemptBudget(settings);
     this.#hedge = new Hedge(parts, settings, () => this.#onOverdue());
-    this.#tried = request.avoid === undefined ? [] : [...request.avoid];
+    this.#search = new MemberSearch(parts, request, this.#budget, this);
     this.#startedAt = parts.clock.monotonic();
   }
 
@@ -82,7 +79,8 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     this.#parts.hedgeBudget.earn();
     this.#deadline = this.#parts.deadlines.set(this.#settings.deadlineMs, () => this.#abort('deadline'));
     // With `avoid`, this dial is a retry: other members have already failed for this client request.
-    if (this.#tried.length > 0 && !this.#parts.clientBudgets.allows(this.#client)) this.#failAfterAttempts();
+    if (this.#search.tried.length > 0 && !this.#parts.clientBudgets.allows(this.#client))
+      this.#failAfterAttempts();
     else this.#acquireNext();
   }
 
@@ -127,7 +125,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
 
   /** Decides what to do after a failed attempt. */
   #continue(): void {
-    if (this.#waitingId !== undefined) return; // the dial continues when the pool answers
+    if (this.#search.isWaiting) return; // the dial continues when the pool answers
     if (this.#running.length > 0) this.#startHedge();
     else if (this.#mayTryAnother()) this.#acquireNext();
     else this.#failAfterAttempts();
@@ -152,37 +150,15 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     if (routing.session === undefined) {
       avoid = reachability.membersToAvoid(target.text);
       if (this.#budget.attempts > 0 && overdueAttempts.size > 0) {
-        avoid = overdueAttempts.membersToAvoid(avoid, this.#tried);
+        avoid = overdueAttempts.membersToAvoid(avoid, this.#search.tried);
       }
     }
     this.#acquire(false, avoid);
   }
 
-  /**
-   * Asks the pool for the next member.
-   * @param avoid - the members to avoid in addition to those already tried.
-   */
   #acquire(hedge: boolean, avoid = NONE): void {
-    const id = this.#parts.nextRequestId();
-    const answer = this.#parts.pool.acquire({
-      id,
-      routing: this.#request.routing,
-      targetHost: this.#request.target.host,
-      hedge,
-      avoid: this.#tried.length + avoid.length === 0 ? NONE : [...this.#tried, ...avoid],
-      // Waiting does not help when a new member would probably fail as well, or when an avoided member is available.
-      waitMs: hedge || avoid.length > 0 || this.#isWaitUseless ? 0 : this.#maxWaitMs,
-    });
-    if (!(answer instanceof Promise)) {
-      this.#onPoolAnswer(answer, hedge, avoid);
-      return;
-    }
-    this.#waitingId = id;
-    this.#waitingSince = this.#parts.clock.monotonic();
-    void answer.then((later) => {
-      this.#stopWaiting();
-      this.#onPoolAnswer(later, hedge, avoid);
-    });
+    const waitMs = hedge || this.#isWaitUseless ? 0 : this.#maxWaitMs;
+    this.#search.start({ hedge, avoid, waitMs });
   }
 
   get #client(): string {
@@ -201,29 +177,7 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     return this.#budget.maxWaitMs(this.#elapsedMs, this.#blame.reportPoints);
   }
 
-  #onPoolAnswer(answer: Lease | LeaseRefusal, hedge: boolean, avoided: readonly string[]): void {
-    if (this.#phase !== 'open') this.#onLateAnswer(answer, hedge);
-    else if (isLease(answer)) this.#use(answer, hedge);
-    else if (avoided.length > 0)
-      this.#acquire(hedge); // a slow or failing member is better than none
-    else if (!hedge) this.#onRefusal(answer);
-    else {
-      this.#hedge.refund();
-      // The slow attempt may have failed while the pool was asked. Without an attempt in progress, the dial has to
-      // continue here.
-      if (this.#running.length === 0) this.#continue();
-    }
-  }
-
-  /** Releases the lease if the pool answers after the end of the dial. */
-  #onLateAnswer(answer: Lease | LeaseRefusal, hedge: boolean): void {
-    if (hedge) this.#hedge.refund();
-    if (!isLease(answer)) return;
-    this.#parts.pool.report({ lease: answer.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
-  }
-
-  #use(lease: Lease, hedge: boolean): void {
-    this.#tried.push(lease.member);
+  memberFound(lease: Lease, hedge: boolean): void {
     this.#budget.started();
     this.#parts.clientBudgets.attempted();
     if (this.#reuseIdle(lease, hedge)) return;
@@ -286,10 +240,10 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
   /** Starts a hedge for the only attempt in progress. Also called after an earlier hedge failed. */
   #startHedge(): void {
     const [first] = this.#running;
-    const single = this.#running.length === 1 && this.#waitingId === undefined;
+    const single = this.#running.length === 1 && !this.#search.isWaiting;
     if (first === undefined || !single || !this.#mayTryAnother() || !this.#hedge.spend()) return;
     const slow = first.memory.latency.profile?.slowMembers ?? NONE;
-    this.#acquire(true, this.#parts.overdueAttempts.membersToAvoid(slow, this.#tried));
+    this.#acquire(true, this.#parts.overdueAttempts.membersToAvoid(slow, this.#search.tried));
   }
 
   #succeed(lease: Lease, raw: RawConnection, reused: boolean): void {
@@ -312,33 +266,27 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
     this.#onResult({ ok: true, connection });
   }
 
-  #onRefusal(refusal: LeaseRefusal): void {
+  noHedgeFound(): void {
+    this.#hedge.refund();
+    // The slow attempt may have failed while the pool was asked. Without an attempt in progress, the dial has to
+    // continue here.
+    if (this.#phase === 'open' && this.#running.length === 0) this.#continue();
+  }
+
+  noMemberFound(refusal: LeaseRefusal): void {
     const { failures, allRequireCredentials } = this.#blame;
     const tried = refusal.refused === 'pool-empty' && failures.length > 0;
     const isWithheld = allRequireCredentials && failures.some(({ withheld }) => withheld);
     if (tried && isWithheld && !this.#askedAll) {
       this.#askedAll = true; // all members are tried again: the first that requires credentials a second time gets them
-      this.#tried.splice(0, this.#tried.length, ...(this.#request.avoid ?? []));
+      this.#search.startOver();
       this.#acquire(false);
     } else if (tried) this.#failAfterAttempts();
     else this.#fail(noMember(refusal, this.#budget.attempts));
   }
 
   #failAfterAttempts(): void {
-    const { failures, isTargetUnreachable, allAtFrontProxy } = this.#blame;
-    const { attempts } = this.#budget;
-    if (allAtFrontProxy) {
-      this.#fail({ code: 'front-proxy-failed', reason: describeFrontProxy(failures), attempts });
-      return;
-    }
-    const reason = describeAttempts(failures, attempts, this.#elapsedMs);
-    if (!isTargetUnreachable) this.#fail({ code: 'members-failed', reason, attempts });
-    else {
-      // One report of a refused connection is enough, because other members may report the same target as "unreachable"
-      // or with status 502.
-      const targetRefused = failures.some((failure) => failure.targetRefused);
-      this.#fail({ code: 'target-unreachable', reason, attempts, targetRefused });
-    }
+    this.#fail(afterLastAttempt(this.#blame, this.#budget.attempts, this.#elapsedMs));
   }
 
   #abort(code: 'deadline' | 'client-gone' | 'shutting-down'): void {
@@ -360,19 +308,12 @@ export class RunningDial implements Dialing, AttemptOwner, Listed {
 
   /** Ends the dial: cancels its timers and requests, and decides the blame for its failures. */
   #end(phase: 'connected' | 'failed', end: DialEnd): void {
-    const { deadlines, pool } = this.#parts;
+    const { deadlines } = this.#parts;
     this.#phase = phase;
     if (this.#deadline !== undefined) deadlines.clear(this.#deadline);
     this.#hedge.disarm();
-    if (this.#waitingId !== undefined) pool.cancel(this.#waitingId);
-    this.#stopWaiting();
+    this.#search.close();
     this.#blame.close(end);
-  }
-
-  #stopWaiting(): void {
-    if (this.#waitingId === undefined) return;
-    this.#waitingId = undefined;
-    this.#budget.waited(this.#parts.clock.monotonic() - this.#waitingSince);
   }
 
   #cancelAttempts(): void {
