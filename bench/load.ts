@@ -45,11 +45,12 @@ export type Load =
       readonly count: number;
       readonly concurrency: number;
     }
-  /** One-byte round trips in open tunnels. */
+  /** Round trips in open tunnels: requests of this many bytes, which the target echoes. */
   | {
-      readonly kind: 'pings';
+      readonly kind: 'echoes';
       readonly port: number;
       readonly target: number;
+      readonly bytes: number;
       readonly count: number;
       readonly concurrency: number;
     }
@@ -60,7 +61,7 @@ export type Load =
 export interface LoadResult {
   readonly done: number;
   readonly failed: number;
-  /** The latency of each tunnel, sorted; empty for loads without latencies. */
+  /** The latency of each tunnel, request or round trip, sorted; empty for loads without latencies. */
   readonly latenciesMs: readonly number[];
 }
 
@@ -146,10 +147,7 @@ async function run(load: Load): Promise<LoadResult> {
           if (load.rate !== undefined) await turnOf(n, load.rate, startedAt);
           const began = performance.now();
           const socket = await openTunnel(load.via, load.port, load.target);
-          if (load.onlyOpen !== true) {
-            socket.write(BYTE);
-            await nextChunk(socket);
-          }
+          if (load.onlyOpen !== true) await echo(socket, BYTE);
           latenciesMs.push(performance.now() - began);
           socket.destroy();
         });
@@ -190,7 +188,8 @@ async function run(load: Load): Promise<LoadResult> {
         for (const socket of sockets) socket.destroy();
         return counts;
       }
-      case 'pings': {
+      case 'echoes': {
+        const message = Buffer.alloc(load.bytes, 'e');
         const free = await Promise.all(
           Array.from({ length: load.concurrency }, () => openTunnel('http', load.port, load.target)),
         );
@@ -198,8 +197,9 @@ async function run(load: Load): Promise<LoadResult> {
         const counts = await inParallel(load.count, load.concurrency, async () => {
           const socket = free.pop();
           if (socket === undefined) throw new Error('no socket');
-          socket.write(BYTE);
-          await nextChunk(socket);
+          const began = performance.now();
+          await echo(socket, message);
+          latenciesMs.push(performance.now() - began);
           free.push(socket);
         });
         for (const socket of sockets) socket.destroy();
@@ -227,6 +227,12 @@ function hostOf(target: number): string {
 async function turnOf(n: number, rate: number, startedAt: number): Promise<void> {
   const waitMs = startedAt + (n * 1_000) / rate - performance.now();
   if (waitMs > 0) await new Promise((next) => setTimeout(next, waitMs));
+}
+
+/** Sends the message and reads as many bytes. */
+async function echo(socket: Socket, message: Buffer): Promise<void> {
+  socket.write(message);
+  for (let left = message.length; left > 0; ) left -= (await nextChunk(socket)).length;
 }
 
 async function get(socket: Socket, authority: string): Promise<void> {

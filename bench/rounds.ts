@@ -23,17 +23,25 @@ export async function measureInRounds<Name extends string>(
   measure: (subject: Running, name: NoInfer<Name>) => Promise<number>,
 ): Promise<Figures<Name>> {
   const names = Object.keys(subjects) as Name[];
-  const figures = new Map<Name, number[]>(names.map((name) => [name, []]));
+  const figures = Object.fromEntries(names.map((name) => [name, []])) as unknown as Record<Name, number[]>;
   for (let round = -WARM_ROUNDS; round < rounds; round += 1) {
-    for (const name of names) {
-      const figure = await measure(subjects[name], name);
-      if (round >= 0) figures.get(name)?.push(figure);
-    }
+    for (const name of names) figures[name].push(await measure(subjects[name], name));
   }
-  const of = (name: Name) => figures.get(name) ?? [];
-  const ratios = of(first).map((figure, round) => figure / (of(second)[round] ?? Number.NaN));
-  const medians = Object.fromEntries(names.map((name) => [name, median(of(name))])) as Record<Name, number>;
-  return { medians, ratio: median(ratios) };
+  return figuresOf(figures, [first, second], rounds);
+}
+
+/** Returns the figures of the last `rounds` rounds. */
+export function figuresOf<Name extends string>(
+  all: Readonly<Record<Name, readonly number[]>>,
+  [first, second]: readonly [NoInfer<Name>, NoInfer<Name>],
+  rounds: number,
+): Figures<Name> {
+  const counted = (name: Name) => all[name].slice(-rounds);
+  const seconds = counted(second);
+  const ratios = counted(first).map((figure, round) => figure / (seconds[round] ?? Number.NaN));
+  const names = Object.keys(all) as Name[];
+  const medians = Object.fromEntries(names.map((name) => [name, median(counted(name))]));
+  return { medians: medians as Record<Name, number>, ratio: median(ratios) };
 }
 
 export function median(values: readonly number[]): number {

@@ -2,7 +2,7 @@
 import { type Bench, closePair, compare, openPair, type Pair, workingMembers } from './bench.ts';
 import { cpuMs, cpuMsOfAllThreads, type Running } from './children.ts';
 import type { Load } from './load.ts';
-import { measureInRounds } from './rounds.ts';
+import { figuresOf, measureInRounds, quantile } from './rounds.ts';
 import { type ForeignName, isInstalled } from './subject-foreign.ts';
 
 const US_PER_MS = 1_000;
@@ -75,20 +75,8 @@ async function measureBulk(bench: Bench, pair: Pair, bare: Running): Promise<voi
 
 async function measureMessages(bench: Bench, pair: Pair): Promise<void> {
   const { world, quick } = bench;
-  const pings = {
-    kind: 'pings',
-    target: world.echoPort,
-    count: quick ? 6_000 : 15_000,
-    concurrency: CONCURRENT_REQUESTS,
-  } as const;
-  const about = { scenario: 'one byte echoed in a tunnel', unit: 'CPU µs', limit: { most: 1.4 } };
-  await compare(
-    bench,
-    pair,
-    about,
-    rounds(bench),
-    async (subject) => US_PER_MS * (await cpuPer(bench, subject, { ...pings, port: subject.port })),
-  );
+  await measureEchoes(bench, pair, 1, 'one byte');
+  await measureEchoes(bench, pair, 1_024, '1 KiB');
   const gets = {
     kind: 'gets',
     target: world.httpPort,
@@ -103,6 +91,29 @@ async function measureMessages(bench: Bench, pair: Pair): Promise<void> {
     rounds(bench),
     async (subject) => US_PER_MS * (await cpuPer(bench, subject, { ...gets, port: subject.port })),
   );
+}
+
+/** Measures requests of this size, which the target echoes, in open tunnels: the CPU time and the 99th percentile of the latency. */
+async function measureEchoes(bench: Bench, pair: Pair, bytes: number, size: string): Promise<void> {
+  const { world, quick, children, report } = bench;
+  const echoes = {
+    kind: 'echoes',
+    target: world.echoPort,
+    bytes,
+    count: quick ? 6_000 : 15_000,
+    concurrency: CONCURRENT_REQUESTS,
+  } as const;
+  const scenario = `${size} echoed in a tunnel`;
+  const p99s: Record<keyof Pair, number[]> = { noria: [], 'proxy-chain': [] };
+  const goal = { target: 1, limit: { most: 1.4 } };
+  await compare(bench, pair, { scenario, unit: 'CPU µs', ...goal }, rounds(bench), async (subject, name) => {
+    const before = cpuMs(subject);
+    const { done, latenciesMs } = await children.loadOrThrow({ ...echoes, port: subject.port });
+    p99s[name].push(quantile(latenciesMs, 0.99));
+    return (US_PER_MS * (cpuMs(subject) - before)) / done;
+  });
+  const { medians, ratio } = figuresOf(p99s, ['noria', 'proxy-chain'], rounds(bench));
+  report.add({ scenario: `${scenario}, p99`, unit: 'ms', ...medians, ratio, target: 1 });
 }
 
 /** Also compares noria with proxies written in C. tinyproxy keeps no connections, so it opens one for each request. */

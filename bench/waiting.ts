@@ -5,7 +5,7 @@
 import { type Bench, closePair, compare, MEMBERS, openPair, type Pair, workingMembers } from './bench.ts';
 import type { Running } from './children.ts';
 import type { Load, LoadResult } from './load.ts';
-import { median, quantile } from './rounds.ts';
+import { figuresOf, median, quantile } from './rounds.ts';
 import type { MemberFault } from './world.ts';
 
 /** About half of proxy-chain's maximum rate on one core. At a low rate, all proxies are equally fast. */
@@ -40,15 +40,11 @@ export async function measurePaced(bench: Bench): Promise<void> {
     return quantile(latenciesMs, 0.5);
   });
   closePair(pair);
-  const counted = (name: keyof Pair) => p99s[name].slice(-rounds);
-  const ratio = median(
-    counted('noria').map((p99, round) => p99 / (counted('proxy-chain')[round] ?? Number.NaN)),
-  );
+  const { medians, ratio } = figuresOf(p99s, PROXIES, rounds);
   report.add({
     scenario: `tunnel at ${PACED_PER_SECOND.toLocaleString('en')} a second, p99`,
     unit: 'ms',
-    noria: median(counted('noria')),
-    'proxy-chain': median(counted('proxy-chain')),
+    ...medians,
     ratio,
     target: 0.5,
   });
