@@ -69,10 +69,12 @@ class HttpConnection {
   /** Deadline for the head, for the rest of a body, or for the next request. */
   #deadline: Deadline | undefined;
   #awaitsHead = false;
+  readonly #keepAliveDelay: Deadline;
 
   constructor(connection: ClientConnection) {
     this.#connection = connection;
     this.#pin = new Pin(connection.options.clock);
+    this.#keepAliveDelay = connection.options.deadlines.set(TCP_KEEP_ALIVE_MS, this.#enableKeepAlive);
   }
 
   start(first: Buffer): void {
@@ -82,12 +84,16 @@ class HttpConnection {
       .on('end', this.#onEnd)
       .on('close', this.#onClose)
       .on('drain', this.#onDrain);
-    socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
     this.#connection.setProtocol('http');
     this.#connection.awaitRequest();
     this.#onData(first);
     if (socket.readableEnded && !this.#over) this.#onEnd();
   }
+
+  /** Delayed to save system calls: most connections end before they need this. */
+  readonly #enableKeepAlive = (): void => {
+    this.#connection.socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
+  };
 
   readonly #onData = (chunk: Buffer): void => {
     this.#safely(() => {
@@ -301,6 +307,7 @@ class HttpConnection {
     if (this.#over) return;
     this.#over = true;
     this.#clearDeadline();
+    this.#connection.options.deadlines.clear(this.#keepAliveDelay);
     this.#pin.close();
     this.#connection.socket
       .off('data', this.#onData)

@@ -1,5 +1,5 @@
-import type { Socket } from 'node:net';
-import { expect, test } from 'vitest';
+import { Socket } from 'node:net';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { Deadlines } from '../../../src/core/deadlines.ts';
 import type { Dialer, DialRequest } from '../../../src/dialer/dial.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
@@ -252,7 +252,7 @@ test('forward: an early response reaches a client that is still sending, and the
   client.send('defghij');
   client.send('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
   await client.until('the next response', (text) => text.includes('HTTP/1.1 400 '));
-  expect(deadlines.size, 'only the keep-alive timeout').toBe(1);
+  expect(deadlines.size, 'the idle timeout and the delay of TCP keep-alive').toBe(2);
 });
 
 test.each([
@@ -266,13 +266,35 @@ test.each([
     for (const nth of [1, 2]) {
       client.send(`PUT http://127.0.0.1/ HTTP/1.1\r\nHost: x\r\n${fields}\r\n${fields === '' ? '' : 'abc'}`);
       await client.until('the refusal', (text) => text.split('HTTP/1.1 403 ').length === nth + 1);
-      await until('only the keep-alive timeout', () => deadlines.size === 1);
+      await until('the idle timeout and the delay of TCP keep-alive', () => deadlines.size === 2);
     }
     client.end();
     await until('no deadline', () => deadlines.size === 0);
     expect(client.received).not.toContain('Connection: close');
   },
 );
+
+test('forward: TCP keep-alive of a client connection is enabled after 30 s, not for short ones', async () => {
+  const origin = await rawOrigin(answering(OK));
+  const clock = new ManualClock();
+  const { port, deadlines } = await listen(directDialer(), { deadlines: new Deadlines(clock, 5) });
+  const client = await RawClient.open(port);
+  const probed: (number | undefined)[] = [];
+  const setKeepAlive = vi.spyOn(Socket.prototype, 'setKeepAlive').mockImplementation(function (this: Socket) {
+    probed.push(this.remotePort);
+    return this;
+  });
+  onTestFinished(() => setKeepAlive.mockRestore());
+  client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
+  await client.until('the response', (text) => text.endsWith('hi'));
+  const clientPort = client.socket.localPort;
+  clock.advance(29_000);
+  expect(probed).not.toContain(clientPort);
+  clock.advance(2_000);
+  expect(probed).toContain(clientPort);
+  client.end();
+  await until('no deadline', () => deadlines.size === 0);
+});
 
 test('forward: a client that never finishes an answered request is cut off', async () => {
   const origin = await rawOrigin(answering('HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n'));
@@ -281,9 +303,9 @@ test('forward: a client that never finishes an answered request is cut off', asy
   const client = await RawClient.open(port);
   client.send(`PUT http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc`);
   await client.until('the response', (text) => text.startsWith('HTTP/1.1 413 '));
-  await until('a deadline', () => deadlines.size === 1);
+  await until('the deadline of the body and the delay of TCP keep-alive', () => deadlines.size === 2);
   clock.advance(1_900);
-  expect(deadlines.size).toBe(1);
+  expect(deadlines.size).toBe(2);
   clock.advance(200);
   await client.whole();
 });
@@ -644,7 +666,7 @@ test('forward: a client that does not read the end of its response is cut off by
   client.socket.pause();
   client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
   await untilStill('back-pressure', () => origin.sockets[0]?.writableLength ?? -1);
-  expect(deadlines.size).toBe(1);
+  expect(deadlines.size, 'the idle timeout and the delay of TCP keep-alive').toBe(2);
   clock.advance(600_100);
   await until('the close', () => listener.connectionCount === 0);
   expect(deadlines.size).toBe(0);
