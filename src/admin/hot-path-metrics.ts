@@ -51,17 +51,22 @@ class LabelNode {
   /** The count since the last scrape. */
   pending = 0;
   readonly #children = new Map<string, LabelNode>();
+  /** The child of the previous call: most updates of a counter have the same labels. */
+  #latest: { readonly value: string; readonly child: LabelNode } | undefined;
 
   constructor(values: readonly string[]) {
     this.values = values;
   }
 
   child(value: string): LabelNode {
-    const known = this.#children.get(value);
-    if (known !== undefined) return known;
-    const created = new LabelNode([...this.values, value]);
-    this.#children.set(value, created);
-    return created;
+    if (this.#latest?.value === value) return this.#latest.child;
+    let child = this.#children.get(value);
+    if (child === undefined) {
+      child = new LabelNode([...this.values, value]);
+      this.#children.set(value, child);
+    }
+    this.#latest = { value, child };
+    return child;
   }
 
   /** Yields the label values and the count of every leaf below this node, and sets each count to 0. */

@@ -7,6 +7,7 @@
  * cannot lead into noria's own network.
  */
 import { hostname, networkInterfaces } from 'node:os';
+import { BoundedMap } from '../core/bounded-map.ts';
 import type { HostPort } from '../core/host-port.ts';
 import { embeddedIpv4, isLoopbackAddress, isPrivateAddress, Networks } from '../core/networks.ts';
 import { parseTargetRule, type TargetRule } from '../core/target-rule.ts';
@@ -27,6 +28,10 @@ const LOOPBACK_NAMES = [
 ];
 /** Names of this machine or network: RFC 6761 §6.3, RFC 6762 §3, ICANN's .internal. */
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal'];
+/** Clients request the same few targets again and again, and a check of an address costs as much as the choice of a member. */
+const MAX_CACHED_VERDICTS = 1_024;
+/** The verdict on a target that no rule excludes. */
+const ALLOWED = '';
 
 export class DenyTargets {
   readonly #private: boolean;
@@ -35,6 +40,8 @@ export class DenyTargets {
   readonly #suffixes: readonly string[];
   readonly #networks: Networks;
   readonly #ports: readonly { readonly from: number; readonly to: number }[];
+  /** By `host:port`: why the target is excluded, or ALLOWED. */
+  readonly #verdicts = new BoundedMap<string, string>(MAX_CACHED_VERDICTS);
 
   /** @throws TypeError for a rule that core/target-rule.ts cannot parse. */
   constructor(rules: readonly string[]) {
@@ -60,6 +67,15 @@ export class DenyTargets {
    * matches.
    */
   reasonToDeny(target: HostPort): string | undefined {
+    let verdict = this.#verdicts.get(target.text);
+    if (verdict === undefined) {
+      verdict = this.#check(target) ?? ALLOWED;
+      this.#verdicts.set(target.text, verdict);
+    }
+    return verdict === ALLOWED ? undefined : verdict;
+  }
+
+  #check(target: HostPort): string | undefined {
     if (this.#ports.some(({ from, to }) => target.port >= from && target.port <= to)) {
       return 'the port of the target is in denyTargets';
     }
