@@ -38,7 +38,10 @@ export interface AttemptTask {
 
 /** A connection to the target, as an attempt passes it to its owner. */
 export interface RawConnection {
-  /** The socket is paused, and the attempt has removed its listeners. */
+  /**
+   * The attempt has removed its listeners. The socket may be flowing: the owner adds a 'data' listener or pauses it in the
+   * same tick, otherwise bytes are lost. The attempt does not pause it, because that costs two system calls.
+   */
   readonly socket: Socket;
   /** Bytes that the member sent after its answer. */
   readonly head: Buffer;

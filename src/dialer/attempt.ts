@@ -341,7 +341,6 @@ export class Attempt {
   #accept(head: Buffer): void {
     const socket = this.#socket;
     if (socket === undefined) return;
-    socket.pause(); // a flowing stream without a 'data' listener loses bytes
     this.#socket = undefined;
     this.#end();
     this.#removeListeners(socket);

@@ -54,8 +54,9 @@ export interface AbsoluteAnswer {
 /** A connection to the target through a member. */
 export interface MemberConnection {
   /**
-   * The socket is paused, has lost no data, and allows half-open connections. If the member speaks TLS, it is the TLS
-   * socket. The dialer's 'error' handler stays attached, so no error is uncaught.
+   * The socket allows half-open connections. If the member speaks TLS, it is the TLS socket. It may be flowing: add a
+   * 'data' listener or pause it in the same tick, otherwise bytes are lost. The dialer's 'error' handler stays attached, so
+   * no error is uncaught.
    */
   readonly socket: Socket;
   /** The bytes that the member sent after its answer. Send them to the client first. Often empty. */

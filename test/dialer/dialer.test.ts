@@ -295,6 +295,17 @@ test('dialer: bytes that arrive before the first read are not lost', async () =>
   await echo(connection, 'EHLO', '220 late welcome\r\nEHLO');
 });
 
+test("dialer: a probe's connection is paused until the probe reads it", async () => {
+  const { protocol, host, port } = await openMember('http', httpBehavior());
+  const { dialer } = makeDialer([]);
+  const lease = { id: 1, member: 'm1', source: 'city', protocol, host, port, waitedMs: 0, doubtful: true };
+  const task = { lease, target: targetOf('target.example:25'), use: 'tunnel', timeoutMs: 60_000 } as const;
+  const result = await dialer.attempt(task).result;
+  if (result.kind !== 'accepted') throw new Error(`the attempt ${result.kind}`);
+  expect(result.connection.socket.isPaused()).toBe(true);
+  result.connection.socket.destroy();
+});
+
 test("dialer: a connection that the member half-closed still carries the client's bytes", async () => {
   let received = '';
   const at = await openMember('http', async (socket, record) => {

@@ -61,7 +61,10 @@ export function start(
   request: DialRequest,
 ): Dialing & { readonly result: Promise<DialResult> } {
   const { promise: result, resolve } = Promise.withResolvers<DialResult>();
-  const dialing = dialer.dial(request, resolve);
+  const dialing = dialer.dial(request, (answer) => {
+    if (answer.ok) answer.connection.socket.pause(); // the test adds its listeners later
+    resolve(answer);
+  });
   return { result, cancel: () => dialing.cancel() };
 }
 
