@@ -5,7 +5,7 @@
  * After each tunnel it asks the pool for the next members, and opens as many connections as tunnels arrive while one
  * connection is being opened. For a session, it opens at most one connection, to the session's member. Warm connections
  * hold no lease: a tunnel uses one only if the pool grants that member to the tunnel.
- * docs/decisions/0006-open-connections-ahead.md gives the reasons.
+ * docs/decisions/0006-keep-warm-connections.md gives the reasons.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { LeaseProvider, RoutingOptions, UpcomingMember } from '../pool/lease.ts';
