@@ -193,7 +193,7 @@ export const SCHEMA = z.strictObject({
       warm: given(
         wordOr(['auto', 'off'], whole(1, MOST.warm)),
         'auto',
-        'connections that noria opens to members before tunnels need them: the maximum for each source, `off`, or `auto`: as many as the current rate of tunnels needs',
+        'maximum number of warm connections for each source, which noria opens to members before tunnels need them; `off`: none; `auto`: as many as the current rate of tunnels needs',
       ),
       via: optional(
         frontProxy(),
