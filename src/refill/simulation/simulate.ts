@@ -5,7 +5,6 @@
 import { DAY_MS } from '../../core/duration.ts';
 import { EventBus } from '../../core/events.ts';
 import { seededRandom } from '../../core/random.ts';
-import { VirtualClock } from '../../core/virtual-clock.ts';
 import { Pool } from '../../pool/pool.ts';
 import { SERVICE_ZONE_OFFSET_MS } from '../../service/codes.ts';
 import type { DrawCall } from '../../service/request.ts';
@@ -16,6 +15,7 @@ import { SimulatedClients } from './clients.ts';
 import type { Range, SimulationOptions } from './options.ts';
 import { type SimulationReport, summarizeWaits } from './report.ts';
 import { SimulatedService, typicalLifetimeMs } from './service.ts';
+import { VirtualClock } from './virtual-clock.ts';
 
 /** A midnight of the service, so that a simulated day is a day of the service. */
 export const SIMULATION_START_AT = Date.UTC(2030, 0, 1) - SERVICE_ZONE_OFFSET_MS;

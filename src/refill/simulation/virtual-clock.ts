@@ -5,7 +5,7 @@
  * timer runs before the next timer fires.
  */
 import { setImmediate } from 'node:timers/promises';
-import type { Clock } from './clock.ts';
+import type { Clock } from '../../core/clock.ts';
 
 interface Timer {
   readonly dueAt: number;

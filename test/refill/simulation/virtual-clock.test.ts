@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { pause } from '../../src/core/clock.ts';
-import { seededRandom } from '../../src/core/random.ts';
-import { VirtualClock } from '../../src/core/virtual-clock.ts';
+import { pause } from '../../../src/core/clock.ts';
+import { seededRandom } from '../../../src/core/random.ts';
+import { VirtualClock } from '../../../src/refill/simulation/virtual-clock.ts';
 
 const START_AT = Date.UTC(2030, 0, 1);
 
