@@ -10,15 +10,12 @@ import type { Deadlines } from '../core/deadlines.ts';
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import { type HostPort, hostPort } from '../core/host-port.ts';
-import type { MemberProtocol } from '../core/protocol.ts';
 import type { RawConnection } from '../dialer/attempt-contract.ts';
-import { ConnectHandshake } from '../dialer/connect-handshake.ts';
 import type { MemberDialer } from '../dialer/dialer.ts';
 import type { SingleAttempt, SingleAttemptResult } from '../dialer/single-attempt.ts';
-import { Socks4Handshake, Socks5Handshake } from '../dialer/socks-handshake.ts';
 import type { Lease } from '../pool/lease.ts';
 import { askSite, type CheckSite, type SiteAnswer } from './check-site.ts';
-import { isRelayed } from './relay-check.ts';
+import { isRelayed, NOWHERE } from './relay-check.ts';
 
 export type ProbeOutcome =
   /**
@@ -54,9 +51,6 @@ export interface ProbeParts {
   readonly deadlines: Deadlines;
   readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
-
-/** Names under `.invalid` never resolve (RFC 6761): a working proxy reports that it cannot reach the target. */
-const NOWHERE: HostPort = { host: 'probe.invalid', port: 443, kind: 'name', text: 'probe.invalid:443' };
 
 /** Errors that only a working member reports: they say that it cannot reach the target. */
 const SIGNS_OF_LIFE: ReadonlySet<FaultCode> = new Set(['target-doubted', 'member-refused']);
@@ -144,9 +138,9 @@ export class Probe {
   }
 
   async #checkRelay(connection: RawConnection): Promise<ProbeOutcome> {
-    const opening = openingOf(this.lease.protocol);
+    const { protocol } = this.lease;
     const { timeoutMs } = this.#task;
-    const relays = await isRelayed(connection, opening, { deadlines: this.#parts.deadlines, timeoutMs });
+    const relays = await isRelayed(connection, protocol, { deadlines: this.#parts.deadlines, timeoutMs });
     if (this.#cancelled) return { kind: 'cancelled' };
     return relays ? { kind: 'passed', relays } : { kind: 'unconnected', fault: 'member-cut' };
   }
@@ -161,18 +155,5 @@ export class Probe {
     if (!this.#cancelled) return result;
     result.connection.socket.destroy();
     return { kind: 'cancelled' };
-  }
-}
-
-/** The first message that a client sends to a member to request `NOWHERE`. */
-function openingOf(protocol: MemberProtocol): string | Buffer {
-  switch (protocol) {
-    case 'http':
-    case 'https':
-      return new ConnectHandshake(NOWHERE, undefined).opening;
-    case 'socks5':
-      return new Socks5Handshake(NOWHERE, undefined).opening;
-    case 'socks4':
-      return new Socks4Handshake(NOWHERE, undefined).opening;
   }
 }

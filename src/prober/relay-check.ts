@@ -3,16 +3,24 @@
  * its own protocol.
  */
 import type { Deadlines } from '../core/deadlines.ts';
+import type { HostPort } from '../core/host-port.ts';
+import type { MemberProtocol } from '../core/protocol.ts';
 import type { RawConnection } from '../dialer/attempt-contract.ts';
+import { ConnectHandshake } from '../dialer/connect-handshake.ts';
+import { Socks4Handshake, Socks5Handshake } from '../dialer/socks-handshake.ts';
 
-/**
- * Whether any byte comes back after `opening` was sent. Always closes the connection. Never rejects.
- *
- * @param opening - the first message that a client sends to the member.
- */
+/** Names under `.invalid` never resolve (RFC 6761): a working proxy reports that it cannot reach the target. */
+export const NOWHERE: HostPort = {
+  host: 'probe.invalid',
+  port: 443,
+  kind: 'name',
+  text: 'probe.invalid:443',
+};
+
+/** Whether any byte comes back after the first message of a client was sent. Always closes the connection. Never rejects. */
 export function isRelayed(
   { socket, head }: RawConnection,
-  opening: string | Buffer,
+  protocol: MemberProtocol,
   { deadlines, timeoutMs }: { readonly deadlines: Deadlines; readonly timeoutMs: number },
 ): Promise<boolean> {
   return new Promise((resolve) => {
@@ -28,8 +36,21 @@ export function isRelayed(
     socket.on('data', onData).on('end', onEnd).on('close', onEnd);
     if (head.length > 0) end(true);
     else {
-      socket.write(opening, 'latin1');
+      socket.write(openingOf(protocol), 'latin1');
       socket.resume();
     }
   });
+}
+
+/** The first message that a client sends to a member to request `NOWHERE`. */
+function openingOf(protocol: MemberProtocol): string | Buffer {
+  switch (protocol) {
+    case 'http':
+    case 'https':
+      return new ConnectHandshake(NOWHERE, undefined).opening;
+    case 'socks5':
+      return new Socks5Handshake(NOWHERE, undefined).opening;
+    case 'socks4':
+      return new Socks4Handshake(NOWHERE, undefined).opening;
+  }
 }
