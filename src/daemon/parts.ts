@@ -201,7 +201,7 @@ interface FleetParts {
   readonly pool: Pool;
   readonly clients: () => number;
   readonly restored: unknown;
-  /** Calls `run` now or, if the refiller is not open yet, before it opens. */
+  /** Calls `run` now. If the refiller is not open yet, calls `run` just before it opens. */
   readonly steer: (run: (refiller: Refiller) => void) => void;
 }
 

@@ -27,7 +27,7 @@ export interface ReadinessOptions {
   readonly fleet: Pick<Fleet, 'shared'> | undefined;
 }
 
-/** Interval of checks. Members expire and time passes without an event. */
+/** Interval of checks. Events alone do not suffice, because members expire without an event. */
 const CHECK_EVERY_MS = 1_000;
 
 export class ReadinessMonitor {

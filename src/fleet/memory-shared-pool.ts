@@ -104,7 +104,10 @@ export class MemorySharedPool {
   }
 }
 
-/** What one replica has not received yet. A microtask delivers it, so that no method of the pool calls a follower directly. */
+/**
+ * Facts and beats that one replica has not received yet. A microtask delivers them, so that no method of the pool calls a
+ * follower directly.
+ */
 class Connection {
   readonly servesClients: boolean;
   #follower: Follower | undefined;

@@ -102,7 +102,7 @@ export class Replica implements LeaseProvider, Follower {
     this.#subscriptions = [
       bus.on('demand.rose', () => this.#beatNow()),
       bus.on('client.waited', () => {
-        if (this.#sharing.waiting === 0) this.#beatNow(); // no replica should draw any more for the demand that has ended
+        if (this.#sharing.waiting === 0) this.#beatNow(); // the demand has ended, so no other replica should draw for it
       }),
     ];
   }

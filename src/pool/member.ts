@@ -35,7 +35,7 @@ export interface MemberCandidate {
   rankChanged(): void;
 }
 
-/** A moment in a member's life, as a node of a heap. */
+/** `key` is a moment in the member's life. */
 export class MemberMoment implements HeapNode {
   readonly member: Member;
   key = Number.POSITIVE_INFINITY;
@@ -93,7 +93,7 @@ export class Member implements MemberIdentity {
   undecidedAt = Number.NEGATIVE_INFINITY;
   /** Monotonic moment of the last accepted attempt; undefined before the first. */
   lastSuccessAt: number | undefined;
-  /** Moving average of its readings; undefined before the first one. */
+  /** Moving average of the member's latency readings; undefined before the first reading. */
   latencyMs: number | undefined;
   #latencyAt = 0;
 

@@ -101,7 +101,8 @@ export class Picker {
     const next = candidates.pickOfFirstTier(check);
     const isBetter = next !== undefined && (own === undefined || next.bucket === 'fresh');
     if (!isBetter) return this.#keep(own, name, routing);
-    return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated'); // `rotated`: other replicas learn the member at once
+    // The pool reports a move for the reason `rotated` to other replicas at once.
+    return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated');
   }
 
   /** Counts the pin as a use of the session, if the session keeps its member. */

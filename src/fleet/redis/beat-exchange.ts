@@ -32,7 +32,7 @@ export interface BeatExchangeOptions {
   readonly nameTaken: () => void;
 }
 
-/** All moments in it are by the store's clock. */
+/** Moments are by the store's clock. */
 export interface BeatAnswer {
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
   /** The activity of all new beats, including those of this replica. */

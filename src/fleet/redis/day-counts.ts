@@ -10,7 +10,7 @@ import { DAY_MS } from '../../core/duration.ts';
 import { serviceDay } from '../../refill/daily-budget.ts';
 import { FleetScript, type FleetStore } from './fleet-store.ts';
 
-/** One day of the service, and a second one in case clocks differ. */
+/** How long the store keeps a set: one day of the service, and a second day in case clocks differ. */
 const KEPT_MS = 2 * DAY_MS;
 const HASH_CHARACTERS = 16;
 

@@ -12,9 +12,9 @@
 import type { FleetKeys } from './keys.ts';
 import type { Reply } from './store-client.ts';
 
-/** Format version of the data. A replica refuses to start if the store has a higher one. */
+/** Format version of the data. A replica refuses to start if the data in the store has a higher version. */
 export const STORE_FORMAT = 1;
-/** Longer than replicas need to reconnect (MAX_DELAY_MS of store-connection.ts), and short for people who wait. */
+/** Longer than replicas need to reconnect (MAX_DELAY_MS of store-connection.ts), but short enough for people who wait. */
 export const NEW_STORE_WAIT_MS = 2_500;
 /**
  * A replica that remembers an epoch proves only that claims were possible until its own last contact. Another replica, which no

@@ -64,8 +64,8 @@ return answer('', '', '')
 );
 
 /**
- * Returns the snapshot, the number of its last log entry, the number of the last log entry, the entries after the snapshot, the
- * uses, and the id of the last beat.
+ * Returns, in this order: the snapshot; the number of the last log entry that it includes; the number of the last entry of the
+ * log; the entries after the snapshot; the uses; the id of the last beat.
  */
 export const LOAD = new FleetScript(
   'load',

@@ -268,7 +268,7 @@ export class RedisSharedPool implements PacedSharedPool {
       try {
         await this.#publish(facts);
       } catch (error) {
-        // handled: facts were lost, so everything is loaded again
+        // handled: facts were lost, so this replica loads the state again
         this.#store.connection.reset(faultOf(error));
         this.#unpublished = [];
       }
