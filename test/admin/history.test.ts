@@ -38,7 +38,7 @@ const REFUSAL: NoriaEvents['client.refused'] = {
   detail: 'no credentials',
 };
 
-/** A history that has covered one whole step; now is the start of the next one. */
+/** A history that has recorded one whole step. The clock is at the start of the next step. */
 function openTestHistory() {
   const clock = new ManualClock();
   const bus = strictBus();
@@ -123,14 +123,14 @@ test('history: counts every failure once, under the side at fault', () => {
     bus.emit('dial.ended', { ...DIAL, outcome: code });
     bus.emit('client.refused', { ...REFUSAL, code, dialFailed: true });
   };
-  failDial('members-failed'); // its attempts have counted as failures of members
+  failDial('members-failed'); // not counted for noria: the attempts already counted as failures of members
   failDial('pool-empty');
   failDial('deadline');
   failDial('bad-routing');
   bus.emit('client.refused', REFUSAL);
   // A forwarded request that failed after its dial was accepted: only the listener reports it.
   bus.emit('client.refused', { ...REFUSAL, code: 'members-failed' });
-  // A client that left is no failure.
+  // A client that disconnected is no failure.
   bus.emit('dial.ended', { ...DIAL, outcome: 'client-gone' });
   clock.advance(STEP_MS);
   const { failures } = history.read('15m');

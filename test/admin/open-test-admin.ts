@@ -31,7 +31,10 @@ export function adminOptions(more: Partial<AdminOptions> = {}): AdminOptions {
   };
 }
 
-/** An admin server that closes with the test. `backend.commands` are the commands it called, `errors` its unexpected errors. */
+/**
+ * An admin server that closes with the test. `backend.commands` has the commands that it has called, `errors` its
+ * unexpected errors.
+ */
 export async function openTestAdmin(
   options: { token?: string; status?: Partial<typeof STATUS> } & Partial<Pick<AdminOptions, 'clock'>> = {},
 ) {

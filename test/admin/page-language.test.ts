@@ -1,4 +1,4 @@
-/** The page in its languages: the same texts in each, and none outside the tables. */
+/** Both languages of the page have the same texts, and no text is outside the tables. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { CODES, meaningOf } from '../../src/service/codes.ts';
@@ -46,7 +46,7 @@ test('page: every text of index.html equals the English text in the table', () =
   const body = html
     .slice(html.indexOf('<body'))
     .replace(/<noscript>[\s\S]*?<\/noscript>|<!--[\s\S]*?-->|<code>[\s\S]*?<\/code>/g, '')
-    .replace(/<(button)[^>]* data-language=[\s\S]*?<\/\1>/g, '') // each is in its own language
+    .replace(/<(button)[^>]* data-language=[\s\S]*?<\/\1>/g, '') // each button is labelled in its own language
     .replace(/<p class="logo">[\s\S]*?<\/p>/, '');
   const texts = [...body.matchAll(/<[a-z][^>]*>([^<]*\p{L}[^<]*)</gu)];
   expect(texts.length).toBeGreaterThan(30);
@@ -77,7 +77,7 @@ test('page: every code of the service has a Chinese meaning for each product', (
   let compared = 0;
   for (const product of PRODUCTS) {
     for (const code of Object.keys(CODES[OPERATIONS[product].number])) {
-      if (code === '10001') continue; // its text says what was drawn or dropped
+      if (code === '10001') continue; // the meaning of a success says what was drawn or dropped
       expect(chineseMeaning(code, product), `${code} of ${product}`).toMatch(/\p{Script=Han}/u);
       for (const other of PRODUCTS) {
         if (CODES[OPERATIONS[other].number][code] === undefined) continue;

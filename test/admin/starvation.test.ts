@@ -1,4 +1,4 @@
-/** Clients that hold connections or streams open do not keep a probe from its answer. */
+/** Clients that keep connections or streams open do not prevent a probe from getting its answer. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
@@ -7,9 +7,9 @@ import { until } from '../support/until.ts';
 import { openTestAdmin, rawRequest } from './open-test-admin.ts';
 
 interface Opening {
-  /** What each connection sends. */
+  /** The text that each connection sends. */
   readonly text?: string;
-  /** A loopback address. */
+  /** The loopback address of the client. */
   readonly from?: string;
   readonly onData?: (data: string, socket: Socket) => void;
 }
@@ -19,7 +19,7 @@ async function openMany(port: number, count: number, opening: Opening = {}): Pro
   const sockets = Array.from({ length: count }, () => {
     const socket = connect({ port, host: '127.0.0.1', localAddress: from });
     onTestFinished(() => void socket.destroy());
-    socket.on('error', () => {}); // the server resets it
+    socket.on('error', () => {}); // ignored: the server resets the connection
     socket.on('data', (data) => onData(String(data), socket));
     if (text !== '') socket.write(text);
     return socket;

@@ -119,7 +119,7 @@ async function run(argv: readonly string[], env: Record<string, string> = {}) {
   return { code, out: terminal.printed(), err: terminal.errors() };
 }
 
-/** Every command that asks a daemon. */
+/** Every command that sends a request to a daemon. */
 const COMMANDS = ['status', 'status --watch', 'members', 'sessions', 'pause city', 'reload'];
 
 test.each(COMMANDS)('admin target: noria %s names a missing and a wrong token', async (command) => {
@@ -137,7 +137,7 @@ test.each(COMMANDS)('admin target: noria %s names a missing and a wrong token', 
   expect(backend.commands).toEqual([]);
 });
 
-/** A server that treats each connection in one way. */
+/** Opens a server that handles each connection with `onConnection`. */
 async function openServer(onConnection: (socket: Socket) => void): Promise<string> {
   const sockets = new Set<Socket>();
   const server: Server = createServer((socket) => {

@@ -15,7 +15,7 @@ beforeAll(async () => {
   }
 });
 
-/** The completions of the real shell for a command line, one per line. */
+/** Returns the completions that a real shell offers for a command line, one per line. */
 type Ask = (script: string, line: string) => string[];
 
 const ask: { readonly [S in (typeof SHELLS)[number]]: Ask } = {

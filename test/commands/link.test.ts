@@ -1,4 +1,4 @@
-/** `noria link` against a real server: what it prints, what it hides, and when it calls. */
+/** `noria link` against a real server: what it prints, what it masks, and when it calls. */
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -13,13 +13,13 @@ import { fakeTerminal } from './fake-terminal.ts';
 const KEY = 'abcdef123456';
 
 beforeEach(() => {
-  vi.stubEnv('TMPDIR', testFolder()); // where the command keeps its pace
+  vi.stubEnv('TMPDIR', testFolder()); // the folder in which the command keeps its pace
   return () => vi.unstubAllEnvs();
 });
 
 interface Vendor {
   readonly url: string;
-  /** The query and the moment of each call. */
+  /** The query and the time of each call. */
   readonly calls: { readonly query: string; readonly at: number }[];
 }
 

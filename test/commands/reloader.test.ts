@@ -60,7 +60,8 @@ test('reload: a file that an editor replaces is read again', async () => {
 });
 
 test('reload: a changed Kubernetes ConfigMap is read again', async () => {
-  // Kubernetes: noria.yaml -> ..data/noria.yaml, ..data -> ..DATE; an update renames a new link over ..data.
+  // In Kubernetes, noria.yaml is a link to ..data/noria.yaml, and ..data is a link to ..DATE. An update renames a new
+  // link to ..data.
   const folder = testFolder();
   for (const [version, size] of [
     ['..one', 5],

@@ -5,7 +5,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 
 const ENV = { NOTIFY_SOCKET: '/run/systemd/notify', WATCHDOG_USEC: '30000000' };
 
-/** Fires its timers 3 s late, like a blocked event loop. */
+/** A clock whose timers fire 3 s late, as with a blocked event loop. */
 class HeldUpClock extends ManualClock {
   override after(ms: number, fn: () => void): Disposable {
     return super.after(ms + 3_000, fn);

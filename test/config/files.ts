@@ -6,7 +6,7 @@ import { ConfigError } from '../../src/config/problems.ts';
 
 export const FILE = '/etc/noria/noria.yaml';
 
-/** A file system with these texts by absolute path, some of them readable by every user. */
+/** A file system that has these texts at absolute paths. Every user can read some of them. */
 export function filesOf(
   texts: Readonly<Record<string, string>>,
   worldReadable: readonly string[] = [],

@@ -1,6 +1,6 @@
 /**
- * Each file in test/fixtures/config is an invalid configuration. The comments at its head are all its errors in order, as
- * `#! LINE:COLUMN: PATH: MESSAGE`.
+ * Each file in test/fixtures/config is an invalid configuration. The comments at its top list all its errors in order,
+ * as `#! LINE:COLUMN: PATH: MESSAGE`.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { FIELDS } from '../../src/config/fields.ts';
 import { schemaJson } from '../../src/config/schema-json.ts';
 
-/** As an editor validates: on the types of YAML, not on texts. */
+/** Validates as an editor does: by the types of YAML values. */
 function accepts(text: string): boolean {
   return z.fromJSONSchema(schemaJson()).safeParse(parse(text)).success;
 }

@@ -9,7 +9,7 @@ import { FILE, filesOf } from './files.ts';
 const SECRET = 'hunter2';
 const ENV = { S: SECRET };
 
-/** The error of a text, or undefined if it is valid. Any other error fails the test. */
+/** Returns the error of a text, or undefined if the text is valid. Any other error fails the test. */
 function answerTo(text: string): ConfigError | undefined {
   try {
     parseConfig(text, FILE, { env: ENV, files: filesOf({}) });
@@ -49,7 +49,7 @@ test('config errors: any text is a configuration, or has errors with places insi
   fc.assert(
     fc.property(fc.oneof(text, fc.string({ maxLength: 60 })), (given) => {
       const error = answerTo(given);
-      expect(error?.code).toBe('bad-config'); // nothing as short as this is valid
+      expect(error?.code).toBe('bad-config'); // so short a text is never valid
       for (const { line, column, message } of error?.problems ?? []) {
         expect(line).toBeLessThanOrEqual(given.split('\n').length);
         expect(column).toBeGreaterThan(0);
@@ -60,7 +60,7 @@ test('config errors: any text is a configuration, or has errors with places insi
   );
 });
 
-/** Keys whose invalid values messages quote. */
+/** Keys whose error messages quote an invalid value. */
 const openKey = fc.constantFrom('name', 'product', 'adr', 'address', 'size', 'key', 'username');
 const openValue = fc.constantFrom('5', 'auto', 'nowhere');
 const closedKey = fc.constantFrom(
@@ -112,10 +112,11 @@ test('config errors: a secret in place of any value is never shown, whatever els
   fc.assert(
     fc.property(file, fc.boolean(), fc.option(fc.nat(), { nil: undefined }), (content, flow, cut) => {
       const text = stringify(content, { collectionStyle: flow ? 'flow' : 'block', lineWidth: 0 });
-      // Removing a character makes typical mistakes: a missing colon, quote, brace or line end.
+      // Removes a character, which makes typical mistakes: a missing colon, quote, brace or line end.
       const at = cut === undefined ? text.length : cut % text.length;
       const given = text.slice(0, at) + text.slice(at + 1);
-      // Without one of its characters, the secret is another text; with a colon after it, it is a key.
+      // Excludes two cases: without one of its characters, the secret is another text; with a colon after it, it is a
+      // key.
       fc.pre(!new RegExp(`${SECRET}[^\\n]{0,2}:`).test(given));
       for (const { path, message, excerpt = '' } of answerTo(given)?.problems ?? []) {
         excerpts += excerpt === '' ? 0 : 1;

@@ -7,7 +7,7 @@ function warned(source: string, rest = ''): string[] {
   return configOf(source, rest).warnings.map(({ path, message }) => `${path}: ${message}`);
 }
 
-/** The same for a file with this service URL and these sources. */
+/** Returns the warnings of a file with this service URL and these sources. */
 function warnedAt(baseUrl: string, ...sources: string[]): string[] {
   const text = `service: { baseUrl: "${baseUrl}" }\nsources:\n${sources.map((source) => `  - { akey: 83aa400af464c76d, ${source} }`).join('\n')}`;
   return parseConfig(text, 'noria.yaml', { env: {} }).warnings.map(

@@ -38,7 +38,7 @@ describe('clock: system clock', () => {
     };
     systemClock.after(60 * day, run);
     const calledOff = systemClock.after(60 * day, run);
-    vi.advanceTimersByTime(40 * day); // beyond the first timer's 24.8 days
+    vi.advanceTimersByTime(40 * day); // more than the 24.8 days of the first timer
     calledOff[Symbol.dispose]();
     expect(runs).toBe(0);
     vi.advanceTimersByTime(20 * day);
@@ -70,7 +70,7 @@ describe('clock: pause', () => {
     abort.abort();
     await paused;
     expect(clock.armedCount).toBe(0);
-    await pause(clock, 500, abort.signal); // aborted before: no wait at all
+    await pause(clock, 500, abort.signal); // the signal is already aborted, so there is no wait
     expect(clock.armedCount).toBe(0);
   });
 

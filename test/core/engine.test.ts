@@ -1,9 +1,15 @@
-/** V8's memory of young objects, in a process of its own, because the settings are those of the whole process. */
+/**
+ * The memory of V8's young objects. The test runs in a separate process, because the settings apply to the whole
+ * process.
+ */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 
-/** So many objects survive here that V8 alone would take 128 MiB. At 64 MiB it waits for the check of the limit. */
+/**
+ * This program keeps so many objects alive that V8 by itself would use 128 MiB for young objects. At 64 MiB, it waits
+ * until the limit is checked.
+ */
 const PROGRAM = `
 import { getHeapSpaceStatistics } from 'node:v8';
 import { tuneForShortLives } from './src/core/engine.ts';

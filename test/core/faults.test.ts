@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { Fault } from '../../src/core/fault.ts';
 import { describeError, FAULTS, type FaultCode, hasCode, NoriaError } from '../../src/core/faults.ts';
 
-/** RFC 9209 §2.3. */
+/** The registered error tokens of Proxy-Status (RFC 9209 §2.3). */
 const PROXY_STATUS_TOKENS = new Set(
   `dns_timeout dns_error destination_not_found destination_unavailable destination_ip_prohibited
   destination_ip_unroutable connection_refused connection_terminated connection_timeout connection_read_timeout

@@ -136,7 +136,7 @@ describe('host-port: invalid hosts', () => {
   );
 
   test('host-port: hostPort rejects the same hosts', () => {
-    const tried = INVALID_HOSTS.filter((text) => text !== '::1'); // valid there: IPv6 without brackets
+    const tried = INVALID_HOSTS.filter((text) => text !== '::1'); // hostPort accepts this one: IPv6 without brackets
     expect(tried.length).toBeGreaterThan(50);
     for (const text of tried) expect(hostPort(text, 80), JSON.stringify(text)).toBeUndefined();
   });

@@ -125,7 +125,7 @@ const REFUSAL: NoriaEvents['client.refused'] = {
   code: 'forbidden',
   detail: 'target 127.0.0.1:22 refused',
 };
-/** All that a terminal interprets, with a letter on each side. */
+/** Every kind of character that a terminal interprets, with a letter on each side. */
 const HOSTILE = 'a\u009b31mb\u202ec\u200bd\u2028e\u2066f\ufeffg\u007fh\u{e0041}i';
 const ESCAPED = String.raw`a\u009b31mb\u202ec\u200bd\u2028e\u2066f\ufeffg\u007fh\udb40\udc41i`;
 

@@ -11,7 +11,7 @@ const ANY = { https: false } as const;
 const TOWN = { ...CITY, name: 'town', priority: 2 };
 
 interface RingOptions {
-  /** The only source of the listener of the ports. */
+  /** The only source of the listener that has the ports. */
   readonly source?: string;
   readonly free?: readonly string[];
   readonly ports?: readonly number[];
@@ -96,7 +96,7 @@ test('proxyPool: two ports that share a member get different ones when another m
   const ring = openRing(kit);
   const [first, second] = ring.all(ANY);
   kit.pool.evict(second?.member.id ?? '');
-  expect(use(kit, at(24_001)).member).toBe(first?.member.id); // its client connects: it moves to the only member
+  expect(use(kit, at(24_001)).member).toBe(first?.member.id); // a client connects to this port, and the pool moves the port to the only member
   expect(ring.all(ANY).map(({ member }) => member.id)).toEqual([first?.member.id, first?.member.id]);
   kit.pool.addMembers('city', [drawn(kit, 7)]);
   expect(new Set(ring.all(ANY).map(({ member }) => member.id)).size).toBe(2);

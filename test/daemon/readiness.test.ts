@@ -49,7 +49,9 @@ function facts(more: Partial<ReadinessFacts> = {}): ReadinessFacts {
 const decide = (more: Partial<ReadinessFacts>) => decideReadiness(facts(more));
 const stateOf = (...sources: SourceFacts[]) => decide({ sources }).state;
 
-/** The state of a noria with this one source and no usable member, by the source's state and its last draw. */
+/**
+ * The state of a noria that has only this source and no usable member, by the state of the source and its last draw.
+ */
 const EMPTY_POOL: Readonly<Record<SourcePhaseName, Readonly<Record<Draw, string>>>> = {
   idle: { none: 'idle', succeeded: 'idle', empty: 'not-serving', useless: 'degraded', failed: 'not-serving' },
   ready: {
@@ -95,7 +97,7 @@ const EMPTY_POOL: Readonly<Record<SourcePhaseName, Readonly<Record<Draw, string>
     failed: 'not-serving',
   },
 };
-/** States of a source that are a problem whatever its last draw brought. */
+/** The states of a source that are a problem, whatever the result of its last draw. */
 const STOPPED = new Set<SourcePhaseName>(['backoff', 'paused', 'halted']);
 
 const STATES = Object.keys(SOURCE_MOVES) as SourcePhaseName[];

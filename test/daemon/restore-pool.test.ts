@@ -9,7 +9,7 @@ const refuses: RefuseAddress = (host, port) => {
   return isPrivateAddress(host) ? 'private' : undefined;
 };
 
-/** The pool after a restart with the stored value, and the warnings. */
+/** Returns the pool after a restart with the stored value, and the warnings. */
 function restored(stored: unknown) {
   const kit = openKit();
   const warnings: string[] = [];

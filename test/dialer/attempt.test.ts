@@ -21,7 +21,7 @@ const LEASE: Lease = {
   doubtful: false,
 };
 
-/** An attempt over sockets without a network: the test emits their events. */
+/** An attempt on sockets without a network. The test emits the events of the sockets. */
 function makeAttempt(timeoutMs: number) {
   const clock = new ManualClock();
   const deadlines = new Deadlines(clock, 10);
@@ -85,7 +85,7 @@ test('attempt: the answer may take the rest of the timeout', () => {
 
 test('attempt: a second connection to the same member shares the timeout of the first', () => {
   const { clock, failures, sockets, receive, deadlines, memory } = makeAttempt(5_000);
-  memory.credentials.refused('m1', undefined); // it asks again now
+  memory.credentials.refused('m1', undefined); // the member requires credentials a second time
   sockets[0]?.emit('connect');
   clock.advance(3_000);
   receive('HTTP/1.1 407 Who\r\n\r\n');

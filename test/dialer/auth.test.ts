@@ -71,7 +71,7 @@ test('auth: auto does the same in SOCKS5, and offers one method at a time', asyn
     '050100',
     '050100',
     '050102',
-    '050100', // the request
+    '050100', // the CONNECT request
     '050102',
     '050100',
   ]);

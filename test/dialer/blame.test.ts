@@ -1,4 +1,4 @@
-/** The table of docs/health.md: how an attempt failed, what else is known, and who is blamed. */
+/** The table of docs/health.md: how an attempt failed, the other evidence, and who is blamed. */
 import { expect, test } from 'vitest';
 import type { Blame } from '../../src/core/events.ts';
 import { FAULTS, type FaultCode } from '../../src/core/faults.ts';

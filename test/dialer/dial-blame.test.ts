@@ -1,4 +1,7 @@
-/** Blame over real sockets, for sequences of dials: dead targets, a dead network, and members that work for other targets. */
+/**
+ * Blame over real sockets, for sequences of dials: unreachable targets, a network that is down, and members that work
+ * for other targets.
+ */
 import { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { memberSockets } from '../../src/dialer/member-socket.ts';
@@ -20,7 +23,7 @@ const openMemberSocket = memberSockets();
 
 const BAD_GATEWAY = 'HTTP/1.1 502 Bad Gateway\r\n\r\n';
 
-/** Accepts every target except `dead.example`, for which it shows this behavior. */
+/** Accepts every target except `dead.example`, to which it answers with this behavior. */
 function worksBut(behavior: Behavior): Behavior {
   return async (socket, record) => {
     const head = await readUntil(socket, '\r\n\r\n');
@@ -97,7 +100,7 @@ test('blame: members that fail for a target which others reach fail one dial eac
   const { dial, bus } = makeDialerWithPool([...worked, ...good]);
   const attempted = collect(bus, 'dial.attempted');
   for (let time = 0; time < 12; time += 1) connectionOf(await dial('fine.example:443')).end({ cut: false });
-  // One success, so that noria knows that the target lives.
+  // One success shows noria that the target works.
   let reached = false;
   while (!reached) reached = (await dial('dead.example:443')).ok;
   attempted.length = 0;
@@ -139,7 +142,7 @@ test.each([
 ])('blame: members that worked recently and %s mean that the target is at fault', async (_, behavior) => {
   const { dial, pool } = makeDialer(await members(3, worksBut(behavior)), {
     attemptTimeoutMs: 500,
-    hedgeAfter: 'off', // a hedge could win on a busy machine, and the first member would not have worked
+    hedgeAfter: 'off', // on a busy machine a hedge could win, and the first member would then not count as working
     waitForMemberMs: 0,
   });
   for (let time = 0; time < 3; time += 1) connectionOf(await dial('fine.example:443')).end({ cut: false });

@@ -18,7 +18,7 @@ export interface FakePoolMember {
   readonly remainingMs?: number;
 }
 
-/** Requests that may wait for less are refused at once. */
+/** The minimum wait: a request that may wait for less is refused immediately. */
 const SHORTEST_WAIT_MS = 50;
 
 interface Waiting {
@@ -27,14 +27,14 @@ interface Waiting {
 }
 
 export class FakePool implements LeaseProvider {
-  /** Leased in this order. A leased member moves to the end. */
+  /** The members in the order in which they are leased. A leased member moves to the end. */
   members: FakePoolMember[];
   readonly requests: LeaseRequest[] = [];
   readonly reports: LeaseReport[] = [];
   readonly cancelled: number[] = [];
-  /** Answers one event loop turn later, as a pool in another process does. */
+  /** Whether the pool answers one turn of the event loop later, like a pool in another process. */
   remote = false;
-  /** Leases members that were tried already, as a pool without others does. */
+  /** Whether the pool also leases members that were already tried, like a pool that has no others. */
   repeatsMembers = false;
   readonly #open = new Map<number, string>();
   readonly #waiting: Waiting[] = [];
@@ -83,7 +83,7 @@ export class FakePool implements LeaseProvider {
     if (report.kind !== 'accepted') this.#open.delete(report.lease);
   }
 
-  /** A member joins: serves the requests that wait. */
+  /** Adds a member and serves waiting requests with it. */
   add(member: FakePoolMember): void {
     this.members.push(member);
     for (const waiting of [...this.#waiting]) {
@@ -99,7 +99,7 @@ export class FakePool implements LeaseProvider {
     for (const { resolve } of this.#waiting.splice(0)) resolve(emptyPool());
   }
 
-  /** Leases without a final report. */
+  /** The number of leases without a final report. */
   get openLeases(): number {
     return this.#open.size;
   }

@@ -1,7 +1,7 @@
 /** Feeds bytes to a handshake in pieces, and describes a step in one line for comparison. */
 import type { Handshake, HandshakeStep } from '../../src/dialer/handshake.ts';
 
-/** Returns the last step, and the bytes of the pieces that it did not take. */
+/** Feeds the pieces to a handshake. Returns the last step and the bytes that the handshake did not take. */
 export function feed(handshake: Handshake, pieces: readonly Buffer[]): [HandshakeStep, Buffer] {
   let step: HandshakeStep = { kind: 'more' };
   for (const [index, piece] of pieces.entries()) {

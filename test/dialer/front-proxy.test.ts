@@ -1,4 +1,4 @@
-/** Connections to members through front proxies of other projects, and whom a failing front proxy costs something. */
+/** Connections to members through front proxies of other projects, and what a failing front proxy costs members. */
 import { describe, expect, test } from 'vitest';
 import type { MemberProtocol } from '../../src/core/protocol.ts';
 import { FRONT_PROXIES, frontProxyAt, openBrokenProxy } from '../foreign-members/front-proxies.ts';
@@ -38,7 +38,7 @@ describe.each(FRONT_PROXIES)('dialer through $name', ({ command, open }) => {
   );
 });
 
-/** What a reload may change. */
+/** The settings that a reload may change. */
 const OPTIONS = {
   attempts: 3,
   attemptTimeoutMs: 60_000,
@@ -49,7 +49,7 @@ const OPTIONS = {
   sources: new Map(),
 } as const;
 
-/** Three members, and a dial through this front proxy. */
+/** Opens a dialer with three members and dials through this front proxy. */
 async function dialThrough(url: string, members?: readonly TestMember[]) {
   const all = members ?? (await Promise.all([MEMBERS.http(), MEMBERS.socks5(), MEMBERS.https()]));
   const kit = makeDialerWithPool(all, { via: frontProxyAt(url) });
@@ -120,7 +120,7 @@ test('dialer: a front proxy that hangs costs no member anything', async () => {
   expect(members.map(({ accepted }) => accepted)).toEqual([0, 0, 0]);
 });
 
-/** One of them reports a dead server with 404, as a web server does that is no proxy. */
+/** All front proxies except the one that reports a dead server with status 404, as a web server answers CONNECT. */
 const REPORTING = FRONT_PROXIES.filter(({ name }) => !name.includes('only knows CONNECT'));
 
 test.each(REPORTING)(

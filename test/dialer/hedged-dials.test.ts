@@ -148,7 +148,7 @@ test('hedged dial: the hedge for an unproven member starts sooner', async () => 
   );
   const result = dial('target.example:443');
   await until('the first member is asked', () => doubtful.accepted === 1);
-  clock.advance(900); // for a proven member it would be a quarter of 4 s
+  clock.advance(900); // the hedge of a proven member would start after a quarter of 4 s
   expect(connectionOf(await result).member).toBe('good');
 });
 
@@ -168,7 +168,7 @@ test('hedged dial: the delay is learned from the latency of good members', async
   ];
   const result = dial('target.example:443');
   await until('the first member is asked', () => silent.accepted === 1);
-  clock.advance(900); // without samples it would be a quarter of 4 s
+  clock.advance(900); // without samples, the hedge would start after a quarter of 4 s
   expect(connectionOf(await result).member).toBe('good');
 });
 

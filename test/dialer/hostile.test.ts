@@ -1,4 +1,7 @@
-/** What a client, a target or a few members can do to the other members of a pool. Real sockets, a real pool. */
+/**
+ * What a client, a target or a few members can do to the other members of a pool. The tests use real sockets and a real
+ * pool.
+ */
 import { expect, test } from 'vitest';
 import { BURST } from '../../src/dialer/client-budgets.ts';
 import {
@@ -14,7 +17,7 @@ import { copies, makeDialerWithPool } from './real-pool.ts';
 
 const DEAD = /dead|:25 /;
 
-/** Accepts every target but dead ones, to which it answers with `behavior`. */
+/** Accepts every target except dead ones, to which it answers with `behavior`. */
 function worksBut(behavior: Behavior, dead = DEAD): Behavior {
   return async (socket, record) => {
     const head = await readUntil(socket, '\r\n\r\n');

@@ -17,7 +17,7 @@ function makeIdle() {
   return { clock, idle };
 }
 
-/** Connected sockets: only those that are readable and writable are kept. */
+/** Returns connected sockets, because only readable and writable sockets are kept. */
 async function makeSockets(count: number): Promise<Socket[]> {
   const { dial } = makeDialer([{ id: 'm1', at: await openMember('http', httpBehavior()) }]);
   const connections = await Promise.all(Array.from({ length: count }, () => dial('target.example:80')));
@@ -69,7 +69,7 @@ test('idle connections: the newest is taken first, each only once', async () => 
   expect(
     [a, b].map((socket) => [socket.isPaused(), socket.listenerCount('data'), socket.listenerCount('end')]),
   ).toEqual([
-    [true, 0, 1], // the listener of node:net
+    [true, 0, 1], // the one 'end' listener that node:net adds
     [true, 0, 1],
   ]);
 });

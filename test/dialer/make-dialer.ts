@@ -55,7 +55,7 @@ export function makeDialer(members: readonly FakePoolMember[], settings: Partial
   return { dialer, dial, pool, bus, sourceFaults, networkDown, connections };
 }
 
-/** A dial in progress, with its result as a promise. */
+/** Starts a dial and returns it with its result as a promise. */
 export function start(
   dialer: Dialer,
   request: DialRequest,
@@ -91,7 +91,7 @@ export function failureOf(result: DialResult): DialFailure {
   return result.failure;
 }
 
-/** Sends a word and reads its echo: proves that the connection carries all bytes in both directions. */
+/** Sends a word and reads its echo, which proves that the connection carries bytes in both directions. */
 export async function echo({ socket, head }: MemberConnection, word: string, expected = word): Promise<void> {
   let got = head.toString('latin1');
   const done = new Promise<void>((resolve, reject) => {

@@ -1,4 +1,7 @@
-/** SOCKS5 in one write: who gets it, what happens with members that do not take it, and when a login is sent ahead. */
+/**
+ * Pipelined SOCKS5 handshakes: which members get them, what happens with members that do not accept them, and when a
+ * login is pipelined.
+ */
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
@@ -31,13 +34,13 @@ function withCity(city: Partial<SourceSettings> = {}) {
 }
 
 interface SocksServer {
-  /** What it does with a greeting that comes together with more. By default it answers all of it. */
+  /** How the server misreads a greeting that arrives together with other bytes. By default, it answers all of them. */
   readonly misread?: (socket: Socket) => void;
-  /** Awaited before the reply to the request. */
+  /** Awaited before the server replies to the request. */
   readonly reached?: () => Promise<unknown>;
 }
 
-/** A SOCKS5 server that records its first read of each connection. It takes any login that it is offered. */
+/** A SOCKS5 server that records its first read of each connection. It accepts any login that it is offered. */
 function socksServer({ misread, reached }: SocksServer = {}): Behavior {
   return async (socket, record) => {
     const [greeting] = (await once(socket, 'data')) as [Buffer];

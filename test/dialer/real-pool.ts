@@ -1,4 +1,4 @@
-/** A dialer over a real pool, to test what blame does to the members. */
+/** A dialer over a real pool, for tests of the effect of blame on members. */
 import { onTestFinished } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
 import { EventBus } from '../../src/core/events.ts';
@@ -17,8 +17,8 @@ import { collect, start, targetOf } from './make-dialer.ts';
 const openMemberSocket = memberSockets();
 
 /**
- * Members of source `city`, in the order of the pool's picks. They live for half an hour of the manual clock, so no timeout
- * passes unless the test advances it.
+ * Makes a dialer whose pool has these members of source `city`, in the order of the pool's picks. The members live for
+ * half an hour of the manual clock, so no timeout passes unless the test advances the clock.
  */
 export function makeDialerWithPool(
   members: readonly Pick<TestMember, 'protocol' | 'host' | 'port'>[],
@@ -28,7 +28,7 @@ export function makeDialerWithPool(
   return { clock, ...openDialerWithPool(members, { clock, ...settings }) };
 }
 
-/** The same with a clock of the caller. */
+/** Like `makeDialerWithPool`, with a clock of the caller. */
 export function openDialerWithPool(
   members: readonly Pick<TestMember, 'protocol' | 'host' | 'port'>[],
   {
@@ -80,7 +80,7 @@ export function openDialerWithPool(
   });
   const dial = (target: string, request: Partial<DialRequest> = {}) =>
     start(dialer, { target: targetOf(target), routing: {}, use: 'tunnel', ...request }).result;
-  /** A tunnel that the target answers, or that ends without an answer. @returns the member. */
+  /** Opens a tunnel that the target answers, or that ends without an answer. @returns the member. */
   const tunnel = async (target: string, end: 'answered' | 'cut', request: Partial<DialRequest> = {}) => {
     const result = await dial(target, request);
     if (!result.ok) throw new Error(`no tunnel to ${target}: ${result.failure.reason}`);
@@ -97,7 +97,10 @@ export function openDialerWithPool(
   return { dialer, pool, bus, dial, tunnel, quarantined, left, openProber };
 }
 
-/** Many members that are one server. Their addresses differ, because two members never have the same host and port. */
+/**
+ * Many members that are one server. Their addresses differ, because two members of a pool never have the same host and
+ * port.
+ */
 export function copies(
   { protocol, port }: Pick<TestMember, 'protocol' | 'port'>,
   count: number,

@@ -5,12 +5,12 @@ import { hasFailedWrite, ReceivingSocket } from '../../src/dialer/receiving-sock
 import { ReadMemory, TunnelSocket } from '../../src/dialer/tunnel-socket.ts';
 import { until } from '../support/until.ts';
 
-/** A paused socket, and the member's end of it. */
+/** Connects a socket and pauses it. Returns the member's end of the connection. */
 async function openPair(socket: ReceivingSocket): Promise<{ member: Socket }> {
   const server = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const accepted = once(server, 'connection');
-  socket.on('error', () => {}); // ignored: the tests look at `errored`
+  socket.on('error', () => {}); // ignored: the tests read `errored`
   socket.connect({ port: (server.address() as AddressInfo).port, host: '127.0.0.1' }).pause();
   const [[member]] = await Promise.all([accepted, once(socket, 'connect')]);
   server.close();
@@ -37,7 +37,7 @@ test.each([
     const ended = new Promise<void>((resolve) => {
       socket.on('end', resolve).on('close', resolve);
     });
-    // Not read yet, so only the write can notice the reset.
+    // The socket has not read anything yet, so only the write can notice the reset.
     socket.write('more');
     socket.cork();
     socket.write('and');

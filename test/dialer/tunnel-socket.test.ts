@@ -18,7 +18,7 @@ async function openMember(serve: (socket: Socket) => void): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** Paused, like a connection that an attempt hands over. */
+/** Opens a paused tunnel, like one that an attempt passes on. */
 async function openTunnel(port: number, memory = new ReadMemory()): Promise<TunnelSocket> {
   const socket = new TunnelSocket(memory);
   socket.on('error', () => {}); // ignored: 'close' follows
@@ -111,7 +111,7 @@ test('tunnel socket: a small read returns the large buffer for the next tunnel',
   expect(lentFrom === large.buffer).toBe(true);
   tunnel.write('enough');
   await until('the small read came', () => last === '.');
-  expect(memory.takeLarge() === large).toBe(true); // not toBe(large): the diff of two such buffers would be long
+  expect(memory.takeLarge() === large).toBe(true); // not toBe(large), because a failure would print the long diff of two buffers
 });
 
 test('tunnel socket: half-close works in both directions, and a reset closes it', async () => {

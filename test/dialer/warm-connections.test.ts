@@ -1,4 +1,4 @@
-/** Connections opened ahead, over real sockets whose connection takes a while on a manual clock. */
+/** Warm connections, over real sockets. On a manual clock, it takes some time to establish a connection. */
 import type { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { expect, test } from 'vitest';
@@ -24,7 +24,7 @@ import { openDialerWithPool } from './real-pool.ts';
 
 const TARGET = 'target.example:443';
 const FLIGHT_MS = 200;
-/** Between two tunnels. */
+/** The time between two tunnels. */
 const PAUSE_MS = 300;
 const LOGIN = { username: '202611210001', password: '12345678' };
 
@@ -42,7 +42,7 @@ function farSockets(clock: Clock, flightMs: number) {
     for (const each of [tcp, socket]) each.on('error', () => {}); // ignored: 'close' follows
     clock.after(flightMs, () => {
       if (tcp.destroyed) return;
-      tcp.connect({ host, port }); // resets `write`
+      tcp.connect({ host, port }); // before the replacement of `write`, which it would undo
       const { write } = socket;
       socket.write = (...args: unknown[]) => {
         writes += 1;
@@ -68,7 +68,10 @@ function makeFarDialer(
   const { openSocket, openedSockets, ports, writes } = farSockets(clock, flightMs);
   const kit = makeDialer(members, { clock, openSocket, warm: 'auto', ...settings });
   const pass = (ms: number) => new Promise<void>((resolve) => clock.after(ms, resolve));
-  /** Opens tunnels one after the other. Returns what each took: turns of the event loop, and writes to members. */
+  /**
+   * Opens tunnels one after the other. Returns for each tunnel the turns of the event loop that it took, and the number
+   * of writes to members.
+   */
   const stream = async (count: number, request = {}) => {
     const took: Took[] = [];
     for (let tunnel = 0; tunnel < count; tunnel += 1) {
@@ -104,7 +107,7 @@ test('warm: in a steady stream each tunnel finds an open connection, and none is
   expect(took.slice(3).every(isFast)).toBe(true);
   const used = pool.reports.flatMap((report) => (report.kind === 'accepted' ? [report.lease] : []));
   expect(used).toHaveLength(30);
-  expect(openedSockets() - 30).toBe(dialer.openCount); // those that wait for the next tunnels
+  expect(openedSockets() - 30).toBe(dialer.openCount); // the connections that wait for the next tunnels
   expect(dialer.openCount).toBeLessThanOrEqual(3);
   expect(members.map(({ at }) => at.accepted).every((accepted) => accepted >= 6 && accepted <= 7)).toBe(true);
 });
@@ -196,7 +199,7 @@ test.each<[string, (socket: Socket) => void]>([
     await echo(connection, 'hello');
     expect(isDead).toBe(false);
     expect([connection.attempts, pool.blames()]).toEqual([1, []]);
-    expect(openedSockets() - before).toBe(2); // in its place, and for the next tunnel
+    expect(openedSockets() - before).toBe(2); // one in place of the closed connection, and one for the next tunnel
   },
 );
 
@@ -207,7 +210,7 @@ test('warm: a member that refuses a connection gets no other one for a while', a
   const { stream, pool } = makeFarDialer(members, { attempts: 3 });
   pool.members = members.slice(0, 3);
   await stream(4);
-  // It is always the next one, but never leased.
+  // This member is always the next one, but it is never leased.
   const last = members[3];
   if (last === undefined) throw new Error('no member');
   Object.defineProperty(pool, 'upcoming', { value: () => [{ member: last.id, source: 'city', ...last.at }] });
@@ -303,7 +306,7 @@ test('warm: a plain HTTP request in absolute form may take a connection, and is 
   expect(fresh.reused).toBe(false);
 });
 
-/** A dialer over a real pool, and the members that it has connections to, as they see it. */
+/** A dialer over a real pool, and the number of connections that each member has. */
 async function makeFarPool(
   count: number,
   rotation: Parameters<typeof openDialerWithPool>[1]['rotation'] = {},
@@ -344,5 +347,5 @@ test('warm: with maxTunnelsPerMember 1, a member never has two connections', asy
     await pass(PAUSE_MS);
     expect(Math.max(...addresses.map(({ open }) => open))).toBeLessThanOrEqual(1);
   }
-  expect(openedSockets()).toBeGreaterThan(13); // at least one waits for the next tunnel
+  expect(openedSockets()).toBeGreaterThan(13); // at least one connection waits for the next tunnel
 });

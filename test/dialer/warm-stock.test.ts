@@ -1,10 +1,10 @@
-/** How many connections are opened ahead, and for how long they are kept. */
+/** How many warm connections are opened, and for how long they are kept. */
 import { expect, test } from 'vitest';
 import { MAX_KEEP_MS, MEMBERS_THAT_CLOSE, OpeningTimes } from '../../src/dialer/opening-times.ts';
 import { stockFor, TunnelRate } from '../../src/dialer/warm-stock.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
-/** The rate after tunnels at this interval. */
+/** Returns the rate after `count` tunnels at this interval. */
 function rateAt(intervalMs: number, count: number): number {
   const rate = new TunnelRate();
   for (let tunnel = 0; tunnel < count; tunnel += 1) rate.add(tunnel * intervalMs);
@@ -60,7 +60,7 @@ test('opening times: several members that close an unused connection teach how l
   const clock = new ManualClock();
   const times = new OpeningTimes(clock);
   for (let member = 1; member < MEMBERS_THAT_CLOSE; member += 1) times.closedUnused(`m${member}`, 2_000);
-  times.closedUnused('m1', 100); // one member is no sign, however often it closes one
+  times.closedUnused('m1', 100); // one member decides nothing, however often it closes a connection
   expect(times.keepMs).toBe(MAX_KEEP_MS);
   times.closedUnused('m3', 2_000);
   expect(times.keepMs).toBe(1_600);

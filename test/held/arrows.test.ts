@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 
-/** These may import anything: they build the parts, or are the command line. */
+/** Folders that may import anything, because they build the parts or are the command line. */
 const IMPORT_ANYTHING = new Set(['src', 'commands', 'daemon']);
 
 const page = readFileSync('docs/architecture.md', 'utf8');
@@ -13,13 +13,13 @@ const files = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter((
   file.endsWith('.ts'),
 );
 
-/** The deepest folder of the file that the diagram draws, else its folder in `src`. */
+/** Returns the deepest folder of the file that the diagram draws, or its folder in `src`. */
 function folderOf(file: string): string {
   const folders = dirname(file).split('/');
   return folders.findLast((folder) => drawn.has(folder)) ?? folders[0]?.replace('.', 'src') ?? '';
 }
 
-/** Type-only and dynamic imports included. */
+/** Returns all imports of a file, including type-only and dynamic ones. */
 function importsOf(file: string): string[] {
   const text = readFileSync(join('src', file), 'utf8');
   return [...text.matchAll(/(?:from|import\() ?'(\.[^']+\.ts)'/g)].map(([, specifier = '']) =>

@@ -8,7 +8,7 @@ import type { Terminal } from '../../src/commands/terminal.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { TRANSLATED_PAGES, translationOf } from '../support/translations.ts';
 
-/** About two screens of a terminal, and of a browser. */
+/** The maximum length of the README: about two screens of a terminal or a browser. */
 const README_LINES = 120;
 
 const docs = readdirSync('docs', { recursive: true, encoding: 'utf8' })
@@ -18,7 +18,7 @@ const pages = [...readdirSync('.').filter((file) => file.endsWith('.md')), ...do
 
 const textOf = (page: string): string => readFileSync(page, 'utf8');
 
-/** A page without fenced code and code spans, where brackets are not links. */
+/** Returns a page without fenced code and code spans, in which brackets are not links. */
 const prose = (page: string): string =>
   textOf(page)
     .replace(/^```[\s\S]*?^```$/gm, '')
@@ -131,7 +131,7 @@ test('docs: every noria command and option on a page exists', async () => {
   ).toEqual([]);
 });
 
-/** The arguments of `noria` in code spans and at the start of lines of fenced code. */
+/** Returns the arguments of `noria` in code spans and at the start of lines of fenced code. */
 function commandsOf(text: string): string[] {
   const call = /^(?:\$ )?(?:npx )?(?:npm run )?noria (?:-- )?([a-z][^#|;&)]*)/;
   const spans = [...text.replace(/^```[\s\S]*?^```$/gm, '').matchAll(/`([^`\n]+)`/g)].map(
@@ -149,7 +149,7 @@ test.each(['README.md', 'README.zh-CN.md'])('%s: is short, and its configuration
   const yaml = /```yaml\n([\s\S]*?)```/.exec(text)?.[1] ?? '';
   const { warnings, sources } = parseConfig(yaml, 'noria.yaml', { env: { CITY_PASSWORD: 'sandbox4' } });
   expect(sources.map(({ name }) => name)).toEqual(['city']);
-  expect(warnings.map(({ path }) => path)).toEqual(['service.baseUrl']); // plain http, as in the service's own examples
+  expect(warnings.map(({ path }) => path)).toEqual(['service.baseUrl']); // plain HTTP, as in the service's own examples
 });
 
 test('docs/clients.md: the configuration is valid', () => {
@@ -160,7 +160,7 @@ test('docs/clients.md: the configuration is valid', () => {
   expect(listeners.length).toBe(3);
 });
 
-/** Fenced code without comments. Diagrams have no language that runs. */
+/** Returns the fenced code without comments. Diagrams are left out. */
 const codeOf = (page: string): string[] =>
   [...textOf(page).matchAll(/^```(?!text)(.+)\n([\s\S]*?)^```$/gm)].map(
     ([, info = '', code = '']) => `${info}\n${code.replace(/\s+(?:#|\/\/) .*$/gm, '')}`,

@@ -13,7 +13,7 @@ function socks5Cell(reply: Fault['socks5']): string {
 }
 
 test.each(PAGES)('$file: lists every fault once, as in the table', ({ text, translated }) => {
-  // The last two cells are sentences.
+  // In a translation, the last two cells are translated sentences, so they are not compared.
   const held = (cells: readonly string[]) => (translated ? cells.slice(0, -2) : cells);
   const rows = text
     .split('\n')

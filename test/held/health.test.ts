@@ -11,7 +11,7 @@ const rows = [...page.matchAll(/^\| `([a-z-]+)` \| (connect|answer|done) \| ([^|
   ([, fault = '', phase = '', text = '', blame = '']) => ({ fault, phase, text: text.trim(), blame }),
 );
 
-/** The evidence that each text of the page stands for. */
+/** The evidence that each text on the page means. */
 const EVIDENCE: Readonly<Record<string, Partial<Evidence> & { readonly local?: boolean }>> = {
   'nothing else': {},
   'our network is down': { networkDown: true },

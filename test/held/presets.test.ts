@@ -9,7 +9,7 @@ import { inBothLanguages } from '../support/translations.ts';
 const PRESETS = readdirSync('docs/presets').map((file) => file.replace(/\.yaml$/, ''));
 const PAGES = inBothLanguages('docs/links.md');
 
-/** The entries of each fixture. */
+/** The expected entries of each fixture. */
 const ENTRIES: Readonly<Record<string, readonly string[]>> = {
   asiyun: ['192.0.2.1:28229 198.51.100.1 四川-成都', '192.0.2.2:28230 198.51.100.2 四川-成都'],
   dataeyes: ['192.0.2.1:40016 172000 河北-唐山', '192.0.2.2:40006 95000 河北-唐山'],
@@ -24,7 +24,7 @@ const ENTRIES: Readonly<Record<string, readonly string[]>> = {
   zhima: ['192.0.2.1:4256 172000 江苏省苏州市 电信', '192.0.2.2:4231 95000 福建省厦门市 联通'],
 };
 
-/** Something valid for a variable. */
+/** Returns a valid value for a variable. */
 const variableValue = (name = '') => (name.endsWith('ADDRESS') ? 'http://192.0.2.9' : 'abcdef123456');
 
 function sourceOf(preset: string): LinkSource {

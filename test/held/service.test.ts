@@ -142,7 +142,7 @@ function verdictCell(verdict: CodeVerdict): string {
 
 const NUMBERS: readonly OperationNumber[] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 
-/** The reaction of a command, which makes one call. */
+/** The text of a cell for a verdict: the reaction to a call with this code. */
 function commandCell({ kind }: CodeVerdict): string {
   if (kind === 'ok') return 'prints the list';
   return kind === 'empty' ? 'prints an empty list' : 'prints the error, exit code 1';

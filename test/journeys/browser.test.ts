@@ -1,4 +1,4 @@
-/** A browser loads a page of a hundred resources and talks over a WebSocket, through an HTTP proxy and through SOCKS5. */
+/** A browser loads a page with a hundred resources and uses a WebSocket, through an HTTP proxy and through SOCKS5. */
 import type { Browser } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { launchBrowser } from '../support/browser.ts';

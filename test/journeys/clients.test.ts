@@ -1,8 +1,8 @@
 /**
- * Every client of docs/clients.md runs its snippet through a whole noria, to an HTTP target and to an HTTPS one. The code is
- * run as the page prints it, with the addresses of this run in place of the page's. The exits that the target saw decide:
- * several where the snippet rotates, one where it names a session.
+ * Every client of docs/clients.md runs its snippet through a whole noria, to an HTTP target and to an HTTPS target. The
+ * tests run the code as the page prints it, with the addresses of this run instead of those on the page.
  *
+ * The tests check the exits that the target saw: several for a snippet that rotates, one for a snippet with a session.
  * Go and Java take long to compile: they run when NORIA_CLIENTS=all, as `.ci/run` sets it.
  */
 import { execFile } from 'node:child_process';
@@ -18,17 +18,20 @@ import { CHROMIUM, hasCommand, hasPackage, PYTHON } from '../support/tools.ts';
 
 const APT_HELPER = '/usr/lib/apt/apt-helper';
 const CERTIFICATE = resolve(TARGET_CERTIFICATE);
-/** Below `node_modules`, so that JavaScript snippets find the packages that they import. */
+/** A folder below `node_modules`, so that JavaScript snippets find the packages that they import. */
 const FOLDERS = resolve('node_modules/.cache');
 
-/** What a client needs of this machine; clients that are not listed need the command or the Python module of their name. */
+/**
+ * Whether this machine has what a client needs. A client that is not listed needs the command or the Python module of
+ * its name.
+ */
 const NEEDS: Readonly<Record<string, () => boolean>> = {
   environment: () => hasCommand('curl'),
   'curl-socks': () => hasCommand('curl'),
   apt: () => existsSync(APT_HELPER),
   pip: () => PYTHON.modules.includes('pip'),
   fetch: () => true,
-  java: () => hasCommand('javac'), // a runtime alone does not run a source file
+  java: () => hasCommand('javac'), // a Java runtime without a compiler does not run a source file
   undici: () => hasPackage('undici'),
   'env-agent': () => hasPackage('undici'),
   socks: () => hasPackage('socks'),
@@ -43,7 +46,7 @@ const NEEDS: Readonly<Record<string, () => boolean>> = {
 const COMPILED = new Set(['go', 'java']);
 const RUNS_COMPILED = process.env['NORIA_CLIENTS'] === 'all';
 
-/** Clients that take a second and more to start go to one target with each snippet. */
+/** Clients that take a second or more to start run each snippet with only one target. */
 const SLOW: Readonly<Record<string, (shows: Snippet['shows']) => Scheme>> = {
   npm: () => 'https',
   pip: () => 'https',
@@ -53,7 +56,7 @@ const SLOW: Readonly<Record<string, (shows: Snippet['shows']) => Scheme>> = {
   requests: (shows) => (shows === 'rotation' ? 'https' : 'http'),
   httpx: (shows) => (shows === 'rotation' ? 'https' : 'http'),
   aiohttp: (shows) => (shows === 'rotation' ? 'https' : 'http'),
-  // No setting in the environment makes these trust the target's certificate; browser.test.ts has browsers and TLS.
+  // No environment variable makes these clients trust the target's certificate; browser.test.ts tests browsers with TLS.
   java: () => 'http',
   socks: () => 'http',
   chromium: () => 'http',
@@ -61,7 +64,7 @@ const SLOW: Readonly<Record<string, (shows: Snippet['shows']) => Scheme>> = {
   puppeteer: () => 'http',
 };
 
-/** Snippets that are settings are followed by this command, twice, which uses them. */
+/** Snippets that are settings. This command, which uses the settings, runs twice after them. */
 const COMMANDS: Readonly<Record<string, (target: string, folder: string) => string>> = {
   git: (target) => `git ls-remote ${target}/repo.git`,
   pip: (target, folder) =>
@@ -72,7 +75,7 @@ const COMMANDS: Readonly<Record<string, (target: string, folder: string) => stri
     `rm -f ${folder}/ip && APT_CONFIG=${folder}/settings ${APT_HELPER} -o Acquire::https::CAInfo=${CERTIFICATE} -o APT::Sandbox::User=root download-file ${target}/ip ${folder}/ip >&2 && cat ${folder}/ip`,
 };
 
-/** What stands in for an installed browser: Chromium refuses to run as root in its own sandbox. */
+/** Replacements for an installed browser, because Chromium refuses to run as root in its own sandbox. */
 const STAND_INS: Readonly<Record<string, readonly [path: string, text: string]>> = {
   chromium: ['bin/chromium', `#!/bin/sh\nexec ${CHROMIUM} --no-sandbox "$@"\n`],
   playwright: [
@@ -129,17 +132,17 @@ describe.concurrent('clients', () => {
         const { exits, printed } = await run(snippet, scheme);
         expect(exits.length, printed).toBeGreaterThanOrEqual(client in COMMANDS ? 2 : 3);
         expect(new Set(exits).size === 1, printed).toBe(shows === 'session');
-        // A client that stays on one tunnel keeps a member also without its session.
+        // A client that stays on one tunnel keeps its member even without a session.
         if (shows === 'session') expect(exits[0], printed).toBe(exitOfSession(snippet));
       });
     }
   }
 });
 
-/** The exit of the member that noria keeps for the session which the snippet names. */
+/** Returns the exit of the member that noria keeps for the session in the snippet. */
 function exitOfSession({ text }: Snippet): string | undefined {
   const name = /me-session-(\w+)/.exec(text)?.[1];
-  const id = text.includes('8890') ? `me:${name}` : name; // of a listener with users, or of one without
+  const id = text.includes('8890') ? `me:${name}` : name; // port 8890 is the listener with users
   const { control } = stage.daemon;
   const session = control.sessions().find((known) => known.id === id);
   const member = control.members().find(({ id }) => id === session?.member);
@@ -176,7 +179,7 @@ async function run(
   }
 }
 
-/** The command line that runs a snippet, with the addresses of this run in place of the page's. */
+/** Returns the command line that runs a snippet, with the addresses of this run instead of those on the page. */
 async function prepare(snippet: Snippet, scheme: Scheme, folder: string): Promise<[string, ...string[]]> {
   const { client, language, text } = snippet;
   const target = stage.target(scheme);
@@ -207,7 +210,10 @@ async function prepare(snippet: Snippet, scheme: Scheme, folder: string): Promis
   return [process.execPath, await file('exits.mjs')];
 }
 
-/** Nobody's settings and proxy variables; each client trusts the target's certificate by its own variable. */
+/**
+ * An environment without a user's settings and proxy variables. Each client trusts the target's certificate by its own
+ * variable.
+ */
 function environmentIn(folder: string): NodeJS.ProcessEnv {
   return {
     PATH: `${join(folder, 'bin')}:${dirname(process.execPath)}:${process.env['PATH'] ?? ''}`,

@@ -1,8 +1,7 @@
 /**
- * noria is killed at random moments while clients use it. After a restart it has its members again, and the pace holds across
- * all restarts. The service's counts, noria's files and its log are checked.
- *
- * NORIA_KILLS is the number of kills; a release uses 200, which takes some minutes.
+ * noria is killed at random moments while clients use it. After each restart it has its members again, and across all
+ * restarts it keeps the pace. The tests check the service's counts, noria's files and its log. NORIA_KILLS is the
+ * number of kills; a release uses 200, which takes some minutes.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { request } from 'node:http';
@@ -17,12 +16,14 @@ import { until } from '../support/until.ts';
 import { type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
 
 const KILLS = Number(process.env['NORIA_KILLS'] ?? 6);
-/** Maximum time until a kill, measured in turn from the start of the process and from when it runs. */
+/**
+ * The maximum time until a kill, measured in turn from the start of the process and from the moment at which it runs.
+ */
 const LONGEST_LIFE_MS = 1_000;
 const MS_PER_CYCLE_AT_MOST = 15_000;
-/** Longer than a start, so that a noria which forgot its last call would call too early. */
+/** Longer than a start of noria. So a noria that has forgotten its last call would call too early. */
 const INTERVAL_MS = 2_000;
-/** The service sees the interval shortened a little by loopback and timers. */
+/** The service may see an interval that is a little shorter, because of loopback and timers. */
 const SERVICE_PACE_MS = INTERVAL_MS - 20;
 
 interface Stage {
@@ -71,7 +72,7 @@ async function members(adminPort: number): Promise<readonly string[]> {
     .map(({ id }) => id);
 }
 
-/** Waits until noria has at least this many members and all are in the snapshot. Returns their ids. */
+/** Waits until noria has at least this number of members and all are in the snapshot. Returns their ids. */
 async function writtenMembers({ adminPort, stateDir }: Stage, least: number) {
   let ids: readonly string[] = [];
   await until(`${least} members are in the snapshot`, async () => {
@@ -88,7 +89,7 @@ function get(proxyPort: number, url: string): Promise<number> {
       answer.resume();
       answer.on('close', () => resolve(answer.complete ? (answer.statusCode ?? 0) : 0));
     });
-    asked.on('error', () => resolve(0)); // noria is down, or is killed during the request
+    asked.on('error', () => resolve(0)); // noria is not running, or is killed during the request
     asked.end();
   });
 }
@@ -169,7 +170,7 @@ test('crash: after a kill the same members serve, and missing ones wait for the 
   expect(sandbox.stats().calls).toBe(calls);
 });
 
-/** The member that serves a session. */
+/** Returns the member that serves a session. */
 function memberOf(session: string, proxyPort: number, path: string): Promise<string | undefined> {
   return new Promise((resolve, reject) => {
     const headers = { 'X-Noria-Session': session };

@@ -71,9 +71,9 @@ describe.skipIf(!hasCommand('curl'))('curl', () => {
   test('curl: a private address over socks4 and socks5, which resolve names locally, is refused', async () => {
     for (const protocol of ['socks4', 'socks5']) {
       const { exitCode } = await curl('-x', `${protocol}://${stage.open}`, 'http://127.0.0.1:80/');
-      expect(exitCode, protocol).toBe(97); // CURLE_PROXY: noria refused
+      expect(exitCode, protocol).toBe(97); // CURLE_PROXY: noria refused the target
       const unknown = await curl('-x', `${protocol}://${stage.open}`, `${stage.target('http')}/ip`);
-      expect(unknown.exitCode, protocol).toBe(97); // curl cannot resolve the name
+      expect(unknown.exitCode, protocol).toBe(97); // CURLE_PROXY: curl could not resolve the name
     }
   });
 

@@ -1,4 +1,4 @@
-/** A noria process on a sandbox, with its configuration file, and clients of it. */
+/** A noria process on a sandbox with its configuration file, and clients of this noria. */
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ export interface DaemonStage {
   readonly folder: string;
   readonly file: string;
   readonly port: number;
-  /** The configuration. `listener`: further keys of its listener; `more`: further sections. */
+  /** Returns the configuration. `listener`: further keys of its listener; `more`: further sections. */
   config(listener?: string, more?: string): string;
 }
 
@@ -41,7 +41,7 @@ export async function startOn(stage: DaemonStage, ...args: string[]): Promise<No
   return noria;
 }
 
-/** An open tunnel to the sandbox's target. */
+/** Opens a tunnel to the sandbox's target. */
 export async function tunnelThrough(socket: Socket, { sandbox }: DaemonStage): Promise<Socket> {
   onTestFinished(() => void socket.destroy());
   socket.on('error', () => {}); // ignored: noria may reset it
@@ -52,7 +52,7 @@ export async function tunnelThrough(socket: Socket, { sandbox }: DaemonStage): P
   return socket;
 }
 
-/** The target's answer to a GET of `/ip` on an open tunnel. */
+/** Returns the target's answer to a GET of `/ip` on an open tunnel. */
 export async function getIp(socket: Socket): Promise<string> {
   socket.write('GET /ip HTTP/1.1\r\nHost: target\r\n\r\n');
   const [answer] = await once(socket, 'data');

@@ -1,5 +1,5 @@
-// The dashboard in a real Chromium, on a whole noria with a sandbox. States that would take long to reach (a token, an admin
-// server that stops) use the admin server alone.
+// The dashboard in a real Chromium, on a whole noria with a sandbox. States that would be difficult to reach (a token,
+// an admin server that stops) are tested with an admin server alone.
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { AxeResults } from 'axe-core';
@@ -170,7 +170,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     const { page } = await visit(browser, before.url, { mayFail: true });
     await untilLive(page);
     await before.close();
-    // The owner of a noria that has died must see it at once.
+    // The operator of a noria that has crashed must see it immediately.
     await page.getByRole('heading', { name: 'noria does not answer' }).waitFor({ timeout: 3_000 });
     expect(await page.title()).toBe('✕ noria does not answer');
     await page.getByText(/disconnected for .*, reconnecting/).waitFor();
@@ -194,7 +194,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     await page.reload();
     await untilLive(page);
     expect(requested.filter((address) => address.includes('stone'))).toEqual([]);
-    // The browser logs each 401 itself; anything else comes from the page.
+    // The browser logs each 401 itself; any other error comes from the page.
     expect(errors.filter((error) => !error.includes('401'))).toEqual([]);
     await page.getByRole('button', { name: 'Forget the token' }).click();
     await dialog.waitFor();
@@ -203,7 +203,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
   test('dashboard: each button sends its request, destructive ones after confirmation', async () => {
     const { url, commands } = await openPlainAdmin();
     const { page, requested } = await visit(browser, url);
-    // The page gets its sources and sessions one after the other; both bring buttons.
+    // The page gets its sources and sessions one after the other. Both have buttons.
     for (const name of ['Draw now from city', 'Forget session abc']) {
       await page.getByRole('button', { name }).waitFor();
     }
@@ -214,7 +214,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
       ['Rotate now: move abc to another member and close its open tunnels', 'Rotate now', 'rotate abc true'],
       ['Forget session abc', 'Forget', 'forget abc'],
     ] as const;
-    // Speech control presses a button by the word on it.
+    // Users of speech control press a button by saying the text on it, so the label must contain the text.
     const named = await page
       .locator('button[aria-label]')
       .evaluateAll((all) => all.map((one) => [one.textContent ?? '', one.getAttribute('aria-label') ?? '']));
@@ -280,7 +280,7 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     const foreign = [...written].filter(
       (text) => !/\p{Script=Han}/u.test(text) || /[a-z]+ [a-z]+ [a-z]+/i.test(text),
     );
-    // The other language, names, and percentiles.
+    // Only these texts may be the same in both languages: the name of the other language, names, and percentiles.
     expect(foreign.sort()).toEqual(['English', 'city', 'm1', 'noria', 'p50', 'p95']);
     expect(written.size).toBeGreaterThan(foreign.length + 5);
     expect(await page.getByRole('link', { name: '文档' }).getAttribute('href')).toBe('/docs/zh-CN/README.md');

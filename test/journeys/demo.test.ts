@@ -91,7 +91,7 @@ test.skipIf(!HAS_STORE || !hasCommand('curl'))(
     const { out: exit } = await curl(...(first ?? []));
     expect(exit).toMatch(/^127\./);
     for (const [index, line] of others.entries()) {
-      // A busy machine may take longer than a new session waits for the store.
+      // On a busy machine, the store may need longer than a new session waits for it.
       const sessions = `${pages[index + 1]}api/sessions`;
       await until('the replica knows the session', async () => (await curl(sessions)).out.includes('"one"'));
       expect((await curl(...line)).out).toBe(exit);

@@ -29,9 +29,9 @@ test.skipIf(cannotRun)(
   async () => {
     const { sandbox, start } = await openStage();
     const one = await start('one');
-    // The other noria names the source differently. The instance counts.
+    // The other noria has another name for the source; the instance is what they share.
     const two = await start('two', { source: 'town' });
-    expect(await exitOf(two, sandbox)).toMatch(/^127/); // a client is demand for all
+    expect(await exitOf(two, sandbox)).toMatch(/^127/); // a client of one noria is demand for all
     await untilReady(one, MEMBERS);
     await untilReady(two, MEMBERS);
     await until('both have the same members', () => idsOf(one).join() === idsOf(two).join());
@@ -43,7 +43,7 @@ test.skipIf(cannotRun)(
     for (const session of ['a', 'b', 'c', 'd']) {
       const user = `me-session-${session}:x@`;
       const exit = await exitOf(two, sandbox, user);
-      // A busy machine may take longer than a new session waits for the store.
+      // On a busy machine, the store may need longer than a new session waits for it.
       await until('the other knows the session', () =>
         one.control.sessions().some(({ id }) => id === session),
       );
@@ -73,7 +73,7 @@ test.skipIf(cannotRun)(
     const { sandbox, start } = await openStage();
     const { id } = sandbox.instance('shared');
     const one = await start('one');
-    await exitOf(one, sandbox); // a client is demand
+    await exitOf(one, sandbox); // the request of a client causes demand
     await untilReady(one, MEMBERS);
     const stateOf = ({ control }: Noria) => control.status().sources[0]?.state;
     const evictOne = () => {
@@ -157,10 +157,10 @@ test.skipIf(NO_STORE)('fleet: noria fleet, check and extract use the store', asy
 test.skipIf(cannotRun)('fleet: the norias put their members back into a store that was emptied', async () => {
   const { sandbox, store, start } = await openStage();
   const one = await start('one');
-  await exitOf(one, sandbox); // a client is demand
+  await exitOf(one, sandbox); // the request of a client causes demand
   await untilReady(one, MEMBERS);
   const [first = ''] = idsOf(one);
-  one.control.pauseSource('city'); // no draw may fill the gap
+  one.control.pauseSource('city'); // so that no draw replaces the member
   await store.command('FLUSHALL');
   const two = await start('two');
   await until('the other noria has the members', () => idsOf(two).includes(first));

@@ -1,6 +1,7 @@
 /**
- * A noria that reaches everything through one front proxy: the service and HTTP and SOCKS5 members. While the front proxy is down,
- * clients get its failure, no member suffers, nothing is connected directly, and afterwards everything works as before.
+ * A noria that reaches everything through one front proxy: the service, HTTP members and SOCKS5 members. While the
+ * front proxy is down, clients get its failure, no member is blamed and nothing is connected directly. Afterwards
+ * everything works as before.
  */
 import { Server as ProxyChainServer } from 'proxy-chain';
 import { expect, onTestFinished, test } from 'vitest';
@@ -16,7 +17,7 @@ const MEMBERS = 4;
 /** A front proxy with a login on a fixed port. */
 async function openFrontProxy() {
   const port = await freePort();
-  /** `host:port` of each server that it was asked for. */
+  /** `host:port` of each server to which it was asked to connect. */
   const asked: string[] = [];
   const start = async () => {
     const server = new ProxyChainServer({

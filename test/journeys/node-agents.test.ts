@@ -1,6 +1,6 @@
 /**
- * The agents of Node's HTTP clients, through a whole noria with HTTP and SOCKS5 members, to targets over HTTP and TLS: each as its own tests
- * use it. The exits that the target saw decide.
+ * The agents of Node's HTTP clients, through a whole noria with HTTP and SOCKS5 members, to targets over HTTP and TLS.
+ * Each agent is used as in its own tests. The tests check the exits that the target saw.
  */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';

@@ -8,12 +8,12 @@ import { onTestFinished } from 'vitest';
 import { childEnvironment } from '../support/environment.ts';
 import { until } from '../support/until.ts';
 
-/** The user `nobody` if the tests run as root; else the user of the tests. */
+/** Runs noria as the user `nobody` if the tests run as root, else as the user of the tests. */
 export const UNPRIVILEGED = process.getuid?.() === 0 ? { uid: 65_534 } : {};
 
 export interface NoriaProcess {
   readonly child: ChildProcess;
-  /** Exit code and signal, once it has ended. */
+  /** Resolves with exit code and signal when the process has ended. */
   readonly ended: Promise<readonly [number | null, NodeJS.Signals | null]>;
   /** Everything on standard output so far. */
   out(): string;
@@ -46,7 +46,7 @@ export function runNoria(
     readonly env?: Readonly<Record<string, string>>;
     readonly command?: readonly [string, ...string[]];
     readonly cwd?: string;
-    /** User and group of the process; by default those of the test. */
+    /** The user and the group of the process; default: those of the test. */
     readonly uid?: number;
   } = {},
 ): NoriaProcess {
@@ -87,7 +87,7 @@ export function runNoria(
 function linesOf(text: string): Record<string, unknown>[] {
   return text
     .split('\n')
-    .slice(0, -1) // the last one may be incomplete
+    .slice(0, -1) // leaves out the last line, which may be incomplete
     .filter((line) => line.startsWith('{'))
     .map((line) => JSON.parse(line));
 }

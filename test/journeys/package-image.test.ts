@@ -1,4 +1,4 @@
-/** The Dockerfile and the deployment examples, as far as they can be checked without a container engine. */
+/** Tests of the Dockerfile and the deployment examples that need no container engine. */
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
@@ -16,7 +16,7 @@ const instructions = dockerfile
   .filter((line) => line !== '');
 const lastOf = (name: string) => instructions.filter((line) => line.startsWith(`${name} `)).at(-1) ?? '';
 
-/** Every secret file exists and is readable by its owner only. */
+/** A file system in which every secret file exists and only its owner can read it. */
 const SECRETS: ConfigFiles = {
   read: (path) =>
     Buffer.from(path.endsWith('/fleet-url') ? 'redis://noria:hunter2@valkey:6379\n' : 'hunter2-hunter2\n'),
@@ -71,7 +71,7 @@ test('docs/operations/compose.yaml: has a valid configuration whose address the 
   const config = accept(configs['noria.yaml'].content);
   expect(config.warnings).toEqual([]);
   expect(config.listeners[0]?.address).toMatchObject({ host: '127.0.0.1', port: 8888 });
-  expect(config.admin?.address).toMatchObject({ port: 8889 }); // the default of noria status
+  expect(config.admin?.address).toMatchObject({ port: 8889 }); // the address that `noria status` uses by default
   expect(Number.parseInt(services.noria.stop_grace_period, 10)).toBeGreaterThan(
     config.shutdown.drainTimeoutMs / 1_000,
   );
@@ -113,7 +113,7 @@ test('docs/operations/kubernetes.yaml: has a restricted sidecar whose probes rea
   const documents = parseAllDocuments(readFileSync('docs/operations/kubernetes.yaml', 'utf8'));
   const [map, deployment] = documents.map((document) => document.toJS());
   const config = accept(mapSchema.parse(map).data['noria.yaml']);
-  expect(config.warnings.map(({ path }) => path)).toEqual(['admin.address']); // as the page explains
+  expect(config.warnings.map(({ path }) => path)).toEqual(['admin.address']); // the page explains this warning
   const { spec } = deploymentSchema.parse(deployment).spec.template;
   const [noria] = spec.initContainers;
   expect(config.admin?.address).toMatchObject({ host: '0.0.0.0', port: noria.ports[0].containerPort });
@@ -123,7 +123,7 @@ test('docs/operations/kubernetes.yaml: has a restricted sidecar whose probes rea
   expect(spec.terminationGracePeriodSeconds).toBeGreaterThan(config.shutdown.drainTimeoutMs / 1_000);
 });
 
-/** The options of a store that keep a fleet's data. */
+/** The options with which a store keeps a fleet's data. */
 const KEEPS = [
   ['--appendonly', 'yes'],
   ['--maxmemory-policy', 'noeviction'],
@@ -144,7 +144,7 @@ test('docs/operations/fleet/compose.yaml: two norias in one fleet, and a store t
   const text = readFileSync('docs/operations/fleet/compose.yaml', 'utf8');
   const { services, configs } = fleetComposeSchema.parse(parse(text, { merge: true }));
   const config = accept(configs['noria.yaml'].content);
-  expect(config.warnings.map(({ path }) => path)).toEqual(['fleet']); // no TLS, as the page explains
+  expect(config.warnings.map(({ path }) => path)).toEqual(['fleet']); // the page explains why there is no TLS
   expect(config.fleet?.url).toMatchObject({ host: 'valkey', port: 6379 });
   for (const noria of [services['noria-a'], services['noria-b']])
     expect(Number.parseInt(noria.stop_grace_period, 10)).toBeGreaterThan(
@@ -173,7 +173,7 @@ test('docs/operations/fleet/kubernetes.yaml: restricted sidecars in one fleet, a
       .find((object) => object.kind === kind && object.metadata.name === name);
   const yaml = mapSchema.parse(named('ConfigMap', 'noria')).data['noria.yaml'];
   const config = accept(yaml, { POD_NAME: 'scraper-0' });
-  expect(config.warnings.map(({ path }) => path)).toEqual(['admin.address', 'fleet']); // as the page explains
+  expect(config.warnings.map(({ path }) => path)).toEqual(['admin.address', 'fleet']); // the page explains these warnings
   expect(config.fleet).toMatchObject({ replica: 'scraper-0', url: { host: 'valkey', port: 6379 } });
   const scraper = named('StatefulSet', 'scraper');
   const { spec } = deploymentSchema.parse(scraper).spec.template;

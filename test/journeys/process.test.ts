@@ -1,4 +1,4 @@
-/** A real noria process replaces a certificate without cutting a connection, and ends by signals. */
+/** A real noria process replaces a certificate without closing a connection, and ends when it receives a signal. */
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, existsSync, writeFileSync } from 'node:fs';
@@ -45,7 +45,7 @@ test('process: SIGTERM lets a tunnel finish, refuses new clients, and ends with 
   noria.child.kill('SIGTERM');
   await noria.line('noria is shutting down');
   expect(await getIp(tunnel)).toContain('200 OK');
-  await until('new clients are refused', () => refuses(stage.port)); // with workers: once all have closed
+  await until('new clients are refused', () => refuses(stage.port)); // with workers, only when all have closed
   tunnel.end();
   expect(await noria.ended).toEqual([0, null]);
   expect(existsSync(join(stage.folder, 'state/snapshot.json'))).toBe(true);

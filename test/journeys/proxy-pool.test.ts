@@ -14,7 +14,10 @@ import { hasCommand, PYTHON } from '../support/tools.ts';
 
 const PORTS = 6;
 
-/** As scrapers for raw pools are written: get a proxy, use it, delete it when it fails, try again. */
+/**
+ * A scraper in the style of scrapers for raw pools: it gets a proxy, uses it, deletes it when it fails, and tries
+ * again.
+ */
 const SCRAPER = `
 import sys, requests
 
@@ -60,7 +63,7 @@ async function startWithPorts({ members = 12, size = PORTS, more = '', listeners
   return { noria, sandbox, options, first, api, get };
 }
 
-/** A page of the sandbox's target, under a name that only members resolve. */
+/** The URL of a page of the sandbox's target. Only members resolve its name. */
 const pageOf = (targetUrl: string, path: string) => `http://target.example:${new URL(targetUrl).port}${path}`;
 
 test.skipIf(!PYTHON.modules.includes('requests'))(
@@ -93,7 +96,7 @@ test.skipIf(!PYTHON.modules.includes('requests'))(
       const used = idOf(exits.at(-1));
       if (used !== undefined && exits.length % 6 === 0) await sandbox.kill(used);
       if (used === undefined || exits.length % 6 !== 3) continue;
-      // The scraper gets half a page through this one, so it deletes its port.
+      // The scraper gets half of a page through this member, so it deletes its port.
       if (sandbox.members().some(({ id }) => id === broken)) {
         await sandbox.setBehaviour(broken, { how: 'good' });
       }

@@ -1,6 +1,6 @@
 /**
- * Mistakes of a newcomer: every surface says that no client can be served, why, and what to do; and a noria that recovers
- * says that, too.
+ * Typical mistakes of a new user. Every interface says that noria cannot serve clients, why, and what to do. A noria
+ * that recovers says that, too.
  */
 import { expect, test } from 'vitest';
 import { freePort } from '../support/free-port.ts';

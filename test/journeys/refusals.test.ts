@@ -1,6 +1,7 @@
 /**
- * Clients that noria cannot serve learn the cause at once. They would be ready to wait for ten minutes, so an answer that came after a
- * wait would fail the test. The answers are compared whole: they name the option, and never a source that cannot serve the client.
+ * Clients that noria cannot serve learn the cause immediately. They would wait for ten minutes, so an answer that comes
+ * only after a wait fails the test. The tests compare whole answers: an answer names the option, and never a source
+ * that cannot serve the client.
  */
 import { request } from 'node:http';
 import { expect, test } from 'vitest';
@@ -14,7 +15,7 @@ interface Refused {
   readonly body: string;
 }
 
-/** What noria answers to a CONNECT with this user name. */
+/** Returns noria's answer to a CONNECT with this user name. */
 function connectAs({ proxy }: Noria, username: string): Promise<Refused> {
   const [host, port] = proxy.split(':');
   const headers = { 'Proxy-Authorization': `Basic ${Buffer.from(`${username}:x`).toString('base64')}` };

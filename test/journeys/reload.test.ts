@@ -20,14 +20,17 @@ import {
 } from '../support/noria.ts';
 import { until } from '../support/until.ts';
 
-/** The port below this one if it is free, else this one: the start of a range that is free up to `port`. */
+/**
+ * Returns the port below this one if it is free, otherwise this one. It is the start of a range of free ports that ends
+ * at `port`.
+ */
 async function freePortBefore(port: number): Promise<number> {
   const server = createServer().listen(port - 1, '127.0.0.1');
   try {
     await once(server, 'listening');
     return port - 1;
   } catch {
-    return port; // handled: it is taken, so the range is this port only
+    return port; // handled: the port below is in use, so the range is only this port
   } finally {
     server.close();
   }

@@ -1,6 +1,6 @@
 /**
- * A client that speaks any of the four protocols reaches its target at every call, each time through another member, while
- * members expire and are replaced. The exits that the target saw decide, through curl.
+ * A client of each of the four protocols reaches its target at every call, each time through another member, while
+ * members expire and are replaced. The tests use curl and check the exits that the target saw.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from 'vitest';
@@ -8,9 +8,9 @@ import { curl } from '../support/curl.ts';
 import { openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
 import { hasCommand } from '../support/tools.ts';
 
-/** Of each source. */
+/** The number of members of each source. */
 const MEMBERS = 6;
-/** Calls of one curl, each on a connection of its own. */
+/** The number of calls of one curl, each on its own connection. */
 const CALLS = 20;
 const CLOSE = ['-H', 'Connection: close'];
 
@@ -21,12 +21,15 @@ const PROTOCOLS = {
   socks4a: (proxy: string) => [...CLOSE, '-x', `socks4a://${proxy}`],
 } as const;
 
-/** HTTP members and SOCKS5 ones that live two seconds and are drawn before they expire. */
+/**
+ * Starts a noria with HTTP and SOCKS5 members that live for two seconds. noria draws new members before the old ones
+ * expire.
+ */
 async function startShortLived() {
   const sandbox = await openTestSandbox({
     members: MEMBERS * 4,
     lifetimeMs: [1_500, 2_500],
-    graceMs: 60_000, // a call that a busy machine holds up is not cut off
+    graceMs: 60_000, // so that a call that a busy machine delays is not cut off
     instances: [{ product: 'short-pure' }, { product: 'shared' }],
   });
   const size = `size: ${MEMBERS}, params: { count: ${MEMBERS}`;

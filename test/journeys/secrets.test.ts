@@ -1,9 +1,9 @@
 /**
- * Everything that noria emits is searched for every secret that it was given: its output at log level trace, answers to
- * clients, all answers of the admin API with page, metrics and events, its state folder, and the output of commands.
+ * Everything that noria emits is searched for every secret that noria was given: its output at log level trace, answers
+ * to clients, all answers of the admin API with page, metrics and events, its state folder, and the output of commands.
  *
- * A separate noria process has members that ask for credentials, a source with a wrong key, and one without a service.
- * Clients send right, wrong and malformed credentials. The service sends keys back.
+ * A separate noria process has members that require credentials, a source with a wrong key, and a source without a
+ * service. Clients send right, wrong and malformed credentials. The service repeats keys in its answers.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -16,7 +16,7 @@ import { openTestSandbox, WORKERS_LINE } from '../support/noria.ts';
 import { until } from '../support/until.ts';
 import { type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
 
-/** With characters that URLs, YAML, JSON and regular expressions escape differently. */
+/** The secrets contain characters that URLs, YAML, JSON and regular expressions escape in different ways. */
 const SECRETS = {
   instancePassword: 'city+pass/word&1$',
   keyedAkey: '0f1e2d3c4b5a6978',
@@ -32,16 +32,16 @@ const SECRETS = {
   query: 'query-value-12',
 } as const;
 
-/** Text of a client, not a secret: the log may quote it, answers may not. */
+/** A text of a client that is not secret: the log may quote it, answers may not. */
 const ROUTING_VALUE = 'routingvalue10';
 
 const sixteen = (password: string) => createHash('md5').update(password).digest('hex').slice(8, 24);
 
-/** A secret in all encodings in which it may appear. */
+/** Returns a secret in all encodings in which it may appear. */
 function formsOf(secret: string): string[] {
   const hash = createHash('md5').update(secret).digest('hex');
   const base64 = Buffer.from(secret).toString('base64').replace(/=+$/, '');
-  // The end of `user:secret` in base64, for every length of the user name.
+  // The end of `user:secret` in base64 depends on the length of the user name.
   const tails = [1, 2].map((shift) => {
     const shifted = Buffer.from('x'.repeat(shift) + secret)
       .toString('base64')
@@ -62,12 +62,15 @@ const FORMS = Object.entries(SECRETS).flatMap(([name, secret]) =>
   formsOf(secret).map((form) => ({ name, form })),
 );
 
-/** Names and forms of the secrets in a text. */
+/** Returns the names and the encodings of the secrets that a text contains. */
 function secretsIn(text: string): string[] {
   return FORMS.filter(({ form }) => text.includes(form)).map(({ name, form }) => `${name} as ${form}`);
 }
 
-/** Sends each message after an answer to the previous one. Returns everything received until noria closes. */
+/**
+ * Sends the messages, each after an answer to the previous one. Returns everything received until noria closes the
+ * connection.
+ */
 async function converse(port: number, ...messages: (string | Uint8Array)[]): Promise<string> {
   const socket = connect(port, '127.0.0.1');
   onTestFinished(() => void socket.destroy());
@@ -147,7 +150,7 @@ ${WORKERS_LINE}
   return { sandbox, noria, port, folder, file, config, admin: `http://127.0.0.1:${adminPort}` };
 }
 
-/** Answers to clients that are accepted or refused for each possible reason. */
+/** Returns noria's answers to clients that it accepts, and to clients that it refuses for each possible reason. */
 async function askAsClients(port: number, targetUrl: string): Promise<string[]> {
   const { userPassword, typedPassword, cookie, query } = SECRETS;
   const { host } = new URL(targetUrl);
@@ -180,7 +183,7 @@ async function askAsClients(port: number, targetUrl: string): Promise<string[]> 
   ]);
 }
 
-/** Answers of the admin API, with their headers: to every GET, to wrong tokens and to malformed bodies. */
+/** Returns the answers of the admin API with their headers: to every GET, to wrong tokens and to malformed bodies. */
 async function askAsOperator(admin: string): Promise<string[]> {
   const { adminToken, typedToken, userPassword } = SECRETS;
   const ask = async (path: string, token: string, init: RequestInit = {}) => {
@@ -208,7 +211,7 @@ async function askAsOperator(admin: string): Promise<string[]> {
   ]);
 }
 
-/** The event stream, until it is aborted. */
+/** Reads the event stream until it is aborted. */
 async function followEvents(admin: string, signal: AbortSignal): Promise<string> {
   const headers = { authorization: `Bearer ${SECRETS.adminToken}` };
   const answer = await fetch(`${admin}/api/events`, { headers, signal });

@@ -27,7 +27,7 @@ test('process: refuses an invalid configuration with every error, and keeps the 
 });
 
 test('process: a SIGHUP during the start reloads after it', async () => {
-  // Brings a warning, which is printed before anything opens.
+  // This line causes a warning, which is printed before anything is opened.
   const stage = await setUpDaemon('', 'dial: { waitForMember: 60s, deadline: 5s }');
   const noria = runNoria(['run', '-c', stage.file]);
   await noria.line('configuration warning');
@@ -74,7 +74,7 @@ test('process: a start that fails closes everything that it had opened', async (
   const first = `listeners: [{ address: "127.0.0.1:${stage.port}" }, { address: "127.0.0.1:${port}" }]`;
   const config = stage.config('', 'workers: 1').replace(/^listeners: .*$/m, first);
   await expect(startNoria({ config })).rejects.toMatchObject({ code: 'listen-failed' });
-  const noria = await startNoria({ config: stage.config('', 'workers: 1') }); // in the same process, so nothing is released by its end
+  const noria = await startNoria({ config: stage.config('', 'workers: 1') }); // runs in the process of the test, so the end of a process releases nothing
   onTestFinished(() => noria.close());
   expect(noria.addresses.listeners).toEqual([`127.0.0.1:${stage.port}`]);
 });

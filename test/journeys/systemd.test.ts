@@ -17,7 +17,7 @@ const HAS_NOTIFY = hasCommand('systemd-notify') && hasCommand('python3');
 const HAS_ACTIVATE = hasCommand('systemd-socket-activate') && hasCommand('curl');
 const HAS_ANALYZE = hasCommand('systemd-analyze');
 
-/** A Unix datagram socket, which Node does not have. Prints each message as a line of JSON. */
+/** Receives on a Unix datagram socket, which Node does not support. Prints each message as a line of JSON. */
 const RECEIVER = `
 import json, socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -26,7 +26,7 @@ print('[]', flush=True)
 while True: print(json.dumps(s.recv(4096).decode().splitlines()), flush=True)
 `;
 
-/** All messages to the socket, without the barrier that systemd-notify adds. */
+/** Returns all messages to the socket, without the barrier that systemd-notify adds. */
 async function listenAsSystemd(path: string): Promise<() => readonly string[]> {
   const child = spawn('python3', ['-c', RECEIVER, path], { stdio: ['ignore', 'pipe', 'inherit'] });
   onTestFinished(() => void child.kill());
@@ -121,7 +121,7 @@ test.skipIf(!HAS_ACTIVATE)('systemd: noria listens on an inherited socket', asyn
   expect(first).toMatchObject({ exitCode: 0, out: expect.stringMatching(/^127\./) });
   expect((await noria.line('noria is running'))['listeners']).toEqual([`127.0.0.1:${port}`]);
 
-  // A socket cannot be inherited twice: a reload that changes its listener is refused, and the listener stays.
+  // A socket cannot be inherited twice. So a reload that changes the listener is refused, and the listener remains.
   writeIn(
     folder,
     'noria.yaml',
@@ -148,7 +148,7 @@ test('systemd: fd:3 without an inherited socket is refused with advice', async (
 const UNITS = ['systemd/noria.service', 'systemd/noria.socket'];
 
 test.skipIf(!HAS_ANALYZE)('systemd: systemd-analyze verifies both units without a message', () => {
-  // The program of the unit is not installed on this machine.
+  // This machine does not have the program that the unit starts.
   const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', ...UNITS], {
     encoding: 'utf8',
   });

@@ -72,7 +72,7 @@ describe('access: users', () => {
     ['ann', 'a '],
     ['ann', 'A'],
     ['Ann', 'a'],
-    ['ann-lee', 'a'], // the longer name matches, so the shorter one's password is wrong
+    ['ann-lee', 'a'], // the longer name matches, so the password of the shorter one is wrong
     ['ann-lee-session-x', 'a'],
     ['anna', 'a'],
     ['ann_lee', 'a'],
@@ -120,7 +120,7 @@ describe('access: wrong credentials', () => {
     const fail = (times: number, address: string, credentials = wrong) => {
       for (let index = 0; index < times; index += 1) closed.identify(credentials, address);
     };
-    /** The code for one more wrong attempt. */
+    /** Sends one more wrong attempt and returns the code. */
     const codeOf = (address: string, credentials = wrong) => {
       const outcome = closed.identify(credentials, address);
       return outcome instanceof NoriaError ? outcome.code : 'identified';

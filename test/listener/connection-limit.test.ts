@@ -6,7 +6,7 @@ import { until } from '../support/until.ts';
 import { directDialer } from './direct-dialer.ts';
 import { listen, RawClient } from './harness.ts';
 
-/** A shared limit whose answers the test gives. */
+/** A shared limit with answers from the test. */
 class ManualLimit implements ConnectionLimit {
   readonly requests: ((allowed: boolean) => void)[] = [];
   releasedCount = 0;

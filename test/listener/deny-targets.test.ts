@@ -9,7 +9,7 @@ function target(text: string): HostPort {
   return parsed;
 }
 
-/** Those of `texts` that the rules deny. */
+/** Returns the texts that the rules deny. */
 function denied(rules: readonly string[], texts: readonly string[]): string[] {
   const targets = new DenyTargets(rules);
   return texts.filter((text) => targets.reasonToDeny(target(text)) !== undefined);

@@ -13,30 +13,30 @@ import type {
 import { memberSockets } from '../../src/dialer/member-socket.ts';
 
 export interface DirectDialer extends Dialer {
-  /** All requests, in order, without the client. */
+  /** All requests in order, without the field `client`. */
   readonly requests: DialRequest[];
-  /** The client of each request. */
+  /** The field `client` of each request. */
   readonly clients: (string | undefined)[];
   /** The outcome of each lease, in the order in which they ended, without `answered`. */
   readonly ended: (Omit<DialOutcome, 'answered'> & { readonly member: string })[];
   /** Whether the target answered, for each lease. */
   readonly answered: (boolean | undefined)[];
-  /** Dials cancelled by the listener. */
+  /** The number of dials that the listener has cancelled. */
   cancelled: number;
   /** The sockets of the member connections, in order of dialing. */
   readonly sockets: Socket[];
-  /** The results of the next dials. When it is empty, dials connect again. */
+  /** Failures of the next dials. When the list is empty, dials connect again. */
   readonly failures: DialFailure[];
   /** Delays every dial until the returned function is called. */
   hold(): () => void;
 }
 
 export interface DirectDialerOptions {
-  /** Member connections have the forward mode `absolute` and these credentials. */
+  /** If set, member connections have the forward mode `absolute` and these credentials. */
   readonly absolute?: { readonly proxyAuthorization?: string };
-  /** All connections go here instead of to their target. */
+  /** If set, all connections go to this port instead of to their target. */
   readonly to?: { readonly port: number };
-  /** Keeps returned connections and uses each of them once more. */
+  /** Whether the dialer keeps returned connections and uses each of them once more. */
   readonly reuse?: boolean;
   /** Fields of the member connections to override. */
   readonly overrides?: Partial<MemberConnection>;

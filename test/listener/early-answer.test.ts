@@ -1,6 +1,6 @@
 /**
- * A target that answers an upload early and closes resets the connection, because bytes of the upload are unread. The client must
- * get the answer all the same, as it would from a direct connection.
+ * A target that answers an upload early and closes resets the connection, because part of the upload is unread. The
+ * client must nevertheless get the answer, as it would on a direct connection.
  */
 import { expect, test } from 'vitest';
 import { until } from '../support/until.ts';

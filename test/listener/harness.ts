@@ -115,7 +115,7 @@ export class RawClient {
     socket.on('error', () => {}); // ignored: tests check the received bytes and the close
   }
 
-  /** Destroyed when the test ends. */
+  /** Opens a client, which is destroyed when the test ends. */
   static async open(port: number, host = '127.0.0.1'): Promise<RawClient> {
     const client = await RawClient.openUntracked(port, host);
     onTestFinished(() => {
@@ -124,7 +124,7 @@ export class RawClient {
     return client;
   }
 
-  /** The test itself destroys the client. */
+  /** Opens a client, which the test itself destroys. */
   static async openUntracked(port: number, host = '127.0.0.1'): Promise<RawClient> {
     const socket = connect({ port, host, allowHalfOpen: true });
     await new Promise((resolve, reject) => {

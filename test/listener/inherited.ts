@@ -1,4 +1,6 @@
-/** A process with a listener on the socket inherited as file descriptor 3. Ends when its standard input does. */
+/**
+ * A process with a listener on the socket that it inherited as file descriptor 3. It ends when its standard input ends.
+ */
 import { systemClock } from '../../src/core/clock.ts';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { EventBus } from '../../src/core/events.ts';

@@ -62,10 +62,10 @@ test.each([
   },
 );
 
-/** A free port whose next port is free, too. */
+/** Returns a free port whose next port is free, too. */
 async function freePair(): Promise<number> {
   for (;;) {
-    // Closes stray connections, which would keep the servers open.
+    // Closes unexpected connections, which would keep the servers open.
     const [first, second] = [
       createServer((stray) => stray.destroy()),
       createServer((stray) => stray.destroy()),

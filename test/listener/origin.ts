@@ -1,4 +1,4 @@
-/** A raw target that records what it receives, and a script for it. */
+/** A raw target that records what it receives and answers as a test says. */
 import { createServer, type Server, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 

@@ -83,7 +83,8 @@ test('listener set: a listener that cannot be restored is reported, and opened b
   const { listen } = Server.prototype;
   const listening = vi.spyOn(Server.prototype, 'listen');
   onTestFinished(() => listening.mockRestore());
-  // The changed listener and the one on the taken port listen as usual; restoring the first one then fails.
+  // The changed listener and the one on the taken port call the real `listen`; the third call, which restores the first
+  // listener, fails.
   for (const _ of [1, 2]) listening.mockImplementationOnce(listen);
   listening.mockImplementationOnce(function (this: Server) {
     const error = Object.assign(new Error('listen EADDRINUSE'), { code: 'EADDRINUSE' });

@@ -6,7 +6,7 @@ import { Member, PoolSource } from '../../src/pool/member.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { CITY, poolSettings } from '../support/pool-settings.ts';
 
-/** The limit of candidate lists. */
+/** The maximum number of candidate lists. */
 const MAX_LISTS = 256;
 
 /** An index with one member that is about to expire. */

@@ -7,11 +7,11 @@ type Step =
   | 'fault'
   | 'accepted'
   | 'answered'
-  /** Half-lives that pass. */
+  /** A number of half-lives that pass. */
   | number
   /**
-   * A suspect failure: the target, `+` if another member reached it, `/` if it is a cut, `!` if it is a client's that never
-   * asked before.
+   * A failure that may be the target's fault: the target's name, `+` if another member reached it, `/` if it is a cut,
+   * `!` if it is of a client that has sent no request before.
    */
   | `${'a' | 'b' | 'c' | 'd' | 'e' | 'f' | 'g' | 'h'}${'' | '+'}${'' | '/'}${'' | '!'}`;
 

@@ -1,4 +1,7 @@
-/** What a client that gets no member is told, and when: by the sources that can serve it, and by no other. */
+/**
+ * The reason and the time of an answer to a client that gets no member. They depend only on the sources that can serve
+ * the client.
+ */
 import { expect, test } from 'vitest';
 import { isLease } from '../../src/pool/lease.ts';
 import type { SourceForecast } from '../../src/pool/options.ts';
@@ -23,7 +26,7 @@ const HALTED: SourceForecast = {
   suspendedMs: Number.POSITIVE_INFINITY,
 };
 
-/** Two sources, of which `city` is halted; a test may change that. */
+/** A pool with two sources. `city` is halted, unless a test changes that. */
 function openTwo(changes: Parameters<typeof openKit>[0] = {}) {
   const forecasts: SourceForecast[] = [HALTED, READY_SOON];
   const kit = openKit({ sources: [CITY, TOWN], forecasts: () => forecasts, ...changes });

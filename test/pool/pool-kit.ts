@@ -23,7 +23,7 @@ export interface PoolKit {
   events<Name extends EventName>(name: Name): NoriaEvents[Name][];
 }
 
-/** A clock whose timers can be late: with `lateMs`, time has passed and no timer has fired. */
+/** A clock whose timers can be late: with `lateMs`, this time has passed although no timer has fired. */
 export class LateClock extends ManualClock {
   lateMs = 0;
 
@@ -110,7 +110,7 @@ export function request(routing: RoutingOptions = {}, changes: Partial<LeaseRequ
   return { id: lastRequest, routing, targetHost: 'example.com', avoid: [], waitMs: 0, ...changes };
 }
 
-/** A lease that the pool must grant at once. */
+/** Acquires a lease, which the pool must grant immediately. */
 export function acquire(
   kit: PoolKit,
   routing: RoutingOptions = {},
@@ -122,7 +122,7 @@ export function acquire(
   return answer;
 }
 
-/** A refusal that the pool must give at once. */
+/** Requests a lease, which the pool must refuse immediately. Returns the refusal. */
 export function refusal(
   kit: PoolKit,
   routing: RoutingOptions = {},
@@ -138,7 +138,7 @@ export function accept(kit: PoolKit, lease: Lease, latencyMs = 20): void {
   kit.pool.report({ lease: lease.id, kind: 'accepted', latencyMs });
 }
 
-/** A tunnel ends: after an answer of the target, or cut before it. */
+/** Ends a tunnel: after an answer of the target, or cut before an answer. */
 export function close(
   kit: PoolKit,
   lease: Lease,
@@ -151,7 +151,7 @@ export function fail(kit: PoolKit, lease: Lease, blame: 'member' | 'target' = 'm
   kit.pool.report({ lease: lease.id, kind: 'failed', blame, fault: 'member-unreachable' });
 }
 
-/** Acquires a lease that is accepted and ends well. */
+/** Acquires a lease that a member accepts and that ends without an error. */
 export function use(kit: PoolKit, routing: RoutingOptions = {}, changes: Partial<LeaseRequest> = {}): Lease {
   const lease = acquire(kit, routing, changes);
   accept(kit, lease);

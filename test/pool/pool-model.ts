@@ -22,7 +22,9 @@ const BACKUP = { ...CITY, name: 'backup', priority: 2, size: 3 };
 
 export type SourceName = 'city' | 'backup';
 
-/** `which` is an index into the open leases, requests or members; a step beyond the last one does nothing. */
+/**
+ * `which` is an index into the open leases, requests or members. A step with an index beyond the last one does nothing.
+ */
 export type Step =
   | { do: 'acquire'; routing: RoutingOptions; host: number; avoid: number | undefined; waits: boolean }
   | { do: 'accept'; which: number }
@@ -43,7 +45,7 @@ export type Step =
 interface OpenLease {
   readonly lease: Lease;
   readonly isProbe: boolean;
-  /** For a trial: how often its member had been quarantined before. */
+  /** For the lease of a trial: how often the member had been quarantined before. */
   readonly trialAfter: number | undefined;
 }
 
@@ -61,9 +63,9 @@ export class PoolModel {
   readonly #bans = new Set<string>();
   readonly #blocked = new Set<string>();
   readonly #limited = new Set<string>();
-  /** The latest end of life that was added for each address. */
+  /** For each address, the latest end of life that was added. */
   readonly #endsAt = new Map<string, number>();
-  /** A failed check of a late answer. Fails the step. */
+  /** The error of a check of a late answer. It fails the step. */
   #failure: unknown;
 
   constructor(rotation: Partial<RotationOptions>) {
@@ -142,7 +144,10 @@ export class PoolModel {
     else this.#checkAnswer(requested, answer);
   }
 
-  /** @param isLate - time may have passed since the pool gave the answer: a long step serves waiting clients on its way. */
+  /**
+   * @param isLate - whether time may have passed since the pool gave the answer: a long step serves waiting clients
+   *   before it ends.
+   */
   #checkAnswer(requested: Requested, answer: Lease | LeaseRefusal, isLate = false): void {
     requested.answers += 1;
     if (!isLease(answer)) return;
@@ -198,7 +203,7 @@ export class PoolModel {
     }));
     for (const member of members) {
       const address = addressOf({ ...member, source });
-      const endsAt = member.endsAt ?? Number.POSITIVE_INFINITY; // success renews it
+      const endsAt = member.endsAt ?? Number.POSITIVE_INFINITY; // a success renews the member
       this.#endsAt.set(address, Math.max(endsAt, this.#endsAt.get(address) ?? 0));
     }
     const { joined, renewed, rejected } = this.kit.pool.addMembers(source, members);

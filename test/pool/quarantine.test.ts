@@ -17,7 +17,10 @@ import {
 
 type Step = 'member' | 'target' | 'source' | 'network' | 'nobody' | 'use' | number;
 
-/** Steps with the only member of a pool, and its state after them. The quarantine is 10 s, `maxFailures` 3. */
+/**
+ * Each row has steps with the only member of a pool, and the member's state after them. The quarantine is 10 s,
+ * `maxFailures` is 3.
+ */
 const REPLAYS: readonly { title: string; steps: readonly Step[]; state: string }[] = [
   { title: 'a fault quarantines a member', steps: ['member'], state: 'quarantined' },
   {

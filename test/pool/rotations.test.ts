@@ -83,7 +83,7 @@ test.each(NAMES)('%s: a pick checks one or two of ten thousand entries', (name) 
   expect(checksPerPick(rotation, any, 1_000)).toBeLessThanOrEqual(2);
 });
 
-// A rank that ignores turns cannot put unfit entries behind the others.
+// `ranked` is left out, because a rank that ignores turns cannot put unfit entries behind the others.
 test.each(NAMES.filter((name) => name !== 'ranked'))(
   '%s: repeated picks do not check an unfit half of the entries each time',
   (name) => {
@@ -158,7 +158,7 @@ test.each(NAMES)('%s: after any additions and removals, exactly the entries in i
   );
 });
 
-/** `ranked` is left out: it expects that a pick avoids the one before it, as those of the pool do. */
+/** `ranked` is left out, because it expects that each pick avoids the previous one, as the pool's picks do. */
 const PREDICTABLE = NAMES.filter((name) => name !== 'ranked');
 
 test.each(PREDICTABLE)('%s: `upcoming` says what the next picks return', (name) => {

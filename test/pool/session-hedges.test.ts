@@ -1,10 +1,13 @@
-/** Hedges of sessions: a slow member keeps its sessions, a failed one loses them to the member that served in its place. */
+/**
+ * Hedges of sessions. A slow member keeps its sessions; a member that fails loses them to the member that served
+ * instead.
+ */
 import { expect, test } from 'vitest';
 import { accept, acquire, addMembers, close, openKit, type PoolKit, use } from './pool-kit.ts';
 
 const ABC = { session: 'abc' };
 
-/** The session's own member is slow, and a hedge starts. */
+/** Starts a hedge for a session whose own member is slow. */
 function startHedge(kit: PoolKit) {
   const own = acquire(kit, ABC);
   kit.clock.advance(100);

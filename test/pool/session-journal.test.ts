@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { HOUR_MS } from '../../src/core/duration.ts';
 import { accept, acquire, addMembers, close, openKit, type PoolKit, use } from './pool-kit.ts';
 
-/** A pool whose changed sessions are taken as a file would. */
+/** A pool whose changed sessions the test takes as the journal file does. */
 function openJournaled(changes: Parameters<typeof openKit>[0] = {}) {
   const kit = openKit(changes);
   addMembers(kit, 3, 24 * HOUR_MS);
@@ -14,7 +14,7 @@ function openJournaled(changes: Parameters<typeof openKit>[0] = {}) {
   return { kit, journal, taken, changeCount: () => changeCount };
 }
 
-/** The sessions that a restart finds, `laterMs` after the record was written. */
+/** Restores the sessions after a restart, `laterMs` after the record was written. */
 function restored(value: unknown, laterMs: number): PoolKit {
   const kit = openKit();
   kit.pool.restoreSessions([['abc', { value, ageMs: laterMs }]]);

@@ -43,7 +43,7 @@ test.each(STRATEGIES)(
     const kit = openKit({ rotation: { strategy } });
     addMembers(kit, 6);
     const members = Array.from({ length: 6 }, (_, index) => {
-      for (let other = 0; other < index; other += 1) use(kit); // so that every member gets its turn
+      for (let other = 0; other < index; other += 1) use(kit); // the other clients' picks, so that each member gets its turn
       return use(kit, { session: `s${index}` }).member;
     });
     expect(new Set(members).size).toBe(6);
@@ -55,7 +55,7 @@ test('sessions: a session that moves gets a member without a session', () => {
   const kit = openKit();
   addMembers(kit, 5);
   const members = ['a', 'b', 'c', 'd'].map((session) => use(kit, { session }).member);
-  use(kit); // the member without a session is last in turn
+  use(kit); // after this pick, the member without a session is the last in turn
   const moved = kit.pool.rotateSession('a');
   expect(moved?.to).not.toBeOneOf(members);
   kit.pool.evict(members[1] ?? '');

@@ -3,7 +3,7 @@ import { Secret } from '../../src/core/secret.ts';
 import { decodeSnapshot, type PoolSnapshot } from '../../src/pool/snapshot.ts';
 import { accept, acquire, addMembers, drawn, fail, openKit, type PoolKit, refusal, use } from './pool-kit.ts';
 
-/** The snapshot as read back from a file. */
+/** Returns the snapshot as it is read back from a file. */
 function saved(kit: PoolKit): PoolSnapshot {
   const snapshot = decodeSnapshot(JSON.parse(JSON.stringify(kit.pool.snapshot())));
   if (snapshot === undefined) throw new Error('the snapshot cannot be decoded');
@@ -20,7 +20,7 @@ function restoreSessions(kit: PoolKit, before: PoolKit, laterMs: number): void {
 /** A pool with the snapshot of another one, restored `laterMs` later by the wall clock. */
 function restarted(before: PoolKit, laterMs: number): PoolKit {
   const kit = openKit();
-  kit.clock.advance(123_456); // another origin of monotonic time
+  kit.clock.advance(123_456); // the new process has another origin of monotonic time
   kit.clock.stepWall(before.clock.now() + laterMs - kit.clock.now());
   kit.pool.restore(saved(before));
   restoreSessions(kit, before, laterMs);

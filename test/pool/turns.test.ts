@@ -3,11 +3,11 @@ import { expect, test } from 'vitest';
 import type { Member } from '../../src/pool/member.ts';
 import { Turns } from '../../src/pool/turns.ts';
 
-const MEMBER = { id: 'm1' } as Member; // only the id matters
+const MEMBER = { id: 'm1' } as Member; // turns use only the id
 const SPACING = { maxUsesPerMember: 0, perHostSpacingMs: 1_000 };
 const USES = { maxUsesPerMember: 1, perHostSpacingMs: 0 };
 
-/** The turns of `count` processes, whose clocks are ahead by different amounts. */
+/** Returns the turns of `count` processes. Their clocks are ahead by different amounts. */
 function processes(count: number, limits: typeof USES) {
   return Array.from({ length: count }, (_, index) => {
     const clockAheadMs = index * 12_345;

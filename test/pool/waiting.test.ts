@@ -25,7 +25,7 @@ interface Waiting {
   answer: Lease | LeaseRefusal | undefined;
 }
 
-/** A request that has to wait. */
+/** Sends a request that has to wait. */
 function wait(kit: PoolKit, routing: RoutingOptions = {}, changes: Partial<LeaseRequest> = {}): Waiting {
   const client: Waiting = { request: request(routing, { waitMs: 15_000, ...changes }), answer: undefined };
   const answer = kit.pool.acquire(client.request);
@@ -277,7 +277,7 @@ test('waiting: unblocking a source serves waiting clients', async () => {
   addMembers(kit, 2);
   kit.pool.blockSource('city', 'its members refuse the credentials');
   expect(kit.pool.counts()).toMatchObject([{ ready: 2, blocked: 'its members refuse the credentials' }, {}]);
-  const client = wait(kit); // for a draw of the other source
+  const client = wait(kit); // this client waits for a draw of the other source
   kit.pool.blockSource('city', undefined);
   await settle();
   expect(served([client])).toEqual([true]);

@@ -1,4 +1,4 @@
-/** Probes over real sockets: what they prove, whom they blame, and that a dead site is no member's fault. */
+/** Probes over real sockets: what they prove, whom they blame, and that no member is blamed for a failing site. */
 import type { Socket } from 'node:net';
 import { getCACertificates, setDefaultCACertificates, TLSSocket } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
@@ -52,7 +52,7 @@ class FakeProbePool {
   readonly reports: LeaseReport[] = [];
   readonly staleMs: (number | undefined)[] = [];
   readonly #waiting: ProbedMember[];
-  /** What suspected members are compared with. */
+  /** The member with which suspected members are compared. */
   other: ProbedMember | undefined;
   readonly #open = new Map<number, ProbedMember>();
   mostLeased = 0;
@@ -87,7 +87,7 @@ class FakeProbePool {
     if (report.kind !== 'accepted') this.#open.delete(report.lease);
   }
 
-  /** The member needs another probe. */
+  /** Lets the member need another probe. */
   again(member: ProbedMember): void {
     this.#waiting.push(member);
   }
@@ -229,7 +229,7 @@ test('prober: admits an unproven member that hangs up on a target that does not 
   expect(pool.blames()).toEqual(['lease 1 accepted', 'lease 2 accepted', 'lease 3 member-closed member']);
 });
 
-/** How members behave in the probe that compares them. */
+/** The behaviours of members in a probe that compares them. */
 const COMPARED = {
   works: httpBehavior(),
   'relays nothing': closesAfter('HTTP/1.1 200 OK\r\n\r\n'),
@@ -409,7 +409,7 @@ test('prober: runs at most 32 probes at a time', async () => {
 });
 
 test('prober: close cancels the probes and blames nobody', async () => {
-  const clock = new ManualClock(); // never advanced further, so no timeout ends a probe
+  const clock = new ManualClock(); // the clock stays still, so no timeout ends a probe
   const silent = await openMember('http', silentBehavior);
   const slowSite = await openMember('http', siteBehavior('silent'));
   const { pool, prober } = makeProber(

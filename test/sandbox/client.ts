@@ -156,7 +156,7 @@ export interface Credentials {
   readonly password: string;
 }
 
-/** An absolute-form GET through an HTTP member. */
+/** Sends an absolute-form GET through an HTTP member. */
 export async function getThrough(
   { ip, port }: Entry,
   url: string,
@@ -176,7 +176,7 @@ export async function getThrough(
   return { status: response.statusCode, body };
 }
 
-/** CONNECT through an HTTP member. */
+/** Sends CONNECT to an HTTP member. */
 export async function connectThrough(
   { ip, port }: Entry,
   target: string,
@@ -190,7 +190,7 @@ export async function connectThrough(
   return { status: response.statusCode, socket };
 }
 
-/** A tunnel through a SOCKS member. */
+/** Opens a tunnel through a SOCKS member. */
 export async function socksThrough(
   { ip, port }: Entry,
   target: string,
@@ -210,7 +210,7 @@ export async function socksThrough(
   return socket;
 }
 
-/** The body of the target's answer to a GET on an open tunnel. */
+/** Sends a GET on an open tunnel and returns the body of the answer. */
 export async function getOver(socket: Socket, path: string): Promise<string> {
   socket.write(`GET ${path} HTTP/1.1\r\nHost: target.example\r\nConnection: close\r\n\r\n`);
   const received = await readAll(socket);

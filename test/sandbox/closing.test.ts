@@ -11,7 +11,7 @@ const openHandles = () =>
     .getActiveResourcesInfo()
     .filter((name) => name.startsWith('TCP'))
     .toSorted();
-const ignore = () => {}; // ignored: how a client fails when the sandbox closes
+const ignore = () => {}; // ignored: clients fail in different ways when the sandbox closes
 
 test('close: leaves nothing open, whatever is in progress', async () => {
   const before = openHandles();
@@ -79,6 +79,6 @@ test('open: fails if a port is taken, and closes what it had opened', async () =
 test('open: starts three servers, and no member before it is drawn', async () => {
   const before = openHandles().length;
   const sandbox = await openSandbox({ members: 1_000 });
-  await until('three servers listen', () => openHandles().length - before === 3); // base address, extraction host, target
+  await until('three servers listen', () => openHandles().length - before === 3); // the base address, the extraction host and the target
   await sandbox.close();
 });

@@ -1,4 +1,4 @@
-/** The connection server with a dial that the test ends. */
+/** The connection server with a dial that ends when the test says so. */
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { onTestFinished, test } from 'vitest';
@@ -23,7 +23,7 @@ async function connectedSocket(): Promise<Socket> {
   return socket;
 }
 
-/** A member whose connection server dials as the test says. */
+/** Opens a member whose connection server dials as the test says. */
 async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socket>): Promise<RunningMember> {
   const [location] = LOCATIONS;
   if (location === undefined) throw new Error('there is no location');
@@ -59,10 +59,10 @@ async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socke
   return member;
 }
 
-/** A client that has sent its request. */
+/** Opens a client that sends its request. */
 function openClient({ host, port }: RunningMember, request: string | Uint8Array): Socket {
   const client = connect({ host, port });
-  client.on('error', () => {}); // ignored: the test ends it
+  client.on('error', () => {}); // ignored: the test ends the connection
   onTestFinished(() => void client.destroy());
   client.write(request);
   return client;

@@ -1,4 +1,4 @@
-/** The control API: everything that a test can do with a sandbox, over HTTP. */
+/** The control API: everything that a test can do with a sandbox over HTTP. */
 import { expect, test } from 'vitest';
 import { CONTROL_ROUTES } from '../../src/sandbox/control.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';

@@ -1,6 +1,6 @@
 /**
- * The sandbox's answers have the same shape as the hand-written golden answers with which noria's client is tested, so that one
- * misreading cannot hide in both.
+ * The sandbox's answers have the same shape as the hand-written golden answers, with which noria's client is tested. So
+ * one misreading cannot be in both unnoticed.
  */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -11,14 +11,14 @@ const golden = (name: string) => readFileSync(`test/fixtures/service/golden/${na
 const fileOf = (product: SandboxProduct, format: string) =>
   `0${SANDBOX_PRODUCTS.indexOf(product) + 1}-${product}.${format}`;
 
-/** One instance, in the mode of its golden answers: those of operation 5 have no surplus. */
+/** Opens a sandbox with one instance in the mode of its golden answers; those of operation 5 have no surplus. */
 function openFor(product: SandboxProduct) {
   return open({
     instances: [{ product, accounting: product === 'residential-socks5' ? 'even' : 'centralized' }],
   });
 }
 
-/** Names and types, in order; of a list the common shape of its items. */
+/** Returns names and types in order; for a list, the common shape of its items. */
 function shapeOf(value: unknown): unknown {
   if (Array.isArray(value)) {
     const shapes = new Set(value.map((item) => JSON.stringify(shapeOf(item))));
@@ -29,7 +29,7 @@ function shapeOf(value: unknown): unknown {
   return Object.entries(value).map(([name, inner]) => [name, shapeOf(inner)]);
 }
 
-/** The names of the elements inside the root, in order, with those of one entry only. */
+/** Returns the names of the elements inside the root in order; of the entries, only those of one. */
 function elementsOf(xml: string): readonly string[] {
   const tight = xml.replace(/>\s+</g, '><');
   const one = tight.replace(/(<proxy>.*?<\/proxy>)(?:<proxy>.*?<\/proxy>)+/s, '$1');

@@ -1,11 +1,11 @@
-/** Arbitrary bytes at every port of the sandbox end only their own connection. */
+/** Arbitrary bytes at any port of the sandbox end only their own connection. */
 
 import { connect } from 'node:net';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ask, draw, type Entry, getThrough, open } from './client.ts';
 
-/** Sends bytes and ends. Resolves when the connection is closed, for whatever reason. */
+/** Sends bytes and ends its side. Resolves when the connection is closed, for whatever reason. */
 function poke({ ip, port }: Entry, bytes: Uint8Array): Promise<void> {
   const socket = connect({ host: ip, port });
   socket.on('error', () => {}); // ignored: the sandbox may reset it

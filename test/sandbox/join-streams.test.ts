@@ -23,7 +23,7 @@ test('join streams: a client receives everything from a target that has already 
       done();
     },
   });
-  client.push(null); // the client sends nothing
+  client.push(null); // the client sends no bytes
   joinStreams(client, target);
   await once(client, 'close');
   expect(taken).toEqual(['one', 'two', 'three']);

@@ -76,7 +76,7 @@ function expectEntry(
   }
 }
 
-/** The content of an element. */
+/** Returns the contents of the elements with this name. */
 function inside(xml: string, name: string): readonly string[] {
   return [...xml.matchAll(new RegExp(`<${name}>(.*?)</${name}>`, 'gs'))].map(([, content = '']) => content);
 }

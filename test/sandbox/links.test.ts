@@ -4,7 +4,7 @@ import { LINK_VENDORS } from '../../src/sandbox/links/vendors.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { open } from './client.ts';
 
-/** Calls a link as its vendor documents. */
+/** Calls a link as the vendor documents. */
 async function call({ url, authorization, body }: SandboxLink, count = 3): Promise<string> {
   const fill = (text: string) => text.replace('{count}', String(count));
   const answer = await fetch(fill(url), {
@@ -15,7 +15,7 @@ async function call({ url, authorization, body }: SandboxLink, count = 3): Promi
   return answer.text();
 }
 
-/** How many proxies an answer names: each has its own exit. */
+/** Counts the proxies in an answer; each has its own exit. */
 const proxiesIn = (answer: string) => new Set(answer.match(/127\.\d+\.\d+\.\d+/g)).size;
 const NAMES = LINK_VENDORS.map(({ name }) => name);
 

@@ -21,7 +21,7 @@ import {
   socksThrough,
 } from './client.ts';
 
-/** A sandbox and one drawn member of a product. */
+/** Opens a sandbox and draws one member of a product. */
 async function openOne(
   product: SandboxProduct,
   options: SandboxOptions = {},
@@ -36,7 +36,7 @@ async function openOne(
 const misbehaving = (product: SandboxProduct, behaviour: Behaviour) =>
   openOne(product, { behaviour: () => behaviour });
 
-/** A server that answers each connection with `greet`, half-open. */
+/** Opens a server that passes each half-open connection to `greet`. */
 async function openServer(greet: (socket: Socket) => void): Promise<number> {
   const sockets = new Set<Socket>();
   const server = createServer({ allowHalfOpen: true }, (socket) => {
@@ -55,7 +55,7 @@ async function openServer(greet: (socket: Socket) => void): Promise<number> {
   return address.port;
 }
 
-/** The client's bytes of a SOCKS5 handshake without credentials, for an IPv4 target. */
+/** Returns the client's bytes of a SOCKS5 handshake without credentials, for an IPv4 target. */
 function socks5Request(port: number, head = [0x05, 0x01, 0x00]): Buffer {
   return Buffer.from([...head, 0x05, 0x01, 0x00, 0x01, 127, 0, 0, 1, port >> 8, port & 255]);
 }
@@ -152,7 +152,7 @@ test.each(['short-classic', 'short-socks5'] as const)(
     const { entry } = await openOne(product);
     const isHttp = product === 'short-classic';
     const answer = isHttp ? 'HTTP/1.1 200 Connection Established\r\n\r\n' : '\x05\0\x05\0\0\x01\0\0\0\0\0\0';
-    /** A half-open connection that has requested a tunnel, and everything received on it. */
+    /** Opens a half-open connection that has requested a tunnel, and records everything that it receives. */
     const openTunnel = (port: number) => {
       const socket = connect({ host: entry.ip, port: entry.port, allowHalfOpen: true });
       onTestFinished(() => void socket.destroy());
@@ -199,10 +199,10 @@ test.each(['short-classic', 'short-socks5'] as const)(
     socket.write(product === 'short-classic' ? connectRequest(`127.0.0.1:${port}`) : socks5Request(port));
     let heard = 0;
     socket.on('data', (chunk: Buffer) => {
-      if (heard === 0) socket.end(); // these bytes are the member's answer
+      if (heard === 0) socket.end(); // the first bytes are the member's answer
       heard += chunk.length;
       socket.pause();
-      setImmediate(() => socket.resume()); // a slow reader
+      setImmediate(() => socket.resume()); // simulates a slow reader
     });
     await once(socket, 'end');
     expect(heard).toBeGreaterThan(size);

@@ -166,7 +166,7 @@ test('12008 of operation 5: once its proxies have relayed too many bytes', async
   if (entry === undefined) throw new Error('nothing was drawn');
   const socket = await socksThrough(entry, `127.0.0.1:${sandbox.target.port}`, 5);
   socket.write('GET /bytes/20000 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
-  for await (const _chunk of socket); // to the end
+  for await (const _chunk of socket); // reads to the end
   expect((await ask(sandbox, 'residential-socks5')).code).toBe('12008');
 });
 
@@ -269,7 +269,7 @@ test('operation 10: answers each of its codes', async () => {
     account: { username: 'me', password: '12345678' },
   });
   const code = async (params: Record<string, string | undefined>) => {
-    const good = { username: 'me', password: '83aa400af464c76d' }; // md5 of 12345678, characters 9 to 24
+    const good = { username: 'me', password: '83aa400af464c76d' }; // characters 9 to 24 of the MD5 hash of 12345678
     const { body } = await send(`${sandbox.url}/ExclusiveProxy/GetInstanceList/`, { ...good, ...params });
     return JSON.parse(body).code;
   };

@@ -189,7 +189,7 @@ test('fault slow: sends the head at once, the body in pieces', async () => {
   });
   for (let piece = 1; !response.complete; piece += 1) {
     await until('a piece of the body, or its end', () => pieces === piece || response.complete);
-    clock.advance(15); // a twentieth of the time
+    clock.advance(15); // a twentieth of the whole time
   }
   expect(pieces).toBeGreaterThan(5);
   expect(clock.monotonic()).toBe(300);

@@ -19,7 +19,7 @@ async function open(options: SandboxOptions = {}): Promise<{ sandbox: Sandbox; c
   return { sandbox, client: openClient() };
 }
 
-/** A draw of three proxies from the sandbox's instance of a product, with default parameters. */
+/** A call that draws three proxies from the sandbox's instance of a product, with default parameters. */
 function drawOf(sandbox: Sandbox, product: Product, more: Partial<ExtractCall> = {}): ExtractCall {
   const { id, password, baseUrl } = sandbox.instance(product);
   return {
@@ -63,7 +63,7 @@ describe('against the sandbox: every format has the same fields of an entry', ()
       const layout = format === 'text' && product !== 'free' ? { textLayout } : {};
       const { entries } = await client.extract(drawOf(sandbox, product, { format, ...layout }));
       expect(entries).toHaveLength(3);
-      // Without the values that change with time or between two draws.
+      // Leaves out the values that change with time or between two draws.
       const lasting = entries.map(({ lifetimeMs, onlineMs, isNew, ...rest }) => ({
         ...rest,
         hasLifetime: lifetimeMs !== undefined,

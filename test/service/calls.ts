@@ -19,7 +19,7 @@ interface TestCallOptions extends CallOptions {
   readonly signal?: AbortSignal;
 }
 
-/** A client that opens a connection for each call, and that is closed at the end of the test. */
+/** A client that opens a connection for each call and is closed at the end of the test. */
 export class TestClient {
   readonly #client: ServiceClient;
 
@@ -68,7 +68,7 @@ export function openClient(more: Partial<ServiceClientOptions> = {}): TestClient
   return new TestClient(client);
 }
 
-/** A draw of short-classic with GET and JSON by default. */
+/** A call that draws from short-classic, by default with GET and JSON. */
 export function drawFrom(baseUrl: string, more: Partial<ExtractCall> = {}): ExtractCall {
   return {
     baseUrl,
@@ -83,7 +83,7 @@ export function drawFrom(baseUrl: string, more: Partial<ExtractCall> = {}): Extr
   };
 }
 
-/** The NoriaError of a failed call. Checks that it contains no key. */
+/** Returns the NoriaError of a failed call. Asserts that it contains no key. */
 export async function faultOf(call: Promise<unknown>): Promise<NoriaError> {
   const error: unknown = await call.then(
     () => new Error('the call succeeded'),

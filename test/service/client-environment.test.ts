@@ -47,7 +47,7 @@ const tls = {
   key: readFileSync(new URL('../fixtures/service/tls/localhost.key.pem', import.meta.url)),
 };
 
-/** The output of a new process that makes a call over HTTPS. */
+/** Returns the output of a new process that makes a call over HTTPS. */
 async function callOverTls(address: string, more: NodeJS.ProcessEnv): Promise<string> {
   const env = { ...process.env, NODE_NO_WARNINGS: '1', ...more };
   const { stdout } = await promisify(execFile)(process.execPath, [SCRIPT, `https://${address}`], { env });
@@ -63,7 +63,7 @@ test('client environment: an HTTPS service with a trusted certificate is called,
   const trust = { NODE_EXTRA_CA_CERTS: CERTIFICATE };
   expect(await callOverTls(`localhost:${service.port}`, trust)).toBe('12009');
   expect(await callOverTls(`127.0.0.1:${service.port}`, trust)).toBe('12009');
-  expect(serverNames).toEqual(['localhost', false]); // an IP address is not a server name (RFC 6066 §3)
+  expect(serverNames).toEqual(['localhost', false]); // a client must not send an IP address as the server name (RFC 6066 §3)
 });
 
 test('client environment: an HTTPS service with an untrusted certificate gets no request', async () => {

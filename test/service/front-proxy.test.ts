@@ -28,7 +28,7 @@ function clientThrough(url: string, more: Parameters<typeof openClient>[0] = {})
   return openClient({ openTunnel: (server, done) => openFrontTunnel(front, server, done), ...more });
 }
 
-/** The error of a call through this front proxy. */
+/** Returns the error of a call through this front proxy. */
 async function errorThrough(url: string, more: Parameters<typeof openClient>[0] = {}) {
   const service = await stubService((response) => response.end(EMPTY));
   const error: unknown = await clientThrough(url, more)

@@ -3,7 +3,7 @@ import { NoriaError } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { isKey, keyFromPassword } from '../../src/service/key.ts';
 
-// Computed with md5sum.
+// The keys were computed with md5sum.
 test.each([
   ['12345678', '83aa400af464c76d'],
   ['password', '5aa765d61d8327de'],

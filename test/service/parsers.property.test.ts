@@ -11,7 +11,7 @@ const RUNS = { numRuns: 100 };
 
 const ipv4 = fc.ipV4();
 const port = fc.integer({ min: 1, max: 65_535 });
-/** Text of a location: without line breaks, markup, the separators of the layouts below, and surrounding space. */
+/** The text of a location, without line breaks, markup, the separators of the layouts below, and surrounding space. */
 const label = fc.stringMatching(/^[a-z\u4e00-\u9fa5]{1,8}( [a-z\u4e00-\u9fa5]{1,8})?$/);
 const entry = fc.record(
   { ip: ipv4, port, adr: label, timeout: fc.integer({ min: -1, max: 1_800 }), cometime: fc.nat(90_000) },
@@ -26,7 +26,7 @@ const whole = fc.record({
 });
 type Printed = { ip: string; port: number; adr?: string; timeout?: number; cometime?: number };
 
-/** The expected result for an entry, from the specification of its fields. */
+/** Returns the expected result for an entry, according to the specification of its fields. */
 function expectedEntry({ ip, port: number, adr, timeout, cometime }: Printed): object {
   return {
     host: ip,

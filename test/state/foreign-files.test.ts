@@ -1,4 +1,7 @@
-/** Whatever lies in the state folder under one of noria's names: noria reports it at once, and never writes through or over it. */
+/**
+ * Files of others in the state folder that have one of noria's names. noria reports them immediately, and never writes
+ * through or over them.
+ */
 import { execFileSync } from 'node:child_process';
 import { lstatSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -138,7 +141,7 @@ test.runIf(process.getuid?.() === 0)(
       `${path} belongs to user 12345, but noria runs as user 0; change its owner or remove it`,
     );
     execFileSync('chown', ['12345', dir]);
-    await open(dir); // the folder's owner is the user that usually runs noria
+    await open(dir); // accepted, because the owner of the folder is the user that usually runs noria
   },
 );
 

@@ -15,7 +15,7 @@ import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
-/** Records that remember which of them have changed. */
+/** Records that remember which of them have changed since they were taken. */
 class Records extends Map<string, unknown> implements JournalSource {
   readonly changed = new Set<string>();
   onChange = () => {};
@@ -64,17 +64,17 @@ async function openIn(path: string, clock = new ManualClock()) {
 const valuesIn = (journal: Journal) =>
   Object.fromEntries([...journal.found].map(([key, { value }]) => [key, value]));
 
-/** The records that a process would find if this one were killed now. */
+/** Returns the records that a new process would find if this one were killed now. */
 async function foundIn(path: string) {
   const { journal, warnings } = await openIn(path);
   expect(warnings).toEqual([]);
   return valuesIn(journal);
 }
 
-/** Writes what has changed. */
+/** Lets time pass until the journal file contains `text`. */
 async function save({ clock }: { clock: ManualClock }, path: string, text: string) {
   await until(`the journal contains ${text}`, () => {
-    if (clock.armedCount > 0) clock.advance(500); // armed later while a write is under way
+    if (clock.armedCount > 0) clock.advance(500); // during a write, the timer is armed later
     return readdirSync(dirname(path)).includes('journal') && readFileSync(path, 'utf8').includes(text);
   });
 }

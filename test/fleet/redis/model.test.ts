@@ -29,7 +29,10 @@ const by = fc.nat(REPLICAS.length - 1);
 const start = Math.round(systemClock.monotonic());
 const units = fc.integer({ min: 1, max: 9 });
 const moment = units.map((count) => start + count * UNIT_MS);
-/** Added to later moments: equal moments may differ by a fraction of a unit after they have passed through a store. */
+/**
+ * Added to the ends of life in beats, so that they never equal those in facts: through a store, equal moments may differ by
+ * a fraction of a unit.
+ */
 const LATER_MS = 0.3 * UNIT_MS;
 const host = fc.constantFrom('one.example', 'two.example');
 const session = fc.record({

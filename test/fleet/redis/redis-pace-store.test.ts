@@ -208,7 +208,7 @@ test.skipIf(NO_STORE)('redis pace: a store whose clock was set forward grants no
   const { pace, store } = replica;
   const key = store.keys.pace('city');
   const entry = String(await server.command('HGET', key, 'entry'));
-  // Simulates that the store's clock was set forward by an hour: the replica remembers a moment one hour earlier.
+  // The store's clock was set forward by an hour: the clock that the replica remembers, and the entry, are an hour earlier.
   store.clock.record(Date.now() - 3_600_000, store.clock.elapsed());
   const hourAgo = entry.replace(
     /"(wallAt|elapsedMs)":(\d+)/g,

@@ -12,14 +12,13 @@ const users = [{ username: 'ann', password: new Secret('right') }];
 const basic = (text: string) => `Proxy-Authorization: Basic ${Buffer.from(text).toString('base64')}\r\n`;
 const echo = () => rawOrigin((socket) => socket.pipe(socket));
 
-/** noria parses a plain CONNECT itself. node:http parses one with a framing field, even a harmless one. */
-const READERS = [
-  ['by noria', ''],
-  ['by node:http', 'Content-Length: 0\r\n'],
+const FRAMING_FIELDS = [
+  ['without a framing field', ''],
+  ['with a harmless framing field', 'Content-Length: 0\r\n'],
 ] as const;
 
-test.each(READERS)(
-  'CONNECT, parsed %s: early bytes reach the target, and its reply follows the response',
+test.each(FRAMING_FIELDS)(
+  'CONNECT %s: early bytes reach the target, and its reply follows the response',
   async (_how, odd) => {
     const origin = await echo();
     const { port, events } = await listen(directDialer());
@@ -40,8 +39,8 @@ test.each(READERS)(
   },
 );
 
-test.each(READERS)(
-  'CONNECT, parsed %s: after a 407 the client may retry on the same connection',
+test.each(FRAMING_FIELDS)(
+  'CONNECT %s: after a 407 the client may retry on the same connection',
   async (_how, odd) => {
     const origin = await echo();
     const { port, events } = await listen(directDialer(), {}, { users });
@@ -65,8 +64,8 @@ test.each(READERS)(
   },
 );
 
-test.each(READERS)(
-  'CONNECT, parsed %s: bytes after a refused request are never parsed as a request',
+test.each(FRAMING_FIELDS)(
+  'CONNECT %s: bytes after a refused request are never parsed as a request',
   async (_how, odd) => {
     const origin = await echo();
     const dialer = directDialer();
@@ -290,7 +289,7 @@ test('CONNECT: a paused client still gets its refusal and can close cleanly', as
   const dialer = directDialer();
   dialer.failures.push({ code: 'members-failed', reason: 'All failed.', attempts: 3 });
   const release = dialer.hold();
-  // No timeout fires: the connection must end without one.
+  // The clock stays still, so the connection must end without a timeout.
   const { port, listener } = await listen(dialer, { deadlines: new Deadlines(new ManualClock(), 5) });
   const client = await RawClient.open(port);
   const size = 256 * 1024;

@@ -15,7 +15,10 @@ import { rawOrigin } from '../origin.ts';
 const reply = (status: string, fields: string, body: string) =>
   `HTTP/1.1 ${status}\r\n${fields}Content-Length: ${body.length}\r\n\r\n${body}`;
 
-/** Knows the user of each connection by the third NTLM message, as a real server does; it never asks for more. */
+/**
+ * A target that learns the user of a connection from the third NTLM message, as a real server does, and asks for no
+ * further message.
+ */
 function ntlmTarget() {
   return rawOrigin((socket: Socket, index) => {
     let user = 'nobody';

@@ -3,7 +3,7 @@ import { NoriaError } from '../../../src/core/faults.ts';
 import { formatRequestHead, parseAbsoluteUrl } from '../../../src/listener/http/forward-request.ts';
 import type { HeaderField } from '../../../src/listener/http/header-fields.ts';
 
-/** How the request head parser passes on what a client sends as UTF-8. */
+/** Returns a UTF-8 text as the parser of request heads passes it on. */
 const latin1 = (text: string): string => Buffer.from(text, 'utf8').toString('latin1');
 
 test.each<[string, string, string, unknown]>([

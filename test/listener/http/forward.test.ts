@@ -566,7 +566,10 @@ test('forward: a client that leaves during the dial cancels it', async () => {
   await until('the close', () => listener.connectionCount === 0);
 });
 
-/** Connects before `dial` returns, as with idle connections: first a dead socket, then those of `next`, then never. */
+/**
+ * A dialer that connects before `dial` returns, as with idle connections: first to a dead socket, then to those of
+ * `next`, then never.
+ */
 async function promptDialer(
   ...next: Socket[]
 ): Promise<Dialer & { requests: DialRequest[]; cancelled: number[] }> {

@@ -45,7 +45,7 @@ test('field lines: parsing returns what was formatted', () => {
 });
 
 const spaces = (length: number) => ' '.repeat(length);
-/** A pattern that backtracks over so much white space would take an hour. */
+/** So much white space would take an hour with a pattern that backtracks over it. */
 const LONG = 2_000_000;
 
 test.each([
@@ -57,7 +57,7 @@ test.each([
   expect(fields?.length).toBe(count);
 });
 
-/** A head is limited in length, but with a careless pattern this number of heads would take minutes. */
+/** The length of a head is limited. With a careless pattern, this number of heads would take minutes. */
 const HEADS = 2_000;
 
 test('field lines: a CONNECT head of white space is parsed in linear time', () => {

@@ -24,9 +24,9 @@ test.each([
   ['TRACE', '1', '0'],
   ['OPTIONS', '007', '6'],
   ['OPTIONS', '99999999999999999999', '99999999999999999998'],
-  // Not a number: forwarded unchanged.
+  // The value is not a number and is forwarded unchanged.
   ['OPTIONS', 'many', 'many'],
-  // Other methods: ignored.
+  // Max-Forwards has no meaning for other methods.
   ['GET', '0', '0'],
 ])('forward: %s with Max-Forwards %s is forwarded with %s', async (method, given, sent) => {
   const { seen } = await send(ask(method, `max-forwards: ${given}\r\n`));

@@ -1,4 +1,7 @@
-/** A peer that sends its body in chunks of one byte: noria joins what it reads at once, and holds no more of it than of other bodies. */
+/**
+ * A peer that sends its body in chunks of one byte: noria joins the chunks of one read, and buffers no more of this
+ * body than of others.
+ */
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../../src/core/faults.ts';
 import { BodyReader } from '../../../src/listener/http/body-reader.ts';
@@ -9,7 +12,7 @@ import { rawOrigin } from '../origin.ts';
 
 const COUNT = 20_000;
 const CHUNKS = '1\r\nx\r\n'.repeat(COUNT);
-/** The size lines of a chunked message: how many chunks it has. */
+/** Counts the size lines of a chunked message. */
 const chunkCount = (message: string) => message.match(/\r\n[0-9a-f]+\r\nx/g)?.length ?? 0;
 const dataBytes = (message: string) => message.slice(message.indexOf('\r\n\r\n')).match(/x/g)?.length ?? 0;
 

@@ -1,4 +1,4 @@
-/** Many requests at once on one connection: none is lost, whatever stands between them and however they are split. */
+/** Many requests at once on one connection. None is lost, whatever is between them and however they are split. */
 import * as fc from 'fast-check';
 import { expect, onTestFinished, test } from 'vitest';
 import { Deadlines } from '../../../src/core/deadlines.ts';
@@ -26,7 +26,7 @@ test('pipelining: hundreds of requests at once are all answered, in order', asyn
 });
 
 test('pipelining: requests that wait apply back-pressure to the client', async () => {
-  const origin = await rawOrigin(); // never answers
+  const origin = await rawOrigin(); // a target that never answers
   const dialer = directDialer();
   const { port } = await listen(dialer);
   const client = await RawClient.open(port);
@@ -100,7 +100,7 @@ const url = 'http://127.0.0.1:PORT';
 const part: fc.Arbitrary<Part> = fc
   .tuple(fc.constantFrom('get', 'upgrade', 'length', 'chunked'), fc.nat(999))
   .map(([kind, nth]): Part => {
-    // A body that is a request itself: if noria lost its place, the target would see it.
+    // A body that looks like a request. If noria misread where a body ends, the target would see this request.
     const body = `DELETE ${url}/in-the-body HTTP/1.1\r\nHost: x\r\n\r\n`;
     switch (kind) {
       case 'get':

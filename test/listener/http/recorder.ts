@@ -18,7 +18,8 @@ export async function openRecorder(): Promise<Recorder> {
       response.end(`<${text}>`);
     });
   });
-  // Without a handler node:http would take `Upgrade` for an ordinary request: as do targets that ignore it.
+  // node:http has no handler for upgrades here, so it serves a request with `Upgrade` as an ordinary one, like targets
+  // that ignore Upgrade.
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   onTestFinished(() => {
     server.close();

@@ -90,7 +90,7 @@ interface Understood {
   readonly fields: readonly string[];
 }
 
-/** How node:http parses the same bytes. */
+/** Returns how node:http parses the same bytes. */
 async function nodeReads(bytes: Buffer): Promise<Understood | 'refused'> {
   const server = createServer({ requireHostHeader: false, maxHeaderSize: 16 * 1024 });
   server.maxHeadersCount = 0;
@@ -161,7 +161,8 @@ test('request head: node:http parses every accepted head the same way', async ()
       expect(METHODS).toContain(ours.head.method);
       const { method, target: to, fields } = ours.head;
       const theirs = await nodeReads(Buffer.from(text, 'latin1'));
-      // node:http also checks the target, which noria does later; what both accept they understand alike.
+      // node:http also checks the request target, which noria does later. Both must understand what both accept in the
+      // same way.
       if (theirs === 'refused' && !/^https?:\/\/[a-z]/.test(to)) return;
       comparedCount += 1;
       expect(theirs).toEqual({ method, target: to, fields: fields.flat() });

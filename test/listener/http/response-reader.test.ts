@@ -199,7 +199,7 @@ test.each([
   expect(read(text)).toBe('cut short');
 });
 
-/** How node:http parses the same bytes and the end of the connection. */
+/** Returns how node:http parses the same bytes and the end of the connection. */
 function nodeReads(
   raw: Buffer,
 ): Promise<Pick<ParsedResponse, 'status' | 'reason' | 'fields' | 'body' | 'trailers'> | 'refused'> {

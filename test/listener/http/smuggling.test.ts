@@ -117,7 +117,7 @@ test('smuggling: a malformed body cancels the dial of its request', async () => 
   expect(dialer.cancelled).toBe(1);
 });
 
-/** Unambiguous requests, and the only form in which the member gets them. */
+/** Unambiguous requests, and the only text in which the member gets each of them. */
 test.each([
   [
     'a chunked body of a GET',
@@ -274,7 +274,8 @@ test('smuggling: a connection that carried a body is not used again', async () =
   const dialer = directDialer({ reuse: true });
   const { port } = await listen(dialer);
   const client = await RawClient.open(port);
-  // A target that ignores the body of a PUT to a static file takes it for a request, and answers that one too.
+  // A target that ignores the body of a PUT to a static file reads the body as a request, and answers that request,
+  // too.
   const requests = [
     `PUT / HTTP/1.1\r\nContent-Length: ${SMUGGLED.length}\r\n\r\n${SMUGGLED}`,
     'GET / HTTP/1.1\r\n\r\n',

@@ -1,6 +1,6 @@
 /**
- * Serves SOCKS handshakes on a loopback port, with a dialer whose results the test gives, a target that echoes, and clients that
- * read an exact number of bytes. Everything is closed when the test ends.
+ * Serves SOCKS handshakes on a loopback port. It has a dialer whose results the test chooses, a target that echoes, and
+ * clients that read an exact number of bytes. It closes everything when the test ends.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
@@ -34,7 +34,7 @@ export interface StageOptions {
   readonly refusal?: NoriaError;
 }
 
-/** A requested dial whose result the test decides. */
+/** A requested dial. The test decides its result. */
 export interface PendingDial {
   readonly request: DialRequest;
   cancelled: boolean;
@@ -51,7 +51,7 @@ export class Stage {
   readonly emitted: { readonly name: EventName; readonly event: unknown }[] = [];
   readonly clock = new ManualClock();
   readonly deadlines = new Deadlines(this.clock, 20);
-  /** The listener's side of each client connection. */
+  /** The listener's ends of all client connections. */
   readonly accepted: Socket[] = [];
   readonly #server: Server;
   readonly #echo: Server;
@@ -228,7 +228,7 @@ export class Client {
     this.socket.write(bytes);
   }
 
-  /** The next `count` bytes. */
+  /** Receives the next `count` bytes. */
   async receive(count: number): Promise<Buffer> {
     await until(`${count} bytes`, () => this.#received.length >= count || this.#ended);
     const taken = this.#received.subarray(0, count);

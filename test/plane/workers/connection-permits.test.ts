@@ -8,7 +8,10 @@ import {
 } from '../../../src/plane/workers/connection-permits.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 
-/** A pool and its workers. The pipes between them deliver in order, when the test says so. */
+/**
+ * A pool of permits and its workers. The pipes between them deliver messages in order, at the moments that the test
+ * chooses.
+ */
 class Play {
   readonly limit: number;
   readonly pool: PermitPool;
@@ -58,7 +61,7 @@ class Play {
     this.pool.workerExited(worker);
   }
 
-  /** Delivers one message from (`up`) or to (`down`) this worker. @returns false when there is none. */
+  /** Delivers one message from this worker (`up`) or to it (`down`). @returns false if there is none. */
   deliver(worker: number, direction: 'up' | 'down'): boolean {
     if (direction === 'up') {
       const request = this.#toPool.get(worker)?.shift();
@@ -107,12 +110,12 @@ test('permits: there are never more connections than the limit, whatever message
             alive -= 1;
             play.end(worker);
           }
-          await turn(); // permits acquired at once are counted
+          await turn(); // after it, permits that were acquired immediately are counted
           expect(play.inUse).toBeLessThanOrEqual(limit);
         }
         await play.settle();
         expect(play.inUse).toBeLessThanOrEqual(limit);
-        // No permit is lost: once all have left, as many as the limit can connect again.
+        // No permit is lost: when all clients have disconnected, the limit allows as many connections as before.
         for (const worker of play.holders.keys()) while ((play.used.get(worker) ?? 0) > 0) play.leave(worker);
         await play.settle();
         const [first = 0] = play.holders.keys();
@@ -174,7 +177,7 @@ test('permits: a worker that hangs keeps its permits, and clients wait for it 1 
     while (play.deliver(worker, 'up') || play.deliver(worker, 'down'));
     await arrival;
   }
-  // From here on no message to the second worker arrives.
+  // From now on, the second worker receives no message.
   const hangs = async (arrival: Promise<void>) => {
     while (play.deliver(1, 'up') || play.deliver(1, 'down'));
     await turn();

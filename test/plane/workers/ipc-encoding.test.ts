@@ -4,7 +4,7 @@ import { isSame } from '../../../src/core/is-same.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import { decodeFromIpc, encodeForIpc } from '../../../src/plane/workers/ipc-encoding.ts';
 
-/** As the pipe carries it. */
+/** Encodes and decodes the settings as the pipe does. */
 const carry = <Settings extends object>(settings: Settings): Settings =>
   decodeFromIpc<Settings>(JSON.parse(JSON.stringify(encodeForIpc(settings))));
 
@@ -30,7 +30,7 @@ test('ipc encoding: plain data is decoded unchanged', () => {
     fc.boolean(),
     fc.constant(null),
     fc.integer(),
-    fc.double({ noNaN: true, noDefaultInfinity: true }).map((number) => number + 0), // -0 is 0 in JSON
+    fc.double({ noNaN: true, noDefaultInfinity: true }).map((number) => number + 0), // + 0 avoids -0, which JSON turns into 0
     fc.string().map((text) => new Secret(text)),
   );
   const { tree } = fc.letrec((tie) => ({

@@ -6,7 +6,7 @@ import { Recorder, sharedMember, testSharedPool } from '../../fleet/shared-pool-
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
 
-/** What arrives at the other end of a pipe: later, and only what JSON can express. */
+/** Delivers a message as a pipe does: later, and only what JSON can express. */
 function overPipe<Message>(receive: (message: Message) => void): (message: Message) => void {
   return (message) => {
     const text = JSON.stringify(message);
@@ -14,7 +14,7 @@ function overPipe<Message>(receive: (message: Message) => void): (message: Messa
   };
 }
 
-/** The clocks of the workers are ahead of that of the primary by `aheadMs`. */
+/** The clocks of the workers are ahead of the primary's clock by `aheadMs`. */
 function openStage(aheadMs = 0) {
   const clock = new ManualClock();
   const memory = new MemorySharedPool({ clock });

@@ -1,4 +1,4 @@
-/** Two worker processes use one pool: what one of them finds out, and what the operator does, applies to both. */
+/** Two worker processes use one pool. What one worker learns, and what the operator does, applies to both. */
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { until } from '../../support/until.ts';

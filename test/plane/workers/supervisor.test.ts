@@ -1,4 +1,4 @@
-/** Real processes, which run the fixtures in this folder or noria's own worker. */
+/** The tests start real processes, which run the fixtures in this folder or noria's own worker. */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
@@ -162,7 +162,7 @@ test('worker: an uncaught error ends it, and its last message holds the stack', 
   for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk) => (printed += chunk));
   child.on('message', (batch: FromWorker[]) => {
     received.push(...batch);
-    if (received.length === 1) child.send([{ kind: 'drain' }]); // noria always sends `open` first
+    if (received.length === 1) child.send([{ kind: 'drain' }]); // the first message is noria's `open`
   });
   const [code] = await once(child, 'close');
   expect(code).toBe(1);

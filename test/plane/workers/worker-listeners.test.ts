@@ -16,7 +16,7 @@ import { until } from '../../support/until.ts';
 
 type Updated = Extract<FromWorker, { kind: 'updated' }>;
 
-/** Gives the answers of the test, one for each update; `nothing` hangs until the worker is killed. */
+/** A worker that answers each update as the test says. With `nothing`, it hangs until it is killed. */
 class FakeWorker implements ListeningWorker {
   readonly received: ToWorker[] = [];
   readonly killReasons: string[] = [];
@@ -31,7 +31,7 @@ class FakeWorker implements ListeningWorker {
     const { promise, resolve } = Promise.withResolvers<Extract<FromWorker, { kind: Kind }> | undefined>();
     const outcome = this.#answers.shift() ?? OPENED;
     if (outcome === 'nothing') this.#exit = () => resolve(undefined);
-    else resolve({ kind: 'updated', outcome } as Extract<FromWorker, { kind: Kind }>); // only `updated` is awaited
+    else resolve({ kind: 'updated', outcome } as Extract<FromWorker, { kind: Kind }>); // the code under test awaits only `updated`
     return promise;
   }
 
@@ -43,7 +43,7 @@ class FakeWorker implements ListeningWorker {
   }
 }
 
-/** Free addresses: the outcome depends on the workers' answers only. */
+/** A free address, so that the outcome depends only on the workers' answers. */
 const FREE = `127.0.0.1:${await freePort()}`;
 const FREE_TOO = `127.0.0.1:${await freePort()}`;
 const OPENED = { ok: true, addresses: [[{ host: '127.0.0.1', port: 8_888 }]] } as const;
@@ -109,7 +109,7 @@ const TAKEN_ERROR = { code: TAKEN.code, message: TAKEN.message };
 test('worker listeners: when another program takes the free port first, three ports are tried', async () => {
   const lucky = new FakeWorker(TAKEN, OPENED, TAKEN, OPENED, OPENED);
   await open(lucky).listeners.update(listenersAt('127.0.0.1:0'), 0);
-  expect(lucky.received.length).toBe(5); // two failed updates, each restored, then a successful one
+  expect(lucky.received.length).toBe(5); // two failed updates with a restore after each, then a successful update
   const luckless = new FakeWorker(TAKEN, OPENED, TAKEN, OPENED, TAKEN, OPENED);
   await expect(open(luckless).listeners.update(listenersAt('127.0.0.1:0'), 0)).rejects.toMatchObject(
     TAKEN_ERROR,

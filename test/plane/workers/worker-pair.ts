@@ -1,6 +1,6 @@
 /**
- * A noria with two workers. A test chooses the worker that accepts a connection: it stops the other one (SIGSTOP) for that
- * moment.
+ * A noria with two workers. A test chooses which worker accepts a connection: it stops the other one (SIGSTOP) during
+ * that time.
  */
 import { once } from 'node:events';
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
@@ -40,14 +40,14 @@ export function socketsOf(pid: number): string[] {
       const target = readlinkSync(`/proc/${pid}/fd/${fd}`);
       return target.startsWith('socket:') ? [target] : [];
     } catch {
-      return []; // ignored: it closed while the list was read
+      return []; // ignored: the socket closed while the list was read
     }
   });
 }
 
 export const isStopped = (pid: number) => / \(.*\) T /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
 
-/** Runs `run` while this worker alone can accept connections: the others are stopped. */
+/** Calls `run` while only this worker can accept connections, because the others are stopped. */
 export async function whileAlone<T>(
   worker: number,
   workers: readonly number[],
@@ -67,7 +67,7 @@ export async function whileAlone<T>(
 export async function connectTo(proxy: string): Promise<Socket> {
   const socket = connect(Number(proxy.split(':')[1]), '127.0.0.1');
   onTestFinished(() => void socket.destroy());
-  socket.on('error', () => {}); // the test or the exit of its worker resets it
+  socket.on('error', () => {}); // ignored: the test resets the connection, or its worker exits
   await once(socket, 'connect');
   return socket;
 }
@@ -90,11 +90,11 @@ export interface Pair {
   readonly noria: Noria;
   readonly options: NoriaOptions;
   readonly workers: readonly [number, number];
-  /** `host:port` that members reach. */
+  /** The `host:port` of a target that members reach. */
   readonly target: string;
-  /** A connection that this worker of `all` accepts. */
+  /** Opens a connection that this worker of `all` accepts. */
   connectToWorker(worker: number, all: readonly number[]): Promise<Socket>;
-  /** A connection that the first or the second worker accepts. */
+  /** Opens a connection that the first or the second worker accepts. */
   through(worker: 0 | 1): Promise<Socket>;
 }
 

@@ -1,4 +1,7 @@
-/** The first of these workers receives SIGINT while it loads, as from a terminal. The others obey. */
+/**
+ * A worker for tests. The first process that runs it receives SIGINT while it loads, as from a terminal. The others
+ * obey.
+ */
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -7,7 +10,7 @@ function isFirst(): boolean {
     mkdirSync(join(process.env['NORIA_TEST_MARKS'] ?? '', 'first'));
     return true;
   } catch {
-    return false; // handled: another worker was first
+    return false; // handled: another worker was the first
   }
 }
 

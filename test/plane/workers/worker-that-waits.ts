@@ -1,4 +1,7 @@
-/** The first of these workers loads and exits. The second loads once the file `go` exists. The others load at once. */
+/**
+ * A worker for tests. The first process that runs it loads and exits. The second loads when the file `go` exists. The
+ * others load immediately.
+ */
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ToWorker } from '../../../src/plane/workers/messages.ts';
@@ -10,7 +13,7 @@ function isFirst(mark: string): boolean {
     mkdirSync(join(marks, mark));
     return true;
   } catch {
-    return false; // handled: another worker was first
+    return false; // handled: another worker was the first
   }
 }
 

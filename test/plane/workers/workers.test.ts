@@ -1,6 +1,6 @@
 /**
- * A whole noria with two workers keeps the promises of one process, also when a worker dies. A test chooses the worker that
- * accepts a connection: it stops the other one (SIGSTOP) for that moment.
+ * A whole noria with two workers does everything that one process does, also when a worker exits. A test chooses which
+ * worker accepts a connection: it stops the other one (SIGSTOP) during that time.
  */
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
@@ -66,7 +66,7 @@ test('workers: noria is not ready while all workers are down', async () => {
 test('workers: a replacement has the current configuration', async () => {
   const { noria, options, workers, target, connectToWorker, through } = await startPair();
   const users = 'denyTargets: [], users: [{ username: me, password: right-one }]';
-  const listeners = `listeners: [{ address: "${noria.proxy}", ${users} }]`; // the same port as before, now given as a number
+  const listeners = `listeners: [{ address: "${noria.proxy}", ${users} }]`; // the same port as before, now written as a number
   expect(await noria.reload(testConfig({ ...options, listeners }))).toEqual([]);
   expect(await openTunnel(await through(0), target)).toMatch(/^HTTP\/1\.1 407 /);
   process.kill(workers[0], 'SIGKILL');
@@ -176,7 +176,7 @@ test('workers: maxConnections is unchanged after failed reloads', async () => {
   await untilStatus(noria, ({ listeners }) => listeners[0]?.connections === 2);
   for (const socket of first) socket.destroy();
   await untilStatus(noria, ({ listeners }) => listeners[0]?.connections === 0);
-  await occupy(Number(port), '127.0.0.2'); // blocks 0.0.0.0, but not noria's own address
+  await occupy(Number(port), '127.0.0.2'); // this occupies 0.0.0.0, but not noria's own address
   const users = 'users: [{ username: me, password: right-one }]';
   const listeners = `listeners: [{ address: "0.0.0.0:${port}", ${users} }]`;
   for (let n = 0; n < 3; n += 1) {
@@ -254,7 +254,7 @@ async function refuses(proxy: string): Promise<boolean> {
     await once(socket, 'connect');
     return false;
   } catch {
-    return true; // handled: nothing listens
+    return true; // handled: there is no listener
   } finally {
     socket.destroy();
   }
@@ -274,7 +274,7 @@ workers: 2
   return writeIn(testFolder(), 'noria.yaml', config);
 }
 
-/** `noria run` with two workers. */
+/** Runs `noria run` with two workers. */
 async function runPair() {
   const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
   const port = await freePort();
@@ -334,7 +334,7 @@ test.skipIf(!hasCommand('systemd-socket-activate'))(
       command: ['systemd-socket-activate', '-l', `127.0.0.1:${port}`],
     });
     await until('the socket is open', () => /Listening on/.test(noria.err()));
-    const first = connect(port, '127.0.0.1'); // waits in the socket's queue until noria runs
+    const first = connect(port, '127.0.0.1'); // this connection waits in the socket's queue until noria runs
     onTestFinished(() => void first.destroy());
     await noria.line('draw done');
     const target = new URL(sandbox.targetUrl).host;

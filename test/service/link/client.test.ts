@@ -1,4 +1,4 @@
-/** A link is called by the same client as the operations: what it sends, and what an HTTP status means. */
+/** The client that calls the operations also calls links: what it sends, and what an HTTP status means. */
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';

@@ -27,7 +27,7 @@ export function decode(
   });
 }
 
-/** The entries as one line each: `host:port protocol life exit location user:password`. */
+/** Returns the entries, one line each: `host:port protocol life exit location user:password`. */
 export function lines(decoded: DecodedLink): string[] {
   return decoded.entries.map(({ host, port, protocol, lifetimeMs, exitIp, location, login }) =>
     [

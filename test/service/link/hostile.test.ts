@@ -1,6 +1,6 @@
 /**
- * Answers that would keep a careless decoder busy, or change its objects. Each is read, or refused by a limit. A decoder
- * without limits would exceed the timeout of the test.
+ * Answers that would keep a careless decoder busy for long, or would change its objects. noria decodes each of them, or
+ * refuses it because of a limit. A decoder without limits would exceed the timeout of the test.
  */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
