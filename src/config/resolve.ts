@@ -87,10 +87,6 @@ function checkAcross(checked: CheckedConfig, problems: Problems): void {
   }
   checkBaseUrl(checked, problems);
   problems.duplicates(sources.map((source, index) => [`sources[${index}].name`, source?.name]));
-  if (checked.fleet !== undefined && checked.workers !== 1 && !problems.has('workers')) {
-    const message = 'cannot be combined with fleet; run one noria for each core, all with the same fleet';
-    problems.error('workers', message);
-  }
   checkListenerSources(checked, problems);
   checkOverlaps(checked, problems);
 }

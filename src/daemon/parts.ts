@@ -15,10 +15,10 @@ import type { Random } from '../core/random.ts';
 import { secretsIn } from '../core/secret.ts';
 import { readVersion } from '../core/version.ts';
 import type { SourceFault } from '../dialer/credentials.ts';
+import type { Replica } from '../fleet/replica.ts';
 import type { BoundAddress } from '../listener/bind.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import { openLocalPlane } from '../plane/local-plane.ts';
-import type { LeaseProvider } from '../pool/lease.ts';
 import type { SourceForecast } from '../pool/options.ts';
 import { Pool } from '../pool/pool.ts';
 import { Prober } from '../prober/prober.ts';
@@ -235,8 +235,8 @@ function clientsOf({ listeners }: DataPlane): number {
 
 interface PlaneParts {
   readonly pool: Pool;
-  /** Grants leases to clients in place of the pool. Undefined without a fleet. */
-  readonly replica: LeaseProvider | undefined;
+  /** This noria as a replica of its fleet. Undefined without a fleet. */
+  readonly replica: Replica | undefined;
   readonly faults: SourceFaults;
   readonly forecasts: () => readonly SourceForecast[];
 }
@@ -264,6 +264,7 @@ async function openPlane(
     workers,
     log,
     forecasts,
+    fleet: replica,
     poolSettings: poolSettings(config()),
     onFailed,
     secrets: () => secretsIn(config()),

@@ -1,10 +1,13 @@
 /**
  * A shared pool in memory: the reference model for tests, and the shared pool in the primary process of a noria with workers.
- * Each replica gets every fact in the microtask after its publication. All replicas get the facts in the same order.
+ * Each replica gets every fact in the microtask after its publication. All replicas get the facts in the same order. In a fleet,
+ * this machine is also a replica of the fleet's shared pool. The pool of the primary process passes facts and beats between the two.
  */
 import type { Clock } from '../core/clock.ts';
+import type { LimitPart } from '../pool/options.ts';
 import type { SharedSession } from '../pool/shared-member.ts';
 import type { PaceStore } from '../state/pace-file.ts';
+import type { Replica } from './replica.ts';
 import type { Beat, Fact, Follower, LoggedFact, PacedSharedPool, SharedState } from './shared-pool.ts';
 import { SharedPoolState } from './shared-state.ts';
 
@@ -12,6 +15,8 @@ export interface MemorySharedPoolOptions {
   readonly clock: Clock;
   /** Absent if only one replica draws and uses a pace of its own. */
   readonly pace?: PaceStore;
+  /** This machine as a replica of a fleet: it opens the sessions, and has a part of the limits. */
+  readonly machine?: Pick<Replica, 'bindSession' | 'delegateLimits'> | undefined;
 }
 
 const NO_PACE: PaceStore = {
@@ -23,13 +28,21 @@ const NO_PACE: PaceStore = {
 export class MemorySharedPool {
   readonly #clock: Clock;
   readonly #pace: PaceStore;
+  readonly #machine: MemorySharedPoolOptions['machine'];
   readonly #state = new SharedPoolState();
   /** By replica name, in the order in which the replicas began to follow. */
   readonly #connections = new Map<string, Connection>();
+  /** The part of this machine in the limits of the fleet. */
+  #part: LimitPart | undefined;
 
-  constructor({ clock, pace = NO_PACE }: MemorySharedPoolOptions) {
+  constructor({ clock, pace = NO_PACE, machine }: MemorySharedPoolOptions) {
     this.#clock = clock;
     this.#pace = pace;
+    this.#machine = machine;
+    machine?.delegateLimits((part) => {
+      this.#part = part;
+      this.#membershipChanged();
+    });
   }
 
   /**
@@ -89,10 +102,11 @@ export class MemorySharedPool {
     }
   }
 
-  #bind(by: string, connection: Connection, proposed: SharedSession): SharedSession {
+  async #bind(by: string, connection: Connection, proposed: SharedSession): Promise<SharedSession> {
     if (!this.#follows(by, connection)) return proposed;
     const known = this.#state.session(proposed.name, this.#clock.monotonic());
     if (known?.member !== undefined) return known;
+    if (this.#machine !== undefined) return this.#machine.bindSession(proposed); // the primary publishes the session
     this.#append(by, [{ kind: 'session.moved', session: proposed, reason: 'new' }]);
     return proposed;
   }
@@ -100,7 +114,7 @@ export class MemorySharedPool {
   #membershipChanged(): void {
     const serving = [...this.#connections].filter(([, { servesClients }]) => servesClients);
     const replicas = serving.map(([name]) => name);
-    for (const connection of this.#connections.values()) connection.setReplicas(replicas);
+    for (const connection of this.#connections.values()) connection.setReplicas(replicas, this.#part);
   }
 }
 
@@ -115,6 +129,7 @@ class Connection {
   #beats: { readonly by: string; readonly beat: Beat }[] = [];
   #uses: Record<string, number> = {};
   #replicas: readonly string[] = [];
+  #part: LimitPart | undefined;
   #hasNews = false;
   #delivery: Promise<void> | undefined;
 
@@ -149,8 +164,9 @@ class Connection {
     this.#schedule();
   }
 
-  setReplicas(replicas: readonly string[]): void {
+  setReplicas(replicas: readonly string[], part: LimitPart | undefined): void {
     this.#replicas = replicas;
+    this.#part = part;
     this.#hasNews = true;
     this.#schedule();
   }
@@ -174,7 +190,7 @@ class Connection {
       this.#follower?.followed(facts);
     }
     if (!this.#hasNews) return;
-    const view = { replicas: this.#replicas, beats: this.#beats, uses: this.#uses };
+    const view = { replicas: this.#replicas, beats: this.#beats, uses: this.#uses, machine: this.#part };
     this.#beats = [];
     this.#uses = {};
     this.#hasNews = false;

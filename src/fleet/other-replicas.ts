@@ -1,4 +1,5 @@
 /** Tracks the demand and the activity of the other replicas of a pool, from their beats (see shared-pool.ts). */
+import { addDemand } from '../pool/demand.ts';
 import type { Demand } from '../pool/drawn-member.ts';
 import type { PoolSharing } from '../pool/sharing.ts';
 import type { Beat, FleetView } from './shared-pool.ts';
@@ -75,14 +76,6 @@ export class OtherReplicas {
       this.#sharing.countForSession(session, -openLeases);
     }
   }
-}
-
-function addDemand(one: Demand, other: Demand): Demand {
-  return {
-    waiting: one.waiting + other.waiting,
-    lastWantedAt: Math.max(one.lastWantedAt, other.lastWantedAt),
-    usedUpPerSecond: one.usedUpPerSecond + other.usedUpPerSecond,
-  };
 }
 
 /**

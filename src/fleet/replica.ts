@@ -11,6 +11,7 @@
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
+import { isSame } from '../core/is-same.ts';
 import {
   isLease,
   type Lease,
@@ -21,10 +22,12 @@ import {
   type UpcomingMember,
   type UpcomingQuery,
 } from '../pool/lease.ts';
+import type { LimitPart } from '../pool/options.ts';
 import type { Pool } from '../pool/pool.ts';
-import type { PoolChange } from '../pool/shared-member.ts';
+import type { PoolChange, SharedSession } from '../pool/shared-member.ts';
 import type { PoolSharing } from '../pool/sharing.ts';
 import type { InstanceReport } from '../refill/instance-report.ts';
+import { FactsInFlight } from './facts-in-flight.ts';
 import { OtherReplicas } from './other-replicas.ts';
 import type {
   Fact,
@@ -77,11 +80,13 @@ export class Replica implements LeaseProvider, Follower {
   readonly #sources: SharedSources;
   /** The replicas that reported a member as failed, by member id. */
   readonly #votes = new BoundedMap<string, Set<string>>(MAX_VOTES);
-  /** Number of own facts that have not yet returned from the log, by subject. */
-  readonly #inFlight = new Map<string, number>();
+  /** Own facts that have not yet returned from the log. */
+  readonly #inFlight = new FactsInFlight();
   /** The sessions that this replica is opening in the shared pool, by name. */
   readonly #opening = new Map<string, Promise<void>>();
   #replicas: readonly string[] = [];
+  #machine: LimitPart | undefined;
+  #receivePart: ((part: LimitPart) => void) | undefined;
   #outbox: Fact[] = [];
   #beatTimer: Disposable | undefined;
   #isBeatQueued = false;
@@ -95,15 +100,14 @@ export class Replica implements LeaseProvider, Follower {
       sameMachine,
       onChange: (change) => this.#changed(change),
       onUse: () => this.#beatLater(),
+      onServed: () => this.#allServed(),
     });
     this.#others = new OtherReplicas(this.#sharing, { countsLeases: !servesClients });
     const { onCommand, onReport } = options;
     this.#sources = new SharedSources({ publish: (fact) => this.#publish(fact), onCommand, onReport });
     this.#subscriptions = [
       bus.on('demand.rose', () => this.#beatNow()),
-      bus.on('client.waited', () => {
-        if (this.#sharing.waiting === 0) this.#beatNow(); // the demand has ended, so no other replica should draw for it
-      }),
+      bus.on('client.waited', () => this.#allServed()),
     ];
   }
 
@@ -135,6 +139,22 @@ export class Replica implements LeaseProvider, Follower {
     return this.#options.pool.upcoming(query);
   }
 
+  /** Opens a session for another process of this machine. See `SharedPool.bindSession`. */
+  async bindSession(proposed: SharedSession): Promise<SharedSession> {
+    const sharing = this.#sharing;
+    const known = sharing.session(proposed.name);
+    if (known?.member !== undefined) return known;
+    const agreed = await this.#options.shared.bindSession(proposed);
+    // Another process may have opened the session meanwhile. Without a connection to the store, both have proposed a member.
+    if (sharing.session(proposed.name)?.member === undefined) sharing.confirm(agreed);
+    return sharing.session(proposed.name) ?? agreed;
+  }
+
+  /** Passes this replica's part of the limits to `receive` from now on, because other processes of this machine serve the clients. */
+  delegateLimits(receive: (part: LimitPart) => void): void {
+    this.#receivePart = receive;
+  }
+
   command(source: string, command: SourceCommand['command']): void {
     this.#sources.command(source, command);
   }
@@ -146,7 +166,7 @@ export class Replica implements LeaseProvider, Follower {
   loaded(state: SharedState): void {
     const sharing = this.#sharing;
     const here = new Map(sharing.members().map((changes) => [changes.member.id, changes]));
-    const unpublished = new Set(this.#inFlight.keys());
+    const unpublished = this.#inFlight.subjects();
     this.#inFlight.clear();
     this.#votes.clear();
     sharing.apply(state.members.flatMap((record) => this.#changesOf(record)));
@@ -175,8 +195,8 @@ export class Replica implements LeaseProvider, Follower {
       const isOwn = by === this.#options.name;
       if (fact.kind === 'member.left') {
         if (this.#countVote(fact, by)) changes.push(fact);
-      } else if (this.#isInFlight(fact)) {
-        if (isOwn) this.#cameBack(fact);
+      } else if (this.#inFlight.covers(fact)) {
+        if (isOwn) this.#inFlight.returned(fact);
       } else if (isOwn && fact.kind !== 'session.moved')
         continue; // skips own facts, except those that the shared pool itself appended for `bindSession`
       else if (fact.kind === 'source.commanded' || fact.kind === 'source.reported')
@@ -186,18 +206,11 @@ export class Replica implements LeaseProvider, Follower {
     this.#sharing.apply(this.#inOwnOrder(changes));
   }
 
-  heard({ replicas, beats, uses }: FleetView): void {
-    const { name } = this.#options;
-    if (replicas.join() !== this.#replicas.join()) {
+  heard({ replicas, beats, uses, machine }: FleetView): void {
+    if (replicas.join() !== this.#replicas.join() || !isSame(machine, this.#machine)) {
       this.#replicas = replicas;
-      const index = replicas.indexOf(name);
-      const { clock, commonMs } = this.#options;
-      const changedAt = clock.monotonic();
-      this.#sharing.setShare({
-        ...(index < 0 ? { count: 1, index: 0 } : { count: replicas.length, index }),
-        clockAheadMs: commonMs && changedAt - commonMs(),
-        changedAt,
-      });
+      this.#machine = machine;
+      this.#divideLimits();
     }
     this.#others.hear(beats);
     this.#others.keep(replicas);
@@ -213,6 +226,19 @@ export class Replica implements LeaseProvider, Follower {
     this.#beatTimer?.[Symbol.dispose]();
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
     await this.#options.shared.close();
+  }
+
+  #divideLimits(): void {
+    const { name, clock, commonMs } = this.#options;
+    const index = this.#replicas.indexOf(name);
+    const part = index < 0 ? { count: 1, index: 0 } : { count: this.#replicas.length, index };
+    if (this.#receivePart !== undefined) {
+      this.#receivePart(part);
+      return;
+    }
+    const changedAt = clock.monotonic();
+    const clockAheadMs = commonMs && changedAt - commonMs();
+    this.#sharing.setShare({ ...part, machine: this.#machine, clockAheadMs, changedAt });
   }
 
   /** Grants the lease after all replicas have agreed on a member for its session. */
@@ -252,8 +278,7 @@ export class Replica implements LeaseProvider, Follower {
 
   #publish(fact: Fact): void {
     if (this.#closed) return;
-    const subject = subjectOf(fact);
-    if (subject !== undefined) this.#inFlight.set(subject, (this.#inFlight.get(subject) ?? 0) + 1);
+    this.#inFlight.add(fact);
     this.#outbox.push(fact);
     if (this.#outbox.length === 1) queueMicrotask(() => this.#flush());
   }
@@ -262,19 +287,6 @@ export class Replica implements LeaseProvider, Follower {
     const facts = this.#outbox;
     this.#outbox = [];
     this.#options.shared.publish(facts);
-  }
-
-  #isInFlight(fact: Fact): boolean {
-    const subject = subjectOf(fact);
-    return subject !== undefined && this.#inFlight.has(subject);
-  }
-
-  #cameBack(fact: Fact): void {
-    const subject = subjectOf(fact);
-    if (subject === undefined) return;
-    const left = (this.#inFlight.get(subject) ?? 0) - 1;
-    if (left > 0) this.#inFlight.set(subject, left);
-    else this.#inFlight.delete(subject);
   }
 
   /**
@@ -312,9 +324,14 @@ export class Replica implements LeaseProvider, Follower {
     const joined = changes.filter(({ kind }) => kind === 'member.joined');
     const index = this.#replicas.indexOf(this.#options.name);
     if (joined.length < 2 || index < 1) return changes;
-    const first = Math.floor((joined.length * index) / this.#replicas.length);
+    const first = Math.floor((joined.length * index) / (this.#replicas.length * (this.#machine?.count ?? 1)));
     const others = changes.filter(({ kind }) => kind !== 'member.joined');
     return [...joined.slice(first), ...joined.slice(0, first), ...others];
+  }
+
+  /** Reports at once that no client waits any more: another replica must not draw for this demand. */
+  #allServed(): void {
+    if (this.#sharing.waiting === 0) this.#beatNow();
   }
 
   #beatLater(): void {
@@ -353,35 +370,5 @@ function isLocal(change: PoolChange): boolean {
       return change.member.login !== undefined;
     default:
       return false;
-  }
-}
-
-/**
- * The subject of a fact. Of two facts with the same subject, the later one decides. Undefined if the order of such facts does not
- * matter.
- */
-function subjectOf(fact: Fact): string | undefined {
-  switch (fact.kind) {
-    case 'member.joined':
-    case 'member.left':
-    case 'member.suspected':
-      return undefined;
-    case 'member.quarantined':
-    case 'member.restored':
-      return `member ${fact.member}`;
-    case 'member.banned':
-      return `ban ${fact.member} ${fact.host}`;
-    case 'session.moved':
-      return `session ${fact.session.name}`;
-    case 'session.ended':
-      return `session ${fact.name}`;
-    case 'source.commanded':
-      return `source ${fact.source}`;
-    case 'source.reported':
-      return `report ${fact.source}`;
-    case 'source.restricted':
-      return `restriction ${fact.source}`;
-    case 'evictions.frozen':
-      return fact.kind;
   }
 }

@@ -16,6 +16,7 @@
  * The state is the result of all facts in the order of the log (shared-state.ts). Of two facts about the same subject, the later
  * one decides. Every fact is idempotent.
  */
+import type { LimitPart } from '../pool/options.ts';
 import type {
   MemberQuarantine,
   PoolActivity,
@@ -99,6 +100,8 @@ export interface FleetView {
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
   /** For members whose uses have changed: the number of accepted leases in all replicas, by member id. */
   readonly uses: Readonly<Record<string, number>>;
+  /** If several machines share the pool and the replicas are those of this machine: the machine's part of the limits. */
+  readonly machine?: LimitPart | undefined;
 }
 
 /**

@@ -2,7 +2,7 @@
  * Applies a change that another replica of the pool reported. A change may arrive more than once or too late, so every
  * change is idempotent, and a change of an unknown member has no effect.
  */
-import { shareOf } from './candidate-index.ts';
+import { partOf } from './candidate-index.ts';
 import { departureOf } from './describe-shared.ts';
 import { WORKED_MS } from './health.ts';
 import type { MemberFaults } from './member-faults.ts';
@@ -39,7 +39,7 @@ export function applyChange(parts: ChangedParts, change: PoolChange, options: Ap
       quarantine(members, change, options);
       break;
     case 'member.restored':
-      restore(members, change.member, options);
+      restore(members, change, options);
       break;
     case 'member.left':
       remove(members, change, now);
@@ -82,12 +82,16 @@ function quarantine(
   members.quarantineUntil(member, { untilAt, fault, replaced }, now);
 }
 
-function restore(members: Members, id: string, { now, sameMachine }: ApplyOptions): void {
+function restore(
+  members: Members,
+  { member: id, elsewhere = false }: ChangeOf<'member.restored'>,
+  { now, sameMachine }: ApplyOptions,
+): void {
   const member = members.find(id);
   if (member === undefined) return;
   const { name } = member.phase;
   if (name !== 'joining' && name !== 'quarantined') return;
-  if (sameMachine) member.health.accepted(now);
+  if (sameMachine && !elsewhere) member.health.accepted(now);
   members.admit(member, now);
 }
 
@@ -109,6 +113,6 @@ function restrict(members: Members, change: ChangeOf<'source.restricted'>, now: 
   const { source: name, blockedReason, leaseLimit } = change;
   const source = members.sources.get(name);
   if (source === undefined) return;
-  const share = leaseLimit === undefined ? Infinity : shareOf(leaseLimit, members.index.share);
-  members.restrict(source, { blockedReason, leaseLimit: share }, now);
+  const part = leaseLimit === undefined ? Infinity : partOf(leaseLimit, members.index.share);
+  members.restrict(source, { blockedReason, leaseLimit: part }, now);
 }

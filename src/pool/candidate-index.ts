@@ -10,7 +10,7 @@ import type { Random } from '../core/random.ts';
 import { Candidate, Candidates, Tier } from './candidates.ts';
 import { ANY_MEMBER, type MemberFilter, passesFilter } from './filter.ts';
 import type { Bucket, Member, MemberMoment, PoolSource } from './member.ts';
-import type { PoolSettings, PoolShare } from './options.ts';
+import type { LimitPart, PoolSettings, PoolShare } from './options.ts';
 import { RoundRobin } from './rotation/round-robin.ts';
 import { makeRotation } from './strategies.ts';
 
@@ -202,8 +202,13 @@ export class CandidateIndex {
   }
 }
 
-/** The part of a limit that this process may use. At least 1, so that every process can serve clients. */
-export function shareOf(limit: number, { count, index }: PoolShare): number {
+/** The part of `maxTunnelsPerMember` that this process may use. */
+function shareOf(limit: number, share: PoolShare): number {
+  return partOf(share.machine === undefined ? limit : partOf(limit, share.machine), share);
+}
+
+/** At least 1, so that every process can serve clients. */
+export function partOf(limit: number, { count, index }: LimitPart): number {
   return Math.max(1, Math.floor(limit / count) + (index < limit % count ? 1 : 0));
 }
 

@@ -41,19 +41,31 @@ export function heldAt({ expiries }: PoolSource, atMs: number): number {
   return expiries.size - expiries.countUpTo(atMs);
 }
 
-export function demandFor(members: Members, source: PoolSource, now: number): Demand {
-  const here = demandHere(members, source, now);
-  const { demandElsewhere: elsewhere } = source;
-  if (elsewhere === undefined) return here;
+/**
+ * The demand of all replicas for the source.
+ * @param except - a sharing; leaves out the demand that it reported.
+ */
+export function demandFor(members: Members, source: PoolSource, now: number, except?: object): Demand {
+  let sum = demandHere(members, source, now);
+  for (const [by, demand] of source.demandElsewhere) if (by !== except) sum = addDemand(sum, demand);
+  return sum;
+}
+
+/** Counts no waiting clients of other replicas until these replicas report again, because they may get the new members. */
+export function forgetWaitingElsewhere({ demandElsewhere }: PoolSource): void {
+  for (const [by, demand] of demandElsewhere) demandElsewhere.set(by, { ...demand, waiting: 0 });
+}
+
+export function addDemand(one: Demand, other: Demand): Demand {
   return {
-    waiting: here.waiting + elsewhere.waiting,
-    lastWantedAt: Math.max(here.lastWantedAt, elsewhere.lastWantedAt),
-    usedUpPerSecond: here.usedUpPerSecond + elsewhere.usedUpPerSecond,
+    waiting: one.waiting + other.waiting,
+    lastWantedAt: Math.max(one.lastWantedAt, other.lastWantedAt),
+    usedUpPerSecond: one.usedUpPerSecond + other.usedUpPerSecond,
   };
 }
 
 /** A request changes `lastWantedAt` of the source only if no source of higher priority can serve it. */
-export function demandHere(members: Members, source: PoolSource, now: number): Demand {
+function demandHere(members: Members, source: PoolSource, now: number): Demand {
   let { lastWantedAt } = source;
   for (const candidates of members.index.lists()) {
     if (!couldDraw(source, candidates.filter)) continue;
@@ -88,7 +100,9 @@ export function needsDraw(
 
 /** Number of waiting clients in all replicas that a newly drawn member of the source could serve. */
 function waitingFor(members: Members, source: PoolSource): number {
-  return waitingHere(members, source) + (source.demandElsewhere?.waiting ?? 0);
+  let waiting = waitingHere(members, source);
+  for (const demand of source.demandElsewhere.values()) waiting += demand.waiting;
+  return waiting;
 }
 
 function waitingHere(members: Members, source: PoolSource): number {

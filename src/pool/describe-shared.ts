@@ -3,11 +3,9 @@ import type { Member, PoolSource } from './member.ts';
 import type { Departure } from './member-phase.ts';
 import type { Session } from './session.ts';
 import type {
-  MemberActivity,
   MemberQuarantine,
   PoolChange,
   Restriction,
-  SessionActivity,
   SharedMember,
   SharedSession,
 } from './shared-member.ts';
@@ -38,9 +36,9 @@ export function quarantineOf({ phase, health }: Member): MemberQuarantine | unde
   return { untilAt, fault, replaced, health: health.record() };
 }
 
-/** `uses` excludes the uses that `takeSessionActivity` will report. */
-export function describeSession(session: Session): SharedSession {
-  const { name, owner, member, ttlMs, usedAt, uses, unsharedUses } = session;
+/** @param unsharedUses - the uses that the next beat reports. `uses` excludes them. */
+export function describeSession(session: Session, unsharedUses: number): SharedSession {
+  const { name, owner, member, ttlMs, usedAt, uses } = session;
   return { name, owner, ...(member !== undefined && { member }), ttlMs, usedAt, uses: uses - unsharedUses };
 }
 
@@ -55,24 +53,4 @@ export function restrictionOf({ name, blockedReason, leaseLimit }: PoolSource): 
 
 export function departureOf({ reason, fault }: Extract<PoolChange, { kind: 'member.left' }>): Departure {
   return { reason, ...(fault !== undefined && { fault }) };
-}
-
-export function takeMemberActivity(member: Member): MemberActivity {
-  const { id, unsharedUses, unsharedAnswer, openLeases, latencyMs, endIsAssumed, endsAt } = member;
-  member.unsharedUses = 0;
-  member.unsharedAnswer = undefined;
-  return {
-    member: id,
-    uses: unsharedUses,
-    openLeases,
-    ...(unsharedAnswer !== undefined && { answeredTo: unsharedAnswer }),
-    ...(latencyMs !== undefined && { latencyMs }),
-    ...(endIsAssumed && { endsAt }),
-  };
-}
-
-export function takeSessionActivity(session: Session, now: number): SessionActivity {
-  const { name, unsharedUses, openLeases, usedAt, ttlMs } = session;
-  session.unsharedUses = 0;
-  return { session: name, uses: unsharedUses, openLeases, usedAt: openLeases > 0 ? now : usedAt, ttlMs };
 }

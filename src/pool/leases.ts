@@ -59,8 +59,7 @@ export class Leases {
     if (session !== undefined) {
       session.openLeases += 1;
       session.uses += 1;
-      session.unsharedUses += 1;
-      this.#sessions.observer?.sessionUsed(session);
+      this.#sessions.observer?.sessionUsed(session, 1);
     }
     const targetHost = request?.targetHost ?? '';
     const client = request?.routing.client ?? '';
@@ -77,7 +76,7 @@ export class Leases {
     });
     if (isProbe) this.#members.index.update(member, now);
     else this.#members.index.leased(member, now);
-    this.#members.observer?.memberUsed(member);
+    this.#members.observer?.memberUsed(member, 0);
     const lease: { -readonly [Key in keyof Lease]: Lease[Key] } = {
       id,
       member: member.id,
@@ -123,12 +122,11 @@ export class Leases {
     if (!isProbe) {
       member.pendingUses -= 1;
       member.uses += 1;
-      member.unsharedUses += 1;
       const { maxUsesPerMember } = this.#members.settings.rotation;
       if (maxUsesPerMember > 0) member.source.usedUp.add(1 / maxUsesPerMember, now);
     }
     this.#members.recordSuccess(member, latencyMs, now);
-    this.#members.observer?.memberUsed(member);
+    this.#members.observer?.memberUsed(member, isProbe ? 0 : 1);
     if (lease.session !== undefined) this.#confirm(lease.session, lease, now);
   }
 
@@ -168,9 +166,9 @@ export class Leases {
     if (session !== undefined) {
       session.openLeases -= 1;
       session.usedAt = now;
-      this.#sessions.observer?.sessionUsed(session);
+      this.#sessions.observer?.sessionUsed(session, 0);
     }
-    this.#members.observer?.memberUsed(member);
+    this.#members.observer?.memberUsed(member, 0);
     if (report.kind === 'failed') {
       this.#blame(lease, report, now);
       const isFault = report.blame === 'member' || report.blame === 'member-for-target';
@@ -178,7 +176,7 @@ export class Leases {
     } else {
       if (report.answered === true) {
         this.#members.recordAnswer(member, lease.client, now);
-        member.unsharedAnswer = lease.client;
+        this.#members.observer?.memberAnswered(member, lease.client);
       }
       if (report.cut !== false) this.#blame(lease, { blame: report.cut, fault: 'member-cut' }, now);
     }

@@ -81,10 +81,6 @@ export class Member implements MemberIdentity {
   pendingUses = 0;
   /** Number of client leases that the member has accepted, in all replicas. */
   uses = 0;
-  /** The part of `uses` that other replicas do not know yet. */
-  unsharedUses = 0;
-  /** The client that a target answered last through this member; undefined once other replicas know it. */
-  unsharedAnswer: string | undefined;
   /** Id of the lease that tests the member: a probe, or a client's lease on a quarantined member. At most one at a time. */
   trialLease: number | undefined;
   /** The member failed while no member of its source worked. A draw replaces it, to find out whether new members work. */
@@ -261,7 +257,8 @@ export class PoolSource {
   blockedReason: string | undefined;
   /** Monotonic moment of the last demand that no tier records: the demand of a session, or of a tier that no longer exists. */
   lastWantedAt = Number.NEGATIVE_INFINITY;
-  demandElsewhere: Demand | undefined;
+  /** The demand of other replicas. Each sharing of the pool sets its own entry. */
+  readonly demandElsewhere = new Map<object, Demand>();
   /** How often `maxUsesPerMember` or the spacing makes a member unusable. */
   readonly usedUp = new DecayingRate();
   /** Average latency of all its members; 0 before the first reading. */

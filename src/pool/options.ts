@@ -60,13 +60,19 @@ export interface HealthOptions {
   readonly quarantineMs: number;
 }
 
-/**
- * The share of this process in limits that apply to several processes together. `count` processes serve clients from one pool;
- * `index` is the number of this process, from 0.
- */
-export interface PoolShare {
+/** One of `count` parts of a limit. `index` is its number, from 0. */
+export interface LimitPart {
   readonly count: number;
   readonly index: number;
+}
+
+/**
+ * The share of this process in limits that apply to several processes together. `count` processes serve clients from one pool;
+ * `index` is the number of this process.
+ */
+export interface PoolShare extends LimitPart {
+  /** In a fleet: the part of this machine in the limits. The processes of the machine divide this part. */
+  readonly machine?: LimitPart | undefined;
   /**
    * How far the monotonic clock of this process is ahead of a clock that all processes share. Undefined if there is no shared
    * clock; limits on uses may then be slightly exceeded.

@@ -13,15 +13,85 @@ export interface PoolObserver {
   /** The member left, or it drains and gets no new leases. */
   memberLeft(member: Member, departure: Departure): void;
   memberBanned(member: Member, host: string, lifted: boolean): void;
-  /** The member's leases, uses, latency or assumed end of life changed. Called for every request, so it must be cheap. */
-  memberUsed(member: Member): void;
+  /**
+   * The member's leases, uses, latency or assumed end of life changed. Called for every request, so it must be cheap.
+   * @param uses - number of newly accepted leases of clients.
+   */
+  memberUsed(member: Member, uses: number): void;
+  /** A target answered a client through the member. */
+  memberAnswered(member: Member, client: string): void;
   /** A session that had no member got one. */
   sessionBound(session: Session, reason: string): void;
   sessionMoved(session: Session, reason: string): void;
-  /** The session's leases changed, or the session is still in use. Called for every request, so it must be cheap. */
-  sessionUsed(session: Session): void;
+  /**
+   * The session's leases changed, or the session is still in use. Called for every request, so it must be cheap.
+   * @param uses - number of new leases.
+   */
+  sessionUsed(session: Session, uses: number): void;
   sessionEnded(session: Session, reason: string): void;
   /** The reason for which clients may not use the source changed, or the limit of its open leases changed. */
   sourceRestricted(source: PoolSource): void;
   evictionsFrozen(on: boolean): void;
+}
+
+/** Passes each call to `one`, then to `other`. */
+export function bothObservers(one: PoolObserver, other: PoolObserver): PoolObserver {
+  return {
+    memberJoined(member) {
+      one.memberJoined(member);
+      other.memberJoined(member);
+    },
+    memberQuarantined(member) {
+      one.memberQuarantined(member);
+      other.memberQuarantined(member);
+    },
+    memberReady(member) {
+      one.memberReady(member);
+      other.memberReady(member);
+    },
+    memberSuspected(member) {
+      one.memberSuspected(member);
+      other.memberSuspected(member);
+    },
+    memberLeft(member, departure) {
+      one.memberLeft(member, departure);
+      other.memberLeft(member, departure);
+    },
+    memberBanned(member, host, lifted) {
+      one.memberBanned(member, host, lifted);
+      other.memberBanned(member, host, lifted);
+    },
+    memberUsed(member, uses) {
+      one.memberUsed(member, uses);
+      other.memberUsed(member, uses);
+    },
+    memberAnswered(member, client) {
+      one.memberAnswered(member, client);
+      other.memberAnswered(member, client);
+    },
+    sessionBound(session, reason) {
+      one.sessionBound(session, reason);
+      other.sessionBound(session, reason);
+    },
+    sessionMoved(session, reason) {
+      one.sessionMoved(session, reason);
+      other.sessionMoved(session, reason);
+    },
+    sessionUsed(session, uses) {
+      one.sessionUsed(session, uses);
+      other.sessionUsed(session, uses);
+    },
+    sessionEnded(session, reason) {
+      one.sessionEnded(session, reason);
+      other.sessionEnded(session, reason);
+    },
+    sourceRestricted(source) {
+      one.sourceRestricted(source);
+      other.sourceRestricted(source);
+    },
+    evictionsFrozen(on) {
+      one.evictionsFrozen(on);
+      other.evictionsFrozen(on);
+    },
+  };
 }

@@ -7,7 +7,7 @@
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { type Random, shuffled } from '../core/random.ts';
-import { countedAt, demandFor, heldAt, usableAt } from './demand.ts';
+import { countedAt, demandFor, forgetWaitingElsewhere, heldAt, usableAt } from './demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
 import type {
   Lease,
@@ -66,6 +66,7 @@ export class Pool implements LeaseProvider {
   readonly #leases: Leases;
   readonly #picker: Picker;
   readonly #requests: Requests;
+  readonly #sharings: PoolSharing[] = [];
   #closed = false;
 
   constructor({ clock, random, bus, forecasts, limits, ...settings }: PoolOptions) {
@@ -177,10 +178,7 @@ export class Pool implements LeaseProvider {
     const now = this.#clock.monotonic();
     this.#members.update(now);
     for (const one of shuffled(this.#random, drawn)) added[this.#intake.add(source, one, now)] += 1;
-    // Waiting clients of other replicas may get the new members. Counts none of these clients until the replicas report again.
-    if (added.joined > 0 && source.demandElsewhere !== undefined) {
-      source.demandElsewhere = { ...source.demandElsewhere, waiting: 0 };
-    }
+    if (added.joined > 0) forgetWaitingElsewhere(source);
     this.#requests.serveWaiting(now);
     return added;
   }
@@ -356,7 +354,7 @@ export class Pool implements LeaseProvider {
     }
   }
 
-  /** Shares the pool with other replicas from now on. Call it once. */
+  /** Shares the pool with a group of replicas from now on. Each group also gets what the pool learns from the other groups. */
   share(options: SharingOptions): PoolSharing {
     return new PoolSharing(
       {
@@ -367,6 +365,7 @@ export class Pool implements LeaseProvider {
         faults: this.#faults,
         sessions: this.#sessions,
         requests: this.#requests,
+        sharings: this.#sharings,
       },
       options,
     );

@@ -24,8 +24,6 @@ export class Session implements HeapNode {
   confirmedAt = Number.NEGATIVE_INFINITY;
   /** Number of leases so far, in all replicas. */
   uses = 0;
-  /** The part of `uses` that the other replicas do not know yet. */
-  unsharedUses = 0;
   /** Number of open leases, including those of other replicas if the pool counts them. A session with open leases is not idle. */
   openLeases = 0;
   recordedAt = Number.NEGATIVE_INFINITY;

@@ -188,7 +188,7 @@ export class Sessions {
       }
       if (first.openLeases > 0) {
         this.#journal?.sessionUsed(first, now);
-        this.observer?.sessionUsed(first);
+        this.observer?.sessionUsed(first, 0);
       }
       this.#byEnd.update(first, first.nextCheckAt(now));
     }

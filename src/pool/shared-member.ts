@@ -48,8 +48,15 @@ export type PoolChange =
    */
   | { readonly kind: 'member.joined'; readonly member: SharedMember }
   | { readonly kind: 'member.quarantined'; readonly member: string; readonly quarantine: MemberQuarantine }
-  /** The member accepted an attempt, for the first time or after a quarantine. */
-  | { readonly kind: 'member.restored'; readonly member: string }
+  /**
+   * The member accepted an attempt, for the first time or after a quarantine. `elsewhere`: on another machine, so its faults on
+   * this machine still count.
+   */
+  | {
+      readonly kind: 'member.restored';
+      readonly member: string;
+      readonly elsewhere?: boolean | undefined;
+    }
   /**
    * The member was removed before its end of life. Members that expire, or whose source was removed from the configuration, cause
    * no change.

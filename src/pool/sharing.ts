@@ -1,22 +1,17 @@
 /**
- * Connects a pool with the other replicas of the same pool. It describes the changes and the activity of this pool as data, and
+ * Connects a pool with a group of replicas of the same pool. It describes the changes and the activity of this pool as data, and
  * applies the changes and the activity of the other replicas. It does not report a change that it has applied. Every change is
- * idempotent.
+ * idempotent. A pool can have two sharings: one with the workers of its machine, and one with other machines. Each sharing reports
+ * what the other sharing applies or hears, so facts and activity pass through the pool.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
+import { isSame } from '../core/is-same.ts';
 import { applyChange } from './apply-change.ts';
 import { QUIET_MS } from './candidates.ts';
-import { demandHere } from './demand.ts';
+import { demandFor } from './demand.ts';
 import { memberKey } from './departed-members.ts';
-import {
-  describeMember,
-  describeSession,
-  quarantineOf,
-  restrictionOf,
-  takeMemberActivity,
-  takeSessionActivity,
-} from './describe-shared.ts';
+import { describeMember, describeSession, quarantineOf, restrictionOf } from './describe-shared.ts';
 import type { Demand } from './drawn-member.ts';
 import type { Member, PoolSource } from './member.ts';
 import type { MemberFaults } from './member-faults.ts';
@@ -24,7 +19,7 @@ import type { MemberIntake } from './member-intake.ts';
 import type { Departure } from './member-phase.ts';
 import type { Members } from './members.ts';
 import type { PoolShare } from './options.ts';
-import type { PoolObserver } from './pool-observer.ts';
+import { bothObservers, type PoolObserver } from './pool-observer.ts';
 import type { Requests } from './requests.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
@@ -37,6 +32,7 @@ import type {
   SharedMember,
   SharedSession,
 } from './shared-member.ts';
+import { UnsharedActivity } from './unshared-activity.ts';
 
 export interface SharingParts {
   readonly clock: Clock;
@@ -46,6 +42,8 @@ export interface SharingParts {
   readonly faults: MemberFaults;
   readonly sessions: Sessions;
   readonly requests: Requests;
+  /** All sharings of the pool. */
+  readonly sharings: PoolSharing[];
 }
 
 export interface SharingOptions {
@@ -56,6 +54,8 @@ export interface SharingOptions {
    * must be cheap.
    */
   readonly onUse: () => void;
+  /** Called when no client of another sharing's group waits any longer. */
+  readonly onServed: () => void;
   /**
    * Whether the other replicas run on this machine. If so, their evidence counts like that of this process. If not, their
    * evidence does not quarantine a member that worked in this process within WORKED_MS.
@@ -73,17 +73,21 @@ export interface MemberChanges {
 export class PoolSharing implements PoolObserver {
   readonly #parts: SharingParts;
   readonly #options: SharingOptions;
-  readonly #usedMembers = new Set<Member>();
-  readonly #usedSessions = new Set<Session>();
+  readonly #unshared = new UnsharedActivity();
   /** Names of the sessions with a member that the other replicas do not know yet. */
   readonly #unconfirmed = new Set<string>();
+  /** Number of clients that wait in the other replicas. */
+  #waitingElsewhere = 0;
   #applying = false;
 
   constructor(parts: SharingParts, options: SharingOptions) {
     this.#parts = parts;
     this.#options = options;
-    parts.members.observer = this;
-    parts.sessions.observer = this;
+    const { members, sessions, sharings } = parts;
+    sharings.push(this);
+    const observer = members.observer === undefined ? this : bothObservers(members.observer, this);
+    members.observer = observer;
+    sessions.observer = observer;
   }
 
   memberJoined(member: Member): void {
@@ -98,7 +102,8 @@ export class PoolSharing implements PoolObserver {
   }
 
   memberReady({ id }: Member): void {
-    this.#report({ kind: 'member.restored', member: id });
+    const elsewhere = this.#others.some((other) => other.#applying && !other.#options.sameMachine);
+    this.#report({ kind: 'member.restored', member: id, ...(elsewhere && { elsewhere }) });
   }
 
   memberSuspected({ id }: Member): void {
@@ -114,22 +119,28 @@ export class PoolSharing implements PoolObserver {
     this.#report({ kind: 'member.banned', member: id, host, lifted });
   }
 
-  memberUsed(member: Member): void {
-    this.#usedMembers.add(member);
+  memberUsed(member: Member, uses: number): void {
+    this.#unshared.memberUsed(member, uses);
+    this.#options.onUse();
+  }
+
+  memberAnswered(member: Member, client: string): void {
+    this.#unshared.memberAnswered(member, client);
     this.#options.onUse();
   }
 
   sessionBound(session: Session, reason: string): void {
-    if (reason === 'rotated') this.sessionMoved(session, reason);
-    else if (!this.#applying) this.#unconfirmed.add(session.name);
+    if (reason === 'rotated' || this.#others.some((other) => other.#applying)) {
+      this.sessionMoved(session, reason);
+    } else if (!this.#applying) this.#unconfirmed.add(session.name);
   }
 
   sessionMoved(session: Session, reason: string): void {
-    this.#report({ kind: 'session.moved', session: describeSession(session), reason });
+    this.#report({ kind: 'session.moved', session: this.#describe(session), reason });
   }
 
-  sessionUsed(session: Session): void {
-    this.#usedSessions.add(session);
+  sessionUsed(session: Session, uses: number): void {
+    this.#unshared.sessionUsed(session, uses);
     this.#options.onUse();
   }
 
@@ -148,12 +159,12 @@ export class PoolSharing implements PoolObserver {
   }
 
   sessions(): SharedSession[] {
-    return [...this.#parts.sessions.all()].map(describeSession);
+    return [...this.#parts.sessions.all()].map((session) => this.#describe(session));
   }
 
   session(name: string): SharedSession | undefined {
     const session = this.#parts.sessions.find(name);
-    return session === undefined ? undefined : describeSession(session);
+    return session === undefined ? undefined : this.#describe(session);
   }
 
   sourceRestricted(source: PoolSource): void {
@@ -179,28 +190,26 @@ export class PoolSharing implements PoolObserver {
   reportUsesAgain(id: string): void {
     const member = this.#parts.members.find(id);
     if (member === undefined || member.uses === 0) return;
-    member.unsharedUses = member.uses;
-    this.memberUsed(member);
+    this.#unshared.memberLost(member);
+    this.#options.onUse();
   }
 
+  /** Number of clients that wait in this process and in the groups of replicas of the other sharings. */
   get waiting(): number {
-    return this.#parts.requests.waitingHere;
+    const others = this.#others.reduce((sum, other) => sum + other.#waitingElsewhere, 0);
+    return this.#parts.requests.waitingHere + others;
   }
 
-  /** The activity of this process, with all changes since the last call. */
+  /** The activity of this process and of the groups of the other sharings, with all changes since the last call. */
   takeActivity(): PoolActivity {
-    const { clock, members, requests } = this.#parts;
+    const { clock, members } = this.#parts;
     const now = clock.monotonic();
     const demand: Record<string, Demand> = {};
     for (const source of members.sources.values()) {
-      const here = demandHere(members, source, now);
+      const here = demandFor(members, source, now, this);
       if (here.lastWantedAt !== Number.NEGATIVE_INFINITY || here.waiting > 0) demand[source.name] = here;
     }
-    const usedMembers = [...this.#usedMembers].map(takeMemberActivity);
-    const usedSessions = [...this.#usedSessions].map((session) => takeSessionActivity(session, now));
-    this.#usedMembers.clear();
-    this.#usedSessions.clear();
-    return { waiting: requests.waitingHere, demand, members: usedMembers, sessions: usedSessions };
+    return { waiting: this.waiting, demand, ...this.#unshared.take(now) };
   }
 
   /** Applies changes of other replicas, then serves the clients that can now get a member. */
@@ -235,16 +244,21 @@ export class PoolSharing implements PoolObserver {
   /** Replaces the demand of the other replicas, by source name. */
   setDemandElsewhere(waiting: number, demand: ReadonlyMap<string, Demand>): void {
     const { members, requests, bus } = this.#parts;
-    requests.waitingElsewhere = waiting;
+    const areServed = waiting === 0 && this.#waitingElsewhere > 0;
+    requests.waitingElsewhere += waiting - this.#waitingElsewhere;
+    this.#waitingElsewhere = waiting;
     const risen: string[] = [];
     for (const source of members.sources.values()) {
-      const before = source.demandElsewhere;
+      const before = source.demandElsewhere.get(this);
       const next = demand.get(source.name);
-      source.demandElsewhere = next;
+      if (!isSame(before, next)) for (const other of this.#others) other.#options.onUse();
+      if (next === undefined) source.demandElsewhere.delete(this);
+      else source.demandElsewhere.set(this, next);
       if (next === undefined) continue;
       const wasQuiet = next.lastWantedAt - (before?.lastWantedAt ?? Number.NEGATIVE_INFINITY) > QUIET_MS;
       if (wasQuiet || next.waiting > (before?.waiting ?? 0)) risen.push(source.name);
     }
+    if (areServed) for (const other of this.#others) other.#options.onServed();
     if (risen.length > 0) bus.emit('demand.rose', { sources: risen });
   }
 
@@ -257,6 +271,7 @@ export class PoolSharing implements PoolObserver {
     const member = members.find(id);
     if (member === undefined || uses <= member.uses) return;
     const now = clock.monotonic();
+    for (const other of this.#others) other.memberUsed(member, uses - member.uses);
     member.uses = uses;
     if (this.#options.sameMachine) member.lastSuccessAt = now;
     const { maxUsesPerMember } = members.settings.rotation;
@@ -271,15 +286,16 @@ export class PoolSharing implements PoolObserver {
     if (member?.endIsAssumed !== true || endsAt <= member.endsAt || member.phase.name === 'draining') return;
     members.index.setEnd(member, endsAt);
     members.index.update(member, clock.monotonic());
+    for (const other of this.#others) other.memberUsed(member, 0);
   }
 
   /** A target answered a client of another replica. This is evidence that members of the source serve other clients. */
   hearAnswer({ member: id, answeredTo }: MemberActivity): void {
     const { clock, members } = this.#parts;
     const member = members.find(id);
-    if (member !== undefined && answeredTo !== undefined) {
-      members.recordAnswer(member, answeredTo, clock.monotonic());
-    }
+    if (member === undefined || answeredTo === undefined) return;
+    members.recordAnswer(member, answeredTo, clock.monotonic());
+    for (const other of this.#others) other.memberAnswered(member, answeredTo);
   }
 
   /** Counts the open leases, latency and successes of another replica as those of this pool. */
@@ -303,12 +319,21 @@ export class PoolSharing implements PoolObserver {
     if (session === undefined) return;
     session.uses += activity.uses;
     sessions.usedElsewhere(session, activity, clock.monotonic());
+    for (const other of this.#others) other.sessionUsed(session, activity.uses);
   }
 
   /** Counts the open leases of another replica as open leases of this pool. */
   countForSession(name: string, openLeasesChange: number): void {
     const session = this.#parts.sessions.find(name);
     if (session !== undefined) session.openLeases += openLeasesChange;
+  }
+
+  get #others(): readonly PoolSharing[] {
+    return this.#parts.sharings.filter((sharing) => sharing !== this);
+  }
+
+  #describe(session: Session): SharedSession {
+    return describeSession(session, this.#unshared.usesOf(session));
   }
 
   #report(change: PoolChange): void {

@@ -104,8 +104,9 @@ test('fleet config: a store on another machine without TLS is a warning', () => 
   }
 });
 
-test('fleet config: cannot be combined with workers', () => {
-  expect(problemsOf(() => configOf('', 'workers: 2\nfleet: { url: redis://127.0.0.1 }'))).toEqual([
-    'workers: cannot be combined with fleet; run one noria for each core, all with the same fleet',
-  ]);
+test('fleet config: can be combined with workers', () => {
+  expect(configOf('', 'workers: 2\nfleet: { url: redis://127.0.0.1 }')).toMatchObject({
+    workers: 2,
+    fleet: { name: 'noria' },
+  });
 });

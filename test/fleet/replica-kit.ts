@@ -26,6 +26,8 @@ export interface FleetKit {
 
 export type Changes = Partial<Pick<ReplicaOptions, 'sameMachine' | 'servesClients' | 'evictionVotes'>> & {
   readonly pool?: Omit<NonNullable<Parameters<typeof openKit>[0]>, 'clock'>;
+  /** The pool that the replica shares. By default it has a pool of its own. */
+  readonly kit?: PoolKit;
   /** Wraps the connection to the shared pool. */
   readonly wrap?: (shared: SharedPool) => SharedPool;
 };
@@ -70,21 +72,25 @@ class ReplicaClock extends ManualClock {
   }
 }
 
-export function openFleet(): FleetKit {
-  const clock = new ManualClock();
-  const memory = new MemorySharedPool({ clock, pace: createPaceMemory(timekeeperOf(clock)) });
+/** The pool of a replica, on the common clock. */
+export function openPool(common: ManualClock, name: string, pool: Changes['pool'] = {}): PoolKit {
+  return openKit({ random: seededRandom(name.charCodeAt(0)), ...pool, clock: new ReplicaClock(common) });
+}
+
+export function openFleet(
+  clock = new ManualClock(),
+  memory = new MemorySharedPool({ clock, pace: createPaceMemory(timekeeperOf(clock)) }),
+): FleetKit {
   return {
     clock,
     memory,
-    async open(name, { pool, wrap, ...changes } = {}) {
-      const ownClock = new ReplicaClock(clock);
-      const kit = openKit({ random: seededRandom(name.charCodeAt(0)), ...pool, clock: ownClock });
+    async open(name, { pool, wrap, kit = openPool(clock, name, pool), ...changes } = {}) {
       const commands: SourceCommand[] = [];
       const reports: SourceReport[] = [];
       const connection = memory.connect(name, { servesClients: changes.servesClients ?? true });
       const replica = new Replica({
         name,
-        clock: ownClock,
+        clock: kit.clock,
         bus: kit.bus,
         pool: kit.pool,
         shared: wrap?.(connection) ?? connection,

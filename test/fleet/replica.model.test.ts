@@ -1,15 +1,25 @@
 /**
- * Random histories on three replicas. Facts reach each replica late and at different times; when all have arrived, the pools
- * are the same.
+ * Random histories on three replicas, and on a fleet of two machines with two workers each. Facts reach each process late and at
+ * different times; when all have arrived, the pools are the same.
  */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { FleetView, LoggedFact, SharedPool } from '../../src/fleet/shared-pool.ts';
 import { isLease, type Lease } from '../../src/pool/lease.ts';
-import { accept, close, drawn, fail, request } from '../pool/pool-kit.ts';
-import { openFleet, type ReplicaKit, settled } from './replica-kit.ts';
+import { accept, close, drawn, fail, type PoolKit, request } from '../pool/pool-kit.ts';
+import type { ManualClock } from '../support/manual-clock.ts';
+import { openMachine } from './machine-kit.ts';
+import { BEAT_MS, openFleet, type ReplicaKit, settled } from './replica-kit.ts';
 
-const NAMES = ['a', 'b', 'c'] as const;
+/** A process of the model. */
+interface Process {
+  readonly kit: PoolKit;
+  readonly late: LateConnection;
+  /** Absent: it serves no clients. */
+  readonly replica?: ReplicaKit['replica'];
+  /** Whether it draws. */
+  readonly draws: boolean;
+}
 
 /** A connection that withholds what its follower receives until `release`. */
 class LateConnection {
@@ -75,41 +85,42 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     arbitrary: fc.record({ do: fc.constant('pass' as const), ms: fc.constantFrom(1_000, 15_000) }),
   },
 );
-const history = fc.array(fc.tuple(fc.nat({ max: NAMES.length - 1 }), step), { maxLength: 40 });
+const MOST_PROCESSES = 6;
+/** The most steps that a beat takes: from a worker to the workers of another machine. */
+const HOPS = 3;
+const history = fc.array(fc.tuple(fc.nat({ max: MOST_PROCESSES - 1 }), step), { maxLength: 40 });
 
 class Model {
-  readonly clock;
-  readonly #kits: ReplicaKit[];
-  readonly #late: LateConnection[];
+  readonly #clock: ManualClock;
+  readonly #processes: readonly Process[];
   readonly #waiting: Promise<void>[] = [];
 
-  constructor(clock: { advance(ms: number): void }, kits: ReplicaKit[], late: LateConnection[]) {
-    this.clock = clock;
-    this.#kits = kits;
-    this.#late = late;
+  constructor(clock: ManualClock, processes: readonly Process[]) {
+    this.#clock = clock;
+    this.#processes = processes;
   }
 
   async run([index, step]: readonly [number, Step]): Promise<void> {
-    const kit = this.#kits[index];
-    if (kit === undefined) return;
-    this.#do(kit, index, step);
+    const process = this.#processes[index % this.#processes.length];
+    if (process !== undefined) this.#do(process, step);
     await settled();
   }
 
-  #do(kit: ReplicaKit, index: number, step: Step): void {
+  #do({ kit, late, replica, draws }: Process, step: Step): void {
     const { pool } = kit;
     const member = (which: number) =>
       pool.members()[which % Math.max(1, pool.members().length)]?.id ?? 'none';
     switch (step.do) {
       case 'draw': // the pace lets a replica draw only if it has received everything
-        this.#late[index]?.release();
+        if (!draws) break;
+        late.release();
         pool.addMembers(
           'city',
           step.numbers.map((number) => drawn(kit, number, 120_000)),
         );
         break;
       case 'use':
-        this.#use(kit, step.session, step.outcome);
+        if (replica !== undefined) this.#use({ ...kit, replica }, step.session, step.outcome);
         break;
       case 'evict':
         pool.evict(member(step.which));
@@ -128,15 +139,19 @@ class Model {
         });
         break;
       case 'receive':
-        this.#late[index]?.release(step.count);
+        late.release(step.count);
         break;
       case 'pass':
-        this.clock.advance(step.ms);
+        this.#clock.advance(step.ms);
         break;
     }
   }
 
-  #use(kit: ReplicaKit, session: number | undefined, outcome: 'ok' | 'failed'): void {
+  #use(
+    kit: PoolKit & Pick<ReplicaKit, 'replica'>,
+    session: number | undefined,
+    outcome: 'ok' | 'failed',
+  ): void {
     const routing = session === undefined ? {} : { session: `s${session}` };
     const end = (answer: Lease | object) => {
       if (!('member' in answer) || !isLease(answer as Lease)) return;
@@ -154,20 +169,23 @@ class Model {
 
   /** Delivers everything that was published. */
   async settle(): Promise<void> {
-    do {
-      for (const late of this.#late) late.release();
-      await settled();
-    } while (this.#late.some(({ heldCount }) => heldCount > 0));
+    await this.#deliverAll();
     await Promise.all(this.#waiting);
-    this.clock.advance(1_000);
+    for (let hop = 0; hop < HOPS; hop += 1) {
+      this.#clock.advance(BEAT_MS);
+      await this.#deliverAll();
+    }
+  }
+
+  async #deliverAll(): Promise<void> {
     do {
-      for (const late of this.#late) late.release();
+      for (const { late } of this.#processes) late.release();
       await settled();
-    } while (this.#late.some(({ heldCount }) => heldCount > 0));
+    } while (this.#processes.some(({ late }) => late.heldCount > 0));
   }
 
   states(): object[] {
-    return this.#kits.map(({ pool }) => ({
+    return this.#processes.map(({ kit: { pool } }) => ({
       members: pool
         .members()
         .filter(({ state }) => state !== 'draining')
@@ -187,21 +205,52 @@ class Model {
   }
 }
 
+async function expectSame(history: readonly (readonly [number, Step])[], model: Model): Promise<void> {
+  for (const each of history) await model.run(each);
+  await model.settle();
+  const [first, ...others] = model.states();
+  for (const other of others) expect(other).toEqual(first);
+}
+
 test('replicas: after any history, all pools are the same', async () => {
   await fc.assert(
     fc.asyncProperty(history, async (steps) => {
       const fleet = openFleet();
-      const late = NAMES.map(() => new LateConnection());
-      const kits: ReplicaKit[] = [];
-      for (const [index, name] of NAMES.entries()) {
-        const wrap = (shared: SharedPool) => late[index]?.wrap(shared) ?? shared;
-        kits.push(await fleet.open(name, { wrap }));
+      const processes: Process[] = [];
+      for (const name of ['a', 'b', 'c']) {
+        const late = new LateConnection();
+        const kit = await fleet.open(name, { wrap: (shared) => late.wrap(shared) });
+        processes.push({ kit, late, replica: kit.replica, draws: true });
       }
-      const model = new Model(fleet.clock, kits, late);
-      for (const each of steps) await model.run(each);
-      await model.settle();
-      const [first, ...others] = model.states();
-      for (const other of others) expect(other).toEqual(first);
+      await expectSame(steps, new Model(fleet.clock, processes));
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('machines: after any history, the pools of all processes are the same', async () => {
+  await fc.assert(
+    fc.asyncProperty(history, async (steps) => {
+      const { clock, memory } = openFleet();
+      const processes: Process[] = [];
+      for (const name of ['a', 'b']) {
+        const links = new Map<string, LateConnection>();
+        const wrap = (process: string, shared: SharedPool) => {
+          const late = new LateConnection();
+          links.set(process, late);
+          return late.wrap(shared);
+        };
+        const shared = wrap(name, memory.connect(name));
+        // Pools of different machines may differ where one trusts its own evidence more. Here they trust each other.
+        const trust = { sameMachine: true, evictionVotes: () => 1 };
+        const { primary, workers } = await openMachine({ name, clock, shared, wrap, ...trust });
+        const late = (process: string) => links.get(process) ?? new LateConnection();
+        processes.push({ kit: primary, late: late(name), draws: true });
+        for (const [index, kit] of workers.entries()) {
+          processes.push({ kit, late: late(`${name}${index + 1}`), replica: kit.replica, draws: false });
+        }
+      }
+      await expectSame(steps, new Model(clock, processes));
     }),
     { numRuns: 300 },
   );

@@ -34,13 +34,15 @@ import { openWorkerSupervisor, type WorkerSupervisor } from './supervisor.ts';
 import { WorkerListeners } from './worker-listeners.ts';
 import { type WorkerExit, type WorkerProcess, type WorkerReport, withoutSecrets } from './worker-process.ts';
 
-export interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing'> {
+export interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' | 'leases'> {
   readonly clock: Clock;
   readonly bus: EventBus;
   /** At least 2. */
   readonly workers: number;
   readonly poolSettings: PoolSettings;
   readonly forecasts: () => readonly SourceForecast[];
+  /** This machine as a replica of a fleet. It uses the same pool. */
+  readonly fleet?: Replica | undefined;
   readonly log: Log;
   /** The secrets to mask when the log reports a worker's exit. */
   readonly secrets: () => readonly Secret[];
@@ -93,11 +95,11 @@ class WorkersPlane implements DataPlane {
   #queue: Promise<unknown> = Promise.resolve();
 
   constructor(options: WorkersPlaneOptions) {
-    const { clock, bus, pool, dialer, context, log, onNetwork } = options;
+    const { clock, bus, pool, dialer, context, log, onNetwork, fleet } = options;
     this.#options = options;
     this.#settings = { dialer, pool: options.poolSettings };
     this.#forecasts = new RemoteForecasts(clock);
-    this.#shared = new MemorySharedPool({ clock });
+    this.#shared = new MemorySharedPool({ clock, machine: fleet });
     this.#replica = new Replica({
       name: 'primary',
       clock,

@@ -1,0 +1,66 @@
+/** The facts that a replica has published and that have not yet returned to it from the log, by subject. */
+import type { Fact } from './shared-pool.ts';
+
+export class FactsInFlight {
+  /** Number of facts by subject. */
+  readonly #counts = new Map<string, number>();
+
+  add(fact: Fact): void {
+    const subject = subjectOf(fact);
+    if (subject !== undefined) this.#counts.set(subject, (this.#counts.get(subject) ?? 0) + 1);
+  }
+
+  /** Whether a fact with the same subject is in flight. That fact comes later in the log than `fact`, so it decides. */
+  covers(fact: Fact): boolean {
+    const subject = subjectOf(fact);
+    return subject !== undefined && this.#counts.has(subject);
+  }
+
+  /** The replica received its own fact from the log. */
+  returned(fact: Fact): void {
+    const subject = subjectOf(fact);
+    if (subject === undefined) return;
+    const left = (this.#counts.get(subject) ?? 0) - 1;
+    if (left > 0) this.#counts.set(subject, left);
+    else this.#counts.delete(subject);
+  }
+
+  /** The subjects of all facts in flight. */
+  subjects(): ReadonlySet<string> {
+    return new Set(this.#counts.keys());
+  }
+
+  clear(): void {
+    this.#counts.clear();
+  }
+}
+
+/**
+ * The subject of a fact. Of two facts with the same subject, the later one decides. Undefined if the order of such facts does not
+ * matter.
+ */
+function subjectOf(fact: Fact): string | undefined {
+  switch (fact.kind) {
+    case 'member.joined':
+    case 'member.left':
+    case 'member.suspected':
+      return undefined;
+    case 'member.quarantined':
+    case 'member.restored':
+      return `member ${fact.member}`;
+    case 'member.banned':
+      return `ban ${fact.member} ${fact.host}`;
+    case 'session.moved':
+      return `session ${fact.session.name}`;
+    case 'session.ended':
+      return `session ${fact.name}`;
+    case 'source.commanded':
+      return `source ${fact.source}`;
+    case 'source.reported':
+      return `report ${fact.source}`;
+    case 'source.restricted':
+      return `restriction ${fact.source}`;
+    case 'evictions.frozen':
+      return fact.kind;
+  }
+}
