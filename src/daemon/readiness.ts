@@ -182,8 +182,8 @@ function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProb
 }
 
 /**
- * Whether the next client may end the problem. noria does not refuse clients because members failed: only a client starts the
- * draw that helps.
+ * Whether the next client may end the problem. If the members of an idle source failed, only a client starts the draw that may
+ * help, so noria does not refuse clients.
  */
 function isPassing({ kind }: ReadinessProblem, { state }: SourceFacts): boolean {
   return kind === 'members-failing' && state === 'idle';

@@ -69,7 +69,7 @@ export interface ReplicaOptions {
 
 /** Maximum number of members whose incomplete votes are remembered. */
 const MAX_VOTES = 10_000;
-/** If members are used up at a lower rate (per second), beats need not report it again. */
+/** Members per second. While members are used up at a higher rate than this, another beat follows each beat. */
 const QUIET_RATE = 0.001;
 
 export class Replica implements LeaseProvider, Follower {

@@ -31,8 +31,8 @@ import type { PaceStore } from '../state/pace-file.ts';
 export type Fact = Exclude<PoolChange, { kind: 'member.left' }> | MemberLeft | SourceCommand | SourceReport;
 
 /**
- * A replica has removed the member. If `votesNeeded` is more than 1, the replica reports the member as failed, and the others
- * remove it after so many replicas have published this fact.
+ * A replica has removed the member. The other replicas remove it as well, after `votesNeeded` different replicas have published
+ * this fact.
  */
 export type MemberLeft = Extract<PoolChange, { kind: 'member.left' }> & { readonly votesNeeded: number };
 

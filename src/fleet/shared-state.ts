@@ -188,7 +188,7 @@ export class SharedPoolState {
   }
 }
 
-/** The member with the later one of its own end of life and `endsAt`. */
+/** The member with the later end of life: its own or `endsAt`. */
 function withEnd(member: SharedMember, endsAt: number, endIsAssumed = member.endIsAssumed): SharedMember {
   return endsAt > member.endsAt ? { ...member, endsAt, endIsAssumed } : member;
 }

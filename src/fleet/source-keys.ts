@@ -41,7 +41,7 @@ function translateFor(follower: Follower, { sourceOf }: SourceKeys): Follower {
   };
 }
 
-/** Returns no fact if the fact is about an instance without a local source. */
+/** Returns an empty list if the fact is about an instance without a local source. */
 function renameFact(fact: Fact, rename: Rename): Fact[] {
   switch (fact.kind) {
     case 'member.joined': {

@@ -201,7 +201,7 @@ export class ListenerSet {
       try {
         await each.listener.listen();
       } catch (error) {
-        lost.push(describeError(error)); // handled: thrown below, after the other listeners are restored
+        lost.push(describeError(error)); // handled: the error is thrown below, after the other listeners are restored
         this.#setOpened(this.#opened.filter((opened) => opened !== each));
         this.#drainAndClose(each.listener, drainTimeoutMs);
       }

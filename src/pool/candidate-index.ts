@@ -231,7 +231,7 @@ function removeFromTier(tier: Tier, member: Member): void {
   member.candidates.splice(index, 1);
 }
 
-/** Saves in the sources when clients last requested a list that is about to be dropped. */
+/** Copies the moment of the last request for a list to the sources of the list, which is about to be dropped. */
 function saveLastWanted({ tiers: [first] }: Candidates): void {
   if (first === undefined) return;
   for (const source of first.sources) source.lastWantedAt = Math.max(source.lastWantedAt, first.lastWantedAt);

@@ -91,7 +91,7 @@ export class MemberIntake {
     return endsAt - this.#members.settings.safetyMarginMs <= now;
   }
 
-  /** Whether the departed members allow the proxy; false if draws may not bring it back yet. */
+  /** Whether a draw may bring this proxy back now (see `DepartedMembers`). */
   #joinUnlessBarred(source: PoolSource, drawn: DrawnMember, entry: Entry, now: number): boolean {
     const departed = this.#members.departed.find(memberKey(source.name, drawn), now);
     if (departed?.barred === true) return false;

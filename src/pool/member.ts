@@ -95,7 +95,7 @@ export class Member implements MemberIdentity {
 
   /** Keyed by the hosts for which clients banned the member. */
   bans: BoundedMap<string, true> | undefined;
-  /** Keyed by host: the monotonic moment from which the member may be used again for it (`perHostSpacing`). */
+  /** Keyed by host: the monotonic moment from which the member may be used again for the host (`perHostSpacing`). */
   #spacing: BoundedMap<string, number> | undefined;
 
   // Only `CandidateIndex` writes the next four fields.

@@ -88,7 +88,7 @@ export interface PoolSettings {
   readonly rotation: RotationOptions;
   /** The pool treats a member as expired this long before the member's real end of life. */
   readonly safetyMarginMs: number;
-  /** The pool picks a member with less remaining life only if no other member fits. */
+  /** The pool picks a member with less remaining life than this only if no other member fits. */
   readonly minRemainingMs: number;
   readonly health: HealthOptions;
 }

@@ -173,7 +173,7 @@ export class Pool implements LeaseProvider {
   addMembers(sourceName: string, drawn: readonly DrawnMember[]): AddedMembers {
     const source = this.#members.sources.get(sourceName);
     const added = { joined: 0, renewed: 0, rejected: 0 };
-    // the source is missing if a reload removed it during the draw
+    // A reload during the draw may have removed the source.
     if (source === undefined || this.#closed) return { ...added, rejected: drawn.length };
     const now = this.#clock.monotonic();
     this.#members.update(now);

@@ -86,7 +86,7 @@ export class Sessions {
     const ttlMs = sessionTtlMs ?? this.settings.sessionTtlMs;
     const session = this.#byName.get(name);
     if (session !== undefined && session.openLeases === 0 && session.endsAt <= now) {
-      this.#end(session, 'idle'); // the timer that ends it is late
+      this.#end(session, 'idle'); // the timer that ends idle sessions is late
     } else if (session !== undefined) {
       session.usedAt = now;
       session.ttlMs = ttlMs;

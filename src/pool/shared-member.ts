@@ -9,7 +9,7 @@ import type { HealthRecord } from './health.ts';
 import type { SessionOwner } from './lease.ts';
 import type { LeaveReason } from './member-phase.ts';
 
-/** A member without what each replica learns about it for itself. Its login is a secret. */
+/** The properties of a member that are the same in every replica. Its login is a secret. */
 export interface SharedMember extends Omit<DrawnMember, 'endsAt'> {
   /** Assigned by the replica that drew the member; the same in every replica. */
   readonly id: string;

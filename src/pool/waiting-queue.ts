@@ -117,7 +117,7 @@ export class WaitingQueue {
   }
 
   /**
-   * Calls `serve` for the waiting clients in order of arrival, except those whose filter no pickable member passes. `serve` may
+   * Calls `serve` for the waiting clients in order of arrival. Skips clients whose filter no pickable member passes. `serve` may
    * answer its client.
    */
   giveTurns(serve: (client: WaitingClient) => TurnResult): void {
