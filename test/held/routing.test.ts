@@ -4,6 +4,7 @@ import { hostPort } from '../../src/core/host-port.ts';
 import { PRIVATE_NETWORKS } from '../../src/core/networks.ts';
 import { parseTargetRule } from '../../src/core/target-rule.ts';
 import { DenyTargets } from '../../src/listener/deny-targets.ts';
+import { successHeaders } from '../../src/listener/http/replies.ts';
 import { ROUTING_KEYS } from '../../src/listener/routing-keys.ts';
 import { routingTextWithoutUsers } from '../../src/listener/routing-options.ts';
 
@@ -61,6 +62,12 @@ test('docs/routing.md: without users, each user name shown is divided as the pag
       .replace(/[-,]$/, '');
     expect(before, plain(username)).toBe(plain(base));
   }
+});
+
+test('docs/routing.md: the response headers are those that noria sends', () => {
+  const facts = { member: 'm1', attempts: 1, exitIp: '203.0.113.7', remainingMs: 60_000, session: 's' };
+  const sent = successHeaders(facts).map(([name]) => code(name));
+  expect(table('header').map(([name]) => name)).toEqual(sent);
 });
 
 test('docs/routing.md: every rule about targets on the page is valid', () => {

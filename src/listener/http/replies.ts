@@ -51,7 +51,7 @@ export function refusalReply(refusal: Refusal): HttpReply {
 
 /** What a client may know about its member connection: X-Noria-Member, -Attempts and, where known, -Exit, -Expires-In, -Session. */
 export function successHeaders(
-  memberConnection: MemberConnection,
+  memberConnection: Pick<MemberConnection, 'member' | 'attempts' | 'exitIp' | 'remainingMs' | 'session'>,
   attempts = memberConnection.attempts,
 ): [string, string][] {
   const { member, exitIp, remainingMs, session } = memberConnection;
