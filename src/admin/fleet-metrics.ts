@@ -1,44 +1,33 @@
 /** The metrics of a fleet. When noria is in no fleet, these metrics have no samples. */
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import { Counter, Histogram, type Registry } from 'prom-client';
 import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import type { AdminBackend } from './backend.ts';
+import { addGauge } from './collected-gauge.ts';
 
 const STORE_BUCKETS_S = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
 
 export function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBackend): Disposable[] {
-  const registers = [registry];
   const fleet = () => backend.status().fleet;
-  new Gauge({
-    name: 'noria_fleet_replicas',
-    help: 'Norias of the fleet, this one included.',
-    registers,
-    collect() {
-      this.reset();
+  addGauge(
+    registry,
+    { name: 'noria_fleet_replicas', help: 'Norias of the fleet, this one included.' },
+    (gauge) => {
       const status = fleet();
-      if (status !== null) this.set(status.replicas.length);
+      if (status !== null) gauge.set(status.replicas.length);
     },
-  });
-  new Gauge({
-    name: 'noria_fleet_store_up',
-    help: "1 while the fleet's store is connected, else 0.",
-    registers,
-    collect() {
-      this.reset();
-      const status = fleet();
-      if (status !== null) this.set(status.store === 'connected' ? 1 : 0);
-    },
+  );
+  const storeHelp = "1 while the fleet's store is connected, else 0.";
+  addGauge(registry, { name: 'noria_fleet_store_up', help: storeHelp }, (gauge) => {
+    const status = fleet();
+    if (status !== null) gauge.set(status.store === 'connected' ? 1 : 0);
   });
   let lagMs: number | undefined;
-  new Gauge({
-    name: 'noria_fleet_lag_seconds',
-    help: 'Time from when a noria shared the last change until it arrived here.',
-    registers,
-    collect() {
-      this.reset();
-      if (lagMs !== undefined) this.set(lagMs / SECOND_MS);
-    },
+  const lagHelp = 'Time from when a noria shared the last change until it arrived here.';
+  addGauge(registry, { name: 'noria_fleet_lag_seconds', help: lagHelp }, (gauge) => {
+    if (lagMs !== undefined) gauge.set(lagMs / SECOND_MS);
   });
+  const registers = [registry];
   const seconds = new Histogram({
     name: 'noria_fleet_store_seconds',
     help: "Time until the fleet's store answered, by operation.",

@@ -10,6 +10,7 @@ import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import type { AdminBackend } from './backend.ts';
+import { addGauge } from './collected-gauge.ts';
 import { addFleetMetrics } from './fleet-metrics.ts';
 import { FastCounter, FastHistogram } from './hot-path-metrics.ts';
 import { MEMBER_STATES, SOURCE_STATES } from './schemas.ts';
@@ -106,48 +107,40 @@ function createHistograms() {
 }
 
 function addGauges(registry: Registry, backend: AdminBackend): void {
-  const gauge = <Label extends string>(
-    name: string,
-    help: string,
-    labelNames: readonly Label[],
-    read: (target: Gauge<Label>) => void,
-  ) =>
-    new Gauge({
-      name,
-      help,
-      labelNames,
-      registers: [registry],
-      collect() {
-        this.reset(); // removes the samples of sources and listeners that no longer exist
-        read(this);
-      },
-    });
-  gauge('noria_members', 'Members of the pool by state.', ['source', 'state'], (members) => {
+  const membersHelp = 'Members of the pool by state.';
+  addGauge(registry, { name: 'noria_members', help: membersHelp, labels: ['source', 'state'] }, (members) => {
     for (const { source, ...counts } of backend.memberCounts()) {
       for (const state of MEMBER_STATES) members.set({ source, state }, counts[state]);
     }
   });
   const stateHelp = '1 for the current state of the source, 0 for the others.';
-  gauge('noria_source_state', stateHelp, ['source', 'state'], (states) => {
-    for (const { name: source, state: current } of backend.status().sources) {
-      for (const state of SOURCE_STATES) states.set({ source, state }, state === current ? 1 : 0);
-    }
-  });
+  addGauge(
+    registry,
+    { name: 'noria_source_state', help: stateHelp, labels: ['source', 'state'] },
+    (states) => {
+      for (const { name: source, state: current } of backend.status().sources) {
+        for (const state of SOURCE_STATES) states.set({ source, state }, state === current ? 1 : 0);
+      }
+    },
+  );
   const quotaHelp = 'Distinct IPs left in the quota, as last reported by the service.';
-  gauge('noria_quota_remaining', quotaHelp, ['source'], (quotas) => {
+  addGauge(registry, { name: 'noria_quota_remaining', help: quotaHelp, labels: ['source'] }, (quotas) => {
     for (const { name, quota } of backend.status().sources) {
       if (quota.remaining !== undefined) quotas.set({ source: name }, quota.remaining);
     }
   });
-  gauge('noria_connections_open', 'Open client connections.', ['listener'], (open) => {
+  const openHelp = 'Open client connections.';
+  addGauge(registry, { name: 'noria_connections_open', help: openHelp, labels: ['listener'] }, (open) => {
     for (const { name, connections } of backend.status().listeners) open.set({ listener: name }, connections);
   });
-  gauge('noria_sessions', 'Sessions that are bound to a member.', [], (sessions) =>
+  addGauge(registry, { name: 'noria_sessions', help: 'Sessions that are bound to a member.' }, (sessions) =>
     sessions.set(backend.status().pool.sessions),
   );
   const readyHelp = '1 when a client that comes now is expected to be served, else 0.';
-  gauge('noria_ready', readyHelp, [], (ready) => ready.set(backend.status().ready ? 1 : 0));
-  gauge('noria_workers', 'Running processes that serve clients.', [], (workers) =>
+  addGauge(registry, { name: 'noria_ready', help: readyHelp }, (ready) =>
+    ready.set(backend.status().ready ? 1 : 0),
+  );
+  addGauge(registry, { name: 'noria_workers', help: 'Running processes that serve clients.' }, (workers) =>
     workers.set(backend.status().workers.running),
   );
 }

@@ -107,6 +107,12 @@ function buildApp(
   addEventStream(app, bus, clock);
   addPage(app, pageFiles);
   addDescription(app, version, openPaths);
+  answerErrors(app, options.onError);
+  return app;
+}
+
+/** Answers requests without a route, and requests whose route has failed. */
+function answerErrors(app: OpenAPIHono, onError: AdminOptions['onError']): void {
   app.notFound((context) => {
     const allowed = methodsAt(app, context.req.path);
     if (allowed.length === 0)
@@ -121,10 +127,9 @@ function buildApp(
     if (error instanceof HTTPException && error.status === 400) {
       return sendError(context, 'bad-request', 'the body is not valid JSON');
     }
-    options.onError(error);
+    onError(error);
     return sendError(context, 'internal', 'internal error of noria: see its log');
   });
-  return app;
 }
 
 /**

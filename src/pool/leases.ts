@@ -63,7 +63,7 @@ export class Leases {
     }
     const targetHost = request?.targetHost ?? '';
     const client = request?.routing.client ?? '';
-    this.#open.set(id, {
+    const open: OpenLease = {
       id,
       member,
       session,
@@ -73,25 +73,12 @@ export class Leases {
       isProbe,
       isHedge: request?.hedge === true,
       accepted: false,
-    });
+    };
+    this.#open.set(id, open);
     if (isProbe) this.#members.index.update(member, now);
     else this.#members.index.leased(member, now);
     this.#members.observer?.memberUsed(member, 0);
-    const lease: { -readonly [Key in keyof Lease]: Lease[Key] } = {
-      id,
-      member: member.id,
-      source: member.source.name,
-      protocol: member.protocol,
-      host: member.host,
-      port: member.port,
-      waitedMs,
-      doubtful: !isReady || member.lastSuccessAt === undefined,
-    };
-    if (member.exitIp !== undefined) lease.exitIp = member.exitIp;
-    if (member.login !== undefined) lease.login = member.login;
-    if (!member.endIsAssumed) lease.remainingMs = member.endsAt - now;
-    if (session !== undefined) lease.session = session.name;
-    return lease;
+    return describeLease(open, waitedMs, isReady);
   }
 
   grantProbe(member: Member, now: number): Lease {
@@ -198,4 +185,26 @@ export class Leases {
     const cut = fault === 'member-cut';
     this.#faults.recordSuspicion(member, { fault, leasedAt, client, host: targetHost, compared, cut }, now);
   }
+}
+
+function describeLease(
+  { id, member, session, leasedAt }: OpenLease,
+  waitedMs: number,
+  isReady: boolean,
+): Lease {
+  const lease: { -readonly [Key in keyof Lease]: Lease[Key] } = {
+    id,
+    member: member.id,
+    source: member.source.name,
+    protocol: member.protocol,
+    host: member.host,
+    port: member.port,
+    waitedMs,
+    doubtful: !isReady || member.lastSuccessAt === undefined,
+  };
+  if (member.exitIp !== undefined) lease.exitIp = member.exitIp;
+  if (member.login !== undefined) lease.login = member.login;
+  if (!member.endIsAssumed) lease.remainingMs = member.endsAt - leasedAt;
+  if (session !== undefined) lease.session = session.name;
+  return lease;
 }

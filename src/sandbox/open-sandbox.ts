@@ -1,7 +1,7 @@
 /** Opens a sandbox: builds its parts in order. Closing the sandbox closes all parts. */
 import type { Socket } from 'node:net';
 import { type Clock, systemClock } from '../core/clock.ts';
-import { openAll } from '../core/ownership.ts';
+import { type Ownership, openAll } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';
 import { CallLog } from './call-log.ts';
 import { ConnectionServer } from './connection-server.ts';
@@ -9,8 +9,9 @@ import { answerControl } from './control.ts';
 import type { Account } from './exclusive.ts';
 import { openExits } from './exits.ts';
 import { Instance } from './instance.ts';
-import { InstanceMembers } from './instance-members.ts';
+import { InstanceMembers, type InstanceMembersOptions } from './instance-members.ts';
 import { LinkServer } from './links/link-server.ts';
+import type { LinkVendor } from './links/vendors.ts';
 import type { RunningMember } from './member.ts';
 import { SANDBOX_PRODUCTS } from './operations.ts';
 import { Rules } from './rules.ts';
@@ -74,43 +75,17 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
     );
     const connections = new ConnectionServer(exits, clock);
     const serve = (socket: Socket, member: RunningMember) => connections.serve(socket, member);
-    const given = options.instances ?? SANDBOX_PRODUCTS.map((product) => ({ product }));
-    const identified = fillInIdentities(given.map((own) => ({ ...commonSettings(options), ...own })));
-    const instances = identified.map((instance, series) => {
-      const { id, product } = instance;
-      const members = new InstanceMembers({
-        instance,
-        series,
-        exits,
-        clock,
-        random,
-        serve,
-        behaviourOf: (n) => behaviourFrom(scenario.members ?? [], { product, n, random }),
-      });
-      parts.own(`members of ${id}`, () => members.close());
-      return new Instance(instance, clock, members);
+    const makeMembers = memberFactory({ exits, clock, random, serve }, parts);
+    const instances = identifiedInstances(options).map((instance) => {
+      const { product } = instance;
+      const behaviourOf = (n: number) => behaviourFrom(scenario.members ?? [], { product, n, random });
+      return new Instance(instance, clock, makeMembers(instance, behaviourOf));
     });
-    let series = instances.length;
     const links = new LinkServer({
       clock,
       paceMs: options.paceMs,
       lifetimeMs: options.lifetimeMs,
-      membersOf: ({ name, needsLogin }) => {
-        const auth = needsLogin === true ? 'password' : 'ip';
-        const id = `link-${name}`;
-        const instance = {
-          ...commonSettings(options),
-          product: LINK_MEMBERS,
-          id,
-          password: 'sandbox-link',
-          auth,
-        } as const;
-        const behaviourOf = () => undefined;
-        const members = new InstanceMembers({ instance, series, exits, clock, random, serve, behaviourOf });
-        series += 1;
-        parts.own(`members of ${id}`, () => members.close());
-        return members;
-      },
+      membersOf: (vendor) => makeMembers(linkInstance(vendor, options), () => undefined),
     });
     const service = await parts.open(
       'service',
@@ -131,6 +106,43 @@ export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox
   });
   const sandbox = new Sandbox({ ...built, account, rules, log, close: () => owner.close() });
   return sandbox;
+}
+
+type MemberFactory = (
+  instance: InstanceMembersOptions['instance'],
+  behaviourOf: InstanceMembersOptions['behaviourOf'],
+) => InstanceMembers;
+
+/** Returns the function that makes the members of an instance or of a link. `owner` closes them. */
+function memberFactory(
+  shared: Pick<InstanceMembersOptions, 'exits' | 'clock' | 'random' | 'serve'>,
+  owner: Ownership,
+): MemberFactory {
+  let series = 0;
+  return (instance, behaviourOf) => {
+    const members = new InstanceMembers({ ...shared, instance, series, behaviourOf });
+    series += 1;
+    owner.own(`members of ${instance.id}`, () => members.close());
+    return members;
+  };
+}
+
+function identifiedInstances(options: SandboxOptions) {
+  const given = options.instances ?? SANDBOX_PRODUCTS.map((product) => ({ product }));
+  return fillInIdentities(given.map((own) => ({ ...commonSettings(options), ...own })));
+}
+
+/** The instance that stands for a vendor's link: the link's members have its settings. */
+function linkInstance({ name, needsLogin }: LinkVendor, options: SandboxOptions) {
+  const auth = needsLogin === true ? 'password' : 'ip';
+  const id = `link-${name}`;
+  return {
+    ...commonSettings(options),
+    product: LINK_MEMBERS,
+    id,
+    password: 'sandbox-link',
+    auth,
+  } as const;
 }
 
 function commonSettings(options: SandboxOptions): CommonSettings {

@@ -126,21 +126,7 @@ function addRoutes(app: Hono<PoolEnv>, { backend, clock, ports }: ProxyPoolOptio
   const hostOf = (context: PoolContext) => proxyHost(ports.host, context.req.header('host'));
   const json = (context: PoolContext, found: HandedOut | undefined) =>
     context.json(found === undefined ? NO_PROXY : describeProxy(found, hostOf(context), clock.now()));
-  /** Waits for a member, because the pool of an idle noria is empty until a client wants a member. */
-  const take = async (context: PoolContext, how: 'next' | 'pop') => {
-    const { ring, user } = context.var;
-    const filter = filterOf(context);
-    const untilAt = clock.monotonic() + backend.waitMs(user, filter.source);
-    for (;;) {
-      const found = ring[how](filter);
-      const leftMs = untilAt - clock.monotonic();
-      if (found !== undefined || leftMs <= 0) return found;
-      const chance = Promise.withResolvers<void>();
-      const waits = [backend.onMember(chance.resolve), clock.after(leftMs, chance.resolve)];
-      await chance.promise;
-      for (const wait of waits) wait[Symbol.dispose]();
-    }
-  };
+  const take = (context: PoolContext, how: 'next' | 'pop') => takePort(context, how, { backend, clock });
   const list = (context: PoolContext) => {
     const found = context.var.ring.all(filterOf(context));
     return context.json(found.map((one) => describeProxy(one, hostOf(context), clock.now())));
@@ -176,6 +162,26 @@ function addRoutes(app: Hono<PoolEnv>, { backend, clock, ports }: ProxyPoolOptio
     app.get(path, handle);
     const other = path.endsWith('/') ? path.slice(0, -1) : `${path}/`;
     if (other !== '' && !Object.hasOwn(routes, other)) app.get(other, handle);
+  }
+}
+
+/** Waits for a member, because the pool of an idle noria is empty until a client wants a member. */
+async function takePort(
+  context: PoolContext,
+  how: 'next' | 'pop',
+  { backend, clock }: Pick<ProxyPoolOptions, 'backend' | 'clock'>,
+): Promise<HandedOut | undefined> {
+  const { ring, user } = context.var;
+  const filter = filterOf(context);
+  const untilAt = clock.monotonic() + backend.waitMs(user, filter.source);
+  for (;;) {
+    const found = ring[how](filter);
+    const leftMs = untilAt - clock.monotonic();
+    if (found !== undefined || leftMs <= 0) return found;
+    const chance = Promise.withResolvers<void>();
+    const waits = [backend.onMember(chance.resolve), clock.after(leftMs, chance.resolve)];
+    await chance.promise;
+    for (const wait of waits) wait[Symbol.dispose]();
   }
 }
 
