@@ -26,6 +26,7 @@ export default defineConfig({
     // More than there are cores: the journeys wait for other processes most of the time.
     maxWorkers: 4,
     env: { NODE_COMPILE_CACHE: join(import.meta.dirname, 'node_modules/.cache/compile') },
+    setupFiles: ['test/support/properties.ts'],
     testTimeout: LIMIT_MS,
     hookTimeout: LIMIT_MS,
     projects: [

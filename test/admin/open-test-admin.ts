@@ -1,9 +1,9 @@
 import { request as httpRequest } from 'node:http';
 import { onTestFinished } from 'vitest';
 import { type AdminOptions, openAdmin } from '../../src/admin/server.ts';
-import { systemClock } from '../../src/core/clock.ts';
 import { EventBus } from '../../src/core/events.ts';
 import { Secret } from '../../src/core/secret.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { fakeBackend, type STATUS } from './fake-backend.ts';
 
 export const JSON_TYPE = { 'content-type': 'application/json' };
@@ -23,7 +23,7 @@ export function adminOptions(more: Partial<AdminOptions> = {}): AdminOptions {
     version: '1.2.3',
     backend: fakeBackend(),
     bus: strictBus(),
-    clock: systemClock,
+    clock: new ManualClock(), // on which snapshots are never older than the request
     onError: (error) => {
       throw error;
     },

@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
+import { freePort } from '../support/free-port.ts';
 import { type Noria, openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
 import { until } from '../support/until.ts';
 
@@ -29,10 +30,9 @@ function answer(socket: Socket): void {
   socket.on('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok'));
 }
 
-/**
- * Fails every second exit that it sees by the trick, and answers the others. @returns its port, which `refuses` closes.
- */
+/** Fails every second exit that it sees by the trick, and answers the others. @returns its port. Nothing listens for `refuses`. */
 async function openTarget(trick: Trick): Promise<number> {
+  if (trick === 'refuses') return freePort();
   const exits: string[] = [];
   const server = createServer((socket) => {
     socket.on('error', () => {}); // ignored: noria may reset it
@@ -44,10 +44,8 @@ async function openTarget(trick: Trick): Promise<number> {
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  if (trick === 'refuses') server.close();
-  else onTestFinished(() => void server.close());
-  return port;
+  onTestFinished(() => void server.close());
+  return (server.address() as AddressInfo).port;
 }
 
 /** What a client sends to request `host:port`. It waits for an answer before it sends the next message. */

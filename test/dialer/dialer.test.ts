@@ -20,6 +20,7 @@ import {
   type TestMember,
   tricklingBehavior,
 } from '../support/bad-members.ts';
+import { LoopClock } from '../support/loop-clock.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { collect, connectionOf, echo, failureOf, makeDialer, start, targetOf } from './make-dialer.ts';
@@ -152,7 +153,7 @@ test.each(BAD)('dialer: a member that %s is replaced and blamed', async (what, o
       { id: 'bad', at: bad },
       { id: 'good', at: good },
     ],
-    { attemptTimeoutMs: 400 },
+    { clock: new LoopClock(), attemptTimeoutMs: 4_000 },
   );
   const attempts = collect(bus, 'dial.attempted');
   const ended = collect(bus, 'dial.ended');
@@ -177,7 +178,8 @@ test('dialer: a member without an answer fails after the connection timeout', as
       { id: 'good', at: good },
     ],
     {
-      attemptTimeoutMs: 200,
+      clock: new LoopClock(),
+      attemptTimeoutMs: 4_000,
       openSocket: (member, use) => (member.port === 1 ? new Socket() : openMemberSocket(member, use)),
     },
   );
@@ -217,14 +219,17 @@ test('dialer: fast failures do not count, up to ten attempts', async () => {
 test('dialer: slow failures are limited by dial.attempts', async () => {
   const silent = await Promise.all(Array.from({ length: 4 }, () => openMember('http', silentBehavior)));
   const members = silent.map((at, index) => ({ id: `m${index}`, at }));
-  const { dial } = makeDialer(members, { attempts: 2, attemptTimeoutMs: 120 });
+  const { dial } = makeDialer(members, { clock: new LoopClock(), attempts: 2, attemptTimeoutMs: 4_000 });
   expect(failureOf(await dial('target.example:443'))).toMatchObject({ code: 'members-failed', attempts: 2 });
   expect(silent.map(({ accepted }) => accepted)).toEqual([1, 1, 0, 0]);
 });
 
 test('dialer: the deadline ends the dial and blames nobody for the running attempt', async () => {
   const silent = await openMember('http', silentBehavior);
-  const { dial, pool } = makeDialer([{ id: 'm1', at: silent }], { deadlineMs: 150 });
+  const { dial, pool } = makeDialer([{ id: 'm1', at: silent }], {
+    clock: new LoopClock(),
+    deadlineMs: 4_000,
+  });
   expect(failureOf(await dial('target.example:443'))).toMatchObject({ code: 'deadline', attempts: 1 });
   expect(pool.blames()).toEqual(['m1 client-gone nobody']);
   await until('the attempt is closed', () => silent.open === 0);
@@ -383,7 +388,7 @@ test('dialer: works with a pool that answers asynchronously', async () => {
       { id: 'silent', at: silent },
       { id: 'good', at: await openMember('http', httpBehavior()) },
     ],
-    { hedgeAfter: 40 },
+    { clock: new LoopClock(), hedgeAfter: 40 },
   );
   pool.remote = true;
   expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 3 });

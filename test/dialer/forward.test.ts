@@ -10,6 +10,7 @@ import {
   refusingMember,
   socks5Behavior,
 } from '../support/bad-members.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { connectionOf, echo, makeDialer } from './make-dialer.ts';
 
@@ -208,10 +209,12 @@ test('forward: an idle connection that ends or receives bytes is closed', async 
 
 test('forward: no connection is kept past the end of its member, and no tunnel at all', async () => {
   const at = await openMember('http', httpBehavior());
-  const { dial, dialer } = makeDialer([{ id: 'm1', at, remainingMs: 30 }]);
+  const clock = new ManualClock();
+  const { dial, dialer } = makeDialer([{ id: 'm1', at, remainingMs: 30 }], { clock });
   connectionOf(await dial('target.example:80', FORWARD)).end({ cut: false, keep: true });
   expect(dialer.openCount).toBe(1);
-  await until('its member has ended', () => dialer.openCount === 0);
+  clock.advance(40);
+  expect(dialer.openCount).toBe(0);
   connectionOf(await dial('target.example:80')).end({ cut: false, keep: true });
   expect(dialer.openCount).toBe(0);
   await until('all are closed', () => at.open === 0);

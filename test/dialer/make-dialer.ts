@@ -1,6 +1,8 @@
-/** A dialer over a fake pool. When its test ends, it is closed and must leave nothing open. */
+/**
+ * A dialer over a fake pool. When its test ends, it is closed and must leave nothing open. Unless the test brings a clock, no
+ * time passes: no timeout ends a step that a busy machine delays, and every failure is a fast one.
+ */
 import { expect, onTestFinished } from 'vitest';
-import { systemClock } from '../../src/core/clock.ts';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import { type HostPort, parseHostPort } from '../../src/core/host-port.ts';
 import type { SourceFault } from '../../src/dialer/credentials.ts';
@@ -13,6 +15,7 @@ import type {
   MemberConnection,
 } from '../../src/dialer/dial.ts';
 import { type DialerOptions, MemberDialer } from '../../src/dialer/dialer.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 import { FakePool, type FakePoolMember } from './fake-pool.ts';
 
 export function makeDialer(members: readonly FakePoolMember[], settings: Partial<DialerOptions> = {}) {
@@ -23,7 +26,7 @@ export function makeDialer(members: readonly FakePoolMember[], settings: Partial
   const sourceFaults: SourceFault[] = [];
   const networkDown: boolean[] = [];
   const dialer = new MemberDialer({
-    clock: systemClock,
+    clock: new ManualClock(),
     bus,
     pool,
     attempts: 3,

@@ -179,7 +179,7 @@ export async function untilListening(port: number): Promise<void> {
     socket.on('error', () => setImmediate(knock));
   };
   knock();
-  await until(`port ${port} listens`, () => listening, 20_000);
+  await until(`port ${port} listens`, () => listening);
 }
 
 export function configFile(lines: readonly string[]): string {

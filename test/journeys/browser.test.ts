@@ -1,7 +1,7 @@
 /** A browser loads a page with a hundred resources and uses a WebSocket, through an HTTP proxy and through SOCKS5. */
 import type { Browser } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { launchBrowser } from '../support/browser.ts';
+import { launchBrowser, openContext } from '../support/browser.ts';
 import { type ClientStage, openClientStage, SCHEMES } from '../support/client-stage.ts';
 import { PAGE_RESOURCES } from '../support/exit-origin.ts';
 import { CHROMIUM } from '../support/tools.ts';
@@ -23,7 +23,7 @@ describe.skipIf(CHROMIUM === undefined)('browser', () => {
     for (const scheme of SCHEMES) {
       test(`browser: loads an ${scheme} page with ${PAGE_RESOURCES} images and a WebSocket over ${protocol}`, async () => {
         const proxy = { server: `${protocol}://${stage.open}` };
-        const context = await browser.newContext({ proxy, ignoreHTTPSErrors: true });
+        const context = await openContext(browser, { proxy, ignoreHTTPSErrors: true });
         const page = await context.newPage();
         await page.goto(`${stage.target(scheme)}/page`);
         await page.waitForFunction("document.title !== 'loading'");
@@ -35,7 +35,7 @@ describe.skipIf(CHROMIUM === undefined)('browser', () => {
 
   test('browser: answers the credentials prompt of a listener with users, and its session keeps one member', async () => {
     const proxy = { server: `http://${stage.withUsers}`, username: 'me-session-browser', password: 'x' };
-    const context = await browser.newContext({ proxy, ignoreHTTPSErrors: true });
+    const context = await openContext(browser, { proxy, ignoreHTTPSErrors: true });
     const page = await context.newPage();
     const exits = new Set<string>();
     for (const scheme of SCHEMES) {

@@ -102,6 +102,7 @@ workers: 2
   if (uid !== undefined) for (const path of [home, file]) chownSync(path, uid, uid);
   const command = [process.execPath, join(installed, 'dist/main.js')] as const;
   const noria = runNoria(['run', '-c', file], { command, cwd: '/', ...UNPRIVILEGED });
+  await noria.line('noria is running');
   await noria.line('draw done');
   const health = runNoria(['status', '--admin', `http://127.0.0.1:${adminPort}`], {
     command,

@@ -9,7 +9,7 @@ import { resolve } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Config } from '../../src/config/config.ts';
-import { freePort } from '../support/free-port.ts';
+import { freePort, freePorts } from '../support/free-port.ts';
 import {
   type NoriaOptions,
   openTestSandbox,
@@ -19,22 +19,6 @@ import {
   untilReady,
 } from '../support/noria.ts';
 import { until } from '../support/until.ts';
-
-/**
- * Returns the port below this one if it is free, otherwise this one. It is the start of a range of free ports that ends
- * at `port`.
- */
-async function freePortBefore(port: number): Promise<number> {
-  const server = createServer().listen(port - 1, '127.0.0.1');
-  try {
-    await once(server, 'listening');
-    return port - 1;
-  } catch {
-    return port; // handled: the port below is in use, so the range is only this port
-  } finally {
-    server.close();
-  }
-}
 
 async function openTunnel(proxyPort: number, target: string): Promise<Socket> {
   const socket = connect(proxyPort, '127.0.0.1');
@@ -105,7 +89,8 @@ function get(proxyPort: number, url: string, user?: string): Promise<number> {
 
 async function startTwo() {
   const sandbox = await openTestSandbox({ members: 8, lifetimeMs: 60_000 });
-  const [first, second] = [await freePort(), await freePort()];
+  const before = await freePorts(2);
+  const [first, second] = [before + 1, await freePort()];
   const sources = [
     sourceLine(sandbox, 'pure', 'short-pure', 'size: 2, params: { count: 2 }'),
     sourceLine(sandbox, 'shared', 'shared', 'size: 2, params: { count: 2 }'),
@@ -115,7 +100,7 @@ async function startTwo() {
   const options: NoriaOptions = { sources, listeners: listeners(plain(first), plain(second)) };
   const noria = await startNoria(options);
   await untilReady(noria, 4);
-  return { sandbox, noria, options, sources, first, second, listeners, plain };
+  return { sandbox, noria, options, sources, before, first, second, listeners, plain };
 }
 
 test('reload: an unchanged source keeps its members, a removed one loses them', async () => {
@@ -150,8 +135,7 @@ test('reload: a changed listener keeps its address', async () => {
 });
 
 test('reload: a listener may move to an overlapping port range or address', async () => {
-  const { sandbox, noria, options, first, listeners } = await startTwo();
-  const port = await freePortBefore(first);
+  const { sandbox, noria, options, before, first, listeners } = await startTwo();
   const at = (address: string) =>
     testConfig({
       ...options,
@@ -159,7 +143,7 @@ test('reload: a listener may move to an overlapping port range or address', asyn
         `{ address: "${address}", denyTargets: [], users: [{ username: me, password: x }] }`,
       ),
     });
-  for (const address of [`127.0.0.1:${port}-${first}`, `0.0.0.0:${first}`, `127.0.0.1:${first}`]) {
+  for (const address of [`127.0.0.1:${before}-${first}`, `0.0.0.0:${first}`, `127.0.0.1:${first}`]) {
     expect(await noria.reload(at(address)), address).toEqual([]);
     expect(await get(first, `${sandbox.targetUrl}/ip`, 'me'), address).toBe(200);
   }

@@ -254,6 +254,7 @@ test('secrets: no output of noria contains one', async () => {
   await until('each source has reached its state', () => {
     const states = sourceStates(noria);
     return (
+      noria.lines('draw done').some(({ source }) => source === 'city') &&
       states.get('keyed') === 'halted' &&
       states.get('dead') === 'backoff' &&
       states.get('wrong') === 'backoff'

@@ -1,13 +1,12 @@
 /** A listener on a free loopback port with a fake dialer, and raw clients for it. */
 import { connect, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
-import { systemClock } from '../../src/core/clock.ts';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import type { Dialer } from '../../src/dialer/dial.ts';
 import { Access, type AccessOptions } from '../../src/listener/access.ts';
 import { type Listener, type ListenerOptions, openListener } from '../../src/listener/listener.ts';
-
+import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 
 /** An event that the listener emitted. */
@@ -33,23 +32,27 @@ const NAMES: readonly EventName[] = [
   'tunnel.closed',
 ];
 
-/** Options for a listener, with the test's own ones on top. */
+/**
+ * Options for a listener, with the test's own ones on top. Unless the test brings a clock, no time passes: no timeout ends a step
+ * that a busy machine delays.
+ */
 export function listenerOptions(
   dialer: Dialer,
   options: Partial<ListenerOptions> = {},
   access: Partial<AccessOptions> = {},
 ): ListenerOptions {
+  const { clock = new ManualClock() } = options;
   return {
     name: 'here',
     addresses: [{ kind: 'tcp', host: '127.0.0.1', port: 0 }],
     protocols: ['http', 'socks5', 'socks4'],
-    access: new Access({ users: [], allow: [], denyTargets: [], clock: systemClock, ...access }),
+    access: new Access({ users: [], allow: [], denyTargets: [], clock, ...access }),
     dialer,
     bus: new EventBus((name, error) => {
       throw new Error(`an observer of ${name} failed`, { cause: error });
     }),
-    clock: systemClock,
-    deadlines: new Deadlines(systemClock, 5),
+    clock,
+    deadlines: new Deadlines(clock, 5),
     sessionMode: 'none',
     sources: ['city', 'other'],
     idleTimeoutMs: 600_000,

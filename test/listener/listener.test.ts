@@ -1,12 +1,14 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { type AddressInfo, connect, createServer, type Server } from 'node:net';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
 import { openListener } from '../../src/listener/listener.ts';
+import { freePorts } from '../support/free-port.ts';
+import { LoopClock } from '../support/loop-clock.ts';
 import { until } from '../support/until.ts';
 import { directDialer } from './direct-dialer.ts';
 import { listen, listenerOptions, RawClient } from './harness.ts';
@@ -62,29 +64,8 @@ test.each([
   },
 );
 
-/** Returns a free port whose next port is free, too. */
-async function freePair(): Promise<number> {
-  for (;;) {
-    // Closes unexpected connections, which would keep the servers open.
-    const [first, second] = [
-      createServer((stray) => stray.destroy()),
-      createServer((stray) => stray.destroy()),
-    ];
-    const listening = (server: Server, port: number) =>
-      new Promise<boolean>((resolve) => {
-        server.once('error', () => resolve(false));
-        server.listen(port, '127.0.0.1', () => resolve(true));
-      });
-    await listening(first, 0);
-    const { port } = first.address() as AddressInfo;
-    const both = await listening(second, port + 1);
-    await Promise.all([first, second].map((server) => new Promise((resolve) => server.close(resolve))));
-    if (both) return port;
-  }
-}
-
 test('listener: each port of a range listens and has its own session by port', async () => {
-  const first = await freePair();
+  const first = await freePorts(2);
   const dialer = directDialer();
   const { listener } = await listen(dialer, {
     addresses: [{ kind: 'tcp', host: '127.0.0.1', port: first, lastPort: first + 1 }],
@@ -176,7 +157,7 @@ test('listener: reports a port in use in plain words and leaves nothing open', a
 });
 
 test('listener: a range with a port in use frees the others', async () => {
-  const port = await freePair();
+  const port = await freePorts(2);
   const taken = createServer();
   await new Promise<void>((resolve) => taken.listen(port + 1, '127.0.0.1', resolve));
   onTestFinished(() => {
@@ -246,7 +227,10 @@ test('listener: closes a flood of clients that are not allowed without a reply',
 });
 
 test('listener: closes a silent client after the handshake timeout', async () => {
-  const { port, listener, deadlines, events } = await listen(directDialer(), { handshakeTimeoutMs: 40 });
+  const { port, listener, deadlines, events } = await listen(directDialer(), {
+    clock: new LoopClock(),
+    handshakeTimeoutMs: 4_000,
+  });
   const silent = await RawClient.open(port);
   const halting = (await RawClient.open(port)).send('\x05');
   await Promise.all([silent.whole(), halting.whole()]);
@@ -259,7 +243,7 @@ test('listener: closes a silent client after the handshake timeout', async () =>
 });
 
 test('listener: a slow request head gets 408, also as the second one of its connection', async () => {
-  const { port } = await listen(directDialer(), { headerTimeoutMs: 100 });
+  const { port } = await listen(directDialer(), { clock: new LoopClock(), headerTimeoutMs: 4_000 });
   const slow = (await RawClient.open(port)).send('GET http://a.example/ HTTP/1.1\r\nHo');
   expect(await slow.whole()).toMatch(/^HTTP\/1\.1 408 .*X-Noria-Error: request-timeout\r\n/s);
   const later = (await RawClient.open(port)).send('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
@@ -483,7 +467,8 @@ test('listener: a new certificate applies to new connections, and an invalid one
 test('listener: closes clients without TLS, and those that stall in the TLS handshake', async () => {
   const { port, listener, deadlines } = await listen(directDialer(), {
     tls: material('first'),
-    handshakeTimeoutMs: 100,
+    clock: new LoopClock(),
+    handshakeTimeoutMs: 4_000,
   });
   const plain = (await RawClient.open(port)).send(connectTo(1));
   await plain.whole();

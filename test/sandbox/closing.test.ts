@@ -6,11 +6,9 @@ import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { call, connectThrough, draw, type Entry, getThrough, socksThrough } from './client.ts';
 
-const openHandles = () =>
-  process
-    .getActiveResourcesInfo()
-    .filter((name) => name.startsWith('TCP'))
-    .toSorted();
+/** Sockets and servers of this process. Those that an earlier test file has left may close at any time. */
+const openHandles = () => process.getActiveResourcesInfo().filter((name) => name.startsWith('TCP')).length;
+const openServers = () => process.getActiveResourcesInfo().filter((name) => name === 'TCPServerWrap').length;
 const ignore = () => {}; // ignored: clients fail in different ways when the sandbox closes
 
 test('close: leaves nothing open, whatever is in progress', async () => {
@@ -44,7 +42,7 @@ test('close: leaves nothing open, whatever is in progress', async () => {
   await Promise.all([sandbox.close(), sandbox.close()]);
   expect(clock.armedCount).toBe(0);
   await Promise.all(pending);
-  await until('no handle is left', () => openHandles().join() === before.join());
+  await until('no handle is left', () => openHandles() <= before);
   await sandbox.close();
   expect(sandbox.members()).toEqual([]);
 });
@@ -62,7 +60,7 @@ test('close: closes a member in its grace period', async () => {
   expect([tunnel.destroyed, clock.armedCount]).toEqual([false, 1]);
   await sandbox.close();
   expect(clock.armedCount).toBe(0);
-  await until('no handle is left', () => openHandles().join() === before.join());
+  await until('no handle is left', () => openHandles() <= before);
 });
 
 test('open: fails if a port is taken, and closes what it had opened', async () => {
@@ -73,12 +71,12 @@ test('open: fails if a port is taken, and closes what it had opened', async () =
   await expect(openSandbox({ extractPort: port })).rejects.toMatchObject({ code: 'listen-failed' });
   await expect(openSandbox({ targetPort: port })).rejects.toMatchObject({ code: 'listen-failed' });
   await first.close();
-  await until('no handle is left', () => openHandles().join() === before.join());
+  await until('no handle is left', () => openHandles() <= before);
 });
 
 test('open: starts three servers, and no member before it is drawn', async () => {
-  const before = openHandles().length;
+  const before = openServers();
   const sandbox = await openSandbox({ members: 1_000 });
-  await until('three servers listen', () => openHandles().length - before === 3); // the base address, the extraction host and the target
+  await until('three servers listen', () => openServers() - before === 3); // the base address, the extraction host and the target
   await sandbox.close();
 });

@@ -8,6 +8,7 @@ import { FORMATS, METHODS, PRODUCTS, type Product } from '../../src/service/oper
 import { OPERATIONS } from '../../src/service/operations.ts';
 import { checkParams } from '../../src/service/params.ts';
 import type { ExtractCall } from '../../src/service/request.ts';
+import { LoopClock } from '../support/loop-clock.ts';
 import { faultOf, openClient, type TestClient } from './calls.ts';
 
 // The sandbox was written from the specification and shares no table and no parser with the client, so these tests compare
@@ -138,12 +139,13 @@ test('against the sandbox: counters of distinct IPs are decoded for the products
 });
 
 test('against the sandbox: every transport failure has its fault', async () => {
-  const { sandbox, client } = await open();
-  const hasty = openClient({ timeoutMs: 300 });
+  const clock = new LoopClock();
+  const { sandbox, client } = await open({ clock });
+  const hasty = openClient({ clock, timeoutMs: 2_000 });
   const cases = [
     [{ fault: 'reset' }, 'service-transport', /closed the connection/],
     [{ fault: 'close' }, 'service-transport', /closed the connection/],
-    [{ fault: 'hang' }, 'service-transport', /did not answer within 300 ms/],
+    [{ fault: 'hang' }, 'service-transport', /did not answer within 2000 ms/],
     [{ fault: 'slow', ms: 5_000 }, 'service-transport', /waiting for the end of the answer/],
     [{ fault: 'delay', ms: 5_000 }, 'service-transport', /waiting for the start of the answer/],
     [{ fault: 'status', status: 403 }, 'service-blocked', /status 403/],

@@ -11,6 +11,7 @@ import { createServer as createTlsServer } from 'node:tls';
 import { onTestFinished } from 'vitest';
 import { type Clock, pause, systemClock } from '../../src/core/clock.ts';
 import type { MemberProtocol } from '../../src/core/protocol.ts';
+import { freePort } from './free-port.ts';
 
 export interface TestMember {
   readonly protocol: MemberProtocol;
@@ -74,10 +75,7 @@ export async function openMember(
 
 /** Returns an address without a listener. */
 export async function refusingMember(protocol: MemberProtocol = 'http'): Promise<TestMember> {
-  const server = createServer();
-  const port = await listen(server);
-  await closed(server);
-  return { protocol, host: LOOPBACK, port, accepted: 0, open: 0, received: [] };
+  return { protocol, host: LOOPBACK, port: await freePort(), accepted: 0, open: 0, received: [] };
 }
 
 /** Opens a server to which nothing may connect. The test asserts the count of connections. */

@@ -1,5 +1,11 @@
 /** The machine's Chromium, driven by playwright-core. */
-import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  chromium,
+  type Page,
+} from 'playwright-core';
 import { expect, onTestFinished } from 'vitest';
 import { CHROMIUM } from './tools.ts';
 
@@ -13,10 +19,19 @@ const ARGS = [
   '--disable-sync',
 ];
 
+/** A safety net for a busy machine. */
+const LIMIT_MS = 100_000;
+
 /** The caller closes the browser. */
 export function launchBrowser(): Promise<Browser> {
   if (CHROMIUM === undefined) throw new TypeError('this machine has no Chromium');
-  return chromium.launch({ executablePath: CHROMIUM, args: ARGS });
+  return chromium.launch({ executablePath: CHROMIUM, args: ARGS, timeout: LIMIT_MS });
+}
+
+export async function openContext(browser: Browser, options: BrowserContextOptions): Promise<BrowserContext> {
+  const context = await browser.newContext(options);
+  context.setDefaultTimeout(LIMIT_MS);
+  return context;
 }
 
 export interface Visit {
@@ -34,7 +49,7 @@ export async function visit(
   options: BrowserContextOptions & { readonly mayFail?: boolean } = {},
 ): Promise<Visit> {
   const { mayFail = false, ...rest } = options;
-  const context = await browser.newContext(rest);
+  const context = await openContext(browser, rest);
   const errors: string[] = [];
   const requested: string[] = [];
   onTestFinished(async () => {

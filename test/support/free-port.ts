@@ -1,41 +1,52 @@
-/** Finds a port for a noria that needs a fixed one: in a configuration file, or across a restart. */
-import { randomInt } from 'node:crypto';
+/** Finds ports for tests that need a fixed one: in a configuration file, across a restart, or to refuse connections. */
 import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 
-/**
- * The first port to try. It is below the range of ports for outgoing connections, of which other tests open thousands.
- */
-const FIRST = 10_000;
-const END = 32_000;
+/** Browsers and `fetch` refuse to connect to port 10080. */
+const FIRST = 10_081;
+/** Below the ports that the system gives to outgoing connections and to servers on port 0, of which other tests open thousands. */
+const END = Math.max(FIRST + 4_000, Math.min(32_000, firstPortOfSystem()));
+/** Processes that run test files at the same time, at most. */
+const MOST_PROCESSES = 16;
+const SHARE = Math.floor((END - FIRST) / MOST_PROCESSES);
+/** Each test process has ports of its own, so that no other one takes a port between its choice and its use. */
+const SHARE_FIRST =
+  FIRST + ((Number(process.env['VITEST_POOL_ID'] ?? process.pid) - 1) % MOST_PROCESSES) * SHARE;
 
-/** Returns a port that was free a moment ago. */
-export async function freePort(): Promise<number> {
+/** Differs between runs of the tests at the same time. */
+let offset = (process.pid * 97) % SHARE;
+
+/** Returns a port on which nothing listened a moment ago. No other process of this run of the tests gets it. */
+export function freePort(): Promise<number> {
+  return freePorts(1);
+}
+
+/** Returns the first of `count` consecutive ports of that kind. */
+export async function freePorts(count: number): Promise<number> {
   for (;;) {
-    const port = randomInt(FIRST, END);
-    const server = createServer().listen(port, '127.0.0.1');
-    try {
-      await once(server, 'listening');
-      server.close();
-      await once(server, 'close');
-      return port;
-    } catch {
-      // ignored: the port is taken, so try another one
-    }
+    if (offset + count > SHARE) offset = 0;
+    const first = SHARE_FIRST + offset;
+    offset += count;
+    const ports = Array.from({ length: count }, (_, index) => first + index);
+    const areFree = await Promise.all(ports.map(isFree));
+    if (areFree.every(Boolean)) return first;
   }
 }
 
-/** Returns the first of `count` consecutive ports that were free a moment ago. */
-export async function freePorts(count: number): Promise<number> {
-  for (;;) {
-    const first = randomInt(FIRST, END - count);
-    const servers = Array.from({ length: count }, (_, index) =>
-      createServer().listen(first + index, '127.0.0.1'),
-    );
-    const opened = await Promise.allSettled(servers.map((server) => once(server, 'listening')));
-    await Promise.all(
-      servers.filter(({ listening }) => listening).map((server) => once(server.close(), 'close')),
-    );
-    if (opened.every(({ status }) => status === 'fulfilled')) return first;
+async function isFree(port: number): Promise<boolean> {
+  const server = createServer().listen(port, '127.0.0.1');
+  try {
+    await once(server, 'listening');
+    return true;
+  } catch {
+    return false; // handled: another program listens there
+  } finally {
+    server.close();
   }
+}
+
+function firstPortOfSystem(): number {
+  const file = '/proc/sys/net/ipv4/ip_local_port_range';
+  return existsSync(file) ? Number.parseInt(readFileSync(file, 'utf8'), 10) : 32_768;
 }

@@ -94,6 +94,10 @@ export async function startNoria(options: NoriaOptions, clock: Clock = systemClo
 }
 
 /** Waits until this many members are usable. */
-export function untilReady(noria: Pick<Daemon, 'control'>, count: number): Promise<void> {
-  return until(`${count} members are ready`, () => noria.control.status().pool.ready >= count);
+export function untilReady({ control }: Pick<Daemon, 'control'>, count: number): Promise<void> {
+  const what = () => {
+    const { pool, sources } = control.status();
+    return `${count} members are ready; the status is ${JSON.stringify({ pool, sources })}`;
+  };
+  return until(what, () => control.status().pool.ready >= count);
 }

@@ -15,7 +15,12 @@ import { until } from '../../support/until.ts';
 const MEMBERS = 4;
 const cannotRun = NO_STORE || !hasCommand('curl');
 
-const openStage = () => openFleetStage(MEMBERS, ['service: { timeout: 1s }', 'dial: { waitForMember: 5s }']);
+/** @param waitForMember - how long a client waits at most. */
+const openStage = (waitForMember = '60s') =>
+  openFleetStage(MEMBERS, [
+    'service: { timeout: 1s }',
+    `dial: { waitForMember: ${waitForMember}, deadline: 60s }`,
+  ]);
 
 /**
  * Sends requests through all norias in turn until the end of the test. Returns the answers that are not an exit of a
@@ -94,11 +99,11 @@ test.skipIf(cannotRun)(
 test.skipIf(cannotRun)(
   'fleet: a noria that is cut off serves its members, then says why it has none; the others notice',
   async () => {
-    const { sandbox, store, start } = await openStage();
+    const { sandbox, store, start } = await openStage('2s');
     const proxy = await openCuttingProxy(store.port);
     const one = await start('one', { storePort: proxy.port });
     const two = await start('two');
-    expect(await exitOf(one, sandbox)).toMatch(/^127\./);
+    await until('it serves', async () => /^127\./.test(await exitOf(one, sandbox)));
     await untilReady(one, MEMBERS);
     proxy.stall();
     await untilStore([one], 'lost');

@@ -2,6 +2,7 @@ import { Socket } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { Deadlines } from '../../../src/core/deadlines.ts';
 import type { Dialer, DialRequest } from '../../../src/dialer/dial.ts';
+import { LoopClock } from '../../support/loop-clock.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
@@ -638,7 +639,7 @@ test('forward: the idle timeout gives 504 before a response and cuts off a start
   const silent = await rawOrigin();
   const halting = await rawOrigin(answering('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi'));
   const dialer = directDialer();
-  const { port, deadlines } = await listen(dialer, { idleTimeoutMs: 60 });
+  const { port, deadlines } = await listen(dialer, { clock: new LoopClock(), idleTimeoutMs: 4_000 });
   const client = await RawClient.open(port);
   client.send(`GET http://127.0.0.1:${silent.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
   const received = await client.until('the response', (text) => text.includes('\r\n\r\n'));

@@ -3,6 +3,7 @@
  * client must never get bytes of one response as the start of another.
  */
 import { expect, test } from 'vitest';
+import { LoopClock } from '../../support/loop-clock.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
 import { listen, RawClient } from '../harness.ts';
@@ -19,7 +20,11 @@ async function send(request: string): Promise<{ seen: string[]; received: string
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'),
     );
   });
-  const { port, listener } = await listen(directDialer(), { headerTimeoutMs: 200, idleTimeoutMs: 400 });
+  const { port, listener } = await listen(directDialer(), {
+    clock: new LoopClock(),
+    headerTimeoutMs: 2_000,
+    idleTimeoutMs: 4_000,
+  });
   const client = await RawClient.open(port);
   client.send(request.replaceAll('PORT', `${origin.port}`)).end();
   await client.whole();
@@ -183,7 +188,7 @@ test.each([
       }
     });
   });
-  const { port } = await listen(directDialer(), { idleTimeoutMs: 2_000 });
+  const { port } = await listen(directDialer());
   const client = await RawClient.open(port);
   client.send(request.replaceAll('PORT', `${origin.port}`));
   await client.until('a response', (text) => text.includes('\r\n\r\n'));

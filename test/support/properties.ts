@@ -1,0 +1,5 @@
+/** Properties check the same random values in every run. `NORIA_PROPERTY_SEED=random` looks for new ones. */
+import fc from 'fast-check';
+
+const seed = process.env['NORIA_PROPERTY_SEED'] ?? '1';
+if (seed !== 'random') fc.configureGlobal({ seed: Number(seed) });
