@@ -140,7 +140,7 @@ export const SCHEMA = z.strictObject({
       ),
     }),
     {},
-    'the members held ready',
+    'the pool of members that noria keeps ready',
   ),
   rotation: given(
     section({
