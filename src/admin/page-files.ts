@@ -70,16 +70,7 @@ export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
   const byPath = new Map(files.map((file) => [file.path, file]));
   const serve = (context: Context, path: string) => {
     const file = byPath.get(path);
-    if (file === undefined) return context.notFound();
-    const { etag, type, bytes } = file;
-    const headers = {
-      'Content-Type': type,
-      'Content-Security-Policy': PAGE_POLICY,
-      'Cache-Control': 'no-cache', // the browser may cache the file, but must revalidate it with the ETag
-      ETag: etag,
-    };
-    if (context.req.header('if-none-match') === etag) return context.body(null, 304, headers);
-    return context.body(bytes, 200, headers);
+    return file === undefined ? context.notFound() : sendFile(context, file);
   };
   app.openapi(
     createRoute({
@@ -112,6 +103,17 @@ export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
     responses: { 200: textResponse('The page', 'text/plain'), 404: NOT_FOUND },
   });
   app.get('/docs/*', (context) => serve(context, context.req.path));
+}
+
+function sendFile(context: Context, { etag, type, bytes }: PageFile): Response {
+  const headers = {
+    'Content-Type': type,
+    'Content-Security-Policy': PAGE_POLICY,
+    'Cache-Control': 'no-cache', // the browser may cache the file, but must revalidate it with the ETag
+    ETag: etag,
+  };
+  if (context.req.header('if-none-match') === etag) return context.body(null, 304, headers);
+  return context.body(bytes, 200, headers);
 }
 
 function readPageFile(name: string, url: URL): PageFile {

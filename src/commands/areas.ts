@@ -50,20 +50,21 @@ async function listAreas(name: string, flags: AreasFlags, terminal: Terminal): P
   const { baseUrl, instance, key } = source;
   const answer = await callWithinPace(
     callSettingsOf(config),
-    pacedAs(config, source),
+    {
+      ...pacedAs(config, source),
+      send: (connection, gate) =>
+        connection.areas(
+          {
+            method: config.service.method,
+            instance,
+            key,
+            ...(baseUrl === undefined ? {} : { baseUrl }),
+            ...(flags.keyword === undefined ? {} : { areaKeyword: flags.keyword }),
+          },
+          { gate },
+        ),
+    },
     terminal,
-    (connection, gate) =>
-      connection.areas(
-        {
-          method: config.service.method,
-          instance,
-          key,
-          ...(baseUrl === undefined ? {} : { baseUrl }),
-          ...(flags.keyword === undefined ? {} : { areaKeyword: flags.keyword }),
-        },
-        { gate },
-      ),
-    () => ({ kind: 'done' }),
   );
   if (answer.code !== NO_MATCHING_AREA) requireSuccess(9, answer);
   printRecords(answer.records, Object.keys(OPERATIONS.areas.fields), flags.json === true, terminal);

@@ -51,12 +51,14 @@ async function extract(name: string, flags: ExtractFlags, terminal: Terminal): P
   const count = readCount(flags.count, limits.max);
   const answer = await callWithinPace(
     callSettingsOf(config),
-    pacedAs(config, source),
+    {
+      ...pacedAs(config, source),
+      send: (connection, gate) =>
+        connection.extract({ ...callOf(config, source), count }, { secrets: secretsOf(source), gate }),
+      settle: (received) =>
+        reactTo(outcomeOfAnswer(source.product, received), 1, systemClock.now(), systemRandom).settlement,
+    },
     terminal,
-    (connection, gate) =>
-      connection.extract({ ...callOf(config, source), count }, { secrets: secretsOf(source), gate }),
-    (answer) =>
-      reactTo(outcomeOfAnswer(source.product, answer), 1, systemClock.now(), systemRandom).settlement,
   );
   requireSuccess(number, answer);
   const rows = answer.entries.map((entry) => printEntry(entry, fields));

@@ -50,20 +50,23 @@ async function listInstances(flags: InstancesFlags, terminal: Terminal): Promise
     throw new NoriaError('bad-config', `${config.file}: service.baseUrl: missing; noria instances needs it`);
   const answer = await callWithinPace(
     callSettingsOf(config),
-    { baseUrl, instance: `account ${account.username}`, intervalMs: INTERVAL_MS },
+    {
+      baseUrl,
+      instance: `account ${account.username}`,
+      intervalMs: INTERVAL_MS,
+      send: (connection, gate) =>
+        connection.instances(
+          {
+            method,
+            baseUrl,
+            username: account.username,
+            key: account.key,
+            ...(flags.status === undefined ? {} : { status: INSTANCE_STATUSES[flags.status] }),
+          },
+          { gate },
+        ),
+    },
     terminal,
-    (connection, gate) =>
-      connection.instances(
-        {
-          method,
-          baseUrl,
-          username: account.username,
-          key: account.key,
-          ...(flags.status === undefined ? {} : { status: INSTANCE_STATUSES[flags.status] }),
-        },
-        { gate },
-      ),
-    () => ({ kind: 'done' }),
   );
   if (answer.code !== NO_MATCHING_INSTANCE) requireSuccess(10, answer);
   printRecords(answer.records, Object.keys(OPERATIONS.instances.fields), flags.json === true, terminal);

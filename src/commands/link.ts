@@ -65,10 +65,12 @@ async function showLink(given: string, { count, json }: LinkFlags, terminal: Ter
   const intervalMs = Math.max(MIN_SPACING_MS, known?.source?.intervalMs ?? 0);
   const answer = await callWithinPace(
     settings,
-    { ...call, intervalMs },
+    {
+      ...call,
+      intervalMs,
+      send: (connection, gate): Promise<DecodedLink> => connection.extractLink(call, { gate }),
+    },
     terminal,
-    (connection, gate): Promise<DecodedLink> => connection.extractLink(call, { gate }),
-    () => ({ kind: 'done' }),
   );
   const facts = linkFacts(url, answer);
   if (json === true) terminal.print(JSON.stringify(facts, undefined, 2));

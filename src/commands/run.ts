@@ -6,13 +6,13 @@ import { loadConfig } from '../config/load.ts';
 import { systemBoot } from '../core/boot.ts';
 import { systemClock } from '../core/clock.ts';
 import { collectGarbageOfStart, tuneForShortLives } from '../core/engine.ts';
-import { createLog } from '../core/log.ts';
+import { createLog, type Log } from '../core/log.ts';
 import type { LogLevel } from '../core/log-options.ts';
 import { type Daemon, startDaemon } from '../daemon/daemon.ts';
 import { type CommandContext, untilSignal } from './command.ts';
 import { configOption, findConfigFile } from './config-file.ts';
 import { logWarnings, Reloader } from './reloader.ts';
-import { inheritedSockets, openServiceManager } from './service-manager.ts';
+import { inheritedSockets, openServiceManager, type ServiceManager } from './service-manager.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 interface RunFlags {
@@ -70,21 +70,28 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   ];
   started.resolve(daemon);
   collectGarbageOfStart();
-  const { listeners, admin, proxyPool } = daemon.addresses;
-  const fields = { listeners, admin: admin ?? 'off', ...(proxyPool !== undefined && { proxyPool }) };
-  log.info(fields, 'noria is running');
+  logAddresses(daemon, log);
   manager.ready();
   const end = await Promise.race([signalled, daemon.failed]);
   if (typeof end === 'string') log.info({ signal: end }, 'noria is shutting down');
   else log.error({ error: end.message }, 'noria failed and is shutting down');
   for (const observer of observers) observer[Symbol.dispose]();
+  await stop(daemon, manager);
+  log.info({}, 'noria has ended');
+  if (typeof end !== 'string') throw end;
+  return EXIT.fine;
+}
+
+function logAddresses({ addresses: { listeners, admin, proxyPool } }: Daemon, log: Log): void {
+  const fields = { listeners, admin: admin ?? 'off', ...(proxyPool !== undefined && { proxyPool }) };
+  log.info(fields, 'noria is running');
+}
+
+async function stop(daemon: Daemon, manager: ServiceManager): Promise<void> {
   const closing = daemon.close();
   manager.stopping(daemon.config.shutdown.drainTimeoutMs);
   await closing;
   await manager.close();
-  log.info({}, 'noria has ended');
-  if (typeof end !== 'string') throw end;
-  return EXIT.fine;
 }
 
 /** --log-level takes precedence over the file, also after a reload. */

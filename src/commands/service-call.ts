@@ -38,9 +38,15 @@ export interface CallSettings {
 }
 
 /** What has a pace of its own: an instance or an account, at one service address. */
-export interface PacedCall extends ServiceAddress {
+interface PacedAddress extends ServiceAddress {
   readonly instance: string;
   readonly intervalMs: number;
+}
+
+interface PacedCall<Answer> extends PacedAddress {
+  send(connection: ServiceConnection, gate: WriteGate): Promise<Answer>;
+  /** What the answer means for the pace. Default: the call is done. */
+  settle?(answer: Answer): Settlement;
 }
 
 /**
@@ -49,10 +55,8 @@ export interface PacedCall extends ServiceAddress {
  */
 export async function callWithinPace<Answer extends { readonly code: string }>(
   { timeoutMs, stateDir, refuses, openTunnel, fleet }: CallSettings,
-  paced: PacedCall,
+  call: PacedCall<Answer>,
   terminal: Terminal,
-  call: (connection: ServiceConnection, gate: WriteGate) => Promise<Answer>,
-  settle: (answer: Answer) => Settlement,
 ): Promise<Answer> {
   const clock = holdingClock;
   const warn = (message: string) => terminal.printError(`noria: ${message}`);
@@ -61,10 +65,10 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   const state = await owner.open('state', openState({ dir, daemon: false, clock, warn }));
   const store = fleet === undefined ? state.pace : await openSharedPace(fleet, timeoutMs, owner);
   const client = new ServiceClient({ timeoutMs, clock, openTunnel, refuses });
-  const pace = new Pace(paceKey(paced), { store, clock, random: systemRandom });
+  const pace = new Pace(paceKey(call), { store, clock, random: systemRandom });
   let hasWaited = false;
   const turn = {
-    rule: { intervalMs: paced.intervalMs, callTimeoutMs: timeoutMs },
+    rule: { intervalMs: call.intervalMs, callTimeoutMs: timeoutMs },
     onWait: (ms: number) => {
       if (hasWaited) return; // a later wait is a part of the one that is already printed
       hasWaited = true;
@@ -73,10 +77,10 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
       );
     },
     open: async () => {
-      const connection = await client.connect(paced);
+      const connection = await client.connect(call);
       const send = async (gate: WriteGate) => {
-        const result = await call(connection, gate);
-        return { result, settlement: settle(result) };
+        const result = await call.send(connection, gate);
+        return { result, settlement: call.settle?.(result) ?? { kind: 'done' as const } };
       };
       return { send, close: () => connection.close() };
     },
@@ -131,7 +135,7 @@ export function callSettingsOf(config: Config): CallSettings {
   };
 }
 
-export function pacedAs(config: Config, source: SourceConfig): PacedCall {
+export function pacedAs(config: Config, source: SourceConfig): PacedAddress {
   return { ...callOf(config, source), intervalMs: source.intervalMs };
 }
 

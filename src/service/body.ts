@@ -79,7 +79,7 @@ function maskBeginning(text: string, length: number, secrets: readonly Secret[])
 /** @param what - the problem, as it follows "the answer of HOST" in the message. */
 export function unreadableAnswer(what: string, text: string, origin: AnswerOrigin): NoriaError {
   const code = origin.unreadable ?? 'service-protocol';
-  return badAnswer(code, `the answer of ${origin.host} ${what}`, text, origin);
+  return badAnswer({ code, what: `the answer of ${origin.host} ${what}` }, text, origin);
 }
 
 /** @param excess - what exceeds a limit, as it follows "it has" in the message: `more than 1000 lines`. */
@@ -89,7 +89,7 @@ export function oversizedAnswer(excess: string, text: string, origin: AnswerOrig
 
 export function webPageAnswer(text: string, origin: AnswerOrigin): NoriaError {
   const what = `${origin.host} sent a web page instead of an answer; perhaps a firewall blocks this machine`;
-  return badAnswer('service-blocked', what, text, origin);
+  return badAnswer({ code: 'service-blocked', what }, text, origin);
 }
 
 /** The error for an answer that has neither status 200 nor a code of the service. */
@@ -102,11 +102,10 @@ export function unexpectedStatus(
   const { host } = origin;
   if (NOT_FOUND.has(status)) {
     const what = `${host} does not have this operation (status ${status}); check service.baseUrl, or baseUrl, host or url of the source`;
-    return badAnswer('service-not-found', what, text, origin, { status });
+    return badAnswer({ code: 'service-not-found', what, status }, text, origin);
   }
-  return badAnswer('service-blocked', `${host} ${describeStatus(status, redirectsTo)}`, text, origin, {
-    status,
-  });
+  const what = `${host} ${describeStatus(status, redirectsTo)}`;
+  return badAnswer({ code: 'service-blocked', what, status }, text, origin);
 }
 
 function describeStatus(status: number, redirectsTo: string | undefined): string {
@@ -118,12 +117,16 @@ function describeStatus(status: number, redirectsTo: string | undefined): string
     : `answered with status ${status} instead of 200; perhaps a firewall blocks this machine`;
 }
 
+interface AnswerProblem {
+  readonly code: 'service-protocol' | 'link-unreadable' | 'service-blocked' | 'service-not-found';
+  readonly what: string;
+  readonly status?: number;
+}
+
 function badAnswer(
-  code: 'service-protocol' | 'link-unreadable' | 'service-blocked' | 'service-not-found',
-  what: string,
+  { code, what, ...facts }: AnswerProblem,
   text: string,
   { host, secrets }: AnswerOrigin,
-  facts: { readonly status?: number } = {},
 ): NoriaError {
   const quote = text === '' ? '' : `: ${quoteText(text, QUOTE_LENGTH, secrets)}`;
   return new NoriaError(code, what + quote, { context: { host, ...facts } });

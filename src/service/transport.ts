@@ -61,6 +61,11 @@ export interface Exchange {
   readonly tookMs: number;
 }
 
+/** What ends an exchange early. */
+interface ExchangeLimits extends Disposable {
+  reason: NoriaError | undefined;
+}
+
 /** The maximum length of a body: five times a full answer of 1,000 entries. */
 export const MAX_BODY_BYTES = 1024 * 1024;
 
@@ -101,7 +106,7 @@ export class Transport {
    * if the signal cancelled it.
    */
   async exchange(request: ServiceRequest, gate?: WriteGate): Promise<Exchange> {
-    const { clock, signal, timeoutMs } = this.#options;
+    const { clock, signal } = this.#options;
     const { socket } = this.#connection;
     let sentAt = clock.monotonic();
     const progress: ExchangeProgress = { host: request.url.host, phase: 'answer', startedAt: sentAt };
@@ -112,14 +117,7 @@ export class Transport {
       sentAt = clock.monotonic();
       this.#isUnanswered = true;
     });
-    let reason: NoriaError | undefined;
-    const end = (error: NoriaError) => {
-      reason = error;
-      this.close();
-    };
-    const timer = clock.after(this.#leftMs, () => end(timedOut(progress, timeoutMs)));
-    const cancel = () => end(cancelled(progress));
-    signal.addEventListener('abort', cancel);
+    const limits = this.#limit(progress);
     const client = clientOn(socket, request.url.origin);
     try {
       const answer = await client.request({
@@ -141,15 +139,33 @@ export class Transport {
         tookMs: clock.monotonic() - sentAt,
       };
     } catch (error) {
-      throw (
-        reason ?? (error instanceof NoriaError ? error : transportError(error, progress, clock.monotonic()))
-      );
+      if (limits.reason !== undefined) throw limits.reason;
+      throw error instanceof NoriaError ? error : transportError(error, progress, clock.monotonic());
     } finally {
-      timer[Symbol.dispose]();
-      signal.removeEventListener('abort', cancel);
+      limits[Symbol.dispose]();
       this.close();
       await client.destroy();
     }
+  }
+
+  /** Closes the connection at the time limit, or when the signal aborts. `reason` is then the cause. */
+  #limit(progress: ExchangeProgress): ExchangeLimits {
+    const { clock, signal, timeoutMs } = this.#options;
+    const end = (error: NoriaError) => {
+      limits.reason = error;
+      this.close();
+    };
+    const timer = clock.after(this.#leftMs, () => end(timedOut(progress, timeoutMs)));
+    const cancel = () => end(cancelled(progress));
+    signal.addEventListener('abort', cancel);
+    const limits: ExchangeLimits = {
+      reason: undefined,
+      [Symbol.dispose]: () => {
+        timer[Symbol.dispose]();
+        signal.removeEventListener('abort', cancel);
+      },
+    };
+    return limits;
   }
 
   /**

@@ -125,7 +125,7 @@ export function createPaceFile({ folder, timekeeper, warn }: PaceFileOptions): P
         const now = timekeeper.now();
         broken = value === BROKEN;
         const paces = broken ? pacesFrom(now) : fileSchema.parse(value);
-        return decideOne(paces, key, now, decide, broken);
+        return decideOne(paces, { key, now, broken }, decide);
       });
       if (broken) {
         warn(`the pace file in ${folder} is unreadable; noria waits as if every source had just been called`);
@@ -150,10 +150,8 @@ export function createPaceMemory(timekeeper: Timekeeper): PaceStore {
 
 function decideOne<T>(
   { floor, paces }: Paces,
-  key: string,
-  now: Moment,
+  { key, now, broken }: { readonly key: string; readonly now: Moment; readonly broken: boolean },
   decide: (entry: PaceEntry | undefined, now: Moment) => PaceDecision<T>,
-  broken: boolean,
 ): Decision<T> {
   const entries = new Map(Object.entries(paces));
   const { next, result } = decide(entries.get(key) ?? floor, now);
