@@ -1,8 +1,10 @@
-/** The facts that a replica has published and that have not yet returned to it from the log, by subject. */
+/**
+ * Counts the facts that a replica has published and not yet received back from the log, by subject. The subject is what a fact is
+ * about: of two facts with the same subject, the later one decides.
+ */
 import type { Fact } from './shared-pool.ts';
 
 export class FactsInFlight {
-  /** Number of facts by subject. */
   readonly #counts = new Map<string, number>();
 
   add(fact: Fact): void {
@@ -16,7 +18,7 @@ export class FactsInFlight {
     return subject !== undefined && this.#counts.has(subject);
   }
 
-  /** The replica received its own fact from the log. */
+  /** Call it when the replica has received its own fact from the log. */
   returned(fact: Fact): void {
     const subject = subjectOf(fact);
     if (subject === undefined) return;
@@ -25,7 +27,6 @@ export class FactsInFlight {
     else this.#counts.delete(subject);
   }
 
-  /** The subjects of all facts in flight. */
   subjects(): ReadonlySet<string> {
     return new Set(this.#counts.keys());
   }
@@ -35,10 +36,7 @@ export class FactsInFlight {
   }
 }
 
-/**
- * The subject of a fact. Of two facts with the same subject, the later one decides. Undefined if the order of such facts does not
- * matter.
- */
+/** Undefined if the order of such facts does not matter. */
 function subjectOf(fact: Fact): string | undefined {
   switch (fact.kind) {
     case 'member.joined':

@@ -1,7 +1,9 @@
 /**
  * A shared pool in memory: the reference model for tests, and the shared pool in the primary process of a noria with workers.
- * Each replica gets every fact in the microtask after its publication. All replicas get the facts in the same order. In a fleet,
- * this machine is also a replica of the fleet's shared pool. The pool of the primary process passes facts and beats between the two.
+ * Each replica gets every fact in the microtask after its publication. All replicas get the facts in the same order.
+ *
+ * In a fleet, this machine is also a replica of the fleet's shared pool. The primary's own pool then passes facts and beats
+ * between the two shared pools.
  */
 import type { Clock } from '../core/clock.ts';
 import type { LimitPart } from '../pool/options.ts';
@@ -15,7 +17,7 @@ export interface MemorySharedPoolOptions {
   readonly clock: Clock;
   /** Absent if only one replica draws and uses a pace of its own. */
   readonly pace?: PaceStore;
-  /** This machine as a replica of a fleet: it opens the sessions, and has a part of the limits. */
+  /** This machine as a replica of a fleet. It opens the sessions, and gets this machine's part of the limits. */
   readonly machine?: Pick<Replica, 'bindSession' | 'delegateLimits'> | undefined;
 }
 
@@ -32,7 +34,7 @@ export class MemorySharedPool {
   readonly #state = new SharedPoolState();
   /** By replica name, in the order in which the replicas began to follow. */
   readonly #connections = new Map<string, Connection>();
-  /** The part of this machine in the limits of the fleet. */
+  /** This machine's part of the limits of the fleet. */
   #part: LimitPart | undefined;
 
   constructor({ clock, pace = NO_PACE, machine }: MemorySharedPoolOptions) {
@@ -106,7 +108,7 @@ export class MemorySharedPool {
     if (!this.#follows(by, connection)) return proposed;
     const known = this.#state.session(proposed.name, this.#clock.monotonic());
     if (known?.member !== undefined) return known;
-    if (this.#machine !== undefined) return this.#machine.bindSession(proposed); // the primary publishes the session
+    if (this.#machine !== undefined) return this.#machine.bindSession(proposed); // the primary's pool then publishes the session here
     this.#append(by, [{ kind: 'session.moved', session: proposed, reason: 'new' }]);
     return proposed;
   }

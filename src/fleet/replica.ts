@@ -80,7 +80,6 @@ export class Replica implements LeaseProvider, Follower {
   readonly #sources: SharedSources;
   /** The replicas that reported a member as failed, by member id. */
   readonly #votes = new BoundedMap<string, Set<string>>(MAX_VOTES);
-  /** Own facts that have not yet returned from the log. */
   readonly #inFlight = new FactsInFlight();
   /** The sessions that this replica is opening in the shared pool, by name. */
   readonly #opening = new Map<string, Promise<void>>();
@@ -139,18 +138,22 @@ export class Replica implements LeaseProvider, Follower {
     return this.#options.pool.upcoming(query);
   }
 
-  /** Opens a session for another process of this machine. See `SharedPool.bindSession`. */
+  /** Opens a session for another process of this machine; see `SharedPool.bindSession`. */
   async bindSession(proposed: SharedSession): Promise<SharedSession> {
     const sharing = this.#sharing;
     const known = sharing.session(proposed.name);
     if (known?.member !== undefined) return known;
     const agreed = await this.#options.shared.bindSession(proposed);
-    // Another process may have opened the session meanwhile. Without a connection to the store, both have proposed a member.
+    // Another process may have opened the session meanwhile. Without a connection to the store, each process then has the member
+    // that it proposed.
     if (sharing.session(proposed.name)?.member === undefined) sharing.confirm(agreed);
     return sharing.session(proposed.name) ?? agreed;
   }
 
-  /** Passes this replica's part of the limits to `receive` from now on, because other processes of this machine serve the clients. */
+  /**
+   * From now on, passes this replica's part of the limits to `receive`. Call it if other processes of this machine serve the
+   * clients.
+   */
   delegateLimits(receive: (part: LimitPart) => void): void {
     this.#receivePart = receive;
   }
@@ -329,7 +332,7 @@ export class Replica implements LeaseProvider, Follower {
     return [...joined.slice(first), ...joined.slice(0, first), ...others];
   }
 
-  /** Reports at once that no client waits any more: another replica must not draw for this demand. */
+  /** Reports at once that no client waits any longer, so that no other replica draws for the demand that has ended. */
   #allServed(): void {
     if (this.#sharing.waiting === 0) this.#beatNow();
   }

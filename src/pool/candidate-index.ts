@@ -207,7 +207,7 @@ function shareOf(limit: number, share: PoolShare): number {
   return partOf(share.machine === undefined ? limit : partOf(limit, share.machine), share);
 }
 
-/** At least 1, so that every process can serve clients. */
+/** One part of a limit. At least 1, so that every process can serve clients. */
 export function partOf(limit: number, { count, index }: LimitPart): number {
   return Math.max(1, Math.floor(limit / count) + (index < limit % count ? 1 : 0));
 }

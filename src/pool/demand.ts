@@ -43,7 +43,7 @@ export function heldAt({ expiries }: PoolSource, atMs: number): number {
 
 /**
  * The demand of all replicas for the source.
- * @param except - a sharing; leaves out the demand that it reported.
+ * @param except - a sharing of the pool. The result does not contain the demand that this sharing reported.
  */
 export function demandFor(members: Members, source: PoolSource, now: number, except?: object): Demand {
   let sum = demandHere(members, source, now);
@@ -51,7 +51,7 @@ export function demandFor(members: Members, source: PoolSource, now: number, exc
   return sum;
 }
 
-/** Counts no waiting clients of other replicas until these replicas report again, because they may get the new members. */
+/** Sets the waiting clients of other replicas to 0 until these replicas report again, because the clients may get new members. */
 export function forgetWaitingElsewhere({ demandElsewhere }: PoolSource): void {
   for (const [by, demand] of demandElsewhere) demandElsewhere.set(by, { ...demand, waiting: 0 });
 }

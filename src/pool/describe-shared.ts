@@ -36,7 +36,7 @@ export function quarantineOf({ phase, health }: Member): MemberQuarantine | unde
   return { untilAt, fault, replaced, health: health.record() };
 }
 
-/** @param unsharedUses - the uses that the next beat reports. `uses` excludes them. */
+/** @param unsharedUses - the leases that the next beat reports; the described `uses` exclude them. */
 export function describeSession(session: Session, unsharedUses: number): SharedSession {
   const { name, owner, member, ttlMs, usedAt, uses } = session;
   return { name, owner, ...(member !== undefined && { member }), ttlMs, usedAt, uses: uses - unsharedUses };

@@ -60,7 +60,7 @@ export interface HealthOptions {
   readonly quarantineMs: number;
 }
 
-/** One of `count` parts of a limit. `index` is its number, from 0. */
+/** One of `count` parts of a limit. `index` is the number of the part, from 0. */
 export interface LimitPart {
   readonly count: number;
   readonly index: number;
@@ -71,7 +71,7 @@ export interface LimitPart {
  * `index` is the number of this process.
  */
 export interface PoolShare extends LimitPart {
-  /** In a fleet: the part of this machine in the limits. The processes of the machine divide this part. */
+  /** In a fleet: this machine's part of the limits. The processes of the machine divide this part. */
   readonly machine?: LimitPart | undefined;
   /**
    * How far the monotonic clock of this process is ahead of a clock that all processes share. Undefined if there is no shared

@@ -34,7 +34,7 @@ export interface PoolObserver {
   evictionsFrozen(on: boolean): void;
 }
 
-/** Passes each call to `one`, then to `other`. */
+/** Returns an observer that passes each call to `one`, then to `other`. */
 export function bothObservers(one: PoolObserver, other: PoolObserver): PoolObserver {
   return {
     memberJoined(member) {

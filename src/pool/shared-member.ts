@@ -49,8 +49,8 @@ export type PoolChange =
   | { readonly kind: 'member.joined'; readonly member: SharedMember }
   | { readonly kind: 'member.quarantined'; readonly member: string; readonly quarantine: MemberQuarantine }
   /**
-   * The member accepted an attempt, for the first time or after a quarantine. `elsewhere`: on another machine, so its faults on
-   * this machine still count.
+   * The member accepted an attempt, for the first time or after a quarantine. With `elsewhere`, the attempt was on another
+   * machine, and the faults on this machine still count.
    */
   | {
       readonly kind: 'member.restored';

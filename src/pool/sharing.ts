@@ -1,8 +1,10 @@
 /**
  * Connects a pool with a group of replicas of the same pool. It describes the changes and the activity of this pool as data, and
  * applies the changes and the activity of the other replicas. It does not report a change that it has applied. Every change is
- * idempotent. A pool can have two sharings: one with the workers of its machine, and one with other machines. Each sharing reports
- * what the other sharing applies or hears, so facts and activity pass through the pool.
+ * idempotent.
+ *
+ * A pool can have two sharings: one with the workers of its machine, and one with other machines. Each sharing reports what the
+ * other one applies, so changes and activity pass through the pool from one group to the other.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
@@ -42,7 +44,7 @@ export interface SharingParts {
   readonly faults: MemberFaults;
   readonly sessions: Sessions;
   readonly requests: Requests;
-  /** All sharings of the pool. */
+  /** All sharings of the pool, this one included. */
   readonly sharings: PoolSharing[];
 }
 
@@ -54,7 +56,7 @@ export interface SharingOptions {
    * must be cheap.
    */
   readonly onUse: () => void;
-  /** Called when no client of another sharing's group waits any longer. */
+  /** Called when the last waiting client of the other sharings' groups has been served or has left. */
   readonly onServed: () => void;
   /**
    * Whether the other replicas run on this machine. If so, their evidence counts like that of this process. If not, their
@@ -76,7 +78,7 @@ export class PoolSharing implements PoolObserver {
   readonly #unshared = new UnsharedActivity();
   /** Names of the sessions with a member that the other replicas do not know yet. */
   readonly #unconfirmed = new Set<string>();
-  /** Number of clients that wait in the other replicas. */
+  /** Number of clients that wait in the other replicas of this group. */
   #waitingElsewhere = 0;
   #applying = false;
 
@@ -194,7 +196,7 @@ export class PoolSharing implements PoolObserver {
     this.#options.onUse();
   }
 
-  /** Number of clients that wait in this process and in the groups of replicas of the other sharings. */
+  /** Number of clients that wait in this process and in the groups of the other sharings. */
   get waiting(): number {
     const others = this.#others.reduce((sum, other) => sum + other.#waitingElsewhere, 0);
     return this.#parts.requests.waitingHere + others;

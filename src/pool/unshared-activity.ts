@@ -1,17 +1,17 @@
-/** How this process used members and sessions since its last report to a group of replicas. */
+/** Collects how this process used members and sessions since its last report to a group of replicas. */
 import type { Member } from './member.ts';
 import type { Session } from './session.ts';
 import type { MemberActivity, PoolActivity, SessionActivity } from './shared-member.ts';
 
 interface MemberNews {
   uses: number;
-  /** The last client that a target answered. */
+  /** The client that a target answered last through the member. */
   answeredTo: string | undefined;
 }
 
 export class UnsharedActivity {
   readonly #members = new Map<Member, MemberNews>();
-  /** New leases by session. */
+  /** Number of leases since the last report, by session. */
   readonly #sessions = new Map<Session, number>();
 
   memberUsed(member: Member, uses: number): void {
@@ -30,17 +30,17 @@ export class UnsharedActivity {
     this.#sessions.set(session, this.usesOf(session) + uses);
   }
 
-  /** The unreported uses of the session. */
+  /** Number of leases of the session since the last report. */
   usesOf(session: Session): number {
     return this.#sessions.get(session) ?? 0;
   }
 
-  /** Reports all uses of the member again. */
+  /** The replicas have lost the uses of the member: the next report contains all of them. */
   memberLost(member: Member): void {
     this.#members.set(member, { uses: member.uses, answeredTo: this.#members.get(member)?.answeredTo });
   }
 
-  /** The activity since the last call. */
+  /** Returns the activity since the last call. */
   take(now: number): Pick<PoolActivity, 'members' | 'sessions'> {
     const members = [...this.#members].map(([member, news]) => describeUse(member, news));
     const sessions = [...this.#sessions].map(([session, uses]) => describeSessionUse(session, uses, now));
