@@ -109,7 +109,6 @@ export interface BlameParts {
   readonly network: NetworkWatch;
 }
 
-/** How a dial ended. */
 export type DialEnd =
   /**
    * `reachedBy`: the member that reached the target. Undefined in absolute form, in which only the response shows

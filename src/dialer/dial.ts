@@ -19,10 +19,7 @@ export interface DialRequest {
    * connection, and may use absolute form if the member does not accept CONNECT to this port.
    */
   readonly use: 'tunnel' | 'forward';
-  /**
-   * `forward` only. Requests with different owners never share an idle connection. `forward` only: use CONNECT, because
-   * a member answered a request in absolute form with its own error instead of the target's answer.
-   */
+  /** `forward` only: the owner of the request. Requests with different owners never share an idle connection. */
   readonly owner?: string;
   /**
    * `forward` only: do not use an idle connection, because the member or the target may have closed it. Set for retries
@@ -45,8 +42,6 @@ export interface AbsoluteAnswer {
   readonly fields: readonly (readonly [name: string, value: string])[];
   /**
    * Whether the method is GET or HEAD. No target answers these with 405 or 501, so such a status comes from the member.
-   * The socket is paused, no data is lost, and half-open connections are allowed. If the member speaks TLS, it is the
-   * TLS socket. The dialer's 'error' handler stays attached, so no error is uncaught.
    */
   readonly isRead: boolean;
 }
@@ -54,9 +49,9 @@ export interface AbsoluteAnswer {
 /** A connection to the target through a member. */
 export interface MemberConnection {
   /**
-   * The socket allows half-open connections. If the member speaks TLS, it is the TLS socket. It may be flowing: add a
-   * 'data' listener or pause it in the same tick, otherwise bytes are lost. The dialer's 'error' handler stays attached, so
-   * no error is uncaught.
+   * The socket allows half-open connections. If the member speaks TLS, this is the TLS socket. The socket may be
+   * flowing: add a 'data' listener or pause it in the same tick, otherwise bytes are lost. The dialer's 'error' handler
+   * stays attached, so no error is uncaught.
    */
   readonly socket: Socket;
   /** The bytes that the member sent after its answer. Send them to the client first. Often empty. */

@@ -29,7 +29,6 @@ import { SourceMemory, type SourceSettings } from './source-memory.ts';
 import { WarmConnections, type WarmSetting } from './warm-connections.ts';
 
 export interface DialerSettings extends DialSettings {
-  /** The setting for connections that are opened before a tunnel needs them. */
   readonly warm: WarmSetting;
   /** The front proxy through which noria connects to members. */
   readonly via?: FrontProxy | undefined;

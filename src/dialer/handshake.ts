@@ -4,7 +4,6 @@
  */
 import type { FaultCode } from '../core/faults.ts';
 
-/** Why a handshake failed. */
 export interface HandshakeFailure {
   readonly kind: 'failed';
   readonly fault: Extract<FaultCode, 'member-auth' | 'member-refused' | 'member-protocol' | 'target-doubted'>;

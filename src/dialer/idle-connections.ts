@@ -109,7 +109,6 @@ export class IdleConnections {
     return undefined;
   }
 
-  /** Closes all idle connections. */
   clear(): void {
     for (const entries of [...this.#entries.values()]) for (const { drop } of entries) drop();
   }

@@ -36,7 +36,7 @@ export class MemberSearch {
   readonly #budget: AttemptBudget;
   readonly #owner: SearchOwner;
   #tried: string[];
-  /** Id of the request that waits in the pool. */
+  /** The id of the request that waits in the pool. */
   #waitingId: number | undefined;
   #waitingSince = 0;
   #closed = false;
@@ -54,7 +54,6 @@ export class MemberSearch {
     return this.#tried;
   }
 
-  /** The pool has not answered yet. */
   get isWaiting(): boolean {
     return this.#waitingId !== undefined;
   }

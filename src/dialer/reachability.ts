@@ -33,7 +33,6 @@ export class Reachability {
     this.#clock = clock;
   }
 
-  /** Records that `member` reached `target`. */
   recordReached(member: string, target: string): void {
     const now = this.#clock.monotonic();
     renew(this.#reached, target, now);
@@ -62,7 +61,6 @@ export class Reachability {
     return NONE;
   }
 
-  /** Records that `target` answered through `member`. */
   recordAnswered(member: string, target: string): void {
     this.#historyOf(target).answers.add(member, this.#clock.monotonic());
   }

@@ -53,7 +53,6 @@ export class SourceMemory {
     return this.#clock.monotonic() - this.#acceptedAt <= WORKED_MS;
   }
 
-  /** Records that a member accepted an attempt. */
   recordAccepted(sample: LatencySample): void {
     this.#acceptedAt = sample.at;
     this.latency.add(sample);

@@ -17,7 +17,7 @@ import { routingTextWithoutUsers } from './routing-options.ts';
 import { MAX_WRONG_ATTEMPTS, type WrongAttempt, WrongAttempts } from './wrong-attempts.ts';
 
 export interface AccessOptions {
-  /** Empty: any client may connect, with any user name. */
+  /** If there are no users, any client may connect, with any user name. */
   readonly users: readonly { readonly username: string; readonly password: Secret }[];
   /** Client networks in CIDR notation; empty allows every address. */
   readonly allow: readonly string[];
@@ -48,7 +48,6 @@ const NO_PASSWORD = digest('');
 const MAX_CACHED_TARGETS = 1_024;
 const MAX_CACHED_TARGET_LENGTH = 128;
 
-/** The access rules of one listener. */
 export class Access {
   /** Whether clients from any address may connect. */
   readonly admitsAll: boolean;

@@ -6,7 +6,6 @@ import type { ListenAddress } from '../core/listen-address.ts';
 import { listenFailure } from '../core/listen-failure.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
 
-/** The address that a server is bound to. */
 export interface BoundAddress {
   /** An IP literal without brackets; '' for a Unix socket. */
   readonly host: string;

@@ -341,8 +341,8 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * The name of a client without a user, for the pool. A listener that admits all addresses without users serves this
-   * machine only, so all its clients have one name.
+   * Identifies a client of a listener without users. If such a listener admits all addresses, it serves this machine
+   * only, so all its clients count as one.
    */
   get #clientWithoutUser(): string {
     return this.options.access.admitsAll ? 'local' : clientNetwork(this.#clientAddress);

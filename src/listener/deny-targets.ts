@@ -28,7 +28,7 @@ const LOOPBACK_NAMES = [
 ];
 /** Names of this machine or network: RFC 6761 §6.3, RFC 6762 §3, ICANN's .internal. */
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal'];
-/** Clients request the same few targets again and again, and a check of an address costs as much as the choice of a member. */
+/** Clients request the same few targets repeatedly, and a check of an address costs as much as the choice of a member. */
 const MAX_CACHED_VERDICTS = 1_024;
 /** The verdict on a target that no rule excludes. */
 const ALLOWED = '';

@@ -18,9 +18,9 @@ import { serveSocks } from './socks/handshake.ts';
 
 /** The certificate that a listener with TLS presents to its clients. */
 export interface TlsMaterial {
-  /** PEM, including the chain. */
+  /** In PEM format, including the chain. */
   readonly cert: string | Buffer;
-  /** PEM. */
+  /** In PEM format. */
   readonly key: string | Buffer;
 }
 
@@ -91,7 +91,6 @@ export class Listener {
     return this.#addresses;
   }
 
-  /** Number of open client connections. */
   get connectionCount(): number {
     return this.#connections.size;
   }

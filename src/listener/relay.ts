@@ -25,9 +25,9 @@ export interface RelayOptions {
 }
 
 export interface RelayResult {
-  /** From the client to the target: written to the member's socket. */
+  /** The bytes from the client that were written to the member's socket. */
   readonly bytesUp: number;
-  /** From the target to the client. */
+  /** The bytes from the target that were written to the client's socket. */
   readonly bytesDown: number;
   /**
    * Whether the member's side ended or failed before its first byte, although the client had sent data and was still

@@ -69,7 +69,6 @@ export class Sandbox {
   readonly extractHost: string;
   readonly extractUrl: string;
   readonly target: Target;
-  /** The URL of the target site. */
   readonly targetUrl: string;
   /** The account of operation 10. `key` is the form of its password that clients send. */
   readonly account: Account & { readonly key: string };
