@@ -20,7 +20,7 @@ export const CLIENT_FAULTS = {
     proxyStatus: 'http_request_error',
     summary: 'Invalid or unsatisfiable routing options in the proxy user name or an X-Noria header.',
     advice:
-      'Write them as BASE-key-value, for example user-session-abc-life-30s; the documentation lists the keys.',
+      'Write the options as BASE-key-value, for example user-session-abc-life-30s; the documentation lists the keys.',
   },
   forbidden: {
     side: 'client',

@@ -70,7 +70,7 @@ export const FAULTS = {
     side: 'member',
     retry: 'never',
     summary: 'The member closed the tunnel before the first byte of an answer.',
-    advice: 'No action needed: it counts as half a failure of the member.',
+    advice: 'No action needed: noria counts it as a suspicion against the member.',
   },
   'member-rejected': {
     side: 'member',
@@ -123,7 +123,7 @@ export const FAULTS = {
     retry: 'later',
     summary: 'The answer of the link contains no proxy that noria can read.',
     advice:
-      'The quoted answer says why, or does not match answer of the source. The command noria link shows what noria recognises in it.',
+      'Read the quoted answer, which may say why. If it lists proxies, correct answer of the source; the command noria link shows what noria recognises.',
   },
   'service-refused': {
     side: 'service',
@@ -155,7 +155,7 @@ export const FAULTS = {
     side: 'operator',
     retry: 'never',
     summary: 'Another noria uses the same state folder.',
-    advice: 'Stop it, or set another state.dir for this one.',
+    advice: 'Stop the other noria, or set another state.dir for this one.',
   },
   'state-unwritable': {
     side: 'operator',
@@ -191,7 +191,7 @@ export const FAULTS = {
     side: 'operator',
     retry: 'later',
     summary: 'No running noria answered at the admin address.',
-    advice: 'Start one with noria run, or set its address with --admin.',
+    advice: 'Start noria with the command noria run, or give its address with --admin.',
   },
   'not-found': {
     side: 'operator',

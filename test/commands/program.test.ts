@@ -116,7 +116,7 @@ test('program: exits with 3 when the daemon does not answer', async () => {
   const { exitCode, out, err } = await run(['status', '--admin', '127.0.0.1:1']);
   expect({ exitCode, out }).toEqual({ exitCode: 3, out: '' });
   expect(err).toMatch(
-    /^noria: no answer from http:\/\/127\.0\.0\.1:1 \(--admin\): nothing listens there\n {2}Start one with noria run/,
+    /^noria: no answer from http:\/\/127\.0\.0\.1:1 \(--admin\): nothing listens there\n {2}Start noria with the command noria run/,
   );
 });
 
