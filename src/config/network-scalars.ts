@@ -6,7 +6,7 @@ import { isCidr } from '../core/networks.ts';
 import { parseTargetRule, TARGET_SETS, wrongTargetRule } from '../core/target-rule.ts';
 import { type Reading, type Scalar, scalar } from './scalars.ts';
 
-/** An http or https URL without credentials, query and fragment. The Config has it without a trailing slash. */
+/** An http or https URL without credentials, query and fragment. In the Config, it has no trailing slash. */
 export function baseAddress(): Scalar<string> {
   return scalar({
     expected: 'an http:// or https:// URL without user name, password, query and fragment',
@@ -60,7 +60,7 @@ export function frontProxy(): Scalar<FrontProxy> {
   });
 }
 
-/** An address to listen on. `one` rejects port ranges and inherited sockets. */
+/** An address to listen on. With `one`, it may not be a port range or an inherited socket. */
 export function listenAddress(ports: 'one' | 'range'): Scalar<ListenAddress> {
   return scalar({
     expected:
@@ -116,7 +116,7 @@ export function network(): Scalar<string> {
   });
 }
 
-/** A rule for targets that a listener refuses. core/target-rule.ts has the grammar. */
+/** A rule for targets that a listener refuses. core/target-rule.ts defines the grammar. */
 export function denyTarget(): Scalar<string> {
   return scalar({
     expected:
@@ -126,7 +126,8 @@ export function denyTarget(): Scalar<string> {
     read(given) {
       const rule = parseTargetRule(given);
       if (rule === undefined) return { wrong: wrongTargetRule(given) };
-      // Any single word is a valid host. So a word that is similar to the name of a set counts as a typo.
+      // A misspelt set, such as `privat`, would be a valid host name. So a word that is similar to the name of a set
+      // is rejected.
       const meant = rule.kind === 'host' && !given.includes('.') ? nearest(given, TARGET_SETS) : undefined;
       return meant === undefined
         ? { value: given }

@@ -1,15 +1,16 @@
 /**
  * The types of scalar values. Each type reads, checks, describes and prints its values.
  *
- * Every scalar of the file arrives as text (see document.ts). So an instance of 18 digits keeps all its digits, and a
- * value from the environment is read like one from the file. secret-scalars.ts and network-scalars.ts have more types.
+ * Every scalar of the file is a text at first (see document.ts). So an instance of 18 digits keeps all its digits,
+ * and a value from the environment is read like one from the file. secret-scalars.ts and network-scalars.ts have more
+ * types.
  */
 import { z } from 'zod';
 import { DAY_MS, formatDuration, parseDuration } from '../core/duration.ts';
 import { nearest } from '../core/nearest.ts';
 import { isZone } from '../service/link/lifetime.ts';
 
-/** The part of JSON Schema that scalars need. */
+/** The keywords of JSON Schema that scalars use. */
 export interface ScalarJsonSchema {
   readonly type?: string | readonly string[];
   readonly enum?: readonly string[];
@@ -20,28 +21,29 @@ export interface ScalarJsonSchema {
 }
 
 /**
- * `wrong` is a predicate that follows the value in a message: `is not a duration`. The predicate never quotes the
- * value, which may be a secret.
+ * The result of reading a scalar. `wrong` says what is wrong, as a predicate for a message: `is not a duration`. It
+ * never quotes the value, which may be a secret.
  */
 export type Reading<T> = { readonly value: T } | { readonly wrong: string };
 
 export interface ScalarType<T> {
-  /** Describes a valid value. Messages show it after "expected", and so do the docs. */
+  /** Describes a valid value. Messages and the docs show it after "expected". */
   readonly expected: string;
-  /** A valid value as written in YAML. Absent where `expected` is enough. */
+  /** A valid value, as written in YAML. Absent if `expected` is clear without an example. */
   readonly example?: string;
   readonly json: ScalarJsonSchema;
   /**
-   * Which values messages may quote. `valid`: only valid values, because an invalid one may be a misplaced password.
+   * Which values messages may quote. `valid`: only valid ones, because an invalid one may be a password at the wrong
+   * key.
    */
   readonly quoted: 'always' | 'valid' | 'never';
   read(text: string): Reading<T>;
   write(value: T): string;
 }
 
-/** The zod schema of a scalar: text in the file, `T` in the Config. */
+/** The zod schema of a scalar, which is a text in the file and a `T` in the Config. */
 export type Scalar<T> = z.ZodCodec<z.ZodString, z.ZodCustom<T, T>> & { readonly scalarType: ScalarType<T> };
-/** A scalar whose value is in ms. */
+/** A scalar whose value in the Config is in ms. */
 export type Duration = Scalar<number> & { readonly unit: 'ms' };
 
 const DURATION_PATTERN = '^(0|[0-9]+(ms|s|m|h))$';
@@ -129,7 +131,7 @@ export function oneOf<const Word extends string>(words: readonly Word[]): Scalar
   });
 }
 
-/** Accepts one of a few words, or a value of another type. */
+/** Accepts one of the words, or a value of the other type. */
 export function wordOr<const Word extends string, T>(
   words: readonly Word[],
   { scalarType: type }: Scalar<T>,
@@ -152,13 +154,13 @@ export interface TextRules {
   readonly example: string;
   /** The whole text must match this pattern. */
   readonly pattern?: RegExp;
-  /** The predicate for a text that does not match the pattern. */
+  /** The predicate for messages about a text that does not match the pattern. */
   readonly wrong?: string;
-  /** The maximum length, in bytes of UTF-8. */
+  /** The maximum length in bytes of UTF-8. */
   readonly maxBytes?: number;
-  /** True: messages quote no invalid value, because it may be a misplaced password. */
+  /** If true, messages do not quote invalid values, because one may be a password at the wrong key. */
   readonly private?: boolean;
-  /** True: line breaks and tabs are allowed. */
+  /** If true, line breaks and tabs are allowed. */
   readonly controls?: boolean;
 }
 
@@ -167,7 +169,7 @@ export function text(rules: TextRules): Scalar<string> {
   return scalar({
     expected: rules.expected,
     example: rules.example,
-    // YAML editors read unquoted digits as a number; noria reads them as text.
+    // YAML editors read unquoted digits as a number, but noria reads them as text.
     json: {
       type: ['string', 'integer'],
       ...(rules.pattern === undefined ? {} : { pattern: rules.pattern.source }),
@@ -190,10 +192,10 @@ function wrongText(given: string, rules: TextRules): string | undefined {
   return wrong ?? 'contains a character that is not allowed';
 }
 
-/** A time zone, given as its offset from UTC. */
+/** A time zone, as its offset from UTC. */
 export function zone(): Scalar<string> {
   return scalar({
-    expected: 'a distance from UTC such as +08:00, or Z',
+    expected: 'an offset from UTC such as +08:00, or Z',
     example: '"+08:00"',
     json: { type: 'string' },
     quoted: 'always',

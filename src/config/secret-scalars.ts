@@ -1,4 +1,4 @@
-/** The types of scalar values that noria keeps secret. No message and no report quotes such a value. */
+/** The types of scalar values that noria keeps secret. No message quotes such a value. */
 import { Secret } from '../core/secret.ts';
 import { isKey } from '../service/key.ts';
 import { maskedUrl } from '../service/link/link-url.ts';
@@ -7,7 +7,7 @@ import { type Reading, type Scalar, type ScalarType, scalar, type TextRules, tex
 
 const MAX_LINK_BYTES = 4096;
 
-/** RFC 1929 allows 1 to 255 bytes. */
+/** A password of 1 to 255 bytes (RFC 1929). */
 export function password(): Scalar<Secret> {
   return secret({
     expected: 'a password of 1 to 255 bytes without line breaks',
@@ -15,7 +15,7 @@ export function password(): Scalar<Secret> {
   });
 }
 
-/** A token for an HTTP header. */
+/** A token that fits into an HTTP header. */
 export function token(): Scalar<Secret> {
   return secret({
     expected: 'a token of printable ASCII characters without spaces',
@@ -24,7 +24,7 @@ export function token(): Scalar<Secret> {
   });
 }
 
-/** A text that may contain secrets. `{count}` in it is replaced when it is sent. */
+/** A text that may contain secrets. noria replaces `{count}` in it with a number when it sends the text. */
 export function secretText(example: string): Scalar<Secret> {
   return secret({ expected: 'a text without line breaks', example, maxBytes: MAX_LINK_BYTES });
 }
@@ -46,7 +46,7 @@ export function linkUrl(): Scalar<Secret> {
   return scalar({ ...scalarType, write: maskedUrl });
 }
 
-/** The 16-character key of an instance or an account. The Config has it in lower case. */
+/** The 16-character key of an instance or an account. In the Config, it is in lower case. */
 export function key(): Scalar<Secret> {
   const rules = {
     expected: 'a key of 16 hexadecimal digits',

@@ -1,4 +1,7 @@
-/** The faults that clients see: the HTTP header X-Noria-Error has the code. faults.ts has the table of all faults. */
+/**
+ * The faults that clients see. The HTTP header X-Noria-Error contains the code. faults.ts has the table of all
+ * faults.
+ */
 import type { Fault } from './fault.ts';
 
 export const CLIENT_FAULTS = {
@@ -90,7 +93,8 @@ export const CLIENT_FAULTS = {
     socks5: 'auth',
     proxyStatus: 'http_request_denied',
     summary: 'Too many attempts with wrong credentials for this user from this address.',
-    advice: 'Use the right credentials: they always work. Further wrong ones are refused for up to a minute.',
+    advice:
+      'Use the correct credentials, which noria accepts even now. It refuses wrong ones for up to a minute.',
   },
   'too-many-connections': {
     side: 'client',
@@ -143,7 +147,8 @@ export const CLIENT_FAULTS = {
     http: 502,
     proxyStatus: 'http_protocol_error',
     summary: 'A proxy must not forward the response to this request.',
-    advice: 'Request the target without a proxy to see its response; CONNECT forwards everything unread.',
+    advice:
+      'Request the target without a proxy to see its response, or use CONNECT, which forwards any response.',
   },
   deadline: {
     side: 'noria',

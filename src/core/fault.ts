@@ -1,4 +1,4 @@
-/** What noria knows about a kind of failure. */
+/** The fields of the table of faults. */
 
 export type Side =
   | 'client'
@@ -14,13 +14,16 @@ type Retry = 'never' | 'other-member' | 'later';
 export interface Fault {
   /** The side that caused the failure. */
   readonly side: Side;
-  /** Whether another try may help: never, with another member, or later. */
+  /** Whether to try again: never, with another member, or later. */
   readonly retry: Retry;
-  /** HTTP status for the client; absent if no HTTP client gets it. */
+  /** The HTTP status for the client. Absent if no HTTP client gets the fault. */
   readonly http?: number;
-  /** SOCKS5 reply for the client (RFC 1928 §6); `auth` fails the authentication instead (RFC 1929). */
+  /**
+   * The SOCKS5 reply for the client (RFC 1928 §6). With `auth`, noria reports failed authentication instead (RFC
+   * 1929).
+   */
   readonly socks5?: number | 'auth';
-  /** Error token of the Proxy-Status header (RFC 9209 §2.3). */
+  /** The error token of the Proxy-Status header (RFC 9209 §2.3). */
   readonly proxyStatus?: string;
   /** What happened, in one sentence. */
   readonly summary: string;

@@ -1,8 +1,8 @@
 /**
- * The table of all faults, and the error class that carries one.
+ * The table of all faults, and the error class that carries one. docs/errors.md lists the same faults, held by
+ * test/held/errors.test.ts.
  *
- * docs/errors.md lists the same table, held by test/held/errors.test.ts. There is no column for SOCKS4, which has a single
- * code for all refusals (0x5B).
+ * SOCKS4 has no column, because it has only one code for all refusals (0x5B).
  */
 import { CLIENT_FAULTS } from './client-faults.ts';
 import type { Fault } from './fault.ts';
@@ -10,7 +10,7 @@ import type { Fault } from './fault.ts';
 export const FAULTS = {
   ...CLIENT_FAULTS,
 
-  // Results of one attempt through one member.
+  // The faults of one attempt through one member.
   'member-unreachable': {
     side: 'member',
     retry: 'other-member',
@@ -39,7 +39,7 @@ export const FAULTS = {
     side: 'member',
     retry: 'other-member',
     summary: 'The member refused the request.',
-    advice: 'If all members of a source do this, they may not allow this port.',
+    advice: 'If all members of a source do this, they may not allow the port of the target.',
   },
   'member-incapable': {
     side: 'member',
@@ -92,7 +92,7 @@ export const FAULTS = {
     advice: 'Check the network of this machine; noria evicts no members until it is back.',
   },
 
-  // The extraction service.
+  // The faults of calls to the extraction service.
   'service-transport': {
     side: 'service',
     retry: 'later',
@@ -132,7 +132,7 @@ export const FAULTS = {
     advice: 'See the list of codes in the documentation of the service.',
   },
 
-  // For the operator: configuration, command line, admin API.
+  // The faults of the configuration, the command line and the admin API.
   'bad-usage': {
     side: 'operator',
     retry: 'never',
@@ -166,13 +166,14 @@ export const FAULTS = {
   'fleet-store-lost': {
     side: 'operator',
     retry: 'later',
-    summary: "The fleet's store cannot be reached, so nothing is drawn.",
-    advice: 'Check fleet.url and the store; noria serves the members it has, and reconnects by itself.',
+    summary: "noria cannot reach the fleet's store, so it draws no members.",
+    advice:
+      'Check fleet.url and the store; noria continues with the members it has, and reconnects by itself.',
   },
   'fleet-store-unusable': {
     side: 'operator',
     retry: 'later',
-    summary: "The fleet's store refuses noria, so nothing is drawn.",
+    summary: "The fleet's store refuses noria, so noria draws no members.",
     advice: 'Run noria check, which names the problem and the solution.',
   },
   'workers-failed': {
@@ -204,7 +205,7 @@ export const FAULTS = {
 
 export type FaultCode = keyof typeof FAULTS;
 
-/** Facts for the log: ids, host:port, counts, ms. Never a secret or a body. */
+/** Values for the log: ids, host:port, counts, times in ms. Never a secret or a body. */
 type FaultContext = Readonly<Record<string, string | number | boolean>>;
 
 export class NoriaError extends Error {
@@ -227,12 +228,12 @@ export class NoriaError extends Error {
   }
 }
 
-/** Match on the code, not on the message or the class. */
+/** Use this instead of comparing the message or the class of an error. */
 export function hasCode(error: unknown, code: FaultCode): error is NoriaError {
   return error instanceof NoriaError && error.code === code;
 }
 
-/** One line for any thrown value; for an AggregateError, its parts. */
+/** One line of text for any thrown value. For an AggregateError, the texts of all its errors. */
 export function describeError(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0)
     return error.errors.map(describeError).join('; ');

@@ -23,7 +23,7 @@ export interface EndedCall {
   readonly asked: number;
   /** How many more members are usable because of the call. */
   readonly gained: number;
-  /** The time in ms from the start of one call to the start of the next. */
+  /** The time in ms from the answer of one call to the next call. */
   readonly gapMs: number;
   /**
    * The minimum time in ms from the arrival of the previous call at the service to the claim of this call; undefined:

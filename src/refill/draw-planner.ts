@@ -1,6 +1,6 @@
 /**
- * Plans the draws of a source: collects what a plan depends on, from the pool, the pace, the options and what earlier
- * draws taught. draw-plan.ts makes the plan.
+ * Plans the draws of a source. Collects the inputs of draw-plan.ts from the pool, the pace, the options and the
+ * results of earlier draws.
  */
 import type { Clock } from '../core/clock.ts';
 import type { DrawRow } from '../service/operation.ts';
@@ -18,9 +18,9 @@ export interface PlannerContext {
   readonly clock: Clock;
   readonly pool: RefillPool;
   readonly paces: Paces;
-  /** Returns the current settings: a reload may change them. */
+  /** Returns the current settings, which a reload may change. */
   readonly settings: () => { readonly idleAfterMs: number; readonly callTimeoutMs: number };
-  /** Whether a source of an earlier priority can serve the clients. Then this source must not draw. */
+  /** Whether a source of an earlier priority can serve the clients, so that this source must not draw. */
   readonly defersToEarlier: (options: DrawSourceOptions) => boolean;
 }
 
@@ -35,7 +35,7 @@ export interface DrawMemory {
 export class DrawPlanner {
   readonly #context: PlannerContext;
   readonly #memory: DrawMemory;
-  /** A reload may replace them. */
+  /** A reload may replace the options. */
   options: DrawSourceOptions;
 
   constructor(context: PlannerContext, options: DrawSourceOptions, memory: DrawMemory) {
@@ -66,10 +66,7 @@ export class DrawPlanner {
     return { kind: 'idle', reason: 'a source of an earlier priority can serve the clients' };
   }
 
-  /**
-   * Plans a draw that the pace has granted. Sources of earlier priorities no longer matter, because the claim is
-   * written.
-   */
+  /** Plans a draw whose call is claimed. Because of the claim, sources of earlier priorities no longer matter. */
   planNow(): DrawPlan {
     return this.#planAfter(0);
   }

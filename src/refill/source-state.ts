@@ -1,6 +1,6 @@
 /**
- * What a source is doing, and what it was asked to do. Only `move` writes the phase. It rejects every move that
- * SOURCE_MOVES does not list, and emits the others as `source.moved`.
+ * What a source does, and what the operator requested. Only `move` changes the phase. It throws for a move that
+ * SOURCE_MOVES does not list, and emits `source.moved` for all others.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
@@ -14,9 +14,9 @@ export class SourceState {
   /** The monotonic moment of the last move to a phase with another name. */
   #movedAt: number;
   isPausedByOperator = false;
-  /** The operator requested a draw now, also without demand and despite a suspension. */
+  /** Whether the operator requested a draw, which needs no demand and ignores a suspension. */
   refillRequested = false;
-  /** The draw before the first client is still pending. */
+  /** Whether the draw before the first client request is still pending. */
   drawsAhead = false;
 
   constructor(source: string, { clock, bus }: { readonly clock: Clock; readonly bus: EventBus }) {
@@ -38,14 +38,14 @@ export class SourceState {
     return this.refillRequested || this.drawsAhead;
   }
 
-  /** How long the source has been in a phase of this name. */
+  /** How long the source has been in its phase. A new reason does not start the time again. */
   get lastedMs(): number {
     return this.#clock.monotonic() - this.#movedAt;
   }
 
   /**
-   * How long the source draws nothing, even if clients wait. If waiting clients shorten the suspension, it counts as 0,
-   * because they must wait to do so.
+   * For how long the source draws nothing, even if clients wait; 0 if waiting clients shorten the suspension.
+   * Otherwise noria would refuse the clients whose wait shortens it.
    */
   get suspendedMs(): number {
     if (!isSuspended(this.#phase) || this.refillRequested) return 0;
@@ -54,15 +54,15 @@ export class SourceState {
   }
 
   /**
-   * The monotonic moment at which the suspension ends; 0 when the source is not suspended, or when the operator
-   * requested a draw despite the suspension.
+   * The monotonic moment at which the suspension ends; 0 if the source is not suspended, or if the operator requested
+   * a draw.
    */
   suspendedUntilAt(clientsAreWaiting: boolean): number {
     if (!isSuspended(this.#phase) || this.refillRequested) return 0;
     return clientsAreWaiting ? this.#phase.urgentAt : this.#phase.untilAt;
   }
 
-  /** Ends a suspension that the old options caused. The source makes one attempt with the new options. */
+  /** Ends a suspension that the old options caused, so that the source makes one attempt with the new options. */
   optionsChanged(): void {
     if (!this.isSuspended || this.isPausedByOperator) return;
     this.move({ name: 'idle', reason: 'the configuration changed' });

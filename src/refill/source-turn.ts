@@ -1,6 +1,6 @@
 /**
- * One turn of a source: waits for its place in the pace, opens a connection, draws, and learns from the result. Owns
- * the connection and the call.
+ * One turn of a source: waits for its place in the queue of the pace, opens a connection, draws, and learns from the
+ * result. Owns the connection and the call.
  */
 import { NoriaError } from '../core/faults.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
@@ -15,7 +15,7 @@ import { suspendedPhase, waitingPhase } from './phase.ts';
 import { type DrawOutcome, outcomeOfError, type Suspension } from './reaction.ts';
 
 export interface TurnContext extends DrawContext, PlannerContext {
-  /** Reports to the other norias of the fleet. */
+  /** Sends a report to the other norias of the fleet. */
   readonly onReport?: ((source: string, report: InstanceReport) => void) | undefined;
 }
 
@@ -30,7 +30,7 @@ export class SourceTurn {
   readonly #context: TurnContext;
   readonly #planner: DrawPlanner;
   readonly #memory: DrawMemory;
-  /** Aborts the turn, until its call is sent. */
+  /** Aborts the turn. No-op after the call is sent. */
   readonly #turn = new AbortController();
   /** Aborts the connection and the call. */
   #call: AbortController | undefined;
@@ -43,7 +43,7 @@ export class SourceTurn {
 
   /**
    * @param planned - the number of members to draw, as planned before the wait.
-   * @throws only for a defect of the program.
+   * @throws only if noria has a bug.
    */
   async take(planned: number): Promise<void> {
     const { state } = this.#memory;
@@ -65,28 +65,29 @@ export class SourceTurn {
     try {
       await this.#planner.pace.take(turn, signal);
     } catch (error) {
-      // The pace could not be written, before or after the call. The call itself never throws, because its failure is
-      // an outcome.
+      // noria could not record the call, before or after it. The call itself does not throw: its failure is an
+      // outcome.
       if (!(error instanceof NoriaError)) throw error;
-      state.refillRequested = false; // the request ignores a suspension, so it would be repeated without a pause
+      // a requested refill ignores a suspension, so noria would repeat it without a pause
+      state.refillRequested = false;
       if (!state.isSuspended) this.#conclude({ outcome: outcomeOfError(error), gained: 0 }, 0, undefined);
     }
   }
 
-  /** Ends the turn, unless its call is sent: that call runs to its end. Idempotent. */
+  /** Ends the turn. If its call is already sent, the call continues. Idempotent. */
   abort(): void {
     this.#turn.abort();
   }
 
-  /** Ends the turn and its call. Idempotent. */
+  /** Ends the turn and aborts its call. Idempotent. */
   abortCall(): void {
     this.#turn.abort();
     this.#call?.abort();
   }
 
   /**
-   * Reports why the source waits. Also explains a wait that is longer than the pace, if no answer in this run explains
-   * it.
+   * Reports why the source waits. If the wait is much longer than the interval and no answer since the start of noria
+   * explains that, names the possible causes.
    */
   #reportWait(ms: number): void {
     const { state, history } = this.#memory;
@@ -95,14 +96,16 @@ export class SourceTurn {
       const cause = 'an earlier answer of the service, or a call in another process, blocks it';
       state.move({ name: 'waiting', reason: `the next call must wait ${roughDuration(ms)}: ${cause}` });
     } else if (state.phase.name === 'drawing') {
-      state.move(waitingPhase(last, this.#planner.options.intervalMs)); // another process called first
+      // another process has claimed a call first
+      state.move(waitingPhase(last, this.#planner.options.intervalMs));
     }
   }
 
-  /** Opens the connection. Returns undefined if the turn is over. */
+  /** Opens the connection. Returns undefined if the turn has ended. */
   async #openDraw(count: number, signal: AbortSignal): Promise<PreparedCall<undefined> | undefined> {
     this.#moveToDrawing(count);
-    // A reload during the call does not affect it: its members get the options with which the call was made.
+    // The members of a call get the options that were valid when the turn opened its connection, even if a reload
+    // changes them during the call.
     const { options } = this.#planner;
     const call = new AbortController();
     const abort = () => call.abort();
@@ -119,10 +122,10 @@ export class SourceTurn {
     return undefined;
   }
 
-  /** Makes the call, or skips it when it is no longer wanted. */
+  /** Makes the call, or skips it if it is no longer wanted. */
   async #send(draw: Draw, options: DrawSourceOptions, permit: Permit): Promise<SentDraw> {
     const { state, reports } = this.#memory;
-    const plan = this.#planner.planNow(); // again, because connecting and claiming took time
+    const plan = this.#planner.planNow(); // plans again, because connecting and claiming took time
     if (plan.kind !== 'draw' || state.isPausedByOperator || reports.mustStop) return NOT_SENT;
     const { count } = plan;
     const { refillRequested } = state;
@@ -144,14 +147,14 @@ export class SourceTurn {
   /**
    * Learns from the result of a draw, and suspends the source if necessary.
    *
-   * @param sinceArrivalMs - see `Claim`.
+   * @param sinceArrivalMs - as in `Claim`.
    */
   #conclude({ outcome, gained }: DrawResult, asked: number, sinceArrivalMs: number | undefined): Settlement {
     const { state, history } = this.#memory;
     const call = { outcome, asked, gained, gapMs: this.#planner.gapMs, sinceArrivalMs };
     const { settlement, suspension } = history.recordCall(call);
     this.#report(outcome, suspension);
-    // Proxies that noria cannot use cost money, too. So they also end the draw ahead.
+    // The draw ahead also ends if noria dropped all proxies, because they may cost money.
     if (outcome.verdict.kind === 'ok' || outcome.allDropped) state.drawsAhead = false;
     if (suspension !== undefined) {
       const at = { source: this.#planner.options.name, now: this.#context.clock.monotonic() };
@@ -167,7 +170,7 @@ export class SourceTurn {
   }
 }
 
-/** Forgets what was learned under the old options, and ends the suspension that they caused. */
+/** Forgets what the source learned with the old options, and ends the suspension that they caused. */
 export function forgetOldOptions({ history, reports, state }: DrawMemory): void {
   history.reset();
   reports.reset();

@@ -1,10 +1,10 @@
 /**
- * One configured source of members: a state machine that draws when its pool will lack members, at the pace of its
- * instance, and suspends itself when the service says so.
+ * One configured source of members. It draws when the pool will lack members, at the pace of its instance, and
+ * suspends itself when the service asks for that.
  *
- * Every event that may matter calls `wake`, which schedules a check. A check plans (draw-plan.ts), and if a draw is due
- * it starts a turn: the wait for its place in the pace (pace.ts), the connection and the draw itself. At most one turn
- * is in progress. Owns the turn and one timer. source-state.ts keeps the phase.
+ * Call `wake` after every event that may matter: it schedules a check. A check makes a plan (draw-plan.ts). If a draw
+ * is due, the check starts a turn (source-turn.ts), and at most one turn is in progress. The source owns the turn and
+ * one timer. source-state.ts keeps the phase.
  */
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { Random } from '../core/random.ts';
@@ -24,16 +24,16 @@ import { SourceState } from './source-state.ts';
 import { forgetOldOptions, SourceTurn, type TurnContext } from './source-turn.ts';
 import { type SourceStatus, sourceStatus } from './status.ts';
 
-/** The context that all sources of a refiller share. */
+/** What all sources of a refiller share. */
 export interface DrawSourceContext extends TurnContext {
   readonly random: Random;
-  /** Returns the shared count of a source. Absent: the daily budget counts only the draws of this noria. */
+  /** Returns the shared count of a source. If absent, the daily budget counts only the draws of this noria. */
   readonly sharedCount?: ((source: string) => SharedCount) | undefined;
 }
 
 /**
- * Sources of later priorities wait for a draw that delivers within this time. It is longer than the usual pace and
- * call, and shorter than clients wait.
+ * If a draw can deliver within this time, sources of later priorities wait for it. The time is longer than the usual
+ * interval and call, and shorter than clients wait.
  */
 const SOON_MS = 12_000;
 
@@ -77,7 +77,8 @@ export class DrawSource {
   }
 
   /**
-   * Whether the source has usable members or is likely to have some soon. Sources of later priorities then do not draw.
+   * Whether the source has usable members, or will probably have some soon. Sources of later priorities then do not
+   * draw.
    */
   get canServe(): boolean {
     const { pool, clock } = this.#context;
@@ -86,7 +87,7 @@ export class DrawSource {
     return (this.#nextCallMs() ?? Infinity) + this.#records.latencyMs <= SOON_MS;
   }
 
-  /** Call it after every change that may matter. Schedules one check, however often it is called. */
+  /** Schedules a check. Further calls before that check have no effect. */
   wake(): void {
     if (this.#isCheckQueued) return;
     this.#isCheckQueued = true;
@@ -96,13 +97,16 @@ export class DrawSource {
     });
   }
 
-  /** Draws the missing members, at the pace, also without demand. No-op while the operator has paused the source. */
+  /**
+   * Draws the missing members as soon as the pace allows, even without demand. No-op while the operator has paused
+   * the source.
+   */
   refill(): void {
     this.#state.refillRequested = !this.#state.isPausedByOperator;
     this.wake();
   }
 
-  /** Draws once without demand, so that the first client is served at once. Repeats the draw until it brings proxies. */
+  /** Draws once without demand, so that the first client does not wait. Repeats the draw until it brings proxies. */
   drawAhead(): void {
     this.#state.drawsAhead = true;
     this.wake();
@@ -110,11 +114,11 @@ export class DrawSource {
 
   /** Call it after a reload that did not change the options of this source. */
   reloaded(): void {
-    // Other options, such as `pool.allowPrivateAddresses`, also decide which proxies noria may use.
+    // Other options, such as `pool.allowPrivateAddresses`, may now allow proxies that noria dropped before.
     if (this.#history.last?.allDropped) this.drawAhead();
   }
 
-  /** Draws nothing until `resume`. A call in flight continues, and its members are added. */
+  /** Draws nothing until `resume`. A call in flight continues, and the pool gets its members. */
   pause(): void {
     this.#state.isPausedByOperator = true;
     this.#state.refillRequested = false;
@@ -123,8 +127,8 @@ export class DrawSource {
   }
 
   /**
-   * Ends the operator's pause. If the source is suspended for another reason, the source makes one attempt, at the
-   * pace.
+   * Ends the operator's pause. If the source is suspended for another reason, it makes one attempt as soon as the
+   * pace allows.
    */
   resume(): void {
     const wasPaused = this.#state.isPausedByOperator;
@@ -136,23 +140,26 @@ export class DrawSource {
     this.wake();
   }
 
-  /** Another noria of the fleet got an answer about the instance. */
+  /** Call it when another noria of the fleet has got an answer about the instance. */
   hear(report: InstanceReport): void {
     this.#records.quota = report.quota;
     if (this.#reports.hear(report)) this.#turn?.abort();
     this.wake();
   }
 
-  /** Applies changed options. If the source was suspended under the old options, it makes one attempt, at the pace. */
+  /**
+   * Applies changed options. If the source was suspended with the old options, it makes one attempt as soon as the
+   * pace allows.
+   */
   change(options: DrawSourceOptions): void {
     if (paceKey(this.options.call) !== paceKey(options.call)) this.#records.forgetInstance();
     this.#planner.options = options;
-    this.#turn?.abort(); // ends a wait at the old pace; a call in flight continues
+    this.#turn?.abort(); // ends a wait for the old interval; a call in flight continues
     forgetOldOptions(this.#memory);
     this.wake();
   }
 
-  /** The fleet's store is available again: ends a suspension if the loss of the store caused it. */
+  /** Call it when the fleet's store is available again. Ends a suspension that the loss of the store caused. */
   storeReturned(): void {
     this.#records.budget.shareAgain(this.#context.clock.now());
     const { last } = this.#history;
@@ -161,12 +168,12 @@ export class DrawSource {
     this.wake();
   }
 
-  /** Records that a member accepted a tunnel. On the hot path. */
+  /** Records that a member accepted a tunnel. Runs for every tunnel, so it must be fast. */
   memberUsed(): void {
     this.#history.spacing.recordUse();
   }
 
-  /** @param uses - the tunnels and requests that the removed member accepted. */
+  /** @param uses - the number of tunnels and requests that the removed member had accepted. */
   memberRemoved(uses: number, hasFailed: boolean): void {
     this.#records.countRemoved(uses);
     if (hasFailed && uses === 0) this.#history.recordUnusedFailure();
@@ -187,7 +194,7 @@ export class DrawSource {
     });
   }
 
-  /** What clients may expect of this source. */
+  /** What clients can expect of this source. */
   forecast(): SourceForecast {
     const { name, reason } = this.#state.phase;
     const nextDrawMs = this.#nextCallMs();
@@ -204,7 +211,7 @@ export class DrawSource {
     return this.#records.snapshot();
   }
 
-  /** Aborts the turn and its call, and waits until both have ended. Idempotent. */
+  /** Aborts the turn and its call, and waits for their end. Idempotent. */
   async close(): Promise<void> {
     this.#closing.abort();
     this.#turn?.abortCall();
@@ -228,7 +235,7 @@ export class DrawSource {
     return this.#state.suspendedUntilAt(this.#context.pool.demand(this.options.name).waiting > 0);
   }
 
-  /** Does what another noria of the fleet learned about the instance. */
+  /** Applies what another noria of the fleet reported about the instance. */
   #follow({ suspension }: InstanceReport): void {
     const { clock, pool } = this.#context;
     const { name } = this.options;
@@ -257,7 +264,7 @@ export class DrawSource {
         this.#pauseUntilMidnight();
         break;
       case 'idle':
-        if (this.#state.phase.name === 'halted') break; // a lack of demand does not end the problem of a halted source
+        if (this.#state.phase.name === 'halted') break; // the problem of a halted source remains
         this.#state.move({ name: 'idle', reason: plan.reason });
         break;
       case 'enough':
@@ -296,7 +303,7 @@ export class DrawSource {
     this.#timer.armBy(untilAt);
   }
 
-  /** The time in ms until the next call may start; undefined when the operator has to act first. */
+  /** The time in ms until the next call may start; undefined if the operator has to act first. */
   #nextCallMs(): number | undefined {
     if (this.#state.phase.name === 'drawing') return 0;
     const now = this.#context.clock.monotonic();

@@ -1,9 +1,9 @@
 /**
- * The ten operations of the extraction service, and the extraction links of other vendors, as a table. The client, the
- * checks of `params`, the pace of refill and docs/service.md use it. To add an operation, add a row.
+ * The ten operations of the extraction service and the extraction links of other vendors, as a table. The client, the
+ * checks of `params`, refill and docs/service.md use it. To add an operation, add a row.
  *
- * Source: the service's specification, sections "Endpoints" and "Limits". Where it names no lifetime or pace, noria
- * chose one (docs/service.md lists them).
+ * Source: the service's specification, sections "Endpoints" and "Limits". Where it names no lifetime or interval,
+ * noria chose one (docs/service.md lists them).
  */
 
 import { MINUTE_MS, SECOND_MS } from '../core/duration.ts';
@@ -45,7 +45,7 @@ const ORDER: OperationParam = {
   about: 'the order',
 };
 
-/** The parameter for the minimum lifetime in minutes. Its smallest value is the default. */
+/** The parameter for the minimum lifetime in minutes. Its default is its minimum. */
 function timespan(from: number, to: number, maxLifetime: string): OperationParam {
   return {
     kind: 'whole',
@@ -104,7 +104,8 @@ export const OPERATIONS: Readonly<
       adr: ADR,
       nadr: { kind: 'keywords', about: 'excluded locations: keywords' },
       pro: PRO,
-      // The specification gives no range, only "timespan-10 minutes", and its sample request does not send it.
+      // The specification gives no range but "timespan-10 minutes", and its sample request does not have the
+      // parameter. So there is no default.
       timespan: {
         kind: 'whole',
         from: 0,
@@ -146,7 +147,7 @@ export const OPERATIONS: Readonly<
       },
       timespan: timespan(1, 5, '6'),
     },
-    selector: { name: 'type', text: 1, json: 2, xml: 3 }, // only this operation has 2 for json and 3 for xml
+    selector: { name: 'type', text: 1, json: 2, xml: 3 }, // in all other operations, 2 is xml and 3 is json
     count: LIMIT_BY_INSTANCE,
     minIntervalMs: 100, // The service allows at most ten calls per second.
     defaultIntervalMs: 10 * SECOND_MS,

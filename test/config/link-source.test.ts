@@ -101,7 +101,7 @@ test.each<[keys: string, problems: readonly string[]]>([
     `url: "${URL_TEXT}", interval: 2s, answer: { address: "ip:port", expiry: { field: e, as: datetime, zone: CST } }`,
     [
       'sources[0].answer.address: contains no field in braces, such as {ip}:{port}',
-      'sources[0].answer.expiry.zone: "CST" is not a zone; expected a distance from UTC such as +08:00, or Z, for example "+08:00"',
+      'sources[0].answer.expiry.zone: "CST" is not a zone; expected an offset from UTC such as +08:00, or Z, for example "+08:00"',
     ],
   ],
   [

@@ -115,7 +115,7 @@ test.skipIf(cannotRun)(
     const { out } = await curl('-i', '-x', `http://${one.proxy}`, `${sandbox.targetUrl}/ip`);
     expect(out).toMatch(/^HTTP\/1\.1 503 /);
     expect(out).toMatch(/^Retry-After: \d+/im);
-    expect(out).toContain("The fleet's store cannot be reached");
+    expect(out).toContain("noria cannot reach the fleet's store");
     await until('readiness says why', () =>
       one.control.status().problems.some(({ kind }) => kind === 'store-lost'),
     );
