@@ -228,7 +228,7 @@ export class NoriaError extends Error {
   }
 }
 
-/** Use this instead of comparing the message or the class of an error. */
+/** Whether an error has the code. Use it instead of comparing the message or the class of an error. */
 export function hasCode(error: unknown, code: FaultCode): error is NoriaError {
   return error instanceof NoriaError && error.code === code;
 }

@@ -1,5 +1,5 @@
 /**
- * Protocols of members. `https` is an HTTP proxy that clients reach over TLS. Lists of free proxies often use the
+ * Protocols of members. `https` is an HTTP proxy that noria reaches over TLS. Lists of free proxies often use the
  * label https for an `http` proxy that supports CONNECT.
  */
 export const MEMBER_PROTOCOLS = ['http', 'https', 'socks4', 'socks5'] as const;

@@ -21,12 +21,12 @@ export interface SharedCount {
   used(): number;
 }
 
-/** The number of the service's day that contains the epoch ms `wallAt`. */
+/** The number of the service's day at the moment `wallAt` (epoch ms). */
 export function serviceDay(wallAt: number): number {
   return Math.floor((wallAt + SERVICE_ZONE_OFFSET_MS) / DAY_MS);
 }
 
-/** The time in ms from the epoch ms `wallAt` to the service's next midnight; above 0. */
+/** The time in ms from the moment `wallAt` (epoch ms) to the service's next midnight; above 0. */
 export function untilServiceMidnight(wallAt: number): number {
   return (serviceDay(wallAt) + 1) * DAY_MS - SERVICE_ZONE_OFFSET_MS - wallAt;
 }

@@ -18,7 +18,7 @@ interface SuspendedState {
   readonly untilAt: number;
   /** The monotonic moment of the next attempt if clients are waiting. */
   readonly urgentAt: number;
-  /** The suspension ends when any noria of the fleet draws from the instance. */
+  /** Whether the suspension ends when any noria of the fleet draws from the instance. */
   readonly endsWithAnyDraw?: boolean;
 }
 

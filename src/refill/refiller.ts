@@ -27,7 +27,7 @@ export interface Refiller {
   pause(name: string): boolean;
   /** Ends a pause. If the source is suspended for another reason, makes one attempt. */
   resume(name: string): boolean;
-  /** Another noria of the fleet got an answer about the instance of the source. */
+  /** Call it when another noria of the fleet has got an answer about the instance of the source. */
   hear(name: string, report: InstanceReport): boolean;
   /**
    * Applies a reloaded configuration. Unchanged sources continue. Changed sources make one attempt even if they are
@@ -147,8 +147,9 @@ class SourceRefiller implements Refiller {
   }
 
   /**
-   * Whether the source does not draw because a source of an earlier priority can serve. If clients wait although an
-   * earlier source has usable members, their routing options exclude those members, so the source draws.
+   * Whether the source leaves drawing to a source of an earlier priority that can serve. Exception: clients wait
+   * although an earlier source has usable members, because their routing options exclude those members. Then the
+   * source draws.
    */
   #defersToEarlier({ name, priority }: DrawSourceOptions): boolean {
     const { pool, clock } = this.#context;

@@ -74,8 +74,8 @@ export class SourceRecords {
   /** How many distinct IPs the daily budget and the service's quota still allow. */
   quotaLeft(dailyBudget: number | undefined, wallAt: number): number {
     const budgetLeft = dailyBudget === undefined ? Infinity : dailyBudget - this.budget.used(wallAt);
-    // After an answer with no IP left, the source paused. When it draws again, that old 0 must not prevent the draw,
-    // which asks the service anew.
+    // An answer with no IP left has already paused the source. When the source draws again, that 0 must not prevent
+    // the draw, which asks the service anew.
     const { remaining = 0 } = this.quota;
     return remaining > 0 ? Math.min(budgetLeft, remaining) : budgetLeft;
   }

@@ -44,8 +44,8 @@ export class SourceState {
   }
 
   /**
-   * For how long the source draws nothing, even if clients wait; 0 if waiting clients shorten the suspension.
-   * Otherwise noria would refuse the clients whose wait shortens it.
+   * For how long the source draws nothing, even if clients wait; 0 if waiting clients shorten the suspension. With
+   * any other value, noria would refuse those clients.
    */
   get suspendedMs(): number {
     if (!isSuspended(this.#phase) || this.refillRequested) return 0;
