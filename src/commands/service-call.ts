@@ -139,7 +139,6 @@ export function pacedAs(config: Config, source: SourceConfig): PacedAddress {
   return { ...callOf(config, source), intervalMs: source.intervalMs };
 }
 
-/** Why noria drops an entry, by `DropReason`. */
 const DROP_REASONS: Readonly<Record<string, string>> = {
   address: 'no usable address',
   port: 'no usable port',

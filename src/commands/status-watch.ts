@@ -13,7 +13,6 @@ import type { Terminal } from './terminal.ts';
 
 export interface StatusWatch {
   readonly fetch: () => Promise<{ readonly status: Status; readonly members: readonly MemberJson[] }>;
-  /** The admin address, for messages. */
   readonly url: string;
   readonly terminal: Terminal;
   readonly clock: Clock;

@@ -69,14 +69,12 @@ export interface FleetTls {
 
 export type SourceConfig = ServiceSource | LinkSource;
 
-/** An instance of the service. */
 export interface ServiceSource extends SourceBase, Pick<FileSource, 'password' | 'format' | 'textLayout'> {
   readonly product: Product;
   /** The 16-character key, from the configuration or derived from the password. */
   readonly key: Secret;
 }
 
-/** An extraction link of any vendor. */
 export interface LinkSource extends SourceBase, Pick<FileSource, 'body' | 'answer'> {
   readonly product: 'link';
   /** The origin of `url`. */

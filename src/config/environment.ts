@@ -4,7 +4,6 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 interface Substituted {
   readonly text: string;
-  /** The names of the variables in the text. */
   readonly variables: readonly string[];
   readonly problems: readonly string[];
 }

@@ -77,7 +77,6 @@ export class Deadlines {
     if (this.#size === 0) this.#disarm();
   }
 
-  /** Clears all deadlines. New ones can be set afterwards. */
   clearAll(): void {
     for (const ring of this.#slots) {
       while (ring.next !== ring) this.#forget(ring.next);

@@ -10,7 +10,6 @@ export class Ownership {
     this.#owned.push({ name, close });
   }
 
-  /** Awaits `opening` and owns the result. */
   async open<T extends { close(): void | Promise<void> }>(name: string, opening: T | Promise<T>): Promise<T> {
     const thing = await opening;
     this.own(name, () => thing.close());

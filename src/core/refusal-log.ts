@@ -38,7 +38,6 @@ interface RefusalLogOptions {
   readonly onSummary: (summary: RefusalSummary) => void;
 }
 
-/** Owns one timer while a window is open. */
 export class RefusalLog implements Disposable {
   readonly #options: RefusalLogOptions;
   /** The open windows. Their order is the order in which they end, because all have the same length. */

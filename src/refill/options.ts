@@ -63,7 +63,6 @@ export interface RefillPool {
    * current number. Used if the service reports too many connections (12008 of operation 1).
    */
   limitTunnels(source: string, factor: number): void;
-  /** Removes the limit that `limitTunnels` set. */
   unlimitTunnels(source: string): void;
 }
 

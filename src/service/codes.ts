@@ -13,7 +13,6 @@ import { OPERATIONS } from './operations.ts';
 
 /** How noria reacts to an answer. */
 export type CodeVerdict =
-  /** Success: continue. */
   | { readonly kind: 'ok' }
   /** The service has no proxy at the moment: make the next call after the usual interval. */
   | { readonly kind: 'empty' }
@@ -57,7 +56,6 @@ export interface CodeMeaning {
   readonly limitsConnections?: true;
 }
 
-/** The code of success in every operation. */
 export const SUCCESS = '10001';
 
 /** The time zone of the service's day. The service documents no zone; this one is an assumption. */

@@ -52,7 +52,6 @@ function collect(element: XmlElement, envelope: Record<string, unknown>, entries
   for (const child of element.children) collect(child, envelope, entries);
 }
 
-/** Splits the values of one element into entries. */
 function entriesIn(values: readonly (readonly [string, string])[]): RawFields[] {
   const groups: Record<string, string>[] = [];
   let group: Record<string, string> | undefined;

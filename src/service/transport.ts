@@ -221,7 +221,6 @@ function headersOf({ body, headers }: ServiceRequest): Record<string, string> {
   };
 }
 
-/** Opens a TCP connection, with TLS for https. */
 async function openConnection(url: URL, options: TransportOptions): Promise<Connection> {
   const { clock, signal, timeoutMs } = options;
   const progress: ExchangeProgress = { host: url.host, phase: 'connection', startedAt: clock.monotonic() };

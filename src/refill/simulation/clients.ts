@@ -38,7 +38,6 @@ export class SimulatedClients {
   #waiting = 0;
   #waitingSinceAt = 0;
   readonly endings: Record<SimulatedEnding, number> = { served: 0, noMember: 0, membersFailed: 0 };
-  /** The number of requests that have not ended. */
   openCount = 0;
   /** The durations in ms of the waits that ended with a member. */
   readonly waits: number[] = [];

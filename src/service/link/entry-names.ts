@@ -114,7 +114,6 @@ export type FieldMeaning = keyof typeof NAMES;
 export type EntryFields = ReadonlyMap<string, NamedField>;
 
 export interface NamedField {
-  /** The name as it is in the answer. */
   readonly name: string;
   readonly value: unknown;
 }
