@@ -91,7 +91,7 @@ async function untilAccepting(child: ChildProcess, program: string, port: number
   );
 }
 
-/** SIGKILL also ends a process that SIGSTOP has stopped. The data of the server is not needed any longer. */
+/** SIGKILL also ends a process that SIGSTOP has stopped. The data of the server is no longer needed. */
 async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const ended = once(child, 'exit');

@@ -8,7 +8,7 @@ interface Substituted {
   readonly problems: readonly string[];
 }
 
-/** Also matches `$${`, which stands for the text `${`, and a `${` without `}`, which is a problem. */
+/** Also matches `$${`, which means the text `${`, and a `${` without `}`, which is a problem. */
 const REFERENCE = /\$\$\{|\$\{([^}]*)(\}?)/g;
 const NAME_AND_DEFAULT = /^([A-Za-z_][A-Za-z0-9_]*)(?::-([\s\S]*))?$/;
 

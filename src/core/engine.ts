@@ -40,7 +40,7 @@ function limitYoungMemory(wasFull: boolean): void {
 
 /**
  * Collects the garbage that remains from loading and compiling the code, about 20 MiB. In a noria with few clients,
- * V8 would keep it for ever. Blocks for about 25 ms, so call it once, at the start.
+ * V8 would keep it forever. Blocks for about 25 ms, so call it once, at the start.
  */
 export function collectGarbageOfStart(): void {
   setFlagsFromString('--expose-gc');

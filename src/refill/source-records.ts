@@ -75,7 +75,7 @@ export class SourceRecords {
   quotaLeft(dailyBudget: number | undefined, wallAt: number): number {
     const budgetLeft = dailyBudget === undefined ? Infinity : dailyBudget - this.budget.used(wallAt);
     // An answer with no IP left has already paused the source. When the source draws again, that 0 must not prevent
-    // the draw, which asks the service anew.
+    // the draw, which asks the service again.
     const { remaining = 0 } = this.quota;
     return remaining > 0 ? Math.min(budgetLeft, remaining) : budgetLeft;
   }

@@ -16,7 +16,7 @@ export const PRODUCTS = [
 
 export type Product = (typeof PRODUCTS)[number];
 
-/** All values of the key `product` of a source. `link` stands for an extraction link of any vendor. */
+/** All values of the key `product` of a source. `link` is an extraction link of any vendor. */
 export const SOURCE_PRODUCTS = [...PRODUCTS, 'link'] as const;
 
 export type SourceProduct = (typeof SOURCE_PRODUCTS)[number];

@@ -27,7 +27,7 @@ export interface Decision<T> {
   readonly result: T;
 }
 
-/** Stands for a value that is not valid JSON, because it is damaged or was edited manually. */
+/** The value of a file that is not valid JSON, because it is damaged or was edited manually. */
 export const BROKEN = Symbol('broken');
 
 /** How many older versions are kept, so that a slow process notices that its version is outdated. */
