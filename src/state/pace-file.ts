@@ -16,7 +16,7 @@ const atLeast = (min: number) => z.number().min(min).catch(min);
 
 const refusalsSchema = z.object({
   inARow: atLeast(0),
-  /** The factor by which the interval is longer, at least 1. */
+  /** The factor, at least 1, by which noria multiplies the interval. */
   widening: atLeast(1),
   lastAt: momentSchema,
 });
@@ -48,7 +48,9 @@ const queuedTurnSchema = z.object({
   validMs: atLeast(0),
 });
 
-/** The format of earlier versions of noria. `holdMs` may also mean a call in flight. */
+/**
+ * The format of earlier versions of noria. Its `holdMs` may cover a call in flight, so it becomes `arrivedWithinMs`.
+ */
 const oldEntrySchema = z.object({ startedAt: momentSchema, holdMs: atLeast(0) });
 
 const entrySchema = z.preprocess(
