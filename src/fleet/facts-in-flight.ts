@@ -36,7 +36,7 @@ export class FactsInFlight {
   }
 }
 
-/** Undefined if the order of such facts does not matter. */
+/** Undefined if the order of facts of this kind does not matter. */
 function subjectOf(fact: Fact): string | undefined {
   switch (fact.kind) {
     case 'member.joined':

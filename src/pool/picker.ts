@@ -24,7 +24,7 @@ export interface SessionPin {
   readonly session: string;
   /** The routing options of the session's later requests. */
   readonly routing: RoutingOptions;
-  /** Keyed by the ids of members that other pins hold. The session gets such a member only if it is already its own. */
+  /** Keyed by the ids of members that other pins hold. The session gets such a member only if the session has it already. */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
    * `keep`: returns only the session's own member. `fill`: returns another member if the own member no longer works. `move`:

@@ -160,7 +160,7 @@ export class Sessions {
     this.#journal?.sessionUsed(session, now);
   }
 
-  /** Removes the session's member. The session gets another one at its next pick. */
+  /** Removes the member of the session. The next pick gives the session another one. */
   unbind(session: Session): void {
     if (session.member === undefined) return;
     this.#setMember(session, undefined);

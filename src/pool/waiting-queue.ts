@@ -134,7 +134,7 @@ export class WaitingQueue {
     return this.#byDeadline.firstKey <= now ? this.#byDeadline.first : undefined;
   }
 
-  /** Schedules a retry at `at`: a member may then fit, because its spacing ends or this process gets the turn for it. */
+  /** Schedules a retry at `at`. A member may then fit, because its spacing ends or the turn for it passes to this process. */
   retryAt(at: number): void {
     this.#retryAt = Math.min(this.#retryAt, at);
     this.#timer.armBy(at);

@@ -17,7 +17,10 @@ export const NOWHERE: HostPort = {
   text: 'probe.invalid:443',
 };
 
-/** Whether any byte comes back after the first message of a client was sent. Always closes the connection. Never rejects. */
+/**
+ * Sends the first message that a client would send to the member. Returns whether any byte comes back. Always closes the
+ * connection. Never rejects.
+ */
 export function isRelayed(
   { socket, head }: RawConnection,
   protocol: MemberProtocol,

@@ -4,8 +4,8 @@ import type { ReplicaOptions } from '../../fleet/replica.ts';
 const NANOSECONDS_PER_MS = 1e6;
 
 /**
- * Each process reports its activity every `beatMs`: often enough for people who watch the status, and rarely compared with
- * tunnels.
+ * Each process reports its activity every `beatMs`. This is often enough for people who watch the status, and costs little
+ * compared with tunnels.
  */
 export const HOW_TO_SHARE = {
   sameMachine: true,
