@@ -1,11 +1,11 @@
-/** Machines with a primary and workers, as replicas of one fleet, in one process and on one manual clock. */
+/** Machines with a primary and workers, as replicas of one fleet, all in one process. */
 import { onTestFinished } from 'vitest';
+import type { Clock } from '../../src/core/clock.ts';
 import { MemorySharedPool } from '../../src/fleet/memory-shared-pool.ts';
 import { Replica } from '../../src/fleet/replica.ts';
 import type { SharedPool } from '../../src/fleet/shared-pool.ts';
 import type { PoolKit } from '../pool/pool-kit.ts';
-import type { ManualClock } from '../support/manual-clock.ts';
-import { BEAT_MS, type Changes, openFleet, openPool, type ReplicaKit, settled } from './replica-kit.ts';
+import { BEAT_MS, type Changes, openPool, type ReplicaKit, replicasOf, settled } from './replica-kit.ts';
 
 export interface Machine {
   readonly primary: PoolKit;
@@ -18,7 +18,8 @@ export interface Machine {
 
 export interface MachineOptions {
   readonly name: string;
-  readonly clock: ManualClock;
+  /** The common time of all its processes. */
+  readonly clock: Clock;
   /** The machine's connection to the fleet. */
   readonly shared: SharedPool;
   readonly workers?: number;
@@ -45,10 +46,10 @@ export async function openMachine(options: MachineOptions): Promise<Machine> {
     beatMs: BEAT_MS,
   });
   onTestFinished(() => replica.close());
-  const machine = openFleet(clock, new MemorySharedPool({ clock, machine: replica }));
-  await machine.open('primary', { kit: primary, servesClients: false });
+  const openReplica = replicasOf(clock, new MemorySharedPool({ clock, machine: replica }));
+  await openReplica('primary', { kit: primary, servesClients: false });
   const openWorker = (worker: string) =>
-    machine.open(worker, {
+    openReplica(worker, {
       ...(pool !== undefined && { pool }),
       wrap: (connection) => wrap(worker, connection),
     });

@@ -1,5 +1,6 @@
 /** Replicas of one pool in one process, on one manual clock and a shared pool in memory. */
 import { onTestFinished } from 'vitest';
+import type { Clock } from '../../src/core/clock.ts';
 import { seededRandom } from '../../src/core/random.ts';
 import { MemorySharedPool } from '../../src/fleet/memory-shared-pool.ts';
 import { Replica, type ReplicaOptions } from '../../src/fleet/replica.ts';
@@ -20,9 +21,11 @@ export interface ReplicaKit extends PoolKit {
 export interface FleetKit {
   readonly clock: ManualClock;
   readonly memory: MemorySharedPool;
-  /** Opens one more replica. */
-  open(name: string, changes?: Changes): Promise<ReplicaKit>;
+  open: OpenReplica;
 }
+
+/** Opens one more replica. */
+type OpenReplica = (name: string, changes?: Changes) => Promise<ReplicaKit>;
 
 export type Changes = Partial<Pick<ReplicaOptions, 'sameMachine' | 'servesClients' | 'evictionVotes'>> & {
   readonly pool?: Omit<NonNullable<Parameters<typeof openKit>[0]>, 'clock'>;
@@ -36,10 +39,10 @@ export const BEAT_MS = 250;
 
 /** The clock of one replica. It has the common time, but counts only its own timers. */
 class ReplicaClock extends ManualClock {
-  readonly #common: ManualClock;
+  readonly #common: Clock;
   readonly #armed = new Set<object>();
 
-  constructor(common: ManualClock) {
+  constructor(common: Clock) {
     super();
     this.#common = common;
   }
@@ -73,41 +76,41 @@ class ReplicaClock extends ManualClock {
 }
 
 /** The pool of a replica, on the common clock. */
-export function openPool(common: ManualClock, name: string, pool: Changes['pool'] = {}): PoolKit {
+export function openPool(common: Clock, name: string, pool: Changes['pool'] = {}): PoolKit {
   return openKit({ random: seededRandom(name.charCodeAt(0)), ...pool, clock: new ReplicaClock(common) });
 }
 
-export function openFleet(
-  clock = new ManualClock(),
-  memory = new MemorySharedPool({ clock, pace: createPaceMemory(timekeeperOf(clock)) }),
-): FleetKit {
-  return {
-    clock,
-    memory,
-    async open(name, { pool, wrap, kit = openPool(clock, name, pool), ...changes } = {}) {
-      const commands: SourceCommand[] = [];
-      const reports: SourceReport[] = [];
-      const connection = memory.connect(name, { servesClients: changes.servesClients ?? true });
-      const replica = new Replica({
-        name,
-        clock: kit.clock,
-        bus: kit.bus,
-        pool: kit.pool,
-        shared: wrap?.(connection) ?? connection,
-        sameMachine: true,
-        servesClients: true,
-        evictionVotes: () => 1,
-        commonMs: () => clock.monotonic(),
-        beatMs: BEAT_MS,
-        onCommand: (command) => commands.push(command),
-        onReport: (report) => reports.push(report),
-        ...changes,
-      });
-      onTestFinished(() => replica.close());
-      await replica.open();
-      await settled();
-      return { ...kit, replica, commands, reports };
-    },
+export function openFleet(): FleetKit {
+  const clock = new ManualClock();
+  const memory = new MemorySharedPool({ clock, pace: createPaceMemory(timekeeperOf(clock)) });
+  return { clock, memory, open: replicasOf(clock, memory) };
+}
+
+/** @param clock - the common time of the replicas. */
+export function replicasOf(clock: Clock, memory: MemorySharedPool): OpenReplica {
+  return async (name, { pool, wrap, kit = openPool(clock, name, pool), ...changes } = {}) => {
+    const commands: SourceCommand[] = [];
+    const reports: SourceReport[] = [];
+    const connection = memory.connect(name, { servesClients: changes.servesClients ?? true });
+    const replica = new Replica({
+      name,
+      clock: kit.clock,
+      bus: kit.bus,
+      pool: kit.pool,
+      shared: wrap?.(connection) ?? connection,
+      sameMachine: true,
+      servesClients: true,
+      evictionVotes: () => 1,
+      commonMs: () => clock.monotonic(),
+      beatMs: BEAT_MS,
+      onCommand: (command) => commands.push(command),
+      onReport: (report) => reports.push(report),
+      ...changes,
+    });
+    onTestFinished(() => replica.close());
+    await replica.open();
+    await settled();
+    return { ...kit, replica, commands, reports };
   };
 }
 
