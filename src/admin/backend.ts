@@ -38,6 +38,6 @@ export interface ReloadOutcome extends Reload {
   readonly applied: boolean;
 }
 
-export interface MemberCounts extends Readonly<Record<MemberJson['state'], number>> {
+interface MemberCounts extends Readonly<Record<MemberJson['state'], number>> {
   readonly source: string;
 }

@@ -1,7 +1,9 @@
 /** An HTTP server for a Hono app, with limits on time and connections. The admin server and proxyPool use it. */
+
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { getRequestListener } from '@hono/node-server';
 import { formatHostPort } from '../core/host-port.ts';
+import type { BoundAddress } from '../core/listen-address.ts';
 import { listenFailure } from '../core/listen-failure.ts';
 import { limitConnections } from './admin-connections.ts';
 import { SECURITY_HEADERS } from './guard.ts';
@@ -21,15 +23,10 @@ export interface HttpServerOptions {
   readonly port: number;
   readonly methods: readonly string[];
   /** Creates the request handler. @param address - returns the address on which the server listens. */
-  readonly handler: (address: () => HttpAddress) => RequestHandler;
+  readonly handler: (address: () => BoundAddress) => RequestHandler;
 }
 
 type RequestHandler = Parameters<typeof getRequestListener>[0];
-
-export interface HttpAddress {
-  readonly host: string;
-  readonly port: number;
-}
 
 /** node:http checks these two limits, on the request's head and on the complete request, at each interval. */
 const HEAD_TIMEOUT_MS = 5_000;
@@ -72,7 +69,7 @@ function withoutTrace(listener: RequestListener, methods: readonly string[]): Re
   };
 }
 
-function listen(server: Server, name: string, { host, port }: HttpAddress): Promise<void> {
+function listen(server: Server, name: string, { host, port }: BoundAddress): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (cause) => reject(listenFailure(`${name} ${formatHostPort(host, port)}`, cause)));
     server.listen(port, host, resolve);

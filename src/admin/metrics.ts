@@ -23,7 +23,7 @@ export interface Metrics {
   close(): void;
 }
 
-export interface MetricDescription {
+interface MetricDescription {
   readonly name: string;
   readonly type: 'counter' | 'gauge' | 'histogram';
   readonly labels: readonly string[];

@@ -9,7 +9,7 @@ import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { NOT_FOUND, textResponse } from './openapi.ts';
 
-export interface PageFile {
+interface PageFile {
   readonly path: string;
   readonly type: string;
   readonly bytes: Uint8Array<ArrayBuffer>;

@@ -11,8 +11,8 @@ import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 export const SOURCE_STATES = ['idle', 'ready', 'drawing', 'waiting', 'backoff', 'paused', 'halted'] as const;
 export const MEMBER_STATES = ['joining', 'ready', 'quarantined', 'draining'] as const;
 
-export const READINESS_STATES = ['serving', 'starting', 'idle', 'degraded', 'not-serving'] as const;
-export const PROBLEM_KINDS = [
+const READINESS_STATES = ['serving', 'starting', 'idle', 'degraded', 'not-serving'] as const;
+const PROBLEM_KINDS = [
   'shutting-down',
   'store-lost',
   'no-listener',

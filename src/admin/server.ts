@@ -2,6 +2,7 @@
  * The admin server. It checks each request with the guard, then passes it to the routes, and answers all errors in one
  * format. It owns the HTTP server, the metrics, the history and the list of failures.
  */
+
 import { OpenAPIHono } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
@@ -9,6 +10,7 @@ import { HTTPException } from 'hono/http-exception';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { NoriaError } from '../core/faults.ts';
+import type { BoundAddress } from '../core/listen-address.ts';
 import type { Secret } from '../core/secret.ts';
 import { addActionRoutes } from './action-routes.ts';
 import type { AdminBackend } from './backend.ts';
@@ -16,7 +18,7 @@ import { addEventStream } from './event-stream.ts';
 import { openFailures } from './failures.ts';
 import { guard, isSafe } from './guard.ts';
 import { openHistory } from './history.ts';
-import { type HttpAddress, type HttpServer, openHttpServer } from './http-server.ts';
+import { type HttpServer, openHttpServer } from './http-server.ts';
 import { openMetrics } from './metrics.ts';
 import { addDescription, describeIssues, isAdminError, sendError } from './openapi.ts';
 import { addPage, readPageFiles } from './page-files.ts';
@@ -68,7 +70,7 @@ export async function openAdmin(options: AdminOptions): Promise<HttpServer> {
 
 function buildApp(
   options: AdminOptions,
-  address: () => HttpAddress,
+  address: () => BoundAddress,
   observers: Omit<ReadRouteParts, 'backend' | 'clock'>,
 ): OpenAPIHono {
   const { backend, bus, clock, token, version } = options;

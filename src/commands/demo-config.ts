@@ -19,7 +19,7 @@ export interface DemoSecrets {
   readonly token: string;
 }
 
-export interface DemoSetup {
+interface DemoSetup {
   readonly flags: {
     readonly host: string;
     readonly port?: number;
@@ -30,7 +30,7 @@ export interface DemoSetup {
   readonly secrets: DemoSecrets | undefined;
 }
 
-export interface FleetPlace {
+interface FleetPlace {
   /** The number of the replica, counted from 1. */
   readonly number: number;
   readonly storePort: number;

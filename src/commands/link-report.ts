@@ -14,7 +14,7 @@ import { DEFAULT_ZONE, type ExpiryKind } from '../service/link/rules.ts';
 import { dropText } from './service-call.ts';
 import { formatTable } from './table.ts';
 
-export interface LinkFacts {
+interface LinkFacts {
   readonly recognised: {
     readonly format: string;
     readonly list: string | undefined;

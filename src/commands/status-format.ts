@@ -8,7 +8,7 @@ import type { MemberJson, SourceJson, Status } from '../admin/schemas.ts';
 import { formatCount } from '../core/words.ts';
 import { type Column, displayWidth, formatTable, wrapText } from './table.ts';
 
-export interface StatusFormat {
+interface StatusFormat {
   /** The current time in epoch ms, to which the time of the next draw is relative. */
   readonly now: number;
   readonly colour: boolean;

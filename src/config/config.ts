@@ -5,7 +5,9 @@
  * end in `Ms`. Paths are absolute. Secrets have been read from their files. A section that is `off`, and a key
  * without a value and a default, is `undefined`.
  */
+
 import type { ListenAddress } from '../core/listen-address.ts';
+import type { Login } from '../core/login.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Secret } from '../core/secret.ts';
 import type { EntryLogin } from '../service/link/rules.ts';
@@ -115,20 +117,14 @@ export interface UpstreamConfig {
 
 export type UpstreamAuth =
   /** noria sends the credentials, if there are any, only after a member has asked for them. */
-  | { readonly kind: 'auto'; readonly credentials: Credentials | undefined }
+  | { readonly kind: 'auto'; readonly credentials: Login | undefined }
   | { readonly kind: 'none' }
   /** noria sends the credentials with the first request. */
-  | { readonly kind: 'always'; readonly credentials: Credentials };
-
-/** The user name and the password have 1 to 255 bytes each (RFC 1929). */
-export interface Credentials {
-  readonly username: string;
-  readonly password: Secret;
-}
+  | { readonly kind: 'always'; readonly credentials: Login };
 
 export interface ListenerConfig extends Omit<FileListener, 'tls' | 'users'> {
   readonly tls: TlsConfig | undefined;
-  readonly users: readonly Credentials[];
+  readonly users: readonly Login[];
 }
 
 export interface TlsConfig {

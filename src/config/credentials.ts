@@ -1,7 +1,7 @@
 import { NoriaError } from '../core/faults.ts';
+import type { Login } from '../core/login.ts';
 import type { Secret } from '../core/secret.ts';
 import { keyFromPassword } from '../service/key.ts';
-import type { Credentials } from './config.ts';
 import type { FileReader } from './files.ts';
 import type { Problems } from './problems.ts';
 import { key, password } from './secret-scalars.ts';
@@ -26,7 +26,7 @@ export function resolveUser(
   user: UserSection,
   path: string,
   { problems, files }: ResolveContext,
-): Credentials | undefined {
+): Login | undefined {
   const keys = { plain: user.password, file: user.passwordFile };
   const found = files.readSecret(`${path}.password`, keys, password());
   if (found !== undefined) return { username: user.username, password: found };

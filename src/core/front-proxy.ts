@@ -2,7 +2,9 @@
  * The front proxy (`via`): a proxy of the operator's organisation, through which noria reaches the service or the
  * members. Pure.
  */
+
 import { formatHostPort, hostPort } from './host-port.ts';
+import type { Login } from './login.ts';
 import { MASK, Secret } from './secret.ts';
 
 export interface FrontProxy {
@@ -10,12 +12,7 @@ export interface FrontProxy {
   /** The canonical host, without brackets. If it is a name, this machine resolves it. */
   readonly host: string;
   readonly port: number;
-  readonly login?: FrontProxyLogin;
-}
-
-interface FrontProxyLogin {
-  readonly username: string;
-  readonly password: Secret;
+  readonly login?: Login;
 }
 
 const DEFAULT_PORTS: Readonly<Record<FrontProxy['protocol'], number>> = { http: 80, socks5: 1080 };
@@ -68,7 +65,7 @@ function protocolOf(scheme: string): FrontProxy['protocol'] | undefined {
   }
 }
 
-function readLogin({ username, password }: URL): FrontProxyLogin | { readonly wrong: string } {
+function readLogin({ username, password }: URL): Login | { readonly wrong: string } {
   if (username === '' || password === '') return { wrong: 'has a user name or a password without the other' };
   try {
     const [name, secret] = [decodeURIComponent(username), decodeURIComponent(password)];

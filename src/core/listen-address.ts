@@ -21,6 +21,13 @@ interface FdAddress {
   readonly fd: number;
 }
 
+/** The address that a server is bound to. */
+export interface BoundAddress {
+  /** An IP literal without brackets; '' for a Unix socket. */
+  readonly host: string;
+  readonly port: number;
+}
+
 const WILDCARDS: ReadonlyMap<string, string> = new Map([
   ['0.0.0.0', '127.0.0.1'],
   ['::', '::1'],

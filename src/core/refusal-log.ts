@@ -12,7 +12,7 @@ import type { FaultCode } from './faults.ts';
 type Refusal = NoriaEvents['client.refused'];
 
 /** The refusals of a client in one window that did not get a line. */
-export interface RefusalSummary {
+interface RefusalSummary {
   readonly client: string;
   readonly count: number;
   readonly codes: Readonly<Partial<Record<FaultCode, number>>>;
@@ -20,8 +20,8 @@ export interface RefusalSummary {
   readonly ms: number;
 }
 
-export const MAX_LOGGED_REFUSALS = 5;
-export const REFUSAL_WINDOW_MS = 10_000;
+const MAX_LOGGED_REFUSALS = 5;
+const REFUSAL_WINDOW_MS = 10_000;
 /** The maximum number of clients with their own window. All other clients share one window. */
 const MAX_CLIENTS = 200;
 const OTHER_CLIENTS = 'others';

@@ -1,16 +1,11 @@
 /** Binds one configured address of a listener, and explains failures. */
+
 import { createServer, type Server, type Socket } from 'node:net';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
-import type { ListenAddress } from '../core/listen-address.ts';
+import type { BoundAddress, ListenAddress } from '../core/listen-address.ts';
 import { listenFailure } from '../core/listen-failure.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
-
-export interface BoundAddress {
-  /** An IP literal without brackets; '' for a Unix socket. */
-  readonly host: string;
-  readonly port: number;
-}
 
 interface BindOptions {
   /** @param localPort - the port of the server. To read it from the socket would cost a system call. */

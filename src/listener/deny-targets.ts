@@ -9,9 +9,9 @@
 import { hostname, networkInterfaces } from 'node:os';
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { HostPort } from '../core/host-port.ts';
+import type { BoundAddress } from '../core/listen-address.ts';
 import { embeddedIpv4, isLoopbackAddress, isPrivateAddress, Networks } from '../core/networks.ts';
 import { parseTargetRule, type TargetRule } from '../core/target-rule.ts';
-import type { BoundAddress } from './bind.ts';
 
 /** The ports that the rule for mail servers excludes, to prevent spam. */
 const SMTP_PORTS: readonly number[] = [25, 465, 587];

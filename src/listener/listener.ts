@@ -7,10 +7,10 @@
 import type { Server, Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import { NoriaError } from '../core/faults.ts';
-import type { ListenAddress } from '../core/listen-address.ts';
+import type { BoundAddress, ListenAddress } from '../core/listen-address.ts';
 import { LiveList } from '../core/live-list.ts';
 import type { ListenerProtocol } from '../core/protocol.ts';
-import { type BoundAddress, bind, boundAddress } from './bind.ts';
+import { bind, boundAddress } from './bind.ts';
 import { ClientConnection, type ConnectionOptions } from './client-connection.ts';
 import { AdmissionQueue, type ConnectionLimit } from './connection-limit.ts';
 import { serveHttp } from './http/http-connection.ts';

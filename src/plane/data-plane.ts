@@ -1,9 +1,8 @@
 /** The data plane as the daemon controls it: the listeners and their dialer, in this process or in several workers. */
-import type { ListenAddress } from '../core/listen-address.ts';
+import type { BoundAddress, ListenAddress } from '../core/listen-address.ts';
 import type { Secret } from '../core/secret.ts';
 import type { DialerSettings, MemberDialer } from '../dialer/dialer.ts';
 import type { AccessOptions } from '../listener/access.ts';
-import type { BoundAddress } from '../listener/bind.ts';
 import type { ListenerOptions } from '../listener/listener.ts';
 import type { LeaseHolder } from '../pool/leases.ts';
 import type { PoolSettings } from '../pool/options.ts';

@@ -15,7 +15,7 @@ export interface MemberHistory {
   readonly health: HealthRecord;
 }
 
-export interface DepartedMember extends MemberHistory {
+interface DepartedMember extends MemberHistory {
   /** Monotonic moment at which the record expires. */
   readonly untilAt: number;
   /** Whether draws of the same address are rejected until `untilAt`. */

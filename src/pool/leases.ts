@@ -24,7 +24,7 @@ interface OpenLease {
   accepted: boolean;
 }
 
-export interface Grant {
+interface Grant {
   readonly now: number;
   readonly waitedMs: number;
   readonly session: Session | undefined;

@@ -11,7 +11,7 @@ import type { Members } from './members.ts';
 import type { SharedMember } from './shared-member.ts';
 
 /** A member as a snapshot contains it. Moments are monotonic. */
-export interface RestoredMember extends DrawnMember, MemberHistory {
+interface RestoredMember extends DrawnMember, MemberHistory {
   readonly id: string;
   readonly joinedAt: number;
   readonly endsAt: number;

@@ -46,7 +46,7 @@ export class MemberMoment implements HeapNode {
   }
 }
 
-export interface MemberIdentity {
+interface MemberIdentity {
   readonly id: string;
   readonly source: PoolSource;
   readonly protocol: MemberProtocol;

@@ -45,7 +45,7 @@ import {
 } from './views.ts';
 
 /** A client's report that a target host bans a member, or no longer bans it. */
-export interface ClientVerdict {
+interface ClientVerdict {
   readonly of: LeaseHolder;
   /** Canonical host of the target. */
   readonly host: string;

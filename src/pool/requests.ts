@@ -36,7 +36,7 @@ const CLIENT_LEFT: LeaseRefusal = {
   sources: [],
 };
 
-export interface RequestParts {
+interface RequestParts {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly members: Members;

@@ -83,7 +83,7 @@ export type PoolChange =
   | MachineChange;
 
 /** Changes that only replicas on the same machine exchange. */
-export type MachineChange =
+type MachineChange =
   | Restriction
   /** The replica that probes members should probe this one. */
   | { readonly kind: 'member.suspected'; readonly member: string };

@@ -36,7 +36,7 @@ import type {
 } from './shared-member.ts';
 import { UnsharedActivity } from './unshared-activity.ts';
 
-export interface SharingParts {
+interface SharingParts {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly members: Members;
@@ -66,7 +66,7 @@ export interface SharingOptions {
 }
 
 /** What this replica knows about a member, in the form of changes. */
-export interface MemberChanges {
+interface MemberChanges {
   readonly member: SharedMember;
   readonly quarantine: MemberQuarantine | undefined;
   readonly bans: readonly string[];

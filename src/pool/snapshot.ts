@@ -58,7 +58,7 @@ const snapshotSchema = z.object({
 /** What a restart keeps of the members. */
 export type PoolSnapshot = z.infer<typeof snapshotSchema>;
 
-export interface SnapshotParts {
+interface SnapshotParts {
   readonly clock: Clock;
   readonly members: Members;
 }

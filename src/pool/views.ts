@@ -4,7 +4,7 @@ import type { MemberPhaseName } from './member-phase.ts';
 import type { Session } from './session.ts';
 
 /** The phases of members that have not left. */
-export type MemberState = Exclude<MemberPhaseName, 'left'>;
+type MemberState = Exclude<MemberPhaseName, 'left'>;
 
 export type MemberView = NonNullable<ReturnType<typeof memberView>>;
 export type SessionView = ReturnType<typeof sessionView>;

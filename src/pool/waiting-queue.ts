@@ -19,7 +19,7 @@ type Answer = Lease | LeaseRefusal;
  */
 export type TurnResult = 'done' | 'line-blocked';
 
-export interface WaitingTerms {
+interface WaitingTerms {
   readonly candidates: Candidates;
   readonly now: number;
   /** Whether a newly drawn member could serve the client. */

@@ -41,12 +41,12 @@ export interface ProbeTask {
   readonly timeoutMs: number;
 }
 
-export interface SiteTask {
+interface SiteTask {
   readonly at: CheckSite;
   readonly expectStatus: number;
 }
 
-export interface ProbeParts {
+interface ProbeParts {
   readonly clock: Clock;
   readonly deadlines: Deadlines;
   readonly dialer: Pick<MemberDialer, 'attempt'>;

@@ -19,7 +19,7 @@ import type { Lease, LeaseReport, ProbeLease } from '../pool/lease.ts';
 import { type CheckSite, readCheckSite } from './check-site.ts';
 import { Probe, type ProbeOutcome, type ProbeTask } from './probe.ts';
 
-export interface ProbeLeases {
+interface ProbeLeases {
   /** Leases members that need a probe, unproven ones first. With `staleMs`, also members without a success for that long. */
   acquireForProbe(limit: number, staleMs?: number): readonly ProbeLease[];
   /** Leases a member of the source that worked within `withinMs`. */
@@ -27,7 +27,7 @@ export interface ProbeLeases {
   report(report: LeaseReport): void;
 }
 
-export interface CheckSettings {
+interface CheckSettings {
   readonly url: string;
   readonly everyMs: number;
   /** Time limit of the whole probe, including the connection. */

@@ -18,7 +18,7 @@ export interface DrawHistoryOptions {
   readonly warn: (message: string) => void;
 }
 
-export interface EndedCall {
+interface EndedCall {
   readonly outcome: DrawOutcome;
   readonly asked: number;
   /** How many more members are usable because of the call. */

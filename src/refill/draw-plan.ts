@@ -9,7 +9,7 @@ import { roughDuration } from '../core/words.ts';
 import type { Demand } from '../pool/drawn-member.ts';
 
 /** The members of one source in the pool. `RefillPool` describes the methods. Moments are monotonic ms. */
-export interface Stock {
+interface Stock {
   countedAt(atMs: number): number;
   heldAt(atMs: number): number;
   nextLossAt(afterMs: number): number | undefined;

@@ -21,12 +21,12 @@ export interface DrawContext {
   readonly pool: RefillPool;
 }
 
-export interface Drawer {
+interface Drawer {
   readonly options: DrawSourceOptions;
   readonly records: SourceRecords;
 }
 
-export interface DrawOrder {
+interface DrawOrder {
   readonly count: number;
   /** `gained` counts the members that will be usable after this time. */
   readonly aheadMs: number;

@@ -23,7 +23,7 @@ export interface InstanceSuspension extends Pick<DrawOutcome, 'code' | 'summary'
   readonly limitsConnections: boolean;
 }
 
-export interface EndedDraw {
+interface EndedDraw {
   readonly outcome: DrawOutcome;
   readonly suspension: Suspension | undefined;
   readonly quota: Quota;

@@ -82,7 +82,7 @@ const NARROW_EVERY_MS = 3_600_000;
 const MAX_DOUBLINGS = 4;
 const JITTER = 0.2;
 
-export interface Outlook {
+interface Outlook {
   /** The time in ms until the turn may claim if all turns before it make their calls; 0: now. */
   readonly waitMs: number;
   /**
@@ -144,7 +144,7 @@ export function leaveQueue(entry: PaceEntry | undefined, { id }: Turn): PaceDeci
   return { next: { ...entry, queue: queue ?? [] }, result: undefined };
 }
 
-export interface SentCall {
+interface SentCall {
   readonly turn: Turn;
   /** The moment at which the answer began; undefined if the call ended without an answer. */
   readonly answeredAt: Moment | undefined;

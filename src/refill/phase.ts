@@ -38,7 +38,7 @@ export type SourcePhase =
   | ({ readonly name: 'halted' } & SuspendedState);
 
 export type SourcePhaseName = SourcePhase['name'];
-export type SuspendedPhase = Extract<SourcePhase, SuspendedState>;
+type SuspendedPhase = Extract<SourcePhase, SuspendedState>;
 
 /** A phase may also be followed by the same phase with another reason. */
 export const SOURCE_MOVES = {

@@ -39,7 +39,7 @@ export interface Reaction {
 }
 
 /** The code for a call without an answer of the service. */
-export const TRANSPORT = 'transport';
+const TRANSPORT = 'transport';
 /**
  * The service's code for wrong parameters. The service also sends it for a count above the maximum of the instance.
  */

@@ -55,7 +55,7 @@ export interface LastDraw {
   readonly advice: string;
 }
 
-export interface StatusInputs {
+interface StatusInputs {
   readonly options: DrawSourceOptions;
   readonly phase: SourcePhase;
   readonly records: SourceRecords;

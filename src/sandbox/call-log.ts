@@ -19,7 +19,7 @@ export interface CallRecord {
   readonly outcome: string;
 }
 
-export interface CallCounts {
+interface CallCounts {
   readonly calls: number;
   readonly paceBreaks: number;
   /** The number of calls for each `outcome`. */

@@ -6,7 +6,7 @@ import type { Operation, ProxyProtocol } from './operations.ts';
 import type { Condition } from './settings.ts';
 
 /** A protocol, and the label under which the free product reports it. */
-export interface ProxyKind {
+interface ProxyKind {
   readonly protocol: ProxyProtocol;
   readonly label: string;
 }
@@ -47,7 +47,7 @@ const RESPONSE_SECONDS = [1, 3, 5, 10, 15] as const;
 const ALIVE_HOURS = [1 / 6, 1 / 2, 1, 3, 10, 24, 48] as const;
 
 /** What else decides which proxies a call gets, besides its parameters. */
-export interface QueryContext {
+interface QueryContext {
   readonly ledger: ExitLedger;
   readonly condition: Condition;
   /** The instance's own range of lifetimes. It overrides the parameter `timespan`. */

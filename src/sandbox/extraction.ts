@@ -12,7 +12,7 @@ import { type Answer, customLine, freeLine, type Layout, plainLine, type Value }
 import type { RunningMember } from './member.ts';
 import type { AnswerFormat, Operation } from './operations.ts';
 
-export interface ExtractionCall {
+interface ExtractionCall {
   readonly operation: Operation;
   readonly params: URLSearchParams;
   readonly client: string;

@@ -2,7 +2,7 @@
 import type { SandboxOperationName } from './operations.ts';
 import type { Rule, RuleAnswer } from './scenario.ts';
 
-export interface ActiveRule extends Rule {
+interface ActiveRule extends Rule {
   readonly id: string;
   /** The number of calls that the rule has answered. */
   readonly used: number;

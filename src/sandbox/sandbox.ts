@@ -32,7 +32,7 @@ export interface SandboxInstance {
   readonly condition: Readonly<Condition>;
 }
 
-export interface SandboxMember {
+interface SandboxMember {
   readonly id: string;
   /** The id of the member's instance. */
   readonly instance: string;
@@ -50,7 +50,7 @@ export interface SandboxMember {
   readonly accepted: number;
 }
 
-export interface SandboxParts {
+interface SandboxParts {
   readonly instances: readonly Instance[];
   readonly account: Account;
   readonly exits: Exits;

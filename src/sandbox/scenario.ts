@@ -124,7 +124,7 @@ const memberRuleSchema = z.strictObject({
   behaviour: behaviourSchema,
 });
 
-export type MemberRule = Readonly<z.infer<typeof memberRuleSchema>>;
+type MemberRule = Readonly<z.infer<typeof memberRuleSchema>>;
 
 const scenarioSchema = z.strictObject({
   rules: z.array(ruleSchema).readonly().optional(),

@@ -24,11 +24,11 @@ const FILLER = 'x'.repeat(65_536);
  * Faults that alter the service's answer. All other faults replace the answer; the service then does not decide the
  * call.
  */
-export type AlteringFault = Extract<
+type AlteringFault = Extract<
   ServiceFault,
   { fault: 'delay' | 'slow' | 'wrong-format' | 'bom' | 'truncated' }
 >;
-export type ReplacingFault = Exclude<ServiceFault, AlteringFault>;
+type ReplacingFault = Exclude<ServiceFault, AlteringFault>;
 
 export function replacesAnswer(fault: ServiceFault): fault is ReplacingFault {
   return !['delay', 'slow', 'wrong-format', 'bom', 'truncated'].includes(fault.fault);

@@ -48,7 +48,7 @@ export interface CallOptions {
   readonly gate?: WriteGate;
 }
 
-export interface Timing {
+interface Timing {
   /** The monotonic moment just before noria wrote the request. */
   readonly sentAt: number;
   readonly tookMs: number;

@@ -3,7 +3,7 @@ import { nearest } from '../core/nearest.ts';
 import type { DrawRow, OperationParam, SourceProduct } from './operation.ts';
 import { OPERATIONS } from './operations.ts';
 
-export interface ParamProblem {
+interface ParamProblem {
   readonly key: string;
   /**
    * What is wrong, as a predicate for a message: `is not a whole number from 0 to 5`. It does not quote the value.
@@ -13,7 +13,7 @@ export interface ParamProblem {
   readonly suggestion?: string;
 }
 
-export interface CheckedParams {
+interface CheckedParams {
   /**
    * The parameters as the service expects them: with converted numbers, joined lists and defaults. `count` is the
    * maximum number of proxies per call.

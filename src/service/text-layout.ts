@@ -16,7 +16,7 @@ export type RecordReader = (
   from: number,
 ) => { readonly fields: Readonly<Record<string, string>>; readonly end: number } | undefined;
 
-export type CompiledLayout =
+type CompiledLayout =
   | { readonly read: RecordReader; readonly problem?: never }
   | { readonly read?: never; readonly problem: string };
 

@@ -34,7 +34,7 @@ export interface TransportOptions {
  */
 export type OpenTunnel = (server: HostPort, done: (error: NoriaError | undefined) => void) => Tunnel;
 
-export interface Tunnel {
+interface Tunnel {
   /** The socket. It already has a handler for the event `error`. */
   readonly socket: Socket;
   /** Returns the error for a connection that is not open after `ms`; undefined if it is open. */

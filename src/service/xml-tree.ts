@@ -16,7 +16,7 @@ export interface XmlElement {
   readonly text: string;
 }
 
-export interface XmlLimits {
+interface XmlLimits {
   readonly depth: number;
   /**
    * The maximum number of tags, attributes, references, comments, CDATA sections and processing instructions

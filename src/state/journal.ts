@@ -14,7 +14,7 @@ import type { StateFileOptions } from './snapshot-file.ts';
 import { readStateFile, replaceStateFile } from './state-files.ts';
 
 /** A record. With the value `undefined`, it is removed. */
-export type JournalEntry = readonly [key: string, value: unknown];
+type JournalEntry = readonly [key: string, value: unknown];
 
 /** The part of noria that owns the records. */
 export interface JournalSource {

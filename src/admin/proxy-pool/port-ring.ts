@@ -29,7 +29,7 @@ export interface PortFilter {
 }
 
 /** A request to pin a port to a member. */
-export interface PortPin {
+interface PortPin {
   readonly port: number;
   readonly source?: string;
   /** The members of the other ports; the keys are member ids. */

@@ -5,15 +5,17 @@
  * In that API, GET requests change state. So the server refuses requests that a web page could send, as the admin
  * server does. It owns the HTTP server and one ring of ports for each user.
  */
+
 import { getConnInfo } from '@hono/node-server/conninfo';
 import { type Context, Hono } from 'hono';
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
 import { formatHostPort, parseHostPort } from '../../core/host-port.ts';
+import type { BoundAddress } from '../../core/listen-address.ts';
 import { localHostOf } from '../../core/listen-address.ts';
 import { isLoopbackAddress } from '../../core/networks.ts';
 import { guard } from '../guard.ts';
-import { type HttpAddress, type HttpServer, openHttpServer } from '../http-server.ts';
+import { type HttpServer, openHttpServer } from '../http-server.ts';
 import { sendError } from '../openapi.ts';
 import { describeCount, describeProxy, describeRoutes, NO_PROXY, type RoutePath } from './answers.ts';
 import { type HandedOut, type PortBackend, type PortFilter, PortRing } from './port-ring.ts';
@@ -36,7 +38,7 @@ export interface PortRange {
   readonly last: number;
 }
 
-export interface ProxyPoolBackend {
+interface ProxyPoolBackend {
   /**
    * Returns the user that a request belongs to; '' when the ports' listener has no users.
    *
@@ -84,7 +86,7 @@ export async function openProxyPool(options: ProxyPoolOptions): Promise<HttpServ
   };
 }
 
-function buildApp(options: ProxyPoolOptions, address: () => HttpAddress, rings: Map<string, PortRing>) {
+function buildApp(options: ProxyPoolOptions, address: () => BoundAddress, rings: Map<string, PortRing>) {
   const { backend, clock, ports } = options;
   const app = new Hono<PoolEnv>();
   app.use(guard({ name: NAME, address, openPaths: new Set(), hasRoute: () => false }));

@@ -1,7 +1,7 @@
 /** All messages between the primary and a worker: plain data that can be sent as JSON. */
 import type { FaultCode } from '../../core/faults.ts';
+import type { BoundAddress } from '../../core/listen-address.ts';
 import type { SourceFault } from '../../dialer/credentials.ts';
-import type { BoundAddress } from '../../listener/bind.ts';
 import type { WrongAttempt } from '../../listener/wrong-attempts.ts';
 import type { LeaseHolder } from '../../pool/leases.ts';
 import type { PlaneContext } from '../data-plane.ts';

@@ -4,8 +4,8 @@
  */
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
+import type { BoundAddress } from '../../core/listen-address.ts';
 import { formatListenAddress, overlap } from '../../core/listen-address.ts';
-import type { BoundAddress } from '../../listener/bind.ts';
 import type { ListenerSettings, ListenerStatus } from '../data-plane.ts';
 import { bindAddress } from '../listener-set.ts';
 import { type LimitedListener, PermitPools, type PermitReply } from './connection-permits.ts';

@@ -10,7 +10,7 @@ import type { WriteGate } from '../../service/transport.ts';
 import type { ExtractConnection, Extractor } from '../options.ts';
 import { type Range, randomIn } from './options.ts';
 
-export interface SimulatedMember {
+interface SimulatedMember {
   /** The monotonic moment at which the member expires. */
   readonly expiresAt: number;
   isUsed: boolean;

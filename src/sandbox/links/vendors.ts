@@ -4,7 +4,9 @@
  * Written from the vendors' public pages and clients, which docs/links.md names, not from noria's decoder. A code that
  * no public page documents is a guess; docs/links.md lists these codes.
  */
+
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
+import type { Printed } from '../layouts.ts';
 
 /** Everything that a vendor may report about one proxy. */
 export interface LinkProxy {
@@ -20,11 +22,6 @@ export interface LinkProxy {
   /** Empty unless the vendor has `needsLogin`. */
   readonly username: string;
   readonly password: string;
-}
-
-export interface LinkAnswer {
-  readonly contentType: string;
-  readonly body: string;
 }
 
 /** Why a call gets no proxies. `denied`: wrong key, method or header, or the customer may not get proxies. */
@@ -47,8 +44,8 @@ export interface LinkVendor {
   readonly lifeMs: readonly [min: number, max: number];
   /** Whether the proxies require a user name and a password. */
   readonly needsLogin?: true;
-  readonly answer: (proxies: readonly LinkProxy[]) => LinkAnswer;
-  readonly refuse: (why: LinkRefusal) => LinkAnswer;
+  readonly answer: (proxies: readonly LinkProxy[]) => Printed;
+  readonly refuse: (why: LinkRefusal) => Printed;
 }
 
 const CHINA_MS = 8 * HOUR_MS;
@@ -280,11 +277,11 @@ function countedList(proxies: readonly LinkProxy[]): object {
   return { count: list.length, proxy_list: list };
 }
 
-function json(value: object): LinkAnswer {
+function json(value: object): Printed {
   return { contentType: 'application/json; charset=utf-8', body: JSON.stringify(value) };
 }
 
-function text(lines: readonly string[]): LinkAnswer {
+function text(lines: readonly string[]): Printed {
   return { contentType: 'text/plain; charset=utf-8', body: lines.join('\r\n') };
 }
 

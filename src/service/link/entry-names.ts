@@ -108,7 +108,7 @@ const NAMES = {
   since: ['starttime', 'begintime', 'onlinetime', 'createtime'],
 } as const;
 
-export type FieldMeaning = keyof typeof NAMES;
+type FieldMeaning = keyof typeof NAMES;
 
 /** The fields of an entry. The keys are the names in lower case without `_` and `-`. */
 export type EntryFields = ReadonlyMap<string, NamedField>;

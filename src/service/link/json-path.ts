@@ -14,7 +14,7 @@ export function valueAtPath(answer: unknown, path: string): unknown {
   return value;
 }
 
-export interface JsonNode {
+interface JsonNode {
   readonly path: string;
   readonly value: unknown;
   /** Whether the value is an item of a list, or inside such an item. */

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { MASK, Secret } from '../../core/secret.ts';
 
 /** The parts of a call in addition to the URL. */
-export interface LinkExtras {
+interface LinkExtras {
   readonly headers: Readonly<Record<string, Secret>>;
   readonly body: Secret | undefined;
 }

@@ -17,7 +17,7 @@ export interface EntryOptions extends PartsOptions {
   readonly wallAt: number;
 }
 
-export interface ReadEntry {
+interface ReadEntry {
   readonly entry: DrawnEntry;
   readonly parts: EntryParts;
 }

@@ -4,7 +4,7 @@
  */
 
 export const ANSWER_FORMATS = ['auto', 'json', 'text'] as const;
-export type LinkFormat = (typeof ANSWER_FORMATS)[number];
+type LinkFormat = (typeof ANSWER_FORMATS)[number];
 
 /**
  * What an expiry field contains: the remaining lifetime in seconds or minutes, a date and time, or Unix time in s or
@@ -16,7 +16,7 @@ export type ExpiryKind = (typeof EXPIRY_KINDS)[number];
 /** The time zone of a date and time without a zone. Most vendors of short-lived proxies send the time of China. */
 export const DEFAULT_ZONE = '+08:00';
 
-export interface ExpiryRule {
+interface ExpiryRule {
   readonly field: string;
   readonly as: ExpiryKind;
   /** The time zone of a date and time without a zone: `+08:00`, `-05:00` or `Z`. */
