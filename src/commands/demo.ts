@@ -35,6 +35,8 @@ const SECRET_BYTES = 12;
 const MAX_REPLICAS = 5;
 /** The minimum and maximum lifetime of a member: short, so that a viewer soon sees members expire. */
 const LIFETIME_MS = [60_000, 180_000] as const;
+/** No member expires during the story, because its sessions and counts of faults would then change without a visible cause. */
+const STORY_LIFETIME_MS = [600_000, 900_000] as const;
 
 interface DemoFlags {
   readonly host: string;
@@ -188,9 +190,10 @@ function printGoodbye(terminal: Terminal): void {
   );
 }
 
-async function openDemoSandbox({ members, dead, slow, targetPort }: DemoFlags): Promise<Sandbox> {
+async function openDemoSandbox({ members, dead, slow, story, targetPort }: DemoFlags): Promise<Sandbox> {
   const [http, socks] = split(members);
-  const shared = { lifetimeMs: LIFETIME_MS, dead, slow, singlePullLimit: Math.max(1, members) };
+  const lifetimeMs = story === true ? STORY_LIFETIME_MS : LIFETIME_MS;
+  const shared = { lifetimeMs, dead, slow, singlePullLimit: Math.max(1, members) };
   // The service has twice as many proxies as the pool, so that later draws bring new members.
   return openSandbox({
     targetPort: targetPort ?? (await freePort(DEFAULT_HOST, DEFAULT_TARGET_PORT)),
