@@ -87,7 +87,7 @@ function get(proxyPort: number, url: string, user?: string): Promise<number> {
   });
 }
 
-async function startTwo() {
+async function startTwo(more: Partial<NoriaOptions> = {}) {
   const sandbox = await openTestSandbox({ members: 8, lifetimeMs: 60_000 });
   const before = await freePorts(2);
   const [first, second] = [before + 1, await freePort()];
@@ -97,7 +97,7 @@ async function startTwo() {
   ];
   const listeners = (...ports: string[]) => `listeners: [${ports.join(', ')}]`;
   const plain = (port: number, more = '') => `{ address: "127.0.0.1:${port}", denyTargets: []${more} }`;
-  const options: NoriaOptions = { sources, listeners: listeners(plain(first), plain(second)) };
+  const options: NoriaOptions = { sources, listeners: listeners(plain(first), plain(second)), ...more };
   const noria = await startNoria(options);
   await untilReady(noria, 4);
   return { sandbox, noria, options, sources, before, first, second, listeners, plain };
@@ -117,7 +117,7 @@ test('reload: an unchanged source keeps its members, a removed one loses them', 
 });
 
 test('reload: tunnels stay open, also those of a removed listener', async () => {
-  const { sandbox, noria, options, first, second, listeners, plain } = await startTwo();
+  const { sandbox, noria, options, first, second, listeners, plain } = await startTwo({ drain: '60s' });
   const target = new URL(sandbox.targetUrl).host;
   const [kept, leaving] = [await openTunnel(first, target), await openTunnel(second, target)];
   await noria.reload(testConfig({ ...options, listeners: listeners(plain(first)) }));
@@ -225,7 +225,7 @@ test('reload: the admin server and a listener may exchange their addresses', asy
 });
 
 test('reload: connections of a changed listener are counted until the drain time has passed', async () => {
-  const { sandbox, noria, options, first, listeners, plain } = await startTwo();
+  const { sandbox, noria, options, first, listeners, plain } = await startTwo({ drain: '4s' });
   const target = new URL(sandbox.targetUrl).host;
   const tunnels = [await openTunnel(first, target), await openTunnel(first, target)];
   const connections = () => noria.control.status().listeners[0]?.connections;
@@ -261,7 +261,7 @@ test('reload: returns the sections that take effect at the next start', async ()
 });
 
 test('shutdown: refuses new clients, is not ready, and lets a tunnel finish within the drain time', async () => {
-  const { sandbox, noria, first } = await startTwo();
+  const { sandbox, noria, first } = await startTwo({ drain: '60s' });
   const tunnel = await openTunnel(first, new URL(sandbox.targetUrl).host);
   const closing = noria.close();
   await until('noria is not ready', () => !noria.control.status().ready);

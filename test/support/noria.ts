@@ -56,6 +56,8 @@ export interface NoriaOptions {
   /** Further keys of the one default listener. */
   readonly listener?: string;
   readonly logLevel?: 'debug' | 'info';
+  /** How long open tunnels may take to finish. Default `1s`. A test that uses them meanwhile needs more. */
+  readonly drain?: string;
 }
 
 /** The configuration that `startNoria` starts with. */
@@ -67,7 +69,7 @@ export function testConfig(options: NoriaOptions): Config {
     options.listeners ??
       `listeners: [{ address: "127.0.0.1:0", denyTargets: [] ${options.listener === undefined ? '' : `, ${options.listener}`} }]`,
     'admin: { address: "127.0.0.1:0" }',
-    'shutdown: { drainTimeout: 1s }',
+    `shutdown: { drainTimeout: ${options.drain ?? '1s'} }`,
     /^state:/m.test(options.more ?? '') ? '' : 'state: off',
     options.more ?? '',
     /^workers:/m.test(options.more ?? '') ? '' : WORKERS_LINE,

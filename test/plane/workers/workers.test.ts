@@ -209,7 +209,7 @@ test('workers: wrong passwords are counted over all workers', async () => {
 });
 
 test('workers: closing lets open tunnels finish, then ends all workers', async () => {
-  const { noria, workers, target, through } = await startPair();
+  const { noria, workers, target, through } = await startPair({ drain: '60s' });
   const tunnels = [await through(0), await through(1)];
   for (const socket of tunnels) await openTunnel(socket, target);
   const closing = noria.close();
@@ -233,7 +233,7 @@ test('workers: a worker that hangs delays neither the close nor a reload in prog
         fn();
       }),
   };
-  const { noria, options, workers, target, through } = await startPair({}, clock);
+  const { noria, options, workers, target, through } = await startPair({ drain: '4s' }, clock);
   const tunnel = await through(1);
   await openTunnel(tunnel, target);
   process.kill(workers[0], 'SIGSTOP');
