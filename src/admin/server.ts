@@ -134,10 +134,7 @@ function answerErrors(app: OpenAPIHono, onError: AdminOptions['onError']): void 
   });
 }
 
-/**
- * Returns the methods for which a path has a route. Middleware matches every path; the comparison of methods excludes
- * it.
- */
+/** Returns the methods for which a path has a route. Middleware, which matches every path, does not count. */
 function methodsAt(app: OpenAPIHono, path: string): string[] {
   const found = METHODS.filter((method) =>
     app.router.match(method, path)[0].some(([[, route]]) => route.method === method),

@@ -98,7 +98,7 @@ function identify(
   remoteAddress: string | undefined,
 ): string | NoriaError {
   if (!access.admits(remoteAddress)) {
-    return new NoriaError('forbidden', 'the address of this client is not in allow');
+    return new NoriaError('forbidden', "the address of this client is not in the listener's setting allow");
   }
   const identity = access.identify(parseBasicCredentials(authorization), remoteAddress);
   return identity instanceof NoriaError ? identity : identity.user;

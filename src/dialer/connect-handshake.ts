@@ -41,7 +41,7 @@ export class ConnectHandshake implements Handshake {
       if (head === 'garbage') return protocolFailure('not an HTTP response');
       const headBytes = head === 'more' ? left.length : head.endBytes;
       if (this.#interimBytes + headBytes > MAX_RESPONSE_HEAD_BYTES) {
-        return protocolFailure(`a response head of more than ${MAX_RESPONSE_HEAD_BYTES} bytes`);
+        return protocolFailure(`the response head is longer than ${MAX_RESPONSE_HEAD_BYTES} bytes`);
       }
       if (head === 'more') break;
       left = left.subarray(headBytes);

@@ -98,7 +98,7 @@ export class Access {
     if (!this.requiresCredentials) {
       return { user: '', routingText: routingTextWithoutUsers(credentials?.username ?? '') };
     }
-    if (credentials === undefined) return new NoriaError('auth-required', 'no credentials given');
+    if (credentials === undefined) return new NoriaError('auth-required', 'the client sent no credentials');
     const { username, password } = credentials;
     const user = longestUser(username, this.#digests, this.#longestName);
     const attempt = { address: remoteAddress, user: user ?? this.#firstName(username) };

@@ -59,7 +59,7 @@ function bindOne(
       const { host, port } = boundAddress(server);
       if (!options.allowNonLoopback && host !== '' && !isLoopbackAddress(host)) {
         server.close();
-        const message = `cannot listen on ${name} without users: other machines can reach this address`;
+        const message = `cannot listen on ${name} without users, because other machines can reach this address; add users, or listen on 127.0.0.1`;
         reject(new NoriaError('bad-config', message));
         return;
       }

@@ -214,11 +214,14 @@ export class Listener {
 
   #refusalFor(accepted: Socket, withinLimit: boolean): NoriaError | undefined {
     if (!this.#admits(accepted)) {
-      const reason = 'the address of this client is not in allow';
+      const reason = "the address of this client is not in the listener's setting allow";
       return new NoriaError('forbidden', reason, { context: { reason } });
     }
     if (withinLimit) return undefined;
-    return new NoriaError('too-many-connections', `${this.#options.maxConnections} connections are open`);
+    return new NoriaError(
+      'too-many-connections',
+      `${this.#options.maxConnections} client connections are open; maxConnections allows no more`,
+    );
   }
 
   #track(connection: ClientConnection, accepted: Socket, isRefused: boolean): void {

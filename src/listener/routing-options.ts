@@ -241,12 +241,14 @@ function checkSource({ source }: GivenOptions, context: RoutingContext): Problem
   if (source === undefined) return undefined;
   if (!context.sources.includes(source)) {
     return problem(
-      `key source names ${quote(source)}, which is not configured`,
-      'key source names a source that is not configured',
+      `the value ${quote(source)} of key source is not a configured source`,
+      'the value of key source is not a configured source',
     );
   }
   if (context.listenerSource !== undefined && source !== context.listenerSource) {
-    return problem(`key source names ${source}, but this listener uses only ${context.listenerSource}`);
+    return problem(
+      `the value of key source is ${source}, but this listener uses only ${context.listenerSource}`,
+    );
   }
   return undefined;
 }

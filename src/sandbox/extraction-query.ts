@@ -123,7 +123,7 @@ function livesOf(
   return { minRemainingMs: minMs, lifeMs: [Math.max(minMs, MIN_LIFE_MS), longestMinutes * MINUTE_MS] };
 }
 
-/** The first `selector` values; all values without a selector. */
+/** Returns the first `selector` values, or all values if there is no selector. */
 function upTo(values: readonly number[], selector: string | null): readonly number[] {
   return select(values, selector, (value, selected) => values.indexOf(value) < selected);
 }

@@ -20,7 +20,7 @@ export interface MemberTraits {
   readonly location: SandboxLocation;
   /** Whether it is a reverse proxy. The service reports its remaining life as unknown. */
   readonly reverse: boolean;
-  /** For how long the proxy was online before the sandbox created it, as far as the service reports. */
+  /** For how long, according to the service, the proxy was online before the sandbox created it. */
   readonly onlineMs: number;
   /** Free product: the anonymity from 1 (high) to 4 (none); 5 is unknown. */
   readonly level: number;

@@ -38,7 +38,7 @@ export const behaviourSchema = z.discriminatedUnion('how', [
   }),
   /** Answers with bytes of another protocol. */
   z.strictObject({ how: z.literal('garbage') }),
-  /** Works, but sends its own answers byte by byte, one each `ms` (default: one in each turn of the event loop). */
+  /** Works, but sends its own answers byte by byte, with `ms` between two bytes (default: one byte in each turn of the event loop). */
   z.strictObject({ how: z.literal('dribble'), ms: ms.optional() }),
   /** Sends half of its answer, then ends the connection. */
   z.strictObject({ how: z.literal('partial') }),
@@ -72,7 +72,7 @@ export const faultSchema = z.discriminatedUnion('fault', [
   z.strictObject({ fault: z.literal('redirect'), to: z.string().optional() }),
   /** Sends a body of `bytes` (default 8 MiB) that begins like a JSON answer. */
   z.strictObject({ fault: z.literal('huge'), bytes: count.optional() }),
-  // The service decides the call before each of the following faults; the fault alters the service's answer.
+  // With each of the following faults, the service decides the call, and the fault then alters the answer.
   z.strictObject({ fault: z.literal('delay'), ms }),
   /** Sends the head at once, then the body in small pieces over `ms`. */
   z.strictObject({ fault: z.literal('slow'), ms }),
@@ -90,7 +90,7 @@ export type ServiceFault = Readonly<z.infer<typeof faultSchema>>;
 const code = z.union([z.string(), z.int()]).transform(String);
 
 const answerSchema = z.union([
-  /** A refusal with this code. The code `10001` is a success with an empty list. */
+  /** Answers with this code: a refusal, or for `10001` a success with an empty list. */
   z.strictObject({ code, msg: z.string().optional() }),
   /** Sends exactly this text in UTF-8. */
   z.strictObject({ body: z.string(), contentType: z.string().optional(), status: status.optional() }),

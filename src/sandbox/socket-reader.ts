@@ -44,7 +44,7 @@ export class SocketReader {
         if (end < seen.length) this.#socket.unshift(seen.subarray(end));
         return seen.subarray(0, end);
       }
-      // Without a size argument: with one, a socket that has fewer bytes would emit `readable` repeatedly.
+      // Called without a size, because with one a socket that has fewer bytes would emit `readable` repeatedly.
       const chunk: Buffer | null = this.#socket.read();
       if (chunk === null) await this.#waitForMore();
       else seen = Buffer.concat([seen, chunk]);

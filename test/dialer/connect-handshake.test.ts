@@ -128,7 +128,7 @@ test('connect handshake: the limit of a head is 16 KiB, including interim respon
   const start = 'HTTP/1.1 200 OK\r\nX: ';
   const fitting = `${start}${'x'.repeat(MAX_RESPONSE_HEAD_BYTES - start.length - 4)}\r\n\r\n`;
   expect(answer(`${fitting}rest`)).toBe('accepted "rest"');
-  const tooLong = `member-protocol: a response head of more than ${MAX_RESPONSE_HEAD_BYTES} bytes`;
+  const tooLong = `member-protocol: the response head is longer than ${MAX_RESPONSE_HEAD_BYTES} bytes`;
   expect(answer(`${start}x${fitting.slice(start.length)}`)).toBe(tooLong);
   expect(answer(`HTTP/1.1 100 Go\r\n\r\n${fitting}`)).toBe(tooLong);
   expect(answer(`${start}${'x'.repeat(MAX_RESPONSE_HEAD_BYTES)}`)).toBe(tooLong);

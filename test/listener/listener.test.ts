@@ -175,7 +175,7 @@ test('listener: refuses an address that other machines can reach, without users'
   const error = await failure(openListener(listenerOptions(directDialer(), { addresses })));
   expect(error.code).toBe('bad-config');
   expect(error.message).toBe(
-    'cannot listen on 0.0.0.0:0 without users: other machines can reach this address',
+    'cannot listen on 0.0.0.0:0 without users, because other machines can reach this address; add users, or listen on 127.0.0.1',
   );
   const { port } = await listen(directDialer(), { addresses, allowNonLoopback: true });
   await RawClient.open(port);

@@ -98,7 +98,7 @@ const BAD: readonly [text: string, named: RegExp][] = [
   ['ttl-99999999999', /for key ttl/],
   ['sesstime-10081', /for key sesstime/],
   ['life-soon', /for key life/],
-  ['source-nowhere', /source names "nowhere"/],
+  ['source-nowhere', /value "nowhere" of key source/],
   ['zone-', /for key zone/],
   ['adr-', /for key adr/],
   ['adr-_', /for key adr/],

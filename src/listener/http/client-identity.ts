@@ -17,7 +17,8 @@ export function identifyRequest(
   const credentials = fieldValues(fields, 'proxy-authorization');
   if (credentials.length > 1)
     return new NoriaError('bad-request', 'the request has two Proxy-Authorization fields');
-  if (fieldValues(fields, 'host').length > 1) return new NoriaError('bad-request', 'two Host fields');
+  if (fieldValues(fields, 'host').length > 1)
+    return new NoriaError('bad-request', 'the request has two Host fields');
   return connection.identify(parseBasicCredentials(credentials[0]));
 }
 

@@ -84,5 +84,5 @@ function readDialRequest(head: RequestHead, connection: ClientConnection): DialR
 function checkNoBody({ framing }: RequestHead): NoriaError | undefined {
   if (framing instanceof NoriaError) return framing;
   const announced = framing.kind === 'chunked' || (framing.kind === 'length' && framing.bytes > 0);
-  return announced ? new NoriaError('bad-request', 'CONNECT with a body') : undefined;
+  return announced ? new NoriaError('bad-request', 'the CONNECT request announces a body') : undefined;
 }

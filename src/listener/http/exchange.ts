@@ -79,7 +79,7 @@ export class HttpExchange {
     socket.resume();
     this.#write(head);
     if (this.memberConnection.head.length > 0)
-      this.#fail(new NoriaError('member-protocol', 'a response came before the request'));
+      this.#fail(new NoriaError('member-protocol', 'the member sent bytes before the request'));
     else if (socket.destroyed) this.#onClose();
     else if (socket.readableEnded) this.#onEnd();
   }
@@ -136,7 +136,7 @@ export class HttpExchange {
   /** Fails the exchange because the member required credentials with a 407. The dialer handles it; the client never sees it. */
   rejectChallenge(): void {
     this.#end({ cut: false, proxyAuthRequired: true });
-    this.#callbacks.onFailed(new NoriaError('member-auth', 'the member asked for credentials'), false);
+    this.#callbacks.onFailed(new NoriaError('member-auth', 'the member required credentials'), false);
   }
 
   /** Fails the exchange because the response is an error of the member itself. */
@@ -191,7 +191,11 @@ export class HttpExchange {
   #onPart(part: ResponsePart): void {
     if (part.kind === 'head') {
       if (part.head.status === SWITCHING_PROTOCOLS) {
-        if (!this.#request.upgrade) throw new NoriaError('member-protocol', 'a 101 response without Upgrade');
+        if (!this.#request.upgrade)
+          throw new NoriaError(
+            'member-protocol',
+            'the response has status 101, but the request has no Upgrade',
+          );
         this.#switch(part.head);
         return;
       }

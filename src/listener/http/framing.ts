@@ -61,7 +61,8 @@ function declaredFraming(
   const lengths = fieldValues(fields, 'content-length');
   const codings = fieldValues(fields, 'transfer-encoding');
   if (codings.length > 0) {
-    if (lengths.length > 0) return new NoriaError('bad-request', 'both Content-Length and Transfer-Encoding');
+    if (lengths.length > 0)
+      return new NoriaError('bad-request', 'the message has both Content-Length and Transfer-Encoding');
     if (minorVersion === 0)
       return new NoriaError('bad-request', 'Transfer-Encoding is not allowed in HTTP/1.0');
     if (codings.length > 1)

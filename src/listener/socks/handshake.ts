@@ -112,9 +112,16 @@ class SocksHandshake {
       this.#phase = { name: 'credentials' };
       return undefined;
     }
-    if (!withoutPassword) return new NoriaError('bad-request', `client offers ${methodList(methods)}`);
+    if (!withoutPassword)
+      return new NoriaError(
+        'bad-request',
+        `the client offers ${methodList(methods)}, but noria needs method 0 or 2`,
+      );
     if (refusal === undefined && options.access.requiresCredentials) {
-      return new NoriaError('auth-required', `no credentials: client offers ${methodList(methods)}`);
+      return new NoriaError(
+        'auth-required',
+        `the client sends no credentials: it offers ${methodList(methods)}`,
+      );
     }
     const identity = this.#identify(undefined);
     if (identity instanceof NoriaError) return identity;

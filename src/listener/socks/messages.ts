@@ -135,7 +135,7 @@ export function socks4AuthRejection(): Buffer {
 
 function* parseGreeting(): Parser<SocksMessage | SocksFault> {
   const version = yield* byte();
-  if (version !== VERSION_5) return malformed(`SOCKS version ${version}`);
+  if (version !== VERSION_5) return malformed(`the message has SOCKS version ${version}`);
   return { kind: 'greeting', methods: [...(yield yield* byte())] };
 }
 
@@ -150,7 +150,7 @@ function* parseCredentials(): Parser<SocksMessage | SocksFault> {
 
 function* parseSocks5Request(): Parser<SocksMessage | SocksFault> {
   const version = yield* byte();
-  if (version !== VERSION_5) return malformed(`SOCKS version ${version} in the request`);
+  if (version !== VERSION_5) return malformed(`the request has SOCKS version ${version}`);
   const command = yield* byte();
   if (command !== CONNECT) return unsupportedCommand(command);
   yield* byte(); // reserved; some clients do not send 0
@@ -176,16 +176,16 @@ function* parseAddress(): Parser<string | SocksFault> {
 /** SOCKS4 (`0x04 CMD PORT IP USERID NUL`) and SOCKS4a, in which the address 0.0.0.x announces a host name after the user id. */
 function* parseSocks4Request(): Parser<SocksMessage | SocksFault> {
   const version = yield* byte();
-  if (version !== VERSION_4) return malformed(`SOCKS version ${version}`);
+  if (version !== VERSION_4) return malformed(`the message has SOCKS version ${version}`);
   const command = yield* byte();
   if (command !== CONNECT) return unsupportedCommand(command);
   const port = yield* uint16();
   const address = yield 4;
   const userId = yield* textToNul(MAX_USER_ID_BYTES);
-  if (userId === undefined) return malformed(`a user id of more than ${MAX_USER_ID_BYTES} bytes`);
+  if (userId === undefined) return malformed(`the user id is longer than ${MAX_USER_ID_BYTES} bytes`);
   const named = address.readUInt32BE() > 0 && address.readUInt32BE() <= 0xff;
   const host = named ? yield* textToNul(MAX_NAME_BYTES) : address.join('.');
-  if (host === undefined) return malformed(`a host name of more than ${MAX_NAME_BYTES} bytes`);
+  if (host === undefined) return malformed(`the host name is longer than ${MAX_NAME_BYTES} bytes`);
   return request(host, port, userId);
 }
 

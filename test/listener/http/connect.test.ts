@@ -134,7 +134,7 @@ test.each<[string, string, string, object?]>([
   [
     'an unknown source',
     CONNECT(basic('me-source-hush:')),
-    'Key source names a source that is not configured.',
+    'The value of key source is not a configured source.',
   ],
   [
     'a denied target',
@@ -145,7 +145,7 @@ test.each<[string, string, string, object?]>([
   [
     'a client that is not allowed',
     CONNECT(),
-    'The address of this client is not in allow.',
+    "The address of this client is not in the listener's setting allow.",
     { allow: ['192.0.2.0/24'] },
   ],
 ])(

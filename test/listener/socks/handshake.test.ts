@@ -188,7 +188,7 @@ describe('socks handshake: SOCKS5 refusals', () => {
       sent: [hex('05 02 01 80')],
       reply: NO_METHOD,
       code: 'bad-request',
-      detail: /^client offers methods 1, 128$/,
+      detail: /^the client offers methods 1, 128, but noria needs method 0 or 2$/,
     },
     {
       what: 'a greeting without methods',
