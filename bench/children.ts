@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { SECOND_MS } from '../src/core/duration.ts';
+import type { FleetWork, FleetWorkResult } from './fleet-replicas.ts';
 import type { Load, LoadResult } from './load.ts';
 import {
   COUNT_ACCEPTED,
@@ -67,6 +68,12 @@ export class Children {
     return { child, load: (load) => request(child, load) };
   }
 
+  /** Replicas of a fleet. */
+  fleet(): { readonly child: ChildProcess; work(order: FleetWork): Promise<FleetWorkResult> } {
+    const child = this.#start('fleet-replicas.ts');
+    return { child, work: (order) => request(child, order) };
+  }
+
   async subject(name: SubjectName, options: SubjectOptions): Promise<Running> {
     const child = this.#start(SUBJECTS[name]);
     const { port } = await request<{ port: number }>(child, options);
@@ -114,12 +121,15 @@ export class Children {
 
 /** Returns the user and kernel CPU time of all threads of a process and its children, in ms. */
 export function cpuMs(subject: Running): number {
+  return processesOf(subject).reduce((sum, process) => sum + cpuMsOfPid(process), 0);
+}
+
+/** The same of one process. */
+export function cpuMsOfPid(process: string | number): number {
   let ns = 0;
-  for (const process of processesOf(subject)) {
-    // A thread that ends would take its time out of the sum; V8's threads start early and stay.
-    for (const thread of readdirSync(`/proc/${process}/task`)) {
-      ns += Number(readFileSync(`/proc/${process}/task/${thread}/schedstat`, 'utf8').split(' ', 1)[0]);
-    }
+  // A thread that ends would take its time out of the sum; V8's threads start early and stay.
+  for (const thread of readdirSync(`/proc/${process}/task`)) {
+    ns += Number(readFileSync(`/proc/${process}/task/${thread}/schedstat`, 'utf8').split(' ', 1)[0]);
   }
   return ns / NS_PER_MS;
 }

@@ -9,6 +9,7 @@
 import { platform } from 'node:os';
 import { type Bench, MEMBERS } from './bench.ts';
 import { Children } from './children.ts';
+import { measureFleet } from './fleet.ts';
 import { measureIdle, measurePicks } from './holding.ts';
 import { measureLatency } from './latency.ts';
 import { Report } from './report.ts';
@@ -33,6 +34,7 @@ try {
   };
   await measureThroughput(bench);
   await measureWorkers(bench);
+  if (!quick) await measureFleet(bench);
   await measurePaced(bench);
   await measureIdle(bench);
   await measureStart(bench);

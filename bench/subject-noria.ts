@@ -9,7 +9,7 @@ import { serveSubject } from './subject.ts';
 
 tuneForShortLives(); // as `noria run` does
 
-serveSubject(async ({ world, protocol, members, usable, workers = 1, login = false }) => {
+serveSubject(async ({ world, protocol, members, usable, workers = 1, login = false, storePort }) => {
   const product = protocol === 'http' ? 'short-classic' : 'short-socks5';
   const { username, password } = MEMBER_LOGIN;
   const auth = login ? `{ username: "${username}", password: "${password}" }` : 'auto';
@@ -23,6 +23,7 @@ admin: { address: "127.0.0.1:0" }
 state: off
 log: { level: info, format: json }
 workers: ${workers}
+${storePort === undefined ? '' : `fleet: { url: "redis://127.0.0.1:${storePort}" }`}
 `,
     'bench.yaml',
     { env: {} },

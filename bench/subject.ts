@@ -13,6 +13,8 @@ export interface SubjectOptions {
   readonly usable: number;
   /** The number of noria's worker processes; default 1. */
   readonly workers?: number;
+  /** Makes noria the only replica of a fleet with the store on this port. */
+  readonly storePort?: number;
 }
 
 export const SUBJECTS = {

@@ -1,0 +1,206 @@
+/**
+ * Replicas of a fleet without listeners, in one process: complete pools that follow a real store. Each message runs one part of the
+ * measurement, and the answer is its result.
+ */
+import { randomUUID } from 'node:crypto';
+import { parseConfig } from '../src/config/load.ts';
+import { pause, systemClock } from '../src/core/clock.ts';
+import { EventBus } from '../src/core/events.ts';
+import { systemRandom } from '../src/core/random.ts';
+import { createFleet, type Fleet } from '../src/daemon/fleet.ts';
+import { poolSettings } from '../src/daemon/part-options.ts';
+import type { DrawnMember } from '../src/pool/drawn-member.ts';
+import { isLease } from '../src/pool/lease.ts';
+import { Pool } from '../src/pool/pool.ts';
+import { until } from '../test/support/until.ts';
+
+export type FleetWork =
+  /** Opens this many replicas, with `members` in their pool. */
+  | {
+      readonly kind: 'open';
+      readonly storePort: number;
+      readonly replicas: number;
+      readonly members: number;
+    }
+  /** Uses members for `seconds`, at this rate in all replicas together. */
+  | { readonly kind: 'use'; readonly perSecond: number; readonly seconds: number }
+  /** Adds a draw to one replica, `count` times, and measures until every other replica can use its members. */
+  | { readonly kind: 'draw'; readonly count: number }
+  /** Opens new sessions, one after the other. */
+  | { readonly kind: 'sessions'; readonly count: number }
+  | { readonly kind: 'close' };
+
+export interface FleetWorkResult {
+  /** Sorted. Empty for work without latencies. */
+  readonly latenciesMs: readonly number[];
+  /** Beats that the store answered during the work. */
+  readonly beats: number;
+}
+
+interface OpenReplica {
+  readonly pool: Pool;
+  readonly bus: EventBus;
+  readonly fleet: Fleet;
+}
+
+const SOURCE = 'bench';
+const LIFE_MS = 3_600_000;
+const MEMBERS_PER_DRAW = 5;
+/** How often `use` uses members. */
+const STEP_MS = 50;
+
+let replicas: readonly OpenReplica[] = [];
+let drawn = 0;
+let requests = 0;
+let beats = 0;
+
+async function work(order: FleetWork): Promise<readonly number[]> {
+  switch (order.kind) {
+    case 'open':
+      await open(order);
+      return [];
+    case 'use':
+      await use(order);
+      return [];
+    case 'draw':
+      return repeat(order.count, draw);
+    case 'sessions':
+      return repeat(order.count, openSession);
+    case 'close':
+      for (const { fleet } of replicas) await fleet.replica.close();
+      for (const { pool } of replicas) pool.close();
+      replicas = [];
+      return [];
+  }
+}
+
+async function open({ storePort, replicas: count, members }: Extract<FleetWork, { kind: 'open' }>) {
+  const name = `bench-${randomUUID().slice(0, 8)}`;
+  replicas = await Promise.all(Array.from({ length: count }, (_, n) => openReplica(storePort, name, n)));
+  await until(
+    'the replicas see each other',
+    () => replicas.every(({ fleet }) => fleet.status().replicas.length === count),
+    20_000,
+  );
+  replicas[0]?.pool.addMembers(SOURCE, newMembers(members));
+  await until(
+    'all have the members',
+    () => replicas.every(({ pool }) => pool.counts()[0]?.ready === members),
+    20_000,
+  );
+}
+
+async function openReplica(storePort: number, name: string, number: number): Promise<OpenReplica> {
+  const config = parseConfig(
+    `
+service: { baseUrl: "http://127.0.0.1:9" }
+sources: [{ name: ${SOURCE}, product: short-classic, instance: "202611210001", akey: "0123456789abcdef" }]
+fleet: { url: "redis://127.0.0.1:${storePort}", name: ${name}, replica: replica-${number} }
+`,
+    'bench.yaml',
+    { env: {} },
+  );
+  const bus = new EventBus((event, error) => {
+    throw new Error(`an observer of ${event} failed`, { cause: error });
+  });
+  const common = { clock: systemClock, random: systemRandom, bus };
+  const pool = new Pool({ ...poolSettings(config), ...common, forecasts: () => [] });
+  bus.on('fleet.answered', ({ operation }) => {
+    if (operation === 'beat') beats += 1;
+  });
+  if (config.fleet === undefined) throw new TypeError('the configuration has no fleet');
+  const fleet = await createFleet({
+    ...common,
+    config: config.fleet,
+    restored: undefined,
+    pool,
+    sources: { keyOf: (source) => source, sourceOf: (key) => key },
+    onCommand: () => {},
+    onReport: () => {},
+    clients: () => 0,
+    callTimeoutMs: () => config.service.timeoutMs,
+  });
+  await fleet.replica.open();
+  return { pool, bus, fleet };
+}
+
+function newMembers(count: number): DrawnMember[] {
+  return Array.from({ length: count }, () => {
+    drawn += 1;
+    const host = `203.${Math.floor(drawn / 62_500) % 250}.${Math.floor(drawn / 250) % 250}.${(drawn % 250) + 1}`;
+    return {
+      protocol: 'http',
+      host,
+      port: 8_000,
+      endsAt: systemClock.monotonic() + LIFE_MS,
+      unproven: false,
+    };
+  });
+}
+
+async function use({ perSecond, seconds }: Extract<FleetWork, { kind: 'use' }>): Promise<void> {
+  const startedAt = systemClock.monotonic();
+  const elapsed = () => systemClock.monotonic() - startedAt;
+  for (let used = 0; elapsed() < 1_000 * seconds; ) {
+    for (const due = (perSecond * elapsed()) / 1_000; used < due; used += 1) useMember(used);
+    await pause(systemClock, STEP_MS);
+  }
+}
+
+function useMember(number: number): void {
+  const { pool } = replicas[number % replicas.length] as OpenReplica;
+  const lease = pool.acquire(request({}));
+  if (lease instanceof Promise || !isLease(lease)) throw new Error('no member is usable');
+  pool.report({ lease: lease.id, kind: 'accepted', latencyMs: 20 });
+  pool.report({ lease: lease.id, kind: 'closed', cut: false, answered: true });
+}
+
+function request(routing: { readonly session?: string }) {
+  requests += 1;
+  return { id: requests, routing, targetHost: 'example.com', avoid: [], waitMs: 0 };
+}
+
+/** Resolves when every replica has the members. */
+async function draw(): Promise<void> {
+  const [first, ...others] = replicas;
+  const joined = others.map(({ bus }) => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    let left = MEMBERS_PER_DRAW;
+    const subscription = bus.on('member.joined', () => {
+      left -= 1;
+      if (left > 0) return;
+      subscription[Symbol.dispose]();
+      resolve();
+    });
+    return promise;
+  });
+  first?.pool.addMembers(SOURCE, newMembers(MEMBERS_PER_DRAW));
+  await Promise.all(joined);
+}
+
+async function openSession(): Promise<void> {
+  const { fleet } = replicas[requests % replicas.length] as OpenReplica;
+  const lease = await fleet.replica.acquire(request({ session: randomUUID() }));
+  if (!isLease(lease)) throw new Error('no member is usable');
+  fleet.replica.report({ lease: lease.id, kind: 'closed', cut: false, answered: true });
+}
+
+async function repeat(count: number, one: () => Promise<void>): Promise<number[]> {
+  const latenciesMs: number[] = [];
+  for (let left = count; left > 0; left -= 1) {
+    const startedAt = systemClock.monotonic();
+    await one();
+    latenciesMs.push(systemClock.monotonic() - startedAt);
+    await pause(systemClock, 5); // so that beats and timers have their turn
+  }
+  return latenciesMs.sort((a, b) => a - b);
+}
+
+process.on('message', (order: FleetWork) => {
+  const beatsBefore = beats;
+  void work(order).then((latenciesMs) => {
+    const result: FleetWorkResult = { latenciesMs, beats: beats - beatsBefore };
+    process.send?.(result);
+  });
+});
+process.on('disconnect', () => process.exit(0));
