@@ -2,8 +2,7 @@
  * What a fleet costs: CPU time of a tunnel, CPU time of the store, and how long replicas wait for each other. Needs a Valkey or Redis
  * server in the search path.
  */
-import { openDemoStore } from '../src/commands/demo-store.ts';
-import { hasCode } from '../src/core/faults.ts';
+import { type DemoStore, openDemoStore } from '../src/commands/demo-store.ts';
 import { type Bench, workingMembers } from './bench.ts';
 import { cpuMs, cpuMsOfPid } from './children.ts';
 import { measureInRounds, quantile } from './rounds.ts';
@@ -16,14 +15,9 @@ const SECONDS = 3;
 /** A busy machine delays some beats. */
 const LEAST_BEATS = 0.8;
 
-type Store = Awaited<ReturnType<typeof openDemoStore>>;
-
 export async function measureFleet(bench: Bench): Promise<void> {
-  let store: Store;
-  try {
-    store = await openDemoStore();
-  } catch (error) {
-    if (!hasCode(error, 'bad-usage')) throw error;
+  const store = await openDemoStore();
+  if (store === undefined) {
     console.error(
       '       the fleet is not measured: neither valkey-server nor redis-server is in the search path',
     );
@@ -37,7 +31,7 @@ export async function measureFleet(bench: Bench): Promise<void> {
   }
 }
 
-async function measureTunnel({ children, world, report }: Bench, { port }: Store): Promise<void> {
+async function measureTunnel({ children, world, report }: Bench, { port }: DemoStore): Promise<void> {
   const options = workingMembers(world, 'http');
   const fleet = await children.subject('noria', { ...options, storePort: port });
   const alone = await children.subject('noria', options);
@@ -70,7 +64,7 @@ async function measureTunnel({ children, world, report }: Bench, { port }: Store
   });
 }
 
-async function measureStore({ children, report }: Bench, store: Store, count: number): Promise<void> {
+async function measureStore({ children, report }: Bench, store: DemoStore, count: number): Promise<void> {
   const replicas = children.fleet();
   await replicas.work({ kind: 'open', storePort: store.port, replicas: count, members: MEMBERS });
   const share = async (perSecond: number) => {
