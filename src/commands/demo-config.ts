@@ -8,6 +8,7 @@ import type { Sandbox } from '../sandbox/sandbox.ts';
 export const DEFAULT_HOST = '127.0.0.1';
 export const DEFAULT_PORT = 8888;
 export const DEFAULT_ADMIN_PORT = 8889;
+export const DEMO_FLEET = 'demo';
 /** The port of a second listener, which requires a user, for clients that send credentials only after a 407. */
 const DEFAULT_AUTH_PORT = 8890;
 /** How much higher the ports of a replica are than those of the previous one. */
@@ -30,19 +31,20 @@ interface DemoSetup {
   readonly secrets: DemoSecrets | undefined;
 }
 
-interface FleetPlace {
+interface DemoReplica {
   /** The number of the replica, counted from 1. */
   readonly number: number;
-  readonly storePort: number;
+  /** Undefined: the replicas share their pool in memory. */
+  readonly storePort: number | undefined;
 }
 
-/** @param place - undefined for a noria without a fleet. */
+/** @param replica - undefined for a noria without a fleet. */
 export async function demoConfig(
   { flags, sandbox, secrets }: DemoSetup,
-  place: FleetPlace | undefined,
+  replica: DemoReplica | undefined,
 ): Promise<Config> {
   const { host } = flags;
-  const step = PORT_STEP * ((place?.number ?? 1) - 1);
+  const step = PORT_STEP * ((replica?.number ?? 1) - 1);
   const shifted = (port: number) => (port === 0 ? 0 : port + step);
   const found = (given: number | undefined, preferred: number) =>
     given === undefined ? freePort(host, shifted(preferred)) : shifted(given);
@@ -66,11 +68,21 @@ listeners:
 ${listenersText((at) => formatHostPort(host, at), { port, authPort, secrets })}
 admin: { address: "${formatHostPort(host, adminPort)}"${secrets === undefined ? '' : ', token: "${NORIA_ADMIN_TOKEN}"'} }
 state: off
-${place === undefined ? '' : `fleet: { url: "redis://${DEFAULT_HOST}:${place.storePort}", name: demo, replica: replica-${place.number} }`}
+${fleetText(replica)}
 `,
     'demo.yaml',
     { env: { DEMO_PASSWORD: secrets?.password, NORIA_ADMIN_TOKEN: secrets?.token } },
   );
+}
+
+function fleetText(replica: DemoReplica | undefined): string {
+  if (replica?.storePort === undefined) return '';
+  const { number, storePort } = replica;
+  return `fleet: { url: "redis://${DEFAULT_HOST}:${storePort}", name: ${DEMO_FLEET}, replica: ${replicaName(number)} }`;
+}
+
+export function replicaName(number: number): string {
+  return `replica-${number}`;
 }
 
 function sourceText(

@@ -26,8 +26,8 @@ const PROGRAMS = ['valkey-server', 'redis-server'];
 const START_LIMIT_MS = 10_000;
 const RETRY_MS = 50;
 
-/** @throws NoriaError bad-usage if none of the programs is installed, or if the program does not start. */
-export async function openDemoStore(): Promise<DemoStore> {
+/** Undefined if none of the programs is installed. @throws NoriaError bad-usage if the program does not start. */
+export async function openDemoStore(): Promise<DemoStore | undefined> {
   const port = await unusedPort();
   for (const program of PROGRAMS) {
     const folder = await mkdtemp(join(tmpdir(), 'noria-demo-'));
@@ -48,10 +48,7 @@ export async function openDemoStore(): Promise<DemoStore> {
       throw error;
     }
   }
-  throw new NoriaError(
-    'bad-usage',
-    `--replicas needs the store of a fleet, and neither ${PROGRAMS.join(' nor ')} is in the search path. Install one of them: apt install valkey-server, apt install redis-server or brew install valkey. The demo then starts it by itself`,
-  );
+  return undefined;
 }
 
 /**

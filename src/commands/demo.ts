@@ -1,6 +1,7 @@
 /** `noria demo`: runs noria on an embedded sandbox of the extraction service, and prints commands to try. */
 import { randomBytes } from 'node:crypto';
 import { type Command, InvalidArgumentError } from 'commander';
+import { systemBoot } from '../core/boot.ts';
 import { pause, systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort, hostPort, parseHostPort } from '../core/host-port.ts';
@@ -8,17 +9,22 @@ import { isLocalAddress, localHostOf } from '../core/listen-address.ts';
 import { createLog } from '../core/log.ts';
 import type { LogLevel } from '../core/log-options.ts';
 import { Ownership } from '../core/ownership.ts';
+import { readVersion } from '../core/version.ts';
 import { type Daemon, startDaemon } from '../daemon/daemon.ts';
+import { MemoryFleet } from '../fleet/memory-fleet.ts';
 import { openSandbox } from '../sandbox/open-sandbox.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
+import { createTimekeeper } from '../state/moment.ts';
 import { type CommandContext, fractionOption, integerOption, portOption, untilSignal } from './command.ts';
 import {
   DEFAULT_ADMIN_PORT,
   DEFAULT_HOST,
   DEFAULT_PORT,
+  DEMO_FLEET,
   type DemoSecrets,
   demoConfig,
   freePort,
+  replicaName,
   split,
 } from './demo-config.ts';
 import { type DemoStore, openDemoStore } from './demo-store.ts';
@@ -80,7 +86,7 @@ export function addDemoCommand(program: Command, { action, terminal, logLevel }:
     .option('--story', 'demonstrate noria step by step, and say what to look at on the dashboard')
     .option(
       '--replicas <count>',
-      'norias of a fleet with one shared pool; more than 1 needs valkey-server or redis-server in the search path',
+      'norias of a fleet with one shared pool, through valkey-server or redis-server if one is in the search path',
       integerOption(1, MAX_REPLICAS),
       1,
     )
@@ -104,9 +110,8 @@ async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | unde
     throw new NoriaError('bad-usage', '--replicas cannot be combined with --story or --host');
   const owner = new Ownership();
   try {
-    const store = flags.replicas > 1 ? await owner.open('store', openDemoStore()) : undefined;
     const sandbox = await owner.open('sandbox', openDemoSandbox(flags));
-    if (store !== undefined) return await demoFleet({ flags, sandbox, store, terminal, level, owner });
+    if (flags.replicas > 1) return await demoFleet({ flags, sandbox, terminal, level, owner });
     const config = await demoConfig({ flags, sandbox, secrets }, undefined);
     const log = createLog({ level: level ?? (flags.story ? 'error' : config.log.level), format: 'pretty' });
     const daemon = await owner.open('daemon', startDaemon({ config, log }));
@@ -124,29 +129,36 @@ async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | unde
 interface FleetDemo {
   readonly flags: DemoFlags;
   readonly sandbox: Sandbox;
-  readonly store: DemoStore;
   readonly terminal: Terminal;
   readonly level: LogLevel | undefined;
   readonly owner: Ownership;
 }
 
-async function demoFleet({ flags, sandbox, store, terminal, level, owner }: FleetDemo): Promise<number> {
+async function demoFleet({ flags, sandbox, terminal, level, owner }: FleetDemo): Promise<number> {
+  const store = await openDemoStore();
+  if (store !== undefined) owner.own('store', () => store.close());
+  const memory = store === undefined ? openMemoryFleet() : undefined;
   const daemons: Daemon[] = [];
   for (let number = 1; number <= flags.replicas; number += 1) {
-    const place = { number, storePort: store.port };
-    const config = await demoConfig({ flags, sandbox, secrets: undefined }, place);
-    const log = createLog({
-      level: level ?? config.log.level,
-      format: 'pretty',
-      replica: `replica-${number}`,
-    });
-    daemons.push(await owner.open(`replica ${number}`, startDaemon({ config, log })));
+    const name = replicaName(number);
+    const config = await demoConfig(
+      { flags, sandbox, secrets: undefined },
+      { number, storePort: store?.port },
+    );
+    const log = createLog({ level: level ?? config.log.level, format: 'pretty', replica: name });
+    const place = memory && { fleet: memory.place(name) };
+    daemons.push(await owner.open(name, startDaemon({ config, log, ...place })));
   }
   const addresses = daemons.map((daemon) => daemon.addresses);
   for (const line of introduceFleet(addresses, targetOf(sandbox), flags, store)) terminal.print(line);
   await untilSignal();
   printGoodbye(terminal);
   return EXIT.fine;
+}
+
+function openMemoryFleet(): MemoryFleet {
+  const timekeeper = createTimekeeper(systemClock, systemBoot());
+  return new MemoryFleet({ name: DEMO_FLEET, clock: systemClock, timekeeper, version: readVersion() });
 }
 
 /** Runs the story. On a terminal, the demo then continues until Ctrl-C; otherwise it ends. */
@@ -249,12 +261,12 @@ function introduceFleet(
   norias: readonly Daemon['addresses'][],
   targetUrl: string,
   { members }: DemoFlags,
-  { program, port, pid }: DemoStore,
+  store: DemoStore | undefined,
 ): string[] {
   const proxies = norias.map(({ listeners }) => listeners[0] ?? '');
   return [
     '',
-    `noria demo: ${norias.length} norias in one fleet with ${members} members, through ${program} on port ${port}`,
+    `noria demo: ${norias.length} norias in one fleet with ${members} members, ${store === undefined ? 'in memory' : `through ${store.program} on port ${store.port}`}`,
     ...norias.map(
       ({ admin = '' }, index) =>
         `  replica ${index + 1}  proxy ${proxies[index]}  dashboard  http://${admin}/`,
@@ -269,13 +281,26 @@ function introduceFleet(
     '',
     ...proxies.map((proxy) => `  curl -x http://${proxy} ${targetUrl}/ip`),
     '',
-    'All members are on every dashboard, whichever replica drew them. noria also serves clients while the store hangs. Stop the store, then let it continue:',
-    '',
-    `  kill -STOP ${pid}`,
-    `  kill -CONT ${pid}`,
+    'All members are on every dashboard, whichever replica drew them.',
+    ...aboutStore(store),
     '',
     'Stop the demo with Ctrl-C. Its log:',
     '',
+  ];
+}
+
+function aboutStore(store: DemoStore | undefined): string[] {
+  if (store === undefined)
+    return [
+      'Neither valkey-server nor redis-server is in the search path, so the norias share their pool in the memory of this process.',
+      'With one of them installed, the demo shows how a fleet works through a store.',
+    ];
+  const { pid } = store;
+  return [
+    'noria also serves clients while the store hangs. Stop the store, then let it continue:',
+    '',
+    `  kill -STOP ${pid}`,
+    `  kill -CONT ${pid}`,
   ];
 }
 

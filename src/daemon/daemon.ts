@@ -9,6 +9,7 @@ import { isSame } from '../core/is-same.ts';
 import type { Log } from '../core/log.ts';
 import { openAll } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';
+import type { FleetPlace } from './fleet.ts';
 import {
   apiNeedsListenerAddress,
   changesForRestart,
@@ -31,6 +32,8 @@ export interface DaemonOptions {
   readonly reload?: AdminBackend['reload'];
   /** File descriptors of inherited listening sockets (`fd:3`). */
   readonly inheritedFds?: ReadonlySet<number>;
+  /** The place of this noria in a fleet without a store. Absent: the configuration decides. */
+  readonly fleet?: FleetPlace;
 }
 
 export interface Daemon {
@@ -85,6 +88,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
         config: () => config,
         reload: options.reload ?? refuseReload,
         draining: () => draining,
+        fleet: options.fleet,
         onFailed: failed.resolve,
       },
       owner,

@@ -13,8 +13,9 @@ import type { EventBus } from '../core/events.ts';
 import type { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import { readVersion } from '../core/version.ts';
+import type { FleetPool } from '../fleet/fleet-pool.ts';
 import type { FleetStore } from '../fleet/redis/fleet-store.ts';
-import type { FleetObserver, RedisSharedPool } from '../fleet/redis/redis-shared-pool.ts';
+import type { FleetObserver } from '../fleet/redis/redis-shared-pool.ts';
 import type { StoreAddress } from '../fleet/redis/store-address.ts';
 import { Replica } from '../fleet/replica.ts';
 import type { SourceCommand, SourceReport } from '../fleet/shared-pool.ts';
@@ -23,8 +24,22 @@ import type { Pool } from '../pool/pool.ts';
 import type { SharedCount } from '../refill/daily-budget.ts';
 import { createTimekeeper } from '../state/moment.ts';
 
+/** The place of one noria in a fleet. */
+export interface FleetPlace {
+  /** The name of the fleet. */
+  readonly name: string;
+  /** The name of this noria, unique in the fleet. */
+  readonly replica: string;
+  open(options: OpenPlaceOptions): Promise<FleetPool>;
+}
+
+type OpenPlaceOptions = Pick<
+  FleetOptions,
+  'restored' | 'clock' | 'random' | 'bus' | 'clients' | 'callTimeoutMs'
+>;
+
 export interface FleetOptions {
-  readonly config: FleetConfig;
+  readonly place: FleetPlace;
   /** What `record` returned in an earlier run, as read from the snapshot. */
   readonly restored: unknown;
   readonly clock: Clock;
@@ -44,7 +59,7 @@ export interface FleetOptions {
 export type FleetStatus = NonNullable<Status['fleet']>;
 
 export interface Fleet {
-  readonly shared: RedisSharedPool;
+  readonly shared: FleetPool;
   readonly replica: Replica;
   /** Counts the distinct IPs that all norias of the fleet drew today from the source's instance. */
   sharedCount(source: string): SharedCount;
@@ -61,28 +76,11 @@ const BEAT_MS = 1_000;
  */
 const EVICTION_VOTES = 2;
 
-/** Loads the client library of the store only here, so that a noria without a fleet never loads it. */
 export async function createFleet(options: FleetOptions): Promise<Fleet> {
-  const { config, restored, clock, random, bus, clients, callTimeoutMs, pool, sources, onCommand, onReport } =
-    options;
-  const { RedisSharedPool } = await import('../fleet/redis/redis-shared-pool.ts');
-  const name = config.replica ?? randomReplicaName();
-  const shared = new RedisSharedPool({
-    address: storeAddressOf(config),
-    name: config.name,
-    replica: name,
-    version: readVersion(),
-    clock,
-    random,
-    timekeeper: createTimekeeper(clock, systemBoot()),
-    rememberedEpoch: epochIn(restored, config.name),
-    clients,
-    callTimeoutMs,
-    observer: observe(bus, name),
-    onTiming: (operation, ms) => bus.emit('fleet.answered', { operation, ms }),
-  });
+  const { place, clock, bus, pool, sources, onCommand, onReport } = options;
+  const shared = await place.open(options);
   const replica = new Replica({
-    name,
+    name: place.replica,
     clock,
     bus,
     pool,
@@ -102,8 +100,35 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
       add: (ips) => dayCounts.add(sources.keyOf(source), ips),
       used: () => dayCounts.used(sources.keyOf(source)),
     }),
-    status: () => statusOf(config.name, name, shared),
-    record: () => ({ name: config.name, epoch: shared.epochId }),
+    status: () => statusOf(place, shared),
+    record: () => ({ name: place.name, epoch: shared.epochId }),
+  };
+}
+
+/** The place of a noria in a fleet with a store. */
+export function placeInStore(config: FleetConfig): FleetPlace {
+  const { name, replica = randomReplicaName() } = config;
+  return {
+    name,
+    replica,
+    async open({ restored, clock, random, bus, clients, callTimeoutMs }) {
+      // Loads the client library of the store only here, so that a noria without a store never loads it.
+      const { RedisSharedPool } = await import('../fleet/redis/redis-shared-pool.ts');
+      return new RedisSharedPool({
+        address: storeAddressOf(config),
+        name,
+        replica,
+        version: readVersion(),
+        clock,
+        random,
+        timekeeper: createTimekeeper(clock, systemBoot()),
+        rememberedEpoch: epochIn(restored, name),
+        clients,
+        callTimeoutMs,
+        observer: observe(bus, replica),
+        onTiming: (operation, ms) => bus.emit('fleet.answered', { operation, ms }),
+      });
+    },
   };
 }
 
@@ -137,8 +162,7 @@ export function storeAddressOf({ url, tls, sentinel }: FleetConfig): StoreAddres
   return { label: `the primary ${sentinel.primary}`, server, sentinel };
 }
 
-function statusOf(name: string, replica: string, shared: RedisSharedPool): FleetStatus {
-  const { fault, lostMs, replicas } = shared;
+function statusOf({ name, replica }: FleetPlace, { fault, lostMs, replicas }: FleetPool): FleetStatus {
   return {
     name,
     replica,

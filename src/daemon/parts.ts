@@ -28,7 +28,7 @@ import { ServiceClient } from '../service/client.ts';
 import type { RefuseAddress } from '../service/decode.ts';
 import { openState, type State } from '../state/folder.ts';
 import { createControl } from './control.ts';
-import { createFleet, type Fleet } from './fleet.ts';
+import { createFleet, type Fleet, type FleetPlace, placeInStore } from './fleet.ts';
 import {
   configuredAddresses,
   dialerSettings,
@@ -58,6 +58,8 @@ export interface PartsContext {
   readonly config: () => Config;
   readonly reload: AdminBackend['reload'];
   readonly draining: () => boolean;
+  /** The place of this noria in a fleet. Undefined: the configuration decides. */
+  readonly fleet: FleetPlace | undefined;
   readonly inheritedFds: ReadonlySet<number>;
   /** Called when noria can no longer serve clients. */
   readonly onFailed: (error: NoriaError) => void;
@@ -206,14 +208,15 @@ interface FleetParts {
 }
 
 async function openFleet(
-  { clock, random, bus, config }: PartsContext,
+  { clock, random, bus, config, fleet: given }: PartsContext,
   { pool, clients, steer, restored }: FleetParts,
   owner: Ownership,
 ): Promise<Fleet | undefined> {
   const fleetConfig = config().fleet;
-  if (fleetConfig === undefined) return undefined;
+  const place = given ?? (fleetConfig && placeInStore(fleetConfig));
+  if (place === undefined) return undefined;
   const fleet = await createFleet({
-    ...{ config: fleetConfig, restored, clock, random, bus, pool, clients },
+    ...{ place, restored, clock, random, bus, pool, clients },
     sources: sourceKeys(config),
     callTimeoutMs: () => config().service.timeoutMs,
     onCommand: ({ source, command }) => steer((refiller) => refiller[command](source)),

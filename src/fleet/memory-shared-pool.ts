@@ -79,6 +79,16 @@ export class MemorySharedPool {
     };
   }
 
+  /** The replica that published the member first; undefined if there is no such member. */
+  drawnBy(member: string): string | undefined {
+    return this.#state.drawnBy(member);
+  }
+
+  /** Gives the replica the whole state again. */
+  reload(replica: string): void {
+    this.#connections.get(replica)?.load(this.#state.read(this.#clock.monotonic()));
+  }
+
   #follows(replica: string, connection: Connection): boolean {
     return this.#connections.get(replica) === connection;
   }
@@ -127,6 +137,7 @@ export class MemorySharedPool {
 class Connection {
   readonly servesClients: boolean;
   #follower: Follower | undefined;
+  #unloaded: SharedState | undefined;
   #facts: LoggedFact[] = [];
   #beats: { readonly by: string; readonly beat: Beat }[] = [];
   #uses: Record<string, number> = {};
@@ -141,7 +152,14 @@ class Connection {
 
   start(follower: Follower, state: SharedState): void {
     this.#follower = follower;
-    this.#schedule(() => follower.loaded(state));
+    this.load(state);
+  }
+
+  /** @param state - includes all facts so far. */
+  load(state: SharedState): void {
+    this.#unloaded = state;
+    this.#facts = [];
+    this.#schedule();
   }
 
   stop(): void {
@@ -177,15 +195,17 @@ class Connection {
     await this.#delivery;
   }
 
-  #schedule(first = () => {}): void {
+  #schedule(): void {
     this.#delivery ??= Promise.resolve().then(() => {
       this.#delivery = undefined;
-      first();
       this.#deliver();
     });
   }
 
   #deliver(): void {
+    const state = this.#unloaded;
+    this.#unloaded = undefined;
+    if (state !== undefined) this.#follower?.loaded(state);
     if (this.#facts.length > 0) {
       const facts = this.#facts;
       this.#facts = [];

@@ -1,5 +1,5 @@
 /** A newcomer starts the demo, runs the commands that it prints, and ends it with Ctrl-C. */
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, onTestFinished, test } from 'vitest';
 import { curl } from '../support/curl.ts';
@@ -9,9 +9,10 @@ import { until } from '../support/until.ts';
 const HAS_STORE = hasCommand('valkey-server') || hasCommand('redis-server');
 const ANY_PORTS = ['--port', '0', '--admin-port', '0', '--target-port', '0'];
 
-function startDemo(...args: string[]) {
+function startDemo(env: NodeJS.ProcessEnv, ...args: string[]) {
   const child = spawn(process.execPath, ['src/main.ts', 'demo', ...ANY_PORTS, ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...env },
   });
   onTestFinished(() => void child.kill('SIGKILL'));
   let out = '';
@@ -26,7 +27,7 @@ function startDemo(...args: string[]) {
 test.skipIf(!hasCommand('curl'))(
   'demo: the printed commands work, and each call shows another exit',
   async () => {
-    const { out } = startDemo('--members', '6');
+    const { out } = startDemo({}, '--members', '6');
     await until('the demo has printed its commands', () => out().includes('Ctrl-C'));
     const lines = [...out().matchAll(/^ {2}curl (.*)$/gm)].map(([, args = '']) => args.split(' '));
     expect(lines.length).toBe(3);
@@ -48,7 +49,7 @@ test.skipIf(!hasCommand('curl'))(
 test.skipIf(!hasCommand('curl'))(
   'demo: --host on all addresses requires the password and the token that it prints',
   async () => {
-    const { out } = startDemo('--members', '2', '--host', '0.0.0.0');
+    const { out } = startDemo({}, '--members', '2', '--host', '0.0.0.0');
     await until('the demo tells what to try', () => out().includes('Ctrl-C'));
     const lines = [...out().matchAll(/^ {2}curl (.*)$/gm)].map(([, args = '']) => args.split(' '));
     expect(lines.length).toBe(3);
@@ -69,7 +70,7 @@ test.skipIf(!hasCommand('curl'))(
 );
 
 test('demo: Ctrl-C ends it with exit code 0', async () => {
-  const { child, ended, out } = startDemo('--members', '2');
+  const { child, ended, out } = startDemo({}, '--members', '2');
   await until('the demo has printed its commands', () => out().includes('Ctrl-C'));
   child.kill('SIGINT');
   expect(await ended).toEqual([0, null]);
@@ -78,16 +79,14 @@ test('demo: Ctrl-C ends it with exit code 0', async () => {
 test.skipIf(!HAS_STORE || !hasCommand('curl'))(
   'demo: --replicas runs norias of one fleet, in which a session has one exit, and ends its store',
   async () => {
-    const { child, ended, out } = startDemo('--replicas', '3', '--members', '6');
+    const { child, ended, out } = startDemo({}, '--replicas', '3', '--members', '6');
     await until('the demo has printed its commands', () => out().includes('Ctrl-C'));
     const store = Number(/kill -STOP (\d+)/.exec(out())?.[1]);
     onTestFinished(() => {
       if (isRunning(store)) process.kill(store, 'SIGKILL');
     });
-    const lines = [...out().matchAll(/^ {2}curl (.*)$/gm)].map(([, args = '']) => args.split(' '));
-    const pages = [...out().matchAll(/dashboard {2}(\S+)/g)].map(([, page = '']) => page);
-    expect([lines.length, pages.length]).toEqual([6, 3]);
-    const [first, ...others] = lines.slice(0, 3);
+    const { sessions: lines, exits, pages } = commandsIn(out());
+    const [first, ...others] = lines;
     const { out: exit } = await curl(...(first ?? []));
     expect(exit).toMatch(/^127\./);
     for (const [index, line] of others.entries()) {
@@ -96,7 +95,7 @@ test.skipIf(!HAS_STORE || !hasCommand('curl'))(
       await until('the replica knows the session', async () => (await curl(sessions)).out.includes('"one"'));
       expect((await curl(...line)).out).toBe(exit);
     }
-    for (const line of lines.slice(3)) expect((await curl(...line)).out).toMatch(/^127\./);
+    for (const line of exits) expect((await curl(...line)).out).toMatch(/^127\./);
     const { fleet } = JSON.parse((await curl(`${pages[2]}api/status`)).out);
     expect(fleet).toMatchObject({ name: 'demo', replica: 'replica-3', store: 'connected' });
     child.kill('SIGINT');
@@ -105,15 +104,56 @@ test.skipIf(!HAS_STORE || !hasCommand('curl'))(
   },
 );
 
-test('demo: --replicas without a store says what to install', () => {
-  const env = { ...process.env, PATH: '/nonexistent' };
-  const args = ['src/main.ts', 'demo', ...ANY_PORTS, '--replicas', '2'];
-  const { status, stderr } = spawnSync(process.execPath, args, { env, encoding: 'utf8' });
-  expect(status).toBe(2);
-  expect(stderr).toMatch(
-    /neither valkey-server nor redis-server is in the search path. Install one of them: apt/,
-  );
-});
+test.skipIf(!hasCommand('curl'))(
+  'demo: --replicas without a store in the search path runs norias of one fleet in memory',
+  async () => {
+    const { child, ended, out } = startDemo({ PATH: '/nonexistent' }, '--replicas', '3', '--members', '6');
+    await until('the demo has printed its commands', () => out().includes('Ctrl-C'));
+    expect(out()).toMatch(/3 norias in one fleet with 6 members, in memory\n/);
+    expect(out()).toMatch(/Neither valkey-server nor redis-server is in the search path/);
+    const { sessions, exits, pages } = commandsIn(out());
+    const [first = [], ...others] = sessions;
+    const { out: exit } = await curl(...first);
+    expect(exit).toMatch(/^127\./);
+    for (const line of others) expect((await curl(...line)).out).toBe(exit);
+    for (const line of exits) expect((await curl(...line)).out).toMatch(/^127\./);
+
+    const read = async (page: string, path: string) => JSON.parse((await curl(`${page}api/${path}`)).out);
+    const { fleet } = await read(pages[2] ?? '', 'status');
+    expect(fleet).toMatchObject({ name: 'demo', replica: 'replica-3', store: 'connected' });
+    expect(fleet.replicas.map(({ name }: { name: string }) => name)).toEqual([
+      'replica-1',
+      'replica-2',
+      'replica-3',
+    ]);
+    const membersOn = (page: string): Promise<{ id: string; drawnBy: string }[]> => read(page, 'members');
+    const idsOn = async (page: string) => (await membersOn(page)).map(({ id }) => id).sort();
+    await until('all have the same members', async () => {
+      const [ids, ...same] = await Promise.all(pages.map(idsOn));
+      return same.every((other) => other.join() === ids?.join());
+    });
+    const drawers = (await membersOn(pages[0] ?? '')).map(({ drawnBy }) => drawnBy);
+    expect(drawers.every((name) => /^replica-[123]$/.test(name))).toBe(true);
+
+    await curl('-X', 'POST', '-H', 'Content-Type: application/json', `${pages[0]}api/sources/city/pause`);
+    await until('the others are paused, too', async () => {
+      const states = await Promise.all(
+        pages.map(async (page) => (await read(page, 'status')).sources[0].state),
+      );
+      return states.every((state) => state === 'paused');
+    });
+    child.kill('SIGINT');
+    expect(await ended).toEqual([0, null]);
+  },
+);
+
+/** The printed commands with a session and those without, and the dashboards. */
+function commandsIn(out: string) {
+  const lines = [...out.matchAll(/^ {2}curl (.*)$/gm)].map(([, args = '']) => args.split(' '));
+  const pages = [...out.matchAll(/dashboard {2}(\S+)/g)].map(([, page = '']) => page);
+  expect([lines.length, pages.length]).toEqual([6, 3]);
+  return { sessions: lines.slice(0, 3), exits: lines.slice(3), pages };
+}
 
 function isRunning(pid: number): boolean {
   try {

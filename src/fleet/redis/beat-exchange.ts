@@ -4,19 +4,13 @@
  */
 import type { Clock } from '../../core/clock.ts';
 import type { MemberActivity, SessionActivity } from '../../pool/shared-member.ts';
+import type { ReplicaStatus } from '../fleet-pool.ts';
 import type { Beat } from '../shared-pool.ts';
 import { BEAT } from './fleet-log.ts';
 import type { FleetStore } from './fleet-store.ts';
 import { fieldsOf, listOf } from './log-reader.ts';
 import { decodeBeat, decodeReplica } from './schemas.ts';
 import { faultOf, type Reply } from './store-client.ts';
-
-export interface ReplicaStatus {
-  readonly name: string;
-  readonly version: string;
-  readonly clients: number;
-  readonly lastSeenSeconds: number;
-}
 
 export interface BeatExchangeOptions {
   readonly store: FleetStore;

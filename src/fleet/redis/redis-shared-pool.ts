@@ -8,10 +8,11 @@ import { type Clock, pause } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
 import type { SharedSession } from '../../pool/shared-member.ts';
 import type { Timekeeper } from '../../state/moment.ts';
+import type { FleetPool, ReplicaStatus } from '../fleet-pool.ts';
 import { type Shift, shiftBeat, shiftFact, shiftSession, shiftState } from '../moments.ts';
-import type { Beat, Fact, Follower, PacedSharedPool } from '../shared-pool.ts';
+import type { Beat, Fact, Follower } from '../shared-pool.ts';
 import { SharedPoolState } from '../shared-state.ts';
-import { type BeatAnswer, BeatExchange, type ReplicaStatus } from './beat-exchange.ts';
+import { type BeatAnswer, BeatExchange } from './beat-exchange.ts';
 import { DayCounts } from './day-counts.ts';
 import { BIND, LEAVE, PUBLISH, SNAPSHOT } from './fleet-log.ts';
 import { FleetStore, type FleetStoreOptions } from './fleet-store.ts';
@@ -63,7 +64,7 @@ const LEAST_ENTRIES = 500;
 /** Replicas take turns in writing snapshots: the replica at position n waits until the log has n times this share more entries. */
 const TURN_SHARE = 0.25;
 
-export class RedisSharedPool implements PacedSharedPool {
+export class RedisSharedPool implements FleetPool {
   readonly pace: RedisPaceStore;
   readonly dayCounts: DayCounts;
   readonly #options: RedisSharedPoolOptions;

@@ -1,0 +1,86 @@
+/** A fleet whose norias all run in this process, without a store. For the demo. */
+import type { Clock } from '../core/clock.ts';
+import { serviceDay } from '../refill/daily-budget.ts';
+import type { Timekeeper } from '../state/moment.ts';
+import { createPaceMemory } from '../state/pace-file.ts';
+import type { FleetPool, ReplicaStatus } from './fleet-pool.ts';
+import { MemorySharedPool } from './memory-shared-pool.ts';
+
+export interface MemoryFleetOptions {
+  readonly name: string;
+  readonly clock: Clock;
+  readonly timekeeper: Timekeeper;
+  /** The version of all norias. */
+  readonly version: string;
+}
+
+interface Replica {
+  /** The number of connected clients. */
+  readonly clients: () => number;
+}
+
+export class MemoryFleet {
+  readonly #options: MemoryFleetOptions;
+  readonly #shared: MemorySharedPool;
+  /** The running replicas by name. */
+  readonly #replicas = new Map<string, Replica>();
+  /** The IPs drawn on one day of the service, by key of the instance and day. */
+  readonly #drawn = new Map<string, Set<string>>();
+
+  constructor(options: MemoryFleetOptions) {
+    const { clock, timekeeper } = options;
+    this.#options = options;
+    this.#shared = new MemorySharedPool({ clock, pace: createPaceMemory(timekeeper) });
+  }
+
+  /** The place of one noria in the fleet. @param replica - unique in the fleet. */
+  place(replica: string) {
+    const open = async (own: Replica): Promise<FleetPool> => this.#open(replica, own);
+    return { name: this.#options.name, replica, open };
+  }
+
+  #open(name: string, replica: Replica): FleetPool {
+    const connection = this.#shared.connect(name);
+    const list = () => this.#list();
+    this.#replicas.set(name, replica);
+    return {
+      ...connection,
+      fault: undefined,
+      lostMs: 0,
+      get replicas() {
+        return list();
+      },
+      epochId: '',
+      dayCounts: {
+        add: (key, ips) => {
+          const drawn = this.#drawnToday(key);
+          for (const ip of ips) drawn.add(ip);
+        },
+        used: (key) => this.#drawnToday(key).size,
+      },
+      drawnBy: (member) => this.#shared.drawnBy(member),
+      reload: () => this.#shared.reload(name),
+      close: async () => {
+        this.#replicas.delete(name);
+        await connection.close();
+      },
+    };
+  }
+
+  #list(): readonly ReplicaStatus[] {
+    const { version } = this.#options;
+    return [...this.#replicas].map(([name, { clients }]) => ({
+      name,
+      version,
+      clients: clients(),
+      lastSeenSeconds: 0,
+    }));
+  }
+
+  #drawnToday(key: string): Set<string> {
+    const today = `${key} ${serviceDay(this.#options.clock.now())}`;
+    const drawn = this.#drawn.get(today) ?? new Set();
+    this.#drawn.set(today, drawn);
+    return drawn;
+  }
+}
