@@ -3,9 +3,10 @@
  * life is too short, and proxies that the pool has removed before.
  */
 import type { FaultCode } from '../core/faults.ts';
-import { type Random, randomBelow } from '../core/random.ts';
+import { type Random, randomBelow, shuffled } from '../core/random.ts';
+import { forgetWaitingElsewhere } from './demand.ts';
 import { type MemberHistory, memberKey } from './departed-members.ts';
-import type { DrawnMember } from './drawn-member.ts';
+import type { AddedMembers, DrawnMember } from './drawn-member.ts';
 import { Member, type PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 import type { SharedMember } from './shared-member.ts';
@@ -43,7 +44,15 @@ export class MemberIntake {
     this.#random = random;
   }
 
-  add(source: PoolSource, drawn: DrawnMember, now: number): 'joined' | 'renewed' | 'rejected' {
+  /** Adds the members of a draw in random order. */
+  addDraw(source: PoolSource, drawn: readonly DrawnMember[], now: number): AddedMembers {
+    const added = { joined: 0, renewed: 0, rejected: 0 };
+    for (const one of shuffled(this.#random, drawn)) added[this.#add(source, one, now)] += 1;
+    if (added.joined > 0) forgetWaitingElsewhere(source);
+    return added;
+  }
+
+  #add(source: PoolSource, drawn: DrawnMember, now: number): 'joined' | 'renewed' | 'rejected' {
     const endsAt = drawn.endsAt ?? now + source.options.unknownLifetimeMs;
     if (this.#isTooLate(endsAt, now)) return 'rejected';
     const known = this.#members.findByKey(memberKey(source.name, drawn));

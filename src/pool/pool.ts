@@ -5,9 +5,7 @@
  * it returns.
  */
 import type { Clock } from '../core/clock.ts';
-import type { EventBus } from '../core/events.ts';
-import { type Random, shuffled } from '../core/random.ts';
-import { countedAt, demandFor, forgetWaitingElsewhere, heldAt, usableAt } from './demand.ts';
+import { countedAt, demandFor, heldAt, usableAt } from './demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
 import type {
   Lease,
@@ -29,9 +27,9 @@ import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.t
 import { Picker, type SessionPin, type SessionRotation } from './picker.ts';
 import { membersToProbe, memberThatWorked } from './probe-order.ts';
 import { Requests } from './requests.ts';
-import { restoredSession, type SessionJournal, type StoredSession } from './session-journal.ts';
+import type { SessionJournal, StoredSession } from './session-journal.ts';
 import { Sessions } from './sessions.ts';
-import { PoolSharing, type SharingOptions } from './sharing.ts';
+import { PoolSharing, type SharingOptions, type SharingParts } from './sharing.ts';
 import { type PoolSnapshot, restoreSnapshot, takeSnapshot } from './snapshot.ts';
 import {
   type MemberView,
@@ -57,8 +55,6 @@ type SourceLimits = Pick<PoolSource, 'blockedReason' | 'leaseLimit'>;
 
 export class Pool implements LeaseProvider {
   readonly #clock: Clock;
-  readonly #random: Random;
-  readonly #bus: EventBus;
   readonly #members: Members;
   readonly #intake: MemberIntake;
   readonly #sessions: Sessions;
@@ -66,14 +62,13 @@ export class Pool implements LeaseProvider {
   readonly #leases: Leases;
   readonly #picker: Picker;
   readonly #requests: Requests;
-  readonly #sharings: PoolSharing[] = [];
+  /** The parts that snapshots and sharings use. */
+  readonly #parts: SharingParts;
   #closed = false;
 
   constructor({ clock, random, bus, forecasts, limits, ...settings }: PoolOptions) {
     const { waiting, sessions } = { ...DEFAULT_LIMITS, ...limits };
     this.#clock = clock;
-    this.#random = random;
-    this.#bus = bus;
     const onChange = () => this.#requests.serveWaiting(clock.monotonic());
     this.#members = new Members({ clock, random, bus, settings, onChange });
     this.#intake = new MemberIntake(this.#members, random);
@@ -91,6 +86,16 @@ export class Pool implements LeaseProvider {
       forecasts,
       maxWaiting: waiting,
     });
+    this.#parts = {
+      clock,
+      bus,
+      members: this.#members,
+      intake: this.#intake,
+      faults: this.#faults,
+      sessions: this.#sessions,
+      requests: this.#requests,
+      sharings: [],
+    };
     this.#configure(settings, clock.monotonic());
   }
 
@@ -172,13 +177,11 @@ export class Pool implements LeaseProvider {
   /** Adds the members of a draw in random order. */
   addMembers(sourceName: string, drawn: readonly DrawnMember[]): AddedMembers {
     const source = this.#members.sources.get(sourceName);
-    const added = { joined: 0, renewed: 0, rejected: 0 };
     // A reload during the draw may have removed the source.
-    if (source === undefined || this.#closed) return { ...added, rejected: drawn.length };
+    if (source === undefined || this.#closed) return { joined: 0, renewed: 0, rejected: drawn.length };
     const now = this.#clock.monotonic();
     this.#members.update(now);
-    for (const one of shuffled(this.#random, drawn)) added[this.#intake.add(source, one, now)] += 1;
-    if (added.joined > 0) forgetWaitingElsewhere(source);
+    const added = this.#intake.addDraw(source, drawn, now);
     this.#requests.serveWaiting(now);
     return added;
   }
@@ -323,7 +326,7 @@ export class Pool implements LeaseProvider {
   }
 
   snapshot(): PoolSnapshot {
-    return takeSnapshot({ clock: this.#clock, members: this.#members });
+    return takeSnapshot(this.#parts);
   }
 
   /**
@@ -332,7 +335,7 @@ export class Pool implements LeaseProvider {
    * @param passedMs - time since the snapshot; by default, the wall clock measures it.
    */
   restore(snapshot: PoolSnapshot, passedMs?: number): void {
-    restoreSnapshot({ clock: this.#clock, members: this.#members, intake: this.#intake }, snapshot, passedMs);
+    restoreSnapshot(this.#parts, snapshot, passedMs);
     this.#requests.serveWaiting(this.#clock.monotonic());
   }
 
@@ -346,29 +349,12 @@ export class Pool implements LeaseProvider {
 
   /** Restores the stored sessions that have not ended since. Ignores invalid records. */
   restoreSessions(stored: Iterable<readonly [name: string, StoredSession]>): void {
-    const now = this.#clock.monotonic();
-    for (const [name, record] of stored) {
-      const session =
-        this.#sessions.find(name) === undefined ? restoredSession(name, record, now) : undefined;
-      if (session !== undefined) this.#sessions.add(session, now);
-    }
+    this.#sessions.restore(stored, this.#clock.monotonic());
   }
 
   /** Shares the pool with a group of replicas from now on. Each group also gets what the pool learns from the other groups. */
   share(options: SharingOptions): PoolSharing {
-    return new PoolSharing(
-      {
-        clock: this.#clock,
-        bus: this.#bus,
-        members: this.#members,
-        intake: this.#intake,
-        faults: this.#faults,
-        sessions: this.#sessions,
-        requests: this.#requests,
-        sharings: this.#sharings,
-      },
-      options,
-    );
+    return new PoolSharing(this.#parts, options);
   }
 
   /** Refuses all waiting and new requests and stops every timer. Keeps the members, so that a last snapshot is possible. */

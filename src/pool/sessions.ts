@@ -14,7 +14,7 @@ import type { RotationOptions } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
 import { Session } from './session.ts';
 import { SessionClients } from './session-clients.ts';
-import { SessionJournal } from './session-journal.ts';
+import { restoredSession, SessionJournal, type StoredSession } from './session-journal.ts';
 import type { SharedSession } from './shared-member.ts';
 
 /** The owner of sessions whose requests name no owner. The limit per client does not apply to them. */
@@ -71,6 +71,15 @@ export class Sessions {
   journal(onChange: () => void): SessionJournal {
     this.#journal = new SessionJournal(this.#clock, this.#byName, onChange);
     return this.#journal;
+  }
+
+  /** Adds the stored sessions that have not ended since. Ignores invalid records. */
+  restore(stored: Iterable<readonly [name: string, StoredSession]>, now: number): void {
+    for (const [name, record] of stored) {
+      if (this.#byName.has(name)) continue;
+      const session = restoredSession(name, record, now);
+      if (session !== undefined) this.add(session, now);
+    }
   }
 
   /** Why a session cannot have the TTL of these routing options, as a text for the client; undefined when the TTL is allowed. */

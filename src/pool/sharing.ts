@@ -36,7 +36,7 @@ import type {
 } from './shared-member.ts';
 import { UnsharedActivity } from './unshared-activity.ts';
 
-interface SharingParts {
+export interface SharingParts {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly members: Members;
