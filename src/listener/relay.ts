@@ -5,13 +5,12 @@
  * `allowHalfOpen`.
  */
 import type { Socket } from 'node:net';
-import { TLSSocket } from 'node:tls';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
 import type { MemberConnection } from '../dialer/dial.ts';
 import { hasFailedWrite } from '../dialer/receiving-socket.ts';
 import { TunnelSocket } from '../dialer/tunnel-socket.ts';
-import { reset } from './reset.ts';
+import { canDestroyAtEnd, reset } from './reset.ts';
 
 /** Durations in ms. */
 export interface RelayOptions {
@@ -147,13 +146,10 @@ class Relay {
     this.#endWritable(this.#client);
   };
 
-  /**
-   * Half-closes a side. If both sides have ended and its buffer is empty, `destroy` needs fewer system calls than `end`. Not in
-   * TLS, where `end` still has to send close_notify.
-   */
+  /** Half-closes a side, or closes it if both sides have ended. */
   #endWritable(side: Socket): void {
     const bothEnded = this.#clientEnded && this.#memberEnded;
-    if (bothEnded && side.writableLength === 0 && !(side instanceof TLSSocket)) side.destroy();
+    if (bothEnded && canDestroyAtEnd(side)) side.destroy();
     else side.end();
     this.#linger();
   }

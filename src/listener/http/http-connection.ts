@@ -8,6 +8,7 @@ import type { Deadline } from '../../core/deadlines.ts';
 import { NoriaError } from '../../core/faults.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../core/keep-alive.ts';
 import type { ClientConnection } from '../client-connection.ts';
+import { canDestroyAtEnd } from '../reset.ts';
 import { BodyReader, type BodyRules } from './body-reader.ts';
 import { parseConnectHead, serveConnect } from './connect.ts';
 import { serveForward } from './forward.ts';
@@ -115,7 +116,8 @@ class HttpConnection {
     }
     this.#abort();
     this.#release();
-    if (this.#current === undefined || this.#current.response.completed) socket.destroySoon();
+    const isAnswered = this.#current === undefined || this.#current.response.completed;
+    if (isAnswered && !canDestroyAtEnd(socket)) socket.destroySoon();
     else socket.destroy();
   };
 
