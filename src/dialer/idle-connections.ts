@@ -29,7 +29,7 @@ export interface IdleConnection {
   readonly endsAt: number;
 }
 
-/** What must be equal for a request to use a connection. */
+/** What a request needs: a connection in `absolute` form serves any target. */
 type IdleUse = Pick<IdleConnection, 'member' | 'target' | 'forwardMode' | 'owner'>;
 
 interface Entry {
@@ -42,14 +42,13 @@ interface Entry {
 const MAX_IDLE_MS = 5_000;
 const MAX_PER_TARGET = 4;
 const MAX_CONNECTIONS = 512;
-const FORWARD_MODES: readonly ForwardMode[] = ['direct', 'absolute'];
 
 export class IdleConnections {
   readonly #clock: Clock;
   readonly #deadlines: Deadlines;
   readonly #mayKeep: (socket: Socket) => boolean;
-  /** The connections by key, newest last. The newest one is the least likely to be closed. */
-  readonly #entries = new Map<string, Entry[]>();
+  /** The connections by member, newest last. The newest one is the least likely to be closed. */
+  readonly #byMember = new Map<string, Entry[]>();
   #size = 0;
   #closed = false;
 
@@ -69,21 +68,22 @@ export class IdleConnections {
    * socket has unread or unsent bytes.
    */
   keep(connection: IdleConnection): void {
-    const { socket } = connection;
-    const key = keyOf(connection);
-    const others = this.#entries.get(key) ?? [];
+    const { socket, member, forwardMode } = connection;
+    const others = this.#byMember.get(member);
     const leftMs = Math.min(MAX_IDLE_MS, connection.endsAt - this.#clock.monotonic());
-    const full = others.length >= MAX_PER_TARGET || this.#size >= MAX_CONNECTIONS;
+    const full =
+      this.#size >= MAX_CONNECTIONS || countServing(others, forwardMode, connection) >= MAX_PER_TARGET;
     if (this.#closed || full || leftMs <= 0 || !isClean(socket) || !this.#mayKeep(socket)) {
       socket.destroy();
       return;
     }
     const drop = () => {
-      this.#remove(key, entry);
+      this.#remove(entry);
       socket.destroy();
     };
     const entry = { connection, deadline: this.#deadlines.set(leftMs, drop), drop };
-    this.#entries.set(key, [...others, entry]);
+    if (others === undefined) this.#byMember.set(member, [entry]);
+    else others.push(entry);
     this.#size += 1;
     // The socket must flow, because a paused socket emits neither 'end' nor unexpected data.
     socket.on('data', drop).on('end', drop).on('close', drop);
@@ -91,26 +91,22 @@ export class IdleConnections {
   }
 
   /**
-   * Returns an idle connection through `member` that can serve `target`, if there is one. It is paused, and the caller
-   * owns it.
+   * Returns an idle connection through `member` that can serve `target`, if there is one. The caller owns it. It is
+   * flowing, so the caller adds its 'data' listener in the same tick.
    * @param use.forwardMode - with `direct`, no connection in absolute form is returned.
    */
-  take({ forwardMode: mode, ...use }: IdleUse): IdleConnection | undefined {
-    if (this.#size === 0) return undefined;
-    for (const forwardMode of FORWARD_MODES) {
-      if (forwardMode === 'absolute' && mode === 'direct') break;
-      const key = keyOf({ ...use, forwardMode });
-      const entry = this.#entries.get(key)?.at(-1);
-      if (entry === undefined) continue;
-      this.#remove(key, entry);
-      entry.connection.socket.pause();
-      return entry.connection;
-    }
-    return undefined;
+  take(use: IdleUse): IdleConnection | undefined {
+    const entries = this.#byMember.get(use.member);
+    if (entries === undefined) return undefined;
+    let entry = findServing(entries, 'direct', use);
+    if (entry === undefined && use.forwardMode === 'absolute') entry = findServing(entries, 'absolute', use);
+    if (entry === undefined) return undefined;
+    this.#remove(entry);
+    return entry.connection;
   }
 
   clear(): void {
-    for (const entries of [...this.#entries.values()]) for (const { drop } of entries) drop();
+    for (const entries of [...this.#byMember.values()]) for (const { drop } of [...entries]) drop();
   }
 
   /** Closes all idle connections, and each connection passed to `keep` from now on. */
@@ -119,20 +115,33 @@ export class IdleConnections {
     this.clear();
   }
 
-  #remove(key: string, entry: Entry): void {
-    const entries = this.#entries.get(key) ?? [];
-    const others = entries.filter((other) => other !== entry);
-    if (others.length === entries.length) return;
-    if (others.length === 0) this.#entries.delete(key);
-    else this.#entries.set(key, others);
+  #remove(entry: Entry): void {
+    const { socket, member } = entry.connection;
+    const entries = this.#byMember.get(member) ?? [];
+    const at = entries.lastIndexOf(entry);
+    if (at < 0) return;
+    entries.splice(at, 1);
+    if (entries.length === 0) this.#byMember.delete(member);
     this.#size -= 1;
     this.#deadlines.clear(entry.deadline);
-    entry.connection.socket.off('data', entry.drop).off('end', entry.drop).off('close', entry.drop);
+    socket.off('data', entry.drop).off('end', entry.drop).off('close', entry.drop);
   }
 }
 
-function keyOf({ member, target, forwardMode, owner }: IdleUse): string {
-  return forwardMode === 'absolute' ? `${member} ${owner}` : `${member} ${target} ${owner}`;
+type Serving = Pick<IdleConnection, 'target' | 'owner'>;
+
+/** The newest connection of this forward mode that can serve such a request. */
+function findServing(entries: readonly Entry[], mode: ForwardMode, use: Serving): Entry | undefined {
+  return entries.findLast(({ connection }) => isServing(connection, mode, use));
+}
+
+function countServing(entries: readonly Entry[] = [], mode: ForwardMode, use: Serving): number {
+  return entries.filter(({ connection }) => isServing(connection, mode, use)).length;
+}
+
+function isServing(connection: IdleConnection, mode: ForwardMode, { target, owner }: Serving): boolean {
+  if (connection.forwardMode !== mode || connection.owner !== owner) return false;
+  return mode === 'absolute' || connection.target === target;
 }
 
 /** Whether the socket is open in both directions, with nothing unread or unsent. */
