@@ -209,9 +209,12 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     return this.#parts.warm.take(lease);
   }
 
-  #armHedge({ lease, memory, savedMs }: Attempt): void {
-    const p95Ms = memory.latency.profile?.p95Ms;
-    this.#hedge.arm(lease, p95Ms && Math.max(0, p95Ms - savedMs));
+  /**
+   * The delay is the same on a warm connection, although such an attempt is faster: its hedge may have to open a
+   * connection, and pauses of a busy machine would start a hedge for every twentieth tunnel.
+   */
+  #armHedge({ lease, memory }: Attempt): void {
+    this.#hedge.arm(lease, memory.latency.profile?.p95Ms);
   }
 
   /** Serves a plain HTTP request through an idle connection to the leased member. Returns false if there is none. */

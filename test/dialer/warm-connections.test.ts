@@ -10,8 +10,10 @@ import type { SourceSettings } from '../../src/dialer/source-memory.ts';
 import { ReadMemory, TunnelSocket } from '../../src/dialer/tunnel-socket.ts';
 import { FRONT_PROXIES, frontProxyAt } from '../foreign-members/front-proxies.ts';
 import {
+  type Behavior,
   httpBehavior,
   openMember,
+  readUntil,
   socks4Behavior,
   socks5Behavior,
   type TestMember,
@@ -98,6 +100,27 @@ async function openMembers(count: number, open: () => Promise<TestMember>): Prom
 }
 
 const isFast = ({ ms }: Pick<Took, 'ms'>) => ms < FLIGHT_MS;
+
+test('warm: a tunnel on an open connection is hedged as late as one on a new connection', async () => {
+  let answerMs = 0;
+  const behavior: Behavior = async (socket, record) => {
+    record(await readUntil(socket, '\r\n\r\n'));
+    if (answerMs > 0) await pass(answerMs);
+    socket.write('HTTP/1.1 200 OK\r\n\r\n');
+    socket.pipe(socket);
+  };
+  const members = await openMembers(5, () => openMember('http', behavior));
+  const { stream, pass, bus } = makeFarDialer(members, { hedgeAfter: 'auto' });
+  const hedges = collect(bus, 'hedge.ended');
+  await stream(30);
+  answerMs = FLIGHT_MS * 0.7;
+  const [paused] = await stream(1);
+  expect(paused?.ms).toBeGreaterThanOrEqual(answerMs);
+  expect(hedges).toEqual([]);
+  answerMs = FLIGHT_MS * 10;
+  await stream(1);
+  expect(hedges).toHaveLength(1);
+});
 
 test('warm: in a steady stream each tunnel finds an open connection, and none is opened in vain', async () => {
   const members = await openMembers(5, () => openMember('http', httpBehavior()));
