@@ -74,6 +74,7 @@ export class PaceSimulation {
   async play(): Promise<Verdict> {
     this.#admin = await this.#server.client();
     await this.#command(flushCommand(this.#clock.now()));
+    await this.#command(['CONFIG', 'RESETSTAT']); // the store of a new fleet has not been emptied
     try {
       for (let n = 0; n < this.#schedule.norias; n += 1) this.#norias.push(this.#start());
       for (const { afterMs, fault } of this.#schedule.faults) {
