@@ -8,7 +8,6 @@ import type { Socket } from 'node:net';
 import type { Deadline } from '../core/deadlines.ts';
 import type { FaultCode } from '../core/faults.ts';
 import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
-import type { MemberProtocol } from '../core/protocol.ts';
 import type { Lease } from '../pool/lease.ts';
 import type {
   AttemptFailure,
@@ -17,16 +16,16 @@ import type {
   AttemptTask,
   RawConnection,
 } from './attempt-contract.ts';
-import { ConnectHandshake } from './connect-handshake.ts';
 import type { PreparedLogin } from './credentials.ts';
 import type { ForwardMode } from './dial.ts';
 import { faultOfHop } from './front-problem.ts';
 import { hopFailureOf } from './front-sockets.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
+import { memberHandshake } from './member-handshake.ts';
 import { closeCode, isAnswerCode, isLocalCode, readyEvent } from './member-socket.ts';
 import { networkSign } from './network-watch.ts';
 import type { HandshakeMode } from './pipelining.ts';
-import { Socks4Handshake, Socks5Handshake, socks4CanReach } from './socks-handshake.ts';
+import { socks4CanReach } from './socks-handshake.ts';
 import type { SourceMemory } from './source-memory.ts';
 import type { TakenConnection } from './warm-connection.ts';
 
@@ -161,7 +160,8 @@ export class Attempt {
     this.#isWarm = false;
     this.#connectStartedAt = undefined;
     this.#mode = this.#nextMode(login);
-    this.#handshake = forwardMode === 'absolute' ? undefined : this.#makeHandshake(login);
+    const terms = { target: this.#task.target, login, pipelined: this.#mode !== 'plain' };
+    this.#handshake = forwardMode === 'absolute' ? undefined : memberHandshake(this.lease.protocol, terms);
   }
 
   #listen(socket: Socket): void {
@@ -175,19 +175,6 @@ export class Attempt {
   #nextMode(login: PreparedLogin | undefined): HandshakeMode {
     if (this.lease.protocol !== 'socks5' || this.#lessonMs !== undefined) return 'plain';
     return this.memory.pipelining.modeFor(this.lease.member, login !== undefined);
-  }
-
-  #makeHandshake(login: PreparedLogin | undefined): Handshake {
-    const { target } = this.#task;
-    switch (this.lease.protocol) {
-      case 'http':
-      case 'https':
-        return new ConnectHandshake(target, login?.authorization);
-      case 'socks5':
-        return new Socks5Handshake(target, login, this.#mode !== 'plain');
-      case 'socks4':
-        return new Socks4Handshake(target, login);
-    }
   }
 
   /** An attempt has one deadline at a time: for the connection, for the answer to a trial, or for the rest of the attempt. */
@@ -405,10 +392,7 @@ export class Attempt {
   /** Only HTTP members accept requests in absolute form. */
   #canUseAbsoluteForm(): boolean {
     const { protocol } = this.lease;
-    return this.#task.use === 'forward' && !this.#task.connectOnly && isHttp(protocol);
+    const isHttp = protocol === 'http' || protocol === 'https';
+    return isHttp && this.#task.use === 'forward' && !this.#task.connectOnly;
   }
-}
-
-function isHttp(protocol: MemberProtocol): boolean {
-  return protocol === 'http' || protocol === 'https';
 }

@@ -6,8 +6,7 @@ import type { Deadlines } from '../core/deadlines.ts';
 import type { HostPort } from '../core/host-port.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { RawConnection } from '../dialer/attempt-contract.ts';
-import { ConnectHandshake } from '../dialer/connect-handshake.ts';
-import { Socks4Handshake, Socks5Handshake } from '../dialer/socks-handshake.ts';
+import { memberHandshake } from '../dialer/member-handshake.ts';
 
 /** Names under `.invalid` never resolve (RFC 6761): a working proxy reports that it cannot reach the target. */
 export const NOWHERE: HostPort = {
@@ -39,21 +38,8 @@ export function isRelayed(
     socket.on('data', onData).on('end', onEnd).on('close', onEnd);
     if (head.length > 0) end(true);
     else {
-      socket.write(openingOf(protocol), 'latin1');
+      socket.write(memberHandshake(protocol, { target: NOWHERE }).opening, 'latin1');
       socket.resume();
     }
   });
-}
-
-/** The first message that a client sends to a member to request `NOWHERE`. */
-function openingOf(protocol: MemberProtocol): string | Buffer {
-  switch (protocol) {
-    case 'http':
-    case 'https':
-      return new ConnectHandshake(NOWHERE, undefined).opening;
-    case 'socks5':
-      return new Socks5Handshake(NOWHERE, undefined).opening;
-    case 'socks4':
-      return new Socks4Handshake(NOWHERE, undefined).opening;
-  }
 }
