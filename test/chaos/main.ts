@@ -28,6 +28,9 @@ const runs = [
   { name: 'one process', norias: 1, workers: 1 },
   { name: 'two workers', norias: 1, workers: 2 },
   ...(NO_STORE ? [] : [{ name: 'a fleet of three', norias: 3, workers: 1 }]),
+  ...(NO_STORE || values.quick
+    ? []
+    : [{ name: 'a fleet of two, with two workers each', norias: 2, workers: 2 }]),
 ];
 
 if (values.report !== undefined) splitPage(values.report); // fails now if the path is wrong, not after the run
