@@ -24,15 +24,19 @@ export async function measureFleet(bench: Bench): Promise<void> {
     return;
   }
   try {
-    await measureTunnel(bench, store);
+    for (const workers of [1, 2]) await measureTunnel(bench, store, workers);
     for (const replicas of [1, 10, 50]) await measureStore(bench, store, replicas);
   } finally {
     await store.close();
   }
 }
 
-async function measureTunnel({ children, world, report }: Bench, { port }: DemoStore): Promise<void> {
-  const options = workingMembers(world, 'http');
+async function measureTunnel(
+  { children, world, report }: Bench,
+  { port }: DemoStore,
+  workers: number,
+): Promise<void> {
+  const options = { ...workingMembers(world, 'http'), workers };
   const fleet = await children.subject('noria', { ...options, storePort: port });
   const alone = await children.subject('noria', options);
   const count = 1_500;
@@ -54,10 +58,11 @@ async function measureTunnel({ children, world, report }: Bench, { port }: DemoS
     },
   );
   for (const { child } of [fleet, alone]) child.kill();
-  report.add({ scenario: 'tunnel, noria without a fleet', unit: 'CPU µs', noria: medians.alone });
-  report.add({ scenario: 'tunnel, noria in a fleet', unit: 'CPU µs', noria: medians.fleet });
+  const noria = workers === 1 ? 'noria' : `noria with ${workers} workers`;
+  report.add({ scenario: `tunnel, ${noria} without a fleet`, unit: 'CPU µs', noria: medians.alone });
+  report.add({ scenario: `tunnel, ${noria} in a fleet`, unit: 'CPU µs', noria: medians.fleet });
   report.add({
-    scenario: 'ratio of a noria in a fleet to one without',
+    scenario: `ratio of a ${noria} in a fleet to one without`,
     unit: 'times',
     noria: ratio,
     limit: { most: 1.5 },
