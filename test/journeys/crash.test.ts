@@ -153,9 +153,9 @@ function problemsOf(noria: NoriaProcess): string[] {
 
 test('crash: after a kill the same members serve, and missing ones wait for the pace', async () => {
   const sandbox = await openTestSandbox({
-    instances: [{ product: 'short-pure', members: 6, lifetimeMs: 60_000, paceMs: 100 }],
+    instances: [{ product: 'short-pure', members: 6, lifetimeMs: 600_000, paceMs: 100 }],
   });
-  const stage = await setUp(sandbox, 'interval: 10s, size: 6, params: { count: 3 }');
+  const stage = await setUp(sandbox, 'interval: 10m, size: 6, params: { count: 3 }');
   const first = stage.start();
   await first.line('noria is running');
   const before = await writtenMembers(stage, 3);
@@ -184,9 +184,9 @@ function memberOf(session: string, proxyPort: number, path: string): Promise<str
 
 test('crash: a session keeps its member across a kill', async () => {
   const sandbox = await openTestSandbox({
-    instances: [{ product: 'short-pure', members: 8, lifetimeMs: 60_000, paceMs: 100 }],
+    instances: [{ product: 'short-pure', members: 8, lifetimeMs: 600_000, paceMs: 100 }],
   });
-  const stage = await setUp(sandbox, 'interval: 10s, size: 8, params: { count: 8 }');
+  const stage = await setUp(sandbox, 'interval: 10m, size: 8, params: { count: 8 }');
   const first = stage.start();
   await first.line('noria is running');
   await writtenMembers(stage, 8);

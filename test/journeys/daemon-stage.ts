@@ -18,7 +18,7 @@ export interface DaemonStage {
 }
 
 export async function setUpDaemon(listener = '', more = ''): Promise<DaemonStage> {
-  const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
+  const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 600_000 });
   const folder = testFolder();
   const port = await freePort();
   const config = (inListener = '', sections = '') => `

@@ -7,7 +7,7 @@ import { hasCommand } from '../support/tools.ts';
 test.skipIf(!hasCommand('curl'))(
   'dying member: the next clients are served by others, with HTTP and SOCKS members',
   async () => {
-    const sandbox = await openTestSandbox({ members: 8, lifetimeMs: 60_000 });
+    const sandbox = await openTestSandbox({ members: 8, lifetimeMs: 600_000 });
     const noria = await startNoria({
       sources: [
         sourceLine(sandbox, 'city', 'short-classic', 'size: 4, params: { count: 4 }'),

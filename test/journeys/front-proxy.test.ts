@@ -49,7 +49,7 @@ test.skipIf(!hasCommand('curl'))(
     const front = await openFrontProxy();
     const sandbox = await openTestSandbox({
       members: MEMBERS * 2,
-      lifetimeMs: 120_000,
+      lifetimeMs: 600_000,
       instances: [{ product: 'short-pure' }, { product: 'shared' }],
     });
     const size = `size: ${MEMBERS}, params: { count: ${MEMBERS}`;

@@ -82,7 +82,7 @@ test('package: contains the program, an example and the documents, nothing else'
 
 test('package: the daemon starts, is healthy and shuts down, as in the image', async (context) => {
   needsRegistry(context);
-  const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
+  const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 600_000 });
   const home = testFolder();
   const [proxyPort, adminPort] = [await freePort(), await freePort()];
   const file = writeIn(

@@ -46,7 +46,7 @@ async function startWithPorts({ members = 12, size = PORTS, more = '', listeners
   const first = await freePorts(PORTS);
   const sandbox = await openTestSandbox({
     members,
-    lifetimeMs: 120_000,
+    lifetimeMs: 600_000,
     instances: [{ product: 'short-pure' }],
   });
   const options = {

@@ -88,7 +88,7 @@ function get(proxyPort: number, url: string, user?: string): Promise<number> {
 }
 
 async function startTwo(more: Partial<NoriaOptions> = {}) {
-  const sandbox = await openTestSandbox({ members: 8, lifetimeMs: 60_000 });
+  const sandbox = await openTestSandbox({ members: 8, lifetimeMs: 600_000 });
   const before = await freePorts(2);
   const [first, second] = [before + 1, await freePort()];
   const sources = [

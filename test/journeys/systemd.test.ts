@@ -43,7 +43,7 @@ async function listenAsSystemd(path: string): Promise<() => readonly string[]> {
 }
 
 async function configFor(listener: string): Promise<{ file: string; folder: string; targetUrl: string }> {
-  const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
+  const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 600_000 });
   const folder = testFolder();
   const text = `
 sources:

@@ -138,7 +138,10 @@ test.skipIf(cannotRun)(
     await until('all have all members', () =>
       norias.every((noria) => idsOf(noria).length === MEMBERS && idsOf(noria).join() === idsOf(first).join()),
     );
-    expect(first.control.status().fleet?.replicas).toHaveLength(20);
+    // A noria that a busy machine delays is missing from the list for a while.
+    await until('all know all', () =>
+      norias.every(({ control }) => control.status().fleet?.replicas.length === 20),
+    );
     expect(sandbox.stats().codes).toEqual({ '10001': MEMBERS / 2 });
     expectPace(sandbox);
   },

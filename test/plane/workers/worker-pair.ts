@@ -100,7 +100,7 @@ export interface Pair {
 
 export async function startPair(more: Partial<NoriaOptions> = {}, clock?: Clock): Promise<Pair> {
   const before = workersOf(process.pid);
-  const sandbox = await openTestSandbox({ members: 8, lifetimeMs: 60_000 });
+  const sandbox = await openTestSandbox({ members: 8, lifetimeMs: 600_000 });
   const options: NoriaOptions = {
     sources: [sourceLine(sandbox, 'pure', 'short-pure', 'size: 4, params: { count: 4 }')],
     more: 'workers: 2',

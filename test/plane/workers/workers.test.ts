@@ -276,7 +276,7 @@ workers: 2
 
 /** Runs `noria run` with two workers. */
 async function runPair() {
-  const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
+  const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 600_000 });
   const port = await freePort();
   const noria = runNoria(['run', '-c', pairFile(sandbox, `127.0.0.1:${port}`)]);
   await noria.line('noria is running');
@@ -327,7 +327,7 @@ test('workers: ignore signals that a terminal sends to all processes', async () 
 test.skipIf(!hasCommand('systemd-socket-activate'))(
   'workers: all serve an inherited socket, and noria ends with the last of them',
   async () => {
-    const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 60_000 });
+    const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 600_000 });
     const port = await freePort();
     const file = pairFile(sandbox, 'fd:3');
     const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {
