@@ -95,11 +95,27 @@ export async function startNoria(options: NoriaOptions, clock: Clock = systemClo
   };
 }
 
-/** Waits until this many members are usable. */
+/** Looks at an idle source, after which a draw is asked for: at least a second. */
+const LOOKS_AT_IDLE = 200;
+
+/**
+ * Waits until this many members are usable. Without a client, noria draws only once. On a busy machine that draw may fail, or
+ * its members may expire, so an operator then asks for another one.
+ */
 export function untilReady({ control }: Pick<Daemon, 'control'>, count: number): Promise<void> {
   const what = () => {
     const { pool, sources } = control.status();
     return `${count} members are ready; the status is ${JSON.stringify({ pool, sources })}`;
   };
-  return until(what, () => control.status().pool.ready >= count);
+  let looks = 0;
+  return until(what, () => {
+    const { pool, sources } = control.status();
+    if (pool.ready >= count) return true;
+    const idle = sources.filter(({ state }) => state === 'idle');
+    looks = idle.length === 0 ? 0 : looks + 1;
+    if (looks % LOOKS_AT_IDLE === LOOKS_AT_IDLE - 1) {
+      for (const { name } of idle) control.refillSource(name);
+    }
+    return false;
+  });
 }
