@@ -114,7 +114,7 @@ function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeco
   };
 }
 
-/** @param faultAdvice - present while the members of the source refuse its credentials. */
+/** @param faultAdvice - present while members refuse the credentials of the source. */
 function sourceView(
   status: SourceStatus,
   counts: SourceCounts | undefined,

@@ -65,7 +65,7 @@ export interface Daemon {
 }
 
 /**
- * Starts noria. If a part cannot be opened, closes those that were opened before it.
+ * Starts noria. If a part cannot be opened, closes the parts that are already open.
  *
  * @throws NoriaError listen-failed, state-locked, state-unwritable, bad-config, workers-failed
  */
@@ -161,7 +161,7 @@ async function refuseReload(): Promise<never> {
   );
 }
 
-/** Runs the steps that can fail first, and undoes them if a later one fails. The other steps cannot fail. */
+/** First runs the steps that may fail. If one of them fails, undoes the completed steps. Then runs the steps that cannot fail. */
 async function applyConfig(parts: Parts, before: Config, next: Config): Promise<void> {
   const { plane, admin, proxyPool, apiAddresses } = parts;
   const updateListeners = (config: Config) =>

@@ -40,7 +40,7 @@ type OpenPlaceOptions = Pick<
 
 export interface FleetOptions {
   readonly place: FleetPlace;
-  /** What `record` returned in an earlier run, as read from the snapshot. */
+  /** The result of `Fleet.record` in an earlier run, as read from the snapshot. */
   readonly restored: unknown;
   readonly clock: Clock;
   readonly random: Random;
@@ -173,7 +173,7 @@ function statusOf({ name, replica }: FleetPlace, { fault, lostMs, replicas }: Fl
   };
 }
 
-/** Reports each reason for the loss of the store once, although every attempt to reconnect fails. */
+/** Reports a loss of the store again only if its reason changes, and not after each failed attempt to reconnect. */
 function observe(bus: EventBus, replica: string): FleetObserver {
   let lostBy: string | undefined;
   return {

@@ -22,7 +22,10 @@ import { defaultLifetimeMs, longestLifeMs } from '../service/member-facts.ts';
 import type { SourceProduct } from '../service/operation.ts';
 import type { CountlessCall, ExtractCall, LinkCall } from '../service/request.ts';
 
-/** The assumed lifetime of a member if neither the service nor the source states one. Each success renews it. */
+/**
+ * The assumed lifetime of a member if neither the service nor the source states a lifetime. Each success renews the assumed
+ * lifetime.
+ */
 const UNKNOWN_LIFETIME_MS = 600_000;
 
 /** A call that draws from the source, without the number of members to draw. */
@@ -62,7 +65,7 @@ export function serviceTunnel({ service: { via } }: Config): ServiceClientOption
   return via && ((server, done) => openFrontTunnel(via, server, done));
 }
 
-/** The secrets of a source. Stored texts of the service's answers contain masks in their place. */
+/** The secrets of a source. In stored texts of the service's answers, masks replace these secrets. */
 export function secretsOf(source: SourceConfig) {
   const { auth } = source.upstream;
   const credentials = auth.kind === 'none' ? undefined : auth.credentials;
@@ -233,7 +236,10 @@ export function planeContext({ sources }: Config, apiAddresses: readonly BoundAd
   return { sourceNames: sources.map(({ name }) => name), apiAddresses };
 }
 
-/** Whether an address of the next admin API or proxyPool belongs to a listener now. The listener must then release it first. */
+/**
+ * Whether a listener has an address that the next configuration gives to the admin API or proxyPool. If so, the listener must
+ * release the address first.
+ */
 export function apiNeedsListenerAddress({ listeners }: Config, { admin, proxyPool }: Config): boolean {
   const wanted = [admin, proxyPool].filter((section) => section !== undefined);
   return listeners.some((listener) => wanted.some(({ address }) => overlap(listener.address, address)));

@@ -79,7 +79,7 @@ export interface Parts {
   readonly fleet: Fleet | undefined;
 }
 
-/** Refill opens last, because its first draw costs money. All other parts must be open before that. */
+/** Opens refill after all other parts, because the first draw of refill costs money. */
 export async function openParts(context: PartsContext, owner: Ownership): Promise<Parts> {
   const { clock, random, bus, log, config, draining } = context;
   const eventLog = logEvents(bus, log, clock);
@@ -167,7 +167,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   return { pool, plane, faults, prober, readiness, control, admin, proxyPool, apiAddresses, refiller, fleet };
 }
 
-/** Replaces the refiller until the real one opens. */
+/** Used as the refiller until refill opens. */
 const NO_REFILLER: Refiller = {
   sources: () => [],
   forecasts: () => [],
@@ -288,7 +288,7 @@ function openClient({ clock, config }: PartsContext, refuses: RefuseAddress): Se
   });
 }
 
-/** Changes of the pool that need a snapshot only within seconds. */
+/** After these events, noria saves a snapshot within seconds. After a draw, it saves a snapshot at once. */
 const SNAPSHOT_EVENTS = [
   'member.left',
   'member.quarantined',
@@ -296,7 +296,7 @@ const SNAPSHOT_EVENTS = [
   'fleet.store',
 ] as const satisfies readonly EventName[];
 
-/** Saves the snapshot after changes, until the caller disposes of the result. */
+/** Saves the snapshot after changes. Ends when the caller disposes the result. */
 function keepSnapshot(
   { snapshot }: State,
   { pool, refiller, fleet }: Pick<Parts, 'pool' | 'refiller' | 'fleet'>,

@@ -21,9 +21,9 @@ export interface ProxyPoolSettings {
   readonly host: string;
   readonly port: number;
   readonly ports: PortRange;
-  /** The users and allowed addresses of the listener that has the ports. */
+  /** The users and allowed addresses of the listener on the ports. */
   readonly access: Pick<ListenerConfig, 'users' | 'allow'>;
-  /** The source of the listener that has the ports, if the configuration gives it one. */
+  /** The only source whose members this listener uses; undefined: it uses all sources. */
   readonly source: string | undefined;
   /** The names of sources whose HTTP members may refuse CONNECT. */
   readonly withoutConnect: readonly string[];
@@ -104,7 +104,7 @@ function identify(
   return identity instanceof NoriaError ? identity : identity.user;
 }
 
-/** The ports of one user. Each port is a session of the pool, which the listener uses as well. */
+/** The ports of one user. Each port is a session of the pool. The listener uses the same session for clients of the port. */
 export function portsOf(
   user: string,
   settings: Pick<ProxyPoolSettings, 'source' | 'withoutConnect'>,

@@ -23,7 +23,7 @@ export interface ReadinessFacts {
   /** The maximum duration of a draw. */
   readonly drawTimeoutMs: number;
   readonly sources: readonly SourceFacts[];
-  /** Why the fleet's store is lost, and for how long; absent if it is connected, or without a fleet. */
+  /** The reason and the duration of the loss of the fleet's store. Absent while the store is connected, and without a fleet. */
   readonly storeLost?: { readonly reason: string; readonly ms: number };
 }
 
@@ -39,7 +39,7 @@ export interface SourceFacts
   readonly blocked?: { readonly reason: string; readonly advice: string };
 }
 
-/** The previous verdict. It shows since when the state has lasted. */
+/** The state of the previous verdict, and the moment at which this state began. */
 export interface ReadinessSince {
   readonly state: Readiness['state'];
   /** The monotonic moment at which the state began. */
@@ -50,7 +50,7 @@ type Verdict = Pick<Readiness, 'state' | 'reason'>;
 
 /** One failed request may be caused by a few bad members. This many consecutive failed requests are a problem. */
 const FAILED_REQUESTS_IN_A_ROW = 2;
-/** How long a store may be lost without being a problem. A restart or a failover of the store usually takes less time. */
+/** A lost store is a problem only after this time. A restart or a failover of the store usually takes less time. */
 const STORE_GRACE_MS = 3_000;
 
 export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince): Readiness & ReadinessSince {
@@ -123,7 +123,7 @@ function doubts({ workers, failedRequests, storeLost }: ReadinessFacts): Readine
   return found;
 }
 
-/** Why noria does not expect members from the source when a client needs them. */
+/** Why the source may have no member for the next client; empty without such a reason. */
 function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem[] {
   const { name, state, reason, advice, blocked, lastDraw, nextCallMs } = source;
   const of = (kind: ReadinessProblem['kind'], why: string, what: string | undefined, nextMs = nextCallMs) => [
@@ -150,14 +150,17 @@ function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem
 }
 
 /**
- * Whether the last draw failed because the fleet's store was lost. The lost store is one problem of noria, and not a problem of
- * each source.
+ * Whether the last draw failed because the fleet's store was lost. noria then reports the lost store once, and not again for each
+ * source.
  */
 function isCausedByStore({ code }: SourceFacts, { storeLost }: ReadinessFacts): boolean {
   return code === 'fleet-store-lost' || (code === 'fleet-store-unusable' && storeLost !== undefined);
 }
 
-/** @param problems - those of the sources, and those that limit the service. No single one of them is fatal. */
+/**
+ * Decides when no problem is fatal.
+ * @param problems - the problems of the sources, and the problems that limit the service.
+ */
 function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProblem[]): Verdict {
   const usable = sources.reduce((sum, source) => sum + (source.blocked === undefined ? source.usable : 0), 0);
   const has = (source: SourceFacts) =>
@@ -182,8 +185,8 @@ function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProb
 }
 
 /**
- * Whether the next client may end the problem. If the members of an idle source failed, only a client starts the draw that may
- * help, so noria does not refuse clients.
+ * Whether the next client may end the problem. The next client of an idle source starts a draw, and the new members may work. So
+ * noria accepts clients although the present members fail.
  */
 function isPassing({ kind }: ReadinessProblem, { state }: SourceFacts): boolean {
   return kind === 'members-failing' && state === 'idle';

@@ -1,4 +1,4 @@
-/** Holds at most one server, the admin API or proxyPool. A reload replaces the server. */
+/** Owns one server or none. The server is the admin API or proxyPool. A reload replaces it. */
 import type { HttpServer } from '../admin/http-server.ts';
 
 export class ServerSlot<Settings> {

@@ -19,7 +19,7 @@ export interface SourceFaultsOptions {
 const RETRY_MS = 60_000;
 
 interface KnownFault extends Pick<SourceFault, 'reason' | 'advice'> {
-  /** Absent while noria tries the source again. */
+  /** Ends the block after RETRY_MS; absent while noria tries the source again. */
   readonly retry: Disposable | undefined;
 }
 
@@ -54,7 +54,7 @@ export class SourceFaults {
       log.error({ source, reason, advice }, 'source credentials refused by its members');
   }
 
-  /** Unblocks the source now. Called after RETRY_MS, and for a resume or a reload. */
+  /** Unblocks the source now. Called after RETRY_MS, when the operator resumes the source, and after a reload. */
   tryAgain(source: string): void {
     const fault = this.#known.get(source);
     if (fault === undefined) return;

@@ -12,7 +12,10 @@ export class FactsInFlight {
     if (subject !== undefined) this.#counts.set(subject, (this.#counts.get(subject) ?? 0) + 1);
   }
 
-  /** Whether a fact with the same subject is in flight. That fact comes later in the log than `fact`, so it decides. */
+  /**
+   * Whether this replica has a fact with the same subject in flight. The fact in flight comes later in the log than `fact`, so
+   * the fact in flight decides.
+   */
   covers(fact: Fact): boolean {
     const subject = subjectOf(fact);
     return subject !== undefined && this.#counts.has(subject);

@@ -2,8 +2,8 @@
  * A shared pool in memory: the reference model for tests, and the shared pool in the primary process of a noria with workers.
  * Each replica gets every fact in the microtask after its publication. All replicas get the facts in the same order.
  *
- * In a fleet, this machine is also a replica of the fleet's shared pool. The primary's own pool then passes facts and beats
- * between the two shared pools.
+ * If the noria belongs to a fleet, its machine is one replica of the fleet's shared pool. The pool of the primary process then
+ * passes facts and beats between the two shared pools.
  */
 import type { Clock } from '../core/clock.ts';
 import type { LimitPart } from '../pool/options.ts';
@@ -15,9 +15,9 @@ import { SharedPoolState } from './shared-state.ts';
 
 export interface MemorySharedPoolOptions {
   readonly clock: Clock;
-  /** Absent if only one replica draws and uses a pace of its own. */
+  /** Absent if only one replica draws; this replica then has its own pace. */
   readonly pace?: PaceStore;
-  /** This machine as a replica of a fleet. It opens the sessions, and gets this machine's part of the limits. */
+  /** This machine's replica in the fleet. This replica opens the sessions, and receives this machine's part of the limits. */
   readonly machine?: Pick<Replica, 'bindSession' | 'delegateLimits'> | undefined;
 }
 
@@ -118,7 +118,8 @@ export class MemorySharedPool {
     if (!this.#follows(by, connection)) return proposed;
     const known = this.#state.session(proposed.name, this.#clock.monotonic());
     if (known?.member !== undefined) return known;
-    if (this.#machine !== undefined) return this.#machine.bindSession(proposed); // the primary's pool then publishes the session here
+    // the primary's pool then publishes the session in this shared pool
+    if (this.#machine !== undefined) return this.#machine.bindSession(proposed);
     this.#append(by, [{ kind: 'session.moved', session: proposed, reason: 'new' }]);
     return proposed;
   }

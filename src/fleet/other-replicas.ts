@@ -7,8 +7,9 @@ import type { Beat, FleetView } from './shared-pool.ts';
 interface OtherReplica {
   waiting: number;
   demand: Readonly<Record<string, Demand>>;
-  /** Number of open leases by member id, and by session name. */
+  /** Number of open leases, by member id. */
   readonly memberLeases: Map<string, number>;
+  /** Number of open leases, by session name. */
   readonly sessionLeases: Map<string, number>;
 }
 
@@ -27,7 +28,7 @@ export class OtherReplicas {
     for (const { by, beat } of beats) this.#hear(by, beat);
   }
 
-  /** Forgets all replicas except these, and ends the leases of the forgotten ones. */
+  /** Forgets all replicas except `replicas`, and ends the leases of the forgotten replicas. */
   keep(replicas: readonly string[]): void {
     for (const name of this.#byName.keys()) if (!replicas.includes(name)) this.#forget(name);
   }
@@ -79,7 +80,7 @@ export class OtherReplicas {
 }
 
 /**
- * Records a count.
+ * Sets the count of a key.
  * @returns the change since the previous count.
  */
 function changeCount(counts: Map<string, number>, key: string, count: number): number {

@@ -4,9 +4,9 @@
  * pool, so that all replicas choose the same member.
  *
  * Facts are published at the end of the turn of the event loop in which they arose. A beat, the report of the pool's activity, is
- * published at most every `beatMs`, but at once if demand rises. The last fact in the log decides. So while a fact of this
- * replica has not yet returned from the log, it skips facts of other replicas about the same subject: those precede its own fact
- * in the log.
+ * published at most every `beatMs`, but at once if demand rises. For each subject, the last fact in the log decides. Until this
+ * replica has received its own fact back from the log, it skips other replicas' facts about the same subject, because these facts
+ * precede its own fact in the log.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -69,7 +69,10 @@ export interface ReplicaOptions {
 
 /** Maximum number of members whose incomplete votes are remembered. */
 const MAX_VOTES = 10_000;
-/** Members per second. While members are used up at a higher rate than this, another beat follows each beat. */
+/**
+ * Members per second. After a beat that reports a higher rate of used-up members, the replica sends the next beat even without
+ * changes.
+ */
 const QUIET_RATE = 0.001;
 
 export class Replica implements LeaseProvider, Follower {
@@ -151,8 +154,8 @@ export class Replica implements LeaseProvider, Follower {
   }
 
   /**
-   * From now on, passes this replica's part of the limits to `receive`. Call it if other processes of this machine serve the
-   * clients.
+   * Passes this replica's part of the limits to `receive` from now on, and no longer to the pool. For a machine on which other
+   * processes serve the clients.
    */
   delegateLimits(receive: (part: LimitPart) => void): void {
     this.#receivePart = receive;
@@ -218,7 +221,7 @@ export class Replica implements LeaseProvider, Follower {
     this.#others.hear(beats);
     this.#others.keep(replicas);
     for (const [member, sum] of Object.entries(uses)) this.#sharing.setUses(member, sum);
-    this.#isHearing = true; // otherwise this replica would report the demand of the others as its own
+    this.#isHearing = true; // otherwise this replica would report the other replicas' demand as its own
     this.#others.reportDemand();
     this.#isHearing = false;
   }
@@ -332,7 +335,7 @@ export class Replica implements LeaseProvider, Follower {
     return [...joined.slice(first), ...joined.slice(0, first), ...others];
   }
 
-  /** Reports at once that no client waits any longer, so that no other replica draws for the demand that has ended. */
+  /** Reports at once that no client waits any longer. Otherwise another replica could draw for clients that no longer wait. */
   #allServed(): void {
     if (this.#sharing.waiting === 0) this.#beatNow();
   }
@@ -362,7 +365,7 @@ export class Replica implements LeaseProvider, Follower {
   }
 }
 
-/** Whether the change must not leave this machine: it is evidence of this machine only, or its member has a password of its own. */
+/** Whether the change must stay on this machine, because it is evidence of this machine only or contains the login of a member. */
 function isLocal(change: PoolChange): boolean {
   switch (change.kind) {
     case 'source.restricted':

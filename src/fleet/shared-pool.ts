@@ -6,8 +6,8 @@
  * is a replica's report of its current activity: demand, uses and open leases. An instance is the service product from which a
  * source draws.
  *
- * Several implementations keep the same contract (test/fleet/shared-pool-contract.ts): in memory, which is the reference model,
- * between the processes of one machine, and through a store between machines.
+ * Three implementations keep the same contract (test/fleet/shared-pool-contract.ts). One is in memory, and is the reference
+ * model. One connects the processes of one machine. One connects machines through a store.
  *
  * Everything here is plain data that can be sent as JSON. Moments are monotonic ms of the replica that passes or receives them.
  * An implementation converts them between processes; an inexact end of life is too early rather than too late. `source` is the
@@ -83,11 +83,14 @@ export interface SharedState {
   /** Names of the sources whose last command was `resume`. */
   readonly resumed?: readonly string[] | undefined;
   readonly reports?: readonly SourceReport[] | undefined;
-  /** The current restrictions. Absent if the replicas are on different machines, because those publish none. */
+  /** The current restrictions. Absent if the replicas are on different machines, because such replicas publish no restrictions. */
   readonly restrictions?: readonly Restriction[] | undefined;
 }
 
-/** The activity of one replica. In contrast to facts, only the latest numbers of a replica count; `uses` are added up. */
+/**
+ * The activity of one replica. Only the latest beat of a replica counts, except for `uses`: the uses of all its beats are added
+ * up.
+ */
 export type Beat = PoolActivity;
 
 export interface FleetView {
@@ -100,7 +103,9 @@ export interface FleetView {
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
   /** For members whose uses have changed: the number of accepted leases in all replicas, by member id. */
   readonly uses: Readonly<Record<string, number>>;
-  /** If several machines share the pool and the replicas are those of this machine: the machine's part of the limits. */
+  /**
+   * This machine's part of the limits. Present if several machines share the pool and the replicas are processes of this machine.
+   */
   readonly machine?: LimitPart | undefined;
 }
 
@@ -115,8 +120,8 @@ export interface Follower {
    */
   loaded(state: SharedState): void;
   /**
-   * Facts in the order of the log, without gaps or repetitions since `loaded`. A replica also gets its own facts, whose position
-   * shows which facts of other replicas precede them.
+   * Facts in the order of the log, without gaps or repetitions since `loaded`. A replica also gets its own facts. The position of
+   * an own fact shows which facts of other replicas precede it.
    */
   followed(facts: readonly LoggedFact[]): void;
   heard(view: FleetView): void;
@@ -155,7 +160,8 @@ export interface PacedSharedPool extends SharedPool {
   /**
    * The pace of all instances, which all replicas share. The store decides a change only after the log contains all earlier facts
    * of this replica. A claim, which reserves a call to the service, also requires that this replica has received the whole log;
-   * otherwise it could repeat the draw of another replica. Without a connection, a change is rejected with `fleet-store-lost`.
+   * otherwise the replica could draw again what another replica has just drawn. Without a connection, a change is rejected with
+   * `fleet-store-lost`.
    */
   readonly pace: PaceStore;
 }

@@ -48,7 +48,7 @@ export class SharedSources {
     this.#options.onCommand?.(fact);
   }
 
-  /** @param isUnpublished - whether the log may lack the last command that this replica received for the source. */
+  /** @param isUnpublished - whether this replica received a command for the source that may be missing from the log. */
   loaded(state: SharedState, isUnpublished: (source: string) => boolean): void {
     this.#loadCommands(state, isUnpublished);
     this.#loadReports(state.reports ?? []);
@@ -73,7 +73,7 @@ export class SharedSources {
     const loaded = new Set(reports.map(({ source }) => source));
     for (const own of this.#reports.values()) if (!loaded.has(own.source)) this.#options.publish(own);
     for (const report of reports) {
-      // A noria that starts tries its own configuration, because the operator may have corrected the cause.
+      // The report depends on a configuration, and the operator may have corrected the configuration of this noria.
       if (report.suspension?.dependsOnConfig === true) continue;
       if (!isSameReport(report, this.#reports.get(report.source))) this.followed(report);
     }

@@ -72,7 +72,7 @@ export class SharedPoolState {
         this.#restrictions.set('', fact); // no source has this name
         break;
       case 'member.suspected':
-        break; // not part of the state, because it only matters when it is published
+        break; // not part of the state: the fact matters only at the moment of its publication
       case 'source.commanded':
         this.#recordCommand(fact);
         break;
@@ -188,7 +188,7 @@ export class SharedPoolState {
   }
 }
 
-/** The member with the later end of life: its own or `endsAt`. */
+/** The member with the later one of two ends of life: `member.endsAt` and `endsAt`. */
 function withEnd(member: SharedMember, endsAt: number, endIsAssumed = member.endIsAssumed): SharedMember {
   return endsAt > member.endsAt ? { ...member, endsAt, endIsAssumed } : member;
 }

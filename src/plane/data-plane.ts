@@ -9,14 +9,14 @@ import type { PoolSettings } from '../pool/options.ts';
 
 export interface DataPlane {
   readonly listeners: readonly ListenerStatus[];
-  /** Number of processes that serve clients: configured and running. */
+  /** Number of processes that serve clients. `wanted`: as configured. `running`: at present. */
   readonly workers: { readonly wanted: number; readonly running: number };
   /** The dialer of this process. Health checks use it. */
   readonly dialer: Pick<MemberDialer, 'attempt'>;
   /**
    * Opens and closes listeners until they match `settings`. If a listener cannot be opened, restores the previous listeners and
-   * throws. The update is provisional until `commit`: until then, another update to the previous settings restores the previous
-   * listeners with all connections.
+   * throws. The update is provisional until `commit`. Before `commit`, a second call with the previous settings restores the
+   * previous listeners and all their connections.
    * @param drainTimeoutMs - how long tunnels of removed listeners may take to finish.
    * @throws NoriaError listen-failed, bad-config
    */
@@ -49,7 +49,7 @@ export interface ListenerSettings
   readonly tls?: { readonly cert: string; readonly key: Secret };
   /** Set by the workers plane for a listener that several processes open. */
   readonly shared?: {
-    /** The same in every process. A reload that does not change the listener keeps the id. */
+    /** The id of the listener in every process. A reload that does not change the listener keeps the id. */
     readonly id: number;
     /** The port to use in place of port 0, which would be a different port in each process. */
     readonly port: number | undefined;

@@ -41,7 +41,10 @@ interface OpenedListener {
   readonly access: Access;
 }
 
-/** A listener that an update requires. It is open, suspended by an uncommitted update, or new (without `existing`). */
+/**
+ * A listener that an update requires. `existing`: the listener if it is open or suspended by an uncommitted update; undefined for
+ * a new listener.
+ */
 interface Wanted {
   readonly settings: ListenerSettings;
   readonly existing: OpenedListener | undefined;
@@ -50,7 +53,7 @@ interface Wanted {
 /** The steps of an update so far, which `#undo` reverts. */
 interface Change {
   readonly removed: readonly OpenedListener[];
-  /** The listeners of `removed` that stopped, because another listener needs their addresses. */
+  /** The listeners of `removed` that no longer listen, because other listeners need their addresses. */
   readonly stopped: OpenedListener[];
   readonly started: OpenedListener[];
 }
@@ -73,8 +76,8 @@ export class ListenerSet {
   /** Removed listeners whose tunnels have not ended. */
   readonly #draining = new Map<Listener, Promise<void>>();
   /**
-   * Descriptors that this set has opened. It never opens one again, because after a close the same number may refer to another
-   * file.
+   * Descriptors that this set has opened. The set opens no descriptor twice: after a close, the number of the descriptor may
+   * refer to another file.
    */
   readonly #usedFds = new Set<number>();
   /** Cached, because every request reads it. */
@@ -86,7 +89,7 @@ export class ListenerSet {
     this.#context = options.context;
   }
 
-  /** In the order of the settings. */
+  /** The status of the open listeners, in the order of the settings. */
   status(): readonly ListenerStatus[] {
     const leaving = [...this.#suspended.map(({ listener }) => listener), ...this.#draining.keys()];
     return this.#opened.map(({ settings, listener }) => {
@@ -128,7 +131,8 @@ export class ListenerSet {
     if (restorable.length > 0) this.#previous = { opened: restorable, drainTimeoutMs };
     for (const removed of change.removed) {
       stop(removed);
-      // An update can restore only the listeners of the last commit, so a listener that was opened after it can be closed.
+      // An update can restore only the listeners of the last commit. A listener that was opened after the last commit can be
+      // closed.
       if (!restorable.includes(removed)) this.#drainAndClose(removed.listener, drainTimeoutMs);
     }
   }
@@ -188,8 +192,8 @@ export class ListenerSet {
 
   /**
    * Reverts a failed update.
-   * @throws NoriaError listen-failed if another program has taken an address meanwhile. The listener of that address closes; the
-   * next reload that contains the listener opens it again.
+   * @throws NoriaError listen-failed if another program has taken the address of a stopped listener meanwhile. This listener
+   * closes; the next reload whose settings contain the listener opens it again.
    */
   async #undo({ stopped, started }: Change, reason: unknown, drainTimeoutMs: number): Promise<void> {
     for (const each of started) {
@@ -297,8 +301,8 @@ export class ListenerSet {
 }
 
 /**
- * Stops listening. An inherited socket keeps listening, because noria could not open it again, and no other listener can use its
- * address.
+ * Stops listening, except on an inherited socket: noria could not open the inherited socket again, and no other listener can use
+ * its address.
  */
 function stop({ settings, listener }: OpenedListener): void {
   if (settings.address.kind !== 'fd') listener.stop();

@@ -9,7 +9,7 @@ export interface LocalPlaneOptions
   extends Omit<ListenerSetOptions, 'dialer'>,
     Pick<DialerOptions, 'onSourceFault' | 'onNetwork'> {
   readonly pool: Pool;
-  /** Grants the leases of clients; by default, the pool does. */
+  /** Grants the leases of clients. If absent, the pool grants them. */
   readonly leases?: LeaseProvider | undefined;
   readonly dialer: DialerSettings;
 }

@@ -82,7 +82,8 @@ export class CandidateIndex {
   }
 
   /**
-   * A member whose bucket or phase changes at `now` or changed earlier. The caller must update or remove it before the next call.
+   * A member whose bucket or phase must change at `now` or before. The caller must update or remove the member before the next
+   * call.
    */
   due(now: number): Member | undefined {
     return this.#changes.firstKey <= now ? this.#changes.first?.member : undefined;
@@ -231,7 +232,7 @@ function removeFromTier(tier: Tier, member: Member): void {
   member.candidates.splice(index, 1);
 }
 
-/** Copies the moment of the last request for a list to the sources of the list, which is about to be dropped. */
+/** Saves the moment of the last request for a list in the sources of the list. Call it before the list is dropped. */
 function saveLastWanted({ tiers: [first] }: Candidates): void {
   if (first === undefined) return;
   for (const source of first.sources) source.lastWantedAt = Math.max(source.lastWantedAt, first.lastWantedAt);

@@ -16,7 +16,7 @@ import {
 } from './rotation/rotation.ts';
 import type { Turns } from './turns.ts';
 
-/** If no request has searched a tier for longer than this, the next request that does emits `demand.rose`. */
+/** If no request has searched a tier for longer than this, the next request that searches the tier emits `demand.rose`. */
 export const QUIET_MS = 1_000;
 
 export class Candidate extends RotationEntry implements MemberCandidate {
@@ -73,7 +73,7 @@ export class Candidates {
   lastUsedAt = 0;
   /** Number of clients that wait for a member that passes the filter. */
   waitingCount = 0;
-  /** Number of these clients that a newly drawn member could serve. */
+  /** Number of waiting clients that a newly drawn member could serve. */
   waitingForDrawCount = 0;
 
   constructor(filter: MemberFilter, tiers: readonly Tier[]) {
@@ -86,8 +86,8 @@ export class Candidates {
   }
 
   /**
-   * Picks the next member that passes the check, but only from the first tier with members that are not quarantined. Does not
-   * search later tiers, even if no member of that tier passes.
+   * Picks the next member that passes the check from one tier: the first tier with a member that is not quarantined. Returns
+   * undefined if no member of this tier passes.
    */
   pickOfFirstTier(check: MemberCheck): Member | undefined {
     for (const tier of this.tiers) {
@@ -135,10 +135,13 @@ export class MemberCheck implements PickCheck<Candidate> {
   lastExit = '';
   /** Keyed by member id. A member in this map is a second choice. */
   heldBySessions: ReadonlyMap<string, unknown> | undefined;
-  /** When set, a member does not fit while its turn belongs to another process. */
+  /** If set, a member fits only while this process has the turn for the member (turns.ts). */
   turns: Turns | undefined;
 
-  /** Result: the earliest moment at which this process has the turn for a member that passes all other checks. */
+  /**
+   * Result: the earliest start of the turn of this process for a member that the pick rejected only because another process has
+   * the turn.
+   */
   turnAt = Number.POSITIVE_INFINITY;
   /** Result: the earliest end of a spacing (`perHostSpacing`) for which the pick rejected a member. */
   spacedUntil = Number.POSITIVE_INFINITY;

@@ -10,8 +10,8 @@ import type { Sessions } from './sessions.ts';
 
 /**
  * Number of members that clients can use at `atMs` without another draw. Includes unproven members and the members of a blocked
- * source. Subtracts one for each waiting client that a draw could serve, up to the source's size: such a client cannot use the
- * present members, because they are full or do not fit.
+ * source. Waiting clients that a draw could serve reduce the number by one each, at most by the source's size: such a client
+ * cannot use the present members, because the present members are full or do not fit.
  */
 export function usableAt(members: Members, source: PoolSource, atMs: number): number {
   return withoutQuarantined(members, source, atMs, () => true);
@@ -43,7 +43,7 @@ export function heldAt({ expiries }: PoolSource, atMs: number): number {
 
 /**
  * The demand of all replicas for the source.
- * @param except - a sharing of the pool. The result does not contain the demand that this sharing reported.
+ * @param except - a sharing of the pool whose demand the result omits.
  */
 export function demandFor(members: Members, source: PoolSource, now: number, except?: object): Demand {
   let sum = demandHere(members, source, now);

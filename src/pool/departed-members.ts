@@ -26,8 +26,8 @@ interface DepartedMember extends MemberHistory {
 const MAX_DEPARTED = 50_000;
 
 /**
- * Identifies a proxy each time a draw brings it. The key includes the user name: a gateway may have one address for several user
- * names, each with its own exit.
+ * The key by which the pool recognizes a proxy that a draw brings again. The key includes the user name, because a gateway may
+ * have one address for several user names, each with its own exit.
  */
 export function memberKey(
   source: string,

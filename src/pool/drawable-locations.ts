@@ -1,8 +1,9 @@
 /** Decides from a source's draw parameters `adr` and `nadr` whether the source can draw members in a location. Pure. */
 
 /**
- * Names of regions that cannot be part of a location in another region. The list omits names that can: 海南 (海南州 in 青海), 河南 (河南县 in
- * 青海), 河北 (河北区 in 天津). It also omits names that two adjacent place names can form, as 湖南 in 芜湖南陵: 山西, 山东, 湖北, 湖南, 江西 and 云南.
+ * Names of regions that never occur in a location of another region. Names that occur in a location of another region are
+ * omitted: 海南 (海南州 in 青海), 河南 (河南县 in 青海), 河北 (河北区 in 天津). Names that the end of one place name and the start of the next can
+ * form, as 湖南 in 芜湖南陵, are omitted as well: 山西, 山东, 湖北, 湖南, 江西 and 云南.
  */
 const REGIONS = [
   ...[

@@ -10,9 +10,9 @@ import { type Surroundings, type SuspectFailure, Suspicion } from './suspicion.t
 export type HealthVerdict =
   | 'none'
   | 'quarantine'
-  /** Quarantine without a draw that replaces the member, because only one client failed through it. */
+  /** Quarantines the member, but no draw replaces it, because only one client failed through the member. */
   | 'rest'
-  /** Like `rest`, and noria probes the member. The evidence would suffice for an eviction, but it comes from only one client. */
+  /** Like `rest`, and noria also probes the member. With the same evidence from several clients, noria would evict the member. */
   | 'rest-and-probe'
   /** noria probes the member, because it fails for several targets and no member of its source works. */
   | 'probe'

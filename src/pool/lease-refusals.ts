@@ -36,8 +36,8 @@ export class LeaseRefusals {
   }
 
   /**
-   * Returns a function that refuses a client if no member can reach it within its waiting time. The function uses the forecasts
-   * of the sources at monotonic `now`.
+   * Returns a function that refuses a request if no member can become free for it within its waiting time. The function uses the
+   * forecasts of the sources at monotonic `now`.
    */
   judge(now: number): (request: LeaseRequest, waitMs: number) => LeaseRefusal | undefined {
     const forecasts = new Map(this.#forecasts().map((forecast) => [forecast.name, forecast]));

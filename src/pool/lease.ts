@@ -82,7 +82,7 @@ export interface UpcomingQuery {
   /** If the options name a session, only the session's own member is upcoming. */
   readonly routing: RoutingOptions;
   readonly count: number;
-  /** Whether the caller already knows the member. The result omits such members. */
+  /** Whether the caller already knows the member. `upcoming` omits the members that the caller knows. */
   isKnown(member: string): boolean;
 }
 
@@ -126,8 +126,8 @@ export type LeaseReport =
       readonly lease: number;
       readonly kind: 'closed';
       /**
-       * False unless the member closed the connection before the target's first byte. `member-for-target`: another member got an
-       * answer from the target.
+       * Whether the member closed the connection before the target's first byte, and the blame for it. `member-for-target`:
+       * another member got an answer from the target.
        */
       readonly cut: false | Extract<Blame, 'member-for-target' | 'unclear'>;
       /** Whether at least one byte from the target arrived. */

@@ -118,8 +118,9 @@ export class Leases {
   }
 
   /**
-   * A member accepted an attempt of the session. If this is not the session's own member, the session moves to this member,
-   * unless the own member is only slow.
+   * A member accepted an attempt of the session. If the session has another member, the session moves to the member that
+   * accepted. But if a hedge won and the session's own member has not failed, the session stays and remembers the other member as
+   * `fallback`.
    */
   #confirm(session: Session, { member, leasedAt, isHedge }: OpenLease, now: number): void {
     if (session.member === member.id) {
@@ -128,7 +129,7 @@ export class Leases {
     } else if (isHedge && !session.memberFailed) {
       session.fallback = member.id;
     } else if (session.confirmedAt <= leasedAt) {
-      // No member was confirmed for the session after this lease began.
+      // Since this lease began, the session has got no other member, and its own member has accepted no attempt.
       this.#sessions.bind(session, member.id, 'failed-over', now);
     }
   }

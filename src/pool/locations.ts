@@ -47,8 +47,8 @@ export function hasLatinLetter(text: string): boolean {
 }
 
 /**
- * Whether the keyword looks like a country or state code. Other gateways select locations by such codes; this service's locations
- * are words.
+ * Whether the keyword looks like a country or state code. Gateways of other services select locations by such codes; this
+ * service's locations are words.
  */
 export function looksLikeCode(keyword: string): boolean {
   return /^[a-z]{1,3}$/i.test(keyword);

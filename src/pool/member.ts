@@ -35,7 +35,7 @@ export interface MemberCandidate {
   rankChanged(): void;
 }
 
-/** `key` is a moment in the member's life. */
+/** A moment in a member's life as a node of a heap. `key` is the monotonic moment. */
 export class MemberMoment implements HeapNode {
   readonly member: Member;
   key = Number.POSITIVE_INFINITY;
@@ -255,7 +255,10 @@ export class PoolSource {
   leaseLimit = Number.POSITIVE_INFINITY;
   /** Why clients may not use its members; undefined when they may. */
   blockedReason: string | undefined;
-  /** Monotonic moment of the last demand that no tier records: the demand of a session, or of a tier that no longer exists. */
+  /**
+   * Monotonic moment of the last demand that is in no `Tier.lastWantedAt`: the demand of a session, or of a tier that no longer
+   * exists.
+   */
   lastWantedAt = Number.NEGATIVE_INFINITY;
   /** The demand of other replicas. Each sharing of the pool sets its own entry. */
   readonly demandElsewhere = new Map<object, Demand>();
@@ -270,8 +273,9 @@ export class PoolSource {
   readonly protocols = new Set<MemberProtocol>();
   /** The longest life with which a member joined; 0 before the first member. */
   longestLifeMs = 0;
-  /** Number of members with a location that the source ever had, and whether a location had a Latin letter. */
+  /** Number of members with a location that the source ever had. */
   locatedCount = 0;
+  /** Whether any of these locations had a Latin letter. */
   hasLatinLocation = false;
 
   constructor(options: PoolSourceOptions) {

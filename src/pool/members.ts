@@ -18,7 +18,10 @@ import type { PoolObserver } from './pool-observer.ts';
 import type { MemberQuarantine } from './shared-member.ts';
 import { Turns } from './turns.ts';
 
-/** A success renews an assumed end of life only if it adds at least this share of the life. This saves work on most successes. */
+/**
+ * A success renews an assumed end of life only if the renewal adds at least this share of the lifetime. So most successes cost no
+ * renewal.
+ */
 const MIN_RENEWAL_SHARE = 1 / 64;
 export interface MembersOptions {
   readonly clock: Clock;

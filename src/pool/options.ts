@@ -120,7 +120,9 @@ export interface PoolOptions extends PoolSettings {
   readonly clock: Clock;
   readonly random: Random;
   readonly bus: EventBus;
-  /** Called only for requests that cannot be served at once. A source that is missing from the result may draw. */
+  /**
+   * Called only for requests that cannot be served at once. If the result contains no forecast for a source, the source may draw.
+   */
   readonly forecasts: () => readonly SourceForecast[];
   readonly limits?: Partial<PoolLimits>;
 }

@@ -24,11 +24,15 @@ export interface SessionPin {
   readonly session: string;
   /** The routing options of the session's later requests. */
   readonly routing: RoutingOptions;
-  /** Keyed by the ids of members that other pins hold. The session gets such a member only if the session has it already. */
+  /**
+   * Keyed by the ids of members that other pins hold. The session never moves to such a member, and leaves such a member for a
+   * better one.
+   */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
-   * `keep`: returns only the session's own member. `fill`: returns another member if the own member no longer works. `move`:
-   * returns another member also if the own member works but cannot serve the session now, unless the session is in use.
+   * `keep`: returns only the session's own member. `fill`: also returns another member if the own member no longer works. `move`:
+   * like `fill`; if the session has no open lease, also returns another member if the own member works but cannot serve the
+   * session now.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }
@@ -79,8 +83,8 @@ export class Picker {
   }
 
   /**
-   * Gives a session a member that can serve it now. The session keeps its own member unless a better one is free and the own
-   * member expires soon or belongs to another pin.
+   * Gives a session a member that can serve the session now. If the own member expires soon or another pin holds it, the session
+   * moves to a better member, provided that one is free.
    */
   pin(
     { session: name, routing, taken, mode }: SessionPin,
@@ -101,11 +105,11 @@ export class Picker {
     const next = candidates.pickOfFirstTier(check);
     const isBetter = next !== undefined && (own === undefined || next.bucket === 'fresh');
     if (!isBetter) return this.#keep(own, name, routing);
-    // The pool reports a move for the reason `rotated` to other replicas at once.
+    // With another reason, the pool would not report the move to other replicas at once.
     return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated');
   }
 
-  /** Counts the pin as a use of the session, if the session keeps its member. */
+  /** Keeps the session on its own member, and counts the pin as a use of the session. No-op if `own` is undefined. */
   #keep(own: Member | undefined, name: string, routing: RoutingOptions): Member | undefined {
     if (own !== undefined) this.#sessions.use(name, routing, this.check.now);
     return own;

@@ -134,7 +134,10 @@ export class Pool implements LeaseProvider {
     return leases;
   }
 
-  /** A lease on a member of the source that worked within `withinMs`, to compare a suspected member with it. */
+  /**
+   * Leases a member of the source that worked within `withinMs`, so that the prober can compare a suspected member with this
+   * member.
+   */
   acquireForComparison(sourceName: string, withinMs: number): Lease | undefined {
     const source = this.#members.sources.get(sourceName);
     if (source === undefined || this.#closed) return undefined;

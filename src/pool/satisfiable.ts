@@ -83,8 +83,9 @@ function couldBeIn(source: PoolSource, { location }: RoutingOptions): boolean {
 }
 
 /**
- * Whether the keyword cannot occur in the source's locations, because it has Latin letters and they have none. False until the
- * source has seen as many locations as its size, and for a source with locations in several languages.
+ * Whether the keyword has Latin letters and the source's locations have none, so that no location can contain the keyword. False
+ * until the source has had as many members with a location as its size. Always false for a source with locations in several
+ * languages.
  */
 function isForeignScript({ options, locatedCount, hasLatinLocation }: PoolSource, keyword: string): boolean {
   if (options.mixedLocations === true || hasLatinLocation || locatedCount < options.size) return false;

@@ -73,7 +73,10 @@ function clientKey({ user, address }: SessionOwner): string {
   return user === '' ? `address ${clientNetwork(address)}` : `user ${user}`;
 }
 
-/** Chooses a session in the client's network with the most sessions: the one idle for the longest time or, if none is idle, any. */
+/**
+ * Chooses a session of the client's network that has the most sessions: the session that has been idle for the longest time or,
+ * if no session is idle, any session.
+ */
 function leastUsed(client: SessionClient | undefined, now: number): Session | undefined {
   let largest: Heap<SessionUse> | undefined;
   for (const uses of client?.byNetwork.values() ?? []) {

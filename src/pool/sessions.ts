@@ -90,7 +90,7 @@ export class Sessions {
     return `ttl is ${given}, but a session may be idle for at most ${most} (rotation.maxSessionTtl).`;
   }
 
-  /** Records a use of the session with this name. If it does not exist, creates it without a member. */
+  /** Records a use of the session with this name. If the session does not exist, creates the session without a member. */
   use(name: string, { sessionTtlMs, sessionOwner = NO_OWNER }: RoutingOptions, now: number): Session {
     const ttlMs = sessionTtlMs ?? this.settings.sessionTtlMs;
     const session = this.#byName.get(name);

@@ -97,7 +97,7 @@ export type Restriction =
       readonly blockedReason?: string | undefined;
       readonly leaseLimit?: number | undefined;
     }
-  /** Whether the network of the machine is down. While it is, faults of members do not count. */
+  /** Whether the network of the machine is down. While the network is down, faults of members do not count. */
   | { readonly kind: 'evictions.frozen'; readonly on: boolean };
 
 export interface MemberActivity {

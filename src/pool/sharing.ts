@@ -56,7 +56,7 @@ export interface SharingOptions {
    * must be cheap.
    */
   readonly onUse: () => void;
-  /** Called when the last waiting client of the other sharings' groups has been served or has left. */
+  /** Called when no client waits any longer in the group of another sharing of this pool. */
   readonly onServed: () => void;
   /**
    * Whether the other replicas run on this machine. If so, their evidence counts like that of this process. If not, their
@@ -177,7 +177,7 @@ export class PoolSharing implements PoolObserver {
     this.#report({ kind: 'evictions.frozen', on });
   }
 
-  /** Whether only this process knows which member the session has. */
+  /** Whether the other replicas do not know the session's member yet. */
   isUnconfirmed(session: string): boolean {
     return this.#unconfirmed.has(session);
   }

@@ -21,7 +21,7 @@ export function makeRotation(strategy: Strategy, random: Random): Rotation<Candi
   return ROTATIONS[strategy](random);
 }
 
-/** A rank is the number of open leases times this range, plus the turn. A double represents it exactly. */
+/** A rank is the number of open leases times TURN_RANGE, plus the turn. A double represents every such rank exactly. */
 const TURN_RANGE = 2 ** 32;
 
 /** Fewest open leases first; among equals, the one whose last use is longest ago. */

@@ -1,7 +1,7 @@
 /**
  * Failures of one member in a row that the target may have caused, such as a refusal or a closed tunnel. One target proves little
  * about a member, and a client can request as many targets as it likes. Suspicion therefore grows with the number of distinct
- * targets, and one client alone proves nothing: its targets may serve some members and refuse others.
+ * targets, and one client alone proves nothing: the targets may accept some members and refuse others.
  */
 import type { SourceTotals } from './source-evidence.ts';
 

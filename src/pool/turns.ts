@@ -13,7 +13,7 @@ type TurnLimits = Pick<RotationOptions, 'maxUsesPerMember' | 'perHostSpacingMs'>
 const USES_KNOWN_MS = 750;
 /** The length of a turn, as a multiple of the wait at its start. Longer turns waste less time; shorter ones are fairer. */
 const WAITS_PER_TURN = 4;
-/** Number of turns to search ahead. Almost certainly, each process has one of them. */
+/** Number of turns to search ahead. Almost certainly, at least one of these turns belongs to this process. */
 const MAX_TURNS = 64;
 
 export class Turns {

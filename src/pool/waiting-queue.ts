@@ -14,8 +14,8 @@ import type { Lease, LeaseRefusal, LeaseRequest } from './lease.ts';
 type Answer = Lease | LeaseRefusal;
 
 /**
- * The result of a client's turn. `line-blocked`: no client in its line can be served now. `done`: other clients in its line may
- * be served.
+ * What `giveTurns` does after a client. `line-blocked`: skips the other clients of the line, because none of them can be served
+ * now. `done`: continues with the next client of the line.
  */
 export type TurnResult = 'done' | 'line-blocked';
 
@@ -134,7 +134,10 @@ export class WaitingQueue {
     return this.#byDeadline.firstKey <= now ? this.#byDeadline.first : undefined;
   }
 
-  /** Schedules a retry at `at`. A member may then fit, because its spacing ends or the turn for it passes to this process. */
+  /**
+   * Schedules a retry at `at`. At this moment, the spacing of a member ends, or the turn of this process for a member starts
+   * (turns.ts).
+   */
   retryAt(at: number): void {
     this.#retryAt = Math.min(this.#retryAt, at);
     this.#timer.armBy(at);

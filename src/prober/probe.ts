@@ -25,7 +25,7 @@ export type ProbeOutcome =
   | { readonly kind: 'failed'; readonly fault: FaultCode; readonly blame: Blame }
   /** The member gave no sign of life: it closed every connection without an answer, or never answered. */
   | { readonly kind: 'lifeless'; readonly fault: FaultCode }
-  /** The member could not connect to its own address, at which it listens, or it relayed no bytes from there. */
+  /** The member listens at its own address. It could not connect to this address, or it relayed no bytes from this address. */
   | { readonly kind: 'unconnected'; readonly fault: FaultCode }
   /**
    * Either the member or the site failed. If another member reaches the site, the probed member is at fault. `alive`: whether the
@@ -52,7 +52,7 @@ interface ProbeParts {
   readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
 
-/** Errors that only a working member reports: they say that it cannot reach the target. */
+/** Errors that only a working member reports: the member says that it cannot reach the target. */
 const SIGNS_OF_LIFE: ReadonlySet<FaultCode> = new Set(['target-doubted', 'member-refused']);
 
 const SITE_FAULTS = {
@@ -108,11 +108,12 @@ export class Probe {
   }
 
   /**
-   * Asks for two targets that no client uses, one after the other. The first target does not exist, so a working member reports
-   * it as unreachable. But some working members close the connection instead, or wait for their resolver. The second target is
-   * the member's own address, at which it listens.
+   * Asks the member for two targets, one after the other, until the member gives a sign of life. No client uses these targets.
+   * `NOWHERE` does not exist. Most working members report it as unreachable; some close the connection or wait for their
+   * resolver. The other target is the member's own address, at which the member listens.
    *
-   * @param asks - `own-address`: ask for the member's own address first, and require that the member relays bytes from there.
+   * @param asks - `sign-of-life`: `NOWHERE` first. `own-address`: the member's own address first, and the member must relay bytes
+   * from its own address.
    */
   async #askForSignOfLife(asks: 'sign-of-life' | 'own-address'): Promise<ProbeOutcome> {
     const { host, port } = this.lease;

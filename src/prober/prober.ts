@@ -4,8 +4,8 @@
  *
  * A probe uses the same protocols and credentials as a client's request. With a check, the response of the check's site must
  * arrive through the member. Without a check, the member must answer in its protocol. If the site fails, the prober blames the
- * member only after another member has reached the site, so a dead site or a wrong check does no harm to members. Likewise, it
- * blames a suspected member without a sign of life only if a working member gives one.
+ * member only after another member has reached the site, so a dead site or a wrong check does no harm to members. Likewise, if a
+ * suspected member gives no sign of life, the prober blames the member only after a working member has given a sign of life.
  */
 
 import type { Clock } from '../core/clock.ts';
@@ -55,7 +55,7 @@ const JITTER = 0.2;
 const MAX_PROBES = 32;
 /** Time limit for a sign of life: long enough for most working members, and short for dead ones. */
 const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
-/** A suspected member is compared only with a member that worked within this time. */
+/** The prober compares a suspected member only with a member that had a success within this time. */
 const WORKED_MS = 10 * MINUTE_MS;
 const TICK_MS = 50;
 

@@ -1,6 +1,7 @@
 /**
- * Exchanges beats with the store: each call sends this replica's beat (see shared-pool.ts) and receives the new beats of the
- * others. A replica without changes still calls once a second, which shows the others that it is running.
+ * Exchanges beats with the store: each call of the store sends this replica's beat (see shared-pool.ts) and receives the new
+ * beats of the other replicas. A replica without changes still calls the store once a second, so that the other replicas know
+ * that it is running.
  */
 import type { Clock } from '../../core/clock.ts';
 import type { MemberActivity, SessionActivity } from '../../pool/shared-member.ts';
@@ -54,7 +55,7 @@ export class BeatExchange {
   #listed: readonly ListedReplica[] = [];
   #exchange: Promise<void> | undefined;
   #timer: Disposable | undefined;
-  /** Whether the store has a record that this process wrote on this connection. */
+  /** Whether this process has written its record to the store on this connection. */
   #isListed = false;
   #isClosed = false;
 
@@ -148,7 +149,7 @@ export class BeatExchange {
 
   /**
    * Detects another process with the name of this replica.
-   * @param previous - the time and the record that the store had for this name before this call.
+   * @param previous - the time and the record that the store had under this replica's name before the call.
    */
   #checkName(previous: string): void {
     const { record, nameTaken } = this.#options;

@@ -14,7 +14,7 @@ import { FleetScript, type FleetStore } from './fleet-store.ts';
 const KEPT_MS = 2 * DAY_MS;
 const HASH_CHARACTERS = 16;
 
-/** KEYS: 7 the set of the day. ARGV: from 5 on hashes to add. Returns the size of the set. */
+/** KEYS: 7 the set of the day. ARGV: 5 and following: the hashes to add. Returns the size of the set. */
 const COUNT = new FleetScript(
   'count',
   `

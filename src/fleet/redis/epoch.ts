@@ -1,24 +1,30 @@
 /**
- * The epoch of a fleet's data, by which replicas detect that the store lost data. The store may have been restarted, emptied,
- * restored from a backup, or replaced by a replica that lacks the last writes. Its data may then lack the record of a call to the
- * service.
+ * The epoch of a fleet's data. By the epoch, replicas detect that the store lost data: because it was restarted, emptied,
+ * restored from a backup, or replaced by a server that lacks the last writes. The lost data may include the record of a call to
+ * the service.
  *
- * Every script therefore begins with EPOCH_LUA, which compares the server's identity with the one stored with the data. If they
- * differ, a new epoch begins with a floor: the moment at which every instance counts as called. Data without an epoch belongs to
- * a new fleet, or to a store that was emptied. A store that has executed FLUSHALL or FLUSHDB since its start counts as emptied.
- * Otherwise only a replica that remembers an epoch can tell which. So the first claim (the record that reserves a call to the
- * service) waits NEW_STORE_WAIT_MS for such a replica. Each script passes the epoch that its replica remembers.
+ * So every script begins with EPOCH_LUA, which compares the identity of the server with the identity that is stored with the
+ * data. If the two identities differ, EPOCH_LUA begins a new epoch with a floor: the moment at which every instance counts as
+ * called.
+ *
+ * If the data has no epoch, the fleet is new or the store was emptied. A store that has executed FLUSHALL or FLUSHDB since its
+ * start counts as emptied. For any other store, only a replica that remembers an epoch knows that the store was emptied. So the
+ * first claim (the record that reserves a call to the service) waits NEW_STORE_WAIT_MS for such a replica, and each script passes
+ * the epoch that its replica remembers.
  */
 import type { FleetKeys } from './keys.ts';
 import type { Reply } from './store-client.ts';
 
 /** Format version of the data. A replica refuses to start if the data in the store has a higher version. */
 export const STORE_FORMAT = 1;
-/** Longer than replicas need to reconnect (MAX_DELAY_MS of store-connection.ts), but short enough for people who wait. */
+/**
+ * How long the first claim waits for replicas that remember an epoch. All replicas reconnect in less time (see MAX_DELAY_MS in
+ * store-connection.ts).
+ */
 export const NEW_STORE_WAIT_MS = 2_500;
 /**
- * A replica that remembers an epoch proves only that claims were possible until its own last contact. Another replica, which no
- * longer runs, may have claimed up to this much later.
+ * A replica that remembers an epoch knows that claims were possible until its own last contact with the store. A replica that no
+ * longer runs may have made claims after this contact, but for no longer than this time.
  */
 const FORGOTTEN_CLAIMS_MS = 5_000;
 
@@ -36,7 +42,7 @@ export interface EpochState {
 export interface EpochArguments {
   /** The epoch that the replica remembers; empty if it remembers none. */
   readonly remembered: string;
-  /** Time since the store's last answer in that epoch. */
+  /** Time since the store's last answer in the remembered epoch. */
   readonly rememberedForMs: number;
   /** The id of the new epoch, in case one begins. */
   readonly fresh: string;

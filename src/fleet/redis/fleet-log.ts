@@ -9,7 +9,7 @@ import { FleetScript } from './fleet-store.ts';
 export const REPLICA_SILENT_MS = 5_000;
 /** How long the store keeps beats, for slow replicas. */
 const BEATS_KEPT_MS = 10_000;
-/** Number of log entries before a snapshot that the store keeps, so that a slow reader does not have to load the whole state. */
+/** The store keeps this number of log entries before a snapshot, so that a slow reader does not have to load the whole state. */
 const KEPT_ENTRIES = 256;
 
 const SESSION_LUA = `
@@ -26,8 +26,9 @@ end
 /**
  * Appends facts to the log.
  *
- * KEYS: from 7 on the keys of the sessions that the facts change. ARGV: 5 replica, 6 facts; then for each session its name, its
- * text (empty: it has ended), its member (empty: none) and its remaining ms. A fact overwrites the uses that beats have written.
+ * KEYS: 7 and following: the keys of the sessions that the facts change.
+ * ARGV: 5 replica, 6 facts; then for each of these sessions: name, text (empty: the session has ended), member (empty: none),
+ * remaining ms. The script deletes the uses of these sessions that beats have written, because the facts include them.
  */
 export const PUBLISH = new FleetScript(
   'publish',
@@ -44,11 +45,12 @@ return answer()
 );
 
 /**
- * Opens a session, unless the store has it with a member.
+ * Opens a session, unless the store already has this session and its member.
  *
- * KEYS: 7 session. ARGV: 5 replica, 6 facts; then of the session: 7 name, 8 text, 9 member (empty: none), 10 remaining ms.
- * Returns the text of the session in the store, and its uses and last use according to beats; all empty if the session was
- * opened.
+ * KEYS: 7 session.
+ * ARGV: 5 replica, 6 facts; then of the session: 7 name, 8 text, 9 member (empty: none), 10 remaining ms.
+ * @returns the text of the session in the store, its uses and its last use according to beats. All three are empty if the script
+ * has opened the session.
  */
 export const BIND = new FleetScript(
   'bind',
@@ -64,7 +66,7 @@ return answer('', '', '')
 );
 
 /**
- * Returns, in this order: the snapshot; the number of the last log entry that it includes; the number of the last entry of the
+ * Returns, in this order: the snapshot; the number of the last log entry in the snapshot; the number of the last entry of the
  * log; the entries after the snapshot; the uses; the id of the last beat.
  */
 export const LOAD = new FleetScript(
@@ -84,7 +86,8 @@ return answer(
 /**
  * Writes a snapshot.
  *
- * ARGV: 5 epoch, 6 number of its last log entry, 7 state; then the fields of the hash of uses to delete.
+ * ARGV: 5 epoch, 6 number of the last log entry in the snapshot, 7 state; 8 and following: the fields to delete from the hash of
+ * uses.
  */
 export const SNAPSHOT = new FleetScript(
   'snapshot',
@@ -100,12 +103,13 @@ return answer()
 );
 
 /**
- * Writes a beat and reads those of the other replicas.
+ * Writes a beat and reads the beats of the other replicas.
  *
- * KEYS: from 7 on the used sessions. ARGV: 5 replica, 6 record of the replica, 7 beat (empty: none), 8 id of the last beat that
- * the replica knows; then for each session its name, uses, last use and TTL; then for each used member its id, uses and end of
- * life (empty: unchanged). Returns the replica's previous record, the number of the last log entry, that of the latest snapshot,
- * all replicas with their records, and the new beats.
+ * KEYS: 7 and following: the used sessions.
+ * ARGV: 5 replica, 6 record of the replica, 7 beat (empty: none), 8 id of the last beat that the replica knows; then for each
+ * used session: name, uses, last use, TTL; then for each used member: id, uses, end of life (empty: unchanged).
+ * @returns the replica's previous record, the number of the last log entry, the number of the last log entry in the latest
+ * snapshot, all replicas with their records, and the new beats.
  */
 export const BEAT = new FleetScript(
   'beat',

@@ -50,7 +50,7 @@ export interface ScriptInput {
 }
 
 const HELLO = new FleetScript('hello', 'return answer()');
-/** Number of scripts that a new connection runs first. The fastest answer gives the closest bounds of the store's time. */
+/** A new connection first runs this number of scripts. The fastest answer gives the closest bounds of the store's time. */
 const HELLOS = 3;
 const UNCERTAIN_MS = 50;
 export const NO_IDENTITY =
@@ -72,7 +72,8 @@ export class FleetStore {
     this.#epochId = options.rememberedEpoch ?? '';
     this.#elapsed = exactStopwatch(clock, timekeeper);
     this.keys = fleetKeys(name);
-    // An earlier run may have called the service until now, so its epoch counts as seen now.
+    // An earlier run of this replica may have called the service until now, so the epoch of the earlier run counts as last seen
+    // now.
     this.#contactAt = this.#elapsed();
     this.clock = new StoreClock(this.#elapsed);
     this.connection = new StoreConnection({
@@ -125,7 +126,10 @@ export class FleetStore {
     for (let left = HELLOS; left > 0; left -= 1) await this.run(HELLO, {}, client);
   }
 
-  /** In a new epoch, the log may lack facts or have other facts with the same numbers, so this replica loads the state again. */
+  /**
+   * After a change of the epoch, this replica loads the state again: the log may lack facts, or the same numbers may belong to
+   * other facts.
+   */
   #learn({ now, id }: EpochState, sentAt: number): void {
     const isOther = this.#epochId !== '' && this.#epochId !== id;
     this.#clockWasSet = this.clock.record(now, sentAt);

@@ -106,7 +106,7 @@ async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promi
   return { version, errors, warnings: findRisks(info) };
 }
 
-/** Without persistence, a restart of the store loses all data. The fleet then continues, but only after a waiting time. */
+/** Without persistence, a restart of the store loses all data. The fleet then continues, but its next draws are delayed. */
 function findRisks(info: Readonly<Record<string, string>>): string[] {
   if (info['aof_enabled'] !== '0') return [];
   return [

@@ -9,7 +9,7 @@ export interface FleetKeys {
   readonly epoch: string;
   /** Stream: the log of facts. Entry N has the id `N-0`. */
   readonly log: string;
-  /** String: the snapshot of the state. Log entries before it may be trimmed. */
+  /** String: the snapshot of the state. Log entries before the snapshot may be trimmed. */
   readonly snapshot: string;
   /** Hash: for each replica its version, its number of clients and the time of its last beat. */
   readonly replicas: string;

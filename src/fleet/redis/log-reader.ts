@@ -44,7 +44,7 @@ export async function loadState(store: FleetStore, client?: StoreClient): Promis
 
 /**
  * Calls `apply` for each entry after `number`.
- * @throws NoriaError fleet-store-lost if the client ends or entries are missing.
+ * @throws NoriaError fleet-store-lost if the connection of `client` ends or log entries are missing.
  */
 export async function readLog(
   { keys }: FleetStore,
@@ -83,7 +83,7 @@ function readEntries(reply: Reply | undefined): LogEntry[] {
 }
 
 /**
- * Adds the uses and ends of life that beats have written to the state.
+ * Adds to the state the uses and ends of life that beats have written.
  * @param texts - field, value, field, value, and so on.
  * @returns the field names.
  */
@@ -116,8 +116,8 @@ export function useFields({ members, sessions }: Pick<Beat, 'members' | 'session
 }
 
 /**
- * Returns whether a field of the hash of uses can be deleted after a snapshot: the member has ended, or the snapshot contains the
- * uses of the session.
+ * Returns whether a snapshot makes a field of the hash of uses superfluous. This is true for a member that has ended, and for
+ * every session, because the snapshot contains the uses of sessions.
  */
 export function isCoveredBy({ members }: SharedState): (field: string) => boolean {
   const living = new Set(members.map(({ member }) => member.id));

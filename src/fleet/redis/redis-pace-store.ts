@@ -3,8 +3,8 @@
  * version, `decide` runs in this process, and a second script writes if the version is unchanged. All moments are in the store's
  * time, so the replicas' clocks do not matter.
  *
- * A claim is an entry that reserves a call to the service. It is written only if this replica has applied the whole log;
- * otherwise the call could repeat the draw of another replica.
+ * A claim is an entry that reserves a call to the service. A replica writes a claim only after it has applied the whole log.
+ * Otherwise it could draw again what another replica has just drawn.
  */
 
 import { type Clock, pause } from '../../core/clock.ts';
@@ -28,7 +28,7 @@ export interface RedisPaceStoreOptions {
   /** Starts a stopwatch that continues while the machine is suspended. */
   readonly stopwatch: () => () => number;
   readonly callTimeoutMs: () => number;
-  /** Absent: claims do not depend on how far this replica has read the log. */
+  /** If absent, a claim does not require that this replica has applied the whole log. */
   readonly log?: FollowedLog;
   readonly onClaim?: (outcome: ClaimOutcome) => void;
 }
@@ -38,14 +38,17 @@ export interface FollowedLog {
   position(): number;
   /** Resolves when the log contains all facts of this replica. */
   flushed(): Promise<void>;
-  /** Resolves when this replica has applied entry `number`, or when it is unlikely to do so soon. */
+  /** Resolves when this replica has applied entry `number`, or when the connection to the store is lost. */
   catchUp(number: number): Promise<void>;
 }
 
 /** `behind`: this replica had not applied the whole log. `outrun`: another replica changed the entry first. */
 export type ClaimOutcome = 'granted' | 'behind' | 'outrun';
 
-/** Maximum number of tries. When replicas collide, one of them always succeeds, so more failures in a row have another cause. */
+/**
+ * Maximum number of tries to write a decision. In each collision one replica succeeds, so this many failed tries have another
+ * cause than collisions.
+ */
 const MAX_TRIES = 1_000;
 /** An entry expires after a week without a call, because the instance is probably no longer configured. */
 const FORGOTTEN_AFTER_MS = WEEK_MS;
@@ -60,8 +63,8 @@ return answer(entry[1] or '0', entry[2] or '')
 );
 
 /**
- * Writes an entry if its version is unchanged. KEYS: 7 the entry. ARGV: 5 epoch, 6 version, 7 new entry, 8 the number of the last
- * applied log entry if the write is a claim, otherwise empty.
+ * Writes an entry if its version is unchanged. KEYS: 7 the entry. ARGV: 5 epoch, 6 version, 7 new entry, 8 empty or, for a claim,
+ * the number of the last applied log entry.
  */
 const WRITE = new FleetScript(
   'pace-write',
@@ -130,7 +133,9 @@ export class RedisPaceStore implements PaceStore {
     return outcome === 'written';
   }
 
-  /** Treats the instance as called at the floor of the epoch (see epoch.ts), by a call of the maximum duration. */
+  /**
+   * If the instance was not called since the floor of the epoch (see epoch.ts), adds a call of the maximum duration at the floor.
+   */
   #withFloor(entry: PaceEntry | undefined, { floorAt, id }: EpochState): PaceEntry | undefined {
     if (floorAt === 0 || (entry?.call !== undefined && entry.call.claimedAt.wallAt >= floorAt)) return entry;
     const arrivedWithinMs = USE_BY_MS + this.#options.callTimeoutMs();
@@ -152,7 +157,10 @@ interface Change {
   readonly next: PaceEntry;
 }
 
-/** The moment of the store's time at which the call has certainly reached the service and no longer delays the next call. */
+/**
+ * The moment by the store's clock from which the call no longer delays the next call. It has certainly reached the service by
+ * then.
+ */
 function endOf(call: LastCall | undefined): number {
   return call === undefined ? 0 : call.claimedAt.wallAt + call.arrivedWithinMs + call.holdMs;
 }

@@ -32,8 +32,8 @@ export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow'
   readonly bindDeadlineMs?: number;
   readonly beatEveryMs?: number;
   /**
-   * A replica writes a snapshot when the log has more entries after the last snapshot than this number, and more than the state
-   * has members and sessions.
+   * A replica writes a snapshot when the number of log entries after the last snapshot exceeds this number, and also exceeds the
+   * number of members and sessions in the state.
    */
   readonly leastEntries?: number;
   readonly observer?: FleetObserver;
@@ -61,7 +61,10 @@ interface SessionChange {
 const BIND_DEADLINE_MS = 30;
 const BEAT_EVERY_MS = 1_000;
 const LEAST_ENTRIES = 500;
-/** Replicas take turns in writing snapshots: the replica at position n waits until the log has n times this share more entries. */
+/**
+ * The replica at index n waits for 1 + n × TURN_SHARE times as many log entries, so that usually only one replica writes a
+ * snapshot.
+ */
 const TURN_SHARE = 0.25;
 
 export class RedisSharedPool implements FleetPool {
@@ -80,8 +83,8 @@ export class RedisSharedPool implements FleetPool {
   #waiters: { readonly number: number; readonly resolve: () => void }[] = [];
   #unpublished: Fact[] = [];
   /**
-   * True from the loading of the state until the connection opens. Meanwhile, facts of the follower are kept until they can be
-   * published.
+   * True after the state has been loaded and before the connection opens. During this time, `publish` keeps the facts of the
+   * follower; they are published when the connection opens.
    */
   #isOpening = false;
   #publishing: Promise<void> | undefined;
@@ -157,8 +160,8 @@ export class RedisSharedPool implements FleetPool {
   }
 
   /**
-   * @throws NoriaError fleet-store-unusable if the first attempt shows that this noria cannot use the store. Does not throw if
-   * the store is only unreachable; `loaded` is then called after the first connect.
+   * If the store is unreachable, resolves at once; `loaded` is then called after the first connect.
+   * @throws NoriaError fleet-store-unusable if the first attempt shows that this noria cannot use the store.
    */
   async follow(follower: Follower): Promise<void> {
     this.#follower = follower;
@@ -184,7 +187,7 @@ export class RedisSharedPool implements FleetPool {
     if (this.fault !== undefined || this.#isClosed) return proposed;
     const { clock, bindDeadlineMs = BIND_DEADLINE_MS } = this.#options;
     const answered = new AbortController();
-    const bound = this.#bind(proposed).catch(() => proposed); // handled: only this replica then uses the proposal
+    const bound = this.#bind(proposed).catch(() => proposed); // handled: the proposal then applies to this replica only
     const session = await Promise.race([bound, pause(clock, bindDeadlineMs, answered.signal)]);
     answered.abort();
     return session ?? proposed;
@@ -261,7 +264,10 @@ export class RedisSharedPool implements FleetPool {
     this.#options.observer?.lost(error);
   }
 
-  /** Runs one script at a time, because a script that is sent again with its source must not change the order. */
+  /**
+   * Runs one script at a time. If the store lacks the script, script.ts sends it again with its source; with a second script in
+   * flight, this would change the order of the facts.
+   */
   async #publishAll(): Promise<void> {
     while (this.#unpublished.length > 0) {
       const facts = this.#unpublished;
@@ -341,12 +347,12 @@ export class RedisSharedPool implements FleetPool {
 
   async #saveSnapshot(): Promise<void> {
     const state = this.#state.read(this.#storeNow);
-    const members = state.members.map((record) => ({ ...record, uses: 0 })); // the hash of uses has them
+    const members = state.members.map((record) => ({ ...record, uses: 0 })); // the hash of uses contains the uses
     const covered = [...this.#useFields].filter(isCoveredBy(state));
     for (const field of covered) this.#useFields.delete(field);
     const text = JSON.stringify({ ...state, members });
     const args = [this.#store.epochId, this.#applied, text, ...covered];
-    await this.#store.run(SNAPSHOT, { args }).catch(() => {}); // ignored: the next snapshot makes up for it
+    await this.#store.run(SNAPSHOT, { args }).catch(() => {}); // ignored: the next exchange of beats tries again
   }
 
   async #flushed(): Promise<void> {

@@ -76,7 +76,7 @@ async function findPrimary(
   throw lostStore(label, `no Sentinel named the primary ${sentinel.primary} (${problems.join('; ')})`);
 }
 
-/** Tries without a password first: many Sentinels have none although the store has one. */
+/** First tries without a password: often the store requires a password, but its Sentinels do not. */
 async function openSentinel(server: StoreServer, open: Open, deadlineMs: number): Promise<StoreClient> {
   const anonymous: StoreLogin = {};
   if (server.login.password === undefined) return open(server);

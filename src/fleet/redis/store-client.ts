@@ -1,9 +1,9 @@
 /**
  * One connection to the fleet's store, from connect to end. It never reconnects; store-connection.ts opens the next one.
  *
- * The library's offline queue, reconnects and timeouts are off, because its timeout covers only the time before a command is
- * written. Here each command has a deadline. A missed deadline ends the connection: the store hangs, and a late answer would be
- * of no use.
+ * The library's offline queue, reconnects and timeouts are off. The library's timeout covers only the time before it writes a
+ * command. Here, the deadline of a command covers the time until its answer. A missed deadline ends the connection: the store
+ * hangs, and a late answer would be of no use.
  */
 import { isIP } from 'node:net';
 import { createClient, ErrorReply } from '@redis/client';
@@ -73,7 +73,7 @@ export class StoreClient {
     try {
       return await this.#client.sendCommand<Reply>([...command]);
     } catch (error) {
-      // The library rejects pending commands with an error of its own. Throws the reason for which the connection ended instead.
+      // When the connection ends, the library rejects pending commands with its own error. Throw the reason for the end instead.
       if (!(error instanceof ErrorReply))
         throw this.end(lostStore(this.address, describeError(error), error));
       if (!UNFIT.test(error.message)) throw error;
@@ -108,7 +108,7 @@ export class StoreClient {
     throw await this.#end.promise;
   }
 
-  /** Ends the connection for this reason. Returns the reason for which it ended first. */
+  /** Ends the connection for this reason. Returns the reason for which the connection ended: an earlier one, or this one. */
   end(error: NoriaError): NoriaError {
     if (this.#endedBy !== undefined) return this.#endedBy;
     this.#endedBy = error;

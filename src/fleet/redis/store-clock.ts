@@ -30,7 +30,7 @@ export class StoreClock {
     this.#elapsed = elapsed;
   }
 
-  /** The current moment for `record`: pass it as `sentAt` for a command that is sent now. */
+  /** The current moment. Read it when a command is sent, and pass it to `record` as `sentAt`. */
   elapsed(): number {
     return this.#elapsed();
   }

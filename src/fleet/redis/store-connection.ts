@@ -28,7 +28,7 @@ export interface StoreConnectionOptions {
 export interface LogFollower {
   /** Loads the state before the connection opens for other commands. */
   load(client: StoreClient): Promise<void>;
-  /** Reads the log until the client ends. */
+  /** Reads the log until the connection of `client` ends. */
   read(client: StoreClient): Promise<never>;
 }
 
@@ -36,8 +36,8 @@ export interface LogFollower {
 export const COMMAND_DEADLINE_MS = 1_000;
 const CONNECT_DEADLINE_MS = 2_000;
 /**
- * Minimum and maximum delay between two attempts. The maximum must be below NEW_STORE_WAIT_MS: within that time, replicas that
- * remember an earlier epoch have to reconnect.
+ * Minimum and maximum delay between two attempts. The maximum must be below NEW_STORE_WAIT_MS, so that replicas that remember an
+ * earlier epoch reconnect within NEW_STORE_WAIT_MS.
  */
 const LEAST_DELAY_MS = 100;
 const MAX_DELAY_MS = 1_000;

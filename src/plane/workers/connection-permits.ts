@@ -70,7 +70,9 @@ export class PermitPools {
   }
 }
 
-/** A recall in progress. `for`: the workers that asked. `awaited`: the workers that must return their unused permits. */
+/**
+ * A recall in progress. `for`: the workers that asked for permits. `awaited`: the workers that must return their unused permits.
+ */
 interface Recall {
   readonly for: number[];
   readonly awaited: Set<number>;
@@ -136,7 +138,10 @@ export class PermitPool {
     if (this.#recall === undefined && this.#asking.length > 0) this.#startRecall();
   }
 
-  /** Grants half of the worker's share of the free permits. Each grant is smaller than the one before, which keeps recalls rare. */
+  /**
+   * Grants half of the worker's share of the free permits. Later grants are smaller, so free permits last longer and recalls stay
+   * rare.
+   */
   #grant(worker: number): void {
     const held = this.#held.get(worker) ?? 0;
     const workers = Math.max(2, this.#held.size);
@@ -177,7 +182,7 @@ export class PermitHolder {
   #used = 0;
   readonly #waiting: ((permitted: boolean) => void)[] = [];
   #asking = false;
-  /** The number of entries in `#waiting` when the pending request was sent. */
+  /** How many of the first entries in `#waiting` the request in progress covers: a reply without permits refuses these entries. */
   #askedFor = 0;
 
   constructor(send: (request: PermitRequest) => void) {

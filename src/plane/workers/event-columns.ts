@@ -111,7 +111,7 @@ export function* unpackEvents({ groups, order }: EventColumns): Generator<Forwar
       const column = group.columns[at];
       if (column !== undefined) event[key] = 'same' in column ? column.same : column.each[row];
     }
-    // TypeScript cannot know that the columns come from a ForwardedEvent of this name.
+    // TypeScript cannot know that `group.name` and the columns come from the same ForwardedEvent type.
     yield { kind: 'event', name: group.name, event } as unknown as ForwardedEvent;
   }
 }

@@ -10,8 +10,8 @@ export class ListenerPlan {
   #lastId = 0;
 
   /**
-   * Adds the `shared` settings to each listener. An unchanged listener keeps those of `before`; every other listener gets a new
-   * id and port.
+   * Adds the `shared` settings to each listener. An unchanged listener keeps its `shared` settings from `before`; every other
+   * listener gets a new id and port.
    */
   async assign(
     settings: readonly ListenerSettings[],
@@ -53,8 +53,8 @@ function freePortFor(address: ListenAddress): Promise<number | undefined> {
 
 /**
  * Checks that the addresses of `listeners` are free, by binding each one briefly in this process. Skips addresses that overlap an
- * address of `open`. Without this check, node:cluster would pass a worker even a socket that could not be bound, and would never
- * close that socket.
+ * address of `open`. Without this check, node:cluster could pass an unbound socket to a worker after a failed bind, and would
+ * never close this socket.
  * @param open - the listeners that workers have open. Only the workers can move their addresses to another listener.
  * @returns the error (listen-failed or bad-config) for the first address that cannot be bound.
  */

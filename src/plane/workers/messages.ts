@@ -21,7 +21,7 @@ export const SIGNALS_FOR_PRIMARY = [
 export type FromWorker =
   | ToSharedPool
   | EventColumns
-  /** The worker's first message: the worker is ready to receive messages. */
+  /** The worker's first message. The worker can receive messages from now on. */
   | { readonly kind: 'loaded' }
   /** Answers `update` when the update has ended. */
   | { readonly kind: 'updated'; readonly outcome: UpdateOutcome }
@@ -50,7 +50,7 @@ export interface WrongCredentials {
   readonly attempt: WrongAttempt;
 }
 
-/** Opens the worker's data plane. The first message to a worker. */
+/** The first message to a worker. It opens the worker's data plane. */
 export interface OpenPlane {
   readonly kind: 'open';
   /** The name of the worker's replica of the pool. */

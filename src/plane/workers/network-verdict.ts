@@ -7,7 +7,7 @@ import type { Clock } from '../../core/clock.ts';
 
 export interface NetworkVerdictOptions {
   readonly clock: Clock;
-  /** For this long after an answer, a process that judges the network down is overruled. About the duration of an attempt. */
+  /** How long an answer proves that the network is up, against a process that judges it down. About as long as an attempt takes. */
   readonly answerValidMs: () => number;
   /** Called to correct a process that judged the network down although it is up. */
   readonly overrule: (process: number) => void;

@@ -30,7 +30,7 @@ export class RemoteForecasts {
     return this.#sent.map((sent) => later(sent, passedMs));
   }
 
-  /** Whether the current forecasts differ from the received ones by more than the time that has passed. */
+  /** Whether the forecasts have changed since `receive`, apart from the time that has passed since then. */
   differsFrom(current: readonly SourceForecast[]): boolean {
     const expected = this.read();
     return (

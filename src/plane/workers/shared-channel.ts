@@ -33,7 +33,7 @@ export class SharedPoolServer implements Follower {
   readonly #send: (message: FromSharedPool) => void;
   #closed = false;
 
-  /** @param shared - a connection to the shared pool for this worker alone. */
+  /** @param shared - this worker's own connection to the shared pool. */
   constructor(shared: SharedPool, send: (message: FromSharedPool) => void) {
     this.#shared = shared;
     this.#send = send;

@@ -13,7 +13,8 @@ export interface WorkerSupervisorOptions {
   readonly wanted: number;
   readonly onReport: (worker: WorkerProcess, report: WorkerReport) => void;
   /**
-   * Brings a replacement that has loaded to the state of the other workers. If it rejects, the supervisor kills the replacement.
+   * Called when a replacement has loaded. Gives the replacement the same state as the other workers. If the promise rejects, the
+   * supervisor kills the replacement.
    */
   readonly prepare: (worker: WorkerProcess) => Promise<void>;
   /** A worker exited unexpectedly; a replacement starts after `restartMs`. */
@@ -136,7 +137,7 @@ export class WorkerSupervisor {
     this.#all.delete(worker);
     const wasReady = this.#ready.delete(worker);
     this.#options.onExit(worker);
-    // While noria starts, `#start` handles a worker that exits before it has loaded.
+    // While noria starts, `#start` handles the exit of a worker that has not loaded yet.
     if (this.#phase === 'ending' || (this.#phase === 'opening' && !wasReady)) return;
     this.#shortLives = livedMs >= STABLE_MS ? 0 : this.#shortLives + 1;
     if (this.#all.size === 0 && this.#shortLives >= MAX_SHORT_LIVES) {
@@ -160,7 +161,7 @@ export class WorkerSupervisor {
 
   async #startReplacement(): Promise<void> {
     const worker = this.#fork();
-    if ((await worker.nextAnswer('loaded')) === undefined) return; // the worker exited, and `#onExit` restarts it
+    if ((await worker.nextAnswer('loaded')) === undefined) return; // the worker exited; `#onExit` starts another one
     try {
       await this.#options.prepare(worker);
     } catch (error) {

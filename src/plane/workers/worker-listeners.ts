@@ -183,7 +183,7 @@ export class WorkerListeners {
   }
 }
 
-/** The number of open client connections of each worker by listener name, counted from the workers' events. */
+/** Counts the open client connections per worker and listener name, from the workers' events. */
 class ConnectionCounts {
   readonly #byWorker = new Map<number, Map<string, number>>();
 
@@ -214,8 +214,9 @@ class ConnectionCounts {
 }
 
 /**
- * Whether all workers must close `one` before any worker can open `other`. True for the same port on two different hosts, one of
- * which includes the other. On the same host, the workers move the address one by one, and noria refuses no client.
+ * Whether all workers must close the listener `one` before any worker can open the listener `other`. True if both have the same
+ * port and the host of one includes the different host of the other, as `0.0.0.0` includes `127.0.0.1`. If both have the same
+ * host, the workers move the address one after the other, and noria refuses no client.
  */
 function blocks(one: ListenerSettings, other: ListenerSettings): boolean {
   const [before, next] = [bindAddress(one), bindAddress(other)];

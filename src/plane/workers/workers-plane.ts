@@ -91,7 +91,7 @@ class WorkersPlane implements DataPlane {
   #supervisor: WorkerSupervisor | undefined;
   #settings: PlaneSettings;
   #context: PlaneContext;
-  /** The latest update or preparation of a worker. All of them run one after the other. */
+  /** The last task in the queue. Updates and preparations of workers run one after the other. */
   #queue: Promise<unknown> = Promise.resolve();
 
   constructor(options: WorkersPlaneOptions) {

@@ -17,10 +17,10 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
   #turn = 0;
 
   /**
-   * @param rank - returns the rank of an entry. The uses of all entries are numbered in one sequence; `lastTurn` is the number of
-   * this entry's last use.
-   * @param usesCount - whether the rank depends on uses. If not, picks alternate between the two entries of lowest rank, because
-   * a pick avoids the exit of the pick before it.
+   * @param rank - returns the rank of an entry. All entries share one sequence of use numbers; `lastTurn` is the number of the
+   * last use of `entry`.
+   * @param usesCount - whether the rank depends on uses. If false, picks alternate between the two entries of lowest rank,
+   * because each pick avoids the exit address of the previous pick.
    */
   constructor(rank: (entry: Entry, lastTurn: number) => number, usesCount = true) {
     this.#rank = rank;

@@ -42,7 +42,7 @@ export interface Rotation<Entry> {
   pick(check: PickCheck<Entry>): Entry | undefined;
   /**
    * The entries that the next picks will return if they fit and nothing else changes, in order; at most `count`. An entry may
-   * appear more than once. A random rotation makes its choices for these picks now.
+   * appear more than once. A random rotation chooses the entries for the next picks during this call.
    */
   upcoming(count: number, now: number): readonly Entry[];
 }
