@@ -17,7 +17,7 @@ export function limitConnections(server: Server): void {
   let count = 0;
   const remove = (client: string, socket: Socket): void => {
     const sockets = clients.get(client);
-    if (sockets?.delete(socket) !== true) return; // limitConnections has already removed it
+    if (sockets?.delete(socket) !== true) return; // the limit has already removed this connection
     count -= 1;
     if (sockets.size === 0) clients.delete(client);
   };

@@ -32,8 +32,8 @@ export interface AdminBackend {
 
 export interface ReloadOutcome extends Reload {
   /**
-   * False when the reload replaces the admin server: noria then applies the configuration after it has answered the
-   * request.
+   * False when the reload replaces the admin server. noria then first answers the request, and applies the
+   * configuration afterwards.
    */
   readonly applied: boolean;
 }

@@ -1,8 +1,8 @@
 /**
  * GET /api/events: the events of noria as server-sent events.
  *
- * noria disconnects a client that reads too slowly, because the buffer for its unread events would grow without limit.
- * A browser's EventSource then reconnects by itself.
+ * noria limits the unread events of each client, and disconnects a client that exceeds the limit. A browser's
+ * EventSource then reconnects by itself.
  */
 import { getConnInfo } from '@hono/node-server/conninfo';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
@@ -127,8 +127,8 @@ class Readers {
 }
 
 /**
- * Returns the body of the response. It opens the queue at the first read, so that a response that is never read (for
- * example to HEAD) costs nothing. The stream ends at once if `openQueue` returns undefined.
+ * Returns the body of the response. The first read of the body opens the queue. So a body that is never read (for
+ * example in answer to HEAD) costs nothing. The stream ends at once if `openQueue` returns undefined.
  */
 function streamOf(openQueue: () => EventQueue | undefined): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();

@@ -12,7 +12,8 @@ import type { FailureView } from './schemas.ts';
 
 const MAX_ENTRIES = 60;
 /**
- * A source that enters one of these states with a code has failed to draw. Without a code, the operator has paused it.
+ * When a source enters one of these states, a code means that a draw has failed. Without a code, the operator has
+ * paused the source.
  */
 const STATES_AFTER_FAILURE: ReadonlySet<string> = new Set(['waiting', 'backoff', 'paused', 'halted']);
 
@@ -59,8 +60,8 @@ function follow(bus: EventBus, record: RecordFailure): Disposable[] {
   return [
     bus.on('dial.ended', ({ outcome, target, source, attempts, ms }) => {
       if (outcome === 'accepted' || outcome === 'client-gone') return;
-      // A failure of noria or of its sources affects every target, so all targets share one entry, which shows the
-      // latest target.
+      // Failures of noria and of its sources affect every target. So all targets share one entry for such a failure.
+      // The entry contains the latest target.
       const { side } = FAULTS[outcome];
       const perTarget = side !== 'noria' && side !== 'source';
       record(`request ${outcome} ${perTarget ? target : ''}`, {

@@ -37,12 +37,12 @@ export const SECURITY_HEADERS = {
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
-/** Whether requests with this method change no state. proxyPool is an exception: its GET requests change state. */
+/** Whether the method only reads state (GET, HEAD). In proxyPool, GET requests nevertheless change state. */
 export function isSafe(method: string): boolean {
   return SAFE_METHODS.has(method);
 }
 
-/** Sets the security headers of every response, and refuses each request that one of the attacks could have sent. */
+/** Sets the security headers of every response, and refuses each request that may be part of one of the attacks. */
 export function guard(options: GuardOptions): MiddlewareHandler {
   return async (context, next) => {
     const { req } = context;
@@ -83,8 +83,8 @@ export function guard(options: GuardOptions): MiddlewareHandler {
 }
 
 /**
- * Whether a page of another site made the browser send the request, according to its Sec-Fetch headers. A link to the
- * dashboard is allowed from any site, because the dashboard cannot be framed.
+ * Whether the Sec-Fetch headers say that a page of another site caused the request. Every site may link to the
+ * dashboard, because no site can show the dashboard in a frame.
  */
 function isCrossSite(req: HonoRequest): boolean {
   const site = req.header('sec-fetch-site') ?? 'none';

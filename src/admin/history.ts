@@ -1,6 +1,6 @@
 /**
- * The recent traffic, counted from the events of the bus: in one ring with short steps for the last minutes, and in one
- * with long steps for the last day.
+ * Counts the recent traffic from the events of the bus, in two rings: a ring of short steps covers the last minutes,
+ * and a ring of long steps covers the last day.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus } from '../core/events.ts';
@@ -9,7 +9,10 @@ import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { HistoryView, Span } from './schemas.ts';
 import { type FailureSide, TrafficRing } from './traffic-ring.ts';
 
-/** The side to which a failed attempt is attributed, by its blame. An attempt without blame is not counted. */
+/**
+ * The side under which a failed attempt is counted, by the blame of the attempt. With the blame `nobody`, the attempt
+ * is not counted.
+ */
 const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   nobody: undefined,
   member: 'member',
@@ -21,7 +24,7 @@ const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   'front-proxy': 'network',
 };
 
-/** The side to which a refused request is attributed, by the side of its fault. */
+/** The side under which a refused request is counted, by the side in the table of faults. */
 const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
   client: 'client',
   member: 'member',

@@ -14,7 +14,7 @@ export interface FastCounterOptions {
 }
 
 /**
- * A counter with labels. At each scrape, it adds what it has counted since the last scrape to a counter of prom-client.
+ * A counter with labels. At each scrape, the counts since the previous scrape are added to a counter of prom-client.
  */
 export class FastCounter {
   readonly #root = new LabelNode([]);
@@ -51,7 +51,7 @@ class LabelNode {
   /** The count since the last scrape. */
   pending = 0;
   readonly #children = new Map<string, LabelNode>();
-  /** The child of the previous call: most updates of a counter have the same labels. */
+  /** The child that the previous call of `child` returned. Most calls ask for the same child again. */
   #latest: { readonly value: string; readonly child: LabelNode } | undefined;
 
   constructor(values: readonly string[]) {

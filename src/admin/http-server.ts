@@ -28,7 +28,10 @@ export interface HttpServerOptions {
 
 type RequestHandler = Parameters<typeof getRequestListener>[0];
 
-/** node:http checks these two limits, on the request's head and on the complete request, at each interval. */
+/**
+ * The time limits for the head of a request and for the complete request. node:http checks both limits every
+ * TIMEOUT_CHECK_MS.
+ */
 const HEAD_TIMEOUT_MS = 5_000;
 const REQUEST_TIMEOUT_MS = 10_000;
 const TIMEOUT_CHECK_MS = 1_000;

@@ -16,7 +16,7 @@ export class LatencyHistogram {
     this.#addTo(bucket, 1);
   }
 
-  /** Adds the histograms that `copyTo` has stored one after the other. */
+  /** Adds all histograms in `stored`. `copyTo` has written them there, one behind the other. */
   addAll(stored: Uint32Array): void {
     for (const [index, count] of stored.entries()) {
       if (count > 0) this.#addTo(index % BUCKET_COUNT, count);
@@ -28,8 +28,9 @@ export class LatencyHistogram {
   }
 
   /**
-   * The duration in ms that the `fraction` (0 to 1) of all durations does not exceed: the middle of its bucket.
-   * Undefined when the histogram is empty.
+   * Returns the quantile in ms: the middle of the bucket in which the quantile lies. Undefined when the histogram is
+   * empty.
+   * @param fraction - from 0 to 1: the share of durations that do not exceed the quantile.
    */
   quantile(fraction: number): number | undefined {
     if (this.#total === 0) return undefined;

@@ -3,7 +3,7 @@
  *
  * Units are base units, counters end in `_total`, and label values come from closed sets (such as a source, a listener,
  * a state, a code), never from hosts, members or sessions. docs/metrics.md lists the metrics; test/held/metrics.test.ts
- * compares them.
+ * compares the list with the code.
  */
 
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
@@ -69,8 +69,8 @@ export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = 
 let processRegistry: Registry | undefined;
 
 /**
- * Returns the metrics of the process, which all admin servers of the process share, because prom-client has no way to
- * stop collecting them.
+ * Returns the metrics of the process. All admin servers of the process share one registry for these metrics, because
+ * prom-client cannot stop their collection.
  */
 function getProcessRegistry(): Registry {
   if (processRegistry === undefined) {

@@ -106,7 +106,10 @@ interface ListRoute {
   readonly list: SnapshotCache<JsonList>;
 }
 
-/** Adds a route without `app.openapi`: handlers there return objects, and this list is already encoded as JSON. */
+/**
+ * Adds a route for a list that is already encoded as JSON. `app.openapi` cannot add such a route, because its handlers
+ * return objects.
+ */
 function addList(app: OpenAPIHono, { path, summary, schema, list }: ListRoute): void {
   app.openAPIRegistry.registerPath({
     method: 'get',

@@ -13,7 +13,10 @@ export function readinessHeadline({ state, reason, problems }: Readiness): strin
   return [`${state.replace('-', ' ')}: ${reason}`, ...others].join('; ');
 }
 
-/** The headline. While noria is not ready, two more lines say since when, when noria tries again, and what to do. */
+/**
+ * The headline. While noria is not ready, further lines say how long noria has not been ready, when noria tries again,
+ * and what to do.
+ */
 export function readinessLines(readiness: Readiness): string[] {
   const { ready, advice, sinceSeconds, nextAttemptSeconds } = readiness;
   if (ready) return [readinessHeadline(readiness)];

@@ -1,7 +1,7 @@
 /** Caches for snapshots that many clients may request at once. */
 import type { Clock } from '../core/clock.ts';
 
-/** A snapshot is kept this number of times as long as its creation took. */
+/** How many ms a snapshot is kept for each ms that its creation took. */
 const KEPT_PER_MS = 50;
 
 /**

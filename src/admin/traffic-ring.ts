@@ -1,8 +1,8 @@
 /**
  * Recent traffic in bounded memory: a ring buffer of time steps.
  *
- * The hot path's events are recorded here, so recording one is only a few additions to typed arrays. There is no timer:
- * each write or read first advances the ring to the current step.
+ * The hot path records its events here. So recording an event costs only a few additions to typed arrays. There is no
+ * timer: each write or read first advances the ring to the current step.
  */
 import type { Clock } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
@@ -84,8 +84,8 @@ export class TrafficRing {
   }
 
   /**
-   * Spreads the bytes of a closed tunnel evenly over the `ms` for which it was open, because they are reported only at
-   * its end.
+   * A tunnel reports its bytes only when it closes. So this method spreads the bytes evenly over the `ms` for which the
+   * tunnel was open.
    */
   addBytes(up: number, down: number, ms: number, now: number): void {
     const index = this.#advanceTo(now);
@@ -170,8 +170,8 @@ export class TrafficRing {
   }
 
   /**
-   * Returns the values of all ended steps, oldest first. The value is null for the first recorded step, which began
-   * before recording did, and for all steps before it.
+   * Returns the values of all ended steps, oldest first. Recording began during step `firstStep`. For this incomplete
+   * step and all earlier steps, the value is null.
    */
   #values(column: Float64Array, convert: (value: number, index: number) => number | null): (number | null)[] {
     const values: (number | null)[] = [];

@@ -29,7 +29,8 @@ export interface AttemptTask {
   /** Whether the attempt is a hedge: it runs in parallel with a slow first attempt. */
   readonly hedge: boolean;
   /**
-   * The time limit for the connection and the handshake together. It includes a second connection to the same member.
+   * The time limit for connection and handshake together. If the attempt connects to the same member again, the limit
+   * includes the second connection.
    */
   readonly timeoutMs: number;
   /** A connection to the member that was opened before the attempt, if there is one. */
@@ -39,8 +40,9 @@ export interface AttemptTask {
 /** A connection to the target, as an attempt passes it to its owner. */
 export interface RawConnection {
   /**
-   * The attempt has removed its listeners. The socket may be flowing: the owner adds a 'data' listener or pauses it in the
-   * same tick, otherwise bytes are lost. The attempt does not pause it, because that costs two system calls.
+   * The attempt has removed its listeners from the socket. The socket may be flowing: the owner must add a 'data'
+   * listener or pause the socket in the same tick, otherwise bytes are lost. The attempt does not pause the socket,
+   * because a pause costs two system calls.
    */
   readonly socket: Socket;
   /** Bytes that the member sent after its answer. */
@@ -49,8 +51,8 @@ export interface RawConnection {
   /** Only with `absolute`: the HTTP status with which the member refused CONNECT for the same request. */
   readonly connectStatus?: number | undefined;
   /**
-   * Only with `absolute`: whether the connection was opened before the attempt, so that the member may have closed it
-   * since.
+   * Only with `absolute`: whether the connection was opened before the attempt. The member may have closed such a
+   * connection since.
    */
   readonly isWarm: boolean;
   /**
@@ -73,7 +75,8 @@ export interface AttemptFailure {
   /** Whether the member reports that the target refused the connection. */
   readonly targetRefused: boolean;
   /**
-   * Whether the member requires credentials, which noria has but does not send yet: other members may not need them.
+   * Whether the member requires credentials that noria has but does not send yet, because other members may not require
+   * credentials.
    */
   readonly withheld: boolean;
   /**

@@ -72,8 +72,8 @@ export class Attempt {
   /** When the current connection was established. */
   #readyAt = 0;
   /**
-   * Set when a trial of pipelining fails. If the plain handshake that follows succeeds within this time, pipelining
-   * caused the failure.
+   * Set when a trial of pipelining fails. The same member then gets a plain handshake. If that handshake takes less
+   * than this number of ms, pipelining caused the failure of the trial.
    */
   #lessonMs: number | undefined;
 
@@ -105,7 +105,10 @@ export class Attempt {
     return this.#phase;
   }
 
-  /** Starts the attempt. If the member's protocol cannot address the target, it calls the owner before it returns. */
+  /**
+   * Starts the attempt. If the member's protocol cannot address the target, `start` calls the owner's `attemptFailed`
+   * before `start` returns.
+   */
   start(): void {
     if (this.lease.protocol === 'socks4' && !socks4CanReach(this.#task.target)) {
       this.#fail('member-incapable', 'SOCKS4 has no IPv6 addresses');
@@ -177,7 +180,7 @@ export class Attempt {
     return this.memory.pipelining.modeFor(this.lease.member, login !== undefined);
   }
 
-  /** An attempt has one deadline at a time: for the connection, for the answer to a trial, or for the rest of the attempt. */
+  /** Sets the deadline of the current phase. The deadline is never later than the end of `timeoutMs`. */
   #setDeadline(): void {
     const leftMs = this.#task.timeoutMs - this.elapsedMs;
     this.#deadline = this.#parts.deadlines.set(Math.min(leftMs, this.#phaseLimitMs), this.#onDeadline);
@@ -300,8 +303,8 @@ export class Attempt {
   }
 
   /**
-   * Whether the member may have misread a pipelined handshake. If so, it has not checked the login, and its refusal is
-   * no evidence about the login.
+   * Whether the member may have misread a pipelined handshake. Such a member has not checked the login, so its refusal
+   * does not show that the login is wrong.
    */
   #mayBeMisread({ fault }: HandshakeFailure): boolean {
     return fault === 'member-protocol' || (fault === 'member-auth' && this.#login !== undefined);

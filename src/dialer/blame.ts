@@ -32,7 +32,7 @@ export interface Evidence {
   readonly networkDown: boolean;
 }
 
-/** So many similar failures show that the target is at fault, if the source works. */
+/** When this number of members have failed in the same way and the source works, the target is at fault. */
 const FAILURES_OF_A_DEAD_TARGET = 2;
 
 export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
@@ -40,7 +40,8 @@ export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
   if (targetCanCause(failure)) {
     if (evidence.reachedByOther) return 'member-for-target';
     if (evidence.clientLeft) return 'nobody';
-    // If no member of the source worked recently, all members may be bad. Only requests to other targets can show that.
+    // If no member of the source worked recently, either the target or all members may be bad. Only requests to other
+    // targets can show which.
     const isDead = evidence.similarFailures >= FAILURES_OF_A_DEAD_TARGET && evidence.sourceWorked;
     return isDead ? 'target' : 'unclear';
   }
@@ -69,7 +70,10 @@ export function isUndecided(failure: FailedAttempt): boolean {
   return failure.fault === 'member-auth' || failure.fault === 'front-proxy-silent' || targetCanCause(failure);
 }
 
-/** Whether an unreachable target can cause this failure. It can only if the member has received the request. */
+/**
+ * Whether an unreachable target can cause this failure. A target cannot cause the failure of a member that has not
+ * received the request.
+ */
 export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
   switch (fault) {
     case 'member-silent':
@@ -111,8 +115,8 @@ export interface BlameParts {
 
 export type DialEnd =
   /**
-   * `reachedBy`: the member that reached the target. Undefined in absolute form, in which only the response shows
-   * whether the target was reached.
+   * `reachedBy`: the member that reached the target. Undefined in absolute form: only the later response shows whether
+   * the member reached the target.
    */
   | { readonly kind: 'connected'; readonly reachedBy: string | undefined }
   | { readonly kind: 'client-left' }
@@ -199,14 +203,14 @@ export class DialBlame {
     else this.#decide(failed, { kind: 'failed' });
   }
 
-  /** Records that an attempt was cancelled in `phase`. This is no evidence about its member. */
+  /** Records that an attempt was cancelled in `phase`. Nobody is blamed for a cancelled attempt. */
   cancelled(attempt: Attempt, phase: AttemptPhase): void {
     const { pool } = this.#parts;
     pool.report({ lease: attempt.lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
     this.#emit(attempt, 'cancelled', phase, 'nobody', attempt.elapsedMs);
   }
 
-  /** Ends the dial: decides all pending blames. Failures reported later are decided at once. */
+  /** Ends the dial: decides all pending blames. The blame for a failure that is recorded later is decided at once. */
   close(end: DialEnd): void {
     this.#end = end;
     for (const failed of this.#undecided.splice(0)) this.#decide(failed, end);

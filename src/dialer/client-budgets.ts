@@ -1,8 +1,8 @@
 /**
- * Limits how many further attempts the failing requests of one client may cause. Without the limit, a client that
- * requests targets that do not exist would occupy several members with each request. Beyond its budget, a request that
- * fails for a reason that the target can cause tries no further member. Failures that only members can cause, such as a
- * refused connection, are not limited.
+ * Limits how many further attempts the failing requests of one client may cause. Without the limit, each request for a
+ * target that does not exist would occupy several members. The limit applies to failures that the target can cause:
+ * when the budget of the client is used up, a request with such a failure tries no further member. Failures that only
+ * members can cause, such as a refused connection, are not limited.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -10,7 +10,7 @@ import type { Clock } from '../core/clock.ts';
 /** How many further attempts a client's failed requests may make in a burst, and per second. */
 export const BURST = 100;
 export const PER_SECOND = 10;
-/** In addition, a client earns this share of the attempts of all clients. */
+/** Each attempt of any client adds this number of attempts to every client's budget. */
 const SHARE = 0.1;
 /** How many clients with failed requests to remember. A forgotten client starts again with a full budget. */
 const MAX_CLIENTS = 4_096;
@@ -44,7 +44,7 @@ export class ClientBudgets {
 
   /**
    * Charges a failed request to the client.
-   * @param attempts - the number of its attempts after the first.
+   * @param attempts - the number of attempts of the request, without the first.
    */
   charge(client: string, attempts: number): void {
     if (attempts <= 0) return;

@@ -13,8 +13,8 @@ import { Secret } from '../core/secret.ts';
 
 export interface SourceAccess {
   /**
-   * `auto`: no credentials until members require them, then those of the instance. `instance`: the credentials of the
-   * instance from the start.
+   * `auto`: noria sends no credentials until members require credentials, then the credentials of the instance.
+   * `instance`: noria sends the credentials of the instance from the start.
    */
   readonly auth: 'auto' | 'none' | 'instance' | Login;
   /** The id of the instance, which is its user name. */
@@ -38,7 +38,8 @@ export interface PreparedLogin extends Login {
   /** The value of the Proxy-Authorization field (RFC 7617, in UTF-8). */
   readonly authorization: Secret;
   /**
-   * Whether these credentials belong to one member. Its answers then say nothing about the credentials of the source.
+   * Whether these credentials belong to one member. Answers to such credentials say nothing about the source's
+   * credentials.
    */
   readonly isOwn: boolean;
 }
@@ -55,7 +56,8 @@ export const MEMBERS_OF_A_MAJORITY = 3;
 /** How long an answer counts. */
 const WINDOW_MS = 5 * 60_000;
 /**
- * The minimum time between two records of the same answer of a member. It saves work for each tunnel of a busy source.
+ * The minimum time between two records of the same answer of a member. A busy source would otherwise record an answer
+ * for each tunnel.
  */
 const RENEW_INTERVAL_MS = 1_000;
 const MAX_MEMBERS = 1_024;
@@ -72,7 +74,7 @@ export class SourceCredentials {
     MAX_MEMBERS,
   );
   #faulty = false;
-  /** Whether the fault of the source was reported, but not its end. */
+  /** Whether the fault of the source was reported, and the end of the fault was not reported yet. */
   #reported = false;
 
   constructor(
@@ -112,8 +114,8 @@ export class SourceCredentials {
   }
 
   /**
-   * Whether a member that refused `sent` is at fault. That is the case when other members accept the same credentials,
-   * when the credentials belong to this member alone, or when noria has no credentials for the source.
+   * Whether a member that refused `sent` is at fault. The member is at fault in three cases: other members accept the
+   * same credentials, the credentials belong to this member alone, or noria has no credentials for the source.
    */
   isMemberAtFault(sent: PreparedLogin | undefined): boolean {
     if (sent?.isOwn === true) return true;
@@ -124,7 +126,7 @@ export class SourceCredentials {
   /**
    * Records that `member` required credentials although it got `sent`. If `neverInstance` leaves noria without
    * credentials, only this member is at fault.
-   * @returns the credentials to retry once with the same member; undefined if there are none for it.
+   * @returns the credentials for one retry with the same member; undefined if noria has none for this member.
    */
   refused(member: string, sent: PreparedLogin | undefined): PreparedLogin | undefined {
     if (sent?.isOwn === true) return undefined;
@@ -172,7 +174,8 @@ export class SourceCredentials {
   resetRefusals(): void {
     this.#answers.clear();
     this.#faulty = false;
-    // Another process may have reported the fault. The process that sees the first acceptance reports its end.
+    // Another process may have reported the fault. The process that sees the first acceptance reports the end of the
+    // fault.
     this.#reported = true;
   }
 

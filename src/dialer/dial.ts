@@ -15,8 +15,8 @@ export interface DialRequest {
   readonly target: HostPort;
   readonly routing: RoutingOptions;
   /**
-   * `tunnel`: unmodified bytes to the target. `forward`: a plain HTTP request to the target. It may reuse an idle
-   * connection, and may use absolute form if the member does not accept CONNECT to this port.
+   * `tunnel`: unmodified bytes to the target. `forward`: a plain HTTP request to the target. The dial may return an
+   * idle connection, or a connection for absolute form if the member does not accept CONNECT to this port.
    */
   readonly use: 'tunnel' | 'forward';
   /** `forward` only: the owner of the request. Requests with different owners never share an idle connection. */
@@ -41,7 +41,8 @@ export interface AbsoluteAnswer {
   /** Header fields as received. */
   readonly fields: readonly (readonly [name: string, value: string])[];
   /**
-   * Whether the method is GET or HEAD. No target answers these with 405 or 501, so such a status comes from the member.
+   * Whether the method is GET or HEAD. No target answers GET or HEAD with 405 or 501, so a response with such a status
+   * comes from the member.
    */
   readonly isRead: boolean;
 }
@@ -59,7 +60,10 @@ export interface MemberConnection {
   readonly forwardMode: ForwardMode;
   /** The value of Proxy-Authorization for a request in absolute form. Never log it. */
   readonly proxyAuthorization?: string | undefined;
-  /** Whether the connection is reused after an idle time. It may be closed already, which is not the member's fault. */
+  /**
+   * Whether the connection is reused after an idle time. If a reused connection turns out to be closed, the member is
+   * not at fault.
+   */
   readonly reused: boolean;
   readonly member: string;
   readonly source: string;
@@ -69,7 +73,8 @@ export interface MemberConnection {
   readonly session?: string | undefined;
   readonly attempts: number;
   /**
-   * `absolute` only: passes the head of the response to the dialer, which learns from it which form the members accept.
+   * `absolute` only: passes the head of the response to the dialer. From the head, the dialer learns which forward mode
+   * the members accept.
    * @returns whether the member made the response itself. If so, the client must not get it as the target's answer.
    */
   isMemberError(answer: AbsoluteAnswer): boolean;

@@ -40,7 +40,10 @@ export interface DialerOptions extends DialerSettings {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly pool: LeaseProvider;
-  /** Called when most members of a source begin to refuse its credentials, and when one accepts them again. */
+  /**
+   * Called when most members of a source begin to refuse the source's credentials. Called again when a member accepts
+   * the credentials.
+   */
   readonly onSourceFault: (fault: SourceFault) => void;
   /** Called when our own network goes down, and when it is up again. */
   readonly onNetwork: (down: boolean) => void;
@@ -158,7 +161,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     }
   }
 
-  /** Lets dials use a source again whose credentials were refused. Its refusals count from zero. */
+  /** Forgets the refusals of the credentials of a source, so that dials use the source again. */
   resetRefusals(source: string): void {
     this.#memories.get(source)?.credentials.resetRefusals();
   }

@@ -2,10 +2,10 @@
  * Chooses the forward mode for the HTTP members of one source: CONNECT or absolute form.
  *
  * noria prefers CONNECT: a member can then neither modify the request nor present its own errors as the target's. Some
- * members accept CONNECT only to port 443, or not at all. A single refused CONNECT does not prove that, because the
- * refusal may concern only the target. So noria learns from responses: if a target answers in absolute form after a
- * refused CONNECT, noria uses absolute form for this target from then on. After several such targets, noria uses it for
- * all targets of the source.
+ * members accept CONNECT only to port 443, or not at all. A single refused CONNECT does not show that the member is of
+ * this kind: the member may refuse only this target. So noria learns from responses: if a target answers in absolute
+ * form after a refused CONNECT, noria uses absolute form for this target from then on. After several such targets,
+ * noria uses it for all targets of the source.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -17,8 +17,8 @@ import type { AbsoluteAnswer, ForwardMode } from './dial.ts';
  */
 export const TARGETS_OF_ABSOLUTE_FORM = 3;
 /**
- * When this number of members in a row refuse a port that was accepted before, noria assumes that the source has
- * changed.
+ * If members of the source accepted CONNECT to a port before, and then this number of members in a row refuse CONNECT
+ * to the port, noria assumes that the source has changed.
  */
 const REFUSALS_OF_A_CHANGED_SOURCE = 3;
 /** After this time in absolute form, noria tries CONNECT again. */

@@ -1,7 +1,7 @@
 /**
- * The hop through the front proxy: a handshake with the front proxy that asks it for a connection to a server behind
- * it. The hop does not own the socket; it only listens until the front proxy has answered. If the front proxy is
- * silent, either it or the server can be at fault, because the front proxy may be waiting for a dead server.
+ * The hop through the front proxy: a handshake in which noria asks the front proxy for a connection to a server. The
+ * hop does not own the socket; the hop only listens until the front proxy has answered. A silent front proxy may be at
+ * fault itself, or may be waiting for a dead server.
  */
 import type { Socket } from 'node:net';
 import type { FrontProxy } from '../core/front-proxy.ts';

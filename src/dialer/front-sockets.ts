@@ -35,8 +35,8 @@ export function frontSockets(open: OpenSocket, clock: Clock, via: () => FrontPro
 }
 
 /**
- * Why the hop of this socket failed, or why it is not complete after `ms`. Undefined if the hop is complete, or if the
- * socket has none.
+ * Why the hop of this socket failed, or why the hop is not complete after `ms`. Undefined if the hop is complete, or
+ * for a direct socket.
  */
 export function hopFailureOf(socket: Socket | undefined, ms: number): HopFailure | undefined {
   return hopOf(socket)?.failureAfter(ms);

@@ -1,6 +1,7 @@
 /**
- * The interface of a proxy protocol: a state machine that takes bytes and returns the next step. It has no socket and
- * no clock, so each protocol can be tested byte by byte. Its user handles timeouts and closed connections.
+ * The interface of a proxy protocol: a state machine that takes bytes and returns the next step. The state machine has
+ * no socket and no clock, so each protocol can be tested byte by byte. The code that uses the state machine handles
+ * timeouts and closed connections.
  */
 import type { FaultCode } from '../core/faults.ts';
 

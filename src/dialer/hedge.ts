@@ -24,7 +24,8 @@ export const HEDGE_FLOOR_MS = 50;
 /**
  * How long a first attempt may take before its hedge starts; undefined for no hedge.
  * @param p95Ms - the 95th percentile of the latency of the source's good members, if known.
- * @param doubtful - whether the first member is unproven. Its hedge then starts after half the time.
+ * @param doubtful - whether the first member is unproven. The hedge for an unproven member starts after half the usual
+ *   time.
  */
 export function hedgeDelayMs(
   { hedgeAfter, attemptTimeoutMs }: HedgeSettings,
@@ -122,8 +123,8 @@ interface OverdueAttempt {
 }
 
 /**
- * The maximum number of members to avoid, because each of them makes the pool's choice slower. A pool with more slow
- * members has no good choice.
+ * The maximum number of members to avoid. Each member to avoid makes the pool's choice slower, and a pool with so many
+ * slow members has hardly any better choice.
  */
 const MAX_AVOIDED = 64;
 

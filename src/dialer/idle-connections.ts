@@ -1,7 +1,8 @@
 /**
  * Keeps connections to members for a few seconds after a plain HTTP request, so that the next request can use them.
- * Owns them. It limits their number per member and target, keeps none past the end of its member's life, and closes a
- * connection that ends or receives a byte. A connection that a request takes may nevertheless be closed already.
+ * Owns the idle connections. Limits the number of idle connections per member and target. Closes an idle connection
+ * when the member's life ends, and when the connection ends or receives a byte. A request may still get a connection
+ * that the member has just closed.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -22,14 +23,14 @@ export interface IdleConnection {
   readonly owner: string;
   /**
    * The credentials with which the connection was opened. Requests in absolute form on this connection carry the same
-   * ones.
+   * credentials.
    */
   readonly login: PreparedLogin | undefined;
   /** When the member's lifetime ends, in ms of the monotonic clock; `Infinity` if unknown. */
   readonly endsAt: number;
 }
 
-/** What a request needs: a connection in `absolute` form serves any target. */
+/** What a request needs. A connection in `absolute` form serves any target. */
 type IdleUse = Pick<IdleConnection, 'member' | 'target' | 'forwardMode' | 'owner'>;
 
 interface Entry {

@@ -92,7 +92,8 @@ export class LeasedConnection implements MemberConnection, Listed {
     const { socket, member, forwardMode } = this;
     openConnections.delete(this);
     const isAnswered = outcome.answered === true && !this.#isMemberError;
-    // After a cut, the listener may send the request again, which is a further attempt of this client.
+    // After a cut, the listener may send the request again. The repeated request is charged as a further attempt of the
+    // client.
     if (outcome.cut && reusable) this.#parts.clientBudgets.charge(client, 1);
     if (isAnswered) reachability.recordAnswered(member, target);
     if (isAnswered && forwardMode === 'absolute') reachability.recordReached(member, target);

@@ -22,9 +22,12 @@ export interface SearchOwner {
 
 export interface SearchTerms {
   readonly hedge: boolean;
-  /** Members to avoid in addition to those already tried. If there is no other member, one of them is used. */
+  /**
+   * Members to avoid, in addition to the members that the dial has tried. If no other member is available, the search
+   * accepts one of these members.
+   */
   readonly avoid: readonly string[];
-  /** How long to wait for a member, if none of `avoid` is left. */
+  /** How long to wait for a member, in ms. The search waits only if the members of `avoid` are not available either. */
   readonly waitMs: number;
 }
 

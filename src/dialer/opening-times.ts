@@ -12,7 +12,7 @@ import type { Clock } from '../core/clock.ts';
 export const MAX_KEEP_MS = 10_000;
 /** When this number of members have closed an unused connection, noria assumes that all members of the source do so. */
 export const MEMBERS_THAT_CLOSE = 3;
-/** noria closes an unused connection after this share of the time after which members close one. */
+/** noria keeps an unused connection for this share of the time after which members close an unused connection. */
 const KEEP_SHARE = 0.8;
 /** After this time, noria forgets that a member closed an unused connection. */
 const RELEARN_MS = 10 * 60_000;

@@ -12,8 +12,8 @@ import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 
 /**
- * `auto`: noria learns from the members. `plain`: noria waits for each reply. `pipelined`: noria does not wait, except
- * before a login that no member has required.
+ * `auto`: noria learns from the members. `plain`: noria waits for each reply. `pipelined`: noria does not wait.
+ * Exception: until a member of the source has required a login, a handshake with a login is plain.
  */
 export type HandshakeSetting = 'auto' | 'plain' | 'pipelined';
 
@@ -35,7 +35,9 @@ const MAX_MEMBERS = 1_024;
 export class Pipelining {
   readonly #clock: Clock;
   readonly #setting: HandshakeSetting;
-  /** The members that accept pipelining, and (below) those that do not, each with the time of the first proof. */
+  /**
+   * `#taking`: members that accept pipelining. `#refusing`: members that do not. Values: the time of the first proof.
+   */
   readonly #taking = new BoundedMap<string, number>(MAX_MEMBERS);
   readonly #refusing = new BoundedMap<string, number>(MAX_MEMBERS);
   #longestMs: number | undefined;

@@ -12,7 +12,7 @@ import type { Clock } from '../core/clock.ts';
 const TARGET_REACHED_MS = 30_000;
 /** How long a member counts as working after it reached a target. */
 const MEMBER_WORKED_MS = 60_000;
-/** The minimum time between two updates of an entry. It saves work for each tunnel of a busy proxy. */
+/** The minimum time between two updates of an entry. It spares a busy noria an update for each tunnel. */
 const RENEW_INTERVAL_MS = 1_000;
 /** How long dials avoid a member for a target that other members reach. */
 const AVOIDED_MS = 10_000;
@@ -49,7 +49,7 @@ export class Reachability {
     members.set(member, this.#clock.monotonic());
   }
 
-  /** The members to avoid for `target` as long as there are others. */
+  /** The members to avoid for `target` while the pool has other members. */
   membersToAvoid(target: string): readonly string[] {
     if (this.#avoided.size === 0) return NONE;
     const members = this.#avoided.get(target);

@@ -1,9 +1,9 @@
 /**
  * A socket to a member that still delivers received bytes after a failed write.
  *
- * A member that answers before it has read the whole request, and then closes, resets the connection. On a plain
- * socket, the next write would then fail and destroy the socket, although the answer is still unread in the kernel.
- * This socket continues to read to the end, and discards all further writes.
+ * A member may answer before it has read the whole request. When such a member closes its socket, the connection is
+ * reset. The next write to a plain socket would then fail and destroy the socket, although the answer is still unread
+ * in the kernel. A ReceivingSocket reads to the end instead, and discards all further writes.
  */
 import { Socket } from 'node:net';
 

@@ -281,7 +281,8 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     const tried = refusal.refused === 'pool-empty' && failures.length > 0;
     const isWithheld = allRequireCredentials && failures.some(({ withheld }) => withheld);
     if (tried && isWithheld && !this.#askedAll) {
-      this.#askedAll = true; // all members are tried again: the first that requires credentials a second time gets them
+      // Tries all members again: a member that requires credentials for the second time gets the credentials.
+      this.#askedAll = true;
       this.#search.startOver();
       this.#acquire(false);
     } else if (tried) this.#failAfterAttempts();

@@ -45,7 +45,7 @@ export class Socks5Handshake implements Handshake {
   #held: Buffer = NO_BYTES;
 
   /**
-   * @param target - undefined: the handshake stops before the request until `request` is called.
+   * @param target - if undefined, the handshake waits after the login until `request` sets the target.
    * @param isPipelined - whether to send login and request without waiting for replies. This requires a target.
    */
   constructor(target: HostPort | undefined, login: Login | undefined, isPipelined = false) {

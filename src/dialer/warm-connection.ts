@@ -46,7 +46,7 @@ export interface WarmTask {
   readonly login: PreparedLogin | undefined;
   /** Whether to send greeting and login early (SOCKS5). */
   readonly greets: boolean;
-  /** After this time since its start, the connection expires. */
+  /** The connection expires when this number of ms has passed since noria began to open it. */
   readonly keepMs: number;
 }
 

@@ -2,10 +2,11 @@
  * Opens and owns warm connections: connections to members that are opened before tunnels need them, so that a tunnel
  * costs one round trip to its member.
  *
- * After each tunnel it asks the pool for the next members, and opens as many connections as tunnels arrive while one
- * connection is being opened. For a session, it opens at most one connection, to the session's member. Warm connections
- * hold no lease: a tunnel uses one only if the pool grants that member to the tunnel.
- * docs/decisions/0006-keep-warm-connections.md gives the reasons.
+ * After each tunnel, noria asks the pool for the next members and opens warm connections to them. The number of warm
+ * connections follows from the number of tunnels that arrive while noria opens one connection (warm-stock.ts). For a
+ * session, noria opens at most one connection, to the session's member. Warm connections hold no lease: a tunnel uses
+ * one only if the pool grants that member to the tunnel. docs/decisions/0006-keep-warm-connections.md gives the
+ * reasons.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { LeaseProvider, RoutingOptions, UpcomingMember } from '../pool/lease.ts';
@@ -35,7 +36,7 @@ const MAX_STREAMS = 1_024;
 /** After a member has closed or refused a warm connection, noria opens no other one to it for this time. */
 const REST_MS = 10_000;
 const MAX_RESTING = 1_024;
-/** Each tunnel adds this to the number of connections that may end unused. */
+/** Each tunnel raises the allowance for connections that end unused by this number. */
 const EARNED_PER_TUNNEL = 0.04;
 const MAX_BALANCE = 10;
 

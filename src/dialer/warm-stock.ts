@@ -6,8 +6,8 @@
  */
 export const LEAST_GAIN_MS = 2;
 /**
- * The rate is the larger of two averages: the one over the long window detects a slow stream, the one over the short
- * window follows a sudden rise.
+ * The rate is the larger of two averages. The average over the long window detects a slow stream. The average over the
+ * short window follows a sudden rise.
  */
 const LONG_WINDOW_MS = 5_000;
 const SHORT_WINDOW_MS = 500;
@@ -18,7 +18,10 @@ const LEAST_TUNNELS = 1.5;
  * of the tunnels find no open connection.
  */
 const DEVIATIONS = 2;
-/** A connection must be used within this share of the time for which members keep it. */
+/**
+ * noria holds warm connections only if a tunnel takes all of them, on average, within this share of the time for which
+ * members keep an unused connection.
+ */
 const USE_SHARE = 0.5;
 
 /** The rate of tunnels, as an average with exponential decay. */

@@ -1,8 +1,9 @@
 /**
  * One client connection, from the accepted socket to its close.
  *
- * The listener creates it, then the code of one protocol (http/ or socks/) drives it. It enforces the time limit for a whole
- * request, knows whether a request is in progress, dials for the client, and reports how the connection ended.
+ * The listener creates the ClientConnection; then the code of one protocol (http/ or socks/) drives it. The
+ * ClientConnection enforces the time limit for a whole request, knows whether a request is in progress, dials for the
+ * client, and reports how the connection ended.
  */
 import type { Socket } from 'node:net';
 import { type SecureContext, TLSSocket } from 'node:tls';
@@ -93,9 +94,9 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * The error with which every request of this connection is refused; undefined if requests are served. It is set when
-   * the client is not allowed, the listener is full, or the protocol is not enabled. The reply uses the client's own
-   * protocol, and the client's credentials are not checked.
+   * The error with which noria refuses every request of this connection; undefined if noria serves the requests. noria
+   * refuses when the client is not allowed, the listener is full, or the protocol is not enabled. The reply uses the
+   * client's own protocol. noria does not check the credentials of a refused client.
    */
   get refusal(): NoriaError | undefined {
     return this.#refusal;
@@ -123,8 +124,9 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Calls `then` once with the first bytes of the connection or of its next request. Removes its own listeners before
-   * the call. Destroys a socket that ends without a byte. An error in `then` ends this connection only.
+   * Calls `then` once with the first bytes of the connection or of its next request. `readFirst` removes its socket
+   * listeners before it calls `then`. If the client ends its side without a byte, the socket is destroyed. An error in
+   * `then` ends this connection only.
    */
   readFirst(then: (first: Buffer) => void): void {
     const socket = this.#socket;
@@ -152,8 +154,8 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Call it when the request has been answered. Another request may follow, within `timeoutMs` if given. If the
-   * listener is closing, closes the connection instead.
+   * Call it when the request has been answered. If the listener is closing, this method closes the connection.
+   * Otherwise the client may send another request, and must do so within `timeoutMs` if `timeoutMs` is given.
    */
   awaitRequest(timeoutMs?: number): void {
     this.#phase = 'idle';
@@ -172,7 +174,7 @@ export class ClientConnection implements Listed {
   /**
    * Checks whether the client may reach the target, and reads its routing options.
    *
-   * @param headers - fields of the request, of which those named X-Noria-… are routing options.
+   * @param headers - all fields of the request. Fields named X-Noria-… contain routing options.
    */
   route(
     identity: ClientIdentity,
@@ -204,13 +206,14 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Dials while the client waits for its reply. Meanwhile it reads from the client, because only a read shows that the
-   * client has disconnected. It cancels the dial with `client-gone` when the client's connection closes, or when the
-   * client ends its side without having sent anything.
+   * Dials while the client waits for its reply. During the dial, noria reads from the client, because only a read shows
+   * that the client has disconnected. Two events cancel the dial with `client-gone`: the client's connection closes, or
+   * the client ends its side before it has sent anything for the target.
    *
    * @param received - what the client has already sent after its request.
-   * @param done - called once, with everything that the client has sent for the target. `dial` removes its socket
-   *   listeners in the same tick, so a caller that adds its own at once misses no byte.
+   * @param done - called once, with the result and everything that the client has sent for the target. `dial` removes
+   *   its socket listeners directly before this call. So no byte is lost if `done` adds its own listeners before it
+   *   returns.
    */
   dial(
     request: DialRequest,
@@ -270,8 +273,8 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Sets the outcome that `connection.closed` reports. `reportRefusal` sets it too, and a connection that closes during
-   * a request has the outcome `client-gone` without this call.
+   * Sets the outcome that `connection.closed` reports. `reportRefusal` sets the outcome as well. If the connection
+   * closes during a request, the outcome is `client-gone` without a call of this method.
    */
   setOutcome(code: FaultCode): void {
     this.#outcome = code;

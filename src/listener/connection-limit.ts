@@ -1,6 +1,6 @@
 /**
- * Lets each accepted connection wait until the limit that several processes share allows or refuses it. Meanwhile, data
- * from the client stays in its socket.
+ * Asks a limit that several processes share whether an accepted connection is allowed. The connection waits for the
+ * answer; data from the client stays in the socket meanwhile.
  */
 import type { Socket } from 'node:net';
 import type { Deadlines } from '../core/deadlines.ts';
@@ -17,7 +17,10 @@ export interface ConnectionLimit {
  * connections is not refused.
  */
 const MAX_PENDING = 512;
-/** Without an answer after this time, the process that decides is assumed to hang, and the connection is refused. */
+/**
+ * If `acquire` gives no answer within this time, noria assumes that the deciding process hangs, and refuses the
+ * connection.
+ */
 const ANSWER_TIMEOUT_MS = 2_000;
 
 export class AdmissionQueue {
@@ -33,8 +36,8 @@ export class AdmissionQueue {
   }
 
   /**
-   * @param admit - called once with whether the connection is allowed, possibly before `request` returns. It is not
-   *   called if the client disconnects first. The permit is released when the connection closes.
+   * @param admit - called once, possibly before `request` returns. Not called if the client disconnects before the
+   *   answer. After `admit(true)`, `release` is called when the connection closes.
    */
   request(accepted: Socket, admit: (allowed: boolean) => void): void {
     if (this.#pendingCount >= MAX_PENDING) {

@@ -1,8 +1,8 @@
 /**
  * One listener of the configuration: its listening sockets, its limits, and the client connections that it accepted.
  * The first byte of a connection selects the protocol: 5 and 4 are SOCKS, everything else is HTTP. With TLS, the first
- * decrypted byte does. Owns the servers and the accepted sockets. Closing a client's socket also ends its request or
- * tunnel.
+ * decrypted byte selects the protocol. Owns the servers and the accepted sockets. Closing a client's socket also ends
+ * its request or tunnel.
  */
 import type { Server, Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
@@ -30,7 +30,9 @@ export interface ListenerOptions extends ConnectionOptions {
   /** Present if clients connect to the proxy with TLS. */
   readonly tls?: TlsMaterial;
   readonly maxConnections: number;
-  /** The limit, if several processes share it. It replaces the local count of connections. */
+  /**
+   * Present if several processes share one connection limit. The shared limit replaces the local count of connections.
+   */
   readonly sharedLimit?: ConnectionLimit;
   /** Whether other machines may be able to reach an address. False for a listener without users. */
   readonly allowNonLoopback: boolean;

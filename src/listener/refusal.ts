@@ -22,7 +22,10 @@ const GENERAL_FAILURE = 0x01;
 const NOT_ALLOWED = 0x02;
 const CONNECTION_REFUSED = 0x05;
 
-/** What a client may learn about an error: its code, and the reason and retry time in its context, but never its message. */
+/**
+ * Reduces an error to what the client may learn: the code, the reason and the retry time. The message of the error is
+ * only for the log.
+ */
 export function refusalOf({ code, context }: NoriaError): Refusal {
   const { reason, retryAfterMs } = context;
   return {
@@ -33,8 +36,8 @@ export function refusalOf({ code, context }: NoriaError): Refusal {
 }
 
 /**
- * The reply code of RFC 1928 §6 for a refusal. A code that the fault table assigns to the authentication step becomes 0x02
- * (not allowed) here, because that step is over.
+ * The reply code of RFC 1928 §6 for a refusal. The fault table assigns some codes to the authentication step. That step
+ * is over, so these codes become 0x02 (not allowed) here.
  */
 export function socks5ReplyCode(refusal: Refusal): number {
   if (refusal.code === 'target-unreachable' && refusal.targetRefused) return CONNECTION_REFUSED;

@@ -89,8 +89,9 @@ class Relay {
     member.on('data', this.#sendDown).on('end', this.#onMemberEnd).on('close', this.#onMemberClose);
     client.on('drain', this.#onClientDrain);
     member.on('drain', this.#onMemberDrain);
-    // A chunk that reaches the client's high-water mark pauses the member until 'drain', unless it was written at once. In both
-    // cases it is written before the member's read buffer is reused.
+    // The member's socket lends its read buffer for chunks that reach the client's high-water mark. Either such a chunk
+    // is written at once, or the relay pauses the member until 'drain'. So the chunk is written before the buffer is
+    // reused.
     if (member instanceof TunnelSocket) member.lendFrom(client.writableHighWaterMark);
     client.resume();
     member.resume();
@@ -125,7 +126,7 @@ class Relay {
     this.#client.resume();
   };
 
-  /** Delayed to save system calls: most tunnels end before they need this. */
+  /** Called TCP_KEEP_ALIVE_MS after the start, to save system calls: most tunnels end before they need keep-alive. */
   readonly #enableKeepAlive = (): void => {
     this.#client.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
     this.#member.setKeepAlive(true, TCP_KEEP_ALIVE_MS);

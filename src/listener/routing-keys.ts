@@ -1,7 +1,8 @@
 /**
  * The grammar of routing options as a table: each key with its other names, its value and its effect.
  *
- * routing-options.ts parses with it, and docs/routing.md prints it, held by test/held/routing.test.ts.
+ * routing-options.ts uses the table to parse. docs/routing.md contains the same table; test/held/routing.test.ts
+ * compares the two.
  */
 import { MINUTE_MS, SECOND_MS } from '../core/duration.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
@@ -16,7 +17,7 @@ export interface RoutingKey {
   /** What its value looks like; completes "the value is …". Absent: it has no value. */
   readonly value?: string;
   readonly effect: string;
-  /** For durations: the unit in ms of a number without a unit, for each name of the key. */
+  /** For durations: for each name of the key, the unit (in ms) of a value that is only a number. */
   readonly bareUnitMs?: Readonly<Record<string, number>>;
 }
 

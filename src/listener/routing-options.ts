@@ -97,8 +97,9 @@ export function sessionOfPort(
  * What follows BASE in a user name if the listener has no users, so that BASE can be anything.
  *
  * BASE ends before the first word that is a key: `my-app-session-1` is `my-app` and `session-1`, and the BASE of
- * `session-abc,adr-Shanghai` is empty. BASE has at most two words, or three after Bright Data's `brd-customer`. In a longer one
- * the second word is probably a misspelled key, so it is returned as an option and then refused.
+ * `session-abc,adr-Shanghai` is empty. BASE has at most two words, or three if it starts with Bright Data's
+ * `brd-customer`. If more words precede the first key, the second word is probably a misspelled key. Then BASE is only
+ * the first word, so noria refuses the second word as an unknown key.
  */
 export function routingTextWithoutUsers(username: string): string {
   if (username === '') return '';

@@ -3,7 +3,10 @@ import type { SandboxOperationName } from './operations.ts';
 
 export interface CallRecord {
   readonly operation: SandboxOperationName;
-  /** The id in the call, even if no such instance exists; empty if the operation has no such parameter. */
+  /**
+   * The instance id in the call, even if no instance has this id; empty if the operation has no parameter for an
+   * instance.
+   */
   readonly instance: string;
   readonly method: string;
   readonly params: Readonly<Record<string, string>>;
@@ -11,8 +14,8 @@ export interface CallRecord {
   /** When the call arrived, by the sandbox's monotonic clock in ms. */
   readonly arrivedAt: number;
   /**
-   * Whether the call came before the rate limit allowed it. A rule or an earlier check may have given the call another
-   * answer than 12002.
+   * Whether the call broke the rate limit. The answer need not be 12002 (rate limit): a rule of the scenario or an
+   * earlier check may have decided the answer.
    */
   readonly early: boolean;
   /** The code of the answer. If a rule replaced or altered the answer, `fault:NAME` or `body`. */

@@ -18,7 +18,7 @@ export type RefusalReason =
   | 'device'
   | 'other-client';
 
-/** The codes of one operation. It has no code for a reason that it does not distinguish. */
+/** The codes of one operation. A reason is absent if the operation has no code for the reason. */
 export type RefusalCodes = Readonly<Partial<Record<RefusalReason, string>>>;
 
 export const SUCCESS_CODE = '10001';

@@ -28,7 +28,7 @@ export interface ServiceState {
 export interface EndpointCall {
   readonly params: URLSearchParams;
   readonly client: string;
-  /** The instance with the id in the call; undefined if there is none or it has another product than the endpoint. */
+  /** The instance with the id in the call; undefined if no instance of the endpoint's product has this id. */
   readonly instance: Instance | undefined;
   /** Whether the call came before the instance's rate limit allowed it. */
   readonly early: boolean;

@@ -13,8 +13,8 @@ import { connect, createServer, isIP, type Socket } from 'node:net';
 export interface Exit {
   readonly listenHost: string;
   /**
-   * The member's own address. Targets see it, unless the machine has only 127.0.0.1: then it is only a name for the
-   * member.
+   * The member's own address, which targets see. If the machine has only 127.0.0.1, targets see 127.0.0.1, and this
+   * address is only a name for the member.
    */
   readonly address: string;
 }
@@ -57,7 +57,10 @@ export class Exits {
     return this.#aliases ? `127.${FIRST_SERIES + series}.255.1` : '127.0.0.1';
   }
 
-  /** Returns the exit of the member that connected from this address and port; the address itself if no member did. */
+  /**
+   * Returns the exit of the member that connected from this address and port. If no member connected from there,
+   * returns `address`.
+   */
   exitOf(address: string, port: number): string {
     return this.#byPort.get(port) ?? address;
   }

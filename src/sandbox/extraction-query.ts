@@ -11,12 +11,12 @@ interface ProxyKind {
   readonly label: string;
 }
 
-/** Which proxies a call requests. For each list, a matching proxy has one of its values. */
+/** Which proxies a call requests. For each list, a matching proxy has one of the listed values. */
 export interface ExtractionQuery {
   readonly count: number;
-  /** How many of the proxies may be new, with an exit that was never handed out. */
+  /** The maximum number of new proxies in the answer. Each new proxy has an exit that was never handed out. */
   readonly newAllowed: number;
-  /** Whether the proxy with this exit, which exists already, may be handed out again. */
+  /** Whether an existing proxy with this exit may be handed out again. */
   readonly mayRepeat: (exit: string) => boolean;
   readonly kinds: readonly ProxyKind[];
   readonly locations: readonly SandboxLocation[];
@@ -46,7 +46,7 @@ const CHECKED_MINUTES = [1, 10, 30, 60, 90] as const;
 const RESPONSE_SECONDS = [1, 3, 5, 10, 15] as const;
 const ALIVE_HOURS = [1 / 6, 1 / 2, 1, 3, 10, 24, 48] as const;
 
-/** What else decides which proxies a call gets, besides its parameters. */
+/** The state of the instance that decides, together with the parameters of the call, which proxies the call gets. */
 interface QueryContext {
   readonly ledger: ExitLedger;
   readonly condition: Condition;
@@ -123,7 +123,7 @@ function livesOf(
   return { minRemainingMs: minMs, lifeMs: [Math.max(minMs, MIN_LIFE_MS), longestMinutes * MINUTE_MS] };
 }
 
-/** Returns the first `selector` values, or all values if there is no selector. */
+/** Returns the first N values, where N is the number in `selector`. Without a selector, returns all values. */
 function upTo(values: readonly number[], selector: string | null): readonly number[] {
   return select(values, selector, (value, selected) => values.indexOf(value) < selected);
 }

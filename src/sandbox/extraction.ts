@@ -1,9 +1,9 @@
 /**
  * Answers one extraction call: refuses it with a code of the operation, or draws members and reports them.
  *
- * The specification does not give a complete order of the checks. Here it is: parameters, instance, key, rate limit,
- * the instance's condition and quotas, other client, available proxies. Source: service-spec, Endpoints, Errors,
- * Limits.
+ * The specification does not give a complete order of the checks. The sandbox checks in this order: parameters,
+ * instance, key, rate limit, the instance's condition and quotas, whether another client has reserved the application,
+ * available proxies. Source: service-spec, Endpoints, Errors, Limits.
  */
 import { type RefusalReason, refusal, SUCCESS_CODE } from './codes.ts';
 import { readExtractionQuery } from './extraction-query.ts';
@@ -91,7 +91,7 @@ function conditionReason(instance: Instance): RefusalReason | undefined {
   const { condition, options, ledger } = instance;
   const reasons: readonly (readonly [RefusalReason, boolean])[] = [
     ['expired', condition.expired],
-    ['unknown', condition.expired], // for operations without a code of their own for `expired`
+    ['unknown', condition.expired], // operations without a code for `expired` answer with the code for `unknown`
     ['frozen', condition.frozen],
     ['device', !condition.deviceAuthorised],
     ['unbound', !condition.terminalIpBound && options.auth !== 'password'],
@@ -144,7 +144,10 @@ function success(instance: Instance, drawn: readonly RunningMember[]): Answer {
   return { code: SUCCESS_CODE, msg: '获取成功', data: { counters, entries } };
 }
 
-/** Returns every field that some operation reports of a proxy. Times are in whole seconds, rounded down. */
+/**
+ * Returns the fields of a proxy for all operations; each operation reports some of them. Times are in whole seconds,
+ * rounded down.
+ */
 function entryOf(
   member: RunningMember,
   isNew: boolean,

@@ -10,7 +10,7 @@ import type { Condition } from './settings.ts';
 
 /** UTC+8, the service's time zone. The service's day begins at midnight in this zone. */
 export const ZONE_MS = 8 * HOUR_MS;
-/** For this time after its last call, a client of a free application keeps clients with other addresses out. */
+/** How long after its client's last call a free application refuses clients with other addresses. */
 const CLIENT_SILENCE_MS = 120_000;
 
 /** Limits the rate of calls, by the times at which they arrive at the service. */
@@ -58,7 +58,10 @@ export class ExitLedger {
     return this.#handedOut;
   }
 
-  /** The number of distinct exits that the instance may still get; infinite if they are not counted. */
+  /**
+   * The number of distinct exits that the instance may still get; infinite if the instance is not limited by distinct
+   * exits.
+   */
   distinctLeft({ accounting, distinctLimit }: Pick<Condition, 'accounting' | 'distinctLimit'>): number {
     if (accounting === 'even') return Number.POSITIVE_INFINITY;
     return Math.max(0, distinctLimit - (accounting === 'pay-per-use' ? this.#ever.size : this.today));
@@ -104,7 +107,10 @@ export class ClientLock {
     this.#clock = clock;
   }
 
-  /** Reserves the application for this client. @returns the address of the other client if that one has reserved it. */
+  /**
+   * Reserves the application for this client.
+   * @returns the address of another client if that client has reserved the application; otherwise undefined.
+   */
   acquire(client: string): string | undefined {
     const now = this.#clock.monotonic();
     const isFree = this.#client === undefined || now - this.#seenAt >= CLIENT_SILENCE_MS;

@@ -221,7 +221,7 @@ export class RunningMember {
   }
 }
 
-/** Resolves on `close`, even after an error, on which `events.once` would reject. */
+/** Resolves on `close`, even after an error. (`events.once` would reject on an error.) */
 function closed(emitter: Server | Socket): Promise<void> {
   return new Promise((resolve) => emitter.once('close', () => resolve()));
 }

@@ -31,8 +31,8 @@ export interface SandboxOptions extends CommonSettings {
   /** The target site's port. Default 0. */
   readonly targetPort?: number | undefined;
   /**
-   * The instances. Default: one of each product. A setting that an instance lacks is taken from the sandbox's own
-   * settings.
+   * The instances. Default: one of each product. The settings of the sandbox apply to every instance that does not set
+   * its own.
    */
   readonly instances?: readonly InstanceOptions[] | undefined;
   /** The account that owns the exclusive instances (operation 10). Default: `sandbox` with the password `sandbox0`. */
@@ -46,7 +46,7 @@ export interface SandboxOptions extends CommonSettings {
   readonly random?: Random | undefined;
 }
 
-/** The product whose behaviour the members of links have. */
+/** The members of links behave like the members of this product. */
 const LINK_MEMBERS = 'short-classic';
 const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
 
@@ -132,7 +132,7 @@ function identifiedInstances(options: SandboxOptions) {
   return fillInIdentities(given.map((own) => ({ ...commonSettings(options), ...own })));
 }
 
-/** The instance that stands for a vendor's link: the link's members have its settings. */
+/** Returns the instance whose members are the proxies of a vendor's link. */
 function linkInstance({ name, needsLogin }: LinkVendor, options: SandboxOptions) {
   const auth = needsLogin === true ? 'password' : 'ip';
   const id = `link-${name}`;

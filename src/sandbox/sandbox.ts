@@ -27,7 +27,10 @@ export interface SandboxInstance {
   readonly password: string;
   /** The key that clients derive from the password and send with each call. */
   readonly akey: string;
-  /** The base address to configure for this instance. Instances of the pure edition have another one than the rest. */
+  /**
+   * The base address to configure for this instance. All instances have the same address, except those of the pure
+   * edition.
+   */
   readonly baseUrl: string;
   readonly condition: Readonly<Condition>;
 }
@@ -162,8 +165,8 @@ export class Sandbox {
   }
 
   /**
-   * The addresses that connected to the target and are not the exit of a member. A test finds here a client that
-   * bypassed the members.
+   * The addresses that connected to the target and are not the exit of a member. If a client bypassed the members, its
+   * address is in this list.
    */
   strangers(): readonly string[] {
     return [...this.target.connections.keys()].filter((address) => !this.#exits.has(address));

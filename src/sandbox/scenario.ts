@@ -117,7 +117,7 @@ export type Rule = Readonly<z.infer<typeof ruleSchema>>;
 const memberRuleSchema = z.strictObject({
   /** The product to match; default: every product. */
   product: z.enum(SANDBOX_PRODUCTS).optional(),
-  /** The rule matches only this number of members of each instance, the first ones. */
+  /** The rule matches only the first members of each instance, up to this number. Default: all members. */
   first: count.optional(),
   /** The probability with which the rule matches, from 0 to 1. Default 1. */
   share: z.number().min(0).max(1).optional(),

@@ -21,7 +21,7 @@ export interface CommonSettings {
   readonly slow?: number | undefined;
   /** The delay of slow proxies, in ms. Default 2000. */
   readonly slowMs?: number | undefined;
-  /** The minimum time between two calls, in ms, instead of the operation's rate limit; 0: no limit. */
+  /** The minimum time between two calls, in ms. Replaces the operation's rate limit; 0: no limit. */
   readonly paceMs?: number | undefined;
   /** `ip`: proxies need no credentials; `password`: they require the instance's id and password. Default `ip`. */
   readonly auth?: 'ip' | 'password' | undefined;
@@ -40,11 +40,14 @@ export const conditionSchema = z.strictObject({
   /** Exclusive product: the days until the instance expires, as operation 10 reports them. */
   daysLeft: z.number(),
   frozen: z.boolean(),
-  /** Pure edition: true refuses all calls with 12008. */
+  /** Only for the pure edition: if true, all calls get 12008. */
   restricted: z.boolean(),
-  /** False refuses all calls of operations that have a code for this: 12010, 12019 or 17008. */
+  /** If false, all calls of operations with a code for this case get 12010, 12019 or 17008. */
   deviceAuthorised: z.boolean(),
-  /** False refuses all calls with 12007 if `auth` is `ip`. For the pure edition it means that no whitelist is set. */
+  /**
+   * If false and `auth` is `ip`, all calls of paid products get 12007. In the pure edition, 12007 means that no
+   * whitelist is set.
+   */
   terminalIpBound: z.boolean(),
   /**
    * How distinct IPs are counted: `centralized` per day, `pay-per-use` in total, `even` not at all (answers then have
@@ -53,20 +56,25 @@ export const conditionSchema = z.strictObject({
   accounting: z.enum(['centralized', 'pay-per-use', 'even']),
   /** The maximum number of distinct IPs, counted as `accounting` says. Default 10,000. */
   distinctLimit: count,
-  /** The maximum number of proxies handed out in total; then calls get 12008. Default null: no maximum. */
+  /**
+   * The maximum number of proxies handed out in total. When it is reached, calls get 12008. Default null: no maximum.
+   */
   usageLimit: limit,
   /**
-   * Operation 1: the maximum number of open connections through the proxies; then calls get 12008. Default null: no
-   * maximum.
+   * Operation 1: the maximum number of open connections through the proxies. When it is reached, calls get 12008.
+   * Default null: no maximum.
    */
   connectionLimit: limit,
-  /** Operation 5: the maximum number of bytes through the proxies; then calls get 12008. Default null: no maximum. */
+  /**
+   * Operation 5: the maximum number of bytes through the proxies. When it is reached, calls get 12008. Default null: no
+   * maximum.
+   */
   trafficLimitBytes: limit,
 });
 
 export type Condition = z.infer<typeof conditionSchema>;
 
-/** Fields that are absent or undefined do not change. */
+/** A change to some fields of the condition. The other fields keep their values. */
 export type ConditionChange = { readonly [K in keyof Condition]?: Condition[K] | undefined };
 
 export interface InstanceOptions extends CommonSettings, Partial<Condition> {

@@ -56,8 +56,8 @@ export function proxyUrl(listeners, pageHost) {
 }
 
 /**
- * Counts members over all sources: those ready for a client, those wanted, and the extra ones of sources that have more
- * than they want.
+ * Counts the members of all sources. `ready`: members that are ready for a client. `wanted`: the sum of the sizes of
+ * all sources. `extra`: ready members above the size of their source.
  *
  * @param {readonly { ready: number, size: number }[]} sources
  */

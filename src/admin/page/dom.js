@@ -69,8 +69,8 @@ export function setAttribute(element, name, value) {
 }
 
 /**
- * Changes the text only if it differs, because a change can make a screen reader repeat it and clears the user's text
- * selection.
+ * Sets the text only if the text has changed. Setting the same text again would clear the user's text selection, and a
+ * screen reader could repeat the text.
  *
  * @param {Element} element
  * @param {string} text

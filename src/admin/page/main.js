@@ -89,7 +89,7 @@ function keepFocus() {
 let isPolling = false;
 let pollAgain = false;
 
-/** Loads the state. Calls during a poll cause one more poll after it. */
+/** Loads the state. If `poll` is called during a poll, one more poll follows. */
 function poll() {
   if (isPolling) {
     pollAgain = true;

@@ -65,7 +65,7 @@ function nextDraw({ nextCallAt, state }, now) {
   if (nextCallAt === null) return TEXTS.source.nonePlanned;
   const seconds = (Date.parse(nextCallAt) - now) / 1_000;
   if (seconds > 0.5) return TEXTS.source.in(duration(Math.ceil(seconds)));
-  // A source that has all wanted members waits until it needs another one.
+  // A source in the state `ready` has enough members, and draws again when it needs more.
   return state === 'ready' ? TEXTS.source.whenNeeded : TEXTS.source.now;
 }
 
@@ -190,8 +190,8 @@ function showFigure(figure, text) {
 }
 
 /**
- * A bar that divides the drawn members into used ones, unused ones that may still be used, and ones that left the pool
- * unused.
+ * A bar with three parts: drawn members that were used, drawn members that are in the pool and not used yet, and drawn
+ * members that left the pool unused.
  */
 function usageBar() {
   const parts = /** @type {const} */ (['used', 'not-yet-used', 'never-used']).map((kind) => {

@@ -7,7 +7,7 @@ import { TEXTS } from './texts.js';
 import uPlot from './uplot.js';
 
 /**
- * `minTop` and `top` are the minimum and the maximum of the value axis's upper end.
+ * The value axis ends 10 % above the highest value, at least at `minTop` and at most at `top`.
  *
  * @typedef {import('../schemas.ts').HistoryView} History
  * @typedef {(number | null)[]} Column
@@ -157,8 +157,8 @@ class ChartView {
   }
 
   /**
-   * The columns in uPlot's layout. In a stacked chart, each column is added to those below it, and the highest comes
-   * first so that the lower ones are drawn over it.
+   * Returns the columns in uPlot's layout. In a stacked chart, each returned column is the sum of a column and all
+   * columns below it. The highest sum is first, because uPlot draws later columns over earlier columns.
    *
    * @param {History} history
    * @returns {uPlot.AlignedData}
@@ -222,8 +222,8 @@ class ChartView {
   }
 
   /**
-   * Shows the values at the cursor. Without a cursor, it shows the latest values and the maximum or minimum; for a
-   * stacked chart, it shows totals.
+   * Shows the values at the cursor. Without a cursor, a stacked chart shows totals. Other charts then show the latest
+   * values, and the maximum or the minimum.
    *
    * @param {number | undefined} at - the index of the step under the cursor
    */

@@ -10,7 +10,7 @@ export const INNER = 172;
 export const AXLE = 106;
 /** The angle between the sectors of two sources. */
 const SECTOR_GAP = 0.05;
-/** With more buckets in one row, each would be too narrow to touch with a finger. */
+/** The maximum number of buckets in one row. Narrower buckets would be hard to touch with a finger. */
 const MAX_PER_ROW = 96;
 const MAX_ROWS = 6;
 const ROW_GAP = 4;

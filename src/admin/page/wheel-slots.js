@@ -6,7 +6,8 @@
  */
 
 /**
- * The minimum lifetime of a full bucket. With it, buckets do not look full when all members of a source expire soon.
+ * A full bucket shows at least this remaining lifetime. So when all members of a source expire soon, all buckets look
+ * nearly empty.
  */
 const MIN_FULL_SECONDS = 30;
 /** Each update multiplies the recorded longest lifetime by this factor, so that an old maximum fades. */
@@ -21,8 +22,8 @@ export class WheelSlots {
   #longest = new Map();
 
   /**
-   * Assigns each new member to an empty slot; the other members keep their slots. Removes empty slots at the end if
-   * there are more slots than `size`.
+   * Assigns each new member to an empty slot; the other members keep their slots. While there are more than `size`
+   * slots and the last slot is empty, the last slot is removed.
    *
    * @param {string} source
    * @param {number} size - the number of slots wanted
@@ -47,7 +48,7 @@ export class WheelSlots {
   }
 
   /**
-   * The level of a bucket from 0 to 1: the remaining lifetime relative to the longest recent one of the source.
+   * The level of a bucket from 0 to 1: `seconds` as a share of the longest recent remaining lifetime of the source.
    *
    * @param {string} source
    * @param {number} seconds - remaining lifetime

@@ -30,7 +30,7 @@ import { WheelSlots } from './wheel-slots.js';
  * @typedef {{ bucket: Bucket, group: SVGGElement, fill: SVGPathElement, surface: SVGPathElement, flow: SVGPathElement, member: Member | undefined, level: number }} Slot
  */
 
-/** With more buckets, each would be too small to be distinguished. */
+/** The maximum number of buckets. Smaller buckets could not be distinguished. */
 export const MAX_MEMBERS = 1_200;
 /** The level of a bucket whose member has an unknown remaining lifetime. */
 const UNKNOWN_LEVEL = 0.62;

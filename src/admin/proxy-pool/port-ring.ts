@@ -1,9 +1,10 @@
 /**
- * Hands out the local ports of proxyPool to one user. The port that was handed out longest ago comes first.
+ * Hands out the local ports of proxyPool to one user, starting with the port that was not handed out for the longest
+ * time.
  *
- * Each port is pinned to a member. A port keeps its member while the member works; a port without a member gets one that
- * no other port has. When there are fewer members than ports, ports that clients use may share a member. Owns a timer for
- * each popped port.
+ * Each port is pinned to a member. A port keeps its member while the member works. A port without a working member gets
+ * a member that no other port has. When there are fewer members than ports, ports that were handed out may share a
+ * member. Owns a timer for each popped port.
  */
 import type { Clock } from '../../core/clock.ts';
 
@@ -59,9 +60,9 @@ export interface HandedOut {
 
 interface RingPort {
   readonly port: number;
-  /** The value of the ring's counter when the port was last handed out; 0 before that. */
+  /** The value of the ring's counter when the port was last handed out; 0 if the port was never handed out. */
   turn: number;
-  /** Whether a client has received the port and nobody has reported its member as bad since. */
+  /** Whether the port was handed out, and no client has since reported the port's member as bad. */
   isOut: boolean;
   /** The timer that moves a popped port; undefined when the port is not popped. */
   moving: Disposable | undefined;
@@ -146,8 +147,8 @@ export class PortRing {
   }
 
   /**
-   * Pins one port after the other to a member, and yields those that have a matching member. Pins the next port only
-   * when the caller asks for it.
+   * Pins one port after the other to a member. Yields each port that has a matching member. Pins the next port only
+   * when the caller asks for the next value.
    */
   *#serving(filter: PortFilter, mode: PortPin['mode']) {
     const source = filter.source === undefined ? {} : { source: filter.source };

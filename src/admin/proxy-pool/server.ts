@@ -1,9 +1,9 @@
 /**
- * The server of proxyPool. It hands out local ports, each pinned to one member, through the HTTP API of public proxy
- * pools.
+ * The server of proxyPool. It hands out local ports, each pinned to one member. Its HTTP API is the one that public
+ * proxy-pool projects offer.
  *
- * In that API, GET requests change state. So the server refuses requests that a web page could send, as the admin
- * server does. It owns the HTTP server and one ring of ports for each user.
+ * In this API, GET requests change state. So the server refuses requests that a web page could send, as the admin
+ * server does. The server owns its HTTP server and one ring of ports for each user.
  */
 
 import { getConnInfo } from '@hono/node-server/conninfo';
@@ -30,9 +30,9 @@ export interface ProxyPoolOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** The ports to hand out. One listener accepts proxy clients on all of them. */
+/** The ports to hand out. All these ports belong to one listener. */
 export interface PortRange {
-  /** The host of that listener; may be a wildcard. */
+  /** The host of the listener with these ports; may be a wildcard address. */
   readonly host: string;
   readonly first: number;
   readonly last: number;
@@ -194,8 +194,8 @@ function filterOf({ req }: PoolContext): PortFilter {
 }
 
 /**
- * The host in the answers. If the listener has a wildcard address, it is the host by which the client reached this
- * server (the guard has checked the Host header).
+ * Returns the host for the answers. If the listener has a wildcard address, the answers contain the host of the
+ * request, which the guard has checked.
  */
 function proxyHost(listenerHost: string, hostHeader: string | undefined): string {
   const local = localHostOf(listenerHost);

@@ -18,7 +18,8 @@ const MAX_EXTENSION_BYTES = 4 * 1024;
 /** 13 hexadecimal digits are always a safe integer. */
 const MAX_SIZE_DIGITS = 13;
 /**
- * In a read longer than this, data that is less than half of the read is copied, so that the read buffer can be freed.
+ * If a read is longer than this and the data fills less than half of the read, the data is copied, so that the read
+ * buffer can be freed.
  */
 const MAX_SPARSE_BYTES = 4 * 1024;
 /** Shorter blocks are moved byte by byte, which is faster than a call of `copyWithin`. */

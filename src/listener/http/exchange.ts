@@ -121,8 +121,8 @@ export class HttpExchange {
   }
 
   /**
-   * If the connection can serve another request, passes it with its lease to `keep` at the end of the exchange. Without
-   * this call, the connection goes back to the dialer.
+   * Pins the connection: if the connection can serve another request at the end of the exchange, `keep` receives the
+   * connection with its lease. Without a call of `pin`, the dialer receives the connection.
    */
   pin(keep: (memberConnection: MemberConnection) => void): void {
     this.#keep = keep;
@@ -208,8 +208,8 @@ export class HttpExchange {
     // The exchange must end before the callback, because the callback may start the client's next request and reuse
     // this connection.
     if (part.kind === 'complete') {
-      // After a request with a body, the connection is not shared: a target that ignored the body would read it as the
-      // next request, and another client would get the response to that.
+      // After a request with a body, no other client may use the connection. Reason: a target that ignored the body
+      // would read the body as the next request, and the other client would get the response to the body.
       const mayShare = isEmptyBody(this.#request.framing);
       const keep =
         this.#reusable &&

@@ -66,8 +66,8 @@ function checkExpectation({ minorVersion, fields }: RequestHead): NoriaError | u
 }
 
 /**
- * Whether to forward Upgrade. False for a request with a body, which would have to end before the protocol switches. False for
- * h2c, which curl offers with every request and which a server may ignore.
+ * Whether to forward Upgrade. False for a request with a body, because the body would have to end before the protocol
+ * switches. False for h2c, because curl offers h2c with every request, and a server may ignore h2c.
  */
 function isUpgrade({ minorVersion, fields, framing }: RequestHead): boolean {
   const protocols = fieldValues(fields, 'upgrade');

@@ -274,8 +274,8 @@ class Forward implements RequestHandler {
       return;
     }
     const { reused, member } = exchange.memberConnection;
-    // In both cases the member did not process the request, so noria may send it again: with credentials, or by
-    // CONNECT.
+    // With `member-auth` and `member-refused`, the member did not process the request. So noria may send the request
+    // again: with credentials, or by CONNECT.
     const challenged = error.code === 'member-auth';
     const refused = error.code === 'member-refused';
     const safe = challenged || refused || (silent && IDEMPOTENT.test(this.#forwardRequest.method));

@@ -44,7 +44,7 @@ export function parseFieldLines(text: string, start: number, syntax: FieldSyntax
 export function fieldValues(fields: readonly HeaderField[], name: string): string[] {
   const values: string[] = [];
   for (const [other, value] of fields) {
-    // Compares lengths first, because this runs several times for each request.
+    // Compares the lengths first: `toLowerCase` is slow, and this loop runs several times for each request.
     if (other.length === name.length && other.toLowerCase() === name) values.push(value);
   }
   return values;

@@ -133,7 +133,10 @@ class HttpConnection {
     });
   };
 
-  /** Serves the received requests while each one is answered at once and the client reads the answers. */
+  /**
+   * Serves the received requests one after the other. Stops at a request that is not answered at once, and while the
+   * client does not read the answers.
+   */
   #parse(): void {
     if (this.#parsing) return;
     this.#parsing = true;
@@ -225,8 +228,8 @@ class HttpConnection {
   }
 
   /**
-   * Refuses the request, because a malformed body makes its end unclear. If the response has begun, destroys the
-   * connection instead.
+   * Refuses a request with a malformed body, because the end of such a request is unclear. If the response has begun,
+   * the connection is destroyed instead.
    */
   #failBody(error: NoriaError): void {
     const response = this.#current?.response;

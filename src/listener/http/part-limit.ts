@@ -13,8 +13,8 @@ export class PartLimit {
   #parts = 0;
 
   /**
-   * @param onWritten - called when the waiting parts have been written, if `mayWrite` has returned false because of
-   *   their number.
+   * @param onWritten - called when the waiting parts have been written. Called only after `mayWrite` has returned false
+   *   because too many parts wait.
    */
   constructor(socket: Socket, onWritten: () => void) {
     this.#socket = socket;

@@ -40,7 +40,8 @@ export function refusalReply(refusal: Refusal): HttpReply {
   if (refusal.attempts !== undefined && refusal.attempts > 0) {
     headers.push(['X-Noria-Attempts', String(refusal.attempts)]);
   }
-  // Sent only for faults that may end by waiting. The pool computes a retry time for other refusals, too.
+  // The pool may compute a retry time for every refusal. The reply contains the retry time only for a fault that may
+  // end without a change by the client.
   const retryAfterMs = refusal.retryAfterMs ?? (code === 'pool-empty' ? NO_DRAW_RETRY_MS : undefined);
   if (retryAfterMs !== undefined && fault.retry === 'later') {
     headers.push(['Retry-After', String(wholeSeconds(retryAfterMs))]);

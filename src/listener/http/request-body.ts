@@ -1,6 +1,7 @@
 /**
- * The body of a client's request on its way to a member. It keeps the start of the body, so that a short body can be sent again
- * through another member. While the member takes no more data, it tells the reader of the connection to wait.
+ * Passes the body of a client's request to a member. Keeps the start of the body, so that a short body can be sent
+ * again through another member. While the member takes no more data, `wantsMore` is false and http-connection.ts reads
+ * no more of the body.
  */
 import { endToEndTrailers } from './end-to-end.ts';
 import type { HttpExchange } from './exchange.ts';
@@ -9,7 +10,9 @@ import type { HeaderField } from './header-fields.ts';
 
 /** The maximum size of a body that can be sent again. */
 const MAX_KEPT_BYTES = 64 * 1024;
-/** When there are more parts, they are merged, because even a buffer of one byte costs some hundred bytes of memory. */
+/**
+ * This number of kept parts are merged into one, because even a buffer of one byte costs some hundred bytes of memory.
+ */
 const MAX_KEPT_PARTS = 16;
 
 export class RequestBody {

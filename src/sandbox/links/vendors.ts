@@ -19,7 +19,7 @@ export interface LinkProxy {
   /** Epoch ms. */
   readonly startedAt: number;
   readonly endsAt: number;
-  /** Empty unless the vendor has `needsLogin`. */
+  /** Like `password`: empty if the vendor does not have `needsLogin`. */
   readonly username: string;
   readonly password: string;
 }
