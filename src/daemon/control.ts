@@ -30,7 +30,7 @@ export interface ControlOptions {
   readonly fleet: Fleet | undefined;
 }
 
-/** `hostPort` makes a host canonical but needs a port. Any port will do. */
+/** The port is arbitrary: `hostPort` makes a host canonical, and requires a port. */
 const ANY_PORT = 1;
 
 export function createControl(options: ControlOptions): AdminBackend {

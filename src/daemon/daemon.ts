@@ -37,7 +37,7 @@ export interface DaemonOptions {
 }
 
 export interface Daemon {
-  /** The configuration in use. */
+  /** The configuration in use. A reload replaces it. */
   readonly config: Config;
   /** The bound addresses, each as `host:port`. */
   readonly addresses: {

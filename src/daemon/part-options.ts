@@ -201,7 +201,7 @@ export function proberSettings(config: Config): ProberSettings {
   return { check: config.health.check, unprovenSources: new Set(unproven.map(({ name }) => name)) };
 }
 
-/** Whether members must pass a check before clients get them. Most free proxies no longer work when they are drawn. */
+/** Whether members must pass a check before clients get these members. Most free proxies no longer work when they are drawn. */
 function isUnproven(product: SourceProduct): boolean {
   return product === 'free';
 }

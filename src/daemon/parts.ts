@@ -54,7 +54,6 @@ export interface PartsContext {
   readonly random: Random;
   readonly bus: EventBus;
   readonly log: Log;
-  /** The configuration in use. */
   readonly config: () => Config;
   readonly reload: AdminBackend['reload'];
   readonly draining: () => boolean;

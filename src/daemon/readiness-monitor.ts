@@ -53,7 +53,7 @@ export class ReadinessMonitor {
     this.#arm();
   }
 
-  /** Decides and returns the current verdict. Emits `readiness.changed` if it differs from the one before. */
+  /** Decides and returns the current verdict. Emits `readiness.changed` if it differs from the previous verdict. */
   check(
     statuses = this.#options.refiller().sources(),
     counts: readonly SourceCounts[] = this.#options.pool.counts(),

@@ -2,7 +2,7 @@
 import type { NoriaError } from '../core/faults.ts';
 import type { PacedSharedPool } from './shared-pool.ts';
 
-/** A noria of the fleet, as the others see it. */
+/** A noria of the fleet, as the other norias see it. */
 export interface ReplicaStatus {
   readonly name: string;
   readonly version: string;

@@ -18,7 +18,7 @@ export class OtherReplicas {
   readonly #countsLeases: boolean;
   readonly #byName = new Map<string, OtherReplica>();
 
-  /** @param countsLeases - whether the pool counts the open leases of the others as its own. */
+  /** @param countsLeases - whether the pool counts the open leases of the other replicas as its own leases. */
   constructor(sharing: PoolSharing, { countsLeases }: { readonly countsLeases: boolean }) {
     this.#sharing = sharing;
     this.#countsLeases = countsLeases;

@@ -53,7 +53,7 @@ export interface ReplicaOptions {
   readonly shared: SharedPool;
   /** See `SharingOptions.sameMachine`. */
   readonly sameMachine: boolean;
-  /** False if this replica serves no clients. It then counts the open leases of the others as its own. */
+  /** False if this replica serves no clients. Such a replica counts the open leases of the other replicas as its own leases. */
   readonly servesClients: boolean;
   /** How many replicas must report a member as failed before it is removed everywhere. */
   readonly evictionVotes: (replicas: number) => number;

@@ -129,7 +129,7 @@ export interface Follower {
 
 export interface SharedPool {
   /**
-   * Begins to follow. Call it once. Resolves after the first `loaded` and `heard`; then the other replicas see this one.
+   * Begins to follow. Call it once. Resolves after the first `loaded` and `heard`; then the other replicas see this replica.
    * @throws NoriaError if the shared state is unreachable.
    */
   follow(follower: Follower): Promise<void>;
@@ -139,8 +139,8 @@ export interface SharedPool {
    */
   publish(facts: readonly Fact[]): void;
   /**
-   * Replaces the demand of this replica and adds its uses to the state. Returns at once and never throws. The others receive the
-   * beat within about a second, and a rise in demand at once. Call it only after changes.
+   * Replaces the demand of this replica and adds its uses to the state. Returns at once and never throws. The other replicas
+   * receive the beat within about a second, and a rise in demand at once. Call it only after changes.
    */
   beat(beat: Beat): void;
   /**
@@ -151,7 +151,7 @@ export interface SharedPool {
    * lost or too slow. Never rejects.
    */
   bindSession(proposed: SharedSession): Promise<SharedSession>;
-  /** Ends the connection. The other replicas no longer see this one, but its facts remain. Idempotent. */
+  /** Ends the connection. The other replicas no longer see this replica, but its facts remain. Idempotent. */
   close(): Promise<void>;
 }
 

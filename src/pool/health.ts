@@ -93,7 +93,10 @@ export class Health {
     return isShared ? 'quarantine' : 'rest';
   }
 
-  /** Duration of the quarantine that begins now: `quarantineMs` for the first, and twice as long for each consecutive one. */
+  /**
+   * Duration of the quarantine that begins now: `quarantineMs` for the first quarantine, and twice as long for each consecutive
+   * quarantine.
+   */
   nextQuarantineMs({ quarantineMs }: HealthOptions): number {
     const forMs = quarantineMs * 2 ** this.#quarantines;
     this.#quarantines += 1;

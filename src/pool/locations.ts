@@ -40,7 +40,8 @@ export function foldLocation(text: string): string {
 }
 
 /**
- * Whether the text has a Latin letter. A location without one, such as a Chinese location, cannot contain a keyword that has one.
+ * Whether the text has a Latin letter. A location without Latin letters, such as a Chinese location, cannot contain a keyword
+ * with a Latin letter.
  */
 export function hasLatinLetter(text: string): boolean {
   return /\p{Script=Latin}/u.test(text);

@@ -95,7 +95,7 @@ export interface PoolSettings {
 
 /** Limits that bound the pool's memory. */
 export interface PoolLimits {
-  /** The maximum number of clients that may wait at once. The pool refuses further ones. */
+  /** The maximum number of clients that may wait at once. The pool refuses further clients. */
   readonly waiting: number;
   /**
    * Maximum number of sessions of all clients together. At the limit, a new session replaces a session of the client with the

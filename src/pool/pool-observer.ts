@@ -20,7 +20,7 @@ export interface PoolObserver {
   memberUsed(member: Member, uses: number): void;
   /** A target answered a client through the member. */
   memberAnswered(member: Member, client: string): void;
-  /** A session that had no member got one. */
+  /** A session without a member got a member. */
   sessionBound(session: Session, reason: string): void;
   sessionMoved(session: Session, reason: string): void;
   /**

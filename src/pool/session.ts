@@ -14,7 +14,9 @@ export class Session implements HeapNode {
   ttlMs: number;
   /** Id of the session's member; undefined until the next pick if the session has none. */
   member: string | undefined;
-  /** Id of the member through which a hedge last won for this session. The session moves there if its own member fails. */
+  /**
+   * Id of the member through which a hedge last won for this session. If its own member fails, the session moves to this member.
+   */
   fallback: string | undefined;
   /** The session's member failed an attempt and has accepted none since. */
   memberFailed = false;

@@ -85,7 +85,7 @@ export type PoolChange =
 /** Changes that only replicas on the same machine exchange. */
 type MachineChange =
   | Restriction
-  /** The replica that probes members should probe this one. */
+  /** The replica that probes members should probe this member. */
   | { readonly kind: 'member.suspected'; readonly member: string };
 
 /** What one machine learned about a source or about its network. */

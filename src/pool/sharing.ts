@@ -4,7 +4,7 @@
  * idempotent.
  *
  * A pool can have two sharings: one with the workers of its machine, and one with other machines. Each sharing reports what the
- * other one applies, so changes and activity pass through the pool from one group to the other.
+ * other sharing applies, so changes and activity pass through the pool from one group to the other.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';

@@ -71,7 +71,7 @@ export function decodeSnapshot(value: unknown): PoolSnapshot | undefined {
 
 /**
  * Omits draining members, because their tunnels end with the process, and members with a password, because the file must not
- * contain one.
+ * contain a password.
  */
 export function takeSnapshot({ clock, members }: SnapshotParts): PoolSnapshot {
   const at = clock.now();

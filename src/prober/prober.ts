@@ -53,7 +53,7 @@ export interface ProberOptions extends ProberSettings {
 const ROUND_MS = 1_000;
 const JITTER = 0.2;
 const MAX_PROBES = 32;
-/** Time limit for a sign of life: long enough for most working members, and short for dead ones. */
+/** Time limit for a sign of life: long enough for most working members, and short enough to find dead members soon. */
 const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
 /** The prober compares a suspected member only with a member that had a success within this time. */
 const WORKED_MS = 10 * MINUTE_MS;

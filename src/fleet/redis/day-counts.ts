@@ -1,8 +1,8 @@
 /**
  * Counts the distinct IPs that all norias of a fleet drew on the current day of the service, by instance.
  *
- * The store keeps a set of hashes of these IPs. A noria learns with a short delay what the others add, so draws during this delay
- * may exceed a daily budget.
+ * The store keeps a set of hashes of these IPs. A noria learns with a short delay which IPs the other norias add, so draws during
+ * this delay may exceed a daily budget.
  */
 
 import { createHash } from 'node:crypto';

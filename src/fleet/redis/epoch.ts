@@ -1,5 +1,5 @@
 /**
- * The epoch of a fleet's data. By the epoch, replicas detect that the store lost data: because it was restarted, emptied,
+ * The epoch of a fleet's data. By the epoch, replicas detect that the store lost data, because the store was restarted, emptied,
  * restored from a backup, or replaced by a server that lacks the last writes. The lost data may include the record of a call to
  * the service.
  *
@@ -61,9 +61,9 @@ export function epochArguments(state: EpochArguments): (string | number)[] {
 }
 
 /**
- * The Lua code at the start of every script. KEYS are those of `epochKeys`; ARGV[1] to ARGV[4] are the arguments above. Defines
- * `now`, and `answer(...)`, which puts the state of the epoch before the script's values. If there is no epoch, it deletes all
- * other data of the fleet, because the order in which those data were written is unknown.
+ * The Lua code at the start of every script. KEYS are those of `epochKeys`; ARGV[1] to ARGV[4] are `EpochArguments`. Defines
+ * `now`, and `answer(...)`, which puts the state of the epoch before the script's values. If the data has no epoch, the code
+ * deletes all other data of the fleet, because the order in which the data were written is unknown.
  */
 export const EPOCH_LUA = `
 local function whole(number) return string.format('%.0f', number) end

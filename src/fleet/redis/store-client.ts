@@ -108,7 +108,7 @@ export class StoreClient {
     throw await this.#end.promise;
   }
 
-  /** Ends the connection for this reason. Returns the reason for which the connection ended: an earlier one, or this one. */
+  /** Ends the connection for this reason. Returns the first reason for which the connection was ended. */
   end(error: NoriaError): NoriaError {
     if (this.#endedBy !== undefined) return this.#endedBy;
     this.#endedBy = error;

@@ -2,7 +2,7 @@
  * The connection to the fleet's store, which reconnects after each loss.
  *
  * It consists of a client for commands and, for a replica that follows the log, a second client for blocking reads. Both end
- * together: after the loss of either client facts may be lost, and the replica must load the state again. Commands are not
+ * together: after the loss of either client, facts may be lost, so the replica must load the state again. Commands are not
  * queued: without a connection, a command fails at once. Random delays prevent all replicas of a fleet from reconnecting at the
  * same moment. With Sentinels, each attempt asks them for the current primary.
  */
@@ -32,7 +32,7 @@ export interface LogFollower {
   read(client: StoreClient): Promise<never>;
 }
 
-/** Deadline of a command: longer than any script takes, and shorter than a client waits for a member. */
+/** Deadline of a command: longer than any script takes, and shorter than the clients of noria wait for a member. */
 export const COMMAND_DEADLINE_MS = 1_000;
 const CONNECT_DEADLINE_MS = 2_000;
 /**

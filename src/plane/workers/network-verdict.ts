@@ -7,7 +7,10 @@ import type { Clock } from '../../core/clock.ts';
 
 export interface NetworkVerdictOptions {
   readonly clock: Clock;
-  /** How long an answer proves that the network is up, against a process that judges it down. About as long as an attempt takes. */
+  /**
+   * For this long after an answer, the verdict stays `up` although a process judges the network down. About the duration of an
+   * attempt.
+   */
   readonly answerValidMs: () => number;
   /** Called to correct a process that judged the network down although it is up. */
   readonly overrule: (process: number) => void;

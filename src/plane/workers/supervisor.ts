@@ -20,11 +20,11 @@ export interface WorkerSupervisorOptions {
   /** A worker exited unexpectedly; a replacement starts after `restartMs`. */
   readonly onLost: (worker: WorkerProcess, exit: WorkerExit, restartMs: number) => void;
   readonly onExit: (worker: WorkerProcess) => void;
-  /** No worker is running, and the supervisor starts no further one. */
+  /** No worker is running, and the supervisor starts no further worker. */
   readonly onFailed: (error: NoriaError) => void;
 }
 
-/** A worker that ran at least this long did not exit because of its start. */
+/** The exit of a worker that ran at least this long does not count as a failed start. */
 const STABLE_MS = 10_000;
 const FIRST_RESTART_MS = 500;
 const MAX_RESTART_MS = 30_000;
@@ -37,7 +37,7 @@ const CLOSE_TIMEOUT_MS = 2_000;
  * one of them is no failure. The primary gets the same signal and decides whether noria continues.
  */
 const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
-/** The supervisor gives up when such signals have interrupted this many starts of one worker. */
+/** The supervisor gives up when signals of SENT_TO_ALL have ended this many starts of one worker. */
 const MAX_STARTS = 3;
 
 /**

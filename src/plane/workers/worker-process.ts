@@ -135,7 +135,7 @@ export class WorkerProcess {
   }
 }
 
-/** Masks secrets in the text of an exit, because an error may quote one. */
+/** Masks secrets in the text of an exit, because an error may quote a secret. */
 export function withoutSecrets({ how, stack }: WorkerExit, secrets: readonly Secret[]): WorkerExit {
   return {
     how: maskSecrets(how, secrets),
