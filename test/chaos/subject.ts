@@ -20,7 +20,7 @@ export interface Footprint {
 }
 
 /** Debian's libfaketime. Without it the wall clock of a subject cannot be set. */
-const FAKE_CLOCK = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1';
+export const FAKE_CLOCK = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1';
 
 const KEPT_OUTPUT_BYTES = 16 * 2 ** 20;
 

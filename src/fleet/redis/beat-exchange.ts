@@ -124,7 +124,7 @@ export class BeatExchange {
   async #send(beat: Beat | undefined): Promise<void> {
     const { store, replica, record, shift, receive } = this.#options;
     const shifted = beat && shift(beat);
-    const text = shifted === undefined ? '' : JSON.stringify(shifted);
+    const text = shifted === undefined ? '' : JSON.stringify(shifted, withoutClient);
     const { members = [], sessions = [] } = shifted ?? {};
     const { epoch, values } = await store.run(BEAT, {
       keys: sessions.map(({ session }) => store.keys.session(session)),
@@ -181,6 +181,11 @@ export class BeatExchange {
       return beat === undefined ? [] : [{ by, beat }];
     });
   }
+}
+
+/** Leaves out the names of clients, because an answer through another machine proves nothing about this one. */
+function withoutClient(key: string, value: unknown): unknown {
+  return key === 'answeredTo' ? undefined : value;
 }
 
 /** Merges two beats. The later numbers replace the earlier ones, except for uses, which are added. */

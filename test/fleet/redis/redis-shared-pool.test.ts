@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { fleetKeys } from '../../../src/fleet/redis/keys.ts';
 import type { SharedState } from '../../../src/fleet/shared-pool.ts';
 import { freePort } from '../../support/free-port.ts';
 import { NO_STORE, TestStore } from '../../support/store-server.ts';
@@ -18,6 +19,18 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const stage = openStoreStage(server);
     onTestFinished(() => expect(stage.lost, 'lost connections').toEqual([]));
     return stage;
+  });
+
+  test('redis: the name of a client does not reach the store', async () => {
+    const stage = openStoreStage(server);
+    const pool = stage.connect('a');
+    await pool.follow(new Recorder());
+    const member = { member: 'm1', uses: 1, openLeases: 0, answeredTo: 'client-of-a' };
+    pool.beat({ waiting: 0, demand: {}, members: [member], sessions: [] });
+    const { beats } = fleetKeys(stage.name);
+    const stored = async () => JSON.stringify(await server.command('XRANGE', beats, '-', '+'));
+    await until('the store has the beat', async () => (await stored()).includes('m1'));
+    expect(await stored()).not.toContain('client-of-a');
   });
 
   test('redis: a replica adds the members that the loaded state lacks, also after the store was emptied', async () => {
