@@ -92,8 +92,9 @@ export class IdleConnections {
   }
 
   /**
-   * Returns an idle connection through `member` that can serve `target`, if there is one. The caller owns it. It is
-   * flowing, so the caller adds its 'data' listener in the same tick.
+   * Returns an idle connection that leads through `member` and can serve `target`; undefined if no such connection
+   * exists. The caller owns the connection. The socket is flowing, so the caller must add a 'data' listener in the same
+   * tick.
    * @param use.forwardMode - with `direct`, no connection in absolute form is returned.
    */
   take(use: IdleUse): IdleConnection | undefined {

@@ -2,7 +2,7 @@
  * Measures how long the members of one source take to connect to a target, and which members are slow.
  *
  * The profile is the 95th percentile of the latest successful attempts. It includes only the faster half of the
- * members: if it included slow members, slow would look normal. Samples expire after ten minutes.
+ * members: if slow members were included, high latencies would look normal. Samples expire after ten minutes.
  */
 
 /** The minimum number of samples for a profile. */

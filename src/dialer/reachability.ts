@@ -67,8 +67,9 @@ export class Reachability {
 
   /**
    * Records that `member` closed a connection to `target` before the first byte of an answer.
-   * @returns whether the member is at fault: the target answered through another member recently, and no other member
-   *   has failed for it since. (A target that stops answering fails through all members.)
+   * @returns whether the member is at fault. The member is at fault if the target recently answered through another
+   *   member, and no other member has closed a connection to the target since that answer. (A target that stops
+   *   answering fails through all members.)
    */
   recordCut(member: string, target: string): boolean {
     const now = this.#clock.monotonic();

@@ -166,8 +166,8 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
   }
 
   /**
-   * Whether a new member would probably fail as well, because members require credentials or the front proxy does not
-   * reach them.
+   * Whether another member would probably fail as well. That is so if all members so far required credentials, or if
+   * the front proxy reached none of them.
    */
   get #isWaitUseless(): boolean {
     return this.#blame.allRequireCredentials || this.#blame.allAtFrontProxy;
@@ -210,8 +210,9 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
   }
 
   /**
-   * The delay is the same on a warm connection, although such an attempt is faster: its hedge may have to open a
-   * connection, and pauses of a busy machine would start a hedge for every twentieth tunnel.
+   * An attempt on a warm connection is faster, but its hedge starts after the same delay. Reasons: the hedge may have
+   * to open a connection, and after a shorter delay, pauses of a busy machine would start a hedge for every twentieth
+   * tunnel.
    */
   #armHedge({ lease, memory }: Attempt): void {
     this.#hedge.arm(lease, memory.latency.profile?.p95Ms);

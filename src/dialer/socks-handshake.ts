@@ -121,7 +121,7 @@ export class Socks5Handshake implements Handshake {
     return { kind: 'next', phase, replyBytes: METHOD_REPLY_BYTES };
   }
 
-  /** Returns the next message; undefined if it is the request and there is no target. */
+  /** Returns the next message; undefined if the next message is the request and the target is not set yet. */
   #message(phase: 'login' | 'reply'): Buffer | undefined {
     if (phase === 'login' && this.#login !== undefined) return loginMessage(this.#login);
     return this.#target && socks5Request(this.#target);

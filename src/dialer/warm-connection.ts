@@ -3,7 +3,7 @@
  * TLS. It ends when a tunnel takes it, when it expires, or when the member closes it.
  *
  * If a SOCKS5 member does not accept pipelined handshakes, greeting and login are sent early as well, one after the
- * other. The login is sent only if the member asks for one.
+ * other. The login is sent only if the member asks for a login.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';

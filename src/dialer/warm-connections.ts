@@ -4,9 +4,9 @@
  *
  * After each tunnel, noria asks the pool for the next members and opens warm connections to them. The number of warm
  * connections follows from the number of tunnels that arrive while noria opens one connection (warm-stock.ts). For a
- * session, noria opens at most one connection, to the session's member. Warm connections hold no lease: a tunnel uses
- * one only if the pool grants that member to the tunnel. docs/decisions/0006-keep-warm-connections.md gives the
- * reasons.
+ * session, noria opens at most one connection, to the session's member. Warm connections hold no lease: a tunnel uses a
+ * warm connection only if the pool grants the member of the connection to the tunnel.
+ * docs/decisions/0006-keep-warm-connections.md gives the reasons.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { LeaseProvider, RoutingOptions, UpcomingMember } from '../pool/lease.ts';
@@ -33,7 +33,7 @@ export interface WarmConnectionsParts extends WarmParts {
 const AUTO_MOST = 128;
 /** For how many streams of tunnels to remember the rate. Each session and each set of routing options is a stream. */
 const MAX_STREAMS = 1_024;
-/** After a member has closed or refused a warm connection, noria opens no other one to it for this time. */
+/** How long noria opens no further warm connection to a member that has closed or refused a warm connection. */
 const REST_MS = 10_000;
 const MAX_RESTING = 1_024;
 /** Each tunnel raises the allowance for connections that end unused by this number. */
@@ -65,7 +65,10 @@ export class WarmConnections implements WarmOwner {
     this.#most = setting === 'auto' ? AUTO_MOST : setting === 'off' ? 0 : setting;
   }
 
-  /** Returns the warm connection to the member if it has the right login. The caller then owns it. */
+  /**
+   * Returns the warm connection to the member if the connection has the current login. The caller then owns the
+   * connection.
+   */
   take({ member, source, login }: UpcomingMember): TakenConnection | undefined {
     const connection = this.#byMember.size === 0 ? undefined : this.#byMember.get(member);
     if (connection === undefined) return undefined;

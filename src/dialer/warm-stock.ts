@@ -37,7 +37,7 @@ export class TunnelRate {
     this.#at = now;
   }
 
-  /** Tunnels per ms at the time of the latest tunnel; 0 while they form no stream. */
+  /** Tunnels per ms at the time of the latest tunnel; 0 if there are too few tunnels for a stream. */
   get perMs(): number {
     if (this.#long < LEAST_TUNNELS) return 0;
     // The latest tunnel itself is not counted: it only marks the end of the window.
@@ -54,8 +54,8 @@ export interface StockTerms {
 }
 
 /**
- * The number of connections to hold: rate × opening time, plus a reserve for irregular arrivals. Returns 0 if most of
- * them would expire unused.
+ * The number of connections to hold: rate × opening time, plus a reserve for irregular arrivals. Returns 0 if tunnels
+ * would not use all of them within USE_SHARE of `keepMs`.
  */
 export function stockFor({ perMs, openingMs, keepMs }: StockTerms): number {
   const duringOpening = perMs * openingMs;

@@ -25,7 +25,10 @@ export interface AccessOptions {
   readonly denyTargets: readonly string[];
   /** The addresses that noria listens on now. They are refused as targets, whatever the rules say. */
   readonly ownAddresses?: () => readonly BoundAddress[];
-  /** Called for each attempt with wrong credentials, so that other processes with the same listener can count it too. */
+  /**
+   * Called for each attempt with wrong credentials, so that other processes with the same listener can count the
+   * attempt, too.
+   */
   readonly onWrongCredentials?: (attempt: WrongAttempt) => void;
   readonly clock: Clock;
 }

@@ -8,7 +8,10 @@ import { listenFailure } from '../core/listen-failure.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
 
 interface BindOptions {
-  /** @param localPort - the port of the server. To read it from the socket would cost a system call. */
+  /**
+   * @param localPort - the port of the server. Passed as a parameter, because a read from the socket costs a system
+   *   call.
+   */
   readonly onConnection: (socket: Socket, localPort: number) => void;
   /**
    * Called when a connection could not be accepted, for example because no file descriptor is free. The server keeps listening.

@@ -55,7 +55,9 @@ export interface ConnectionOptions {
   readonly handshakeTimeoutMs: number;
 }
 
-/** How long noria discards what a client sends after the last reply, before it destroys the connection. */
+/**
+ * After the last reply, noria discards further data from the client for up to this time, then destroys the connection.
+ */
 const CLOSE_TIMEOUT_MS = 2_000;
 /** While a client waits for a dial, noria stops reading from it after this number of bytes. */
 const MAX_EARLY_BYTES = 64 * 1024;
@@ -303,8 +305,9 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Closes the connection when everything has been sent. After that, it discards what the client still sends for up to
-   * `CLOSE_TIMEOUT_MS`: closing with unread data would reset the connection, and the client could lose the last bytes.
+   * Closes the connection when everything has been sent. Before that, noria discards further data from the client for
+   * up to `CLOSE_TIMEOUT_MS`. Reason: a close with unread data would reset the connection, and the client could lose
+   * the end of the reply.
    */
   close(): void {
     const socket = this.#socket;

@@ -131,7 +131,7 @@ function isPrivateName(name: string, own: ReadonlySet<string>): boolean {
   return isOwnName(name, own) || PRIVATE_SUFFIXES.some((suffix) => name.endsWith(suffix));
 }
 
-/** Reads the interfaces on each call. Calls are rare, because only targets with one of noria's own ports need one. */
+/** Reads the interfaces on each call. Calls are rare: only a target with one of noria's own ports causes a call. */
 function isInterfaceAddress(address: string): boolean {
   return Object.values(networkInterfaces()).some((list) => list?.some((each) => each.address === address));
 }

@@ -11,9 +11,9 @@ export interface Refusal {
   readonly reason?: string;
   /** How long the client should wait before a retry; sent in whole seconds, rounded up. */
   readonly retryAfterMs?: number;
-  /** What each source is waiting for; sent where a later retry can help. */
+  /** What each source is waiting for; sent only if a later retry can help. */
   readonly sources?: readonly SourceOutlook[];
-  /** With `target-unreachable`: whether the target refused the connection. If not, the target could not be reached. */
+  /** With `target-unreachable`: true if the target refused the connection, false if the target could not be reached. */
   readonly targetRefused?: boolean;
   readonly attempts?: number;
 }

@@ -1,4 +1,4 @@
-/** Closes connections: with a reset if their content is incomplete, and with few system calls if it is complete. */
+/** Closes connections: with a reset if the content is incomplete, with few system calls if the content is complete. */
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 
@@ -18,9 +18,9 @@ export function reset(socket: Socket): void {
 }
 
 /**
- * Whether `destroy` ends the connection like `end` does, with fewer system calls. It does if nothing is left to write. Not in TLS,
- * where `end` still has to send close_notify. Call it only for a socket whose other direction has ended: `destroy` discards what
- * still arrives.
+ * Whether `destroy` can replace `end` to save system calls. True if nothing is left to write. False for TLS, where
+ * `end` still has to send close_notify. Call it only for a socket whose other direction has ended, because `destroy`
+ * discards data that still arrives.
  */
 export function canDestroyAtEnd(socket: Socket): boolean {
   return socket.writableLength === 0 && !(socket instanceof TLSSocket);

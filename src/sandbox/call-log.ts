@@ -18,7 +18,7 @@ export interface CallRecord {
    * earlier check may have decided the answer.
    */
   readonly early: boolean;
-  /** The code of the answer. If a rule replaced or altered the answer, `fault:NAME` or `body`. */
+  /** The code of the answer; `fault:NAME` or `body` if a rule replaced or altered the answer. */
   readonly outcome: string;
 }
 

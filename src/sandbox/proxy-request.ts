@@ -179,8 +179,8 @@ async function readSocks4(reader: SocketReader): Promise<ProxyRequest | undefine
 }
 
 /**
- * Reads a CONNECT or an absolute-form request. The latter is sent to the target in origin form, with `Connection:
- * close`.
+ * Reads a CONNECT request or an absolute-form request. An absolute-form request is sent to the target in origin form,
+ * with `Connection: close`.
  */
 async function readHttp(
   reader: SocketReader,

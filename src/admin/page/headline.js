@@ -57,7 +57,7 @@ export function describe({ state, ready, reason, sinceSeconds, nextAttemptSecond
 }
 
 /**
- * Merges problems of several sources that have the same reason and advice into one.
+ * Merges problems with the same reason and advice into one problem, which names all their sources.
  *
  * @param {Status['problems']} problems
  * @returns {Shown[]}

@@ -36,8 +36,8 @@ interface PortPin {
   /** The members of the other ports; the keys are member ids. */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
-   * `keep`: use only the port's current member. `fill`: use another member if the current one does not work. `move`:
-   * also use another member if the current one belongs to another source than `source`.
+   * `keep`: use only the port's current member. `fill`: use another member if the current member does not work. `move`:
+   * also use another member if the current member is not of the source `source`.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }
@@ -48,7 +48,7 @@ export interface PortBackend {
   memberOf(port: number): string | undefined;
   /** Pins the port to a member that can serve it now. Returns undefined if there is no such member. */
   pin(pin: PortPin): PortMember | undefined;
-  /** Reports the port's member as bad. The pool records a fault of the member and moves the port to another one. */
+  /** Reports the port's member as bad. The pool records a fault of the member and moves the port to another member. */
   reject(port: number): void;
   move(port: number): void;
 }

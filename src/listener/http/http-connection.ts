@@ -257,7 +257,7 @@ class HttpConnection {
     this.#advance();
   }
 
-  /** Waits for the next request if this one has been read and answered. */
+  /** Waits for the next request if the current request has been read and answered. */
   #advance(): void {
     const current = this.#current;
     if (this.#over || current === undefined || !current.body.complete || !current.response.completed) return;

@@ -57,7 +57,7 @@ export class Pin {
     if (pinned.socket.destroyed || pinned.socket.readableEnded) this.close();
   }
 
-  /** Returns the connection, paused, if it was kept for this purpose. The caller then owns it. */
+  /** Returns the kept connection, paused, if the connection has this purpose. The caller then owns the connection. */
   take(purpose: PinPurpose): MemberConnection | undefined {
     const kept = this.#kept;
     if (kept === undefined || !isSame(kept.purpose, purpose)) return undefined;

@@ -1,7 +1,7 @@
 /**
  * Writes the response to one request to the client's socket: the response of a member, with new framing, or noria's own
- * reply. It holds the data of a read until it is known whether the response ends there, so a small response needs only
- * one write.
+ * reply. Holds the data of a read until noria knows whether the response ends with this read. So a small response needs
+ * only one write.
  */
 import type { ClientConnection } from '../client-connection.ts';
 import { reset } from '../reset.ts';
@@ -108,7 +108,7 @@ export class ResponseWriter {
   }
 
   /**
-   * Writes the held data, because no more has arrived.
+   * Writes the held data. Call it after each read from the member.
    * @returns false if the client reads too slowly: wait for `onWritten` or the socket's 'drain'.
    */
   flush(): boolean {

@@ -142,7 +142,7 @@ function* parseGreeting(): Parser<SocksMessage | SocksFault> {
 function* parseCredentials(): Parser<SocksMessage | SocksFault> {
   const version = yield* byte();
   if (version !== AUTH_VERSION) return malformed(`username/password version ${version}`);
-  // RFC 1929 requires 1 to 255 bytes, but clients send empty ones where no password is needed.
+  // RFC 1929 requires 1 to 255 bytes. noria accepts empty texts, because clients send them where no password is needed.
   const username = yield* countedText();
   const password = yield* countedText();
   return { kind: 'credentials', username, password };
