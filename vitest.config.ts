@@ -6,6 +6,7 @@ const WITH_WORKERS = [
   'crash',
   'curl',
   'dying-member',
+  'fleet',
   'front-proxy',
   'own-address',
   'process',

@@ -16,7 +16,9 @@ const INTERVAL_MS = 1_000;
 const MEMBERS = 6;
 const cannotRun = NO_STORE || !hasCommand('curl');
 
-const openStage = () => openFleetStage(MEMBERS, ['dial: { waitForMember: 60s, deadline: 60s }']);
+/** Attempts may take long and are not hedged, because a busy machine must not change the exit of a session. */
+const DIAL = 'dial: { waitForMember: 60s, deadline: 60s, attemptTimeout: 60s, hedgeAfter: off }';
+const openStage = () => openFleetStage(MEMBERS, [DIAL]);
 
 const idsOf = ({ control }: Noria) =>
   control
