@@ -24,7 +24,7 @@ test('workers: the admin API shows the tunnels of all workers, and tunnels of an
   await until('both tunnels are counted', () => view()?.uses === 2);
   expect(view()).toMatchObject({ openTunnels: 2, latencyMs: expect.any(Number) });
   await until('the session is in use', () => noria.control.sessions()[0]?.uses === 2);
-  expect(noria.control.status().pool).toMatchObject({ openTunnels: 2, sessions: 1 });
+  await untilStatus(noria, ({ pool }) => pool.openTunnels === 2 && pool.sessions === 1);
 
   expect(noria.control.evictMember(member)).toBe(true);
   expect(view()?.state).toBe('draining');

@@ -34,8 +34,11 @@ test('workers: a killed worker loses only its own tunnels, and is replaced', asy
   process.kill(workers[0], 'SIGKILL');
   await ended;
   expect(await getIp(staying)).toContain('200 OK');
-  const { pool, listeners } = await untilStatus(noria, ({ workers }) => workers.running === 1);
-  expect([pool.openTunnels, listeners[0]?.connections]).toEqual([1, 1]);
+  await untilStatus(noria, ({ workers }) => workers.running === 1);
+  await untilStatus(
+    noria,
+    ({ pool, listeners }) => pool.openTunnels === 1 && listeners[0]?.connections === 1,
+  );
   expect(noria.control.members().filter(({ faults }) => faults > 0)).toEqual([]);
   const again = connect(Number(noria.proxy.split(':')[1]), '127.0.0.1');
   onTestFinished(() => void again.destroy());
@@ -45,10 +48,14 @@ test('workers: a killed worker loses only its own tunnels, and is replaced', asy
   expect(lines(noria, 'worker lost with its connections; starting another')).toMatchObject([
     { level: 50, pid: workers[0], how: 'killed by SIGKILL', connections: 1 },
   ]);
-  const page = await (await fetch(`${noria.admin}/metrics`)).text();
+  let page = '';
+  // Workers report their events ten times a second, or later on a busy machine.
+  await until('the metrics count the open connections', async () => {
+    page = await (await fetch(`${noria.admin}/metrics`)).text();
+    return /^noria_connections_open\{listener="127\.0\.0\.1:0"\} 2$/m.test(page);
+  });
   expect(page).toMatch(/^noria_workers 2$/m);
   expect(page).toMatch(/^noria_connections_total\{.*protocol="unknown",outcome="internal"\} 1$/m);
-  expect(page).toMatch(/^noria_connections_open\{listener="127\.0\.0\.1:0"\} 2$/m);
 });
 
 test('workers: noria is not ready while all workers are down', async () => {
@@ -101,8 +108,10 @@ test('workers: the limit on sessions counts a client over all of them', async ()
     const tunnel = await openTunnel(await through(worker), target, basic(`me-session-${name}`));
     expect(tunnel).toMatch(/^HTTP\/1\.1 200 /);
   }
-  await until('a session has ended', () => noria.control.sessions().length === 2);
-  expect(noria.control.sessions().map(({ id }) => id)).toContain('three');
+  await until('the new session has ended another one', () => {
+    const ids = noria.control.sessions().map(({ id }) => id);
+    return ids.length === 2 && ids.includes('three');
+  });
 });
 
 test('workers: tunnels of a session are closed in all workers', async () => {
