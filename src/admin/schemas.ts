@@ -225,7 +225,7 @@ export const historySchema = z
         dialP95Ms: z.number().nullable(),
       })
       .openapi({ description: 'Of all steps together' }),
-    dialP50Ms: perStep('Median connect time, within about a tenth; null without dials'),
+    dialP50Ms: perStep('Median connect time, accurate to about 10 %; null without dials'),
     dialP95Ms: perStep('95th percentile of the connect time'),
     failures: z
       .object({

@@ -1,4 +1,4 @@
-/** A client of the admin API of a running noria. It validates answers with the schemas of the admin API. */
+/** Sends requests to the admin API of a running noria. Checks each answer with the schemas of the admin API. */
 import type { IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import type { z } from '@hono/zod-openapi';
@@ -159,7 +159,10 @@ export class AdminClient {
   }
 }
 
-/** Uses node:http because a container's health check runs this often: undici takes five times as long to load. */
+/**
+ * Uses node:http instead of undici. A container's health check runs this code often, and undici takes five times as
+ * long to load.
+ */
 async function send(
   url: URL,
   { method, body = {}, timeoutMs = TIMEOUT_MS }: Call,

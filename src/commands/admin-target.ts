@@ -36,9 +36,9 @@ export function openAdminClient(flags: AdminFlags, { env }: Terminal): AdminClie
 }
 
 /**
- * The address comes from --admin, else from the file named with -c, else from NORIA_ADMIN, else from the default
- * file. The token comes from NORIA_ADMIN_TOKEN, else from the file named with -c, else from the default file if that
- * also gives the address.
+ * The address comes from --admin, else from the file named with -c, else from NORIA_ADMIN, else from the default file.
+ * The token comes from NORIA_ADMIN_TOKEN, else from the file named with -c. If the address comes from the default file,
+ * the token may come from that file, too.
  *
  * @throws NoriaError bad-usage, bad-config
  */
@@ -91,7 +91,7 @@ function readTarget(file: string, env: Terminal['env']): AdminTarget {
   if (address === 'off')
     throw new NoriaError('bad-usage', `admin is off in ${file}: the daemon has no admin API`);
   if (address.kind === 'fd' || address.port === 0) {
-    const message = `admin.address of ${file} has no fixed port: take the address from the daemon's log, for --admin`;
+    const message = `admin.address of ${file} has no fixed port: give --admin the address that the daemon's log shows`;
     throw new NoriaError('bad-usage', message);
   }
   return { ...token, origin: httpOrigin(address.host, address.port), givenBy: `admin.address of ${file}` };

@@ -16,7 +16,7 @@ export interface CommandContext {
 }
 
 const ENDING_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
-/** A shell reports this number plus the number of the signal as the exit code of a process that a signal ended. */
+/** If a signal ends a process, a shell reports this number plus the number of the signal as the exit code. */
 const SIGNAL_EXIT_BASE = 128;
 
 /** Reads a TCP port. 0 means any free port. */

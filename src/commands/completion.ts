@@ -6,7 +6,7 @@ import { EXIT } from './terminal.ts';
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
 
-/** What follows a flag: nothing, a path, free text, or one of the words. */
+/** What follows a flag: nothing, a path, free text, or one of the listed words. */
 type FlagValue = 'none' | 'file' | 'free' | readonly string[];
 
 interface Flag {

@@ -9,12 +9,15 @@ export const DEFAULT_HOST = '127.0.0.1';
 export const DEFAULT_PORT = 8888;
 export const DEFAULT_ADMIN_PORT = 8889;
 export const DEMO_FLEET = 'demo';
-/** The port of a second listener, which requires a user, for clients that send credentials only after a 407. */
+/**
+ * The port of a second listener. It requires a user name and password, for clients that send credentials only after a
+ * 407.
+ */
 const DEFAULT_AUTH_PORT = 8890;
-/** How much higher the ports of a replica are than those of the previous one. */
+/** Each replica has the ports of the previous replica plus this number. */
 const PORT_STEP = 10;
 
-/** What clients and the dashboard need if other machines can reach the demo. */
+/** If other machines can reach the demo, clients need the password, and the dashboard needs the token. */
 export interface DemoSecrets {
   readonly password: string;
   readonly token: string;

@@ -41,7 +41,10 @@ const SECRET_BYTES = 12;
 const MAX_REPLICAS = 5;
 /** The minimum and maximum lifetime of a member: short, so that a viewer soon sees members expire. */
 const LIFETIME_MS = [60_000, 180_000] as const;
-/** No member expires during the story, because its sessions and counts of faults would then change without a visible cause. */
+/**
+ * The minimum and maximum lifetime of a member in the story: so long that no member expires during the story. An expiry
+ * would change sessions and fault counts without a visible cause.
+ */
 const STORY_LIFETIME_MS = [600_000, 900_000] as const;
 
 interface DemoFlags {

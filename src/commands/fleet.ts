@@ -1,6 +1,5 @@
 /**
- * `noria fleet`: prints the replicas of a fleet, the pace of each instance and the shared pool, as the fleet's store
- * has them.
+ * `noria fleet`: prints what the fleet's store contains: the replicas, the pace of each instance and the shared pool.
  */
 
 import type { Command } from 'commander';

@@ -32,7 +32,7 @@ interface LinkFacts {
   readonly hasPrivate: boolean;
   /** The YAML of a source for the configuration. */
   readonly source: string;
-  /** The environment variables in the YAML, each with the place of its value in the link. */
+  /** The environment variables in the YAML. Each value says where the link contains the secret: `the value of key`. */
   readonly variables: Readonly<Record<string, string>>;
 }
 
@@ -189,7 +189,10 @@ function expiryText({ field, as, since }: RecognisedExpiry): string {
   return `${field}: ${since === undefined ? KIND_WORDS[as] : `the whole lifetime in ${as}, from ${since}`}`;
 }
 
-/** Adds a variable such as `LINK_KEY` for the parameter `key`. If the name exists already, adds a number to it. */
+/**
+ * Adds a variable such as `LINK_KEY` for the parameter `key`. If the variable exists already, adds a number to the
+ * name.
+ */
 function addVariable(variables: Map<string, string>, param: string): string {
   const word = param.replace(/[^A-Za-z0-9]+/g, '_').toUpperCase();
   const base = word === '' || word === '_' ? 'LINK_VALUE' : `LINK_${word}`;

@@ -1,10 +1,10 @@
 /**
- * `noria link URL`: calls an extraction link once, and prints what noria recognises in the answer and a source for
- * the configuration.
+ * `noria link URL`: calls an extraction link once, and prints what noria recognises in the answer and a source for the
+ * configuration.
  *
- * Calls of one link are at least a second apart, even from several processes. If the default configuration has the
- * link, the command records its call in the state folder of that configuration and respects the link's interval.
- * Otherwise it uses a folder of this user.
+ * Two calls of one link are at least a second apart, even if two processes make them. If the default configuration
+ * contains the link, the command records its call in the state folder of the configuration and respects the interval of
+ * the source. Otherwise the command records its call in a folder of this user.
  */
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -87,8 +87,8 @@ function readUrl(given: string): Secret {
 }
 
 /**
- * The settings without a configuration. They also accept members at private addresses, because the command only
- * prints them.
+ * The settings for a link that is not in the default configuration. They also accept members at private addresses,
+ * because the command only prints the members.
  */
 const DEFAULT_SETTINGS = { timeoutMs: TIMEOUT_MS, refuses: () => undefined, openTunnel: undefined };
 

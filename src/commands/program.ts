@@ -56,8 +56,8 @@ const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
 ]);
 
 /**
- * Builds the program with the one command that `argv` names. If `argv` names none, or `completion`, which lists all
- * commands, the program has all of them.
+ * Builds the program. If `argv` names a command, the program has only this command. If `argv` names no command, or
+ * names `completion`, which lists commands, the program has all commands.
  *
  * @param onExitCode - called after a command has run.
  */

@@ -26,7 +26,7 @@ export interface ReloaderOptions {
    * @throws NoriaError bad-config
    */
   readonly read: () => Config;
-  /** Called before and after each reload. It notifies systemd. */
+  /** Called before and after each reload, so that the caller can notify systemd. */
   readonly onPhase?: (phase: 'reloading' | 'ready') => void;
   readonly clock?: Clock;
 }
@@ -46,8 +46,8 @@ export class Reloader {
   }
 
   /**
-   * @param answered - only for the admin API: resolves when the client has its answer. A reload that replaces the
-   * admin server first returns its outcome, then waits for `answered` before it applies the configuration.
+   * @param answered - only for the admin API: resolves when the answer has been sent. A reload that replaces the admin
+   * server returns its outcome first. It applies the configuration only after `answered` has resolved.
    * @throws NoriaError bad-config, listen-failed, shutting-down. The previous configuration then stays in force.
    */
   reload(cause: string, answered?: Promise<void>): Promise<ReloadOutcome> {

@@ -37,7 +37,7 @@ export interface CallSettings {
   readonly openTunnel: OpenTunnel | undefined;
 }
 
-/** What has a pace of its own: an instance or an account, at one service address. */
+/** An instance or an account at one service address. Each of them has its own pace. */
 interface PacedAddress extends ServiceAddress {
   readonly instance: string;
   readonly intervalMs: number;
@@ -45,7 +45,7 @@ interface PacedAddress extends ServiceAddress {
 
 interface PacedCall<Answer> extends PacedAddress {
   send(connection: ServiceConnection, gate: WriteGate): Promise<Answer>;
-  /** What the answer means for the pace. Default: the call is done. */
+  /** How the answer affects the pace. Default: only the usual interval applies. */
   settle?(answer: Answer): Settlement;
 }
 
@@ -70,7 +70,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   const turn = {
     rule: { intervalMs: call.intervalMs, callTimeoutMs: timeoutMs },
     onWait: (ms: number) => {
-      if (hasWaited) return; // a later wait is a part of the one that is already printed
+      if (hasWaited) return; // the printed wait includes any later wait
       hasWaited = true;
       terminal.printError(
         `waiting ${Math.ceil(ms / SECOND_MS)} s: the interval since the last call has not passed`,

@@ -41,9 +41,11 @@ export interface ServiceManager {
 const FIRST_FD = 3;
 /** How often noria sends the status if the unit has no watchdog. */
 const STATUS_INTERVAL_MS = 10_000;
-/** How many notifications noria sends in one watchdog interval, so that it can miss one. */
+/**
+ * The number of notifications in one watchdog interval: more than one, so that a single late notification does no harm.
+ */
 const BEATS_PER_INTERVAL = 3;
-/** noria logs a timer that is at least this late, because something blocked the event loop. */
+/** If a timer is at least this late, something has blocked the event loop, and noria logs that. */
 const LATE_MS = 1_000;
 const SEND_TIMEOUT_MS = 5_000;
 /** The time for the steps after the drain: the last snapshot and the exit. */
@@ -190,8 +192,8 @@ function readWatchdogMs({
 }
 
 /**
- * Runs systemd-notify. It ends only after systemd has read the message, because systemd finds the sender by its
- * running process.
+ * Runs systemd-notify. The program ends only after systemd has read the message: systemd finds out who sent a message
+ * from the process of the sender, which must still exist.
  */
 function systemdNotify(socket: string, fields: readonly string[], path = '/usr/bin:/bin'): Promise<void> {
   return new Promise((resolve, reject) => {

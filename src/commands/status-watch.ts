@@ -30,7 +30,8 @@ const CLEAR_BELOW = '\u001b[J';
  * Runs until `signal` aborts.
  *
  * @returns whether noria was ready in the last status.
- * @throws NoriaError if the first request fails. If a later one fails, the command shows that and tries again.
+ * @throws NoriaError if the first request fails. If a later request fails, the command shows the failure and sends the
+ * next request.
  */
 export async function watchStatus(options: StatusWatch): Promise<boolean> {
   const { terminal, clock, signal } = options;

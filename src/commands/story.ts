@@ -1,5 +1,5 @@
 /**
- * `noria demo --story`: demonstrates four features with real requests through the running proxy, and says where to
+ * `noria demo --story`: demonstrates four features. Sends real requests through noria's listener, and says where to
  * look on the dashboard. The answers of the target decide whether a step succeeded.
  */
 import { once } from 'node:events';
@@ -9,7 +9,7 @@ import type { AdminBackend } from '../admin/backend.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
 export interface StoryOptions {
-  /** `host:port` of the proxy. */
+  /** `host:port` of noria's listener. */
   readonly proxy: string;
   /** The URL of the dashboard. */
   readonly page: string;

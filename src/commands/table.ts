@@ -43,7 +43,7 @@ export function formatTable<Row>(
   });
 }
 
-/** @returns a list of one column; an empty list for an optional column without content. */
+/** @returns a list with one column. The list is empty if the column is optional and all its cells are empty. */
 function formatColumn<Row>(
   rows: readonly Row[],
   { title, cell, align = 'left', optional = false }: Column<Row>,

@@ -1,8 +1,8 @@
 /**
  * Reads only the section `admin` of a configuration, for commands that control a running noria.
  *
- * These commands need no other secret or variable, so the rest of the file may be invalid. This file does not load
- * the schema, which would double the CPU time of a health check.
+ * These commands need no other secret or variable, so the rest of the file may be invalid. This file does not load the
+ * schema: loading the schema would double the CPU time of a health check.
  */
 import { dirname, resolve } from 'node:path';
 import { describeError, NoriaError } from '../core/faults.ts';

@@ -106,7 +106,7 @@ function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undef
   return undefined;
 }
 
-/** @param base - the path of `tree` in the file. The path of the issue continues it. */
+/** @param base - the path of `tree` in the file. The path of the issue begins at `tree`. */
 function reportIssue(issue: Issue, base: Path, tree: Tree | undefined, problems: Problems): void {
   const inner = issue.path.map((part) => (typeof part === 'number' ? part : String(part)));
   const path = pathText([...base, ...inner]);
@@ -173,7 +173,7 @@ export function expectedAt(path: string): string {
   }
 }
 
-/** Whether the path leads into `headers`. If not, an unknown path leads into `params`. */
+/** Whether the path is inside `headers`. The schema has no fields inside `headers` and `params`. */
 function isHeader(path: string): boolean {
   return path.includes('.headers.');
 }

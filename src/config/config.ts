@@ -45,7 +45,7 @@ export interface AdminConfig {
   readonly token: Secret | undefined;
 }
 
-/** The API of raw proxy pools. One of the listeners listens on its ports. */
+/** The API of raw proxy pools. Clients use the ports of this section; one of the listeners listens on these ports. */
 export type ProxyPoolConfig = NonNullable<FileConfig['proxyPool']>;
 
 /** The store that the norias of a fleet share. */
@@ -98,7 +98,7 @@ interface SourceBase extends Pick<FileSource, 'name' | 'lifetimeMs' | 'dailyBudg
   readonly params: Readonly<Record<string, string | number>>;
   /** The maximum number of proxies that noria requests in one call. */
   readonly count: number | undefined;
-  /** `undefined` for `short-pure` with an `extractHost`, and if no base address is configured. */
+  /** `undefined` if the source has an `extractHost` instead, or if no base address is configured. */
   readonly baseUrl: string | undefined;
   /** Only for `short-pure`: the extraction server of the instance, as `host` or `host:port`. */
   readonly extractHost: string | undefined;

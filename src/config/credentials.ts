@@ -20,7 +20,7 @@ interface UserSection {
 
 /**
  * @param path - the path of the user in the file.
- * @returns undefined if there is no valid password, after reporting that.
+ * @returns undefined if there is no valid password; `problems` then says why.
  */
 export function resolveUser(
   user: UserSection,
@@ -46,11 +46,11 @@ interface KeySection {
 }
 
 /**
- * Returns the key of an instance or account, from the configuration or derived from the password. If both are given,
- * they must match.
+ * Returns the key of an instance or account, from the configuration or derived from the password. If the configuration
+ * has both, they must match.
  *
- * @param keyName - what the section calls the key.
- * @returns undefined if there is no valid key, after reporting that.
+ * @param keyName - the name of the key in the section.
+ * @returns undefined if there is no valid key; `problems` then says why.
  */
 export function resolveKey(
   section: KeySection,

@@ -38,8 +38,8 @@ export interface Place {
 }
 
 /**
- * From where to where a value is in the text. A value with aliases has one more extent for each alias, with another
- * path.
+ * The start and the end of a value in the text. A value with aliases has one more extent for each alias: with the same
+ * start and end, but with the path of the alias.
  */
 interface Extent {
   readonly start: number;
@@ -183,8 +183,8 @@ class Composer {
   }
 
   /**
-   * Returns the keys and values that `<<` merges: those of one map, or of a list of maps. Of equal keys in a list of
-   * maps, the first one has priority, so it is the last in the result.
+   * Returns the keys and values that `<<` merges: those of one map, or of a list of maps. If several maps of a list
+   * have the same key, the first map has priority. So the result begins with the last map.
    */
   #merged(pair: Pair, path: Path): readonly (readonly [string, Tree])[] {
     const from = isAlias(pair.value) ? this.#resolve(pair.value) : pair.value;

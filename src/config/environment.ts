@@ -8,7 +8,10 @@ interface Substituted {
   readonly problems: readonly string[];
 }
 
-/** Also matches `$${`, which means the text `${`, and a `${` without `}`, which is a problem. */
+/**
+ * Matches references. Also matches `$${`, which means the text `${`. Also matches a `${` without `}`; that is a
+ * problem.
+ */
 const REFERENCE = /\$\$\{|\$\{([^}]*)(\}?)/g;
 const NAME_AND_DEFAULT = /^([A-Za-z_][A-Za-z0-9_]*)(?::-([\s\S]*))?$/;
 

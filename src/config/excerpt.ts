@@ -54,7 +54,10 @@ function draw(line: number, shown: string, column: number): string {
   return `${content}\n${' '.repeat(number.length)} | ${gap}^`;
 }
 
-/** The column at which the excerpt shows the offset. */
+/**
+ * The column of the excerpt for an offset in the line. For an offset inside a masked part, the column where that part
+ * begins.
+ */
 function columnOf(stretches: readonly Stretch[], offset: number): number {
   let column = 0;
   for (const { start, end, shown, masked } of stretches) {

@@ -46,8 +46,9 @@ export function fieldAt(path: string): Field | undefined {
 }
 
 /**
- * How a message may show the value at a path: `itself`, masked as a `secret`, or `nothing`, because its meaning is
- * unknown (the value of an unknown key, or a text where the schema has a map).
+ * How a message may show the value at a path. `itself`: unchanged. `secret`: masked. `nothing`: not at all, because
+ * noria does not know what the value means. Examples of `nothing`: the value of an unknown key, and a text where the
+ * schema has a map.
  *
  * @param text - the text of a scalar; undefined for a list or a map.
  */
@@ -58,7 +59,7 @@ export function shownAs(path: string, text: string | undefined): 'itself' | 'sec
   if (type?.quoted === 'never') return 'secret';
   if (text === undefined || text === '') return 'itself';
   if (type === undefined || text.includes('@')) return 'nothing'; // The text may be user:password@host.
-  // A text in place of the map of a choice may contain anything, also a secret.
+  // A key with the shape `choice` may have a map. If the file has a text instead of the map, the text may be a secret.
   const isHarmless = type.quoted === 'always' && shape !== 'choice';
   return isHarmless || 'value' in type.read(text) ? 'itself' : 'nothing';
 }
@@ -84,7 +85,7 @@ function fieldsOf(schema: z.ZodObject, prefix: string): Field[] {
 }
 
 interface Form extends Pick<Field, 'shape' | 'type'> {
-  /** The map of the key, if the keys in that map have fields, too. */
+  /** The map below the key, if the schema lists the keys of this map. */
   readonly below?: z.ZodObject | undefined;
   readonly suffix?: '[]';
 }

@@ -30,7 +30,10 @@ export function findDefaultFile(): string | undefined {
   return DEFAULT_FILES.find((candidate) => existsSync(candidate));
 }
 
-/** The value of a key such as `password`, and of the key `passwordFile`, which names a file with that value. */
+/**
+ * A secret is the value of a key such as `password`, or the content of the file that a key such as `passwordFile`
+ * names.
+ */
 interface SecretKeys<T> {
   readonly plain: T | undefined;
   readonly file: string | undefined;
@@ -63,10 +66,10 @@ export class FileReader {
   }
 
   /**
-   * Returns the value of the key at `path`, which is a secret or contains one, from the configuration or from the
-   * file that it names.
+   * Reads a value that is a secret or contains a secret. The value is in the configuration, in the key at `path`; or it
+   * is in a file, and the key `${path}File` names the file.
    *
-   * @returns undefined if there is no value. Also undefined if noria cannot read the value, after reporting why.
+   * @returns undefined if there is no value, or if noria cannot read the value; `problems` then says why.
    */
   readSecret<T>(path: string, { plain, file }: SecretKeys<T>, type: Scalar<T>): T | undefined {
     const filePath = `${path}File`;
@@ -87,7 +90,7 @@ export class FileReader {
     return undefined;
   }
 
-  /** @returns undefined if noria cannot read the file, after reporting why. */
+  /** @returns undefined if noria cannot read the file; `problems` then says why. */
   readText(path: string, file: string, { isSecret }: { readonly isSecret: boolean }): string | undefined {
     const absolute = this.absolute(file);
     try {

@@ -6,7 +6,10 @@ import type { FleetConfig, FleetTls } from './config.ts';
 import type { ResolveContext } from './credentials.ts';
 import { type FileFleet, type StoreUrl, storeUrl } from './schema-fleet.ts';
 
-/** The URL of the store for a fleet with Sentinels and without `url`. The Sentinels replace its host and port. */
+/**
+ * The URL of the store if the fleet uses Sentinels and has no `url`. noria gets host and port from the Sentinels
+ * instead.
+ */
 const ANY_STORE: StoreUrl = {
   tls: false,
   host: 'localhost',
@@ -16,7 +19,7 @@ const ANY_STORE: StoreUrl = {
   database: 0,
 };
 
-/** @returns undefined if the section is incomplete or invalid, after reporting why. */
+/** @returns undefined if the section is incomplete or invalid; `problems` then says why. */
 export function resolveFleet(fleet: FileFleet, context: ResolveContext): FleetConfig | undefined {
   const { problems, files } = context;
   const { url: plain, urlFile: file, sentinel } = fleet;

@@ -56,7 +56,7 @@ type SectionOrOff<S extends Shape> = z.ZodCodec<
 
 const OFF = oneOf(['off']);
 
-/** The schema of a map that has no keys other than these. */
+/** The schema of a map that allows only the keys of `shape`. */
 export function section<S extends Shape>(shape: S): Section<S> {
   const durations = Object.keys(shape).filter((key) => isDuration(unwrapKey(shape[key])));
   const withUnit = new Map(durations.map((key) => [key, `${key}Ms`]));

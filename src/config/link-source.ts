@@ -24,7 +24,7 @@ export const SERVICE_KEYS: Readonly<Record<string, string>> = {
 /** Keys that only a link can have. */
 export const LINK_KEYS: readonly string[] = ['url', 'urlFile', 'method', 'headers', 'body', 'answer'];
 
-/** Reports the keys in a source of the service that only a link can have. */
+/** Reports keys that only a link can have. Call it for a source of the service. */
 export function rejectLinkKeys({ product }: FileSource, path: string, problems: Problems): void {
   for (const key of LINK_KEYS) {
     if (problems.isGiven(`${path}.${key}`))
@@ -32,7 +32,7 @@ export function rejectLinkKeys({ product }: FileSource, path: string, problems: 
   }
 }
 
-/** @returns undefined if the source is invalid, after reporting why. */
+/** @returns undefined if the source is invalid; `problems` then says why. */
 export function resolveLinkSource(
   source: FileSource,
   path: string,

@@ -9,7 +9,7 @@ import type { FileListener } from './schema.ts';
 
 /**
  * @param path - the path of the listener in the file: `listeners[0]`.
- * @returns undefined if the listener is invalid, after reporting why.
+ * @returns undefined if the listener is invalid; `problems` then says why.
  */
 export function resolveListener(
   listener: FileListener,

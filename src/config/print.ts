@@ -46,7 +46,8 @@ function withoutForeignKeys(source: object): object {
 }
 
 /**
- * The type also requires the keys that only the other kind of source has. `withoutForeignKeys` removes them again.
+ * The type of a source has the keys of both kinds: of a source of the service and of a link. These constants fill in
+ * the keys of the other kind, and `withoutForeignKeys` removes them again.
  */
 const NO_LINK = { url: undefined, urlFile: undefined, method: undefined, headers: {}, body: undefined };
 const NO_ANSWER: FileSource['answer'] = {

@@ -56,7 +56,10 @@ export class Problems {
       this.#errors.push(this.#at(offset, path, message));
   }
 
-  /** The errors in the order of the file, without those about missing keys that are probably only misspelt. */
+  /**
+   * The errors in the order of the file. If the file probably has a misspelt form of a key, the error about the missing
+   * key is left out.
+   */
   get errors(): readonly Problem[] {
     const isMisspelt = (path: string) => this.#meant.some((meant) => isWithin(path, meant));
     const reported = this.#errors.filter((problem) => !this.#wanted.get(problem)?.some(isMisspelt));
@@ -67,7 +70,7 @@ export class Problems {
     return this.#warnings.toSorted(byPlace);
   }
 
-  /** If the path is not in the file, the error points at the next path above it that is. */
+  /** If the file does not contain `path`, the error points at the nearest path above `path` that the file contains. */
   error(path: string, message: string, side: Side = 'value'): void {
     this.#errors.push(this.#at(this.#offset(path, side), path, message));
   }
@@ -108,8 +111,8 @@ export class Problems {
   }
 
   /**
-   * Whether there is an error at this path, above it or below it. If so, it may be the reason for any other problem
-   * at this path.
+   * Whether there is an error at this path, above it or below it. Such an error may cause any other problem at this
+   * path.
    */
   has(path: string): boolean {
     return this.#errors.some((problem) => isWithin(problem.path, path) || isWithin(path, problem.path));

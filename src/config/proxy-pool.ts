@@ -1,4 +1,7 @@
-/** Resolves `proxyPool`: finds the listener that has its ports, or adds one, and checks who can reach its API. */
+/**
+ * Resolves `proxyPool`: finds the listener with the ports of `proxyPool`, or adds such a listener. Then checks who can
+ * reach the API.
+ */
 import { formatListenAddress, isLocalAddress, type ListenAddress } from '../core/listen-address.ts';
 import type { ListenerConfig, ProxyPoolConfig } from './config.ts';
 import type { PortNumbers } from './network-scalars.ts';
@@ -42,8 +45,8 @@ export function addressOfPorts({ first, last }: PortNumbers): ListenAddress {
 }
 
 /**
- * Reports an API that other machines can reach without a password: its clients can use the ports and change their
- * members.
+ * Reports an API that other machines can reach without a password. Any client of such an API can use the ports and
+ * change the members behind the ports.
  */
 function checkReach({ address }: ProxyPoolConfig, isAdded: boolean, problems: Problems): void {
   if (isLocalAddress(address)) return;

@@ -21,8 +21,8 @@ export interface ScalarJsonSchema {
 }
 
 /**
- * The result of reading a scalar. `wrong` says what is wrong, as a predicate for a message: `is not a duration`. It
- * never quotes the value, which may be a secret.
+ * The result of reading a scalar. `wrong` is the end of a message that begins with the value or the key: `is not a
+ * duration`. It never quotes the value, which may be a secret.
  */
 export type Reading<T> = { readonly value: T } | { readonly wrong: string };
 
@@ -33,8 +33,8 @@ export interface ScalarType<T> {
   readonly example?: string;
   readonly json: ScalarJsonSchema;
   /**
-   * Which values messages may quote. `valid`: only valid ones, because an invalid one may be a password at the wrong
-   * key.
+   * Which values messages may quote. `valid`: no invalid value, because the operator may have put a password at the
+   * wrong key.
    */
   readonly quoted: 'always' | 'valid' | 'never';
   read(text: string): Reading<T>;
@@ -154,7 +154,7 @@ export interface TextRules {
   readonly example: string;
   /** The whole text must match this pattern. */
   readonly pattern?: RegExp;
-  /** The predicate for messages about a text that does not match the pattern. */
+  /** The end of a message about a text that does not match the pattern, such as `is not a host`. */
   readonly wrong?: string;
   /** The maximum length in bytes of UTF-8. */
   readonly maxBytes?: number;

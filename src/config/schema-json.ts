@@ -7,7 +7,7 @@ import { KEY_NOTES } from './keys.ts';
 import { isScalar, type ScalarJsonSchema, type ScalarType } from './scalars.ts';
 import { SCHEMA } from './schema.ts';
 
-/** Matches a text with a reference to the environment, which any scalar may be. */
+/** Matches a text with a reference to an environment variable. Any scalar may be such a text. */
 const REFERENCE: ScalarJsonSchema = { type: 'string', pattern: '\\$\\{' };
 
 /** The parameters of all products, because this JSON Schema does not distinguish products. */

@@ -75,7 +75,7 @@ export const LISTENER = section({
   session: given(
     oneOf(['none', 'client-ip', 'port', 'target-host']),
     'none',
-    'session for clients that name none: one for each client address, local port or target host, or `none`',
+    'default session of clients that name no session: one per client address, local port or target host; `none`: no session',
   ),
 });
 

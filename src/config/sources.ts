@@ -17,7 +17,7 @@ import { rejectLinkKeys, resolveLinkSource } from './link-source.ts';
 import type { Problems } from './problems.ts';
 import type { FileSource } from './schema-source.ts';
 
-/** The values of other sections that apply to sources without their own. */
+/** Values from other sections. They apply to sources that do not set these keys. */
 interface SourceDefaults {
   readonly baseUrl: string | undefined;
   readonly size: number;
@@ -30,7 +30,7 @@ const EXTRACT_PORT = 8080;
 
 /**
  * @param path - the path of the source in the file: `sources[0]`.
- * @returns undefined if the source is invalid, after reporting why.
+ * @returns undefined if the source is invalid; `problems` then says why.
  */
 export function resolveSource(
   source: FileSource,

@@ -38,8 +38,8 @@ const WORDS: { readonly [Code in ErrorCode]?: string } = {
 const BARE_REFERENCE = /^([^#]*[{[,][^#]*[\s:,{[])\$\{/;
 
 /**
- * Returns at most one problem for each line, because later errors in a line usually result from the first one. If
- * there are unquoted references, returns only these, because they cause the other problems.
+ * Returns at most one problem for each line, because later errors in a line usually result from the first error.
+ * Unquoted references cause further errors. So if there are unquoted references, returns only these.
  */
 export function syntaxProblems(
   text: string,

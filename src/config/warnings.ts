@@ -57,7 +57,10 @@ function checkClearText({ service, sources }: Resolved, problems: Problems): voi
   }
 }
 
-/** Warns about a store without TLS on another machine. Anybody who sees its password can read and change its data. */
+/**
+ * Warns about a store without TLS on another machine. Anybody on the network can read the store's password, and can
+ * then read and change the data.
+ */
 function checkFleet({ fleet }: Resolved, problems: Problems): void {
   if (fleet === undefined || fleet.url.tls) return;
   const hosts = fleet.sentinel?.addresses.map(({ host }) => host) ?? [fleet.url.host];

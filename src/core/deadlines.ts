@@ -25,8 +25,8 @@ export class Deadline {
 }
 
 /**
- * The number of ticks in one turn of the wheel, a power of two for the bit mask. A deadline more than one turn away
- * stays in its slot while the wheel passes it.
+ * The number of ticks in one revolution of the wheel, a power of two for the bit mask. If a deadline is more than one
+ * revolution away, the wheel passes its slot, and the deadline stays there.
  */
 const SLOT_COUNT = 256;
 const SLOT_MASK = SLOT_COUNT - 1;
@@ -62,8 +62,8 @@ export class Deadlines {
   }
 
   /**
-   * Restarts the deadline with its full time. Cheap enough to call for every packet. No-op after it fired or was
-   * cleared.
+   * Restarts the deadline with its full time. The call is cheap enough for every packet. No-op after the deadline fired
+   * or was cleared.
    */
   refresh(deadline: Deadline): void {
     // The deadline stays in its slot, because a move for every packet would be too slow. `#collect` moves it later.
@@ -105,7 +105,7 @@ export class Deadlines {
 
   #dueTick(ms: number): number {
     const tick = Math.ceil((this.#clock.monotonic() + ms) / this.#tickMs);
-    // The wheel would reach the slot of a past tick only in its next turn.
+    // The wheel would reach the slot of a past tick only in its next revolution.
     return Math.max(tick, this.#doneTick + 1);
   }
 
@@ -157,7 +157,7 @@ export class Deadlines {
     }
   }
 
-  /** @param due - the due deadlines that have not fired; not empty only if a callback threw. */
+  /** @param due - the due deadlines that have not fired. There are some only if a callback threw. */
   #armNext(due: Deadline): void {
     while (due.next !== due) {
       const deadline = due.next;

@@ -6,8 +6,8 @@ import { runInNewContext } from 'node:vm';
 import { systemClock } from './clock.ts';
 
 /**
- * A larger young generation saves no more CPU time (docs/performance.md). Without this limit, V8 lets it grow to
- * twice this size.
+ * The maximum size of the young generation. A larger size saves no more CPU time (docs/performance.md), but without a
+ * maximum, V8 lets the young generation grow to twice this size.
  */
 const MAX_YOUNG_BYTES = 64 * 1024 * 1024;
 /** The interval between two checks of the size. V8 doubles the young generation at most once in a few collections. */
@@ -17,10 +17,11 @@ const YOUNG_CHECK_MS = 250;
  * Disables allocation-site pretenuring, and limits the size of the young generation. Call it before the first
  * connection.
  *
- * If most objects of an allocation site survive young collections, V8 allocates all further objects of that site in
- * old space, and never reverts this. Many simultaneously open tunnels are enough to cause it. Closed tunnels then
- * stay in old space until the next full collection and slow down every young collection. That costs about a tenth of
- * the CPU time (docs/performance.md).
+ * With pretenuring, V8 watches where the code allocates objects. If most objects of one place survive young
+ * collections, V8 allocates all further objects of this place in old space, and never returns to the young generation.
+ * Many simultaneously open tunnels are enough for that. After that, closed tunnels stay in old space until the next
+ * full collection, and slow down every young collection. The loss is about a tenth of the CPU time
+ * (docs/performance.md).
  */
 export function tuneForShortLives(): void {
   setFlagsFromString('--no-allocation-site-pretenuring');
@@ -28,8 +29,8 @@ export function tuneForShortLives(): void {
 }
 
 /**
- * Stops the growth of the young generation at the limit, and allows it again after V8 has reduced the size, as V8
- * does when there are few allocations. V8's own flag for the maximum size has no effect after Node has started.
+ * Stops the growth of the young generation at the limit. V8 reduces the size when there are few allocations; after
+ * that, allows growth again. V8's own flag for the maximum size has no effect after Node has started.
  */
 function limitYoungMemory(wasFull: boolean): void {
   const young = getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space');

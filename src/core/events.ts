@@ -83,8 +83,8 @@ export interface NoriaEvents {
   /** noria connected to the fleet's store, lost the connection, or has a new reason for the loss. */
   'fleet.store': { readonly up: boolean; readonly reason?: string; readonly code?: FaultCode };
   /**
-   * This noria tried to record its next call to the service in the fleet's store. `granted`: it may call. `behind`:
-   * it had not applied all changes of the fleet. `outrun`: another replica recorded a change first.
+   * This noria tried to record its next call to the service in the fleet's store. `granted`: this noria may call.
+   * `behind`: this noria had not applied all changes of the fleet. `outrun`: another replica recorded a change first.
    */
   'fleet.claimed': { readonly outcome: 'granted' | 'behind' | 'outrun' };
   'fleet.answered': { readonly operation: string; readonly ms: number };

@@ -9,7 +9,7 @@ import { MASK, Secret } from './secret.ts';
 
 export interface FrontProxy {
   readonly protocol: 'http' | 'socks5';
-  /** The canonical host, without brackets. If it is a name, this machine resolves it. */
+  /** The canonical host, without brackets. If the host is a name, this machine resolves the name. */
   readonly host: string;
   readonly port: number;
   readonly login?: Login;
@@ -20,8 +20,8 @@ const DEFAULT_PORTS: Readonly<Record<FrontProxy['protocol'], number>> = { http: 
 const MAX_LOGIN_BYTES = 255;
 
 /**
- * @returns the proxy; or in `wrong` what is wrong with the URL, as a predicate for a message that names the URL: `is
- * not a URL`. The predicate does not quote the URL, which may contain a password.
+ * @returns the proxy in `value`; or in `wrong` the end of a message that begins with the key: `is not a URL`. `wrong`
+ * does not quote the URL, which may contain a password.
  */
 export function readFrontProxy(text: string): { readonly value: FrontProxy } | { readonly wrong: string } {
   const [, scheme = ''] = /^([a-z0-9]+):\/\//i.exec(text) ?? [];

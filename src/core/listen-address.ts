@@ -42,10 +42,7 @@ const MAX_PORT = 65_535;
  */
 const ANY_PORT = 1;
 
-/**
- * @returns the address; or in `wrong` what is wrong, as a predicate for a message that names the address: `has no
- * port`.
- */
+/** @returns the address in `value`; or in `wrong` the end of a message that begins with the address: `has no port`. */
 export function readListenAddress(
   text: string,
 ): { readonly value: ListenAddress } | { readonly wrong: string } {

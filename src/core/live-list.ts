@@ -1,10 +1,10 @@
 /**
- * An unordered collection for open connections, of which a busy noria adds and removes thousands per second.
+ * An unordered collection for open connections. A busy noria adds and removes thousands of connections per second.
  *
- * A Set has the same operations, but its garbage costs about a tenth of the CPU time of a busy proxy
- * (docs/performance.md): a Set with many writes often replaces its table, and each old table points to the next one.
+ * A Set has the same operations, but its garbage costs about a tenth of the CPU time of a busy noria
+ * (docs/performance.md). A Set with many writes often replaces its table, and each old table points to the next table.
  * When one of these tables reaches old space, all objects in later tables survive until the next full collection, and
- * young collections keep copying them.
+ * young collections keep copying these objects.
  */
 
 /** An item of a list. It can be in one list at a time. Only the list writes `listedAt`. */

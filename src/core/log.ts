@@ -46,8 +46,8 @@ export function createLog(options: LogOptions): Log {
       level: options.level,
       base: options.replica === undefined ? null : { replica: options.replica },
       formatters: { log: roundDurations },
-      // The pretty stream parses the JSON line and so removes one level of escapes. So it needs two backslashes for
-      // each escape.
+      // The pretty stream parses the JSON line, which removes one level of escapes. So for the pretty stream, each
+      // escape has two backslashes.
       hooks: { streamWrite: (line) => escapeFormat(line, asPretty ? '\\\\' : '\\') },
       redact: { paths: REDACTED.flatMap((name) => [name, `*.${name}`]), censor: '[secret]' },
       ...(asPretty ? {} : { timestamp: pino.stdTimeFunctions.isoTime }),

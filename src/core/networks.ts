@@ -1,10 +1,10 @@
 /**
- * Decides which addresses are not public: loopback, private, link-local and reserved addresses, and IPv6 addresses
- * that embed such an IPv4 address. Used for the addresses of members and for targets of clients.
+ * Decides which addresses are not public: loopback, private, link-local and reserved addresses, and IPv6 addresses that
+ * embed such an IPv4 address. Used for the addresses of members and for targets of clients.
  *
- * Source: IANA special-purpose registries. Addresses of NAT64 (RFC 6052), 6to4 (RFC 3056), Teredo (RFC 4380) and
- * ISATAP (RFC 5214), and IPv4-compatible addresses, are private if an IPv4 address inside them is. `net.BlockList`
- * checks that only for IPv4-mapped addresses.
+ * Source: IANA special-purpose registries. Some IPv6 addresses contain IPv4 addresses: addresses of NAT64 (RFC 6052),
+ * 6to4 (RFC 3056), Teredo (RFC 4380) and ISATAP (RFC 5214), and IPv4-compatible addresses. Such an IPv6 address is
+ * private if one of its IPv4 addresses is private. `net.BlockList` checks only IPv4-mapped addresses for that.
  */
 import { BlockList, isIP, isIPv6 } from 'node:net';
 

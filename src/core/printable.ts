@@ -4,7 +4,7 @@
  * can send any of them.
  */
 
-/** Matches these characters except C0: JSON already escapes C0. */
+/** Matches all characters that this file escapes, except C0: JSON already escapes C0. */
 const FORMAT = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
 const CONTROL = /\p{Cc}/gu;
 const ESCAPE = '\u001b';
@@ -12,21 +12,24 @@ const ESCAPE = '\u001b';
 const STYLE = /\[[\d;]*m/y;
 
 /**
- * Escapes everything except C0 control characters.
+ * Escapes DEL, C1, line separators and format characters, but not C0.
  *
- * @param backslash - the backslash of the escapes. Pass two backslashes if the result is JSON that is parsed before
- * it is shown.
+ * @param backslash - the backslash of the escapes. Pass two backslashes if the result is JSON that is parsed before it
+ * is shown.
  */
 export function escapeFormat(text: string, backslash = '\\'): string {
   return text.replace(FORMAT, (character) => escaped(character, backslash));
 }
 
-/** Escapes all these characters, so that the text stays on one line and has no styles. */
+/** Escapes control characters, line separators and format characters. The result is one line without styles. */
 export function escapeAll(text: string): string {
   return escapeFormat(text).replace(CONTROL, (character) => escaped(character, '\\'));
 }
 
-/** Escapes all these characters except those of noria's own layout: line feeds, tabs and styles. */
+/**
+ * Escapes control characters, line separators and format characters. Keeps noria's own layout: line feeds, tabs and
+ * styles.
+ */
 export function escapeForTerminal(text: string): string {
   return escapeFormat(text).replace(CONTROL, (character, at: number, whole: string) => {
     STYLE.lastIndex = at + 1;

@@ -38,7 +38,7 @@ export function parseTargetRule(text: string): TargetRule | undefined {
   return below ? undefined : { kind: 'network', text: host.host };
 }
 
-/** Says why `text` is invalid, as a predicate for a message: `is not a network`. */
+/** Says why `text` is invalid. Returns the end of a message that begins with the value: `is not a network`. */
 export function wrongTargetRule(text: string): string {
   if (text.startsWith(':')) return 'is not a port or a port range from 1 to 65535';
   if (text.includes('/')) return 'is not a network';

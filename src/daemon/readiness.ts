@@ -117,7 +117,7 @@ function doubts({ workers, failedRequests, storeLost }: ReadinessFacts): Readine
   if (failedRequests >= FAILED_REQUESTS_IN_A_ROW) {
     const advice =
       'Check upstream.protocol and upstream.auth of the source, and whether this machine can reach its members.';
-    const reason = `all members that noria tried failed for the last ${failedRequests} client requests`;
+    const reason = `in the last ${failedRequests} client requests, every member that noria tried has failed`;
     found.push(problem('requests-failing', reason, { advice }));
   }
   return found;

@@ -1,9 +1,9 @@
 /**
  * Counts the distinct IPs that a source draws on one day of the service, for the `dailyBudget` of the source.
  *
- * The day begins at midnight in the service's time zone, by the wall clock. If the wall clock moves back across one
- * midnight, the count continues. If it moves back across more than one, a new count starts: otherwise a clock that
- * was years ahead would block the budget for years.
+ * The day begins at midnight in the service's time zone, by the wall clock. If the wall clock moves back to the
+ * previous day, the count continues. If the wall clock moves back further, a new count starts: otherwise a wall clock
+ * that was years ahead would block the budget for years.
  */
 import { DAY_MS } from '../core/duration.ts';
 import { SERVICE_ZONE_OFFSET_MS } from '../service/codes.ts';

@@ -45,7 +45,7 @@ export class DrawHistory {
   #last: DrawOutcome | undefined;
   /** The kind of the last verdict, and how many calls in a row had it. */
   #streak = NO_STREAK;
-  /** Whether noria has warned that no drawn proxy is usable, and no draw has succeeded since. */
+  /** True after noria has warned that it dropped all proxies of an answer. A successful draw resets the flag. */
   #warnedOfDropped = false;
 
   constructor(options: DrawHistoryOptions) {
@@ -58,9 +58,10 @@ export class DrawHistory {
   }
 
   /**
-   * Whether the last call failed for a reason that may end without the operator. The source then repeats the call
-   * even without demand: a load balancer sends no client to a noria that is not ready, so demand would never return.
-   * An empty answer does not count as a failure, because repeating it may cost money.
+   * Whether the last call failed, and the failure may end without the operator. The source then repeats the call even
+   * without demand. Otherwise noria might never be ready again: while noria is not ready, a load balancer sends no
+   * client, and so there is no demand. An empty answer does not count as a failure, because repeating the call may cost
+   * money.
    */
   get mayRecover(): boolean {
     const kind = this.#last?.verdict.kind ?? 'ok';
@@ -129,7 +130,7 @@ export class DrawHistory {
   }
 }
 
-/** Names another program as the cause only if noria's own calls cannot be it. */
+/** Names another program as a possible cause, unless noria's own calls may be the cause. */
 function causeOfRefusal(sinceArrivalMs: number | undefined): string {
   if (sinceArrivalMs === undefined) {
     return 'noria has no record of when its previous call arrived, so its own calls may be the cause; noria now calls less often. If this repeats, raise interval';

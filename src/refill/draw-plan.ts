@@ -1,8 +1,9 @@
 /**
  * Decides whether a source draws now, how many members it requests, and when it checks again. Pure.
  *
- * A draw is due if too few members will be usable when the draw *after* it can deliver. So noria replaces members
- * before they expire, and a draw requests only the members that will be missing.
+ * The plan assumes that the source does not draw now, but one call later. If too few members will be usable when that
+ * later call delivers, the source draws now. So noria replaces members before they expire, and a draw requests only the
+ * members that will be missing.
  */
 
 import { roughDuration } from '../core/words.ts';
@@ -88,15 +89,16 @@ function horizonMs({ startInMs, gapMs, latencyMs }: DrawInputs): number {
 }
 
 /**
- * The number of members wanted at that moment: the size, plus the members that clients will have used up until then.
+ * The number of members wanted at the end of the horizon: the size, plus the members that clients will have used up by
+ * then.
  */
 function wanted(inputs: DrawInputs): number {
   return inputs.size + Math.ceil(inputs.demand.usedUpPerSecond * (horizonMs(inputs) / 1_000));
 }
 
 /**
- * How many members the pool may still take. It may have one draw more than wanted: expiring members are still there
- * when their replacements arrive, and quarantined members may return.
+ * How many members the pool may still take. The pool may hold one draw more than the wanted number: when replacements
+ * arrive, expiring members are still in the pool, and quarantined members may become usable again.
  */
 function room(inputs: DrawInputs): number {
   return wanted(inputs) + inputs.maxPerCall - inputs.stock.heldAt(inputs.now + inputs.startInMs);
@@ -106,9 +108,9 @@ function nextCheckAt(inputs: DrawInputs): number {
   const { now, stock, demand } = inputs;
   const leadMs = horizonMs(inputs);
   const lossAt = stock.nextLossAt(now + leadMs);
-  // 1 ms later, so that the check looks beyond the loss
+  // 1 ms later, so that the horizon of that check includes the loss
   const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1;
-  // If there is no room for replacements, the next expiring member makes room.
+  // If the pool has no room, it has room again when the next member expires.
   const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
   // Clients may use up members at any time.
   const byUse = demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;

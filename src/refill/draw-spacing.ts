@@ -3,7 +3,7 @@
  * even a whole day of such draws costs only a few hundred calls and members.
  */
 
-/** From this many draws in a row without a gain on, the time between draws grows. A single empty answer is normal. */
+/** The time between draws grows after this number of draws in a row without a gain. A single empty answer is normal. */
 const MAX_FRUITLESS_DRAWS = 3;
 /** After this many members in a row that failed before their first use, noria distrusts the source. */
 const DISTRUST_AFTER = 10;
@@ -46,8 +46,8 @@ export class DrawSpacing {
   /**
    * The monotonic moment before which no draw should start.
    *
-   * @param urgent - whether clients are waiting and no member is usable. Then only distrust delays the next draw:
-   * more members that fail immediately would not help the clients.
+   * @param urgent - whether clients are waiting and no member is usable. An urgent draw is delayed only while noria
+   * distrusts the source: more members that fail immediately would not help the clients.
    */
   notBeforeAt(urgent: boolean): number {
     return urgent && !this.#isDistrusted ? 0 : this.#notBeforeAt;

@@ -39,7 +39,10 @@ export interface DrawResult {
   readonly gained: number;
 }
 
-/** The part of its open tunnels that an instance keeps if the service reports too many connections. */
+/**
+ * If the service reports too many connections, noria limits the open tunnels to this share of their current limit or
+ * number.
+ */
 export const TUNNEL_SHARE = 0.5;
 const NONE_ADDED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
 
@@ -148,8 +151,8 @@ function addToPool(
 }
 
 /**
- * The text that the budget counts as one IP: the exit IP if the entry names it. Otherwise it is the address, with a
- * hash of the user name if there is one, because several exits may share an address.
+ * The text that the budget counts as one IP: the exit IP if the entry names one, else the address. Several exits may
+ * share an address, so the text also has a hash of the user name if the entry has one.
  */
 function distinctIp({ exitIp, host, port, login }: DrawnEntry): string {
   if (exitIp !== undefined) return exitIp;

@@ -1,7 +1,7 @@
 /**
- * What the service says about an instance. The norias of a fleet report it to each other, so that a refusal of one
- * call stops the draws of all norias. They do not report a refusal that may concern only one machine, for example
- * because its address is not bound.
+ * What the service says about an instance. The norias of a fleet report the refusal of a call to each other, so that
+ * one refusal stops the draws of all norias. A noria does not report a refusal that may concern only its own machine,
+ * for example if the address of this machine is not bound.
  */
 import { isSame } from '../core/is-same.ts';
 import type { Quota } from '../service/answer.ts';

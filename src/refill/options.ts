@@ -59,8 +59,9 @@ export interface RefillPool {
   /** Adds the members of a draw in random order. Waiting clients get them immediately. */
   addMembers(source: string, drawn: readonly DrawnMember[]): AddedMembers;
   /**
-   * Limits the open tunnels of the source to `factor` times the current limit, or if there is none, times their
-   * current number. Used if the service reports too many connections (12008 of operation 1).
+   * Sets the limit of the source's open tunnels to `factor` times the current limit. If there is no limit, the new
+   * limit is `factor` times the current number of open tunnels. Used if the service reports too many connections (12008
+   * of operation 1).
    */
   limitTunnels(source: string, factor: number): void;
   unlimitTunnels(source: string): void;

@@ -11,7 +11,7 @@ import type { Random } from '../core/random.ts';
 import { elapsedBetween, type Moment } from '../state/moment.ts';
 import type { LastCall, PaceDecision, PaceEntry, QueuedTurn, Refusals } from '../state/pace-file.ts';
 
-/** The pace of one caller. Sources that share an instance may have different intervals. */
+/** The pace that one source requires. Sources that share an instance may have different intervals. */
 export interface PaceRule {
   /** The minimum time between the arrivals of two calls at the service, as configured. */
   readonly intervalMs: number;
@@ -60,16 +60,16 @@ export const PACE_SLACK_MS = 250;
 export const USE_BY_MS = 2_000;
 
 /**
- * A turn loses its place in the queue if its process does not ask again within this time after the expected end of
- * its wait.
+ * A turn loses its place in the queue this long after the expected end of its wait, unless `askTurn` has renewed the
+ * place since. So a turn whose process has ended does not block other turns.
  */
 const PLACE_GRACE_MS = 3_000;
 /**
- * A turn that asks renews its place if less than this time is left before it would lose the place. So it must ask
- * more often than that.
+ * `askTurn` renews a place if the place would end less than this time after the expected end of the wait. So a turn
+ * keeps its place at least for this time after its wait, and KEEP_PLACE_EVERY_MS must be shorter.
  */
 const PLACE_RENEWED_AT_MS = 1_500;
-/** How often a turn asks in order to keep its place. */
+/** While a turn opens its connection, it calls `askTurn` at this interval to keep its place. */
 export const KEEP_PLACE_EVERY_MS = 1_000;
 
 /** Each 12002 multiplies the interval by this factor. Each hour without a 12002 divides it by the factor again. */
@@ -83,11 +83,11 @@ const MAX_DOUBLINGS = 4;
 const JITTER = 0.2;
 
 interface Outlook {
-  /** The time in ms until the turn may claim if all turns before it make their calls; 0: now. */
+  /** The time in ms until this turn may claim, if all turns ahead of it make their calls; 0: now. */
   readonly waitMs: number;
   /**
-   * The time in ms until the turn asks again. It may be shorter than `waitMs`, because the turn ahead may leave the
-   * queue.
+   * The time in ms until this turn should call `askTurn` again. It may be shorter than `waitMs`, because the first turn
+   * in the queue may lose its place.
    */
   readonly askInMs: number;
 }

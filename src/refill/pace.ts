@@ -177,7 +177,7 @@ export class Pace {
     { permit, before }: Claimed,
     signal: AbortSignal,
   ): Promise<T | undefined> {
-    let settlement = PACE_UNCHANGED; // also applies if the call throws
+    let settlement = PACE_UNCHANGED; // if the call throws, the pace does not change
     try {
       if (signal.aborted) return undefined; // the abort came while the claim was written
       const sent = await call.send(permit);

@@ -1,4 +1,4 @@
-/** The right to send one call within a short time. The pace grants it. */
+/** A permit of the pace: the right to send one call within a short time. */
 import { NoriaError } from '../core/faults.ts';
 import type { WriteGate } from '../service/transport.ts';
 import type { Moment } from '../state/moment.ts';

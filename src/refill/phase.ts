@@ -86,7 +86,7 @@ export function suspendedPhase(
   return { name: phase, reason, advice, code, untilAt: now + ms, urgentAt: now + urgentMs, endsWithAnyDraw };
 }
 
-/** The phase of `source`, which a call of another noria suspended. */
+/** The phase of `source` after another noria of the fleet reported a suspension of the instance. */
 export function phaseFromReport(suspension: InstanceSuspension, source: string): SuspendedPhase {
   const { phase, code, untilAt = Infinity } = suspension;
   const reason = `${describeOutcome(suspension)} Another noria of the fleet got this answer.`;

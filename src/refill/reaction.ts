@@ -18,8 +18,8 @@ export interface DrawOutcome extends CodeMeaning {
   /** The service's own text, or the details of the failure. Only for the status and the log. */
   readonly message: string | undefined;
   /**
-   * True if further calls may prolong the problem. noria then never retries earlier, neither for waiting clients nor
-   * from another process.
+   * True if further calls may prolong the problem. No noria process then calls before the wait has ended, even if
+   * clients are waiting.
    */
   readonly retryWorsens?: true;
 }
@@ -46,7 +46,7 @@ const TRANSPORT = 'transport';
 export const PARAMS_WRONG = '12003';
 
 const NO_ANSWER: CodeVerdict = { kind: 'back-off', retryFromMs: 5 * SECOND_MS, retryToMs: 10 * MINUTE_MS };
-/** For an answer that does not come from the service, but perhaps from a firewall. */
+/** The reaction to an answer that is not from the service, but for example from a firewall. */
 const BLOCKED: CodeVerdict = { kind: 'back-off', retryFromMs: 2 * MINUTE_MS, retryToMs: 30 * MINUTE_MS };
 const NOT_UNDERSTOOD: CodeVerdict = {
   kind: 'back-off',
@@ -81,7 +81,10 @@ export function outcomeOfError(error: unknown): DrawOutcome {
   };
 }
 
-/** The failures of a front proxy differ, so the message itself is the summary. Clients get it, too. */
+/**
+ * For most faults, the summary comes from the table. A front proxy can fail in many ways, so the summary of such a
+ * failure is the message of the error. Clients see summaries.
+ */
 function wordsOf({ code, message }: NoriaError): Pick<DrawOutcome, 'summary' | 'advice' | 'message'> {
   const { summary, advice } = FAULTS[code];
   if (code !== 'front-proxy-failed') return { summary, advice, message };

@@ -20,7 +20,7 @@ export interface Refiller {
   /**
    * Draws the missing members of the source as soon as the pace allows, even without demand.
    *
-   * @returns false for an unknown name, as the three methods below do.
+   * @returns false if there is no source with this name. `pause`, `resume` and `hear` do the same.
    */
   refill(name: string): boolean;
   /** Stops drawing until `resume`. A call in flight continues, and the pool gets its members. */
@@ -147,9 +147,9 @@ class SourceRefiller implements Refiller {
   }
 
   /**
-   * Whether the source leaves drawing to a source of an earlier priority that can serve. Exception: clients wait
-   * although an earlier source has usable members, because their routing options exclude those members. Then the
-   * source draws.
+   * Whether the source leaves drawing to a source of an earlier priority that can serve. The source draws nevertheless
+   * if clients wait although an earlier source has usable members: then the routing options of these clients exclude
+   * these members.
    */
   #defersToEarlier({ name, priority }: DrawSourceOptions): boolean {
     const { pool, clock } = this.#context;

@@ -1,6 +1,6 @@
 /**
- * What a source does, and what the operator requested. Only `move` changes the phase. It throws for a move that
- * SOURCE_MOVES does not list, and emits `source.moved` for all others.
+ * What a source does, and what the operator requested. Only `move` changes the phase. `move` emits `source.moved` for
+ * each move that SOURCE_MOVES lists, and throws for any other move.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
@@ -38,14 +38,14 @@ export class SourceState {
     return this.refillRequested || this.drawsAhead;
   }
 
-  /** How long the source has been in its phase. A new reason does not start the time again. */
+  /** How long the source has been in its phase. The time continues if only the reason changes. */
   get lastedMs(): number {
     return this.#clock.monotonic() - this.#movedAt;
   }
 
   /**
-   * For how long the source draws nothing, even if clients wait; 0 if waiting clients shorten the suspension. With
-   * any other value, noria would refuse those clients.
+   * For how long the source draws nothing, even if clients wait. If waiting clients shorten the suspension, the result
+   * is 0, so that noria lets these clients wait instead of refusing them.
    */
   get suspendedMs(): number {
     if (!isSuspended(this.#phase) || this.refillRequested) return 0;

@@ -65,8 +65,8 @@ export class SourceTurn {
     try {
       await this.#planner.pace.take(turn, signal);
     } catch (error) {
-      // noria could not record the call, before or after it. The call itself does not throw: its failure is an
-      // outcome.
+      // noria could not record the turn, the claim or the end of the call. A failed call does not throw: its failure is
+      // an outcome.
       if (!(error instanceof NoriaError)) throw error;
       // a requested refill ignores a suspension, so noria would repeat it without a pause
       state.refillRequested = false;
@@ -86,8 +86,8 @@ export class SourceTurn {
   }
 
   /**
-   * Reports why the source waits. If the wait is much longer than the interval and no answer since the start of noria
-   * explains that, names the possible causes.
+   * Reports why the source waits. A wait that is much longer than the interval needs an explanation. If no answer since
+   * the start of noria explains the wait, names the possible causes.
    */
   #reportWait(ms: number): void {
     const { state, history } = this.#memory;
@@ -96,7 +96,7 @@ export class SourceTurn {
       const cause = 'an earlier answer of the service, or a call in another process, blocks it';
       state.move({ name: 'waiting', reason: `the next call must wait ${roughDuration(ms)}: ${cause}` });
     } else if (state.phase.name === 'drawing') {
-      // another process has claimed a call first
+      // another process claimed its call before this turn could claim
       state.move(waitingPhase(last, this.#planner.options.intervalMs));
     }
   }
@@ -154,7 +154,7 @@ export class SourceTurn {
     const call = { outcome, asked, gained, gapMs: this.#planner.gapMs, sinceArrivalMs };
     const { settlement, suspension } = history.recordCall(call);
     this.#report(outcome, suspension);
-    // The draw ahead also ends if noria dropped all proxies, because they may cost money.
+    // If noria dropped all proxies, it does not repeat the draw either: the proxies may have cost money.
     if (outcome.verdict.kind === 'ok' || outcome.allDropped) state.drawsAhead = false;
     if (suspension !== undefined) {
       const at = { source: this.#planner.options.name, now: this.#context.clock.monotonic() };

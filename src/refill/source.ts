@@ -1,6 +1,6 @@
 /**
- * One configured source of members. It draws when the pool will lack members, at the pace of its instance, and
- * suspends itself when the service asks for that.
+ * One configured source of members. The source draws when the pool will lack members, at the pace of its instance.
+ * After some answers of the service, the source suspends itself.
  *
  * Call `wake` after every event that may matter: it schedules a check. A check makes a plan (draw-plan.ts). If a draw
  * is due, the check starts a turn (source-turn.ts), and at most one turn is in progress. The source owns the turn and
@@ -32,8 +32,8 @@ export interface DrawSourceContext extends TurnContext {
 }
 
 /**
- * If a draw can deliver within this time, sources of later priorities wait for it. The time is longer than the usual
- * interval and call, and shorter than clients wait.
+ * If a draw can deliver within this time, sources of later priorities wait for the draw. The time is longer than the
+ * sum of the usual interval and the usual duration of a call. It is shorter than the time for which clients wait.
  */
 const SOON_MS = 12_000;
 
@@ -114,7 +114,8 @@ export class DrawSource {
 
   /** Call it after a reload that did not change the options of this source. */
   reloaded(): void {
-    // Other options, such as `pool.allowPrivateAddresses`, may now allow proxies that noria dropped before.
+    // The reload may have changed another option, such as `pool.allowPrivateAddresses`, so that noria now accepts
+    // proxies that it dropped before.
     if (this.#history.last?.allDropped) this.drawAhead();
   }
 
@@ -264,7 +265,7 @@ export class DrawSource {
         this.#pauseUntilMidnight();
         break;
       case 'idle':
-        if (this.#state.phase.name === 'halted') break; // the problem of a halted source remains
+        if (this.#state.phase.name === 'halted') break; // keeps the phase, so that the status still shows the problem
         this.#state.move({ name: 'idle', reason: plan.reason });
         break;
       case 'enough':
@@ -314,7 +315,7 @@ export class DrawSource {
   #plannedAt(now: number): number {
     const { phase } = this.#state;
     if (isSuspended(phase)) return phase.untilAt;
-    // A source with enough members may draw as soon as clients need more.
+    // A source with enough members can draw at any time: clients may need more members.
     if (phase.name === 'ready' || this.#timer.dueAt === Infinity) return now;
     return this.#timer.dueAt;
   }

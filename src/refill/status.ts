@@ -14,7 +14,10 @@ export interface SourceStatus {
   readonly reason: string;
   /** What the operator can do; absent if nothing is necessary. */
   readonly advice?: string;
-  /** The code that explains the state, otherwise that of the last call, as `DrawOutcome` describes it; absent without either. */
+  /**
+   * The code that explains the state. If no code explains the state, the code of the last call, as `DrawOutcome`
+   * describes it. Absent if noria knows no last call.
+   */
   readonly code?: string;
   /** The service's own text of the last call, or how the call failed. Never shown to clients. */
   readonly message?: string;

@@ -37,7 +37,9 @@ export const MAX_VALUES = 32_000;
 export const MAX_DEPTH = 32;
 export const TOO_MANY_VALUES = `more than ${MAX_VALUES} values or more than ${MAX_DEPTH} levels`;
 
-/** To make a quote, noria reads this many times its length, because runs of white space shrink to one space. */
+/**
+ * To quote N characters, noria reads this number times N characters, because runs of white space shrink to one space.
+ */
 const QUOTED_SHARE = 8;
 const QUOTE_LENGTH = 200;
 /** HTTP statuses that mean a wrong host or path. */
@@ -60,8 +62,8 @@ export function isWebPage(text: string): boolean {
 }
 
 /**
- * Returns one printable line of at most `length` characters. Masks secrets before it cuts, so that no part of one
- * remains.
+ * Returns one printable line of at most `length` characters. Masks secrets before it cuts the text, so that no part of
+ * a secret remains.
  */
 export function quoteText(text: string, length: number, secrets: readonly Secret[]): string {
   const line = oneLine(maskBeginning(text, length * QUOTED_SHARE, secrets));

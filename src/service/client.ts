@@ -40,10 +40,7 @@ export interface ServiceClientOptions {
 }
 
 export interface CallOptions {
-  /**
-   * More secrets that noria masks in the service's texts, in addition to the call's own key or the secrets of its
-   * link.
-   */
+  /** Secrets that noria masks in the service's texts, in addition to the key of the call or the secrets of its link. */
   readonly secrets?: readonly Secret[];
   readonly gate?: WriteGate;
 }

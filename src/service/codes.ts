@@ -32,7 +32,7 @@ export type CodeVerdict =
       readonly retryToMs: number;
       readonly atMidnight: boolean;
     }
-  /** The operator has to act: retry every `retryEveryMs`, or never if it is absent. */
+  /** The operator has to act: retry every `retryEveryMs`. Without `retryEveryMs`, never retry. */
   | { readonly kind: 'halt'; readonly retryEveryMs?: number }
   /**
    * An answer of unknown meaning: retry after `retryFromMs`, then each time after twice as long, up to `retryToMs`.
@@ -46,8 +46,8 @@ export interface CodeMeaning {
   readonly advice: string;
   readonly verdict: CodeVerdict;
   /**
-   * What the refusal is about. `instance`: every noria with this instance gets it. `configuration`: every noria with the same
-   * key and parameters gets it. Absent: it may be about this machine alone.
+   * Which norias get the same refusal. `instance`: every noria with this instance. `configuration`: every noria with
+   * the same key and parameters. Absent: perhaps only this machine.
    */
   readonly concerns?: 'instance' | 'configuration';
   /** True if the answer contained proxies and noria dropped all of them. */

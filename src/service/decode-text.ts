@@ -76,8 +76,8 @@ function lineReader(pattern: RegExp): RecordReader {
 }
 
 /**
- * Returns all records, and the number of lines or ends of lines that do not match; undefined if the text has too many
- * lines.
+ * Returns all records, and the number of mismatches: lines without a record, and text after a record that is not
+ * another record. Returns undefined if the text has too many lines.
  */
 function readRecords(
   text: string,

@@ -87,7 +87,10 @@ export function decodeDraw(body: Uint8Array, options: DecodeOptions): DecodedDra
   return { code, message, ...keepValid(entries, options), quota: readQuota(envelope.counters) };
 }
 
-/** Reads the requested format. If that fails, tries the other formats, but accepts only an error in them. */
+/**
+ * Reads the requested format. If the text is not in this format, tries the other formats. There, accepts only an answer
+ * with an error code.
+ */
 function readEnvelope(text: string, options: DecodeOptions): Envelope {
   const { format, product } = options;
   // Only in Text can an empty body mean that there are no proxies.

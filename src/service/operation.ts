@@ -65,8 +65,8 @@ export interface DrawRow {
   /** The interval between calls that the service recommends. If absent, the source must set one. */
   readonly defaultIntervalMs?: number;
   /**
-   * The lifetime of an entry that has none in the answer: `atLeastMs`, or with `byTimespan` the parameter `timespan`
-   * in minutes if that is longer.
+   * The lifetime of an entry if the answer contains none: `atLeastMs`. With `byTimespan`, the parameter `timespan` (in
+   * minutes) applies if it is longer than `atLeastMs`.
    */
   readonly defaultLifetime: { readonly byTimespan: boolean; readonly atLeastMs: number };
   /** The maximum lifetime of a drawn IP in minutes; absent if it is unknown. */
@@ -81,7 +81,10 @@ interface OperationRow {
   readonly number: OperationNumber;
   /** The path, relative to the base address. It must end with a slash. */
   readonly path: string;
-  /** The names of two parameters: of the one for the instance or account, and of the one for its key. */
+  /**
+   * The names of two parameters. `name`: the parameter for the id of the instance or account. `key`: the parameter for
+   * the key.
+   */
   readonly identity: { readonly name: string; readonly key: string };
   /** All parameters except those of `identity`, `count` and the parameter that selects the format. */
   readonly params: Readonly<Record<string, OperationParam>>;

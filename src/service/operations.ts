@@ -52,7 +52,7 @@ function timespan(from: number, to: number, maxLifetime: string): OperationParam
     from,
     to,
     default: from,
-    about: `the minimum remaining lifetime in minutes; drawn IPs have from this to ${maxLifetime} minutes left`,
+    about: `the minimum remaining lifetime of drawn IPs in minutes; no drawn IP lives longer than ${maxLifetime} minutes`,
   };
 }
 
@@ -110,7 +110,8 @@ export const OPERATIONS: Readonly<
         kind: 'whole',
         from: 0,
         to: 10,
-        about: 'the minimum remaining lifetime in minutes; drawn IPs have from this to 10 minutes left',
+        about:
+          'the minimum remaining lifetime of drawn IPs in minutes; no drawn IP lives longer than 10 minutes',
       },
       order: ORDER,
     },
@@ -247,7 +248,9 @@ export const OPERATIONS: Readonly<
     path: '/ExclusiveProxy/GetAddibleServerList/',
     server: 'base',
     identity: BY_API,
-    params: { areaKeyword: { kind: 'keywords', about: 'a filter for area lines: keywords' } },
+    params: {
+      areaKeyword: { kind: 'keywords', about: 'keywords: the answer contains only matching area lines' },
+    },
     listField: 'serverList',
     fields: { area: 'string', count: 'integer', score: 'integer' },
   },

@@ -6,7 +6,8 @@ import { OPERATIONS } from './operations.ts';
 interface ParamProblem {
   readonly key: string;
   /**
-   * What is wrong, as a predicate for a message: `is not a whole number from 0 to 5`. It does not quote the value.
+   * The end of a message that begins with the parameter: `is not a whole number from 0 to 5`. It does not quote the
+   * value.
    */
   readonly message: string;
   /** The known name that is most similar to a misspelt one. */
@@ -110,7 +111,7 @@ function readKeywords(raw: unknown): Read {
   const list = Array.isArray(raw) ? raw : typeof raw === 'string' ? raw.split(',') : [];
   const keywords = list.map((item) => (typeof item === 'string' ? item.trim() : ''));
   if (keywords.length === 0 || keywords.includes(''))
-    return { wrong: 'is not a list of keywords, or keywords separated by commas' };
+    return { wrong: 'is neither a list of keywords nor keywords separated by commas' };
   if (keywords.some((keyword) => /[，、,;；]/.test(keyword)))
     return { wrong: 'has separators other than half-width commas' };
   return readText(keywords.join(','));

@@ -58,7 +58,8 @@ function findProblem(
   if (twice !== undefined) return `{${twice}} occurs twice`;
   const separators = literals.slice(1, -1);
   if (separators.includes('')) return 'two fields must have text between them';
-  // A letter or digit may also occur in the fields, so there would be too many ways to divide a line.
+  // The fields may contain letters and digits. With a separator of letters and digits, there would be too many ways to
+  // divide a line.
   const weak = separators.find((separator) => /^\w*$/.test(separator));
   if (weak !== undefined) return `"${weak}" cannot separate two fields: use a character such as , or ;`;
   return undefined;

@@ -69,7 +69,7 @@ interface ExchangeLimits extends Disposable {
 /** The maximum length of a body: five times a full answer of 1,000 entries. */
 export const MAX_BODY_BYTES = 1024 * 1024;
 
-/** The time for one of several addresses before noria also tries the next one. */
+/** If one of several addresses does not accept the connection within this time, noria tries the next address. */
 const ADDRESS_ATTEMPT_MS = 2_000;
 
 /** An open connection to the service, for one exchange. */

@@ -1,10 +1,10 @@
 /**
  * The journal: many small records, each with a key, which noria writes to disk as they change.
  *
- * The file has one JSON value per line. An object begins a write and has its time. `["key", value]` is a record, and
- * `["key"]` removes it; the last line of a key counts. A write appends the changed records. If most lines are
- * outdated, a write replaces the file. All work is done in slices, so that a hundred thousand records do not block
- * the event loop.
+ * The file has one JSON value per line. A write begins with an object, which has the time of the write. After that,
+ * `["key", value]` sets a record, and `["key"]` removes a record. The last line of a key counts. A write appends the
+ * changed records. If most lines are outdated, a write replaces the file. All work is done in slices, so that a hundred
+ * thousand records do not block the event loop.
  */
 import type { FileHandle } from 'node:fs/promises';
 import { z } from 'zod';
@@ -93,7 +93,7 @@ class JournalFile implements Journal {
     this.#closed = true;
     await this.#writing;
     if (this.#source !== undefined) {
-      await this.#closeFile(); // the next write then replaces the file, with the exact time for all records
+      await this.#closeFile(); // the next write then replaces the file, so all records get the time of that write
       this.#dirty = true;
       await this.#write();
     }

@@ -28,8 +28,8 @@ const callSchema = z.object({
   /** If the call reached the service, it did so within this many ms after `claimedAt`. */
   arrivedWithinMs: atLeast(0),
   /**
-   * No further call may be sent within this many ms after the arrival, because the service asked for a pause. The
-   * interval applies, too.
+   * After the arrival of this call, noria sends no call for this many ms, because the service asked for a pause. noria
+   * also respects the interval.
    */
   holdMs: atLeast(0),
   /**
@@ -59,7 +59,7 @@ const entrySchema = z.preprocess(
     /** The last call; absent before the first one. */
     call: callSchema.optional(),
     /**
-     * The turns that wait for a call, the first to come first. The queue only determines the order: losing a turn
+     * The turns that wait for a call, in the order in which they came. The queue determines only the order: a lost turn
      * cannot make a call too early.
      */
     queue: z.array(queuedTurnSchema).catch([]),

@@ -1,7 +1,8 @@
 /**
  * The snapshot: one JSON file with the state that parts of noria keep across a restart. Each write is atomic.
  *
- * Each part decides what it stores and how to read it. For this file, it is plain data under the name of the part.
+ * Each part decides which data it stores and how to read the data. The file stores plain data under the name of the
+ * part.
  */
 import { readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -148,7 +149,7 @@ class AtomicSnapshot implements SnapshotFile {
   #collect(): Parts {
     const at = this.#options.timekeeper.now();
     const collected = [...this.#collectors].map(([part, collect]) => [part, { at, value: collect() }]);
-    // For a part that `addPart` has not added, the snapshot keeps the data that it had when it was opened.
+    // A part without `addPart` keeps the data that the file contained when noria opened it.
     return { ...this.#found, ...Object.fromEntries(collected) };
   }
 }

@@ -14,7 +14,10 @@ import { describeError, NoriaError } from '../core/faults.ts';
 const OWN_NAME = /^(?:pace|daemon|snapshot|sessions)\./;
 /** noria never writes nearly as many versions. Beyond 2^53, adding 1 to a number may not change it. */
 const MAX_VERSION = 1e12;
-/** Without O_NONBLOCK, opening a FIFO would wait for a writer. Windows has neither of the two flags. */
+/**
+ * O_NOFOLLOW refuses a symbolic link. Without O_NONBLOCK, opening a FIFO would wait for a writer. Windows has neither
+ * of the two flags.
+ */
 const READ_FLAGS = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
 /** The error for a folder that noria cannot use. `context.folder` is its path. */
@@ -47,8 +50,9 @@ export async function inspectFolder(folder: string): Promise<readonly string[]> 
 }
 
 /**
- * @returns why noria cannot have written a version of a file (`NAME.7.json`); undefined if it can, and for all other
- * files.
+ * Checks the number in the name of a version (`NAME.7.json`).
+ *
+ * @returns a sentence if the number is too large for a version that noria has written; else undefined.
  */
 export function findNumberProblem(path: string): string | undefined {
   const digits = /\.(\d+)\.json$/.exec(path)?.[1];

@@ -114,9 +114,9 @@ export class VersionedFile {
     const number = base.number + 1;
     // The id makes every text unique, so that two versions with the same value differ.
     if (!(await this.#linkNew(number, JSON.stringify({ id: randomUUID(), value })))) return false;
-    // If this process was suspended after it had read its base version, others may have created this version number
-    // and removed it again. They remove the oldest versions first. So the base version then is missing, too, or
-    // another late process has created it again with another id.
+    // If this process was suspended after it had read its base version, other processes may have created version
+    // `number` and removed it again. Processes remove the oldest versions first, so they have removed the base version,
+    // too. The base version is then missing, or another late process has created it again with another id.
     if ((await readStateFile(this.#path(base.number))) !== base.text) {
       await unlinkIfThere(this.#path(number));
       return false;

@@ -84,7 +84,11 @@ test('admin target: reads the token from its file', () => {
 test.each([
   ['{ address: off }', 'bad-usage', /admin is off/],
   ['off', 'bad-usage', /admin is off/],
-  ['{ address: "127.0.0.1:0" }', 'bad-usage', /has no fixed port: take the address from the daemon's log/],
+  [
+    '{ address: "127.0.0.1:0" }',
+    'bad-usage',
+    /has no fixed port: give --admin the address that the daemon's log shows/,
+  ],
   ['{ address: "${ADMIN_ADDRESS}" }', 'bad-config', /admin\.address: .*ADMIN_ADDRESS is not set/],
   ['{ address: nowhere }', 'bad-config', /admin\.address has no port; expected off or host:port/],
   ['{ address: "x', 'bad-config', /noria\.yaml:\d+:\d+: invalid YAML/],

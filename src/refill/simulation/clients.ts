@@ -1,6 +1,6 @@
 /**
- * The clients of a simulation. Each arrives at a random moment, acquires a member, tries another one if that fails,
- * and holds its tunnel for a random time.
+ * The clients of a simulation. Each client arrives at a random moment and acquires a member. If the member fails, the
+ * client tries another member. Then the client holds its tunnel for a random time.
  */
 
 import type { Clock } from '../../core/clock.ts';

@@ -15,7 +15,7 @@ export interface SimulationOptions {
 }
 
 export interface SimulatedLoad {
-  /** The average number in the active hours. */
+  /** The average number of client requests per minute in the active hours. */
   readonly requestsPerMinute: number;
   /** The hours of the service's day in which clients arrive; 0 to 24 is the whole day. */
   readonly activeHours: readonly [from: number, to: number];

@@ -9,7 +9,7 @@ export interface SimulationReport {
   readonly calls: Readonly<Record<string, number>>;
   /** The number of members that the service returned, each counted once. */
   readonly drawn: number;
-  /** How many of the drawn members clients used at least once. */
+  /** The number of drawn members that at least one client used. */
   readonly used: number;
   /** How many of the drawn members expired without use. */
   readonly wasted: number;

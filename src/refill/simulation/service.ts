@@ -118,8 +118,8 @@ function cancelled(): NoriaError {
 }
 
 /**
- * The range of lifetimes that the specification names for a product and its `timespan` in minutes. Where it names
- * none, the range is a guess.
+ * The range of lifetimes for a product and its `timespan` in minutes, from the specification. If the specification
+ * names no lifetime, the range is a guess.
  */
 export function typicalLifetimeMs({ product, params }: Pick<DrawCall, 'product' | 'params'>): Range {
   const timespan = typeof params['timespan'] === 'number' ? params['timespan'] : 1;

@@ -26,7 +26,7 @@ export interface AddressText {
 /** Returns the fields of a text by their names in the layout; undefined if the text does not match. */
 export type LayoutReader = (text: string) => ReadonlyMap<string, string> | undefined;
 
-/** noria ignores entries with more characters. */
+/** The maximum length of an entry in characters. noria ignores longer entries. */
 const MAX_LENGTH = 600;
 const IP = String.raw`(?<ip>\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]{2,45}\])`;
 const PORT = String.raw`(?<port>\d{1,5})(?!\d)`;

@@ -236,7 +236,10 @@ function readEntries(list: readonly unknown[], options: EntryOptions): ReadEntri
   return { entries, dropped, parts };
 }
 
-/** Whether the answer has no usable entry, and neither a rule nor a reason for a dropped entry explains that. */
+/**
+ * Call it for an answer without a usable entry. Returns false if noria dropped an entry for a known reason, or if the
+ * rule `ok` shows that the answer is a success without proxies.
+ */
 function isUnexplained(
   text: string,
   list: FoundList | undefined,
@@ -245,7 +248,8 @@ function isUnexplained(
 ): boolean {
   const { private: privateCount, own, expired, credentials } = dropped;
   if ((privateCount ?? own ?? expired ?? credentials) !== undefined) return false;
-  // A success without proxies has no IP address in its text. If there is one, noria did not recognise the entries.
+  // A success without proxies has no IP address in its text. If the text contains an IP address, noria did not
+  // recognise the entries.
   const isSuccess = rules.ok !== undefined && (list === undefined || list.path !== undefined);
   return !isSuccess || IP_LIKE.test(text);
 }

@@ -103,7 +103,10 @@ const NAMES = {
     'epoch',
   ],
   minutes: ['minutes', 'minute', 'expireminutes', 'remainingminutes', 'leftminutes'],
-  /** The field contains the whole lifetime in minutes. It begins at the time in a `since` field, if there is one. */
+  /**
+   * The field contains the whole lifetime in minutes. With a `since` field, the lifetime begins at the time in that
+   * field.
+   */
   wholeMinutes: ['during', 'duration'],
   since: ['starttime', 'begintime', 'onlinetime', 'createtime'],
 } as const;
@@ -122,8 +125,8 @@ export interface NamedField {
 const MAX_FIELDS = 100;
 
 /**
- * Also reads the fields of objects inside the entry, by their own names. If a name occurs in both, the field of the
- * entry counts.
+ * Returns the fields of an entry, and the fields of objects inside the entry by their own names. If the entry and an
+ * inner object have the same name, the field of the entry counts.
  */
 export function entryFields(entry: object): EntryFields {
   const fields = new Map<string, NamedField>();

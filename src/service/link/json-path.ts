@@ -21,7 +21,9 @@ interface JsonNode {
   readonly isInList: boolean;
 }
 
-/** noria searches the list in at most this many values. Vendors put it near the beginning. */
+/**
+ * The maximum number of values of an answer in which noria looks for the list. Vendors put the list near the beginning.
+ */
 const MAX_NODES = 5_000;
 
 /**

@@ -33,7 +33,7 @@ interface LifetimeContext {
   readonly zone: string;
   /** When the answer arrived, in epoch ms. */
   readonly wallAt: number;
-  /** The date and time at which a duration began. If it is anything else, the duration has just begun. */
+  /** The date and time at which a duration began. With any other value, the duration began when the answer arrived. */
   readonly since?: unknown;
 }
 

@@ -27,7 +27,7 @@ export function withCount(text: string, count: number): string {
   return text.replace(COUNT, String(count));
 }
 
-/** Returns a name for the link that does not reveal it, for example for the pace file. */
+/** Returns a name for the link, for example for the pace file. The name does not reveal the URL. */
 export function linkIdentity(url: Secret, body: Secret | undefined): string {
   const text = `${url.reveal()}\n${body?.reveal() ?? ''}`.replace(COUNT, '');
   return `link-${createHash('sha256').update(text, 'utf8').digest('hex').slice(0, IDENTITY_LENGTH)}`;
@@ -77,7 +77,8 @@ function replaceSecrets(url: Secret, replace: (name: string) => string): string 
 interface Pair {
   readonly name: string;
   /**
-   * The value as it is in the URL, not decoded. In a pair without `=`, it is the whole pair, and the name is empty.
+   * The value as it is in the URL, not decoded. If the pair has no `=`, the value is the whole pair, and the name is
+   * empty.
    */
   readonly value: string;
 }
