@@ -21,10 +21,9 @@ import type { ForwardMode } from './dial.ts';
 import { faultOfHop } from './front-problem.ts';
 import { hopFailureOf } from './front-sockets.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
-import { memberHandshake } from './member-handshake.ts';
+import { HandshakeChoice } from './handshake-choice.ts';
 import { closeCode, isAnswerCode, isLocalCode, readyEvent } from './member-socket.ts';
 import { networkSign } from './network-watch.ts';
-import type { HandshakeMode } from './pipelining.ts';
 import { socks4CanReach } from './socks-handshake.ts';
 import type { SourceMemory } from './source-memory.ts';
 import type { TakenConnection } from './warm-connection.ts';
@@ -61,7 +60,7 @@ export class Attempt {
   #forwardMode: ForwardMode = 'direct';
   #tcpConnected = false;
   #connectStatus: number | undefined;
-  #mode: HandshakeMode = 'plain';
+  readonly #choice: HandshakeChoice;
   /**
    * Whether the connection was opened before the attempt, and the member has sent nothing on it since the attempt
    * began.
@@ -69,13 +68,6 @@ export class Attempt {
   #isWarm = false;
   /** When the current connection was started; undefined for a connection that was opened before the attempt. */
   #connectStartedAt: number | undefined;
-  /** When the current connection was established. */
-  #readyAt = 0;
-  /**
-   * Set when a trial of pipelining fails. The same member then gets a plain handshake. If that handshake takes less
-   * than this number of ms, pipelining caused the failure of the trial.
-   */
-  #lessonMs: number | undefined;
 
   constructor(parts: AttemptParts, owner: AttemptOwner, task: AttemptTask) {
     this.lease = task.lease;
@@ -84,6 +76,7 @@ export class Attempt {
     this.#parts = parts;
     this.#owner = owner;
     this.#task = task;
+    this.#choice = new HandshakeChoice(parts.clock, task.lease, this.memory.pipelining);
     this.#startedAt = parts.clock.monotonic();
   }
 
@@ -149,7 +142,7 @@ export class Attempt {
     if (handshake === undefined) {
       this.#onReady();
     } else {
-      this.#mode = 'plain';
+      this.#choice.setPlain();
       this.#handshake = handshake;
       this.#request(handshake.request(this.#task.target));
     }
@@ -162,9 +155,7 @@ export class Attempt {
     this.#tcpConnected = false;
     this.#isWarm = false;
     this.#connectStartedAt = undefined;
-    this.#mode = this.#nextMode(login);
-    const terms = { target: this.#task.target, login, pipelined: this.#mode !== 'plain' };
-    this.#handshake = forwardMode === 'absolute' ? undefined : memberHandshake(this.lease.protocol, terms);
+    this.#handshake = forwardMode === 'absolute' ? undefined : this.#choice.next(this.#task.target, login);
   }
 
   #listen(socket: Socket): void {
@@ -175,11 +166,6 @@ export class Attempt {
     if (protocol === 'https') socket.on('connect', this.#onTcpConnected);
   }
 
-  #nextMode(login: PreparedLogin | undefined): HandshakeMode {
-    if (this.lease.protocol !== 'socks5' || this.#lessonMs !== undefined) return 'plain';
-    return this.memory.pipelining.modeFor(this.lease.member, login !== undefined);
-  }
-
   /** Sets the deadline of the current phase. The deadline is never later than the end of `timeoutMs`. */
   #setDeadline(): void {
     const leftMs = this.#task.timeoutMs - this.elapsedMs;
@@ -187,8 +173,7 @@ export class Attempt {
   }
 
   get #phaseLimitMs(): number {
-    if (this.#phase === 'connect') return this.#task.timeoutMs * CONNECT_SHARE;
-    return this.#mode === 'trial' ? this.memory.pipelining.silenceMs : Number.POSITIVE_INFINITY;
+    return this.#phase === 'connect' ? this.#task.timeoutMs * CONNECT_SHARE : this.#choice.limitMs;
   }
 
   readonly #onDeadline = (): void => {
@@ -198,10 +183,10 @@ export class Attempt {
       else this.#fail('member-unreachable', 'connection timed out');
     } else if (this.elapsedMs >= this.#task.timeoutMs) {
       this.#fail('member-silent', 'answer timed out');
-    } else if (this.#mode === 'trial') {
+    } else if (this.#choice.isTrial) {
       // The trial may have timed out because the target is slow. Only a plain handshake that is faster than the trial
       // shows that pipelining was the cause.
-      this.#endTrial(this.#parts.clock.monotonic() - this.#readyAt);
+      this.#endTrial(this.#choice.elapsedMs);
     } else {
       this.#setDeadline(); // this was the deadline of the connect phase
     }
@@ -227,8 +212,8 @@ export class Attempt {
     if (socket === undefined) return;
     this.#phase = 'answer';
     this.#tcpConnected = true;
-    this.#readyAt = this.#parts.clock.monotonic();
-    if (this.#mode === 'trial') {
+    this.#choice.sent();
+    if (this.#choice.isTrial) {
       this.#clearDeadline();
       this.#setDeadline();
     }
@@ -280,7 +265,7 @@ export class Attempt {
   #onRefusal(refusal: HandshakeFailure): void {
     const { credentials, forwardMode } = this.memory;
     let withheld = false;
-    if (this.#mode === 'trial' && this.#mayBeMisread(refusal)) {
+    if (this.#choice.isTrial && this.#mayBeMisread(refusal)) {
       this.#endTrial();
       return;
     }
@@ -311,13 +296,13 @@ export class Attempt {
   }
 
   /** Ends a failed trial of pipelining, and starts a plain handshake with the same member. */
-  #endTrial(lessonMs = Number.POSITIVE_INFINITY): void {
-    this.#lessonMs = lessonMs;
+  #endTrial(lessonMs?: number): void {
+    this.#choice.endTrial(lessonMs);
     this.#reconnect(this.#login, this.#forwardMode);
   }
 
   #failHandshake(fault: FaultCode, detail: string): void {
-    if (this.#mode === 'trial') this.#endTrial();
+    if (this.#choice.isTrial) this.#endTrial();
     else if (this.#isWarm) this.#reconnect(this.#login, this.#forwardMode);
     else this.#fail(fault, detail);
   }
@@ -336,28 +321,18 @@ export class Attempt {
     this.#removeListeners(socket);
     const login = this.#login;
     const forwardMode = this.#forwardMode;
-    if (this.lease.protocol === 'socks5') this.#recordHandshake();
+    this.#choice.accepted(login);
     if (forwardMode === 'direct') this.memory.credentials.accepted(this.lease.member, login);
     const connectStatus = this.#connectStatus;
     const isWarm = this.#isWarm && forwardMode === 'absolute';
     this.#owner.attemptAccepted(this, { socket, head, forwardMode, isWarm, login, connectStatus });
   }
 
-  #recordHandshake(): void {
-    const { pipelining } = this.memory;
-    const { member } = this.lease;
-    const ms = this.#parts.clock.monotonic() - this.#readyAt;
-    pipelining.accepted(member, this.#mode, ms);
-    if (this.#mode !== 'plain') return;
-    if (this.#login !== undefined) pipelining.loginAccepted();
-    if (this.#lessonMs !== undefined && ms < this.#lessonMs) pipelining.refused(member);
-  }
-
   #fail(fault: FaultCode, detail: string, notes: FailureNotes = NO_NOTES): void {
     const { elapsedMs: ms } = this;
     const phase = this.#phase;
     if (phase === 'done') return;
-    if (this.#mode === 'pipelined' && phase === 'answer') this.memory.pipelining.failed(this.lease.member);
+    if (phase === 'answer') this.#choice.failed();
     this.#end();
     this.#closeSocket();
     const local = isLocalCode(detail);
