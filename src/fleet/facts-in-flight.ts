@@ -1,15 +1,17 @@
 /**
- * Counts the facts that a replica has published and not yet received back from the log, by subject. The subject is what a fact is
+ * Keeps the facts that a replica has published and not yet received back from the log, by subject. The subject is what a fact is
  * about: of two facts with the same subject, the later one decides.
  */
 import type { Fact } from './shared-pool.ts';
 
 export class FactsInFlight {
-  readonly #counts = new Map<string, number>();
+  readonly #bySubject = new Map<string, { readonly last: Fact; readonly count: number }>();
 
   add(fact: Fact): void {
     const subject = subjectOf(fact);
-    if (subject !== undefined) this.#counts.set(subject, (this.#counts.get(subject) ?? 0) + 1);
+    if (subject === undefined) return;
+    const { count = 0 } = this.#bySubject.get(subject) ?? {};
+    this.#bySubject.set(subject, { last: fact, count: count + 1 });
   }
 
   /**
@@ -18,24 +20,24 @@ export class FactsInFlight {
    */
   covers(fact: Fact): boolean {
     const subject = subjectOf(fact);
-    return subject !== undefined && this.#counts.has(subject);
+    return subject !== undefined && this.#bySubject.has(subject);
   }
 
   /** Call it when the replica has received its own fact from the log. */
   returned(fact: Fact): void {
     const subject = subjectOf(fact);
     if (subject === undefined) return;
-    const left = (this.#counts.get(subject) ?? 0) - 1;
-    if (left > 0) this.#counts.set(subject, left);
-    else this.#counts.delete(subject);
+    const known = this.#bySubject.get(subject);
+    if (known === undefined) return;
+    if (known.count > 1) this.#bySubject.set(subject, { ...known, count: known.count - 1 });
+    else this.#bySubject.delete(subject);
   }
 
-  subjects(): ReadonlySet<string> {
-    return new Set(this.#counts.keys());
-  }
-
-  clear(): void {
-    this.#counts.clear();
+  /** Removes all. Returns the last fact about each subject. */
+  takeAll(): ReadonlyMap<string, Fact> {
+    const facts = new Map([...this.#bySubject].map(([subject, { last }]) => [subject, last]));
+    this.#bySubject.clear();
+    return facts;
   }
 }
 
@@ -43,9 +45,10 @@ export class FactsInFlight {
 function subjectOf(fact: Fact): string | undefined {
   switch (fact.kind) {
     case 'member.joined':
-    case 'member.left':
     case 'member.suspected':
       return undefined;
+    case 'member.left':
+      return `left ${fact.member}`;
     case 'member.quarantined':
     case 'member.restored':
       return `member ${fact.member}`;

@@ -172,8 +172,7 @@ export class Replica implements LeaseProvider, Follower {
   loaded(state: SharedState): void {
     const sharing = this.#sharing;
     const here = new Map(sharing.members().map((changes) => [changes.member.id, changes]));
-    const unpublished = this.#inFlight.subjects();
-    this.#inFlight.clear();
+    const unpublished = this.#inFlight.takeAll();
     this.#votes.clear();
     sharing.apply(state.members.flatMap((record) => this.#changesOf(record)));
     sharing.apply(state.sessions.map((session) => ({ kind: 'session.moved', session, reason: 'loaded' })));
@@ -193,6 +192,7 @@ export class Replica implements LeaseProvider, Follower {
     for (const session of sharing.sessions()) {
       if (!known.has(session.name)) this.#publish({ kind: 'session.moved', session, reason: 'new' });
     }
+    for (const fact of unpublished.values()) if (this.#isStillTrue(fact)) this.#publish(fact);
   }
 
   followed(facts: readonly LoggedFact[]): void {
@@ -200,6 +200,7 @@ export class Replica implements LeaseProvider, Follower {
     for (const { by, fact } of facts) {
       const isOwn = by === this.#options.name;
       if (fact.kind === 'member.left') {
+        if (isOwn) this.#inFlight.returned(fact);
         if (this.#countVote(fact, by)) changes.push(fact);
       } else if (this.#inFlight.covers(fact)) {
         if (isOwn) this.#inFlight.returned(fact);
@@ -293,6 +294,12 @@ export class Replica implements LeaseProvider, Follower {
     const facts = this.#outbox;
     this.#outbox = [];
     this.#options.shared.publish(facts);
+  }
+
+  /** Whether this replica must publish a fact again that did not return from the log. */
+  #isStillTrue(fact: Fact): boolean {
+    if (fact.kind === 'member.quarantined') return fact.quarantine.untilAt > this.#options.clock.monotonic();
+    return fact.kind === 'member.left' || fact.kind === 'member.banned';
   }
 
   /**

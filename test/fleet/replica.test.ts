@@ -4,6 +4,7 @@ import { Secret } from '../../src/core/secret.ts';
 import { accept, acquire, addMembers, close, drawn, fail, request, use } from '../pool/pool-kit.ts';
 import { CITY } from '../support/pool-settings.ts';
 import { acquireAt, BEAT_MS, beaten, openFleet, type ReplicaKit, settled, viewOf } from './replica-kit.ts';
+import { Recorder } from './shared-pool-contract.ts';
 
 async function openPair(changes: Parameters<ReturnType<typeof openFleet>['open']>[1] = {}) {
   const fleet = openFleet();
@@ -439,4 +440,35 @@ test('replica: a member with its own password is not shared with other machines'
     await settled();
     expect([ids(a).length, ids(b).length]).toEqual([2, sameMachine ? 2 : 1]);
   }
+});
+
+test('replica: what it learned while the shared pool was lost reaches the others when it loads the state again', async () => {
+  const fleet = openFleet();
+  let isLost = false;
+  const a = await fleet.open('a', {
+    wrap: (shared) => ({ ...shared, publish: (facts) => void (isLost || shared.publish(facts)) }),
+  });
+  const b = await fleet.open('b');
+  addMembers(a, 3);
+  await settled();
+  const [evicted = '', failed = '', banned = ''] = ids(a);
+  isLost = true;
+  a.pool.evict(evicted);
+  fail(a, acquire(a, {}, { avoid: [banned] }));
+  a.pool.ban({ of: { member: banned }, host: 'one.example', verdict: 'banned' });
+  await settled();
+  expect(ids(b)).toHaveLength(3);
+  isLost = false;
+  const reader = new Recorder();
+  const connection = fleet.memory.connect('reader', { servesClients: false });
+  await connection.follow(reader);
+  await connection.close();
+  const [state] = reader.loads;
+  if (state === undefined) throw new Error('nothing was loaded');
+  a.replica.loaded(state);
+  await settled();
+  expect(ids(b)).toEqual([failed, banned].sort());
+  expect(ids(a)).toEqual(ids(b));
+  expect(viewOf(b, failed)?.state).toBe('quarantined');
+  expect(acquire(b, {}, { targetHost: 'one.example' }).member).toBe(failed);
 });
