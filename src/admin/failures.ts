@@ -2,7 +2,7 @@
  * The recent failures, each with what happened, how often, and what to do. A failure that repeats is one entry with a
  * count.
  *
- * The list is bounded: when it is full, a new entry replaces the one that has not recurred for the longest time.
+ * The list is bounded: when it is full, a new entry replaces the failure that has not recurred for the longest time.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';

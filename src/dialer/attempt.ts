@@ -1,8 +1,8 @@
 /**
  * One attempt: connects to a member, performs its handshake, and ends with a connection to the target or with a
- * failure. Owns its socket and its deadline until it ends. It opens a second connection to the same member if the
- * member requires credentials, refuses CONNECT for a plain HTTP request, or fails a pipelined handshake. It calls its
- * owner exactly once, or not at all after `cancel`.
+ * failure. An attempt owns its socket and its deadline until it ends. An attempt opens a second connection to the same
+ * member if the member requires credentials, refuses CONNECT for a plain HTTP request, or fails a pipelined handshake.
+ * An attempt calls its owner exactly once, or not at all after `cancel`.
  */
 import type { Socket } from 'node:net';
 import type { Deadline } from '../core/deadlines.ts';

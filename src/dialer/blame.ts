@@ -21,13 +21,13 @@ export interface Evidence {
   readonly reachedByOther: boolean;
   /** Whether the client disconnected before the dial had a result. */
   readonly clientLeft: boolean;
-  /** How many members of this dial, including this one, failed in a way that the target can cause. */
+  /** How many members of this dial failed in a way that the target can cause. Includes the member of this attempt. */
   readonly similarFailures: number;
   /** Whether a member of the source reached a target recently. */
   readonly sourceWorked: boolean;
   /** Whether most members of the source refuse its credentials. */
   readonly sourceFaulty: boolean;
-  /** Whether other members accept the credentials that this one refused, or work without credentials. */
+  /** Whether other members accept the credentials that this member refused, or work without credentials. */
   readonly credentialsWork: boolean;
   readonly networkDown: boolean;
 }

@@ -2,9 +2,9 @@
  * Learns from the answers of members which credentials the members of one source need.
  *
  * The setting `auto` starts without credentials. It sends the credentials of the instance only after most of the
- * members tried have required credentials, because a single member may require them only to collect a password. After
- * the first acceptance, all members of the source get the credentials. When most members refuse the credentials, the
- * source is at fault. The fault and its end are reported once each.
+ * members tried have required credentials, because a single member may require credentials only to collect a password.
+ * After the first acceptance, all members of the source get the credentials. When most members refuse the credentials,
+ * the source is at fault. The fault and its end are reported once each.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -108,7 +108,7 @@ export class SourceCredentials {
     return this.#faulty;
   }
 
-  /** Whether noria has other credentials to try with a member that required credentials although it got `sent`. */
+  /** Whether noria has other credentials to try with a member that got `sent` and still required credentials. */
   hasOthers(sent: PreparedLogin | undefined): boolean {
     return this.#access.auth === 'auto' && sent === undefined && this.#instance !== undefined;
   }
@@ -124,7 +124,7 @@ export class SourceCredentials {
   }
 
   /**
-   * Records that `member` required credentials although it got `sent`. If `neverInstance` leaves noria without
+   * Records that `member` got `sent` and still required credentials. If `neverInstance` leaves noria without
    * credentials, only this member is at fault.
    * @returns the credentials for one retry with the same member; undefined if noria has none for this member.
    */

@@ -51,8 +51,8 @@ export interface AbsoluteAnswer {
 export interface MemberConnection {
   /**
    * The socket allows half-open connections. If the member speaks TLS, this is the TLS socket. The socket may be
-   * flowing: add a 'data' listener or pause it in the same tick, otherwise bytes are lost. The dialer's 'error' handler
-   * stays attached, so no error is uncaught.
+   * flowing: add a 'data' listener or pause the socket in the same tick, otherwise bytes are lost. The dialer's 'error'
+   * handler stays attached, so no error is uncaught.
    */
   readonly socket: Socket;
   /** The bytes that the member sent after its answer. Send them to the client first. Often empty. */

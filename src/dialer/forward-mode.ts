@@ -5,7 +5,7 @@
  * members accept CONNECT only to port 443, or not at all. A single refused CONNECT does not show that the member is of
  * this kind: the member may refuse only this target. So noria learns from responses: if a target answers in absolute
  * form after a refused CONNECT, noria uses absolute form for this target from then on. After several such targets,
- * noria uses it for all targets of the source.
+ * noria uses absolute form for all targets of the source.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';

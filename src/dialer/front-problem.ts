@@ -31,8 +31,8 @@ export function faultOfHop({ problem, answeredOthers }: HopFailure): FaultCode {
 }
 
 /**
- * Whether the front proxy may be able to connect noria to another member, although it has failed for all members so
- * far.
+ * Whether the front proxy may be able to connect noria to another member, although the front proxy has reached no
+ * member so far.
  */
 export function helpsAnotherMember(
   failures: readonly { readonly hop?: HopFailure | undefined }[],

@@ -1,7 +1,7 @@
 /**
  * Opens sockets to members through the front proxy (`dial.via`). They behave like direct sockets: 'connect' is emitted
- * once the front proxy has connected the socket to the member. Nothing is written before that, because the front proxy
- * would read a request meant for the member, and could connect to the target itself.
+ * once the front proxy has connected the socket to the member. Before 'connect', nothing is written to the socket: the
+ * front proxy would read a request meant for the member, and could connect to the target itself.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';

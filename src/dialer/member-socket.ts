@@ -28,8 +28,8 @@ export interface MemberAddress {
 export type OpenSocket = (member: MemberAddress, use: DialRequest['use']) => Socket;
 
 /**
- * Enables TCP keep-alive immediately, for sockets that may stay open for long. For tunnels, relay.ts enables it later,
- * because most tunnels end before it matters.
+ * Enables TCP keep-alive immediately, for sockets that may stay open for long. For tunnels, relay.ts enables keep-alive
+ * later, because most tunnels end before keep-alive matters.
  */
 const LONG_LIVED = {
   allowHalfOpen: true,

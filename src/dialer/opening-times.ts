@@ -1,6 +1,6 @@
 /**
  * Measures, for the members of one source, how long it takes to open a connection, and how long a member keeps an
- * unused one. These times decide whether noria opens connections before tunnels need them.
+ * unused connection. These times decide whether noria opens connections before tunnels need them.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';

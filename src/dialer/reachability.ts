@@ -2,8 +2,8 @@
  * Remembers what recent dials have shown about targets and members: which members reached a target or got an answer
  * from it, which members failed for a target although others reached it, and which members worked.
  *
- * Dials use it to choose members and to decide blame. Its size is limited. When it drops its oldest entries, noria
- * blames less, never more.
+ * Dials use it to choose members and to decide blame. The number of entries is limited. When the oldest entries are
+ * dropped, noria blames less, never more.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';

@@ -140,8 +140,9 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
   }
 
   /**
-   * Acquires a member, preferably one that has not failed for this target. After a failed attempt it prefers a member
-   * without an overdue attempt: a second silent member would cost another `attemptTimeout`. A session keeps its member.
+   * Acquires a member, preferably one that has not failed for this target. After a failed attempt, the dial prefers a
+   * member without an overdue attempt: a second silent member would cost another `attemptTimeout`. A session keeps its
+   * member.
    */
   #acquireNext(): void {
     const { reachability, overdueAttempts } = this.#parts;

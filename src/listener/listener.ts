@@ -39,7 +39,8 @@ export interface ListenerOptions extends ConnectionOptions {
 }
 
 /**
- * The maximum number of refused connections that stay open to receive a reply. Further ones are closed without a reply.
+ * The maximum number of refused connections that stay open to receive a reply. Further refused connections are closed
+ * without a reply.
  */
 const MAX_REFUSED_OPEN = 64;
 const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([

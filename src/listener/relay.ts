@@ -1,8 +1,8 @@
 /**
- * The hot path: relays bytes between a client and a member until both directions have ended. Owns both sockets. Forwards
- * half-close and resets in both directions, applies back-pressure, counts bytes, and enforces the idle timeouts. It adds no error
- * handlers: listener and dialer have attached theirs, and 'close' follows every error. Both sockets must be created with
- * `allowHalfOpen`.
+ * The hot path: relays bytes between a client and a member until both directions have ended. Owns both sockets.
+ * Forwards half-close and resets in both directions, applies back-pressure, counts bytes, and enforces the idle
+ * timeouts. Adds no error handlers: listener and dialer have already added error handlers, and 'close' follows every
+ * error. Both sockets must be created with `allowHalfOpen`.
  */
 import type { Socket } from 'node:net';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';

@@ -12,7 +12,9 @@ import { MEMBER_PROTOCOLS, type MemberProtocol } from '../core/protocol.ts';
 import type { RoutingOptions, SessionOwner } from '../pool/lease.ts';
 import { ROUTING_KEYS, type RoutingKey, type RoutingKeyName } from './routing-keys.ts';
 
-/** The longest duration. A longer one is probably a mistake in the unit, and would keep unused sessions in memory. */
+/**
+ * The longest duration. A longer duration is probably a mistake in the unit, and would keep unused sessions in memory.
+ */
 const MAX_DURATION_MS = WEEK_MS;
 const MAX_LOCATION_LENGTH = 64;
 const SESSION_NAME = /^[A-Za-z0-9_.~]{1,64}$/;

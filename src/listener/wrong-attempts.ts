@@ -1,6 +1,7 @@
 /**
- * Counts attempts with wrong credentials by client network and user name, with bounded memory and time. It delays only further
- * wrong attempts: otherwise one client could lock out all others behind the same address.
+ * Counts attempts with wrong credentials by client network and user name, with bounded memory and time. Below
+ * MAX_WRONG_PER_SECOND, only further wrong attempts get `too-many-requests`. If correct attempts got it as well, one
+ * client could lock out all other clients behind the same address.
  */
 
 import { BoundedMap } from '../core/bounded-map.ts';

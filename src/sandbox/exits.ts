@@ -52,7 +52,7 @@ export class Exits {
     return { listenHost: this.#aliases ? address : '127.0.0.1', address };
   }
 
-  /** The listen address of members that share one: those of the pure edition, and reverse proxies. */
+  /** The listen address that several members share: the members of the pure edition, and reverse proxies. */
   gateway(series: number): string {
     return this.#aliases ? `127.${FIRST_SERIES + series}.255.1` : '127.0.0.1';
   }

@@ -29,8 +29,8 @@ const OPENING_MS = 50;
 const LEVELS = ['高匿', '普匿', '匿名', '透明', '未知'] as const;
 
 /**
- * The format that a call selects. If the call selects no valid format, it is JSON, so that the caller can read the
- * refusal.
+ * The format that a call selects. If the call selects no valid format, the format is JSON, so that the caller can read
+ * the refusal.
  */
 export function layoutOf(
   { operation, params }: Pick<ExtractionCall, 'operation' | 'params'>,
@@ -74,7 +74,9 @@ function hasValidParameters({ operation, params }: ExtractionCall): boolean {
   });
 }
 
-/** The number of proxies that the call requests; undefined if it is invalid or above the limit of the instance. */
+/**
+ * The number of proxies that the call requests; undefined if the number is invalid or above the limit of the instance.
+ */
 function countOf({ operation, params }: ExtractionCall, instance: Instance | undefined): number | undefined {
   const limit = instance?.condition.singlePullLimit ?? 1;
   const text = params.get('count') ?? '';
@@ -102,7 +104,7 @@ function conditionReason(instance: Instance): RefusalReason | undefined {
   return reasons.find(([reason, applies]) => applies && refusals[reason] !== undefined)?.[0];
 }
 
-/** Whether the quota that leads to 12008 is used up. It differs by product. */
+/** Whether the quota is used up, so that calls get 12008. Each product has its own kind of quota. */
 function isQuotaUsedUp({ product, condition, members, ledger }: Instance): boolean {
   const isUsedUp = reaches(ledger.handedOut, condition.usageLimit);
   if (product === 'long-residential') return reaches(members.connections, condition.connectionLimit);

@@ -2,7 +2,7 @@ import type { Duplex, Transform } from 'node:stream';
 
 /**
  * Relays bytes in both directions between a member's client and the target, and passes on half-closes. Owns both
- * streams: when one closes before both of its directions have ended, the other one is destroyed.
+ * streams: when one stream closes before both of its directions have ended, the other stream is destroyed.
  *
  * @param back - transforms the target's bytes on their way to the client.
  */

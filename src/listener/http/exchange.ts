@@ -133,7 +133,10 @@ export class HttpExchange {
     this.#end({ cut: false });
   }
 
-  /** Fails the exchange because the member required credentials with a 407. The dialer handles it; the client never sees it. */
+  /**
+   * Fails the exchange because the member required credentials with a 407. The dialer handles the 407; the client never
+   * gets it.
+   */
   rejectChallenge(): void {
     this.#end({ cut: false, proxyAuthRequired: true });
     this.#callbacks.onFailed(new NoriaError('member-auth', 'the member required credentials'), false);
