@@ -1,7 +1,7 @@
 /**
  * Shows one line of a configuration, and below it a pointer to a place in the line, without secrets.
  *
- * It masks every value that may be a secret, also after a misspelt key such as `pasword:`. It removes comments,
+ * Every value that may be a secret is masked, also after a misspelt key such as `pasword:`. Comments are removed,
  * because a comment may contain an old password.
  */
 import { MASK } from '../core/secret.ts';

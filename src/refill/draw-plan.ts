@@ -78,7 +78,8 @@ export function planDraw(inputs: DrawInputs): DrawPlan {
 function deficit(inputs: DrawInputs): { readonly missing: number; readonly urgent: boolean } {
   const { now, stock, demand, startInMs, latencyMs, size } = inputs;
   const missing = Math.min(wanted(inputs) - stock.countedAt(now + horizonMs(inputs)), room(inputs));
-  // Quarantined members may be usable again later, but clients wait now. One draw serves all waiting clients.
+  // An urgent draw may exceed the room in the pool: quarantined members may be usable again later, but clients wait
+  // now. One draw serves all waiting clients.
   const urgent = demand.waiting > 0 && stock.countedAt(now + startInMs + latencyMs) === 0;
   return { missing: urgent ? Math.max(missing, Math.min(demand.waiting, size)) : missing, urgent };
 }

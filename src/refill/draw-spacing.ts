@@ -7,7 +7,7 @@
 const MAX_FRUITLESS_DRAWS = 3;
 /** After this many members in a row that failed before their first use, noria distrusts the source. */
 const DISTRUST_AFTER = 10;
-/** The same limit for members that need a probe. It is higher, because most free proxies are dead. */
+/** The same limit for members that need a probe: a higher number, because most free proxies are dead. */
 const DISTRUST_AFTER_UNPROVEN = 100;
 const MAX_SPACING_MS = 120_000;
 

@@ -68,7 +68,7 @@ export class InstanceReports {
    */
   hear(report: InstanceReport): boolean {
     this.#last = report;
-    // One noria with a wrong configuration must not stop other norias that have drawn with theirs.
+    // A noria with a wrong configuration must not stop this noria if this noria has drawn with its own configuration.
     const isOfOther = report.suspension?.dependsOnConfig === true && this.#hasDrawn;
     this.#unread = isOfOther ? undefined : report;
     return this.mustStop;

@@ -45,8 +45,8 @@ export interface RefillPool {
    */
   usableAt(source: string, atMs: number): number;
   /**
-   * Like `usableAt`, but also counts some quarantined members: those through which only one client failed. No draw
-   * replaces them.
+   * Like `usableAt`, but also counts a quarantined member if only one client has failed through it. No draw replaces
+   * such a member.
    */
   countedAt(source: string, atMs: number): number;
   /** The number of members of the source that will not have expired at `atMs`, including quarantined ones. */

@@ -27,7 +27,9 @@ export type SourcePhase =
   | { readonly name: 'idle'; readonly reason: string }
   /** The source has enough members. */
   | { readonly name: 'ready'; readonly reason: string }
-  /** The source will draw, but waits for the pace, or because draws have brought no members. */
+  /**
+   * The source will draw. It waits for the pace, or it waits longer because earlier draws brought no usable members.
+   */
   | { readonly name: 'waiting'; readonly reason: string; readonly advice?: string; readonly code?: string }
   | { readonly name: 'drawing'; readonly reason: string }
   /** noria cannot reach the service or cannot read its answers. */

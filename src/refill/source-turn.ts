@@ -68,7 +68,7 @@ export class SourceTurn {
       // noria could not record the turn, the claim or the end of the call. A failed call does not throw: its failure is
       // an outcome.
       if (!(error instanceof NoriaError)) throw error;
-      // a requested refill ignores a suspension, so noria would repeat it without a pause
+      // A requested refill ignores a suspension. Without this reset, noria would repeat the refill without a pause.
       state.refillRequested = false;
       if (!state.isSuspended) this.#conclude({ outcome: outcomeOfError(error), gained: 0 }, 0, undefined);
     }

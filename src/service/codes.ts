@@ -18,7 +18,7 @@ export type CodeVerdict =
   | { readonly kind: 'empty' }
   /** The calls come too often: lengthen the interval. */
   | { readonly kind: 'slow-down' }
-  /** Make no call for `ms`, because a call before that would restart the waiting time of the service. */
+  /** Make no call for `ms`: an earlier call would restart the waiting time of the service. */
   | { readonly kind: 'silence'; readonly ms: number }
   /** A condition that ends by itself, or that the operator can remove in the console: retry every `retryEveryMs`. */
   | { readonly kind: 'pause'; readonly retryEveryMs: number }
@@ -266,8 +266,8 @@ const UNREADABLE_ADVICE = 'Compare format and textLayout with the extraction for
 const UNREADABLE_LINK_ADVICE = 'Compare answer of the source with the answer of the link.';
 
 /**
- * What the answer of a draw means. An answer with the code of success means something else if noria dropped all its
- * entries, or if it says that no IP is left.
+ * What the answer of a draw means. Besides the code, the entries matter: an answer with the code of success may have no
+ * entries, noria may have dropped all entries, or the answer may say that no IP is left.
  */
 export function judgeDraw(
   product: SourceProduct,

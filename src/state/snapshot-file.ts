@@ -16,8 +16,8 @@ export interface SnapshotFile {
   /** The data for a part that the file contained when it was opened, not validated; undefined if there was none. */
   read(part: string): unknown;
   /**
-   * The time in ms since that data was collected; 0 without data. It is correct even if the wall clock was set in
-   * between.
+   * The time in ms since the part's data was collected; 0 without data. The time is correct even if the wall clock was
+   * set in between.
    */
   ageMs(part: string): number;
   /** From now on, each write contains what `collect` returns. It must be plain data. */
