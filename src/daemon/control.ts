@@ -30,7 +30,7 @@ export interface ControlOptions {
   readonly fleet: Fleet | undefined;
 }
 
-/** The port is arbitrary: `hostPort` makes a host canonical, and requires a port. */
+/** `hostPort` makes a host canonical, but also requires a port. Any port works here. */
 const ANY_PORT = 1;
 
 export function createControl(options: ControlOptions): AdminBackend {

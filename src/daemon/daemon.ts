@@ -32,7 +32,7 @@ export interface DaemonOptions {
   readonly reload?: AdminBackend['reload'];
   /** File descriptors of inherited listening sockets (`fd:3`). */
   readonly inheritedFds?: ReadonlySet<number>;
-  /** The place of this noria in a fleet without a store. Absent: the configuration decides. */
+  /** Connects this noria to a fleet without a store. If absent, noria joins the fleet of the configuration, if there is one. */
   readonly fleet?: FleetPlace;
 }
 
@@ -109,7 +109,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   };
   const close = async (): Promise<void> => {
     const drained = parts.plane.drain();
-    // While no client waits, another draw would cost money and its members would stay unused.
+    // If no client waits, stop drawing now: a draw would cost money, and no client would use its members.
     if (parts.pool.waitingCount === 0) await parts.refiller.close();
     const timeout = new AbortController();
     await Promise.race([drained, pause(clock, config.shutdown.drainTimeoutMs, timeout.signal)]);
@@ -141,7 +141,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
           new NoriaError('shutting-down', 'noria is shutting down: the configuration is not reloaded'),
         );
       const reloaded = reloading.then(() => reload(next)); // reloads run one after the other
-      reloading = reloaded.catch(() => {}); // ignored here: the caller handles it
+      reloading = reloaded.catch(() => {}); // ignored here: the caller of `reload` handles the error
       return reloaded;
     },
     close() {
@@ -194,5 +194,5 @@ async function applyConfig(parts: Parts, before: Config, next: Config): Promise<
   parts.prober.configure(proberSettings(next));
   parts.faults.forget();
   await parts.refiller.update(refillSettings(next));
-  if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload(); // loads the fleet's members of new sources
+  if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload(); // loads the members that the fleet has of new sources
 }

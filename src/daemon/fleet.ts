@@ -24,7 +24,7 @@ import type { Pool } from '../pool/pool.ts';
 import type { SharedCount } from '../refill/daily-budget.ts';
 import { createTimekeeper } from '../state/moment.ts';
 
-/** The place of one noria in a fleet. */
+/** Connects one noria to its fleet. */
 export interface FleetPlace {
   /** The name of the fleet. */
   readonly name: string;
@@ -105,7 +105,7 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
   };
 }
 
-/** The place of a noria in a fleet with a store. */
+/** Connects a noria to a fleet with a store. */
 export function placeInStore(config: FleetConfig): FleetPlace {
   const { name, replica = randomReplicaName() } = config;
   return {

@@ -57,7 +57,7 @@ export interface PartsContext {
   readonly config: () => Config;
   readonly reload: AdminBackend['reload'];
   readonly draining: () => boolean;
-  /** The place of this noria in a fleet. Undefined: the configuration decides. */
+  /** Connects this noria to a fleet. If undefined, noria joins the fleet of the configuration, if there is one. */
   readonly fleet: FleetPlace | undefined;
   readonly inheritedFds: ReadonlySet<number>;
   /** Called when noria can no longer serve clients. */
@@ -159,7 +159,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   const pace = fleet?.shared.pace ?? state.pace;
   const drawing = { clock, random, bus, pace, extractor, pool, restored, ...drawingTogether(fleet) };
   refiller = openRefiller({ ...refillSettings(config()), ...drawing });
-  for (const run of untilRefill) run(refiller); // runs before the sources decide for the first time whether to draw
+  for (const run of untilRefill) run(refiller); // before `open`, in which each source first decides whether to draw
   await owner.open('refill', refiller);
   const keeping = keepSnapshot(state, { pool, refiller, fleet }, bus);
   owner.own('snapshot', () => keeping[Symbol.dispose]());
@@ -202,7 +202,7 @@ interface FleetParts {
   readonly pool: Pool;
   readonly clients: () => number;
   readonly restored: unknown;
-  /** Calls `run` now. If the refiller is not open yet, calls `run` just before it opens. */
+  /** Calls `run` with the refiller: now or, if the refiller is not open yet, just before the refiller opens. */
   readonly steer: (run: (refiller: Refiller) => void) => void;
 }
 

@@ -34,7 +34,7 @@ export class ReadinessMonitor {
   readonly #options: ReadinessOptions;
   readonly #subscriptions: readonly Disposable[];
   #verdict: ReturnType<typeof decideReadiness>;
-  /** The number of consecutive client requests for which all members that noria tried failed. */
+  /** Number of client requests in a row that failed with every member that noria tried. */
   #failedRequests = 0;
   #timer: Disposable | undefined;
   #isCheckQueued = false;
@@ -53,7 +53,7 @@ export class ReadinessMonitor {
     this.#arm();
   }
 
-  /** Decides and returns the current verdict. Emits `readiness.changed` if it differs from the previous verdict. */
+  /** Decides and returns the current verdict. Emits `readiness.changed` if the current verdict differs from the previous one. */
   check(
     statuses = this.#options.refiller().sources(),
     counts: readonly SourceCounts[] = this.#options.pool.counts(),

@@ -16,7 +16,7 @@ export interface ReadinessFacts {
   readonly draining: boolean;
   readonly listenerCount: number;
   readonly workers: { readonly wanted: number; readonly running: number };
-  /** The number of latest consecutive client requests for which all members that noria tried failed. */
+  /** Number of the latest client requests in a row that failed with every member that noria tried. */
   readonly failedRequests: number;
   /** Maximum time for which a client may wait for a member. */
   readonly clientWaitMs: number;
@@ -39,7 +39,7 @@ export interface SourceFacts
   readonly blocked?: { readonly reason: string; readonly advice: string };
 }
 
-/** The state of the previous verdict, and the moment at which this state began. */
+/** The state of the previous verdict. */
 export interface ReadinessSince {
   readonly state: Readiness['state'];
   /** The monotonic moment at which the state began. */
@@ -82,7 +82,7 @@ export function isSameVerdict(one: Readiness, other: Readiness): boolean {
   return key(one) === key(other);
 }
 
-/** Problems that prevent noria from serving any client, in whatever state the sources are. */
+/** Problems that prevent noria from serving any client, whatever the state of the sources. */
 function fatalProblems({ draining, listenerCount, workers }: ReadinessFacts): ReadinessProblem[] {
   if (draining) {
     return [problem('shutting-down', 'shutting down; open tunnels may finish, new clients are refused')];
@@ -158,7 +158,7 @@ function isCausedByStore({ code }: SourceFacts, { storeLost }: ReadinessFacts): 
 }
 
 /**
- * Decides when no problem is fatal.
+ * Decides the verdict for a noria without fatal problems.
  * @param problems - the problems of the sources, and the problems that limit the service.
  */
 function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProblem[]): Verdict {
@@ -185,8 +185,8 @@ function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProb
 }
 
 /**
- * Whether the next client may end the problem. The next client of an idle source starts a draw, and the new members may work. So
- * noria accepts clients although the present members fail.
+ * Whether the next client may end the problem. When all members of an idle source fail, the next client starts a draw, and the
+ * new members may work. So noria continues to accept clients.
  */
 function isPassing({ kind }: ReadinessProblem, { state }: SourceFacts): boolean {
   return kind === 'members-failing' && state === 'idle';

@@ -45,8 +45,8 @@ export function restorePool(
 }
 
 /**
- * Removes the members at noria's own addresses. Call it after the listeners have opened, because noria does not know all its
- * addresses before: the system chooses the port of `:0`, and an inherited socket (`fd:3`) brings its own address.
+ * Removes the members at noria's own addresses. Call it after the listeners have opened. Only then does noria know all its
+ * addresses: the system chooses the port of `:0`, and an inherited socket (`fd:3`) brings its own address.
  */
 export function evictOwnMembers(
   pool: Pick<Pool, 'members' | 'evict'>,

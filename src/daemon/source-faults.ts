@@ -1,6 +1,6 @@
 /**
- * Blocks a source after several of its members refused its credentials, so that it loses no more members. Tries a blocked source
- * again at intervals, because the service may have accepted new credentials meanwhile.
+ * Blocks a source after several of its members refused its credentials, so that the source loses no more members. Tries a blocked
+ * source again at intervals, because the service may have accepted new credentials meanwhile.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
@@ -9,7 +9,7 @@ import type { SourceFault } from '../dialer/credentials.ts';
 export interface SourceFaultsOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** Makes the pool stop picking members of the source, for this reason. `undefined` ends the block. */
+  /** Stops the pool from picking members of the source. Clients see the reason. `undefined` ends the block. */
   readonly block: (source: string, reason: string | undefined) => void;
   /** Makes the dialer forget which members refused the credentials of the source. */
   readonly resetRefusals: (source: string) => void;
@@ -31,7 +31,7 @@ export class SourceFaults {
     this.#options = options;
   }
 
-  /** The fault of the source. It is kept while noria tries the source again. */
+  /** The fault of the source. The fault is kept while noria tries the source again. */
   of(source: string): Pick<SourceFault, 'reason' | 'advice'> | undefined {
     return this.#known.get(source);
   }

@@ -22,11 +22,11 @@ export interface FleetPool extends PacedSharedPool {
   /** The distinct IPs drawn today, by key of the instance. */
   readonly dayCounts: {
     add(key: string, ips: readonly string[]): void;
-    /** The last known number. */
+    /** The last known number of distinct IPs that the fleet drew today from the instance. */
     used(key: string): number;
   };
   /** The replica that drew the member, if the shared pool has the member. */
   drawnBy(member: string): string | undefined;
-  /** Loads the state again, because the follower needs all of it. */
+  /** Gives the follower the whole state again. */
   reload(): void;
 }

@@ -33,7 +33,10 @@ export class MemoryFleet {
     this.#shared = new MemorySharedPool({ clock, pace: createPaceMemory(timekeeper) });
   }
 
-  /** The place of one noria in the fleet. @param replica - unique in the fleet. */
+  /**
+   * Connects one noria to the fleet.
+   * @param replica - unique in the fleet.
+   */
   place(replica: string) {
     const open = async (own: Replica): Promise<FleetPool> => this.#open(replica, own);
     return { name: this.#options.name, replica, open };

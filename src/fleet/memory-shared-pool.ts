@@ -15,7 +15,7 @@ import { SharedPoolState } from './shared-state.ts';
 
 export interface MemorySharedPoolOptions {
   readonly clock: Clock;
-  /** Absent if only one replica draws; this replica then has its own pace. */
+  /** The pace that the replicas share. Absent if only one replica draws; this replica then keeps its own pace. */
   readonly pace?: PaceStore;
   /** This machine's replica in the fleet. This replica opens the sessions, and receives this machine's part of the limits. */
   readonly machine?: Pick<Replica, 'bindSession' | 'delegateLimits'> | undefined;
@@ -118,7 +118,7 @@ export class MemorySharedPool {
     if (!this.#follows(by, connection)) return proposed;
     const known = this.#state.session(proposed.name, this.#clock.monotonic());
     if (known?.member !== undefined) return known;
-    // the primary's pool then publishes the session in this shared pool
+    // appends no fact here: the primary's pool publishes the opened session in this shared pool
     if (this.#machine !== undefined) return this.#machine.bindSession(proposed);
     this.#append(by, [{ kind: 'session.moved', session: proposed, reason: 'new' }]);
     return proposed;

@@ -70,8 +70,8 @@ export interface ReplicaOptions {
 /** Maximum number of members whose incomplete votes are remembered. */
 const MAX_VOTES = 10_000;
 /**
- * Members per second. After a beat that reports a higher rate of used-up members, the replica sends the next beat even without
- * changes.
+ * In members per second. If a beat reports that members are used up at a higher rate, the replica also sends the next beat, even
+ * without changes.
  */
 const QUIET_RATE = 0.001;
 
@@ -314,7 +314,7 @@ export class Replica implements LeaseProvider, Follower {
     return votes.size >= votesNeeded;
   }
 
-  /** The changes that bring the pool to the content of a loaded record. */
+  /** The changes that make the pool equal to a loaded record of a member. Also bars a removed member, and remembers the votes. */
   #changesOf({ member, left, quarantine, bans, votes }: MemberRecord): PoolChange[] {
     const { id } = member;
     if (left !== undefined) {

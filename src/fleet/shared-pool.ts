@@ -1,13 +1,13 @@
 /**
  * What the replicas of one pool share: an ordered log of facts, beats, sessions, and the pace of each instance.
  *
- * A replica is a process that serves clients, or that draws members for others. It picks from a complete pool of its own, so a
- * client never waits for shared data. A fact is a change of the pool, an operator's command or an answer of the service. A beat
- * is a replica's report of its current activity: demand, uses and open leases. An instance is the service product from which a
- * source draws.
+ * A replica is a process that serves clients, or that draws members for such processes. A replica picks from a complete pool of
+ * its own, so a client never waits for shared data. A fact is a change of the pool, an operator's command or an answer of the
+ * service. A beat is a replica's report of its current activity: demand, uses and open leases. An instance is the service product
+ * from which a source draws.
  *
- * Three implementations keep the same contract (test/fleet/shared-pool-contract.ts). One is in memory, and is the reference
- * model. One connects the processes of one machine. One connects machines through a store.
+ * Three implementations pass the same tests (test/fleet/shared-pool-contract.ts): the reference model in memory, one for the
+ * processes of one machine, and one for machines that share a store.
  *
  * Everything here is plain data that can be sent as JSON. Moments are monotonic ms of the replica that passes or receives them.
  * An implementation converts them between processes; an inexact end of life is too early rather than too late. `source` is the

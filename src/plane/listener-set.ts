@@ -24,7 +24,7 @@ export interface ListenerSetOptions {
   readonly context: PlaneContext;
   /** File descriptors of inherited listening sockets (`fd:3`). Each can be opened only once. */
   readonly inheritedFds: ReadonlySet<number>;
-  /** Set where several processes open the same listeners. */
+  /** What the listeners share with the same listeners of other processes. Absent in a noria with one process. */
   readonly sharing?: ListenerSharing;
 }
 
@@ -131,8 +131,7 @@ export class ListenerSet {
     if (restorable.length > 0) this.#previous = { opened: restorable, drainTimeoutMs };
     for (const removed of change.removed) {
       stop(removed);
-      // An update can restore only the listeners of the last commit. A listener that was opened after the last commit can be
-      // closed.
+      // Only the listeners of the last commit may be restored, so close a listener that was opened after it.
       if (!restorable.includes(removed)) this.#drainAndClose(removed.listener, drainTimeoutMs);
     }
   }

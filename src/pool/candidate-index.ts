@@ -20,7 +20,10 @@ const MAX_LISTS = 256;
 export class CandidateIndex {
   /** True when a member may have become free. The pool resets it and then gives free members to the waiting clients. */
   membersFreed = false;
-  /** After a change of the share, the caller calls `update` for each member. */
+  /**
+   * The part of shared limits that this process may use. After a change of `share`, the caller must call `update` for each
+   * member.
+   */
   share: PoolShare = { count: 1, index: 0, clockAheadMs: 0, changedAt: 0 };
 
   readonly #random: Random;
@@ -232,7 +235,9 @@ function removeFromTier(tier: Tier, member: Member): void {
   member.candidates.splice(index, 1);
 }
 
-/** Saves the moment of the last request for a list in the sources of the list. Call it before the list is dropped. */
+/**
+ * Saves the moment of the last request for a list in the sources of the list's first tier. Call it before the list is dropped.
+ */
 function saveLastWanted({ tiers: [first] }: Candidates): void {
   if (first === undefined) return;
   for (const source of first.sources) source.lastWantedAt = Math.max(source.lastWantedAt, first.lastWantedAt);

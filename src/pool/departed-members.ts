@@ -22,12 +22,12 @@ interface DepartedMember extends MemberHistory {
   readonly barred: boolean;
 }
 
-/** Maximum number of remembered members; more than a pool loses before their records expire. */
+/** Maximum number of remembered members. A pool loses fewer members within the lifetime of a record. */
 const MAX_DEPARTED = 50_000;
 
 /**
- * The key by which the pool recognizes a proxy that a draw brings again. The key includes the user name, because a gateway may
- * have one address for several user names, each with its own exit.
+ * The key by which the pool recognizes a proxy that it already knows. The key includes the user name, because a gateway may have
+ * one address for several user names, each with its own exit.
  */
 export function memberKey(
   source: string,

@@ -9,8 +9,8 @@ export interface DrawnMember {
   readonly host: string;
   readonly port: number;
   /**
-   * Monotonic moment; undefined if unknown. The member then lives for the source's `unknownLifetimeMs`, and each success renews
-   * that time.
+   * Monotonic moment at which the life of the member ends. If undefined, the end is unknown: the member lives for the source's
+   * `unknownLifetimeMs` after it joined or last had a success.
    */
   readonly endsAt: number | undefined;
   /** Whether a probe must succeed before clients may use the member. */

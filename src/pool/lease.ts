@@ -21,7 +21,7 @@ export interface RoutingOptions {
   readonly client?: string;
   /** Full name of the session, unique among users and listeners. X-Noria-Session has the same value. */
   readonly session?: string;
-  /** The owner, if this request creates the session. */
+  /** The owner of the session. The pool uses the owner only if this request creates the session. */
   readonly sessionOwner?: SessionOwner;
   /** Maximum idle time of the session; absent: the pool's default. */
   readonly sessionTtlMs?: number;
@@ -126,8 +126,8 @@ export type LeaseReport =
       readonly lease: number;
       readonly kind: 'closed';
       /**
-       * Whether the member closed the connection before the target's first byte, and the blame for it. `member-for-target`:
-       * another member got an answer from the target.
+       * `false`, unless the member closed the connection before the target's first byte; then the blame for the close.
+       * `member-for-target`: another member got an answer from the target.
        */
       readonly cut: false | Extract<Blame, 'member-for-target' | 'unclear'>;
       /** Whether at least one byte from the target arrived. */

@@ -18,7 +18,7 @@ import { SourceEvidence } from './source-evidence.ts';
 const LATENCY_MEMORY_MS = 10_000;
 /** Minimum weight of a new latency reading, even if it immediately follows another one. */
 const MIN_READING_WEIGHT = 0.2;
-/** Maximum number of hosts that a member remembers for bans, and for spacing. */
+/** Maximum number of hosts that a member remembers for bans. The same maximum applies to hosts with a spacing. */
 const MAX_HOSTS = 1_000;
 
 /**
@@ -251,9 +251,9 @@ export class PoolSource {
   /** Members that wait for a probe, because the evidence against them comes from too few clients. */
   readonly suspected = new Set<Member>();
   openLeases = 0;
-  /** Maximum number of open leases on its members. */
+  /** Maximum number of open leases on the members of the source. */
   leaseLimit = Number.POSITIVE_INFINITY;
-  /** Why clients may not use its members; undefined when they may. */
+  /** Why clients may not use the members of the source; undefined when they may. */
   blockedReason: string | undefined;
   /**
    * Monotonic moment of the last demand that is in no `Tier.lastWantedAt`: the demand of a session, or of a tier that no longer
@@ -262,9 +262,9 @@ export class PoolSource {
   lastWantedAt = Number.NEGATIVE_INFINITY;
   /** The demand of other replicas. Each sharing of the pool sets its own entry. */
   readonly demandElsewhere = new Map<object, Demand>();
-  /** How often `maxUsesPerMember` or the spacing makes a member unusable. */
+  /** Rate at which `maxUsesPerMember` or the spacing makes members unusable. */
   readonly usedUp = new DecayingRate();
-  /** Average latency of all its members; 0 before the first reading. */
+  /** Average latency of all members of the source; 0 before the first reading. */
   typicalLatencyMs = 0;
 
   readonly evidence = new SourceEvidence();

@@ -38,9 +38,9 @@ export class Members {
   readonly departed = new DepartedMembers();
   readonly index: CandidateIndex;
   settings: PoolSettings;
-  /** Set while the pool has other replicas. */
+  /** Undefined while the pool has no other replicas. */
   observer: PoolObserver | undefined;
-  /** Set where several processes share limits on uses. */
+  /** Undefined unless several processes share a limit on uses. */
   turns: Turns | undefined;
 
   readonly #bus: EventBus;
@@ -152,7 +152,7 @@ export class Members {
     else this.#bus.emit('member.drained', { ...eventOf(member), openTunnels: member.openLeases });
   }
 
-  /** The caller then calls `index.update` for each member. */
+  /** The caller must call `index.update` for each member afterwards. */
   setShare(share: PoolShare): void {
     const { rotation } = this.settings;
     const needsTurns = rotation.maxUsesPerMember > 0 || rotation.perHostSpacingMs > 0;

@@ -105,7 +105,7 @@ export class Picker {
     const next = candidates.pickOfFirstTier(check);
     const isBetter = next !== undefined && (own === undefined || next.bucket === 'fresh');
     if (!isBetter) return this.#keep(own, name, routing);
-    // With another reason, the pool would not report the move to other replicas at once.
+    // The reason `rotated` makes the pool report the move to other replicas at once.
     return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated');
   }
 
@@ -175,7 +175,7 @@ function servesNow(member: Member, candidates: Candidates, check: MemberCheck): 
   return !member.source.isFull && whyMove(member, candidates, check) === undefined;
 }
 
-/** Whether the member works, even if it cannot serve this client or is full. */
+/** Whether the member works. A member that works may be full, or unable to serve this client. */
 function works(member: Member | undefined): boolean {
   return member?.phase.name === 'ready' && member.source.blockedReason === undefined;
 }

@@ -31,7 +31,7 @@ export class Sessions {
   readonly #timer: EarliestTimer;
   #journal: SessionJournal | undefined;
   observer: PoolObserver | undefined;
-  /** Replaced by a reload. */
+  /** A reload replaces the settings. */
   settings: Pick<RotationOptions, 'sessionTtlMs' | 'maxSessionTtlMs' | 'maxSessionsPerClient'>;
 
   constructor(

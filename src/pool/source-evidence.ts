@@ -10,7 +10,10 @@ export interface SourceTotals {
 
 /** How long a success counts as evidence that a client is served. */
 const CLIENT_SERVED_MS = 10 * MINUTE_MS;
-/** Each new member adds this much to the budget of replacements on trial, so trials cause at most a tenth more draws. */
+/**
+ * Each new member adds this much to the budget of trials, so trials cause at most a tenth more draws. In a trial, a draw replaces
+ * a member that may be good, to find out whether new members work.
+ */
 const TRIALS_PER_MEMBER = 0.1;
 
 export class SourceEvidence {
@@ -19,7 +22,7 @@ export class SourceEvidence {
   /** A success is an answer from a target. A failure is a tunnel that the member closed before an answer. */
   readonly answers: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
   #trials = Number.POSITIVE_INFINITY;
-  /** The client served last, at `#latestAt`. A different client was served last at `#otherAt`. */
+  /** The client that a target answered last, and when. `#otherAt`: when a target last answered a different client. */
   #latestClient: string | undefined;
   #latestAt = Number.NEGATIVE_INFINITY;
   #otherAt = Number.NEGATIVE_INFINITY;
@@ -54,7 +57,7 @@ export class SourceEvidence {
     this.#limitTrials(size);
   }
 
-  /** Takes one replacement on trial from the budget; false if the budget is used up. */
+  /** Takes one trial from the budget; false if the budget is used up. */
   spendTrial(size: number): boolean {
     this.#limitTrials(size);
     if (this.#trials < 1) return false;

@@ -18,7 +18,7 @@ export interface Surroundings {
   readonly memberWorked: boolean;
   /** Whether any member of the source succeeded recently. */
   readonly sourceWorked: boolean;
-  /** Whether another client succeeded through the source recently. */
+  /** Whether a target recently answered another client through the source. */
   readonly otherClientsServed: boolean;
   readonly sourceTotals: Readonly<SourceTotals>;
 }

@@ -14,8 +14,8 @@ import type { Lease, LeaseRefusal, LeaseRequest } from './lease.ts';
 type Answer = Lease | LeaseRefusal;
 
 /**
- * What `giveTurns` does after a client. `line-blocked`: skips the other clients of the line, because none of them can be served
- * now. `done`: continues with the next client of the line.
+ * What `giveTurns` does after a call of `serve`. `line-blocked`: skips the other clients of the line, because none of them can be
+ * served now. `done`: continues with the next client of the line.
  */
 export type TurnResult = 'done' | 'line-blocked';
 
@@ -109,7 +109,7 @@ export class WaitingQueue {
     client.resolve(answer);
   }
 
-  /** Moves a client to the end of the line for new candidates, because its own are stale. */
+  /** Moves a client to the end of the line for `candidates`. Call it when the client's previous candidates are stale. */
   changeLine(client: WaitingClient, candidates: Candidates): void {
     this.#leaveLine(client);
     client.candidates = candidates;
@@ -118,7 +118,7 @@ export class WaitingQueue {
 
   /**
    * Calls `serve` for the waiting clients in order of arrival. Skips clients whose filter no pickable member passes. `serve` may
-   * answer its client.
+   * answer the client, which then leaves the queue.
    */
   giveTurns(serve: (client: WaitingClient) => TurnResult): void {
     const lines: LineCursor[] = [];

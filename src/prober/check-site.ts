@@ -46,7 +46,7 @@ export function askSite(
     const end = (answer: SiteAnswer) => {
       deadlines.clear(deadline);
       socket.off('data', onData).off('end', onEnd).off('close', onEnd);
-      socket.destroy(); // a TLS socket closes the connection below it
+      socket.destroy(); // also closes the connection under a TLS socket
       resolve(answer);
     };
     const deadline = deadlines.set(timeoutMs, () => end('silent'));

@@ -25,7 +25,7 @@ export type ProbeOutcome =
   | { readonly kind: 'failed'; readonly fault: FaultCode; readonly blame: Blame }
   /** The member gave no sign of life: it closed every connection without an answer, or never answered. */
   | { readonly kind: 'lifeless'; readonly fault: FaultCode }
-  /** The member listens at its own address. It could not connect to this address, or it relayed no bytes from this address. */
+  /** The member failed to connect to its own address, at which the member listens, or relayed no bytes from this address. */
   | { readonly kind: 'unconnected'; readonly fault: FaultCode }
   /**
    * Either the member or the site failed. If another member reaches the site, the probed member is at fault. `alive`: whether the
@@ -37,7 +37,7 @@ export type ProbeOutcome =
 export interface ProbeTask {
   readonly lease: Lease;
   readonly asks: SiteTask | 'sign-of-life' | 'own-address';
-  /** Time limit: of the whole probe if it asks for a site, otherwise of each step of the probe. */
+  /** Time limit of the whole probe if the probe asks for a site; otherwise the time limit of each step. */
   readonly timeoutMs: number;
 }
 

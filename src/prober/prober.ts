@@ -162,7 +162,7 @@ export class Prober implements AsyncDisposable {
     const { clock } = this.#options;
     switch (outcome.kind) {
       case 'passed':
-        // A probe without a check ends no quarantine; only a client's request does.
+        // Without a configured check, only a client's request ends a quarantine.
         if (lease.isNew || this.#site !== undefined) this.#admit(lease, outcome.latencyMs);
         else if (outcome.relays) this.#release(lease);
         else this.#blame(lease, { blame: 'unclear', fault: 'member-refused' });
@@ -186,7 +186,7 @@ export class Prober implements AsyncDisposable {
     }
   }
 
-  /** A suspected member failed. It is at fault if a working member of its source passes the same probe. */
+  /** A suspected member failed a probe. The member is at fault if a working member of its source passes the same probe. */
   #compare(lease: Lease, { kind, fault }: Extract<ProbeOutcome, { kind: 'lifeless' | 'unconnected' }>): void {
     const { pool } = this.#options;
     const other = this.#closed ? undefined : pool.acquireForComparison(lease.source, WORKED_MS);

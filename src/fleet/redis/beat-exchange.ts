@@ -30,7 +30,7 @@ export interface BeatExchangeOptions {
 /** Moments are by the store's clock. */
 export interface BeatAnswer {
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
-  /** The activity of all new beats, including those of this replica. */
+  /** The activity that all new beats report, including the beats of this replica. */
   readonly members: readonly MemberActivity[];
   readonly sessions: readonly SessionActivity[];
   /** The number of the last entry of the log. */

@@ -139,7 +139,10 @@ function versionOf(info: Readonly<Record<string, string>>): {
   return { version: `Redis ${redis}`, isOld: Number.parseInt(redis, 10) < LEAST_VERSION };
 }
 
-/** Tries the commands of noria's scripts on a temporary key. Returns the names of the commands that the user may not run. */
+/**
+ * Tries the commands of noria's scripts on a temporary key. Returns the names of the commands for which the user has no
+ * permission.
+ */
 const TRY_LUA = `
 local key, missing = KEYS[1], {}
 local tries = {

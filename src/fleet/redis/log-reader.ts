@@ -107,7 +107,7 @@ const MEMBER_ENDS = 'ends:m:';
 const SESSION_USES = 'uses:s:';
 const USED_SESSION = 'used:s:';
 
-/** The fields of the hash of uses that a beat writes. */
+/** The names of the fields that a beat changes in the hash of uses. */
 export function useFields({ members, sessions }: Pick<Beat, 'members' | 'sessions'>): string[] {
   return [
     ...members.flatMap(({ member }) => [`${MEMBER_USES}${member}`, `${MEMBER_ENDS}${member}`]),
@@ -116,8 +116,8 @@ export function useFields({ members, sessions }: Pick<Beat, 'members' | 'session
 }
 
 /**
- * Returns whether a snapshot makes a field of the hash of uses superfluous. This is true for a member that has ended, and for
- * every session, because the snapshot contains the uses of sessions.
+ * Returns a function that tells whether a snapshot replaces a field of the hash of uses. A snapshot replaces the fields of
+ * members that have ended, and of all sessions, because the snapshot contains the uses of sessions.
  */
 export function isCoveredBy({ members }: SharedState): (field: string) => boolean {
   const living = new Set(members.map(({ member }) => member.id));

@@ -158,8 +158,8 @@ interface Change {
 }
 
 /**
- * The moment by the store's clock from which the call no longer delays the next call. It has certainly reached the service by
- * then.
+ * From this moment of the store's clock, the call no longer delays the next call. By then, the service has certainly received the
+ * call.
  */
 function endOf(call: LastCall | undefined): number {
   return call === undefined ? 0 : call.claimedAt.wallAt + call.arrivedWithinMs + call.holdMs;

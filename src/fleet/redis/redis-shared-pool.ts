@@ -39,7 +39,7 @@ export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow'
   readonly observer?: FleetObserver;
 }
 
-/** Receives what logs and metrics report about the connection. */
+/** Called for events of the connection to the store, for logs and metrics. */
 export interface FleetObserver {
   connected(): void;
   lost(error: NoriaError): void;
@@ -199,7 +199,7 @@ export class RedisSharedPool implements FleetPool {
     await this.#flushed();
     await this.#beats.close();
     const args = [this.#options.replica, this.#process];
-    // ignored: without LEAVE, the other replicas notice that no more beats arrive
+    // ignored: if LEAVE fails, the other replicas notice that no more beats arrive
     if (this.fault === undefined) await this.#store.run(LEAVE, { args }).catch(() => {});
     await this.#store.close();
     this.#lostAt ??= this.#options.clock.monotonic();
@@ -295,7 +295,7 @@ export class RedisSharedPool implements FleetPool {
     });
   }
 
-  /** How a fact changes the key of its session in the store. Its moments are by the store's clock. */
+  /** How a fact changes the key of its session in the store. The moments of the fact are by the store's clock. */
   #sessionChange(fact: Fact): SessionChange[] {
     if (fact.kind === 'session.ended') return [{ name: fact.name, text: '', member: '', leftMs: 0 }];
     if (fact.kind !== 'session.moved') return [];
@@ -347,12 +347,12 @@ export class RedisSharedPool implements FleetPool {
 
   async #saveSnapshot(): Promise<void> {
     const state = this.#state.read(this.#storeNow);
-    const members = state.members.map((record) => ({ ...record, uses: 0 })); // the hash of uses contains the uses
+    const members = state.members.map((record) => ({ ...record, uses: 0 })); // 0, because the hash of uses has them
     const covered = [...this.#useFields].filter(isCoveredBy(state));
     for (const field of covered) this.#useFields.delete(field);
     const text = JSON.stringify({ ...state, members });
     const args = [this.#store.epochId, this.#applied, text, ...covered];
-    await this.#store.run(SNAPSHOT, { args }).catch(() => {}); // ignored: the next exchange of beats tries again
+    await this.#store.run(SNAPSHOT, { args }).catch(() => {}); // ignored: after the next exchange of beats, noria tries again
   }
 
   async #flushed(): Promise<void> {

@@ -51,7 +51,7 @@ export class PermitPools {
     }
   }
 
-  /** Closes the pools of all other listeners, and ignores permits that workers return to them later. */
+  /** Closes the pools of all listeners except `listeners`. Ignores permits that workers later return to a closed pool. */
   keep(listeners: readonly LimitedListener[]): void {
     const ids = new Set(listeners.map(({ id }) => id));
     for (const [id, pool] of this.#pools) {
@@ -182,7 +182,10 @@ export class PermitHolder {
   #used = 0;
   readonly #waiting: ((permitted: boolean) => void)[] = [];
   #asking = false;
-  /** How many of the first entries in `#waiting` the request in progress covers: a reply without permits refuses these entries. */
+  /**
+   * Number of entries at the start of `#waiting` for which the request in progress asks. A reply without permits refuses these
+   * entries.
+   */
   #askedFor = 0;
 
   constructor(send: (request: PermitRequest) => void) {

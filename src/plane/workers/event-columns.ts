@@ -1,6 +1,7 @@
 /**
- * Packs the events that workers send to the primary. Many events share one message in columns: the message contains each key name
- * once, and a value that all events of a kind share once. It has a tenth of the size of the separate events.
+ * Packs the events that workers send to the primary. One message holds many events in columns. The message contains each key name
+ * only once. If all events of a kind have the same value, the message contains this value only once. The message has a tenth of
+ * the size of the separate events.
  */
 import type { EventName, NoriaEvents } from '../../core/events.ts';
 

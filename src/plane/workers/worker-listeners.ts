@@ -43,7 +43,7 @@ export class WorkerListeners {
 
   /**
    * @param workers - returns the workers that serve clients now.
-   * @param sendPermits - sends a reply about a listener's permits to the worker with this number.
+   * @param sendPermits - sends a reply about a listener's permits to a worker, by worker number.
    */
   constructor(
     clock: Clock,
@@ -152,7 +152,7 @@ export class WorkerListeners {
   async #goBack(outcome: UpdateOutcome): Promise<UpdateOutcome> {
     for (const worker of this.#workers()) {
       const restored = await this.#updateWorker(worker, this.#listeners, this.#drainTimeoutMs);
-      if (restored?.ok === false) worker.killBecause(restored.message); // the worker's replacement may succeed
+      if (restored?.ok === false) worker.killBecause(restored.message); // a replacement may succeed
     }
     this.permits.keep(limitsOf(this.#listeners));
     return outcome;

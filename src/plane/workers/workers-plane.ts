@@ -41,7 +41,7 @@ export interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' |
   readonly workers: number;
   readonly poolSettings: PoolSettings;
   readonly forecasts: () => readonly SourceForecast[];
-  /** This machine as a replica of a fleet, with the same pool. */
+  /** This machine's replica in the fleet. The replica shares the pool of this process. */
   readonly fleet?: Replica | undefined;
   readonly log: Log;
   /** The secrets to mask when the log reports a worker's exit. */

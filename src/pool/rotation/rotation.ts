@@ -8,14 +8,17 @@ import type { HeapNode } from '../../core/heap.ts';
 
 /** A pick must not return this entry. */
 export const UNFIT = 0;
-/** A pick returns this entry only if it finds no better one within MAX_SECOND_CHOICES. */
+/**
+ * A pick returns this entry only if the pick finds no entry that fits. The search ends after MAX_SECOND_CHOICES more second
+ * choices.
+ */
 export const SECOND_CHOICE = 1;
 /** A pick may return this entry. */
 export const FITS = 2;
 /** How well an entry fits the request of a pick. */
 export type Fit = typeof UNFIT | typeof SECOND_CHOICE | typeof FITS;
 
-/** A pick skips this many second choices before it takes the first of them. */
+/** After this many further second choices, a pick ends its search and takes the first second choice. */
 export const MAX_SECOND_CHOICES = 8;
 
 /**
