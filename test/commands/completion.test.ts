@@ -43,7 +43,11 @@ const ask: { readonly [S in (typeof SHELLS)[number]]: Ask } = {
 };
 
 function run(shell: string, args: readonly string[]): string[] {
-  const { stdout, stderr } = spawnSync(shell, args, { encoding: 'utf8' });
+  // bash warns about a locale that the machine does not have.
+  const { stdout, stderr } = spawnSync(shell, args, {
+    encoding: 'utf8',
+    env: { ...process.env, LC_ALL: 'C' },
+  });
   expect(stderr).toBe('');
   return stdout.split('\n').filter((offer) => offer !== '');
 }
