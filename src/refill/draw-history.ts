@@ -94,6 +94,11 @@ export class DrawHistory {
     );
   }
 
+  /** Call it when another noria of the fleet has drawn from the instance: an earlier refusal is then out of date. */
+  forgetRefusalOfInstance(): void {
+    if (this.#last?.concerns === 'instance') this.#last = undefined;
+  }
+
   /** Forgets what was learned with an old configuration. */
   reset(): void {
     this.#last = undefined;

@@ -243,6 +243,7 @@ export class DrawSource {
     const { phase: own, isPausedByOperator } = this.#state;
     if (suspension === undefined) {
       pool.unlimitTunnels(name);
+      this.#history.forgetRefusalOfInstance();
       if (isSuspended(own) && own.endsWithAnyDraw)
         this.#state.move({ name: 'idle', reason: 'another noria of the fleet has drawn from the instance' });
       return;

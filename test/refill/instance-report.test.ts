@@ -77,6 +77,21 @@ test('instance report: a draw of one ends the suspension of both', async () => {
   expect(states(pair)).toEqual(['ready', 'ready']);
 });
 
+test('instance report: after a draw of another noria, an earlier refusal is no longer a problem', async () => {
+  const pair = openPair([code('12005')]);
+  await pass(pair.clock, 5 * MINUTE_MS);
+  const [refused] = [pair.one, pair.two].filter((rig) => rig.status().lastDraw !== undefined);
+  const other = refused === pair.one ? pair.two : pair.one;
+  expect(refused?.status().lastDraw).toMatchObject({ result: 'failed' });
+  refused?.refiller.pause('city'); // so that it does not draw itself
+  other.refiller.resume('city');
+  await pass(pair.clock, MINUTE_MS);
+  expect(other.status().state).toBe('ready');
+  expect(refused?.status()).toMatchObject({ state: 'paused' });
+  expect(refused?.status()).not.toHaveProperty('lastDraw');
+  expect(refused?.status()).not.toHaveProperty('code');
+});
+
 test('instance report: both retry at the same moment, and one call is enough', async () => {
   const pair = openPair([code('12005'), code('12005'), code('12005')]);
   await pass(pair.clock, 89 * MINUTE_MS);
