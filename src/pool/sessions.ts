@@ -94,7 +94,7 @@ export class Sessions {
   use(name: string, { sessionTtlMs, sessionOwner = NO_OWNER }: RoutingOptions, now: number): Session {
     const ttlMs = sessionTtlMs ?? this.settings.sessionTtlMs;
     const session = this.#byName.get(name);
-    if (session !== undefined && session.openLeases === 0 && session.endsAt <= now) {
+    if (session !== undefined && session.openLeases <= 0 && session.endsAt <= now) {
       this.#end(session, 'idle'); // the timer that ends idle sessions is late
     } else if (session !== undefined) {
       session.usedAt = now;
@@ -189,9 +189,13 @@ export class Sessions {
     this.#timer.disarm();
   }
 
+  /**
+   * `openLeases` is negative if another process reported the end of a lease, but its beginning before this pool knew the session.
+   * Such a session is idle.
+   */
   #endIdle(now: number): void {
     for (let first = this.#byEnd.first; first !== undefined && first.key <= now; first = this.#byEnd.first) {
-      if (first.openLeases === 0 && first.endsAt <= now) {
+      if (first.openLeases <= 0 && first.endsAt <= now) {
         this.#end(first, 'idle');
         continue;
       }
