@@ -83,8 +83,8 @@ export function guard(options: GuardOptions): MiddlewareHandler {
 }
 
 /**
- * Whether the Sec-Fetch headers say that a page of another site caused the request. Every site may link to the
- * dashboard, because no site can show the dashboard in a frame.
+ * Whether the Sec-Fetch headers say that a page of another site caused the request. A visitor who follows a link
+ * to the dashboard does not count: that is safe, because no site can show the dashboard in a frame.
  */
 function isCrossSite(req: HonoRequest): boolean {
   const site = req.header('sec-fetch-site') ?? 'none';

@@ -24,7 +24,7 @@ const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   'front-proxy': 'network',
 };
 
-/** The side under which a refused request is counted, by the side in the table of faults. */
+/** Maps the side at fault in the table of faults to the side under which the history counts the refused request. */
 const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
   client: 'client',
   member: 'member',

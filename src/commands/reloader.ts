@@ -16,7 +16,7 @@ import type { Daemon } from '../daemon/daemon.ts';
 import { changesForRestart } from '../daemon/part-options.ts';
 
 export interface ReloaderOptions {
-  /** Resolves when the daemon runs. Earlier reloads wait for it. */
+  /** Resolves when the daemon runs. A reload that is requested before then waits. */
   readonly daemon: Promise<Pick<Daemon, 'config' | 'reload'>>;
   readonly log: Log;
   readonly file: string;

@@ -50,7 +50,9 @@ export function addressOfPorts({ first, last }: PortNumbers): ListenAddress {
  */
 function checkReach({ address }: ProxyPoolConfig, isAdded: boolean, problems: Problems): void {
   if (isLocalAddress(address)) return;
-  const missing = isAdded ? 'add a listener with these ports, session: port and users' : 'add users to it';
+  const missing = isAdded
+    ? 'add a listener that has these ports, users, and session: port'
+    : 'add users to it';
   problems.error(
     'proxyPool.address',
     `other machines can reach ${formatListenAddress(address)}, and the listener of the ports has no users; ${missing}, or listen on 127.0.0.1`,

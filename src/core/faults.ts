@@ -1,5 +1,5 @@
 /**
- * The table of all faults, and the error class that carries one. docs/errors.md lists the same faults, held by
+ * The table of all faults, and the error class that carries one. docs/errors.md lists the same faults, checked by
  * test/held/errors.test.ts.
  *
  * SOCKS4 has no column, because it has only one code for all refusals (0x5B).
@@ -110,7 +110,7 @@ export const FAULTS = {
     side: 'service',
     retry: 'later',
     summary: 'The server at the address of the service does not have the operation.',
-    advice: 'Check service.baseUrl, or baseUrl, host or url of the source.',
+    advice: "Check service.baseUrl, or the source's own baseUrl, host or url.",
   },
   'service-protocol': {
     side: 'service',

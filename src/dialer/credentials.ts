@@ -53,7 +53,7 @@ type MemberAnswer = 'accepted' | 'open' | 'asked' | 'refused';
 
 /** The minimum number of different members in a majority. */
 export const MEMBERS_OF_A_MAJORITY = 3;
-/** How long an answer counts. */
+/** How long a member's answer to credentials counts as evidence. */
 const WINDOW_MS = 5 * 60_000;
 /**
  * The minimum time between two records of the same answer of a member. A busy source would otherwise record an answer

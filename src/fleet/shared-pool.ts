@@ -115,8 +115,8 @@ export interface FleetView {
  */
 export interface Follower {
   /**
-   * The state before the first fact that `followed` will receive. Called once at the start, and again after facts were lost, for
-   * example with the connection. The follower then publishes what the state lacks.
+   * Receives the shared state as it was before the first fact that `followed` will receive. Called once at the start, and again
+   * after facts were lost, for example with the connection. The follower then publishes what it knows and `state` lacks.
    */
   loaded(state: SharedState): void;
   /**
@@ -158,10 +158,10 @@ export interface SharedPool {
 /** A shared pool for replicas that draw members. */
 export interface PacedSharedPool extends SharedPool {
   /**
-   * The pace of all instances, which all replicas share. The store decides a change only after the log contains all earlier facts
-   * of this replica. A claim, which reserves a call to the service, also requires that this replica has received the whole log;
-   * otherwise the replica could draw again what another replica has just drawn. Without a connection, a change is rejected with
-   * `fleet-store-lost`.
+   * The pace of all instances, which all replicas share. The store accepts or rejects a change only after the log contains
+   * all earlier facts of this replica. A claim reserves a call to the service. The store grants a claim only if this replica has
+   * received the whole log; otherwise the replica could draw again what another replica has just drawn. Without a connection, a
+   * change is rejected with `fleet-store-lost`.
    */
   readonly pace: PaceStore;
 }

@@ -1,7 +1,7 @@
 /**
  * Remembers members that left, in case the service draws the same address again. Until the announced end of a member's life, its
- * address belongs to the same machine. The address of a member that failed, was used up or was evicted is therefore barred until
- * that moment. A member that left for another reason may return with its bans and its health.
+ * address belongs to the same machine. If the member failed, was used up or was evicted, it is therefore barred: it must not join
+ * again until that moment. A member that left for another reason may return with its bans and its health.
  */
 import { hash } from 'node:crypto';
 import { BoundedMap } from '../core/bounded-map.ts';
@@ -57,8 +57,8 @@ export class DepartedMembers {
 }
 
 /**
- * The record of a member that leaves now; undefined if the member is not barred and has neither faults nor bans.
- * @param minBarMs - minimum time for which a failed, used-up or evicted member is barred.
+ * The record of a member that leaves now; undefined if the member may join again and has neither faults nor bans.
+ * @param minBarMs - the minimum time in ms for which a failed, used-up or evicted member must not join again.
  */
 export function departedMember(
   { endsAt, joinedAt, bans, health }: Member,

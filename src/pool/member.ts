@@ -262,7 +262,7 @@ export class PoolSource {
   lastWantedAt = Number.NEGATIVE_INFINITY;
   /** The demand of other replicas. Each sharing of the pool sets its own entry. */
   readonly demandElsewhere = new Map<object, Demand>();
-  /** Rate at which `maxUsesPerMember` or the spacing makes members unusable. */
+  /** Rate at which members become unusable because they reach `maxUsesPerMember` or must wait for `perHostSpacing`. */
   readonly usedUp = new DecayingRate();
   /** Average latency of all members of the source; 0 before the first reading. */
   typicalLatencyMs = 0;

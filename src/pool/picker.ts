@@ -30,9 +30,9 @@ export interface SessionPin {
    */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
-   * `keep`: returns only the session's own member. `fill`: also returns another member if the own member no longer works. `move`:
-   * like `fill`; if the session has no open lease, also returns another member if the own member works but cannot serve the
-   * session now.
+   * `keep`: returns only the session's own member.
+   * `fill`: returns another member if the own member no longer works.
+   * `move`: like `fill`. A session without an open lease also gets another member if its own member cannot serve it now.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }

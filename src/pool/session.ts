@@ -22,7 +22,7 @@ export class Session implements HeapNode {
   memberFailed = false;
   filter: MemberFilter = ANY_MEMBER;
   usedAt: number;
-  /** Monotonic moment at which the session got its member or its member last accepted an attempt. */
+  /** Monotonic moment at which the session got its member, or at which this member last accepted an attempt: the later one. */
   confirmedAt = Number.NEGATIVE_INFINITY;
   /** Number of leases so far, in all replicas. */
   uses = 0;

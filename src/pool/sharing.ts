@@ -65,7 +65,7 @@ export interface SharingOptions {
   readonly sameMachine: boolean;
 }
 
-/** What this replica knows about a member, in the form that changes (`PoolChange`) use. */
+/** What this replica knows about a member, in the format of a `PoolChange`. */
 interface MemberChanges {
   readonly member: SharedMember;
   readonly quarantine: MemberQuarantine | undefined;

@@ -1,6 +1,6 @@
 /**
  * The phases of a source, the allowed moves between them, and the reasons that the status shows. The diagram in
- * docs/architecture.md has the same moves, held by test/held/phases.test.ts.
+ * docs/architecture.md has the same moves, checked by test/held/phases.test.ts.
  */
 
 import { roughDuration } from '../core/words.ts';

@@ -112,7 +112,7 @@ export class DrawSource {
     this.wake();
   }
 
-  /** Call it after a reload that did not change the options of this source. */
+  /** Draws again if noria dropped all proxies of the last draw. Call this after a reload that left the source's options as they were. */
   reloaded(): void {
     // The reload may have changed another option, such as `pool.allowPrivateAddresses`, so that noria now accepts
     // proxies that it dropped before.

@@ -15,7 +15,7 @@ export interface Answer {
   readonly msg: string;
   /** The result of an extraction: the counters, then the proxies. */
   readonly data?: { readonly counters: Readonly<Record<string, number>>; readonly entries: readonly Entry[] };
-  /** The result of operation 9 or 10, with the name of the list in the answer. */
+  /** The result of operation 9 or 10, with the key under which the answer contains the list. */
   readonly list?: { readonly name: 'serverList' | 'instance_list'; readonly items: readonly Entry[] };
 }
 

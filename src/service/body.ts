@@ -103,7 +103,7 @@ export function unexpectedStatus(
 ): NoriaError {
   const { host } = origin;
   if (NOT_FOUND.has(status)) {
-    const what = `${host} does not have this operation (status ${status}); check service.baseUrl, or baseUrl, host or url of the source`;
+    const what = `${host} does not have this operation (status ${status}); check service.baseUrl, or the source's own baseUrl, host or url`;
     return badAnswer({ code: 'service-not-found', what, status }, text, origin);
   }
   const what = `${host} ${describeStatus(status, redirectsTo)}`;

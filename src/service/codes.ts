@@ -2,7 +2,7 @@
  * The codes of the service: what each means, how noria reacts, and what the operator can do.
  *
  * The meaning of a code depends on the operation: 12007, 12008 and 12010 differ between operations. Source: the
- * specification, section "Errors". docs/service.md lists the same codes, held by test/held/service.test.ts. noria
+ * specification, section "Errors". docs/service.md lists the same codes, checked by test/held/service.test.ts. noria
  * does not interpret the service's text, because its wording and encoding vary. One exception: `intervalNamedMs`
  * reads a number from it.
  */

@@ -44,7 +44,7 @@ const queuedTurnSchema = z.object({
   /** The interval of the source that waits. */
   intervalMs: atLeast(0),
   renewedAt: momentSchema,
-  /** The turn is removed if it is not renewed within this many ms, because its process has probably ended. */
+  /** A process must renew its turn within this many ms. Otherwise the turn is removed, because the process has probably ended. */
   validMs: atLeast(0),
 });
 

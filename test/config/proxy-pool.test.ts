@@ -42,7 +42,7 @@ test.each(['0.0.0.0:5010', '192.0.2.7:5010'])(
   'proxyPool config: %s needs a listener with users',
   (address) => {
     expect(problems(`proxyPool: { address: "${address}" }`)).toEqual([
-      `proxyPool.address: other machines can reach ${address}, and the listener of the ports has no users; add a listener with these ports, session: port and users, or listen on 127.0.0.1`,
+      `proxyPool.address: other machines can reach ${address}, and the listener of the ports has no users; add a listener that has these ports, users, and session: port, or listen on 127.0.0.1`,
     ]);
     const listener = '{ address: "127.0.0.1:24000-24019", session: port }';
     expect(problems(`listeners: [${listener}]\nproxyPool: { address: "${address}" }`)).toEqual([

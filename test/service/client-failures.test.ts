@@ -202,7 +202,7 @@ test.each([404, 405, 410, 501])(
     const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
     expect(fault.code).toBe('service-not-found');
     expect(fault.message).toBe(
-      `${service.host} does not have this operation (status ${status}); check service.baseUrl, or baseUrl, host or url of the source: <html>not found</html>`,
+      `${service.host} does not have this operation (status ${status}); check service.baseUrl, or the source's own baseUrl, host or url: <html>not found</html>`,
     );
     expect(`${fault.fault.summary} ${fault.fault.advice}`).not.toMatch(/firewall/);
   },

@@ -85,10 +85,10 @@ test('params: numbers may be text, as from an environment variable', () => {
 
 test.each([
   ['adr', '广东，江苏', /half-width commas/],
-  ['adr', [], /not a list of keywords/],
-  ['adr', ['广东', ''], /not a list of keywords/],
-  ['adr', ['广东', 7], /not a list of keywords/],
-  ['adr', 7, /not a list of keywords/],
+  ['adr', [], /neither a list of keywords/],
+  ['adr', ['广东', ''], /neither a list of keywords/],
+  ['adr', ['广东', 7], /neither a list of keywords/],
+  ['adr', 7, /neither a list of keywords/],
   ['adr', 'a\u0000b', /printable/],
   ['adr', '\ud800', /printable/],
   ['adr', 'x'.repeat(501), /longer than 500/],

@@ -101,7 +101,8 @@ local function answer(...) return { whole(now), epoch, whole(floorAt), whole(ope
 
 /** Splits a script's answer into the state of the epoch and the script's values. */
 export function readEpoch(reply: Reply): { readonly state: EpochState; readonly values: readonly Reply[] } {
-  if (!Array.isArray(reply)) throw new TypeError(`a script of the fleet answered ${typeof reply}`);
+  if (!Array.isArray(reply))
+    throw new TypeError(`a script of the fleet returned ${typeof reply} instead of a list`);
   const [now, id, floorAt, openAt, ...values]: Reply[] = reply;
   const state = { now: Number(now), id: String(id), floorAt: Number(floorAt), openAt: Number(openAt) };
   return { state, values };

@@ -28,7 +28,8 @@ end
  *
  * KEYS: 7 and following: the keys of the sessions that the facts change.
  * ARGV: 5 replica, 6 facts; then for each of these sessions: name, text (empty: the session has ended), member (empty: none),
- * remaining ms. The script deletes the uses of these sessions that beats have written, because the facts include them.
+ * remaining ms. The script deletes the use
+ * counts that the periodic reports of replicas (beats) wrote for these sessions, because the facts already include them.
  */
 export const PUBLISH = new FleetScript(
   'publish',
@@ -49,8 +50,8 @@ return answer()
  *
  * KEYS: 7 session.
  * ARGV: 5 replica, 6 facts; then of the session: 7 name, 8 text, 9 member (empty: none), 10 remaining ms.
- * @returns the text of the session in the store, its uses and its last use according to beats. All three are empty if the script
- * has opened the session.
+ * @returns the text of the session in the store, and its use count and last use as the periodic reports of the replicas (beats)
+ * recorded them. All three are empty if the script has opened the session.
  */
 export const BIND = new FleetScript(
   'bind',

@@ -68,7 +68,7 @@ export function successHeaders(
   return headers;
 }
 
-/** A complete refusal as text, for CONNECT, and when no request could be read. */
+/** A complete refusal as the text of a response. Used for CONNECT, and if noria could not read the request. */
 export function formatRefusal(refusal: Refusal, keepAlive: boolean): string {
   const { status, reasonPhrase, headers, body } = refusalReply(refusal);
   const fields = formatFields([...headers, ['Connection', keepAlive ? 'keep-alive' : 'close']]);
