@@ -7,10 +7,19 @@ import type { Beat, FleetView } from './shared-pool.ts';
 interface OtherReplica {
   waiting: number;
   demand: Readonly<Record<string, Demand>>;
-  /** Number of open leases, by member id. */
-  readonly memberLeases: Map<string, number>;
-  /** Number of open leases, by session name. */
-  readonly sessionLeases: Map<string, number>;
+  /** By member id. */
+  readonly memberLeases: Map<string, CountedLeases>;
+  /** By session name. */
+  readonly sessionLeases: Map<string, CountedLeases>;
+}
+
+/**
+ * The open leases that the pool counts for a member or a session. If the pool removes the subject and later adds another one of
+ * the same name, the count does not apply to the new one.
+ */
+interface CountedLeases {
+  readonly subject: object;
+  readonly count: number;
 }
 
 export class OtherReplicas {
@@ -58,12 +67,15 @@ export class OtherReplicas {
       if (activity.endsAt !== undefined) this.#sharing.renew(activity.member, activity.endsAt);
       this.#sharing.hearAnswer(activity);
       if (!this.#countsLeases) continue;
-      this.#sharing.count(activity, changeCount(other.memberLeases, activity.member, activity.openLeases));
+      const member = this.#sharing.findMember(activity.member);
+      const change = changeCount(other.memberLeases, activity.member, member, activity.openLeases);
+      this.#sharing.count(activity, change);
     }
     for (const activity of sessions) {
       this.#sharing.useSession(activity);
       if (!this.#countsLeases) continue;
-      const change = changeCount(other.sessionLeases, activity.session, activity.openLeases);
+      const session = this.#sharing.findSession(activity.session);
+      const change = changeCount(other.sessionLeases, activity.session, session, activity.openLeases);
       this.#sharing.countForSession(activity.session, change);
     }
   }
@@ -71,21 +83,29 @@ export class OtherReplicas {
   #forget(name: string): void {
     const other = this.#byName.get(name);
     this.#byName.delete(name);
-    for (const [member, openLeases] of other?.memberLeases ?? [])
-      this.#sharing.count({ member, uses: 0 }, -openLeases);
-    for (const [session, openLeases] of other?.sessionLeases ?? []) {
-      this.#sharing.countForSession(session, -openLeases);
+    for (const [member, { subject, count }] of other?.memberLeases ?? []) {
+      if (this.#sharing.findMember(member) === subject) this.#sharing.count({ member, uses: 0 }, -count);
+    }
+    for (const [session, { subject, count }] of other?.sessionLeases ?? []) {
+      if (this.#sharing.findSession(session) === subject) this.#sharing.countForSession(session, -count);
     }
   }
 }
 
 /**
- * Sets the count of a key.
- * @returns the change since the previous count.
+ * Sets the count for a member or a session.
+ * @param subject - undefined if the pool does not know it: nothing is counted then.
+ * @returns the change since the count that the pool has for this subject.
  */
-function changeCount(counts: Map<string, number>, key: string, count: number): number {
-  const before = counts.get(key) ?? 0;
-  if (count === 0) counts.delete(key);
-  else counts.set(key, count);
+function changeCount(
+  counts: Map<string, CountedLeases>,
+  name: string,
+  subject: object | undefined,
+  count: number,
+): number {
+  const known = counts.get(name);
+  const before = known !== undefined && known.subject === subject ? known.count : 0;
+  if (subject === undefined || count === 0) counts.delete(name);
+  else counts.set(name, { subject, count });
   return count - before;
 }

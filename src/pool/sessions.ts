@@ -189,10 +189,6 @@ export class Sessions {
     this.#timer.disarm();
   }
 
-  /**
-   * `openLeases` is negative if another process reported the end of a lease, but its beginning before this pool knew the session.
-   * Such a session is idle.
-   */
   #endIdle(now: number): void {
     for (let first = this.#byEnd.first; first !== undefined && first.key <= now; first = this.#byEnd.first) {
       if (first.openLeases <= 0 && first.endsAt <= now) {

@@ -300,6 +300,16 @@ export class PoolSharing implements PoolObserver {
     for (const other of this.#others) other.memberAnswered(member, answeredTo);
   }
 
+  /** Identifies the member that has this id now. Includes draining members. */
+  findMember(id: string): object | undefined {
+    return this.#parts.members.find(id);
+  }
+
+  /** Identifies the session that has this name now. */
+  findSession(name: string): object | undefined {
+    return this.#parts.sessions.find(name);
+  }
+
   /** Counts the open leases, latency and successes of another replica as those of this pool. */
   count({ member: id, latencyMs, uses }: Omit<MemberActivity, 'openLeases'>, openLeasesChange: number): void {
     const { clock, members } = this.#parts;
