@@ -24,6 +24,7 @@ export interface BeatExchangeOptions {
   /** Converts the moments of a beat to the store's clock. */
   readonly shift: (beat: Beat) => Beat;
   readonly receive: (answer: BeatAnswer) => void;
+  /** Called once for each other process with the name of this replica. */
   readonly nameTaken: () => void;
 }
 
@@ -57,6 +58,8 @@ export class BeatExchange {
   #timer: Disposable | undefined;
   /** Whether this process has written its record to the store on this connection. */
   #isListed = false;
+  /** The other processes with the name of this replica that `nameTaken` has reported. */
+  readonly #namesakes = new Set<string>();
   #isClosed = false;
 
   constructor(options: BeatExchangeOptions) {
@@ -155,8 +158,12 @@ export class BeatExchange {
     const { record, nameTaken } = this.#options;
     const found = decodeReplica(previous.slice(previous.indexOf(' ') + 1));
     const own = decodeReplica(record());
-    if (this.#isListed && found !== undefined && found.process !== own?.process) nameTaken();
+    const wasListed = this.#isListed;
     this.#isListed = true;
+    if (!wasListed || found === undefined || found.process === own?.process) return;
+    if (this.#namesakes.has(found.process)) return;
+    this.#namesakes.add(found.process);
+    nameTaken();
   }
 
   /** Parses a list of name, time, record, name, time, record, and so on. */

@@ -51,4 +51,28 @@ describe.skipIf(NO_STORE)('with a store', () => {
     await until('the store has the member again', () => seen.facts.length === 2);
     expect(seen.loads.map(({ members }) => members.length)).toEqual([0, 0]);
   });
+
+  test('redis: each of two replicas with one name reports the other process once', async () => {
+    const stage = openStoreStage(server);
+    const connect = () => {
+      const counts = { beats: 0, warnings: 0 };
+      const pool = stage.connect('a', {
+        beatEveryMs: 5,
+        onTiming: (operation) => void (counts.beats += operation === 'beat' ? 1 : 0),
+        observer: {
+          ...{ connected() {}, lost() {}, claimed() {}, lagged() {} },
+          nameTaken: () => void (counts.warnings += 1),
+        },
+      });
+      return { pool, counts };
+    };
+    const both = [connect(), connect()];
+    await Promise.all(both.map(({ pool }) => pool.follow(new Recorder())));
+    for (const { counts } of both) {
+      await until('the replica reports the other process', () => counts.warnings > 0);
+      const before = counts.beats;
+      await until('the replica has sent 20 more beats', () => counts.beats >= before + 20);
+    }
+    expect(both.map(({ counts }) => counts.warnings)).toEqual([1, 1]);
+  });
 });
