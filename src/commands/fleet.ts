@@ -14,6 +14,8 @@ import { connectStore } from '../daemon/fleet.ts';
 import { callOf } from '../daemon/part-options.ts';
 import type { FleetStore } from '../fleet/redis/fleet-store.ts';
 import type { FoundReplica } from '../fleet/redis/read-fleet.ts';
+import type { SourceReport as ServiceReport } from '../fleet/shared-pool.ts';
+import type { InstanceSuspension } from '../refill/instance-report.ts';
 import { paceKey } from '../refill/pace.ts';
 import { waitBefore } from '../refill/pace-rule.ts';
 import { createTimekeeper } from '../state/moment.ts';
@@ -41,7 +43,10 @@ interface SourceReport {
   /** The number of members in the shared pool. */
   readonly members: number;
   readonly quarantined: number;
+  /** Whether the operator or the service paused the source. */
   readonly paused: boolean;
+  /** Whether an answer of the service stops the draws of all norias. */
+  readonly halted: boolean;
   /** Whether a call to the service may be in flight. */
   readonly calling: boolean;
   readonly nextCallSeconds: number;
@@ -87,18 +92,20 @@ async function readReport(config: Config, name: string, store: FleetStore): Prom
   const { stopwatch } = createTimekeeper(holdingClock, systemBoot());
   const callTimeoutMs = () => config.service.timeoutMs;
   const pace = new RedisPaceStore({ store, clock: holdingClock, stopwatch, callTimeoutMs });
-  const { members, sessions, paused } = await readSharedState(store);
+  const { members, sessions, paused, reports = [] } = await readSharedState(store);
   const now = store.clock.atMost() ?? 0;
   const present = members.filter(({ left }) => left === undefined);
   const replicas = await readReplicas(store);
   const sourceReports = config.sources.map(async (source): Promise<SourceReport> => {
     const key = paceKey(callOf(config, source));
+    const suspended = suspensionOf(reports, key, now);
     const own = present.filter(({ member }) => member.source === key);
     return {
       name: source.name,
       members: own.length,
       quarantined: own.filter(({ quarantine }) => (quarantine?.untilAt ?? 0) > now).length,
-      paused: paused.includes(key),
+      paused: paused.includes(key) || suspended === 'paused',
+      halted: suspended === 'halted',
       ...(await readPace(pace, key, source)),
     };
   });
@@ -111,6 +118,17 @@ async function readReport(config: Config, name: string, store: FleetStore): Prom
     sources: await Promise.all(sourceReports),
     sessions: sessions.length,
   };
+}
+
+/** How the last answer of the service suspends the instance for all norias. A report about one configuration does not. */
+function suspensionOf(
+  reports: readonly ServiceReport[],
+  key: string,
+  now: number,
+): InstanceSuspension['phase'] | undefined {
+  const suspension = reports.find(({ source }) => source === key)?.suspension;
+  if (suspension === undefined || suspension.dependsOnConfig) return undefined;
+  return (suspension.untilAt ?? Infinity) > now ? suspension.phase : undefined;
 }
 
 function readPace(
@@ -158,8 +176,9 @@ function formatReport({ name, replicas, sources, sessions }: FleetReport, column
   ];
 }
 
-function nextCall({ paused, calling, nextCallSeconds }: SourceReport): string {
+function nextCall({ paused, halted, calling, nextCallSeconds }: SourceReport): string {
   if (paused) return 'paused';
+  if (halted) return 'halted';
   if (calling) return 'calling';
   return nextCallSeconds === 0 ? 'when needed' : `in ${roughSeconds(nextCallSeconds)}`;
 }

@@ -28,6 +28,12 @@ const EXIT_OF: { readonly [Code in FaultCode]?: number } = {
   'fleet-store-lost': EXIT.unreachable,
 };
 
+/** Advice that differs for a command, because a command neither keeps members nor reconnects. */
+const ADVICE_OF: { readonly [Code in FaultCode]?: string } = {
+  'fleet-store-lost':
+    'Check fleet.url, that the store runs and answers, and that this machine can reach it; then run the command again.',
+};
+
 export function exitCodeOf(error: unknown): number {
   return error instanceof NoriaError ? (EXIT_OF[error.code] ?? EXIT.failed) : EXIT.failed;
 }
@@ -39,7 +45,7 @@ export function printFailure(terminal: Terminal, error: unknown): void {
     return;
   }
   terminal.printError(error.code === 'bad-config' ? error.message : `noria: ${error.message}`);
-  if (error.code !== 'bad-config') terminal.printError(`  ${error.fault.advice}`);
+  if (error.code !== 'bad-config') terminal.printError(`  ${ADVICE_OF[error.code] ?? error.fault.advice}`);
 }
 
 /**

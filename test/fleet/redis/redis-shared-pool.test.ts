@@ -58,10 +58,14 @@ describe.skipIf(NO_STORE)('with a store', () => {
       const counts = { beats: 0, warnings: 0 };
       const pool = stage.connect('a', {
         beatEveryMs: 5,
-        onTiming: (operation) => void (counts.beats += operation === 'beat' ? 1 : 0),
+        onTiming: (operation) => {
+          if (operation === 'beat') counts.beats += 1;
+        },
         observer: {
           ...{ connected() {}, lost() {}, claimed() {}, lagged() {} },
-          nameTaken: () => void (counts.warnings += 1),
+          nameTaken() {
+            counts.warnings += 1;
+          },
         },
       });
       return { pool, counts };

@@ -1,0 +1,86 @@
+import { describe, expect, test } from 'vitest';
+import { runProgram } from '../../src/commands/program.ts';
+import { loadConfig } from '../../src/config/load.ts';
+import { callOf } from '../../src/daemon/part-options.ts';
+import type { InstanceSuspension } from '../../src/refill/instance-report.ts';
+import { paceKey } from '../../src/refill/pace.ts';
+import { openStoreStage } from '../fleet/redis/store-stage.ts';
+import { Recorder } from '../fleet/shared-pool-contract.ts';
+import { testFolder, writeIn } from '../journeys/noria-process.ts';
+import { NO_STORE, openStore, type TestStore } from '../support/store-server.ts';
+import { until } from '../support/until.ts';
+import { fakeTerminal } from './fake-terminal.ts';
+
+const HALTED = {
+  phase: 'halted',
+  code: '12006',
+  summary: 'The instance is frozen or disabled.',
+  advice: 'Enable it.',
+  dependsOnConfig: false,
+  limitsConnections: false,
+} as const;
+
+function writeConfig(store: TestStore, name: string): string {
+  const lines = [
+    'service: { baseUrl: "http://extract.example" }',
+    'sources: [{ name: city, product: shared, instance: "1", akey: 0123456789abcdef }]',
+    `fleet: { url: "${store.url}", name: ${name} }`,
+  ];
+  return writeIn(testFolder(), 'noria.yaml', `${lines.join('\n')}\n`);
+}
+
+function keyOf(file: string): string {
+  const config = loadConfig(file, { env: {} });
+  const [source] = config.sources;
+  if (source === undefined) throw new TypeError('the configuration has no source');
+  return paceKey(callOf(config, source));
+}
+
+async function showFleet(...args: readonly string[]) {
+  const terminal = fakeTerminal();
+  const code = await runProgram(['fleet', ...args], terminal);
+  return { code, printed: terminal.printed(), errors: terminal.errors() };
+}
+
+describe.skipIf(NO_STORE)('with a store', () => {
+  test('fleet: shows whether the service has halted the instance for all norias', async () => {
+    const store = await openStore();
+    const stage = openStoreStage(store);
+    const file = writeConfig(store, stage.name);
+    const source = keyOf(file);
+    const pool = stage.connect('a');
+    const seen = new Recorder();
+    await pool.follow(seen);
+    const report = async (fact: { suspension?: InstanceSuspension }) => {
+      const before = seen.facts.length;
+      pool.publish([{ kind: 'source.reported', source, quota: {}, ...fact }]);
+      await until('the log has the report', () => seen.facts.length > before);
+      return JSON.parse((await showFleet('-c', file, '--json')).printed).sources[0];
+    };
+    expect(await report({ suspension: HALTED })).toMatchObject({ name: 'city', halted: true });
+    expect((await showFleet('-c', file)).printed).toMatch(/^city .* halted /m);
+    const ofOneKey = { ...HALTED, dependsOnConfig: true };
+    expect(await report({ suspension: ofOneKey }), 'other norias still draw').toMatchObject({
+      halted: false,
+    });
+    const past = { ...HALTED, untilAt: stage.clock.monotonic() - 60_000 };
+    expect(await report({ suspension: past }), 'noria tries again').toMatchObject({ halted: false });
+    expect(await report({ suspension: HALTED })).toMatchObject({ halted: true });
+    const paused = { ...HALTED, phase: 'paused' as const, untilAt: stage.clock.monotonic() + 600_000 };
+    expect(await report({ suspension: paused })).toMatchObject({ paused: true, halted: false });
+    expect(await report({}), 'the service accepted a call').toMatchObject({ halted: false });
+    expect((await showFleet('-c', file)).printed).toMatch(/^city .* when needed /m);
+  });
+
+  test('fleet: says that a hung store does not answer, and what to check', async () => {
+    const store = await openStore();
+    const file = writeConfig(store, 'crawl');
+    store.signal('SIGSTOP');
+    const { code, errors } = await showFleet('-c', file);
+    expect(code).toBe(3);
+    expect(errors).toMatch(
+      /no (?:connection|answer to \w+) within \d+ ms\n {2}Check fleet\.url, that the store runs/,
+    );
+    expect(errors).not.toContain('reconnects');
+  });
+});
