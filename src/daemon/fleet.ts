@@ -188,6 +188,7 @@ function observe(bus: EventBus, replica: string): FleetObserver {
     },
     claimed: (outcome) => bus.emit('fleet.claimed', { outcome }),
     lagged: (lagMs) => bus.emit('fleet.followed', { lagMs }),
+    warned: (message) => bus.emit('fleet.warned', { message }),
     nameTaken: () =>
       bus.emit('fleet.warned', {
         message: `another noria of the fleet is named ${replica}, too; set fleet.replica to a unique name`,

@@ -2,6 +2,7 @@
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
 import { STORE_FORMAT } from './epoch.ts';
+import { findEvictions, parseInfo, type StoreInfo } from './evictions.ts';
 import { NO_IDENTITY } from './fleet-store.ts';
 import { type FleetKeys, fleetKeys } from './keys.ts';
 import { listOf } from './log-reader.ts';
@@ -97,17 +98,13 @@ async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promi
     errors.push(...(await findMissingPermissions(client, keys, acl)));
     if (errors.length === 0) errors.push(...(await findFormatProblem(client, keys)));
   }
-  const [maxmemory, policy] = [info['maxmemory'], info['maxmemory_policy']];
-  if (maxmemory !== undefined && maxmemory !== '0' && policy !== 'noeviction') {
-    errors.push(
-      `the store has maxmemory-policy ${policy}, so it deletes data of the fleet when its memory is full; set it to noeviction`,
-    );
-  }
+  const evictions = findEvictions(info);
+  if (evictions !== undefined) errors.push(evictions);
   return { version, errors, warnings: findRisks(info) };
 }
 
 /** Without persistence, a restart of the store loses all data. The fleet then continues, but its next draws are delayed. */
-function findRisks(info: Readonly<Record<string, string>>): string[] {
+function findRisks(info: StoreInfo): string[] {
   if (info['aof_enabled'] !== '0') return [];
   return [
     'the store has no append-only file: after a restart of the store, no noria draws for one interval plus the duration of one call; set appendonly yes in the store',
@@ -115,14 +112,9 @@ function findRisks(info: Readonly<Record<string, string>>): string[] {
 }
 
 /** Returns the fields of INFO, or why they could not be read. */
-async function readInfo(
-  client: StoreClient,
-  acl: string,
-): Promise<Readonly<Record<string, string>> | string> {
+async function readInfo(client: StoreClient, acl: string): Promise<StoreInfo | string> {
   try {
-    const text = String(await client.call(['INFO'], COMMAND_DEADLINE_MS));
-    const lines = text.split('\r\n').map((line) => /^([^#:][^:]*):(.*)$/.exec(line));
-    return Object.fromEntries(lines.flatMap((line) => (line ? [[line[1], line[2]]] : [])));
+    return parseInfo(String(await client.call(['INFO'], COMMAND_DEADLINE_MS)));
   } catch (error) {
     if (!(error instanceof StoreRefusal)) throw error;
     if (error.message.startsWith('NOAUTH')) return 'the store needs a password; add it to the URL';
@@ -130,7 +122,7 @@ async function readInfo(
   }
 }
 
-function versionOf(info: Readonly<Record<string, string>>): {
+function versionOf(info: StoreInfo): {
   readonly version: string;
   readonly isOld: boolean;
 } {

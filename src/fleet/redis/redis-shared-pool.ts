@@ -14,6 +14,7 @@ import type { Beat, Fact, Follower } from '../shared-pool.ts';
 import { SharedPoolState } from '../shared-state.ts';
 import { type BeatAnswer, BeatExchange } from './beat-exchange.ts';
 import { DayCounts } from './day-counts.ts';
+import { readEvictions } from './evictions.ts';
 import { BIND, LEAVE, PUBLISH, SNAPSHOT } from './fleet-log.ts';
 import { FleetStore, type FleetStoreOptions } from './fleet-store.ts';
 import { isCoveredBy, type LogEntry, loadState, readLog, useFields } from './log-reader.ts';
@@ -47,6 +48,8 @@ export interface FleetObserver {
   /** An entry of the log arrived `ms` after it was appended. */
   lagged(ms: number): void;
   nameTaken(): void;
+  /** The store has a setting that endangers the data of the fleet. */
+  warned(message: string): void;
 }
 
 /** How a fact changes the key of a session. */
@@ -90,6 +93,8 @@ export class RedisSharedPool implements FleetPool {
   #publishing: Promise<void> | undefined;
   #lostAt: number | undefined;
   #isClosed = false;
+  /** The last warning about a store that deletes data when its memory is full. */
+  #evictions: string | undefined;
   /** Distinguishes this process from another one with the same replica name. */
   readonly #process = randomUUID();
 
@@ -253,6 +258,15 @@ export class RedisSharedPool implements FleetPool {
     if (this.#unpublished.length > 0) this.#publishing ??= this.#publishAll();
     this.#beats.connected();
     this.#options.observer?.connected();
+    void this.#checkEvictions();
+  }
+
+  /** Warns again only if the store has another policy than at the last warning. */
+  async #checkEvictions(): Promise<void> {
+    const found = await readEvictions(this.#store.connection);
+    if (found === undefined || found === this.#evictions) return;
+    this.#evictions = found;
+    this.#options.observer?.warned(found);
   }
 
   #lost(error: NoriaError): void {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { fleetKeys } from '../../../src/fleet/redis/keys.ts';
 import type { SharedState } from '../../../src/fleet/shared-pool.ts';
 import { freePort } from '../../support/free-port.ts';
-import { NO_STORE, TestStore } from '../../support/store-server.ts';
+import { NO_STORE, openStore, TestStore } from '../../support/store-server.ts';
 import { until } from '../../support/until.ts';
 import { Recorder, sharedMember, testSharedPool } from '../shared-pool-contract.ts';
 import { openStoreStage } from './store-stage.ts';
@@ -62,7 +62,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
           if (operation === 'beat') counts.beats += 1;
         },
         observer: {
-          ...{ connected() {}, lost() {}, claimed() {}, lagged() {} },
+          ...{ connected() {}, lost() {}, claimed() {}, lagged() {}, warned() {} },
           nameTaken() {
             counts.warnings += 1;
           },
@@ -78,5 +78,47 @@ describe.skipIf(NO_STORE)('with a store', () => {
       await until('the replica has sent 20 more beats', () => counts.beats >= before + 20);
     }
     expect(both.map(({ counts }) => counts.warnings)).toEqual([1, 1]);
+  });
+
+  test('redis: warns once of a store that deletes data when its memory is full', async () => {
+    const store = await openStore({ args: ['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru'] });
+    const stage = openStoreStage(store);
+    const warnings: string[] = [];
+    const connect = (replica: string) => {
+      const counts = { connected: 0, beats: 0 };
+      const pool = stage.connect(replica, {
+        beatEveryMs: 5,
+        onTiming(operation) {
+          if (operation === 'beat') counts.beats += 1;
+        },
+        observer: {
+          ...{ lost() {}, claimed() {}, lagged() {}, nameTaken() {} },
+          connected() {
+            counts.connected += 1;
+            counts.beats = 0;
+          },
+          warned: (message) => void warnings.push(`${replica}: ${message}`),
+        },
+      });
+      return { pool, counts };
+    };
+    /** The store answers INFO before the beats that follow it. */
+    const untilChecked = ({ counts }: ReturnType<typeof connect>) =>
+      until('the replica has sent beats', () => counts.beats >= 3);
+    const first = connect('a');
+    await first.pool.follow(new Recorder());
+    await until('the replica warns', () => warnings.length > 0);
+    expect(warnings).toEqual([
+      expect.stringMatching(/^a: the store has maxmemory-policy allkeys-lru.*; set it to noeviction$/),
+    ]);
+    const before = first.counts.connected;
+    first.pool.reload();
+    await until('the replica is connected again', () => first.counts.connected > before);
+    await untilChecked(first);
+    await store.command('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
+    const second = connect('b');
+    await second.pool.follow(new Recorder());
+    await untilChecked(second);
+    expect(warnings).toHaveLength(1);
   });
 });

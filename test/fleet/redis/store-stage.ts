@@ -15,7 +15,7 @@ const timekeeper = createTimekeeper(systemClock, systemBoot());
 const BIND_DEADLINE_MS = 30_000;
 const BEAT_EVERY_MS = 50;
 
-const SILENT = { connected() {}, claimed() {}, lagged() {}, nameTaken() {} };
+const SILENT = { connected() {}, claimed() {}, lagged() {}, nameTaken() {}, warned() {} };
 
 type Options = Partial<RedisSharedPoolOptions>;
 

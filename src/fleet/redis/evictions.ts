@@ -1,0 +1,29 @@
+/** Finds out whether a store deletes data of the fleet when its memory is full. */
+import { NoriaError } from '../../core/faults.ts';
+import { StoreRefusal } from './store-client.ts';
+import type { StoreConnection } from './store-connection.ts';
+
+export type StoreInfo = Readonly<Record<string, string>>;
+
+/** Parses the answer to INFO. */
+export function parseInfo(text: string): StoreInfo {
+  const lines = text.split('\r\n').map((line) => /^([^#:][^:]*):(.*)$/.exec(line));
+  return Object.fromEntries(lines.flatMap((line) => (line ? [[line[1], line[2]]] : [])));
+}
+
+/** Returns undefined if the store never deletes data, or does not report its policy. */
+export function findEvictions({ maxmemory, maxmemory_policy: policy }: StoreInfo): string | undefined {
+  if (maxmemory === undefined || maxmemory === '0') return undefined;
+  if (policy === undefined || policy === 'noeviction') return undefined;
+  return `the store has maxmemory-policy ${policy}, so it deletes data of the fleet when its memory is full, such as the pace, the members and the sessions; set it to noeviction`;
+}
+
+/** Like `findEvictions`. Also returns undefined if the store refuses INFO or the connection is lost. */
+export async function readEvictions(connection: StoreConnection): Promise<string | undefined> {
+  try {
+    return findEvictions(parseInfo(String(await connection.call(['INFO', 'memory']))));
+  } catch (error) {
+    if (error instanceof StoreRefusal || error instanceof NoriaError) return undefined; // handled: noria check reports both
+    throw error;
+  }
+}
