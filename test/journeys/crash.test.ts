@@ -11,7 +11,7 @@ import { memberSchema } from '../../src/admin/schemas.ts';
 import { randomBelow, seededRandom } from '../../src/core/random.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { freePort } from '../support/free-port.ts';
-import { openTestSandbox, sourceLine, WORKERS_LINE } from '../support/noria.ts';
+import { NO_HEDGE, openTestSandbox, sourceLine, WORKERS_LINE } from '../support/noria.ts';
 import { until } from '../support/until.ts';
 import { type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
 
@@ -48,6 +48,7 @@ pool: { allowPrivateAddresses: true, safetyMargin: 100ms, minRemaining: 0s }
 listeners: [{ address: "127.0.0.1:${proxyPort}", denyTargets: [] }]
 admin: { address: "127.0.0.1:${adminPort}" }
 state: { dir: "${stateDir}" }
+dial: { ${NO_HEDGE} }
 ${WORKERS_LINE}
 `,
   );

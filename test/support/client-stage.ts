@@ -4,7 +4,7 @@ import { type Daemon, startDaemon } from '../../src/daemon/daemon.ts';
 import { openSandbox } from '../../src/sandbox/open-sandbox.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { type ExitOrigin, openExitOrigin } from './exit-origin.ts';
-import { sourceLine, testConfig, untilReady } from './noria.ts';
+import { NO_HEDGE, sourceLine, testConfig, untilReady } from './noria.ts';
 
 export const SCHEMES = ['http', 'https'] as const;
 export type Scheme = (typeof SCHEMES)[number];
@@ -38,6 +38,7 @@ export async function openClientStage(): Promise<ClientStage> {
         sourceLine(sandbox, 'shared', 'shared', `size: ${MEMBERS}, params: { count: ${MEMBERS}, pro: 2 }`),
       ],
       listeners: `listeners: [{ address: "127.0.0.1:0" }, { address: "127.0.0.1:0", users: [{ username: me, password: x }] }]`,
+      more: `dial: { ${NO_HEDGE} }`,
     }),
     log: createLog({ level: 'silent', format: 'json' }),
   });

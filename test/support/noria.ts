@@ -38,6 +38,9 @@ export function sourceLine(
   return `  - { name: ${name}, product: ${product}, baseUrl: "${baseUrl}", instance: "${id}", password: "${password}"${more === '' ? '' : `, ${more}`} }`;
 }
 
+/** Without hedging, a slow moment of a busy machine does not change the exit of a session. */
+export const NO_HEDGE = 'hedgeAfter: off';
+
 /** The number of worker processes of each noria in this run of the tests. */
 const WORKERS = Number(process.env['NORIA_TEST_WORKERS'] ?? 1);
 

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { runNoria, testFolder, writeIn } from '../../journeys/noria-process.ts';
 import { curl } from '../../support/curl.ts';
 import { exitOf, expectPace, openFleetStage } from '../../support/fleet-stage.ts';
-import { sourceLine, untilReady } from '../../support/noria.ts';
+import { NO_HEDGE, sourceLine, untilReady } from '../../support/noria.ts';
 import { NO_STORE } from '../../support/store-server.ts';
 import { hasCommand } from '../../support/tools.ts';
 import { until } from '../../support/until.ts';
@@ -20,7 +20,7 @@ test.skipIf(NO_STORE || !hasCommand('curl') || !existsSync(FAKE_CLOCK))(
   'fleet: norias whose clocks differ by an hour share members, lifetimes, sessions and the pace',
   async () => {
     const { sandbox, store, start } = await openFleetStage(MEMBERS, [
-      'dial: { waitForMember: 60s, deadline: 60s }',
+      `dial: { waitForMember: 60s, deadline: 60s, ${NO_HEDGE} }`,
     ]);
     const one = await start('one');
     const file = writeIn(
@@ -33,7 +33,7 @@ test.skipIf(NO_STORE || !hasCommand('curl') || !existsSync(FAKE_CLOCK))(
         'listeners: [{ address: "127.0.0.1:0", denyTargets: [] }]',
         'admin: { address: "127.0.0.1:0" }',
         `fleet: { url: "${store.url}", replica: two }`,
-        'dial: { waitForMember: 60s, deadline: 60s }',
+        `dial: { waitForMember: 60s, deadline: 60s, ${NO_HEDGE} }`,
         'log: { format: json }',
         'state: off',
       ].join('\n'),

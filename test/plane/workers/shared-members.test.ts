@@ -1,6 +1,7 @@
 /** Two worker processes use one pool. What one worker learns, and what the operator does, applies to both. */
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
+import { NO_HEDGE } from '../../support/noria.ts';
 import { until } from '../../support/until.ts';
 import { basic, getIp, openTunnel, startPair, untilStatus, workersOf } from './worker-pair.ts';
 
@@ -84,7 +85,9 @@ test('workers: maxUsesPerMember counts the uses of all workers', async () => {
 });
 
 test('workers: clients that wait in a worker let the primary draw, and get what the sources do', async () => {
-  const { noria, target, through } = await startPair({ more: 'workers: 2\ndial: { waitForMember: 60s }' });
+  const { noria, target, through } = await startPair({
+    more: `workers: 2\ndial: { waitForMember: 60s, ${NO_HEDGE} }`,
+  });
   noria.control.pauseSource('pure');
   for (const { id } of noria.control.members()) noria.control.evictMember(id);
   for (const worker of [0, 1] as const) {

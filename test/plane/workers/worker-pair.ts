@@ -8,6 +8,7 @@ import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished } from 'vitest';
 import type { Clock } from '../../../src/core/clock.ts';
 import {
+  NO_HEDGE,
   type Noria,
   type NoriaOptions,
   openTestSandbox,
@@ -103,7 +104,7 @@ export async function startPair(more: Partial<NoriaOptions> = {}, clock?: Clock)
   const sandbox = await openTestSandbox({ members: 8, lifetimeMs: 600_000 });
   const options: NoriaOptions = {
     sources: [sourceLine(sandbox, 'pure', 'short-pure', 'size: 4, params: { count: 4 }')],
-    more: 'workers: 2',
+    more: `workers: 2\ndial: { ${NO_HEDGE} }`,
     ...more,
   };
   const noria = await startNoria(options, clock);
