@@ -6,6 +6,7 @@ import { type DemoStore, openDemoStore } from '../src/commands/demo-store.ts';
 import { type Bench, workingMembers } from './bench.ts';
 import { cpuMs, cpuMsOfPid } from './children.ts';
 import { measureInRounds, quantile } from './rounds.ts';
+import { warmUp } from './throughput.ts';
 
 const US_PER_MS = 1_000;
 const CONCURRENT_TUNNELS = 64;
@@ -31,11 +32,8 @@ export async function measureFleet(bench: Bench): Promise<void> {
   }
 }
 
-async function measureTunnel(
-  { children, world, report }: Bench,
-  { port }: DemoStore,
-  workers: number,
-): Promise<void> {
+async function measureTunnel(bench: Bench, { port }: DemoStore, workers: number): Promise<void> {
+  const { children, world, report } = bench;
   const options = { ...workingMembers(world, 'http'), workers };
   const fleet = await children.subject('noria', { ...options, storePort: port });
   const alone = await children.subject('noria', options);
@@ -47,6 +45,7 @@ async function measureTunnel(
     count,
     concurrency: CONCURRENT_TUNNELS,
   } as const;
+  for (const subject of [fleet, alone]) await warmUp(bench, subject);
   const { medians, ratio } = await measureInRounds(
     { fleet, alone },
     ['fleet', 'alone'],

@@ -58,7 +58,8 @@ async function measureSetUp(bench: Bench, pair: Pair, bare: Running): Promise<vo
 }
 
 /** Opens tunnels until the compiler has finished. */
-async function warmUp({ children, world }: Bench, { port }: Running): Promise<void> {
+/** Opens tunnels until the compiler has finished with the code of the subject. */
+export async function warmUp({ children, world }: Bench, { port }: Running): Promise<void> {
   const [count, concurrency] = [WARM_TUNNELS, CONCURRENT_TUNNELS];
   await children.loadOrThrow({
     kind: 'tunnels',
