@@ -22,7 +22,7 @@ const INDENT = '  ';
 const BAR_CELLS = 10;
 /** The characters for a cell of the bar that is filled by 0 to 7 eighths. */
 const PARTIAL_CELLS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/** A full bar stands for at least this time. So if every member is about to expire, all bars are short. */
+/** A full bar means at least this remaining time. If every member is about to expire, all bars are therefore short. */
 const MIN_FULL_SECONDS = 30;
 
 const STATE_STYLES: Readonly<Record<string, Style>> = {

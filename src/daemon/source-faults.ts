@@ -1,6 +1,6 @@
 /**
  * Blocks a source after several of its members refused its credentials, so that the source loses no more members. Tries a blocked
- * source again at intervals, because the service may have accepted new credentials meanwhile.
+ * source again at intervals, because the service may accept new credentials later.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';

@@ -203,7 +203,7 @@ export class DialBlame {
     else this.#decide(failed, { kind: 'failed' });
   }
 
-  /** Records that an attempt was cancelled in `phase`. Nobody is blamed for a cancelled attempt. */
+  /** Records that an attempt was cancelled in `phase`. A cancelled attempt is no evidence against its member or the target. */
   cancelled(attempt: Attempt, phase: AttemptPhase): void {
     const { pool } = this.#parts;
     pool.report({ lease: attempt.lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });

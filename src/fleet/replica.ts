@@ -147,7 +147,7 @@ export class Replica implements LeaseProvider, Follower {
     const known = sharing.session(proposed.name);
     if (known?.member !== undefined) return known;
     const agreed = await this.#options.shared.bindSession(proposed);
-    // Another process may have opened the session meanwhile. The first result counts for all processes of this machine. Without a
+    // Another process may have opened the session in the meantime. The first result counts for all processes of this machine. Without a
     // connection to the store, the results are only proposals, which may differ.
     if (sharing.session(proposed.name)?.member === undefined) sharing.confirm(agreed);
     return sharing.session(proposed.name) ?? agreed;

@@ -1,6 +1,6 @@
 /**
  * Asks a limit that several processes share whether an accepted connection is allowed. The connection waits for the
- * answer; data from the client stays in the socket meanwhile.
+ * answer; until then, data from the client stays in the socket.
  */
 import type { Socket } from 'node:net';
 import type { Deadlines } from '../core/deadlines.ts';

@@ -191,7 +191,7 @@ export class ListenerSet {
 
   /**
    * Reverts a failed update.
-   * @throws NoriaError listen-failed if another program has taken the address of a stopped listener meanwhile. This listener
+   * @throws NoriaError listen-failed if another program has taken the address of a stopped listener. This listener
    * closes; the next reload whose settings contain the listener opens it again.
    */
   async #undo({ stopped, started }: Change, reason: unknown, drainTimeoutMs: number): Promise<void> {
@@ -217,7 +217,7 @@ export class ListenerSet {
   /**
    * Marks the descriptor of a listener as used.
    * @throws NoriaError listen-failed if noria did not inherit the descriptor, or has opened it before. To change such a listener,
-   * the operator restarts noria; the service manager keeps the socket open meanwhile.
+   * the operator restarts noria; until then, the service manager keeps the socket open.
    */
   #claimInherited(address: ListenAddress): void {
     if (address.kind !== 'fd') return;

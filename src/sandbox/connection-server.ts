@@ -101,7 +101,7 @@ export class ConnectionServer {
     }
   }
 
-  /** @throws HandshakeError when the connection has closed meanwhile. */
+  /** @throws HandshakeError when the connection has closed. */
   async #pause(ms: number, socket: Socket): Promise<void> {
     const closing = new AbortController();
     const abort = () => closing.abort();
