@@ -93,7 +93,11 @@ function sentinelAddress(): Scalar<SentinelAddress> {
 const SENTINEL_PORT = 26_379;
 
 export const FLEET = section({
-  url: optional(storeUrl(), 'address of the store: Valkey, or Redis 7.0 or later', 'none with Sentinels'),
+  url: optional(
+    storeUrl(),
+    'address of the store: Valkey, or Redis 7.0 or later',
+    'required, unless `fleet.sentinel` is set',
+  ),
   urlFile: optional(secretFile('/run/secrets/fleet-url'), 'file that contains the address of the store'),
   name: given(
     text({
@@ -122,7 +126,7 @@ export const FLEET = section({
       ca: optional(
         filePath('/etc/noria/ca.pem'),
         'certificates of the authorities to trust, in PEM',
-        'those of Node',
+        'the authorities that Node trusts',
       ),
       cert: optional(filePath('/etc/noria/client.pem'), "noria's own certificate for the store, in PEM"),
       key: optional(filePath('/etc/noria/client.key'), 'private key of that certificate, in PEM'),
@@ -136,7 +140,10 @@ export const FLEET = section({
         text({ expected: 'the name of a primary', example: 'mymaster' }),
         'name of the primary, as the Sentinels know it',
       ),
-      addresses: required(z.array(sentinelAddress()).min(1), 'the Sentinels, which are asked in this order'),
+      addresses: required(
+        z.array(sentinelAddress()).min(1),
+        'addresses of the Sentinels; noria asks them in this order',
+      ),
     }),
     'Sentinels that know the address of the store, in place of the host in `url`',
     'none',

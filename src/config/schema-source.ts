@@ -15,8 +15,11 @@ const field = (example: string) =>
 const codeRule = (about: string, example: string) =>
   optional(
     section({
-      field: required(field('code'), 'field of the answer with its code'),
-      is: required(z.array(text({ expected: 'a value of the field', example })).min(1), 'values that match'),
+      field: required(field('code'), 'field of the answer that contains its code'),
+      is: required(
+        z.array(text({ expected: 'a value of the field', example })).min(1),
+        'values that this field has in such an answer',
+      ),
     }),
     about,
     '–',
@@ -35,7 +38,7 @@ const ANSWER = section({
       example: '"{ip}:{port}"',
       maxBytes: 200,
     }),
-    'fields that make the address; for entries that are text, the layout of the whole entry',
+    'fields that form the address, each in braces; for entries that are text, the layout of the whole entry',
     'fields with the usual names',
   ),
   expiry: optional(
@@ -43,14 +46,14 @@ const ANSWER = section({
       field: required(field('expire_time'), 'field with the expiry'),
       as: required(
         oneOf(EXPIRY_KINDS),
-        'what it contains: the time left in seconds or minutes, a date and time, or Unix time in seconds or ms',
+        'what the field contains: the time left in seconds or minutes, a date and time, or Unix time in seconds or ms',
       ),
       since: optional(
         field('start_time'),
         'field with the date and time from which seconds or minutes count',
-        'they count from the call',
+        'the time left counts from the call',
       ),
-      zone: given(zone(), DEFAULT_ZONE, 'zone of a date and time without one'),
+      zone: given(zone(), DEFAULT_ZONE, 'time zone of a date and time that has no zone'),
     }),
     'when an entry expires',
     'a field with a usual name, else `lifetime`',
@@ -63,7 +66,10 @@ const ANSWER = section({
   ),
   ok: codeRule('marks a success; every other answer is then an error', '"0"'),
   tooFast: codeRule('marks an answer to calls that come too often: noria then calls less often', '"113"'),
-  denied: codeRule('marks an answer that needs a person: not on the whitelist, expired, wrong key', '"401"'),
+  denied: codeRule(
+    'marks an answer that requires a person to act: not on the whitelist, expired, wrong key',
+    '"401"',
+  ),
   empty: codeRule('marks an answer without proxies at the moment', '"-3"'),
 });
 
@@ -76,7 +82,7 @@ export const SOURCE = section({
       maxBytes: 64,
       wrong: 'contains a character other than letters, digits, `_` and `.`',
     }),
-    'name in routing options, status and metrics',
+    'name of the source in routing options, status and metrics',
   ),
   product: required(
     oneOf(SOURCE_PRODUCTS),
@@ -100,7 +106,7 @@ export const SOURCE = section({
   params: given(
     z.record(z.string(), z.union([z.string(), z.array(z.string())])),
     {},
-    'parameters of the operation, by the names of the service; `count` is the maximum for one call',
+    'parameters of the operation, with the names that the service uses; `count` is the maximum number of members for one call',
   ),
   format: given(oneOf(FORMATS), 'json', 'format of the answers'),
   textLayout: optional(
@@ -130,8 +136,8 @@ export const SOURCE = section({
     'required for `link`',
   ),
   urlFile: optional(secretFile('/run/secrets/link'), 'file that contains the link'),
-  method: optional(oneOf(METHODS), 'how the link is called', 'POST with a `body`, else GET'),
-  headers: given(z.record(z.string(), z.string()), {}, 'headers of the call of a link'),
+  method: optional(oneOf(METHODS), 'HTTP method of the call of a link', 'POST with a `body`, else GET'),
+  headers: given(z.record(z.string(), z.string()), {}, 'HTTP headers of the call of a link'),
   body: optional(secretText('{"num": "{count}"}'), 'body of the call of a link: a form, or JSON'),
   answer: given(
     ANSWER,
@@ -155,12 +161,12 @@ export const SOURCE = section({
           }),
         ]),
         'auto',
-        'credentials sent to members; `auto`: instance and password once most members ask for them; `instance`: the same, always; `entry`: each entry of a link has its own; `none`: never any; or a user name and password',
+        'credentials that noria sends to members; `auto`: the id and the password of the instance, once most members ask for credentials; `instance`: the id and the password of the instance, always; `entry`: the credentials in each entry of a link; `none`: no credentials; a map: this user name and password',
       ),
       handshake: given(
         oneOf(['auto', 'plain', 'pipelined']),
         'auto',
-        'SOCKS5 handshake; `plain`: wait for each reply of the member; `pipelined`: send all at once; `auto`: pipelined for members that accept it',
+        'SOCKS5 handshake; `plain`: wait for each reply of the member; `pipelined`: send all messages at once; `auto`: pipelined for members that accept it',
       ),
     }),
     {},
@@ -181,7 +187,7 @@ export const SOURCE = section({
   priority: given(
     whole(1, MOST.priority),
     '1',
-    'noria draws from and uses a source only while no source with a smaller number can serve',
+    'noria uses a source, and draws from it, only while no source with a smaller number can serve',
   ),
 });
 

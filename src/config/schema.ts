@@ -51,7 +51,10 @@ export const LISTENER = section({
   users: given(
     z.array(
       section({
-        username: required(username(), 'user name: BASE of the routing options'),
+        username: required(
+          username(),
+          'name of the user: the BASE of the proxy user name, before the routing options',
+        ),
         password: optional(password(), 'password of the user'),
         passwordFile: optional(secretFile('/run/secrets/alice'), 'file that contains the password'),
       }),
@@ -59,7 +62,11 @@ export const LISTENER = section({
     [],
     'who may use the listener; empty: everyone; required for an address that is not loopback',
   ),
-  allow: given(z.array(network()), [], 'client networks in CIDR form; empty: every client that can connect'),
+  allow: given(
+    z.array(network()),
+    [],
+    'networks of the allowed clients, in CIDR form; empty: every client that can connect',
+  ),
   denyTargets: given(
     z.array(denyTarget()),
     ['private', 'smtp'],
@@ -85,7 +92,7 @@ export const SCHEMA = z.strictObject({
       baseUrl: optional(
         baseAddress(),
         'address of the extraction service ({base_url})',
-        'every source needs its own',
+        'none; then every source needs its own',
       ),
       method: given(oneOf(METHODS), 'GET', 'how parameters are sent: in the query (GET) or as a form (POST)'),
       timeout: given(duration(100, 600 * SECOND_MS), '10s', 'timeout of one call'),
@@ -136,7 +143,7 @@ export const SCHEMA = z.strictObject({
       allowPrivateAddresses: given(
         flag(),
         'false',
-        'accept members on loopback, private and link-local addresses',
+        'whether noria accepts members on loopback, private and link-local addresses',
       ),
     }),
     {},
@@ -296,7 +303,7 @@ export const SCHEMA = z.strictObject({
         'local ports that the API hands out; noria opens them on 127.0.0.1, unless a listener with `session: port` has them',
       ),
     }),
-    'hands out local ports, each on one member, by the HTTP API of raw proxy pools (proxy-pool.md)',
+    'an HTTP API that hands out local ports, each of which uses one member; it is compatible with raw proxy pools (proxy-pool.md)',
     'none',
   ),
 });

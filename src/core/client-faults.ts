@@ -23,7 +23,7 @@ export const CLIENT_FAULTS = {
     proxyStatus: 'http_request_error',
     summary: 'Invalid or unsatisfiable routing options in the proxy user name or an X-Noria header.',
     advice:
-      'Write the options as BASE-key-value, for example user-session-abc-life-30s; the documentation lists the keys.',
+      'Write the options as BASE-key-value, for example user-session-abc-life-30s; docs/routing.md of noria lists the keys.',
   },
   forbidden: {
     side: 'client',
@@ -94,7 +94,7 @@ export const CLIENT_FAULTS = {
     proxyStatus: 'http_request_denied',
     summary: 'Too many attempts with wrong credentials for this user from this address.',
     advice:
-      'Use the correct credentials, which noria accepts even now. It refuses wrong ones for up to a minute.',
+      'Use the correct credentials: noria still accepts them. It refuses further wrong credentials for up to a minute.',
   },
   'too-many-connections': {
     side: 'client',
@@ -103,7 +103,7 @@ export const CLIENT_FAULTS = {
     socks5: 0x01,
     proxyStatus: 'connection_limit_reached',
     summary: 'The listener has reached its connection limit.',
-    advice: 'Close connections, or raise maxConnections of the listener.',
+    advice: "Close connections, or raise maxConnections of the listener in noria's configuration.",
   },
   'pool-empty': {
     side: 'source',
@@ -139,7 +139,7 @@ export const CLIENT_FAULTS = {
     socks5: 0x01,
     proxyStatus: 'destination_unavailable',
     summary: 'noria could not connect through the front proxy.',
-    advice: 'Check the front proxy, and via in the configuration of noria; no member is blamed.',
+    advice: "Check the front proxy, and its URL in noria's configuration (dial.via or service.via).",
   },
   'bad-answer': {
     side: 'target',
@@ -157,7 +157,7 @@ export const CLIENT_FAULTS = {
     socks5: 0x06,
     proxyStatus: 'connection_timeout',
     summary: 'The deadline passed before a member reached the target.',
-    advice: 'Try again, or raise dial.deadline.',
+    advice: "Try again, or raise dial.deadline in noria's configuration.",
   },
   'shutting-down': {
     side: 'noria',
@@ -175,6 +175,6 @@ export const CLIENT_FAULTS = {
     socks5: 0x01,
     proxyStatus: 'proxy_internal_error',
     summary: 'Internal error in noria.',
-    advice: 'Report it with the log lines of this moment.',
+    advice: 'Report this error with the lines that the log of noria has for this moment.',
   },
 } as const satisfies Record<string, Fault>;

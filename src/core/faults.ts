@@ -44,7 +44,7 @@ export const FAULTS = {
   'member-incapable': {
     side: 'member',
     retry: 'other-member',
-    summary: 'The protocol of the member cannot express this target.',
+    summary: 'The protocol of the member cannot carry the address of this target.',
     advice: 'SOCKS4 has no IPv6 addresses: request the target by name, or use members with another protocol.',
   },
   'member-auth': {
@@ -63,20 +63,21 @@ export const FAULTS = {
   'front-proxy-silent': {
     side: 'front-proxy',
     retry: 'other-member',
-    summary: 'The front proxy did not answer, or closed the connection: it or the member is at fault.',
+    summary:
+      'The front proxy did not answer, or closed the connection. Either the front proxy or the member is at fault.',
     advice: 'No action needed if other members work; otherwise check the front proxy of dial.via.',
   },
   'member-cut': {
     side: 'member',
     retry: 'never',
     summary: 'The member closed the tunnel before the first byte of an answer.',
-    advice: 'No action needed: noria counts it as a suspicion against the member.',
+    advice: 'No action needed: noria counts this as a suspicion against the member.',
   },
   'member-rejected': {
     side: 'member',
     retry: 'other-member',
     summary: 'A client of proxyPool reported the member as bad.',
-    advice: 'No action needed: noria quarantines the member, and its port moves to another one.',
+    advice: 'No action needed: noria quarantines the member, and the port gets another member.',
   },
   'client-gone': {
     side: 'client',
@@ -89,7 +90,7 @@ export const FAULTS = {
     retry: 'later',
     summary:
       'Connections to many members failed at once for different targets, so the network of this machine is at fault.',
-    advice: 'Check the network of this machine; noria evicts no members until it is back.',
+    advice: 'Check the network of this machine. Until it works again, noria evicts no members.',
   },
 
   // The faults of calls to the extraction service.
@@ -103,8 +104,8 @@ export const FAULTS = {
   'service-blocked': {
     side: 'service',
     retry: 'later',
-    summary: 'The answer did not come from the service; a firewall may block this address.',
-    advice: 'Stop other programs that call the service from this address; noria waits before it retries.',
+    summary: 'The answer did not come from the service; a firewall may block the address of this machine.',
+    advice: 'Stop other programs that call the service from this machine; noria waits before it retries.',
   },
   'service-not-found': {
     side: 'service',
@@ -116,20 +117,20 @@ export const FAULTS = {
     side: 'service',
     retry: 'later',
     summary: 'The answer of the service could not be parsed.',
-    advice: 'Check that format and textLayout match the extraction format of the instance.',
+    advice: 'Check that format and textLayout of the source match the extraction format of the instance.',
   },
   'link-unreadable': {
     side: 'service',
     retry: 'later',
     summary: 'The answer of the link contains no proxy that noria can read.',
     advice:
-      'Read the quoted answer, which may say why. If it lists proxies, correct answer of the source; the command noria link shows what noria recognises.',
+      'Read the quoted answer, which may say why. If it lists proxies, correct the key answer of the source in the configuration; the command noria link shows what noria recognises.',
   },
   'service-refused': {
     side: 'service',
     retry: 'later',
     summary: 'The service returned an error code.',
-    advice: 'See the list of codes in the documentation of the service.',
+    advice: 'Look up the code in docs/service.md of noria.',
   },
 
   // The faults of the configuration, the command line and the admin API.
@@ -143,7 +144,7 @@ export const FAULTS = {
     side: 'operator',
     retry: 'never',
     summary: 'The configuration is invalid.',
-    advice: 'Each error names the place in the file and what was expected.',
+    advice: 'Correct the lines that the errors name; each error says what noria expected.',
   },
   'listen-failed': {
     side: 'operator',
@@ -185,8 +186,8 @@ export const FAULTS = {
   'pace-held': {
     side: 'operator',
     retry: 'later',
-    summary: 'The pace does not allow a call now.',
-    advice: 'Wait for the time in the message.',
+    summary: 'The pace of the source does not allow a call to the service now.',
+    advice: 'Try again after the time that the message names.',
   },
   'daemon-unreachable': {
     side: 'operator',
@@ -199,7 +200,7 @@ export const FAULTS = {
     retry: 'never',
     http: 404,
     summary: 'The requested item does not exist.',
-    advice: 'See noria status, noria members or noria sessions for what exists.',
+    advice: 'Run noria status, noria members or noria sessions to list what exists.',
   },
 } as const satisfies Record<string, Fault>;
 

@@ -15,18 +15,18 @@ export const NO_PROXY = { code: 0, src: 'no proxy' } as const;
  */
 export const ROUTES = {
   '/': 'this list',
-  '/get/': 'a proxy as JSON: the one that was handed out longest ago',
-  '/pop/': 'the same; after 60 s its port moves to another member',
+  '/get/': 'a proxy as JSON: the proxy that noria has not handed out for the longest time',
+  '/pop/': 'the same as `/get/`; after 60 s, the port of this proxy moves to another member',
   '/random': 'the same as `/get/`, as plain text: `127.0.0.1:24003`',
   '/all/': 'all proxies, as a JSON list',
-  '/get_all/': 'the same',
+  '/get_all/': 'the same as `/all/`',
   '/all': 'all proxies as plain text, one on each line',
   '/count/':
     'the number of proxies, as JSON: `{"count": {"total": 20, "https": 20}, "source": {"city": 20}}`',
-  '/get_status/': 'the same',
+  '/get_status/': 'the same as `/count/`',
   '/count': 'the number of proxies, as plain text',
   '/delete/':
-    'reports that `?proxy=127.0.0.1:24003` is bad: `{"code": 0, "src": 1}`; its port moves to another member',
+    '`{"code": 0, "src": 1}`. The request, with `?proxy=127.0.0.1:24003`, reports the member of this port as bad; the port moves to another member',
 } as const;
 
 export type RoutePath = keyof typeof ROUTES;
