@@ -28,7 +28,7 @@ export const ROUTING_KEYS: readonly RoutingKey[] = [
     aliases: ['sessid', 'sid', 'sessionid'],
     value: '1 to 64 of letters, digits, `_`, `.` and `~`',
     effect:
-      'all connections with this session name use one member; before it expires, the session moves to another',
+      'all connections with this session name use one member; before that member expires, the session moves to another one',
   },
   {
     key: 'ttl',

@@ -40,7 +40,7 @@ test('docs/routing.md: the keys, their aliases, values and effects are those of 
 
 test('docs/routing.md: the units of bare numbers are those of the code', () => {
   const msOf: Record<string, number> = { seconds: 1_000, minutes: 60_000 };
-  const listed = table('number without a unit for').flatMap(([names = '', unit = '']) =>
+  const listed = table('key whose value is a number without a unit').flatMap(([names = '', unit = '']) =>
     names.split(', ').map((name) => [name, msOf[unit]]),
   );
   const coded = ROUTING_KEYS.flatMap((entry) =>
