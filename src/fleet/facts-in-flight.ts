@@ -1,6 +1,7 @@
 /**
- * Keeps the facts that a replica has published and not yet received back from the log, by subject. The subject is what a fact is
- * about: of two facts with the same subject, the later one decides.
+ * Keeps the facts that a replica has published and has not yet received back from the log. A fact is a change that the replicas
+ * share (see shared-pool.ts). The facts are kept by subject, which is what a fact is about. Of two facts with the same subject,
+ * the later one decides.
  */
 import type { Fact } from './shared-pool.ts';
 
@@ -15,8 +16,8 @@ export class FactsInFlight {
   }
 
   /**
-   * Whether this replica has a fact with the same subject in flight. The fact in flight comes later in the log than `fact`, so
-   * the fact in flight decides.
+   * Whether this replica has a fact with the same subject in flight. If so, `fact` has no effect, because the fact in flight
+   * comes later in the log.
    */
   covers(fact: Fact): boolean {
     const subject = subjectOf(fact);
@@ -33,7 +34,7 @@ export class FactsInFlight {
     else this.#bySubject.delete(subject);
   }
 
-  /** Removes all. Returns the last fact about each subject. */
+  /** Removes all facts. Returns the last fact about each subject. */
   takeAll(): ReadonlyMap<string, Fact> {
     const facts = new Map([...this.#bySubject].map(([subject, { last }]) => [subject, last]));
     this.#bySubject.clear();
@@ -41,7 +42,7 @@ export class FactsInFlight {
   }
 }
 
-/** Undefined if the order of facts of this kind does not matter. */
+/** Returns undefined if the order of facts of this kind does not matter. */
 function subjectOf(fact: Fact): string | undefined {
   switch (fact.kind) {
     case 'member.joined':

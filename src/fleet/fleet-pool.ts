@@ -1,4 +1,4 @@
-/** The shared pool of a fleet, with what a noria reports about the fleet. */
+/** The shared pool of a fleet, and the facts about the fleet that a noria shows to its operator. */
 import type { NoriaError } from '../core/faults.ts';
 import type { PacedSharedPool } from './shared-pool.ts';
 
@@ -17,16 +17,22 @@ export interface FleetPool extends PacedSharedPool {
   readonly lostMs: number;
   /** The replicas of the fleet, by name. */
   readonly replicas: readonly ReplicaStatus[];
-  /** The id of the store's epoch; empty before the first contact, and without a store. */
+  /**
+   * The id of the store's epoch, which changes if the store may have lost data. Empty before the first contact, and without a
+   * store.
+   */
   readonly epochId: string;
-  /** The distinct IPs drawn today, by key of the instance. */
+  /**
+   * Counts the distinct IPs that the fleet drew today, separately for each instance of the service. `key` is the key of an
+   * instance.
+   */
   readonly dayCounts: {
     add(key: string, ips: readonly string[]): void;
-    /** The last known number of distinct IPs that the fleet drew today from the instance. */
+    /** The last known number of distinct IPs that the fleet drew from the instance today. */
     used(key: string): number;
   };
-  /** The replica that drew the member, if the shared pool has the member. */
+  /** The replica that drew the member; undefined if the shared pool does not have the member. */
   drawnBy(member: string): string | undefined;
-  /** Gives the follower the whole state again. */
+  /** Passes the whole state to the follower again. */
   reload(): void;
 }

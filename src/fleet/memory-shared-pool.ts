@@ -3,7 +3,7 @@
  * Each replica gets every fact in the microtask after its publication. All replicas get the facts in the same order.
  *
  * If the noria belongs to a fleet, its machine is one replica of the fleet's shared pool. The pool of the primary process then
- * passes facts and beats between the two shared pools.
+ * passes data between the shared pool of the machine and the shared pool of the fleet.
  */
 import type { Clock } from '../core/clock.ts';
 import type { LimitPart } from '../pool/options.ts';
@@ -15,7 +15,7 @@ import { SharedPoolState } from './shared-state.ts';
 
 export interface MemorySharedPoolOptions {
   readonly clock: Clock;
-  /** The pace that the replicas share. Absent if only one replica draws; this replica then keeps its own pace. */
+  /** The pace that the replicas share. Absent if only one replica draws: that replica then keeps its own pace. */
   readonly pace?: PaceStore;
   /** This machine's replica in the fleet. This replica opens the sessions, and receives this machine's part of the limits. */
   readonly machine?: Pick<Replica, 'bindSession' | 'delegateLimits'> | undefined;
@@ -32,7 +32,7 @@ export class MemorySharedPool {
   readonly #pace: PaceStore;
   readonly #machine: MemorySharedPoolOptions['machine'];
   readonly #state = new SharedPoolState();
-  /** By replica name, in the order in which the replicas began to follow. */
+  /** The connections by replica name, in the order in which the replicas began to follow. */
   readonly #connections = new Map<string, Connection>();
   /** This machine's part of the limits of the fleet. */
   #part: LimitPart | undefined;
@@ -84,7 +84,7 @@ export class MemorySharedPool {
     return this.#state.drawnBy(member);
   }
 
-  /** Gives the replica the whole state again. */
+  /** Passes the whole state to the replica again. */
   reload(replica: string): void {
     this.#connections.get(replica)?.load(this.#state.read(this.#clock.monotonic()));
   }
@@ -118,7 +118,7 @@ export class MemorySharedPool {
     if (!this.#follows(by, connection)) return proposed;
     const known = this.#state.session(proposed.name, this.#clock.monotonic());
     if (known?.member !== undefined) return known;
-    // appends no fact here: the primary's pool publishes the opened session in this shared pool
+    // the primary's pool publishes the opened session in this shared pool, so no fact is appended here
     if (this.#machine !== undefined) return this.#machine.bindSession(proposed);
     this.#append(by, [{ kind: 'session.moved', session: proposed, reason: 'new' }]);
     return proposed;

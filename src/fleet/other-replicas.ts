@@ -7,15 +7,15 @@ import type { Beat, FleetView } from './shared-pool.ts';
 interface OtherReplica {
   waiting: number;
   demand: Readonly<Record<string, Demand>>;
-  /** By member id. */
+  /** The open leases of this replica by member id. */
   readonly memberLeases: Map<string, CountedLeases>;
-  /** By session name. */
+  /** The open leases of this replica by session name. */
   readonly sessionLeases: Map<string, CountedLeases>;
 }
 
 /**
- * The open leases that the pool counts for a member or a session. If the pool removes the subject and later adds another one of
- * the same name, the count does not apply to the new one.
+ * The number of open leases of another replica that the pool counts for `subject`, a member or a session. If the pool replaces
+ * the subject with a new one of the same name, the count does not apply to the new one.
  */
 interface CountedLeases {
   readonly subject: object;
@@ -93,9 +93,9 @@ export class OtherReplicas {
 }
 
 /**
- * Sets the count for a member or a session.
- * @param subject - undefined if the pool does not know it: nothing is counted then.
- * @returns the change since the count that the pool has for this subject.
+ * Sets the number of open leases that the pool counts for a member or a session.
+ * @param subject - the member or the session; undefined if the pool does not have it, and then nothing is counted.
+ * @returns the difference between the new count and the previous count of this subject.
  */
 function changeCount(
   counts: Map<string, CountedLeases>,

@@ -51,13 +51,13 @@ export interface ReplicaOptions {
   readonly bus: EventBus;
   readonly pool: Pool;
   readonly shared: SharedPool;
-  /** See `SharingOptions.sameMachine`. */
+  /** Whether all replicas run on this machine. See `SharingOptions.sameMachine`. */
   readonly sameMachine: boolean;
   /** False if this replica serves no clients. Such a replica counts the open leases of the other replicas as its own leases. */
   readonly servesClients: boolean;
   /** How many replicas must report a member as failed before it is removed everywhere. */
   readonly evictionVotes: (replicas: number) => number;
-  /** Ms on a clock that all replicas share; absent without such a clock. See `PoolShare.clockAheadMs`. */
+  /** Returns the time in ms of a clock that all replicas share; absent without such a clock. See `PoolShare.clockAheadMs`. */
   readonly commonMs?: () => number;
   /** Minimum time between two beats. */
   readonly beatMs: number;
@@ -67,11 +67,14 @@ export interface ReplicaOptions {
   readonly onReport?: (report: SourceReport) => void;
 }
 
-/** Maximum number of members whose incomplete votes are remembered. */
+/**
+ * A member is removed when enough replicas have reported it as failed. Incomplete votes are remembered for at most this number of
+ * members.
+ */
 const MAX_VOTES = 10_000;
 /**
- * In members per second. If a beat reports that members are used up at a higher rate, the replica also sends the next beat, even
- * without changes.
+ * In members per second. If a beat reports that clients use up members at a higher rate, the replica sends the next beat even if
+ * nothing else changes, so that the other replicas see when the rate falls.
  */
 const QUIET_RATE = 0.001;
 
@@ -154,7 +157,7 @@ export class Replica implements LeaseProvider, Follower {
   }
 
   /**
-   * Passes this replica's part of the limits to `receive` from now on, and no longer to the pool. For a machine on which other
+   * From now on, passes this replica's part of the limits to `receive` instead of the pool. Used on a machine where other
    * processes serve the clients.
    */
   delegateLimits(receive: (part: LimitPart) => void): void {
@@ -205,7 +208,7 @@ export class Replica implements LeaseProvider, Follower {
       } else if (this.#inFlight.covers(fact)) {
         if (isOwn) this.#inFlight.returned(fact);
       } else if (isOwn && fact.kind !== 'session.moved')
-        continue; // skips own facts, except those that the shared pool itself appended for `bindSession`
+        continue; // the pool already has this replica's own changes, except sessions that `bindSession` opened
       else if (fact.kind === 'source.commanded' || fact.kind === 'source.reported')
         this.#sources.followed(fact);
       else changes.push(fact);
@@ -296,7 +299,7 @@ export class Replica implements LeaseProvider, Follower {
     this.#options.shared.publish(facts);
   }
 
-  /** Whether this replica must publish a fact again that did not return from the log. */
+  /** Whether this replica must publish a fact again if the fact has not returned from the log. */
   #isStillTrue(fact: Fact): boolean {
     if (fact.kind === 'member.quarantined') return fact.quarantine.untilAt > this.#options.clock.monotonic();
     return fact.kind === 'member.left' || fact.kind === 'member.banned';
@@ -314,7 +317,10 @@ export class Replica implements LeaseProvider, Follower {
     return votes.size >= votesNeeded;
   }
 
-  /** The changes that make the pool equal to a loaded record of a member. Also bars a removed member, and remembers the votes. */
+  /**
+   * Returns the changes that make the pool equal to a loaded record of a member. If the record says that the member was removed,
+   * also prevents the pool from adding the member again. Otherwise remembers the votes for its removal.
+   */
   #changesOf({ member, left, quarantine, bans, votes }: MemberRecord): PoolChange[] {
     const { id } = member;
     if (left !== undefined) {
@@ -342,7 +348,10 @@ export class Replica implements LeaseProvider, Follower {
     return [...joined.slice(first), ...joined.slice(0, first), ...others];
   }
 
-  /** Reports at once that no client waits any longer. Otherwise another replica could draw for clients that no longer wait. */
+  /**
+   * If no client waits any longer, reports it at once. Otherwise another replica could draw members for clients that no longer
+   * need them.
+   */
   #allServed(): void {
     if (this.#sharing.waiting === 0) this.#beatNow();
   }
@@ -372,7 +381,10 @@ export class Replica implements LeaseProvider, Follower {
   }
 }
 
-/** Whether the change must stay on this machine, because it is evidence of this machine only or contains the login of a member. */
+/**
+ * Whether the change must stay on this machine. It must if it is evidence that only this machine has, or if it contains the login
+ * of a member.
+ */
 function isLocal(change: PoolChange): boolean {
   switch (change.kind) {
     case 'source.restricted':

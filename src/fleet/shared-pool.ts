@@ -10,8 +10,9 @@
  * processes of one machine, and one for machines that share a store.
  *
  * Everything here is plain data that can be sent as JSON. Moments are monotonic ms of the replica that passes or receives them.
- * An implementation converts them between processes; an inexact end of life is too early rather than too late. `source` is the
- * name that all replicas use for a source. It may differ from the name in one configuration (source-keys.ts).
+ * An implementation converts them between processes. If it cannot convert an end of life exactly, it chooses an earlier moment,
+ * not a later one. `source` is the name that all replicas use for a source. It may differ from the name in one configuration
+ * (source-keys.ts).
  *
  * The state is the result of all facts in the order of the log (shared-state.ts). Of two facts about the same subject, the later
  * one decides. Every fact is idempotent.
@@ -63,7 +64,7 @@ export interface MemberRecord {
   readonly quarantine?: MemberQuarantine | undefined;
   /** The hosts for which clients banned the member. */
   readonly bans: readonly string[];
-  /** Number of client leases that the member accepted in all replicas, according to their beats. */
+  /** The number of client leases that the member accepted in all replicas, according to their beats. */
   readonly uses: number;
   /** The names of the replicas that voted for the member's removal. */
   readonly votes: readonly string[];
@@ -83,7 +84,10 @@ export interface SharedState {
   /** Names of the sources whose last command was `resume`. */
   readonly resumed?: readonly string[] | undefined;
   readonly reports?: readonly SourceReport[] | undefined;
-  /** The current restrictions. Absent if the replicas are on different machines, because such replicas publish no restrictions. */
+  /**
+   * What this machine has learned about its sources and its network (see `Restriction`). Absent if the replicas run on different
+   * machines, because such replicas do not publish it.
+   */
   readonly restrictions?: readonly Restriction[] | undefined;
 }
 
@@ -97,8 +101,8 @@ export interface FleetView {
   /** Names of the replicas that serve clients now, including this one, in the same order for all replicas. */
   readonly replicas: readonly string[];
   /**
-   * New beats of other replicas, in order. Several beats of one replica may be merged into one with the latest numbers of each
-   * member and the latest demand. A replica that is not in `replicas` has no demand and no open leases.
+   * New beats of other replicas, in order. Several beats of one replica may be merged into one beat, which has the latest demand
+   * and the latest numbers of each member. A replica that is not in `replicas` has no demand and no open leases.
    */
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
   /** For members whose uses have changed: the number of accepted leases in all replicas, by member id. */
@@ -116,12 +120,12 @@ export interface FleetView {
 export interface Follower {
   /**
    * Receives the shared state as it was before the first fact that `followed` will receive. Called once at the start, and again
-   * after facts were lost, for example with the connection. The follower then publishes what it knows and `state` lacks.
+   * after facts were lost, for example with the connection. The follower then publishes what it knows and what `state` lacks.
    */
   loaded(state: SharedState): void;
   /**
-   * Facts in the order of the log, without gaps or repetitions since `loaded`. A replica also gets its own facts. The position of
-   * an own fact shows which facts of other replicas precede it.
+   * Receives facts in the order of the log, without gaps or repetitions since `loaded`. A replica also receives its own facts. So
+   * it learns which facts of other replicas precede its own fact.
    */
   followed(facts: readonly LoggedFact[]): void;
   heard(view: FleetView): void;
@@ -155,7 +159,7 @@ export interface SharedPool {
   close(): Promise<void>;
 }
 
-/** A shared pool for replicas that draw members. */
+/** A shared pool whose replicas also draw members, so that they share the pace of their calls. */
 export interface PacedSharedPool extends SharedPool {
   /**
    * The pace of all instances, which all replicas share. The store accepts or rejects a change only after the log contains

@@ -12,7 +12,9 @@ export interface SharedSourcesOptions {
   readonly onReport?: ((report: SourceReport) => void) | undefined;
 }
 
-/** Moments that differ by less count as equal: the conversions between two clocks change a moment by less than this. */
+/**
+ * Two moments that differ by less than this count as equal, because conversions between clocks change a moment by less than this.
+ */
 const SAME_MOMENT_MS = 1_000;
 
 export class SharedSources {
@@ -48,7 +50,10 @@ export class SharedSources {
     this.#options.onCommand?.(fact);
   }
 
-  /** @param isUnpublished - whether this replica received a command for the source that may be missing from the log. */
+  /**
+   * Applies a loaded state, and publishes what the state lacks.
+   * @param isUnpublished - whether this replica received a command for the source that may be missing from the log.
+   */
   loaded(state: SharedState, isUnpublished: (source: string) => boolean): void {
     this.#loadCommands(state, isUnpublished);
     this.#loadReports(state.reports ?? []);

@@ -1,6 +1,6 @@
 /**
- * Computes the shared state from the facts in the log. It is the reference for every implementation of `SharedPool`. It has no
- * timer: an addition occasionally removes expired entries.
+ * Computes the shared state from the facts in the log. It is the reference for every implementation of `SharedPool`. It needs no
+ * timer: some of the additions also remove expired entries.
  */
 import type {
   MemberActivity,
@@ -20,7 +20,7 @@ import type {
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-/** Number of additions after which expired entries are removed. */
+/** Expired entries are removed once in this number of additions. */
 const ADDITIONS_PER_SWEEP = 1_000;
 
 export class SharedPoolState {
@@ -28,7 +28,10 @@ export class SharedPoolState {
   readonly #sessions = new Map<string, SharedSession>();
   readonly #commands = new Map<string, 'pause' | 'resume'>();
   readonly #reports = new Map<string, SourceReport>();
-  /** The latest restriction by source name. The key '' has the latest restriction of the network. */
+  /**
+   * The latest restriction of each source by source name. The key '' has the latest restriction that concerns the network of this
+   * machine.
+   */
   readonly #restrictions = new Map<string, Restriction>();
   #additions = 0;
 
@@ -41,7 +44,7 @@ export class SharedPoolState {
     for (const report of state?.reports ?? []) this.#reports.set(report.source, report);
   }
 
-  /** Applies the next fact of the log. `now` is monotonic, like all moments here. */
+  /** Applies the next fact of the log. `now` is on the same clock as the moments in the facts. */
   apply({ by, fact }: LoggedFact, now: number): void {
     switch (fact.kind) {
       case 'member.joined':
@@ -69,7 +72,7 @@ export class SharedPoolState {
         this.#restrictions.set(fact.source, fact);
         break;
       case 'evictions.frozen':
-        this.#restrictions.set('', fact); // no source has this name
+        this.#restrictions.set('', fact); // no source has an empty name
         break;
       case 'member.suspected':
         break; // not part of the state: the fact matters only at the moment of its publication
@@ -106,7 +109,7 @@ export class SharedPoolState {
     return this.#members.get(member)?.drawnBy;
   }
 
-  /** Number of members and sessions, including some that have ended. */
+  /** The number of members and sessions, including some that have ended. */
   get size(): number {
     return this.#members.size + this.#sessions.size;
   }
@@ -188,7 +191,7 @@ export class SharedPoolState {
   }
 }
 
-/** The member with the later one of two ends of life: `member.endsAt` and `endsAt`. */
+/** Returns the member with the later of the two ends of life `member.endsAt` and `endsAt`. */
 function withEnd(member: SharedMember, endsAt: number, endIsAssumed = member.endIsAssumed): SharedMember {
   return endsAt > member.endsAt ? { ...member, endsAt, endIsAssumed } : member;
 }

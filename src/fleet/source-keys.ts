@@ -56,7 +56,7 @@ function renameFact(fact: Fact, rename: Rename): Fact[] {
     case 'source.restricted':
     case 'evictions.frozen':
     case 'member.suspected':
-      return []; // each machine has its own restrictions: the service and the network may treat machines differently
+      return []; // these facts stay on their machine, because the service and the network may treat each machine differently
     case 'member.quarantined':
     case 'member.restored':
     case 'member.left':

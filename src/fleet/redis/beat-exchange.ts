@@ -16,7 +16,7 @@ import { faultOf, type Reply } from './store-client.ts';
 export interface BeatExchangeOptions {
   readonly store: FleetStore;
   readonly clock: Clock;
-  /** The maximum time between two calls. */
+  /** The maximum time between two calls of the store. */
   readonly everyMs: number;
   readonly replica: string;
   /** Version, number of clients and process of this replica, as text. */
@@ -28,10 +28,10 @@ export interface BeatExchangeOptions {
   readonly nameTaken: () => void;
 }
 
-/** Moments are by the store's clock. */
+/** What a call of the store returns. Moments are by the store's clock. */
 export interface BeatAnswer {
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
-  /** The activity that all new beats report, including the beats of this replica. */
+  /** The activity of the members and sessions in all new beats, including the beat that this replica sent. */
   readonly members: readonly MemberActivity[];
   readonly sessions: readonly SessionActivity[];
   /** The number of the last entry of the log. */
@@ -40,11 +40,11 @@ export interface BeatAnswer {
   readonly snapshot: number;
 }
 
-/** Minimum time between two calls. Beats in between are merged. */
+/** The minimum time between two calls of the store. Beats that are sent in between are merged. */
 const LEAST_GAP_MS = 100;
 
 interface ListedReplica extends Omit<ReplicaStatus, 'lastSeenSeconds'> {
-  /** Monotonic moment of this replica's last beat. */
+  /** The monotonic moment of the last beat of the listed replica. */
   readonly seenAt: number;
 }
 
@@ -102,7 +102,7 @@ export class BeatExchange {
   }
 
   #askWithin(ms: number): void {
-    if (this.#exchange !== undefined || this.#isClosed) return; // the end of the current exchange schedules the next one
+    if (this.#exchange !== undefined || this.#isClosed) return; // at its end, the current exchange schedules the next one
     this.#timer?.[Symbol.dispose]();
     this.#timer = this.#options.clock.after(ms, () => {
       this.#exchange = this.#ask();
@@ -166,7 +166,7 @@ export class BeatExchange {
     nameTaken();
   }
 
-  /** Parses a list of name, time, record, name, time, record, and so on. */
+  /** Parses the list of replicas, which contains three values for each replica: name, time of the last beat, record. */
   #readReplicas(storeNow: number, reply: Reply | undefined): ListedReplica[] {
     const now = this.#options.clock.monotonic();
     const texts = listOf(reply).map(String);
@@ -190,12 +190,15 @@ export class BeatExchange {
   }
 }
 
-/** Leaves out the names of clients, because an answer through another machine proves nothing about this one. */
+/**
+ * Omits the names of clients. They show to which clients a member has answered, and that proves nothing about the network of
+ * another machine.
+ */
 function withoutClient(key: string, value: unknown): unknown {
   return key === 'answeredTo' ? undefined : value;
 }
 
-/** Merges two beats. The later numbers replace the earlier ones, except for uses, which are added. */
+/** Merges two beats. The later numbers replace the earlier numbers, except for uses: the merged beat has the sum of the uses. */
 function merged(before: Beat, { waiting, demand, members, sessions }: Beat): Beat {
   return {
     waiting,

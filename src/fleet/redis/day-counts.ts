@@ -14,7 +14,7 @@ import { FleetScript, type FleetStore } from './fleet-store.ts';
 const KEPT_MS = 2 * DAY_MS;
 const HASH_CHARACTERS = 16;
 
-/** KEYS: 7 the set of the day. ARGV: 5 and following: the hashes to add. Returns the size of the set. */
+/** Adds hashes to the set of a day, and returns the size of the set. KEYS: 7 the set. ARGV: 5 and following: the hashes. */
 const COUNT = new FleetScript(
   'count',
   `
@@ -46,7 +46,7 @@ export class DayCounts {
     void this.#count(key, ips);
   }
 
-  /** Asks the store for the counts of all instances for which `used` was called. */
+  /** Asks the store for the counts of all instances for which `used` was called. Returns before the answer. */
   refresh(): void {
     for (const key of this.#counts.keys()) void this.#count(key, []);
   }

@@ -23,8 +23,9 @@ export const STORE_FORMAT = 1;
  */
 export const NEW_STORE_WAIT_MS = 2_500;
 /**
- * A replica that remembers an epoch knows that claims were possible until its own last contact with the store. A replica that no
- * longer runs may have made claims after this contact, but for no longer than this time.
+ * A claim is the record that reserves a call to the service. A replica that remembers an epoch knows the last moment at which it
+ * reached the store. Another replica, which no longer runs, may have made claims after that moment, but for no longer than this
+ * time.
  */
 const FORGOTTEN_CLAIMS_MS = 5_000;
 
@@ -32,25 +33,25 @@ export interface EpochState {
   /** The store's time when the script ran, in epoch ms. */
   readonly now: number;
   readonly id: string;
-  /** Every instance counts as called at this moment of the store's time. 0: there is no floor. */
+  /** The floor of the epoch: every instance of the service counts as called at this moment of the store's time. 0: no floor. */
   readonly floorAt: number;
   /** No claim is possible before this moment of the store's time. */
   readonly openAt: number;
 }
 
-/** The arguments of EPOCH_LUA. The script's own arguments follow them. */
+/** The arguments of EPOCH_LUA. In ARGV, the script's own arguments follow them. */
 export interface EpochArguments {
   /** The epoch that the replica remembers; empty if it remembers none. */
   readonly remembered: string;
-  /** Time since the store's last answer in the remembered epoch. */
+  /** The time since the last answer of the store in the remembered epoch. */
   readonly rememberedForMs: number;
   /** The id of the new epoch, in case one begins. */
   readonly fresh: string;
-  /** Whether the store's clock was set. */
+  /** Whether the store's clock was changed since the last script. */
   readonly clockWasSet: boolean;
 }
 
-/** KEYS[1] to KEYS[6] of every script. */
+/** The first six keys of every script: KEYS[1] to KEYS[6]. */
 export function epochKeys({ epoch, log, snapshot, replicas, beats, uses }: FleetKeys): readonly string[] {
   return [epoch, log, snapshot, replicas, beats, uses];
 }

@@ -5,11 +5,14 @@
  */
 import { FleetScript } from './fleet-store.ts';
 
-/** A replica without a beat for this long is no longer listed. */
+/** A replica that has sent no beat for this time is removed from the list of replicas. */
 export const REPLICA_SILENT_MS = 5_000;
-/** How long the store keeps beats, for slow replicas. */
+/** How long the store keeps beats, so that slow replicas can still read them. */
 const BEATS_KEPT_MS = 10_000;
-/** The store keeps this number of log entries before a snapshot, so that a slow reader does not have to load the whole state. */
+/**
+ * When a snapshot is written, the store keeps this number of log entries that the snapshot includes. So a slow reader can
+ * continue without loading the whole state.
+ */
 const KEPT_ENTRIES = 256;
 
 const SESSION_LUA = `
@@ -26,10 +29,10 @@ end
 /**
  * Appends facts to the log.
  *
- * KEYS: 7 and following: the keys of the sessions that the facts change.
- * ARGV: 5 replica, 6 facts; then for each of these sessions: name, text (empty: the session has ended), member (empty: none),
- * remaining ms. The script deletes the use
- * counts that the periodic reports of replicas (beats) wrote for these sessions, because the facts already include them.
+ * KEYS: 7 and following: the keys of the sessions that the facts change. ARGV: 5 replica, 6 facts; then for each of these
+ * sessions: name, text (empty: the session has ended), member (empty: none), remaining ms.
+ * The script deletes the use counts that the periodic reports of replicas (beats) wrote for these sessions, because the facts
+ * already include them.
  */
 export const PUBLISH = new FleetScript(
   'publish',
@@ -104,7 +107,7 @@ return answer()
 );
 
 /**
- * Writes a beat and reads the beats of the other replicas.
+ * Writes a beat and reads the beats that the replica does not know.
  *
  * KEYS: 7 and following: the used sessions.
  * ARGV: 5 replica, 6 record of the replica, 7 beat (empty: none), 8 id of the last beat that the replica knows; then for each

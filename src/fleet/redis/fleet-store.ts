@@ -43,14 +43,16 @@ export interface FleetAnswer {
   readonly values: readonly Reply[];
 }
 
-/** The script's own keys and arguments. They follow those of EPOCH_LUA. */
+/** The script's own keys and arguments. In KEYS and ARGV, they follow the keys and arguments of EPOCH_LUA. */
 export interface ScriptInput {
   readonly keys?: readonly string[];
   readonly args?: readonly (string | number)[];
 }
 
 const HELLO = new FleetScript('hello', 'return answer()');
-/** A new connection first runs this number of scripts. The fastest answer gives the closest bounds of the store's time. */
+/**
+ * A new connection first runs this number of scripts to estimate the store's time. The fastest answer gives the closest bounds.
+ */
 const HELLOS = 3;
 const UNCERTAIN_MS = 50;
 export const NO_IDENTITY =
@@ -72,8 +74,8 @@ export class FleetStore {
     this.#epochId = options.rememberedEpoch ?? '';
     this.#elapsed = exactStopwatch(clock, timekeeper);
     this.keys = fleetKeys(name);
-    // An earlier run of this replica may have called the service until now, so the epoch of the earlier run counts as last seen
-    // now.
+    // An earlier run of this replica may have called the service a moment ago, so the last contact in the remembered epoch counts
+    // as now.
     this.#contactAt = this.#elapsed();
     this.clock = new StoreClock(this.#elapsed);
     this.connection = new StoreConnection({
@@ -93,7 +95,7 @@ export class FleetStore {
   }
 
   /**
-   * Runs a script over `client`, by default over the connection.
+   * Runs a script over `client`. Default: over the connection for commands.
    * @throws NoriaError fleet-store-lost, fleet-store-unusable
    */
   async run(script: FleetScript, input: ScriptInput = {}, client?: StoreClient): Promise<FleetAnswer> {
@@ -127,8 +129,8 @@ export class FleetStore {
   }
 
   /**
-   * After a change of the epoch, this replica loads the state again: the log may lack facts, or the same numbers may belong to
-   * other facts.
+   * Remembers the clock and the epoch of an answer. If the epoch has changed, this replica loads the state again: the log may
+   * lack facts, or its entry numbers may now belong to other facts.
    */
   #learn({ now, id }: EpochState, sentAt: number): void {
     const isOther = this.#epochId !== '' && this.#epochId !== id;

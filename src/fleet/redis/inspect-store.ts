@@ -11,7 +11,7 @@ import { type StoreClient, StoreRefusal } from './store-client.ts';
 import { COMMAND_DEADLINE_MS } from './store-connection.ts';
 
 export interface StoreReport {
-  /** For example `Valkey 8.1.0` or `Redis 7.0.15`; undefined when unknown. */
+  /** For example `Valkey 8.1.0` or `Redis 7.0.15`; undefined if unknown. */
   readonly version: string | undefined;
   readonly errors: readonly string[];
   readonly warnings: readonly string[];
@@ -103,7 +103,10 @@ async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promi
   return { version, errors, warnings: findRisks(info) };
 }
 
-/** Without persistence, a restart of the store loses all data. The fleet then continues, but its next draws are delayed. */
+/**
+ * Warns of a store without an append-only file: a restart of the store may lose data. The fleet then continues, but its next
+ * draws are delayed.
+ */
 function findRisks(info: StoreInfo): string[] {
   if (info['aof_enabled'] !== '0') return [];
   return [
@@ -111,7 +114,7 @@ function findRisks(info: StoreInfo): string[] {
   ];
 }
 
-/** Returns the fields of INFO, or why they could not be read. */
+/** Returns the fields of INFO, or a sentence that says why noria could not read them. */
 async function readInfo(client: StoreClient, acl: string): Promise<StoreInfo | string> {
   try {
     return parseInfo(String(await client.call(['INFO'], COMMAND_DEADLINE_MS)));
@@ -169,7 +172,7 @@ async function findMissingPermissions(client: StoreClient, keys: FleetKeys, acl:
       if (!(error instanceof StoreRefusal)) throw error;
       if (KEY_REFUSED.test(error.message)) isKeyRefused = true;
       else if (error.message.startsWith('NOPERM')) missing.push(name);
-      return null; // handled: other errors do not concern permissions
+      return null; // handled: an error other than NOPERM shows that the user may run the command
     }
   };
   const inScripts = await attempt('EVAL', ['EVAL', TRY_LUA, '1', keys.check]);

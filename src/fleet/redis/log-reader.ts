@@ -20,7 +20,7 @@ export interface LoadedState {
   /** The number of the last log entry that the latest snapshot includes. */
   readonly snapshot: number;
   readonly beat: string;
-  /** The field names in the hash of uses (`FleetKeys.uses`). */
+  /** The names of the fields in the hash of uses (`FleetKeys.uses`). */
   readonly fields: readonly string[];
 }
 
@@ -29,7 +29,7 @@ const BLOCK_MS = 5_000;
 const ENTRIES_PER_READ = 500;
 
 /**
- * Loads the state over `client`, by default over the connection for commands.
+ * Loads the state over `client`. Default: over the connection for commands.
  * @throws NoriaError fleet-store-lost, fleet-store-unusable; ZodError or SyntaxError if the snapshot is damaged
  */
 export async function loadState(store: FleetStore, client?: StoreClient): Promise<LoadedState> {
@@ -84,7 +84,7 @@ function readEntries(reply: Reply | undefined): LogEntry[] {
 
 /**
  * Adds to the state the uses and ends of life that beats have written.
- * @param texts - field, value, field, value, and so on.
+ * @param texts - the hash of uses as the store returns it: field, value, field, value, and so on.
  * @returns the field names.
  */
 function addUses(state: SharedPoolState, texts: readonly string[]): string[] {
@@ -116,8 +116,8 @@ export function useFields({ members, sessions }: Pick<Beat, 'members' | 'session
 }
 
 /**
- * Returns a function that tells whether a snapshot replaces a field of the hash of uses. A snapshot replaces the fields of
- * members that have ended, and of all sessions, because the snapshot contains the uses of sessions.
+ * Returns a function that tells whether a snapshot replaces a field of the hash of uses. A snapshot replaces the fields of all
+ * sessions, because it contains their uses. It also replaces the fields of members that have ended.
  */
 export function isCoveredBy({ members }: SharedState): (field: string) => boolean {
   const living = new Set(members.map(({ member }) => member.id));
@@ -131,7 +131,7 @@ export function listOf(reply: Reply | undefined): readonly Reply[] {
   return Array.isArray(reply) ? reply : [];
 }
 
-/** Parses a list of name, value, name, value, and so on. */
+/** Parses a list that contains two values for each field: name, value. */
 export function fieldsOf(reply: Reply | undefined): Readonly<Record<string, string>> {
   const texts = textsOf(reply);
   const pairs = texts.flatMap((name, index) => (index % 2 === 0 ? [[name, texts[index + 1] ?? '']] : []));

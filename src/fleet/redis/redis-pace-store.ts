@@ -28,7 +28,7 @@ export interface RedisPaceStoreOptions {
   /** Starts a stopwatch that continues while the machine is suspended. */
   readonly stopwatch: () => () => number;
   readonly callTimeoutMs: () => number;
-  /** If absent, a claim does not require that this replica has applied the whole log. */
+  /** The log that this replica follows. If absent, a replica may write a claim without having applied the whole log. */
   readonly log?: FollowedLog;
   readonly onClaim?: (outcome: ClaimOutcome) => void;
 }
@@ -42,12 +42,15 @@ export interface FollowedLog {
   catchUp(number: number): Promise<void>;
 }
 
-/** `behind`: this replica had not applied the whole log. `outrun`: another replica changed the entry first. */
+/**
+ * How the store answered a claim. `granted`: the store wrote the claim. `behind`: this replica had not applied the whole log.
+ * `outrun`: another replica changed the entry first.
+ */
 export type ClaimOutcome = 'granted' | 'behind' | 'outrun';
 
 /**
- * Maximum number of tries to write a decision. In each collision one replica succeeds, so this many failed tries have another
- * cause than collisions.
+ * The maximum number of tries to write a decision. If replicas write at the same time, one of them succeeds. So this many failed
+ * tries in a row have another cause.
  */
 const MAX_TRIES = 1_000;
 /** An entry expires after a week without a call, because the instance is probably no longer configured. */
@@ -87,7 +90,7 @@ export class RedisPaceStore implements PaceStore {
     this.#options = options;
   }
 
-  /** An upper bound of the store's time, so that no call counts as earlier than it was. */
+  /** An upper bound of the store's time. With a lower bound, a call could count as earlier than it was. */
   now(): Moment {
     const { clock, epochId } = this.#options.store;
     return momentAt(clock.atMost() ?? 0, epochId);
@@ -118,7 +121,7 @@ export class RedisPaceStore implements PaceStore {
     throw new NoriaError('fleet-store-lost', problem);
   }
 
-  /** Writes the decision. Returns false if the store did not accept it; the caller then reads and decides again. */
+  /** Writes the decision. Returns false if the store did not accept it: the caller then reads the entry and decides again. */
   async #write(key: string, { epoch, version, entry, next }: Change): Promise<boolean> {
     const { store, log, onClaim } = this.#options;
     const isClaim = next.call?.fate === 'pending' && next.call.id !== entry?.call?.id;
@@ -134,7 +137,8 @@ export class RedisPaceStore implements PaceStore {
   }
 
   /**
-   * If the instance was not called since the floor of the epoch (see epoch.ts), adds a call of the maximum duration at the floor.
+   * Applies the floor of the epoch, the moment at which every instance counts as called (see epoch.ts). If the entry has no later
+   * call, adds a call of the maximum duration at the floor.
    */
   #withFloor(entry: PaceEntry | undefined, { floorAt, id }: EpochState): PaceEntry | undefined {
     if (floorAt === 0 || (entry?.call !== undefined && entry.call.claimedAt.wallAt >= floorAt)) return entry;
@@ -158,8 +162,8 @@ interface Change {
 }
 
 /**
- * From this moment of the store's clock, the call no longer delays the next call. By then, the service has certainly received the
- * call.
+ * The moment of the store's clock at which the requested pause after the call ends, if the service received the call as late as
+ * possible.
  */
 function endOf(call: LastCall | undefined): number {
   return call === undefined ? 0 : call.claimedAt.wallAt + call.arrivedWithinMs + call.holdMs;
@@ -169,13 +173,13 @@ function momentAt(storeAt: number, epochId: string): Moment {
   return { wallAt: storeAt, boot: epochId, elapsedMs: storeAt };
 }
 
-/** @throws NoriaError fleet-store-unusable for an invalid entry, because a guess could cause a call that is too early. */
+/** @throws NoriaError fleet-store-unusable for an invalid entry: if noria guessed a value, its next call could be too early. */
 function decodeEntry(text: string): PaceEntry {
   let entry: PaceEntry | undefined;
   try {
     entry = readPaceEntry(text);
   } catch {
-    // handled: not JSON
+    // handled: the text is not JSON, so the entry is invalid
   }
   if (entry !== undefined) return entry;
   throw new NoriaError(

@@ -29,7 +29,7 @@ export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow'
   readonly version: string;
   readonly clients: () => number;
   readonly callTimeoutMs: () => number;
-  /** The next three options are for tests. Each has a default. */
+  /** For tests only, like the next two options. */
   readonly bindDeadlineMs?: number;
   readonly beatEveryMs?: number;
   /**
@@ -40,7 +40,7 @@ export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow'
   readonly observer?: FleetObserver;
 }
 
-/** Called for events of the connection to the store, for logs and metrics. */
+/** Receives the events of the connection to the store. The daemon writes them to the log and the metrics. */
 export interface FleetObserver {
   connected(): void;
   lost(error: NoriaError): void;
@@ -65,8 +65,8 @@ const BIND_DEADLINE_MS = 30;
 const BEAT_EVERY_MS = 1_000;
 const LEAST_ENTRIES = 500;
 /**
- * The replica at index n waits for 1 + n × TURN_SHARE times as many log entries, so that usually only one replica writes a
- * snapshot.
+ * The first replica in the list writes a snapshot after a certain number of log entries. The replica at index n waits for 1 + n ×
+ * TURN_SHARE times that number, so that usually only one replica writes a snapshot.
  */
 const TURN_SHARE = 0.25;
 
@@ -138,12 +138,12 @@ export class RedisSharedPool implements FleetPool {
     return this.#store.connection.fault;
   }
 
-  /** The id of the store's epoch; empty before the first contact. */
+  /** The id of the store's epoch, which changes if the store may have lost data. Empty before the first contact. */
   get epochId(): string {
     return this.#store.epochId;
   }
 
-  /** How long the store has been unavailable; 0 while connected. */
+  /** How long the store has been unavailable, in ms; 0 while connected. */
   get lostMs(): number {
     return this.#lostAt === undefined ? 0 : this.#options.clock.monotonic() - this.#lostAt;
   }
@@ -165,7 +165,7 @@ export class RedisSharedPool implements FleetPool {
   }
 
   /**
-   * If the store is unreachable, resolves at once; `loaded` is then called after the first connect.
+   * If the first attempt to connect fails, resolves without a loaded state; `loaded` is then called after the first connect.
    * @throws NoriaError fleet-store-unusable if the first attempt shows that this noria cannot use the store.
    */
   async follow(follower: Follower): Promise<void> {
@@ -261,7 +261,7 @@ export class RedisSharedPool implements FleetPool {
     void this.#checkEvictions();
   }
 
-  /** Warns again only if the store has another policy than at the last warning. */
+  /** Warns if the store deletes data when its memory is full. Warns again only if the warning has changed. */
   async #checkEvictions(): Promise<void> {
     const found = await readEvictions(this.#store.connection);
     if (found === undefined || found === this.#evictions) return;
@@ -279,8 +279,8 @@ export class RedisSharedPool implements FleetPool {
   }
 
   /**
-   * Runs one script at a time. If the store lacks the script, script.ts sends it again with its source; with a second script in
-   * flight, this would change the order of the facts.
+   * Runs one script at a time. Otherwise the facts could change their order: if the store lacks the script, script.ts sends the
+   * first script again, after the second one.
    */
   async #publishAll(): Promise<void> {
     while (this.#unpublished.length > 0) {
@@ -361,19 +361,19 @@ export class RedisSharedPool implements FleetPool {
 
   async #saveSnapshot(): Promise<void> {
     const state = this.#state.read(this.#storeNow);
-    const members = state.members.map((record) => ({ ...record, uses: 0 })); // 0, because the hash of uses has them
+    const members = state.members.map((record) => ({ ...record, uses: 0 })); // 0: the hash of uses has the uses
     const covered = [...this.#useFields].filter(isCoveredBy(state));
     for (const field of covered) this.#useFields.delete(field);
     const text = JSON.stringify({ ...state, members });
     const args = [this.#store.epochId, this.#applied, text, ...covered];
-    await this.#store.run(SNAPSHOT, { args }).catch(() => {}); // ignored: after the next exchange of beats, noria tries again
+    await this.#store.run(SNAPSHOT, { args }).catch(() => {}); // ignored: noria tries again after the next exchange of beats
   }
 
   async #flushed(): Promise<void> {
     await this.#publishing;
   }
 
-  /** Resolves when this replica has applied the log up to this number, or when the connection is lost. */
+  /** Resolves when this replica has applied the log entry with this number, or when the connection is lost. */
   #catchUp(number: number): Promise<void> {
     if (this.fault !== undefined || this.#applied >= number) return Promise.resolve();
     return new Promise((resolve) => this.#waiters.push({ number, resolve }));

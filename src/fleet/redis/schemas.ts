@@ -1,5 +1,5 @@
 /**
- * Decodes and validates what the store contains. Because another version of noria may have written it, decoding skips unknown
+ * Decodes and validates what the store contains. Another version of noria may have written the data, so decoding skips unknown
  * facts and replaces unknown fault codes.
  */
 import { z } from 'zod';

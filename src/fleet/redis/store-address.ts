@@ -12,7 +12,7 @@ import {
 } from './store-client.ts';
 
 export interface StoreAddress {
-  /** Names the store in messages. Contains no secret. */
+  /** The name of the store in messages. It contains no secret. */
   readonly label: string;
   /** Host and port are ignored if `sentinel` is set. */
   readonly server: StoreServer;

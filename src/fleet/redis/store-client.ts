@@ -2,8 +2,8 @@
  * One connection to the fleet's store, from connect to end. It never reconnects; store-connection.ts opens the next one.
  *
  * The library's offline queue, reconnects and timeouts are off. The library's timeout covers only the time before it writes a
- * command. Here, the deadline of a command covers the time until its answer. A missed deadline ends the connection: the store
- * hangs, and a late answer would be of no use.
+ * command. In this file, the deadline of a command covers the time until its answer. If a command misses its deadline, the client
+ * ends the connection, because the store hangs.
  */
 import { isIP } from 'node:net';
 import { createClient, ErrorReply } from '@redis/client';
@@ -13,15 +13,15 @@ import { formatHostPort } from '../../core/host-port.ts';
 import type { Secret } from '../../core/secret.ts';
 
 export interface StoreLogin {
-  /** Absent: the default user of the store. */
+  /** If absent, the connection uses the default user of the store. */
   readonly username?: string;
   readonly password?: Secret;
 }
 
 export interface StoreTls {
-  /** In PEM. Absent: the certificate authorities that Node trusts. */
+  /** The certificate authority, in PEM. If absent, the connection uses the certificate authorities that Node trusts. */
   readonly ca?: string;
-  /** In PEM: the client certificate, together with `key`. */
+  /** The client certificate, in PEM. Set it together with `key`. */
   readonly cert?: string;
   readonly key?: Secret;
 }
@@ -30,7 +30,7 @@ export interface StoreServer {
   readonly host: string;
   readonly port: number;
   readonly login: StoreLogin;
-  /** Undefined: without TLS. */
+  /** If undefined, the connection has no TLS. */
   readonly tls: StoreTls | undefined;
   readonly database: number;
 }
@@ -49,7 +49,7 @@ const UNFIT = /^(?:READONLY|LOADING|MASTERDOWN|NOREPLICAS|UNBLOCKED|CLUSTERDOWN|
 export class StoreClient {
   readonly #client: LibraryClient;
   readonly #clock: Clock;
-  /** `host:port`. */
+  /** The address of the server, as `host:port`. */
   readonly address: string;
   readonly #end = Promise.withResolvers<NoriaError>();
   #endedBy: NoriaError | undefined;
@@ -73,7 +73,8 @@ export class StoreClient {
     try {
       return await this.#client.sendCommand<Reply>([...command]);
     } catch (error) {
-      // When the connection ends, the library rejects pending commands with its own error. Throw the reason for the end instead.
+      // When the connection ends, the library rejects pending commands with its own error. This method throws the reason for the
+      // end instead.
       if (!(error instanceof ErrorReply))
         throw this.end(lostStore(this.address, describeError(error), error));
       if (!UNFIT.test(error.message)) throw error;

@@ -15,7 +15,10 @@ const MAX_AGE_MS = 60_000;
 const KEPT_SAMPLES = 16;
 /** The store's time is truncated to whole milliseconds. */
 const CUT_MS = 1;
-/** If the store's time differs from the expected time by more than this, its clock was set; drift causes smaller differences. */
+/**
+ * If the store's time differs from the expected time by more than this, the store's clock was changed. Drift causes smaller
+ * differences.
+ */
 const STEP_MS = 100;
 const DRIFT = 1e-3;
 
@@ -25,7 +28,7 @@ export class StoreClock {
   #samples: readonly Sample[] = [];
   #best: Sample | undefined;
 
-  /** @param elapsed - ms since a fixed moment. Must count the time in which the machine is suspended. */
+  /** @param elapsed - returns the ms since a fixed moment, including the time in which the machine was suspended. */
   constructor(elapsed: () => number) {
     this.#elapsed = elapsed;
   }
@@ -35,7 +38,7 @@ export class StoreClock {
     return this.#elapsed();
   }
 
-  /** Records an answer. Returns whether the store's clock was set since the last answer. If so, drops all earlier answers. */
+  /** Records an answer. Returns whether the store's clock was changed since the last answer. If so, drops all earlier answers. */
   record(storeAt: number, sentAt: number): boolean {
     const receivedAt = this.#elapsed();
     const wasSet = this.#isStep(storeAt, sentAt, receivedAt);

@@ -16,9 +16,9 @@ export interface StoreConnectionOptions {
   readonly address: StoreAddress;
   readonly clock: Clock;
   readonly random: Random;
-  /** Called after each connect with the client for commands, before any other command. */
+  /** Called after each connect, before any other command. `client` is the client for commands. */
   readonly greet: (client: StoreClient) => Promise<void>;
-  /** Follows the log. If absent, there is only the client for commands. */
+  /** Follows the log with a second client. If absent, no second client is opened. */
   readonly follow?: LogFollower | undefined;
   readonly onConnected: () => void;
   /** Called when the connection was lost or could not be opened. */
@@ -78,7 +78,7 @@ export class StoreConnection {
     return this.#commands.call(command, COMMAND_DEADLINE_MS);
   }
 
-  /** Ends the current connection for this reason. The next one opens as after any loss. */
+  /** Ends the current connection for this reason. The next connection opens as after any other loss. */
   reset(reason: NoriaError): void {
     this.#commands?.end(reason);
   }
