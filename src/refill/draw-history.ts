@@ -21,13 +21,13 @@ export interface DrawHistoryOptions {
 interface EndedCall {
   readonly outcome: DrawOutcome;
   readonly asked: number;
-  /** How many more members are usable because of the call. */
+  /** The number of additional usable members that the call brought. */
   readonly gained: number;
   /** The time in ms from the answer of one call to the next call. */
   readonly gapMs: number;
   /**
-   * The minimum time in ms from the arrival of the previous call at the service to the claim of this call; undefined:
-   * unknown.
+   * When noria reserved this call, at least this time in ms had passed since the previous call arrived at the service; undefined
+   * if unknown.
    */
   readonly sinceArrivalMs: number | undefined;
 }
@@ -43,7 +43,7 @@ export class DrawHistory {
   readonly #options: DrawHistoryOptions;
   readonly spacing: DrawSpacing;
   #last: DrawOutcome | undefined;
-  /** The kind of the last verdict, and how many calls in a row had it. */
+  /** The kind of verdict on the last call (see codes.ts), and the number of calls in a row with this kind. */
   #streak = NO_STREAK;
   /** True after noria has warned that it dropped all proxies of an answer. A successful draw resets the flag. */
   #warnedOfDropped = false;
@@ -58,10 +58,9 @@ export class DrawHistory {
   }
 
   /**
-   * Whether the last call failed, and the failure may end without the operator. The source then repeats the call even
-   * without demand. Otherwise noria might never be ready again: while noria is not ready, a load balancer sends no
-   * client, and so there is no demand. An empty answer does not count as a failure, because repeating the call may cost
-   * money.
+   * Whether the last call failed, but the next call may succeed without an action of the operator. The source then repeats the
+   * call even without demand. Otherwise noria might never be ready again: a load balancer sends no clients to a noria that is not
+   * ready, so there is no demand. An empty answer does not count as a failure, because repeating the call may cost money.
    */
   get mayRecover(): boolean {
     const kind = this.#last?.verdict.kind ?? 'ok';
@@ -94,7 +93,10 @@ export class DrawHistory {
     );
   }
 
-  /** Call it when another noria of the fleet has drawn from the instance: an earlier refusal is then out of date. */
+  /**
+   * Forgets that the service refused this noria's last call. Call it when another noria of the fleet has drawn from the instance,
+   * because the refusal is then out of date.
+   */
   forgetRefusalOfInstance(): void {
     if (this.#last?.concerns === 'instance') this.#last = undefined;
   }
@@ -108,8 +110,8 @@ export class DrawHistory {
   }
 
   /**
-   * Halves the count, because the service may have rejected only the count, which noria chose. If it also rejects a
-   * count of 1, the configuration is wrong.
+   * Halves the number of members that noria requests per call, because the service may have rejected only that number. If the
+   * service also rejects a request for 1 member, the configuration is wrong.
    */
   #requestLess(asked: number): Reaction {
     const max = Math.floor(asked / 2);
@@ -135,7 +137,10 @@ export class DrawHistory {
   }
 }
 
-/** Names another program as a possible cause, unless noria's own calls may be the cause. */
+/**
+ * Explains why the service may have refused a call that came too early (12002). Names another program as a possible cause only if
+ * noria knows that its own calls were not too close to each other.
+ */
 function causeOfRefusal(sinceArrivalMs: number | undefined): string {
   if (sinceArrivalMs === undefined) {
     return 'noria has no record of when its previous call arrived, so its own calls may be the cause; noria now calls less often. If this repeats, raise interval';

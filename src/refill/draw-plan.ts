@@ -1,15 +1,15 @@
 /**
- * Decides whether a source draws now, how many members it requests, and when it checks again. Pure.
+ * Decides whether a source draws now, how many members it requests, and when it checks again. All functions are pure.
  *
- * The plan assumes that the source does not draw now, but one call later. If too few members will be usable when that
- * later call delivers, the source draws now. So noria replaces members before they expire, and a draw requests only the
+ * The plan assumes that the source skips the next call and makes only the call after it. If too few members would be usable when
+ * that later call delivers, the source draws now. So noria replaces members before they expire, and a draw requests only the
  * members that will be missing.
  */
 
 import { roughDuration } from '../core/words.ts';
 import type { Demand } from '../pool/drawn-member.ts';
 
-/** The members of one source in the pool. `RefillPool` describes the methods. Moments are monotonic ms. */
+/** The members of one source in the pool. See `RefillPool` for the methods. */
 interface Stock {
   countedAt(atMs: number): number;
   heldAt(atMs: number): number;
@@ -78,8 +78,8 @@ export function planDraw(inputs: DrawInputs): DrawPlan {
 function deficit(inputs: DrawInputs): { readonly missing: number; readonly urgent: boolean } {
   const { now, stock, demand, startInMs, latencyMs, size } = inputs;
   const missing = Math.min(wanted(inputs) - stock.countedAt(now + horizonMs(inputs)), room(inputs));
-  // An urgent draw may exceed the room in the pool: quarantined members may be usable again later, but clients wait
-  // now. One draw serves all waiting clients.
+  // An urgent draw may exceed the room in the pool. Quarantined members use some of this room, but waiting clients cannot use
+  // these members now. One draw serves all waiting clients.
   const urgent = demand.waiting > 0 && stock.countedAt(now + startInMs + latencyMs) === 0;
   return { missing: urgent ? Math.max(missing, Math.min(demand.waiting, size)) : missing, urgent };
 }
@@ -98,8 +98,8 @@ function wanted(inputs: DrawInputs): number {
 }
 
 /**
- * How many members the pool may still take. The pool may hold one draw more than the wanted number: when replacements
- * arrive, expiring members are still in the pool, and quarantined members may become usable again.
+ * How many members the pool may still add. The pool may hold the wanted number of members plus one full draw: when replacements
+ * arrive, the members that they replace are still in the pool, and quarantined members may become usable again.
  */
 function room(inputs: DrawInputs): number {
   return wanted(inputs) + inputs.maxPerCall - inputs.stock.heldAt(inputs.now + inputs.startInMs);
@@ -109,9 +109,9 @@ function nextCheckAt(inputs: DrawInputs): number {
   const { now, stock, demand } = inputs;
   const leadMs = horizonMs(inputs);
   const lossAt = stock.nextLossAt(now + leadMs);
-  // 1 ms later, so that the horizon of that check includes the loss
+  // The plan looks ahead for `leadMs`. The check comes 1 ms later than `lossAt - leadMs`, so that it sees the loss.
   const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1;
-  // If the pool has no room, it has room again when the next member expires.
+  // A pool without room has room again when the next member expires.
   const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
   // Clients may use up members at any time.
   const byUse = demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;

@@ -24,7 +24,7 @@ export interface PlannerContext {
   readonly defersToEarlier: (options: DrawSourceOptions) => boolean;
 }
 
-/** What a source keeps between its draws. */
+/** The state that a source keeps between its draws. */
 export interface DrawMemory {
   readonly records: SourceRecords;
   readonly history: DrawHistory;
@@ -58,7 +58,7 @@ export class DrawPlanner {
     return this.gapMs + this.#memory.records.latencyMs;
   }
 
-  /** Plans a draw that still has to wait for the pace. */
+  /** Plans a draw before the pace allows its call. */
   plan(): DrawPlan {
     const plan = this.#planAfter(this.pace.nextInMs);
     const { refillRequested } = this.#memory.state;
@@ -66,7 +66,10 @@ export class DrawPlanner {
     return { kind: 'idle', reason: 'a source of an earlier priority can serve the clients' };
   }
 
-  /** Plans a draw whose call is claimed. Because of the claim, sources of earlier priorities no longer matter. */
+  /**
+   * Plans a draw whose call the pace allows now. At this point, the source draws even if a source of an earlier priority can
+   * serve the clients.
+   */
   planNow(): DrawPlan {
     return this.#planAfter(0);
   }

@@ -1,13 +1,13 @@
 /**
- * Lengthens the time between draws while they bring no members, or only members that fail before their first use. So
- * even a whole day of such draws costs only a few hundred calls and members.
+ * Lengthens the time between draws while the draws bring no members, or only members that fail before their first use. So even a
+ * whole day of such draws costs only a few hundred calls and members.
  */
 
 /** The time between draws grows after this number of draws in a row without a gain. A single empty answer is normal. */
 const MAX_FRUITLESS_DRAWS = 3;
 /** After this many members in a row that failed before their first use, noria distrusts the source. */
 const DISTRUST_AFTER = 10;
-/** The same limit for members that need a probe: a higher number, because most free proxies are dead. */
+/** Like DISTRUST_AFTER, but for members that need a probe. The number is higher because most free proxies do not work. */
 const DISTRUST_AFTER_UNPROVEN = 100;
 const MAX_SPACING_MS = 120_000;
 
@@ -36,8 +36,8 @@ export class DrawSpacing {
   }
 
   /**
-   * How many members a call may request. It is 1 while noria distrusts the source: one member shows whether it works
-   * again.
+   * How many members a call may request. While noria distrusts the source, a call requests only 1 member: that is enough to see
+   * whether the members of the source work again.
    */
   get maxPerCall(): number {
     return this.#isDistrusted ? 1 : Infinity;

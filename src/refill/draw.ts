@@ -28,20 +28,20 @@ interface Drawer {
 
 interface DrawOrder {
   readonly count: number;
-  /** `gained` counts the members that will be usable after this time. */
+  /** `DrawResult.gained` counts the members that will be usable this time after the draw. */
   readonly aheadMs: number;
   readonly gate: WriteGate;
 }
 
 export interface DrawResult {
   readonly outcome: DrawOutcome;
-  /** How many more members will be usable after `aheadMs` because of the draw. */
+  /** The number of additional members that will be usable `aheadMs` after the draw. */
   readonly gained: number;
 }
 
 /**
- * If the service reports too many connections, noria limits the open tunnels to this share of their current limit or
- * number.
+ * If the service reports too many connections, noria multiplies the limit of open tunnels by this factor. Without a limit, noria
+ * multiplies the current number of open tunnels.
  */
 export const TUNNEL_SHARE = 0.5;
 const NONE_ADDED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
@@ -63,7 +63,7 @@ export async function openDraw(
     const connection = await context.extractor.connect(drawer.options.call, signal);
     return new Draw({ ...context, ...drawer, connection, startedAt, signal });
   } catch (error) {
-    if (signal.aborted) return undefined; // ignored: the abort is the cause
+    if (signal.aborted) return undefined; // ignored: the caller aborted the draw
     const outcome = outcomeOfError(error);
     const { bus, clock } = context;
     const source = drawer.options.name;
@@ -129,7 +129,7 @@ export class Draw {
       const answer = await connection.extract({ ...options.call, count }, { secrets: options.secrets, gate });
       return { outcome: outcomeOfAnswer(options.call.product, answer), answer };
     } catch (error) {
-      // ignored: the abort is the cause, or the permit has expired and the turn starts again
+      // ignored: the caller aborted the draw, or the permit expired and the caller repeats the draw
       if (signal.aborted || hasCode(error, 'pace-held')) return undefined;
       return { outcome: outcomeOfError(error) };
     }
@@ -151,8 +151,8 @@ function addToPool(
 }
 
 /**
- * The text that the budget counts as one IP: the exit IP if the entry names one, else the address. Several exits may
- * share an address, so the text also has a hash of the user name if the entry has one.
+ * Returns the text that the budget counts as one IP. If the entry names its exit IP, the text is that IP. If it does not, the
+ * text is the address, with a hash of the user name if the entry has one: several exits may share an address.
  */
 function distinctIp({ exitIp, host, port, login }: DrawnEntry): string {
   if (exitIp !== undefined) return exitIp;
@@ -188,7 +188,7 @@ function factsOf(entry: DrawnEntry): DrawnMember['facts'] {
   return Object.keys(facts).length === 0 ? undefined : facts;
 }
 
-/** `received` and `rejected` both include the entries that noria dropped. */
+/** Builds the event for a draw that has ended. The numbers `received` and `rejected` include the entries that noria dropped. */
 function drawDone(
   ended: Pick<NoriaEvents['draw.done'], 'source' | 'asked' | 'ms'>,
   outcome: DrawOutcome,

@@ -7,7 +7,7 @@ import { isSame } from '../core/is-same.ts';
 import type { Quota } from '../service/answer.ts';
 import type { DrawOutcome, Suspension } from './reaction.ts';
 
-/** Plain data that JSON can represent. */
+/** A report that one noria of the fleet sends to the others. It is plain data that JSON can represent. */
 export interface InstanceReport {
   readonly quota: Quota;
   /** Absent if the service accepted the call. */
@@ -49,7 +49,7 @@ export class InstanceReports {
    * @returns the report for the other norias; undefined if the call has no news for them.
    */
   conclude({ outcome, suspension, quota, now }: EndedDraw): InstanceReport | undefined {
-    this.#unread = undefined; // the call of this noria is newer than the report
+    this.#unread = undefined; // this noria's own call is newer than the unread report
     const { kind } = outcome.verdict;
     const isAccepted = kind === 'ok' || kind === 'empty' || kind === 'slow-down';
     this.#hasDrawn ||= isAccepted;

@@ -45,11 +45,11 @@ export interface RefillPool {
    */
   usableAt(source: string, atMs: number): number;
   /**
-   * Like `usableAt`, but also counts a quarantined member if only one client has failed through it. No draw replaces
-   * such a member.
+   * Like `usableAt`, but also counts quarantined members through which only one client has failed. So no draw replaces such
+   * members.
    */
   countedAt(source: string, atMs: number): number;
-  /** The number of members of the source that will not have expired at `atMs`, including quarantined ones. */
+  /** The number of members of the source that will not have expired at `atMs`, including quarantined members. */
   heldAt(source: string, atMs: number): number;
   /**
    * The first moment after `afterMs` at which a member of the source stops being usable; undefined if there is none.
@@ -88,7 +88,7 @@ export interface DrawSourceOptions {
   /** Whether members must pass a probe before a client can use them (free product). */
   readonly unproven: boolean;
   /**
-   * The lifetime of members whose entry in an answer has none. If undefined, it is unknown, and the pool assumes one.
+   * The lifetime of members whose entry in an answer has none. If undefined, the lifetime is unknown, and the pool assumes one.
    */
   readonly defaultLifetimeMs: number | undefined;
 }

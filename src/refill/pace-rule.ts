@@ -1,11 +1,11 @@
 /**
- * The rules that decide when noria may send the next call to an instance, and which turn sends it. Pure functions on
- * entries of the pace file.
+ * The rules that decide when noria may send the next call to an instance, and which turn sends it. Pure functions on entries of
+ * the pace file.
  *
- * The service measures when calls arrive, but noria does not see that. So the pace counts from the latest moment at
- * which the previous call can have arrived. For an answered call, that is the first byte of the answer. For an
- * unanswered call, it is the end of the call. If the process of a call was killed, it is the maximum duration of a
- * call after its claim.
+ * The service measures when calls arrive, but noria does not see that. So the pace counts from the latest moment at which the
+ * previous call can have arrived. For an answered call, that is the moment of the first byte of the answer. For an unanswered
+ * call, that is the moment at which the call ended. If the process was killed during its call, noria assumes that the call lasted
+ * as long as a call may last.
  */
 import type { Random } from '../core/random.ts';
 import { elapsedBetween, type Moment } from '../state/moment.ts';
@@ -19,8 +19,8 @@ export interface PaceRule {
 }
 
 /**
- * One caller's turn: it waits in the queue, then claims and makes one call. A claim is the record, made before
- * sending, that this turn sends the next call.
+ * The right of one caller to make one call. A turn waits in the queue. Then noria records that this turn sends the next call (the
+ * record is called a claim), and sends the call.
  */
 export interface Turn {
   readonly id: string;
@@ -29,11 +29,11 @@ export interface Turn {
 
 /** How the end of a call affects the next one. */
 export type Settlement =
-  /** The usual interval applies. */
+  /** The next call waits for the usual interval. */
   | { readonly kind: 'done' }
   /**
-   * The service refused the call because it came too early (12002). `leastMs` is the minimum interval that its answer
-   * names, if any.
+   * The service refused the call because it came too early (12002). `leastMs` is the minimum interval in ms that the answer
+   * names; undefined if it names none.
    */
   | { readonly kind: 'refused'; readonly leastMs: number | undefined }
   /** No call may be sent for `ms`, counted from now. */
@@ -42,9 +42,9 @@ export type Settlement =
 export type Claim =
   | {
       readonly granted: true;
-      /** The last call before the one that is claimed. */
+      /** The last call before the claimed call. */
       readonly before: LastCall | undefined;
-      /** The minimum time in ms since the service received the previous call; undefined: unknown. */
+      /** At least this time in ms has passed since the service received the previous call; undefined if unknown. */
       readonly sinceArrivalMs: number | undefined;
     }
   | { readonly granted: false; readonly waitMs: number };
@@ -60,30 +60,34 @@ export const PACE_SLACK_MS = 250;
 export const USE_BY_MS = 2_000;
 
 /**
- * A turn loses its place in the queue this long after the expected end of its wait, unless `askTurn` has renewed the
- * place since. So a turn whose process has ended does not block other turns.
+ * A turn loses its place in the queue this long after the expected end of its wait. `askTurn` renews the place. So a turn whose
+ * process has ended does not block other turns.
  */
 const PLACE_GRACE_MS = 3_000;
 /**
- * `askTurn` renews a place if the place would end less than this time after the expected end of the wait. So a turn
- * keeps its place at least for this time after its wait, and KEEP_PLACE_EVERY_MS must be shorter.
+ * `askTurn` renews a place that would be lost less than this long after the expected end of the wait. So a turn keeps its place
+ * for at least this time after its wait. KEEP_PLACE_EVERY_MS must be shorter than this time.
  */
 const PLACE_RENEWED_AT_MS = 1_500;
 /** While a turn opens its connection, it calls `askTurn` at this interval to keep its place. */
 export const KEEP_PLACE_EVERY_MS = 1_000;
 
-/** Each 12002 multiplies the interval by this factor. Each hour without a 12002 divides it by the factor again. */
+/**
+ * Each refusal because of a call that came too early (12002) multiplies the interval by this factor. Each hour without such a
+ * refusal divides the interval by this factor again.
+ */
 const WIDEN_STEP = 1.1;
 const MAX_WIDENING = 4;
 const NARROW_EVERY_MS = 3_600_000;
 /**
- * After the k-th 12002 in a row, the next call waits 2^k times the interval, plus a random share of at most JITTER.
+ * After the k-th such refusal (12002) in a row, the next call waits 2^k times the interval, where k is at most MAX_DOUBLINGS. A
+ * random part of at most JITTER times this wait is added.
  */
 const MAX_DOUBLINGS = 4;
 const JITTER = 0.2;
 
 interface Outlook {
-  /** The time in ms until this turn may claim, if all turns ahead of it make their calls; 0: now. */
+  /** The time in ms until this turn may make its call, if all turns ahead of it make their calls; 0: now. */
   readonly waitMs: number;
   /**
    * The time in ms until this turn should call `askTurn` again. It may be shorter than `waitMs`, because the first turn
@@ -92,7 +96,7 @@ interface Outlook {
   readonly askInMs: number;
 }
 
-/** Enters the queue, or keeps the place in it. */
+/** Adds a turn to the queue. If the turn is already in the queue, renews its place. */
 export function askTurn(entry: PaceEntry | undefined, now: Moment, turn: Turn): PaceDecision<Outlook> {
   const current = currentEntry(entry, now);
   const ahead = turnsAhead(current, turn);
@@ -108,7 +112,9 @@ export function askTurn(entry: PaceEntry | undefined, now: Moment, turn: Turn): 
   return { next: { ...current, queue: [...ahead, renewed, ...behind] }, result };
 }
 
-/** Claims the call for a turn whose wait has ended, and removes the turn from the queue. */
+/**
+ * If the wait of the turn has ended, records that the turn makes the next call (a claim), and removes the turn from the queue.
+ */
 export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn): PaceDecision<Claim> {
   const current = currentEntry(entry, now);
   const waitMs = waitInQueue(current, now, turnsAhead(current, turn), turn);
@@ -126,7 +132,7 @@ export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn)
   return { next, result: { granted: true, before, sinceArrivalMs } };
 }
 
-/** Undoes a claim whose call was not sent. If another turn has claimed since, nothing changes. */
+/** Removes the claim of a turn whose call was not sent. If another turn has claimed a call since then, nothing changes. */
 export function giveBackClaim(
   entry: PaceEntry | undefined,
   turn: Turn,
@@ -151,7 +157,7 @@ interface SentCall {
   readonly settlement: Settlement;
 }
 
-/** Records how a call ended. If another turn has claimed since, because this call seemed lost, nothing changes. */
+/** Records how a call ended. If this call seemed lost and another turn has claimed a call since then, nothing changes. */
 export function settleCall(
   entry: PaceEntry | undefined,
   now: Moment,
@@ -172,7 +178,10 @@ export function settleCall(
   return { next, result: next };
 }
 
-/** The time in ms until the entry allows a call; 0: now. A call in flight counts as if it arrived now. */
+/**
+ * The time in ms until the entry allows the next call; 0: now. While a call is in flight, the service may receive it at any
+ * moment, so it counts as received now.
+ */
 export function waitBefore(
   entry: PaceEntry,
   now: Moment,
@@ -183,11 +192,11 @@ export function waitBefore(
   const gapMs = gapOf(intervalMs, refusals, now);
   const sinceMs = sinceLatestArrival(call, now);
   const countedMs = call.fate === 'pending' ? Math.max(0, sinceMs) : sinceMs;
-  // Rounded up: after a wait that is a fraction of a millisecond too short, the turn would have to wait again.
+  // The result is rounded up: after a wait that is a fraction of a millisecond too short, the turn would have to wait again.
   return Math.max(0, Math.ceil(Math.max(gapMs, call.holdMs + PACE_SLACK_MS) - countedMs));
 }
 
-/** The time in ms until all turns before this one have called, each at its own interval. */
+/** The time in ms until this turn may call, if all turns ahead of it call, and each source keeps its own interval. */
 function waitInQueue(entry: PaceEntry, now: Moment, ahead: readonly QueuedTurn[], { rule }: Turn): number {
   const [first = rule, ...others] = [...ahead, rule];
   const laterMs = others.map(({ intervalMs }) => Math.ceil(gapOf(intervalMs, entry.refusals, now)));
@@ -212,10 +221,10 @@ function gapOf(intervalMs: number, refusals: Refusals | undefined, now: Moment):
 }
 
 /**
- * The entry without the turns that lost their place.
+ * Returns the entry without the turns that lost their place.
  *
- * If the wall clock was set back during a reboot, a claim may be in the future. It then counts as made now, so that
- * the next call waits one interval, not years.
+ * If the wall clock was set back during a reboot, a claim may be in the future. Such a claim counts as made now, so that the next
+ * call waits for one interval, not for years.
  */
 function currentEntry(entry: PaceEntry | undefined, now: Moment): PaceEntry {
   if (entry === undefined) return { queue: [] };
@@ -234,7 +243,7 @@ interface CallEffect extends Pick<SentCall, 'turn' | 'settlement'> {
   readonly random: Random;
 }
 
-/** Computes the effects of a call that has ended now and that reached the service at `arrivedAt` or earlier. */
+/** Computes how a call affects the next call. The call has ended now, and the service received it at `arrivedAt` or earlier. */
 function consequences(
   refusals: Refusals | undefined,
   now: Moment,
@@ -265,7 +274,7 @@ function withRefusal(refusals: Refusals | undefined, now: Moment): Refusals {
   };
 }
 
-/** Ends the series of refusals in a row. The longer interval remains, and shortens hour by hour. */
+/** Resets the number of refusals in a row. The interval remains longer than configured, and shortens hour by hour. */
 function withoutStreak(refusals: Refusals | undefined, now: Moment): Refusals | undefined {
   if (refusals === undefined || widening(refusals, now) === 1) return undefined;
   return { ...refusals, inARow: 0 };

@@ -1,10 +1,10 @@
 /**
- * Keeps the pace of an instance of the service: one call in flight, and at least the interval between the arrivals of
- * two calls.
+ * Keeps the pace of an instance of the service: at most one call is in flight, and the arrivals of two calls are at least the
+ * interval apart.
  *
- * A turn waits in the queue of the pace store, which all processes share (pace-rule.ts). Then it opens its
- * connection, claims the call, and sends it immediately: all slow steps precede the claim. If the process is stopped
- * for too long after the claim, the permit expires and the turn starts again.
+ * A turn waits in the queue of the pace store, which all processes share (pace-rule.ts). Then the turn opens its connection,
+ * records that it sends the next call (a claim), and sends the call immediately, because the claim is valid for only USE_BY_MS.
+ * If the process is stopped for longer than that after the claim, the turn starts again.
  */
 import { randomUUID } from 'node:crypto';
 import PQueue from 'p-queue';
@@ -37,14 +37,14 @@ export interface PaceOptions {
   readonly random: Random;
 }
 
-/** A call that waits for permission to be sent. */
+/** A call that waits until the pace allows it. */
 export interface PaceTurn<T> {
   readonly rule: PaceRule;
-  /** Called after every wait. If it returns false, the turn ends. Default: true. */
+  /** Called after every wait. If it returns false, the turn ends without a call. Default: true. */
   isWanted?(): boolean;
-  /** Opens the connection of the call. If it resolves with undefined, the turn ends. */
+  /** Opens the connection of the call. If it resolves with undefined, the turn ends without a call. */
   open(signal: AbortSignal): Promise<PreparedCall<T> | undefined>;
-  /** Called when a wait begins, with its duration. */
+  /** Called when a wait of `ms` begins. */
   onWait?(ms: number): void;
 }
 
@@ -71,8 +71,8 @@ export class Pace {
   readonly #key: string;
   readonly #options: PaceOptions;
   /**
-   * Changes the entry for one turn at a time, so that the turns of this process enter the queue in the order in which
-   * they began.
+   * Changes the entry of the pace store for one turn at a time, so that the turns of this process enter the queue in the order in
+   * which they began.
    */
   readonly #changes = new PQueue({ concurrency: 1 });
   /**
@@ -119,12 +119,12 @@ export class Pace {
       }
       return undefined;
     } finally {
-      // ignored: the place in the queue expires by itself
+      // ignored: the turn then loses its place in the queue after a few seconds
       await this.#change((entry) => leaveQueue(entry, turn)).catch(() => {});
     }
   }
 
-  /** Resolves with true when the turn may claim, and with false if the turn has ended. */
+  /** Resolves with true when the turn may make its call, and with false if the call is no longer wanted. */
   async #waitForTurn<T>(paceTurn: PaceTurn<T>, turn: Turn, signal: AbortSignal): Promise<boolean> {
     for (let hasWaited = false; !signal.aborted; hasWaited = true) {
       if (hasWaited && paceTurn.isWanted?.() === false) return false;
@@ -156,7 +156,7 @@ export class Pace {
     for (;;) {
       await pause(this.#options.clock, KEEP_PLACE_EVERY_MS, signal);
       if (signal.aborted) return;
-      // ignored: losing the place only costs time, and `#claim` reports a folder that is not writable
+      // ignored: a lost place only costs time, and `#claim` reports a folder that is not writable
       await this.#change((entry, now) => askTurn(entry, now, turn)).catch(() => {});
     }
   }
@@ -170,7 +170,7 @@ export class Pace {
     return { permit: new Permit(store, ageMs, claim.sinceArrivalMs), before: claim.before };
   }
 
-  /** Sends the call and records how it ended. If the call was not sent, undoes the claim. */
+  /** Sends the call and records how it ended. If the call was not sent, removes the claim. */
   async #send<T>(
     call: PreparedCall<T>,
     turn: Turn,
@@ -179,12 +179,12 @@ export class Pace {
   ): Promise<T | undefined> {
     let settlement = PACE_UNCHANGED; // if the call throws, the pace does not change
     try {
-      if (signal.aborted) return undefined; // the abort came while the claim was written
+      if (signal.aborted) return undefined; // `signal` aborted while the claim was written
       const sent = await call.send(permit);
       settlement = sent.settlement;
       return sent.result;
     } catch (error) {
-      if (permit.state === 'expired') return undefined; // ignored: the turn starts again
+      if (permit.state === 'expired') return undefined; // ignored: the caller starts the turn again
       throw error;
     } finally {
       const { answeredAt } = permit;
@@ -225,7 +225,7 @@ function tooSlow(): NoriaError {
   );
 }
 
-/** The paces of all instances. Sources of one instance share its pace. */
+/** The paces of all instances. All sources of an instance share its pace. */
 export class Paces {
   readonly #options: PaceOptions;
   readonly #paces = new Map<string, Pace>();
@@ -235,8 +235,8 @@ export class Paces {
   }
 
   /**
-   * @param key - the result of `paceKey`. A pace remains until the process ends, even if a reload removes its
-   * sources.
+   * Returns the pace of an instance. The pace remains until the process ends, even if a reload removes its sources.
+   * @param key - the result of `paceKey`.
    */
   of(key: string): Pace {
     const known = this.#paces.get(key);

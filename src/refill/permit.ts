@@ -1,4 +1,4 @@
-/** A permit of the pace: the right to send one call within a short time. */
+/** A permit of the pace: the right to send one call to the service within USE_BY_MS. */
 import { NoriaError } from '../core/faults.ts';
 import type { WriteGate } from '../service/transport.ts';
 import type { Moment } from '../state/moment.ts';
@@ -8,14 +8,14 @@ import { USE_BY_MS } from './pace-rule.ts';
 export class Permit implements WriteGate {
   readonly #store: PaceStore;
   readonly #ageMs: () => number;
-  /** The minimum time in ms since the service received the previous call to the instance; undefined: unknown. */
+  /** At least this time in ms had passed since the service received the previous call to the instance; undefined if unknown. */
   readonly sinceArrivalMs: number | undefined;
   /** `used`: noria sent the request. `expired`: the permit was too old, and noria did not send the request. */
   state: 'unused' | 'used' | 'expired' = 'unused';
-  /** The moment at which the answer began. */
+  /** The moment at which the first byte of the answer arrived; undefined before. */
   answeredAt: Moment | undefined;
 
-  /** @param ageMs - a stopwatch, started before the claim was written. */
+  /** @param ageMs - a stopwatch that started before noria recorded the call. */
   constructor(store: PaceStore, ageMs: () => number, sinceArrivalMs: number | undefined) {
     this.#store = store;
     this.#ageMs = ageMs;

@@ -8,9 +8,9 @@ import type { InstanceSuspension } from './instance-report.ts';
 import { type DrawOutcome, describeOutcome, type Suspension } from './reaction.ts';
 
 interface SuspendedState {
-  /** The reason in noria's words, without text of the service. */
+  /** The reason in noria's own words, not in those of the service. */
   readonly reason: string;
-  /** What the operator can do; empty when nothing is needed. */
+  /** What the operator can do; empty if nothing is necessary. */
   readonly advice: string;
   /** The code of the last call, if that call is the reason. */
   readonly code?: string;
@@ -18,7 +18,7 @@ interface SuspendedState {
   readonly untilAt: number;
   /** The monotonic moment of the next attempt if clients are waiting. */
   readonly urgentAt: number;
-  /** Whether the suspension ends when any noria of the fleet draws from the instance. */
+  /** Whether the suspension ends as soon as any noria of the fleet draws from the instance. */
   readonly endsWithAnyDraw?: boolean;
 }
 
@@ -36,13 +36,13 @@ export type SourcePhase =
   | ({ readonly name: 'backoff' } & SuspendedState)
   /** The service reported a temporary condition, or the operator paused the source. */
   | ({ readonly name: 'paused' } & SuspendedState)
-  /** The operator has to act. */
+  /** The source does not draw until the operator acts. */
   | ({ readonly name: 'halted' } & SuspendedState);
 
 export type SourcePhaseName = SourcePhase['name'];
 type SuspendedPhase = Extract<SourcePhase, SuspendedState>;
 
-/** A phase may also be followed by the same phase with another reason. */
+/** The phases that may follow each phase. A phase may also follow itself, with another reason. */
 export const SOURCE_MOVES = {
   idle: ['ready', 'waiting', 'paused', 'halted'],
   ready: ['idle', 'waiting', 'paused', 'halted'],
@@ -67,7 +67,9 @@ export function pausedByOperator(source: string): SourcePhase {
   return { name: 'paused', reason: 'paused by the operator', advice, untilAt: Infinity, urgentAt: Infinity };
 }
 
-/** The phase of a source that waits before it draws. The reason is a failed last call, else the pace. */
+/**
+ * The phase of a source that waits before it draws. If the last call failed, that is the reason; if not, the reason is the pace.
+ */
 export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number): SourcePhase {
   if (last === undefined || last.verdict.kind === 'ok') {
     return { name: 'waiting', reason: `the pace allows one call every ${roughDuration(intervalMs)}` };

@@ -1,5 +1,6 @@
 /**
- * Decides how noria reacts to a call: how the call affects the pace, and for how long the source draws nothing. Pure.
+ * Decides how noria reacts to a call: how the call affects the pace, and for how long the source draws nothing. All functions are
+ * pure.
  *
  * codes.ts classifies the code of an answer. A call without an answer is classified by its fault.
  */
@@ -15,10 +16,10 @@ import { PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
 export interface DrawOutcome extends CodeMeaning {
   /** The service's code; `transport` if there was no answer; the fault code if noria could not send the call. */
   readonly code: string;
-  /** The service's own text, or the details of the failure. Only for the status and the log. */
+  /** The service's own text, or the details of the failure. It appears only in the status and in the log. */
   readonly message: string | undefined;
   /**
-   * True if further calls may prolong the problem. No noria process then calls before the wait has ended, even if
+   * True if further calls may prolong the problem. Then no process that shares the pace calls before the wait has ended, even if
    * clients are waiting.
    */
   readonly retryWorsens?: true;
@@ -27,7 +28,7 @@ export interface DrawOutcome extends CodeMeaning {
 /** For how long a source draws nothing, and its phase during that time. */
 export interface Suspension {
   readonly phase: 'backoff' | 'paused' | 'halted';
-  /** The duration in ms. With Infinity, the operator has to act first. */
+  /** The duration in ms. Infinity means that the operator has to act first. */
   readonly ms: number;
   /** The duration in ms if clients are waiting. */
   readonly urgentMs: number;
@@ -46,7 +47,7 @@ const TRANSPORT = 'transport';
 export const PARAMS_WRONG = '12003';
 
 const NO_ANSWER: CodeVerdict = { kind: 'back-off', retryFromMs: 5 * SECOND_MS, retryToMs: 10 * MINUTE_MS };
-/** The reaction to an answer that is not from the service, but for example from a firewall. */
+/** The reaction to an answer that does not come from the service but, for example, from a firewall. */
 const BLOCKED: CodeVerdict = { kind: 'back-off', retryFromMs: 2 * MINUTE_MS, retryToMs: 30 * MINUTE_MS };
 const NOT_UNDERSTOOD: CodeVerdict = {
   kind: 'back-off',
@@ -55,9 +56,7 @@ const NOT_UNDERSTOOD: CodeVerdict = {
 };
 /** The maximum backoff if clients are waiting. */
 const MAX_URGENT_BACKOFF_MS = MINUTE_MS;
-/**
- * The maximum random share by which a wait is longer or shorter, so that many norias do not retry at the same moment.
- */
+/** A random part of at most this share lengthens or shortens each wait, so that many norias do not retry at the same moment. */
 const JITTER = 0.1;
 /**
  * noria waits for this time after the service's midnight, because clocks differ and the service's time zone is an
@@ -82,8 +81,8 @@ export function outcomeOfError(error: unknown): DrawOutcome {
 }
 
 /**
- * For most faults, the summary comes from the table. A front proxy can fail in many ways, so the summary of such a
- * failure is the message of the error. Clients see summaries.
+ * Returns the texts about a failed call. For most faults, the summary comes from the table FAULTS. A front proxy can fail in many
+ * ways, so its summary is the message of the error. Clients see the summary.
  */
 function wordsOf({ code, message }: NoriaError): Pick<DrawOutcome, 'summary' | 'advice' | 'message'> {
   const { summary, advice } = FAULTS[code];
@@ -91,7 +90,7 @@ function wordsOf({ code, message }: NoriaError): Pick<DrawOutcome, 'summary' | '
   return { summary: `${message.slice(0, 1).toUpperCase()}${message.slice(1)}.`, advice, message: undefined };
 }
 
-/** The outcome in noria's words, without text of the service: `12001: The key is wrong.` */
+/** Describes the outcome in noria's own words, for example `12001: The key is wrong.` */
 export function describeOutcome({ code, summary }: Pick<DrawOutcome, 'code' | 'summary'>): string {
   return /^\d+$/.test(code) ? `${code}: ${summary}` : summary;
 }
@@ -105,7 +104,7 @@ function verdictOn(code: FaultCode): CodeVerdict {
 }
 
 /**
- * @param inARow - how many calls in a row had a verdict of this kind, this one included.
+ * @param inARow - the number of calls in a row with a verdict of this kind, including this call.
  * @param wallAt - the current time in epoch ms.
  */
 export function reactTo(outcome: DrawOutcome, inARow: number, wallAt: number, random: Random): Reaction {
@@ -117,7 +116,7 @@ export function reactTo(outcome: DrawOutcome, inARow: number, wallAt: number, ra
     case 'slow-down':
       return { settlement: { kind: 'refused', leastMs: intervalNamedMs(outcome.message ?? '') } };
     case 'silence':
-      // The settlement is in the pace file, so that a restarted noria and other processes also make no call.
+      // The pace file stores the settlement, so that a restarted noria and other processes also make no call.
       return { settlement: { kind: 'silence', ms: verdict.ms }, suspension: suspend('paused', verdict.ms) };
     case 'pause':
       return { settlement: PACE_UNCHANGED, suspension: suspend('paused', verdict.retryEveryMs) };

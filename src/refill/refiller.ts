@@ -13,9 +13,9 @@ import { readRecords, type SourceRecordsSnapshot } from './source-records.ts';
 import type { SourceStatus } from './status.ts';
 
 export interface Refiller {
-  /** The status of every source, in the order of the configuration. */
+  /** Returns the status of every source, in the order of the configuration. */
   sources(): readonly SourceStatus[];
-  /** What each source waits for, and when its next draw can bring a member. */
+  /** Returns what each source waits for, and when its next draw can bring a member. */
   forecasts(): readonly SourceForecast[];
   /**
    * Draws the missing members of the source as soon as the pace allows, even without demand.
@@ -23,9 +23,9 @@ export interface Refiller {
    * @returns false if there is no source with this name. `pause`, `resume` and `hear` do the same.
    */
   refill(name: string): boolean;
-  /** Stops drawing until `resume`. A call in flight continues, and the pool gets its members. */
+  /** Pauses the source until `resume` is called. A call in flight continues, and the pool gets its members. */
   pause(name: string): boolean;
-  /** Ends a pause. If the source is suspended for another reason, makes one attempt. */
+  /** Ends the pause of the source. If the source is suspended for another reason, it makes one attempt. */
   resume(name: string): boolean;
   /** Call it when another noria of the fleet has got an answer about the instance of the source. */
   hear(name: string, report: InstanceReport): boolean;
@@ -34,7 +34,7 @@ export interface Refiller {
    * suspended. Resolves when the removed sources are closed.
    */
   update(settings: RefillSettings): Promise<void>;
-  /** The state to keep across a restart, as plain data for the option `restored`. */
+  /** Returns the state that noria keeps across a restart, as plain data for the option `restored`. */
   record(): unknown;
   /** Aborts the calls in flight and waits for their end. Idempotent. */
   close(): Promise<void>;
@@ -147,9 +147,9 @@ class SourceRefiller implements Refiller {
   }
 
   /**
-   * Whether the source leaves drawing to a source of an earlier priority that can serve. The source draws nevertheless
-   * if clients wait although an earlier source has usable members: then the routing options of these clients exclude
-   * these members.
+   * Whether the source must not draw because a source of an earlier priority can serve the clients. The source draws nevertheless
+   * if clients wait although an earlier source has usable members: the routing options of these clients then exclude the usable
+   * members.
    */
   #defersToEarlier({ name, priority }: DrawSourceOptions): boolean {
     const { pool, clock } = this.#context;

@@ -6,7 +6,7 @@ import { z } from 'zod';
 import type { Quota } from '../service/answer.ts';
 import { DailyBudget, type SharedCount } from './daily-budget.ts';
 
-/** Numbers since the state folder was created. */
+/** Counts since the state folder was created. */
 export interface Counts {
   /** The number of members that the pool accepted, and of proxies that noria must not use. Both cost money. */
   drawn: number;
@@ -25,7 +25,7 @@ const LATENCY_WEIGHT = 0.3;
 
 const count = z.int().nonnegative();
 
-/** An invalid field counts as missing. */
+/** The records as the snapshot file stores them. An invalid field counts as missing. */
 const snapshotSchema = z.object({
   drawn: count.catch(0),
   used: count.catch(0),
@@ -43,7 +43,7 @@ export type SourceRecordsSnapshot = z.infer<typeof snapshotSchema>;
 
 const snapshotsSchema = z.record(z.string(), snapshotSchema.optional().catch(undefined)).catch({});
 
-/** Returns the records by the name of the source, without unreadable ones. */
+/** Returns the records by the name of the source. A record that is unreadable is undefined. */
 export function readRecords(value: unknown): ReadonlyMap<string, SourceRecordsSnapshot | undefined> {
   return new Map(Object.entries(snapshotsSchema.parse(value)));
 }
@@ -80,7 +80,9 @@ export class SourceRecords {
     return remaining > 0 ? Math.min(budgetLeft, remaining) : budgetLeft;
   }
 
-  /** @param tookMs - undefined for a call without an answer, whose duration is no measure of the latency. */
+  /**
+   * @param tookMs - the duration of an answered call; undefined for a call without an answer, which does not change the latency.
+   */
   countCall(code: string, tookMs: number | undefined): void {
     this.codes.set(code, (this.codes.get(code) ?? 0) + 1);
     if (tookMs === undefined) return;
@@ -100,7 +102,7 @@ export class SourceRecords {
     this.counts.unused += forbidden;
   }
 
-  /** Removes what applies only to the old instance, after a reload has changed the instance of the source. */
+  /** Removes the values that apply only to the old instance. Called after a reload has changed the instance of the source. */
   forgetInstance(): void {
     this.learnedMax = Infinity;
     this.quota = {};

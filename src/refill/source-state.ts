@@ -1,5 +1,5 @@
 /**
- * What a source does, and what the operator requested. Only `move` changes the phase. `move` emits `source.moved` for
+ * Keeps the phase of a source, and what the operator requested. Only `move` changes the phase. `move` emits `source.moved` for
  * each move that SOURCE_MOVES lists, and throws for any other move.
  */
 import type { Clock } from '../core/clock.ts';
@@ -14,9 +14,9 @@ export class SourceState {
   /** The monotonic moment of the last move to a phase with another name. */
   #movedAt: number;
   isPausedByOperator = false;
-  /** Whether the operator requested a draw, which needs no demand and ignores a suspension. */
+  /** Whether the operator requested a draw. Such a draw needs no demand and ignores a suspension. */
   refillRequested = false;
-  /** Whether the draw before the first client request is still pending. */
+  /** Whether the source still has to make its first draw, which needs no client request. */
   drawsAhead = false;
 
   constructor(source: string, { clock, bus }: { readonly clock: Clock; readonly bus: EventBus }) {
@@ -44,8 +44,8 @@ export class SourceState {
   }
 
   /**
-   * For how long the source draws nothing, even if clients wait. If waiting clients shorten the suspension, the result
-   * is 0, so that noria lets these clients wait instead of refusing them.
+   * The time in ms for which the source will not draw, even if clients wait. 0 if the suspension is shorter when clients wait:
+   * noria then lets clients wait instead of refusing them.
    */
   get suspendedMs(): number {
     if (!isSuspended(this.#phase) || this.refillRequested) return 0;

@@ -1,6 +1,6 @@
 /**
- * One turn of a source: waits for its place in the queue of the pace, opens a connection, draws, and learns from the
- * result. Owns the connection and the call.
+ * One turn of a source: waits in the queue of the pace, opens a connection, draws, and learns from the result. Owns the
+ * connection and the call.
  */
 import { NoriaError } from '../core/faults.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
@@ -30,7 +30,7 @@ export class SourceTurn {
   readonly #context: TurnContext;
   readonly #planner: DrawPlanner;
   readonly #memory: DrawMemory;
-  /** Aborts the turn. No-op after the call is sent. */
+  /** Aborts the turn. Has no effect after the call is sent. */
   readonly #turn = new AbortController();
   /** Aborts the connection and the call. */
   #call: AbortController | undefined;
@@ -65,10 +65,10 @@ export class SourceTurn {
     try {
       await this.#planner.pace.take(turn, signal);
     } catch (error) {
-      // noria could not record the turn, the claim or the end of the call. A failed call does not throw: its failure is
-      // an outcome.
+      // The pace could not write to its store. A failed call does not throw: its failure is an outcome.
       if (!(error instanceof NoriaError)) throw error;
-      // A requested refill ignores a suspension. Without this reset, noria would repeat the refill without a pause.
+      // A refill that the operator requested ignores a suspension. Without this reset, noria would repeat the refill without a
+      // pause.
       state.refillRequested = false;
       if (!state.isSuspended) this.#conclude({ outcome: outcomeOfError(error), gained: 0 }, 0, undefined);
     }
@@ -96,7 +96,7 @@ export class SourceTurn {
       const cause = 'an earlier answer of the service, or a call in another process, blocks it';
       state.move({ name: 'waiting', reason: `the next call must wait ${roughDuration(ms)}: ${cause}` });
     } else if (state.phase.name === 'drawing') {
-      // another process claimed its call before this turn could claim
+      // another process made a call while this turn connected, so this turn waits again
       state.move(waitingPhase(last, this.#planner.options.intervalMs));
     }
   }
@@ -104,8 +104,8 @@ export class SourceTurn {
   /** Opens the connection. Returns undefined if the turn has ended. */
   async #openDraw(count: number, signal: AbortSignal): Promise<PreparedCall<undefined> | undefined> {
     this.#moveToDrawing(count);
-    // The members of a call get the options that were valid when the turn opened its connection, even if a reload
-    // changes them during the call.
+    // The members of a call get the options that the source had when the turn opened its connection, even if a reload changes the
+    // options during the call.
     const { options } = this.#planner;
     const call = new AbortController();
     const abort = () => call.abort();
@@ -122,17 +122,17 @@ export class SourceTurn {
     return undefined;
   }
 
-  /** Makes the call, or skips it if it is no longer wanted. */
+  /** Makes the call. If the call is no longer necessary, does not make it. */
   async #send(draw: Draw, options: DrawSourceOptions, permit: Permit): Promise<SentDraw> {
     const { state, reports } = this.#memory;
-    const plan = this.#planner.planNow(); // plans again, because connecting and claiming took time
+    const plan = this.#planner.planNow(); // plans again: the pool may have changed while the turn connected
     if (plan.kind !== 'draw' || state.isPausedByOperator || reports.mustStop) return NOT_SENT;
     const { count } = plan;
     const { refillRequested } = state;
     state.refillRequested = false;
     this.#moveToDrawing(count);
     const result = await draw.make({ count, aheadMs: this.#planner.aheadMs, gate: permit });
-    if (permit.state === 'expired') state.refillRequested ||= refillRequested; // the turn starts again
+    if (permit.state === 'expired') state.refillRequested ||= refillRequested; // the pace repeats this turn, which must then still draw
     if (result === undefined) return NOT_SENT;
     const settlement = this.#conclude(result, count, permit.sinceArrivalMs);
     if (options !== this.#planner.options) forgetOldOptions(this.#memory);
@@ -147,14 +147,14 @@ export class SourceTurn {
   /**
    * Learns from the result of a draw, and suspends the source if necessary.
    *
-   * @param sinceArrivalMs - as in `Claim`.
+   * @param sinceArrivalMs - see `Permit.sinceArrivalMs`.
    */
   #conclude({ outcome, gained }: DrawResult, asked: number, sinceArrivalMs: number | undefined): Settlement {
     const { state, history } = this.#memory;
     const call = { outcome, asked, gained, gapMs: this.#planner.gapMs, sinceArrivalMs };
     const { settlement, suspension } = history.recordCall(call);
     this.#report(outcome, suspension);
-    // If noria dropped all proxies, it does not repeat the draw either: the proxies may have cost money.
+    // If noria dropped all proxies of the answer, it does not repeat the first draw, because the proxies may have cost money.
     if (outcome.verdict.kind === 'ok' || outcome.allDropped) state.drawsAhead = false;
     if (suspension !== undefined) {
       const at = { source: this.#planner.options.name, now: this.#context.clock.monotonic() };

@@ -1,10 +1,10 @@
 /**
- * One configured source of members. The source draws when the pool will lack members, at the pace of its instance.
- * After some answers of the service, the source suspends itself.
+ * One configured source of members. The source draws before the pool lacks members, at the pace of its instance. After some
+ * answers of the service, the source draws nothing for some time.
  *
- * Call `wake` after every event that may matter: it schedules a check. A check makes a plan (draw-plan.ts). If a draw
- * is due, the check starts a turn (source-turn.ts), and at most one turn is in progress. The source owns the turn and
- * one timer. source-state.ts keeps the phase.
+ * Call `wake` after every event that may matter: it schedules a check. A check makes a plan (draw-plan.ts). If a draw is due, the
+ * check starts a turn (source-turn.ts), and at most one turn is in progress. The source owns the turn and one timer.
+ * source-state.ts keeps the phase.
  */
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { Random } from '../core/random.ts';
@@ -24,10 +24,13 @@ import { SourceState } from './source-state.ts';
 import { forgetOldOptions, SourceTurn, type TurnContext } from './source-turn.ts';
 import { type SourceStatus, sourceStatus } from './status.ts';
 
-/** What all sources of a refiller share. */
+/** The objects and settings that all sources of a refiller share. */
 export interface DrawSourceContext extends TurnContext {
   readonly random: Random;
-  /** Returns the shared count of a source. If absent, the daily budget counts only the draws of this noria. */
+  /**
+   * Returns the count of distinct IPs that all norias of a fleet share for a source. If absent, the daily budget counts only the
+   * draws of this noria.
+   */
   readonly sharedCount?: ((source: string) => SharedCount) | undefined;
 }
 
@@ -46,7 +49,7 @@ export class DrawSource {
   readonly #planner: DrawPlanner;
   readonly #state: SourceState;
   #turn: SourceTurn | undefined;
-  /** Settles when the last turn has ended. */
+  /** Resolves when the last turn has ended. */
   #running: Promise<void> = Promise.resolve();
   #isCheckQueued = false;
   readonly #timer: EarliestTimer;
@@ -62,7 +65,7 @@ export class DrawSource {
     const records = new SourceRecords(clock.now(), snapshot, context.sharedCount?.(name));
     const warn = (message: string) => bus.emit('source.warned', { source: name, message });
     const history = new DrawHistory({ clock, random, records, unproven, warn });
-    records.budget.shareAgain(clock.now()); // the snapshot may contain IPs that the store lacks
+    records.budget.shareAgain(clock.now()); // the snapshot may contain IPs that the store of the fleet lacks
     this.#context = context;
     this.#records = records;
     this.#history = history;

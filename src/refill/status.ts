@@ -10,13 +10,15 @@ export interface SourceStatus {
   readonly name: string;
   readonly product: string;
   readonly state: SourcePhaseName;
-  /** Why the source is in this state, in noria's words. Begins with the service's code if the code is the reason. */
+  /**
+   * Why the source is in this state, in noria's own words. If a code of the service is the reason, the text begins with the code.
+   */
   readonly reason: string;
   /** What the operator can do; absent if nothing is necessary. */
   readonly advice?: string;
   /**
-   * The code that explains the state. If no code explains the state, the code of the last call, as `DrawOutcome`
-   * describes it. Absent if noria knows no last call.
+   * The code that explains the state. If no code explains the state, the code of the last call (see `DrawOutcome.code`). Absent
+   * before the first call, and before the first call with a changed configuration.
    */
   readonly code?: string;
   /** The service's own text of the last call, or how the call failed. Never shown to clients. */
@@ -52,7 +54,7 @@ export interface SourceStatus {
 export interface LastDraw {
   /** `useless`: the draw brought members, but many members in a row failed before their first use. */
   readonly result: 'succeeded' | 'empty' | 'useless' | 'failed';
-  /** The outcome in noria's words, without text of the service. */
+  /** The outcome in noria's own words, not in those of the service. */
   readonly reason: string;
   /** What the operator can do; empty if nothing is necessary. */
   readonly advice: string;

@@ -1,6 +1,6 @@
 /**
- * The clients of a simulation. Each client arrives at a random moment and acquires a member. If the member fails, the
- * client tries another member. Then the client holds its tunnel for a random time.
+ * The clients of a simulation. Each client arrives at a random moment and acquires a member. If the member fails, the client
+ * tries another member. After a successful attempt, the client keeps its tunnel open for a random time.
  */
 
 import type { Clock } from '../../core/clock.ts';
@@ -28,7 +28,7 @@ export type SimulatedEnding = 'served' | 'noMember' | 'membersFailed';
 const MAX_ATTEMPTS = 3;
 /** The minimum and maximum time that a member takes to accept a tunnel. */
 const ACCEPT_MS: Range = [50, 400];
-/** The timeout of an attempt through a member that does not answer. */
+/** How long a client waits for a member that does not answer. */
 const ATTEMPT_TIMEOUT_MS = 1_000;
 
 export class SimulatedClients {

@@ -1,4 +1,4 @@
-/** The result of a simulation, as data and as text. It helps to choose size, count and timespan. */
+/** The result of a simulation, as data and as text. It helps the operator to choose `size`, `count` and `timespan`. */
 import { formatCount } from '../../core/words.ts';
 import type { SimulatedEnding } from './clients.ts';
 
@@ -15,7 +15,7 @@ export interface SimulationReport {
   readonly wasted: number;
   /** The number of client requests for each way in which they ended. */
   readonly clients: Readonly<Record<SimulatedEnding, number>>;
-  /** Only the client requests that waited for a member and got one. */
+  /** The waits of the client requests that had to wait for a member and got one. */
   readonly waits: {
     readonly count: number;
     readonly medianMs: number;

@@ -33,7 +33,7 @@ export class SimulatedService implements Extractor {
   protected readonly options: Required<SimulatedServiceOptions>;
   readonly #members = new Map<string, SimulatedMember>();
   #created = 0;
-  /** The number of calls for each code. `DrawOutcome` describes the codes of calls without an answer. */
+  /** The number of calls for each code. */
   readonly calls = new Map<string, number>();
   /** The numbers of members: returned to noria, expired after use, and expired without use. */
   drawn = 0;

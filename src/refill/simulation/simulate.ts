@@ -36,7 +36,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const boot = { id: 'simulated', elapsedMs, uptimeMs: elapsedMs };
   const refiller = openRefiller({
     ...refill,
-    // The simulation ignores protocols and probes.
+    // The simulation needs no protocol and no probe, so these two values have no effect.
     sources: refill.sources.map((source) => ({ ...source, unproven: false, protocol: 'http' })),
     ...{ clock, random, bus, pool },
     pace: createPaceMemory(createTimekeeper(clock, boot)),
@@ -62,7 +62,10 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   };
 }
 
-/** The lifetimes of members: for a link those that the pool assumes, otherwise those of the product. */
+/**
+ * Returns a function that tells the range of lifetimes of a call's members. For a link without a configured lifetime, it is the
+ * lifetime that the pool assumes. For any other source, it is the usual range of the product.
+ */
 function lifetimesOf({ refill, pool }: SimulationOptions): (call: DrawCall) => Range {
   const assumedMs = new Map(pool.sources.map(({ name, unknownLifetimeMs }) => [name, unknownLifetimeMs]));
   const links = new Map(

@@ -19,7 +19,7 @@ export class VirtualClock implements Clock {
   #wallMs: number;
   #made = 0;
   #armedCount = 0;
-  /** The timers as a binary heap, the next one first. Disposed timers stay in the heap until they are due. */
+  /** The timers as a binary heap, with the next timer first. Disposed timers stay in the heap until they are due. */
   readonly #heap: Timer[] = [];
 
   /** @param startAt - the wall-clock time at the start, in epoch ms. */
@@ -37,8 +37,7 @@ export class VirtualClock implements Clock {
 
   after(ms: number, fn: () => void): Disposable {
     this.#made += 1;
-    // Whole ms, as for Node timers. With fractions, a rounding error in a sum could make a caller wait again and
-    // again for 0 ms.
+    // Times are whole ms, as for Node timers. With fractions, a rounding error could make a caller wait for 0 ms again and again.
     const dueAt = this.#monotonicMs + Math.max(0, Math.ceil(ms));
     const timer = { dueAt, order: this.#made, fn, armed: true };
     this.#armedCount += 1;
@@ -64,7 +63,7 @@ export class VirtualClock implements Clock {
       this.#disarm(next);
       this.#moveTo(next.dueAt);
       next.fn();
-      await setImmediate(); // the code that waits for this timer runs first, through any chain of promises
+      await setImmediate(); // first runs all code that waits for this timer, also through a chain of promises
     }
     this.#moveTo(untilMs);
   }
