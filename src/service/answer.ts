@@ -7,7 +7,10 @@ export interface DrawnEntry {
   /** An IP literal in canonical form, without brackets. */
   readonly host: string;
   readonly port: number;
-  /** Always set for links. For the free product, set if the entry names its protocol. Absent for other products. */
+  /**
+   * The protocol of the proxy. Always present for links. For the free product, present if the entry names its protocol. Absent
+   * for other products.
+   */
   readonly protocol?: MemberProtocol;
   /**
    * The remaining lifetime in ms, counted from the moment at which noria sent the request. `unknown`: the service

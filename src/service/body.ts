@@ -1,7 +1,6 @@
 /**
- * The steps that answers of all formats share: decode the text of the body, read the code, and build the error for a
- * body that is not an answer. The error quotes the beginning of the body on one printable line, with masked secrets.
- * Pure.
+ * The steps that answers of all formats share: decode the text of the body, read the code, and build the error for a body that is
+ * not an answer. The error quotes the beginning of the body on one printable line, with masked secrets. All functions are pure.
  */
 import { NoriaError } from '../core/faults.ts';
 import { maskSecrets, type Secret } from '../core/secret.ts';

@@ -29,11 +29,11 @@ import {
 import { type Exchange, type OpenTunnel, Transport, type WriteGate } from './transport.ts';
 
 export interface ServiceClientOptions {
-  /** The time limit of one whole call: connecting, waiting and reading. */
+  /** The time limit in ms of one whole call: connecting, waiting for the answer, and reading it. */
   readonly timeoutMs: number;
   readonly clock: Clock;
   readonly refuses: RefuseAddress;
-  /** Resolves the service's name. Default: the system resolver. */
+  /** Resolves the host name of the service. Default: the system resolver. */
   readonly lookup?: LookupFunction;
   /** Connects through the front proxy. If absent, noria connects directly. */
   readonly openTunnel?: OpenTunnel | undefined;
@@ -200,7 +200,7 @@ function decodeReply<Decoded extends { readonly code: string }>(
     if (decoded.code !== SUCCESS) return decoded;
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;
-    // ignored: the error for the status, thrown below, explains more
+    // ignored: the caller gets the error for the HTTP status, which explains more
   }
   throw unexpectedStatus(status, redirectsTo, bodyText(body), origin);
 }

@@ -14,16 +14,16 @@ import { OPERATIONS } from './operations.ts';
 /** How noria reacts to an answer. */
 export type CodeVerdict =
   | { readonly kind: 'ok' }
-  /** The service has no proxy at the moment: make the next call after the usual interval. */
+  /** The service has no proxy at the moment. noria makes the next call after the usual interval. */
   | { readonly kind: 'empty' }
-  /** The calls come too often: lengthen the interval. */
+  /** The calls come too often. noria lengthens the interval. */
   | { readonly kind: 'slow-down' }
-  /** Make no call for `ms`: an earlier call would restart the waiting time of the service. */
+  /** The service requires a pause. noria makes no call for `ms`, because an earlier call would restart the pause. */
   | { readonly kind: 'silence'; readonly ms: number }
-  /** A condition that ends by itself, or that the operator can remove in the console: retry every `retryEveryMs`. */
+  /** A condition that ends by itself, or that the operator can remove in the console. noria retries every `retryEveryMs`. */
   | { readonly kind: 'pause'; readonly retryEveryMs: number }
   /**
-   * A quota is used up: retry after `retryFromMs`, then each time after twice as long, up to `retryToMs`. With
+   * A quota is used up. noria retries after `retryFromMs`, then each time after twice the last wait, at most `retryToMs`. With
    * `atMidnight`, noria also retries when the service's day begins.
    */
   | {
@@ -32,17 +32,18 @@ export type CodeVerdict =
       readonly retryToMs: number;
       readonly atMidnight: boolean;
     }
-  /** The operator has to act: retry every `retryEveryMs`. Without `retryEveryMs`, never retry. */
+  /** The operator has to act. noria retries every `retryEveryMs`; without `retryEveryMs`, it does not retry. */
   | { readonly kind: 'halt'; readonly retryEveryMs?: number }
   /**
-   * An answer of unknown meaning: retry after `retryFromMs`, then each time after twice as long, up to `retryToMs`.
+   * The meaning of the answer is unknown. noria retries after `retryFromMs`, then each time after twice the last wait, at most
+   * `retryToMs`.
    */
   | { readonly kind: 'back-off'; readonly retryFromMs: number; readonly retryToMs: number };
 
 export interface CodeMeaning {
   /** Says what happened, in one sentence without the code. */
   readonly summary: string;
-  /** What the operator can do; empty when nothing is needed. */
+  /** What the operator can do; empty if nothing is necessary. */
   readonly advice: string;
   readonly verdict: CodeVerdict;
   /**
@@ -254,7 +255,7 @@ export function meaningOf(operation: CodeScope, code: string): CodeMeaning {
   };
 }
 
-/** What to do about dropped entries, by reason. */
+/** Advice for the operator about dropped entries, by the reason why noria dropped them. */
 const DROPPED_ADVICE: Readonly<Record<string, string>> = {
   private: 'Set pool.allowPrivateAddresses: true if members at private addresses are expected.',
   own: 'The service returned an address of this noria, which cannot be a member: ask the service why.',

@@ -1,5 +1,5 @@
 /**
- * Reads the JSON envelope of an extraction: `{ code, msg, data: { count, proxy_list } }`. Pure.
+ * Reads the JSON envelope of an extraction: `{ code, msg, data: { count, proxy_list } }`. All functions are pure.
  *
  * The code may be a number. `data` may be missing, null, an empty string, or the list itself.
  */

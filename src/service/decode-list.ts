@@ -1,6 +1,6 @@
 /**
- * Decodes the JSON lists that operations 9 and 10 return. The records keep the specification's field names, because
- * commands print them. Pure.
+ * Decodes the JSON lists that operations 9 and 10 return. The records keep the specification's field names, because commands
+ * print them. All functions are pure.
  */
 import {
   type AnswerOrigin,

@@ -1,10 +1,9 @@
 /**
- * Reads an answer in the format Text: one proxy per line, in the default layout, the layout of the free product, or a
- * custom layout. Pure.
+ * Reads an answer in the format Text: one proxy per line, in the default layout, the layout of the free product, or a custom
+ * layout. All functions are pure.
  *
- * A Text answer has no code. If its lines match the layout, it is a success. The specification shows no error in
- * Text. If the lines do not match and the text contains a code of the operation, noria reads it as an error with that
- * code.
+ * A Text answer has no code. If its lines match the layout, it is a success. The specification shows no error in Text. If the
+ * lines do not match and the text contains a code of the operation, noria reads it as an error with that code.
  */
 import { type AnswerOrigin, type Envelope, oversizedAnswer, type RawFields } from './body.ts';
 import { CODES, SUCCESS } from './codes.ts';
@@ -52,7 +51,10 @@ export function readTextLines(text: string, options: TextOptions): Envelope | un
   return { code: SUCCESS, message: '', counters: [], entries: [...entries, ...bad] };
 }
 
-/** Finds the code of an error in a short text: a number after the word `code`, else any code of the operation. */
+/**
+ * Finds the code of an error in a short text: the number after the word `code`. Without such a number, any code of the operation
+ * in the text.
+ */
 export function readTextCode(text: string, product: Product): Envelope | undefined {
   if (text.length > MAX_ERROR_LENGTH) return undefined;
   const labelled = /\bcode\b\W{1,4}(\d{5})\b/i.exec(text)?.[1];
@@ -104,7 +106,7 @@ function readRecords(
 }
 
 function listedCode(text: string, operation: OperationNumber): string | undefined {
-  // Addresses are removed, because their ports could look like codes.
+  // Addresses are removed first, because a port could look like a code.
   const withoutAddresses = text.replace(/\d{1,3}(?:\.\d{1,3}){3}\W{1,3}\d{1,5}\b/g, ' ');
   const numbers = withoutAddresses.match(/\b\d{5}\b/g) ?? [];
   return numbers.find((code) => Object.hasOwn(CODES[operation], code));

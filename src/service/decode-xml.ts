@@ -1,10 +1,10 @@
 /**
- * Reads the envelope in XML. Pure.
+ * Reads the envelope in XML. All functions are pure.
  *
- * The specification shows no layout, so noria accepts any reasonable one: elements or attributes, at any depth, with
- * or without namespaces, in any letter case. An element that contains an `ip` or a `port` is an entry. If one element
- * contains the fields of several entries, a repeated field name starts the next entry. noria rejects a document type
- * declaration, because its entities enable attacks.
+ * The specification shows no layout, so noria accepts any reasonable one: elements or attributes, at any depth, with or without
+ * namespaces, in any letter case. An element that contains an `ip` or a `port` is an entry. If one element contains the fields of
+ * several entries, a repeated field name starts the next entry. noria rejects a document type declaration, because its entities
+ * enable attacks.
  */
 import {
   type AnswerOrigin,
@@ -36,7 +36,10 @@ export function readXml(text: string, origin: AnswerOrigin): Envelope | undefine
   return { code, message: typeof message === 'string' ? message : '', counters: [envelope], entries };
 }
 
-/** Walks the tree. Adds entries to `entries`, and to `envelope` the first value of each name outside entries. */
+/**
+ * Walks the tree. Adds the fields of each entry to `entries`. Of the values outside entries, adds the first value of each name to
+ * `envelope`.
+ */
 function collect(element: XmlElement, envelope: Record<string, unknown>, entries: RawFields[]): void {
   const values = valuesOf(element);
   const names = new Set(values.map(([name]) => name));
@@ -65,7 +68,7 @@ function entriesIn(values: readonly (readonly [string, string])[]): RawFields[] 
   return groups;
 }
 
-/** The names and texts of an element's attributes, then of those of its child elements that have no children. */
+/** Returns names with texts: those of the element's attributes, then those of the child elements that have no children. */
 function valuesOf({ attributes, children }: XmlElement): (readonly [string, string])[] {
   const leaves = children.filter((child) => child.children.length === 0);
   return [...attributes, ...leaves.map((leaf): [string, string] => [leaf.name, leaf.text])];

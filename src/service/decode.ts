@@ -1,8 +1,7 @@
 /**
- * Decodes the answer of a draw. Pure.
+ * Decodes the answer of a draw. All functions are pure.
  *
- * It keeps each entry that has a valid IP, port and protocol and that `refuses` accepts. It drops and counts all
- * other entries.
+ * It keeps each entry that has a valid IP, port and protocol and that `refuses` accepts. It drops and counts all other entries.
  */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawAnswer, DrawnEntry, Quota } from './answer.ts';
@@ -83,17 +82,17 @@ export function decodeDraw(body: Uint8Array, options: DecodeOptions): DecodedDra
   const envelope = readEnvelope(bodyText(body), options);
   const { code } = envelope;
   const message = quoteText(envelope.message, MAX_MESSAGE_LENGTH, options.secrets);
-  const entries = code === SUCCESS ? envelope.entries : []; // the data of an error has no meaning
+  const entries = code === SUCCESS ? envelope.entries : []; // an answer with an error may contain entries, but they have no meaning
   return { code, message, ...keepValid(entries, options), quota: readQuota(envelope.counters) };
 }
 
 /**
- * Reads the requested format. If the text is not in this format, tries the other formats. There, accepts only an answer
- * with an error code.
+ * Reads the requested format. If the text is not in this format, tries the other formats, in which it accepts only an answer with
+ * an error code.
  */
 function readEnvelope(text: string, options: DecodeOptions): Envelope {
   const { format, product } = options;
-  // Only in Text can an empty body mean that there are no proxies.
+  // In the format Text, an empty body means that there are no proxies. In every other format, it is an error.
   if (text === '' && format !== 'text') throw unreadableAnswer('is empty', text, options);
   if (isWebPage(text)) throw webPageAnswer(text, options);
   const requested = READERS[format](text, options);

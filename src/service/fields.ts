@@ -21,11 +21,12 @@ interface FieldRow {
 }
 
 /**
- * The maximum number of characters that noria keeps of a text. It reads more, because it drops surplus white space.
+ * The maximum number of characters that noria keeps of a text. noria reads more characters than that, because it drops surplus
+ * white space.
  */
 const MAX_TEXT_LENGTH = 200;
 const MAX_READ_LENGTH = 2_000;
-/** A longer lifetime than a year counts as missing. */
+/** A lifetime of more than a year counts as missing. */
 const MAX_LIFETIME_SECONDS = 366 * 86_400;
 
 const lifetime: Pick<FieldRow, 'read' | 'print'> = {

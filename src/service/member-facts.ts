@@ -5,7 +5,7 @@ import type { DrawRow, SourceProduct } from './operation.ts';
 import { OPERATIONS } from './operations.ts';
 
 /**
- * The lifetime of an entry that has none in the answer, in ms from the moment at which noria sent the request.
+ * The lifetime of an entry for which the answer contains no lifetime, in ms from the moment at which noria sent the request.
  *
  * @param params - the result of `checkParams`.
  */
@@ -32,7 +32,7 @@ export function longestLifeMs(
 }
 
 /**
- * The protocol of the product's members. For the free product and for links: the protocol of entries that name none.
+ * The protocol of the product's members. For the free product and for links, the protocol of the entries that name no protocol.
  *
  * @param params - the result of `checkParams`.
  */

@@ -57,16 +57,16 @@ export interface DrawRow {
   readonly count: {
     /** The maximum number of proxies per call. Absent if each instance has its own maximum. */
     readonly max?: number;
-    /** The maximum number of proxies that noria requests per call if the source sets none. */
+    /** The maximum number of proxies that noria requests per call if the source sets no maximum. */
     readonly defaultMax: number;
   };
   /** The minimum time from the start of one call to the start of the next. */
   readonly minIntervalMs: number;
-  /** The interval between calls that the service recommends. If absent, the source must set one. */
+  /** The interval between calls that the service recommends. If absent, the source must set an interval. */
   readonly defaultIntervalMs?: number;
   /**
-   * The lifetime of an entry if the answer contains none: `atLeastMs`. With `byTimespan`, the parameter `timespan` (in
-   * minutes) applies if it is longer than `atLeastMs`.
+   * The lifetime of an entry for which the answer contains no lifetime: `atLeastMs`. If `byTimespan` is true and the parameter
+   * `timespan` (in minutes) is longer, the lifetime is `timespan`.
    */
   readonly defaultLifetime: { readonly byTimespan: boolean; readonly atLeastMs: number };
   /** The maximum lifetime of a drawn IP in minutes; absent if it is unknown. */
@@ -112,7 +112,7 @@ export interface ListOperation extends OperationRow {
   readonly server: 'base';
   /** The field of the answer that contains the list. */
   readonly listField: string;
-  /** The fields of a record and their types. Every record must have the first one. */
+  /** The fields of a record and their types. Every record must have the first field. */
   readonly fields: Readonly<Record<string, 'string' | 'integer'>>;
 }
 

@@ -45,7 +45,7 @@ const ORDER: OperationParam = {
   about: 'the order',
 };
 
-/** The parameter for the minimum lifetime in minutes. Its default is its minimum. */
+/** The parameter for the minimum lifetime in minutes. Its default is the smallest allowed value. */
 function timespan(from: number, to: number, maxLifetime: string): OperationParam {
   return {
     kind: 'whole',
@@ -148,7 +148,7 @@ export const OPERATIONS: Readonly<
       },
       timespan: timespan(1, 5, '6'),
     },
-    selector: { name: 'type', text: 1, json: 2, xml: 3 }, // in all other operations, 2 is xml and 3 is json
+    selector: { name: 'type', text: 1, json: 2, xml: 3 }, // this operation has 2 for json and 3 for xml; all other operations have 2 for xml and 3 for json
     count: LIMIT_BY_INSTANCE,
     minIntervalMs: 100, // The service allows at most ten calls per second.
     defaultIntervalMs: 10 * SECOND_MS,

@@ -1,4 +1,6 @@
-/** Checks the `params` of a source against the table of its operation, and reports all problems at once. Pure. */
+/**
+ * Checks the `params` of a source against the table of its operation, and reports all problems at once. All functions are pure.
+ */
 import { nearest } from '../core/nearest.ts';
 import type { DrawRow, OperationParam, SourceProduct } from './operation.ts';
 import { OPERATIONS } from './operations.ts';
@@ -10,7 +12,7 @@ interface ParamProblem {
    * value.
    */
   readonly message: string;
-  /** The known name that is most similar to a misspelt one. */
+  /** The known name that is most similar to a misspelt name. */
   readonly suggestion?: string;
 }
 

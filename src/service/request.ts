@@ -1,8 +1,8 @@
 /**
- * Builds the HTTP request of a call: method, URL and form body. Pure. No other file puts a key into a request.
+ * Builds the HTTP request of a call: method, URL and form body. All functions are pure. No other file puts a key into a request.
  *
- * GET sends the parameters in the query; POST sends them as a form in the body. Both are percent-encoded UTF-8. The
- * specification does not define the body of POST; related services use a form.
+ * GET sends the parameters in the query; POST sends them as a form in the body. Both are percent-encoded UTF-8. The specification
+ * does not define the body of POST; related services use a form.
  */
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort, parseHostPort } from '../core/host-port.ts';

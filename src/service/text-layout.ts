@@ -1,8 +1,8 @@
 /**
- * Compiles a custom extraction format, such as `{ip}:{port},{adr}`, to a reader of one record. Pure.
+ * Compiles a custom extraction format, such as `{ip}:{port},{adr}`, to a reader of one record. All functions are pure.
  *
- * A tag is the name of a field in braces. The text between two tags separates their fields. The text after the last
- * tag separates records; a line break does so, too.
+ * A tag is the name of a field in braces. The text between two tags separates their fields. The text after the last tag separates
+ * records; a line break does so, too.
  */
 import { ENTRY_FIELDS, isWireField, type WireField } from './fields.ts';
 import type { Product } from './operation.ts';
@@ -31,7 +31,7 @@ const PATTERNS = {
 /** Returns the reader of a layout, or what is wrong with the layout. */
 export function compileLayout(product: Product, layout: string): CompiledLayout {
   const normal = layout.replace(/\r\n?/g, '\n');
-  const parts = normal.split(/\{([^{}]*)\}/); // alternating: literal, tag, literal, tag, …, literal
+  const parts = normal.split(/\{([^{}]*)\}/); // the parts alternate: literal, tag, literal, tag, …, literal
   const literals = parts.filter((_, index) => index % 2 === 0);
   const tags = parts.filter((_, index) => index % 2 === 1);
   const problem = findProblem(product, tags, literals);
@@ -58,7 +58,7 @@ function findProblem(
   if (twice !== undefined) return `{${twice}} occurs twice`;
   const separators = literals.slice(1, -1);
   if (separators.includes('')) return 'two fields must have text between them';
-  // The fields may contain letters and digits. With a separator of letters and digits, there would be too many ways to
+  // A separator must not consist of letters and digits. Fields may contain letters and digits, so there would be too many ways to
   // divide a line.
   const weak = separators.find((separator) => /^\w*$/.test(separator));
   if (weak !== undefined) return `"${weak}" cannot separate two fields: use a character such as , or ;`;

@@ -1,6 +1,6 @@
 /**
- * Maps the errors of DNS, sockets, TLS and HTTP to a NoriaError whose message says the host, what happened and what
- * to do. Pure. The message quotes nothing of the request, so it cannot contain the key.
+ * Maps the errors of DNS, sockets, TLS and HTTP to a NoriaError whose message says the host, what happened and what to do. All
+ * functions are pure. The message quotes nothing of the request, so it cannot contain the key.
  */
 import { errors } from 'undici';
 import { describeError, type FaultCode, NoriaError } from '../core/faults.ts';

@@ -21,7 +21,7 @@ export interface TransportOptions {
   readonly clock: Clock;
   /** Cancels the current step, which then fails with `shutting-down`. */
   readonly signal: AbortSignal;
-  /** Resolves the service's name. Default: the system resolver. */
+  /** Resolves the host name of the service. Default: the system resolver. */
   readonly lookup?: LookupFunction | undefined;
   /** Connects through the front proxy, which then resolves the name. If absent, noria connects directly. */
   readonly openTunnel?: OpenTunnel | undefined;
@@ -61,7 +61,7 @@ export interface Exchange {
   readonly tookMs: number;
 }
 
-/** What ends an exchange early. */
+/** The conditions that end an exchange early. */
 interface ExchangeLimits extends Disposable {
   reason: NoriaError | undefined;
 }
@@ -76,7 +76,7 @@ const ADDRESS_ATTEMPT_MS = 2_000;
 export class Transport {
   readonly #connection: Connection;
   readonly #options: TransportOptions;
-  /** What is left of the timeout after opening the connection. */
+  /** The part of the time limit, in ms, that is left after the connection was opened. */
   readonly #leftMs: number;
   /** True from the writing of the request to the beginning of its answer. */
   #isUnanswered = false;
@@ -193,7 +193,7 @@ const CLOSED_EARLY = Object.assign(new Error('the service closed the connection'
 function clientOn(socket: Socket, origin: string): Client {
   return new Client(origin, {
     connect: (_target, done) => queueMicrotask(() => done(null, socket)), // `done` must run asynchronously
-    pipelining: 0, // closes the connection after one request
+    pipelining: 0, // undici then closes the connection after one request
     allowH2: false,
     headersTimeout: 0, // disabled: `exchange` has its own timer
     bodyTimeout: 0,

@@ -1,14 +1,14 @@
 /**
- * Parses a small XML document into elements, in one pass and within limits. Pure.
+ * Parses a small XML document into elements, in one pass and within limits. All functions are pure.
  *
- * It reads what an extraction service may send: elements, attributes, CDATA, comments, processing instructions, and
- * predefined and numeric character references. It removes namespace prefixes. It rejects a document type declaration,
- * because its entities enable attacks. The time is linear in the length of the text: each pattern is sticky, and each
- * search continues where the last one ended.
+ * It reads what an extraction service may send: elements, attributes, CDATA, comments, processing instructions, and predefined
+ * and numeric character references. It removes namespace prefixes. It rejects a document type declaration, because its entities
+ * enable attacks. The time is linear in the length of the text: each pattern is sticky, and each search continues where the last
+ * one ended.
  */
 
 export interface XmlElement {
-  /** In lower case, without a prefix. The names of attributes have the same form. */
+  /** The name of the element, in lower case and without namespace prefix. The names of attributes have the same form. */
   readonly name: string;
   readonly attributes: readonly (readonly [string, string])[];
   readonly children: readonly XmlElement[];
@@ -28,7 +28,7 @@ interface XmlLimits {
 type XmlResult = XmlElement | 'not-xml' | 'too-large';
 
 interface OpenElement {
-  /** The name as in the document, because the end tag must repeat it exactly. */
+  /** The name as it is in the document, because the end tag must repeat it exactly. */
   readonly tag: string;
   readonly attributes: XmlElement['attributes'];
   readonly children: XmlElement[];
@@ -107,7 +107,7 @@ class XmlScanner {
     const content = this.#skip('<![CDATA['.length, ']]>');
     const texts = this.#open.at(-1)?.texts;
     if (content === undefined || texts === undefined) return false;
-    texts.push(content); // CDATA contains no references
+    texts.push(content); // the text of a CDATA section contains no references
     return true;
   }
 

@@ -1,10 +1,9 @@
 /**
- * Reads an entry that is text: an address in one of the usual forms, or a configured layout. Pure. The time is linear
- * in the length of the text.
+ * Reads an entry that is text: an address in one of the usual forms, or a configured layout. All functions are pure. The time is
+ * linear in the length of the text.
  *
- * The usual forms are `ip:port`, `ip:port:user:password`, `user:password@ip:port` and `user:password:ip:port`.
- * `scheme://` may precede them, and further fields may follow. A layout such as `{ip}:{port},{seconds}` names its
- * fields.
+ * The usual forms are `ip:port`, `ip:port:user:password`, `user:password@ip:port` and `user:password:ip:port`. `scheme://` may
+ * precede them, and further fields may follow. A layout such as `{ip}:{port},{seconds}` names its fields.
  */
 import { oneLine, readIp } from '../fields.ts';
 
@@ -15,9 +14,12 @@ export interface AddressText {
   readonly port: string;
   readonly username?: string;
   readonly password?: string;
-  /** The fields after the address. */
+  /** The text after the address, split into fields. */
   readonly rest: readonly string[];
-  /** The form of the address as a layout, without the fields of `rest`: `{username}:{password}@{ip}:{port}`. */
+  /**
+   * The form of the address as a layout, for example `{username}:{password}@{ip}:{port}`. The layout does not include the fields
+   * of `rest`.
+   */
   readonly layout: string;
   /** The character that separates the address from `rest`. */
   readonly separator: string;
@@ -94,7 +96,7 @@ export function layoutProblem(layout: string): string | undefined {
 
 /** @param layout - a layout that `layoutProblem` accepts. */
 export function compileEntryLayout(layout: string): LayoutReader {
-  const parts = layout.split(TAG); // alternating: literal, name, literal, name, …, literal
+  const parts = layout.split(TAG); // the parts alternate: literal, name, literal, name, …, literal
   return (text) => {
     const fields = new Map<string, string>();
     if (text.length > MAX_LENGTH || !text.startsWith(parts[0] ?? '')) return undefined;

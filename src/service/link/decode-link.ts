@@ -1,9 +1,9 @@
 /**
- * Decodes the answer of an extraction link: finds the list, reads its entries, and classifies answers without
- * entries. Pure.
+ * Decodes the answer of an extraction link: finds the list, reads its entries, and classifies answers without entries. All
+ * functions are pure.
  *
- * The rules of the source come first. For a part without a rule, noria recognises the part by its name or form. Each
- * step has limits for depth, values and entries, so that a hostile answer costs little time and memory.
+ * The rules of the source come first. For a part without a rule, noria recognises the part by its name or form. Each step has
+ * limits for depth, values and entries, so that a hostile answer costs little time and memory.
  */
 import type { DrawnEntry } from '../answer.ts';
 import {
@@ -55,9 +55,9 @@ const CODE_OF_RULE = { tooFast: 'too-fast', denied: 'denied', empty: 'empty' } a
 const REFUSED = 'refused';
 
 const MAX_LINES = 32_000;
-/** How many entries of a list noria tries. If none of them has an address, the list is not the list of proxies. */
+/** How many entries of a list noria checks. If none of them has an address, the list is not the list of proxies. */
 const SAMPLE = 5;
-/** How many fields of an answer noria compares with the names below. */
+/** How many fields of an answer noria compares with the usual names of the vendor's code and text. */
 const MAX_FIELDS = 100;
 /** The usual names of the field with the vendor's code and of the field with its text, in lower case. */
 const CODE_FIELDS = [
@@ -187,8 +187,8 @@ function lines(text: string, origin: AnswerOrigin): string[] {
 }
 
 /**
- * Finds the entries: a list of entries, else one object that is an entry, else a text with entries. If several match,
- * the outermost one is used.
+ * Finds the entries. Searches first for a list of entries, then for one object that is an entry, then for a text with entries. If
+ * several values match, uses the outermost value.
  */
 function searchList(json: unknown, options: EntryOptions & AnswerOrigin): FoundList | undefined {
   const nodes = nodesOf(json);
@@ -237,8 +237,8 @@ function readEntries(list: readonly unknown[], options: EntryOptions): ReadEntri
 }
 
 /**
- * Call it for an answer without a usable entry. Returns false if noria dropped an entry for a known reason, or if the
- * rule `ok` shows that the answer is a success without proxies.
+ * Whether noria does not know why an answer without a usable entry has none. Returns false if noria dropped an entry for a known
+ * reason, or if the rule `ok` shows that the answer is a success without proxies.
  */
 function isUnexplained(
   text: string,

@@ -1,6 +1,6 @@
-/** The usual names of the fields of an entry. Case, `_` and `-` do not matter. Pure. */
+/** The usual names of the fields of an entry. Case, `_` and `-` do not matter. All functions are pure. */
 
-/** The names by the meaning of the field, the most specific name first. */
+/** The names for each meaning of a field, the most specific name first. */
 const NAMES = {
   /** The field contains `ip:port`, or only the IP. */
   address: [
@@ -104,8 +104,7 @@ const NAMES = {
   ],
   minutes: ['minutes', 'minute', 'expireminutes', 'remainingminutes', 'leftminutes'],
   /**
-   * The field contains the whole lifetime in minutes. With a `since` field, the lifetime begins at the time in that
-   * field.
+   * The field contains the whole lifetime in minutes. If there is a `since` field, the lifetime begins at the time in that field.
    */
   wholeMinutes: ['during', 'duration'],
   since: ['starttime', 'begintime', 'onlinetime', 'createtime'],
@@ -144,7 +143,7 @@ export function entryFields(entry: object): EntryFields {
   return fields;
 }
 
-/** Returns the fields with the meaning, the most specific name first. */
+/** Returns the fields with this meaning, the field with the most specific name first. */
 export function fieldsMeaning(fields: EntryFields, meaning: FieldMeaning): NamedField[] {
   return NAMES[meaning].flatMap((name) => fields.get(name) ?? []);
 }

@@ -1,6 +1,6 @@
 /**
- * Finds the parts of one entry, a text or an object, in the answer of a link. The rules of the source come first; for
- * a part without a rule, noria uses the names and forms of the fields. Pure.
+ * Finds the parts of one entry, a text or an object, in the answer of a link. The rules of the source come first; for a part
+ * without a rule, noria uses the names and forms of the fields. All functions are pure.
  */
 import type { MemberProtocol } from '../../core/protocol.ts';
 import { readIp, readText } from '../fields.ts';
@@ -73,8 +73,8 @@ function textParts(text: string, { rules, layout }: PartsOptions): RawEntry | un
 }
 
 /**
- * Names the fields after the address by their form: a lifetime, an IP or a protocol. All other fields are the
- * location.
+ * Splits a text into fields. The form of each field after the address shows its meaning: a lifetime, an IP or a protocol. All
+ * other fields form the location.
  */
 function fieldsByForm(
   text: string,
@@ -144,7 +144,7 @@ function givenAddress(layout: string, read: (field: string) => unknown): Address
   return address && { ...address, layout };
 }
 
-/** Finds a field with IP and port, else one field with an IP and one with a port. */
+/** Finds a field that contains IP and port. If there is none, finds a field with an IP and a field with a port. */
 function findAddress(fields: EntryFields): AddressText | undefined {
   const named = fieldsMeaning(fields, 'address');
   for (const { name, value } of named) {

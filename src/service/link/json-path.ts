@@ -1,4 +1,4 @@
-/** Paths into a JSON answer, such as `data.proxy_list`. Pure; reads only own properties. */
+/** Paths into a JSON answer, such as `data.proxy_list`. All functions are pure, and read only own properties. */
 
 /** The path of the whole answer. */
 export const ROOT = '.';

@@ -1,23 +1,23 @@
 /**
- * Converts an expiry field to the remaining lifetime in ms. Pure. Imprecise values are rounded down, because a member
- * that is used after its end costs a client request.
+ * Converts an expiry field to the remaining lifetime in ms. All functions are pure. Imprecise values are rounded down, because a
+ * member that is used after its end costs a client request.
  */
 import { MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
 import { DEFAULT_ZONE, type ExpiryKind } from './rules.ts';
 
 /**
- * In ms. `expired`: the lifetime has ended. `unknown`: the vendor sent -1. Undefined: noria does not understand the
- * value.
+ * The remaining lifetime in ms. `expired`: the lifetime has ended. `unknown`: the vendor sent -1. Undefined: noria does not
+ * understand the value.
  */
 export type Lifetime = number | 'expired' | 'unknown' | undefined;
 
-/** A longer lifetime is implausible, so noria ignores the value. */
+/** noria ignores a longer lifetime, because it is implausible. */
 const MAX_LIFE_MS = 366 * 86_400_000;
 /**
- * A smaller number is a duration; any other number is Unix time. As Unix time in s, this number is in the year 2001.
+ * A number below this is a duration, and any other number is Unix time. As Unix time in seconds, this number is in the year 2001.
  */
 const FIRST_EPOCH_SECONDS = 1_000_000_000;
-/** A smaller Unix time is in s, any other in ms. */
+/** A Unix time below this number is in seconds, and any other Unix time is in ms. */
 const FIRST_EPOCH_MS = 100_000_000_000;
 const NUMBER = /^[+-]?\d{1,16}(?:\.\d{1,9})?$/;
 const MOMENT =
@@ -33,7 +33,10 @@ interface LifetimeContext {
   readonly zone: string;
   /** When the answer arrived, in epoch ms. */
   readonly wallAt: number;
-  /** The date and time at which a duration began. With any other value, the duration began when the answer arrived. */
+  /**
+   * The date and time, as text, from which `seconds` and `minutes` count. If `since` is not a date and time, they count from the
+   * arrival of the answer.
+   */
   readonly since?: unknown;
 }
 

@@ -1,8 +1,8 @@
-/** The URL of an extraction link: its placeholder, its identity and its secret parts. Pure. */
+/** The URL of an extraction link: its placeholder, its identity and its secret parts. All functions are pure. */
 import { createHash } from 'node:crypto';
 import { MASK, Secret } from '../../core/secret.ts';
 
-/** The parts of a call in addition to the URL. */
+/** The parts of a request in addition to the URL. */
 interface LinkExtras {
   readonly headers: Readonly<Record<string, Secret>>;
   readonly body: Secret | undefined;
@@ -77,7 +77,7 @@ function replaceSecrets(url: Secret, replace: (name: string) => string): string 
 interface Pair {
   readonly name: string;
   /**
-   * The value as it is in the URL, not decoded. If the pair has no `=`, the value is the whole pair, and the name is
+   * Splits a pair of the query. The value is not decoded. If the pair has no `=`, the value is the whole pair, and the name is
    * empty.
    */
   readonly value: string;

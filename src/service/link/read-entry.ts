@@ -1,4 +1,4 @@
-/** Reads one entry of a link's answer: checks and converts its parts. Pure. */
+/** Reads one entry of a link's answer: checks and converts its parts. All functions are pure. */
 import type { MemberProtocol } from '../../core/protocol.ts';
 import { Secret } from '../../core/secret.ts';
 import type { DrawnEntry } from '../answer.ts';

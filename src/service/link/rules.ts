@@ -21,7 +21,10 @@ interface ExpiryRule {
   readonly as: ExpiryKind;
   /** The time zone of a date and time without a zone: `+08:00`, `-05:00` or `Z`. */
   readonly zone: string;
-  /** The field with the date and time at which `seconds` or `minutes` begin. If absent, they begin with the call. */
+  /**
+   * The field with the date and time at which a lifetime in `seconds` or `minutes` began. If absent, the lifetime began when the
+   * answer arrived.
+   */
   readonly since?: string | undefined;
 }
 
