@@ -31,7 +31,7 @@ export interface StateOptions {
   readonly daemon: boolean;
   readonly clock: Clock;
   readonly warn: (message: string) => void;
-  /** The boot clock. Default: the clock of this machine. */
+  /** The clock that counts the time since the boot of the machine. Default: the clock of this machine. */
   readonly boot?: BootClock;
 }
 
@@ -92,7 +92,10 @@ async function createFolder(folder: string): Promise<void> {
   }
 }
 
-/** Replaces `mkdir` with `recursive`, which never returns if an existing folder answers ENOENT, as in /proc. */
+/**
+ * Creates the folder and its parents. `mkdir` with the option `recursive` is not used: it never returns if an existing folder
+ * answers ENOENT, as in /proc.
+ */
 async function createFolders(folder: string): Promise<void> {
   if (await isFolder(folder)) return;
   const parent = dirname(folder);
@@ -100,19 +103,19 @@ async function createFolders(folder: string): Promise<void> {
   try {
     await mkdir(folder, { mode: 0o700 });
   } catch (error) {
-    if (!(await isFolder(folder))) throw error; // If the folder exists now, another process has created it.
+    if (!(await isFolder(folder))) throw error; // another process may have created the folder
   }
 }
 
 function isFolder(path: string): Promise<boolean> {
   return stat(path).then(
     (found) => found.isDirectory(),
-    () => false, // ignored: creating the folder then fails and reports the reason
+    () => false, // ignored: the caller then tries to create the folder, and that fails with the reason
   );
 }
 
 /**
- * Locks the folder for this process. A lock whose process has died does not count.
+ * Locks the folder for this process. Ignores a lock whose process has died.
  *
  * @returns a function that unlocks the folder.
  */

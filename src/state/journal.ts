@@ -13,7 +13,7 @@ import { elapsedBetween, type Moment, momentSchema } from './moment.ts';
 import type { StateFileOptions } from './snapshot-file.ts';
 import { readStateFile, replaceStateFile } from './state-files.ts';
 
-/** A record. With the value `undefined`, it is removed. */
+/** A record as key and value. The value `undefined` means that the record is removed. */
 type JournalEntry = readonly [key: string, value: unknown];
 
 /** The part of noria that owns the records. */
@@ -21,7 +21,7 @@ export interface JournalSource {
   readonly size: number;
   /** Returns all records. Records may change while the caller iterates. */
   all(): Iterable<JournalEntry>;
-  /** Returns at most `most` of the changed records. From then on, they count as unchanged. */
+  /** Returns at most `most` of the changed records. The returned records then count as unchanged. */
   takeChanges(most: number): readonly JournalEntry[];
   /** From now on, all records count as unchanged. */
   dropChanges(): void;
@@ -49,7 +49,7 @@ export interface Journal {
 const GATHER_MS = 500;
 /** How many records are converted to text at a time. That takes about a millisecond. */
 const SLICE = 500;
-/** A write replaces the file if the number of outdated lines exceeds this number plus the number of records. */
+/** A write replaces the file when the number of outdated lines exceeds the number of records plus this number. */
 const MIN_OUTDATED = 1_000;
 const FORMAT = 1;
 
@@ -69,7 +69,7 @@ class JournalFile implements Journal {
   found: ReadonlyMap<string, FoundRecord>;
   readonly #options: StateFileOptions;
   #source: JournalSource | undefined;
-  /** Undefined before the first write and after a failed one. The next write then replaces the file. */
+  /** The open file. Undefined before the first write and after a failed write: the next write then replaces the file. */
   #file: FileHandle | undefined;
   #lineCount = 0;
   #timer: Disposable | undefined;
@@ -93,7 +93,7 @@ class JournalFile implements Journal {
     this.#closed = true;
     await this.#writing;
     if (this.#source !== undefined) {
-      await this.#closeFile(); // the next write then replaces the file, so all records get the time of that write
+      await this.#closeFile(); // without an open file, `#write` replaces the file, so that all records get the time of the last write
       this.#dirty = true;
       await this.#write();
     }
@@ -107,7 +107,7 @@ class JournalFile implements Journal {
     this.#timer ??= this.#options.clock.after(GATHER_MS, () => void this.#write());
   }
 
-  /** Runs one write at a time. Changes during a write cause another one. */
+  /** Runs one write at a time. If records change during a write, another write follows. */
   #write(): Promise<void> {
     this.#timer?.[Symbol.dispose]();
     this.#timer = undefined;
@@ -188,7 +188,7 @@ function parseRecords(text: string, now: Moment) {
   const found = new Map<string, FoundRecord>();
   let invalidCount = 0;
   let ageMs: number | undefined;
-  // The text after the last line feed is ignored, because a crash may have cut it off.
+  // A crash may have cut off the text after the last line feed, so this text is ignored.
   for (const line of text.split('\n').slice(0, -1)) {
     const parsed = parseLine(line);
     if (Array.isArray(parsed)) {

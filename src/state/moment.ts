@@ -37,8 +37,8 @@ export function createTimekeeper(clock: Pick<Clock, 'now' | 'monotonic'>, boot: 
 }
 
 /**
- * The time in ms from `then` to `now`. It is negative if the machine was rebooted in between and its wall clock was
- * set back.
+ * The time in ms from `then` to `now`. The result is negative if the machine was rebooted in between and its wall clock was set
+ * back.
  */
 export function elapsedBetween(then: Moment, now: Moment): number {
   return then.boot === now.boot ? now.elapsedMs - then.elapsedMs : now.wallAt - then.wallAt;

@@ -21,7 +21,7 @@ export function thisProcess(boot: BootClock): Owner {
 
 export function isAlive(owner: Owner, boot: BootClock): boolean {
   if (!exists(owner.pid)) return false;
-  if (owner.startTicks === undefined) return true; // without a start time, the pid decides
+  if (owner.startTicks === undefined) return true; // without a start time, only the pid is compared
   return owner.boot === boot.id && startTicksOf(owner.pid) === owner.startTicks;
 }
 
@@ -36,8 +36,8 @@ function exists(pid: number): boolean {
 }
 
 /**
- * Reads field 22 of /proc/PID/stat (proc_pid_stat(5)). Searches the last parenthesis, because the second field, the
- * name, may contain spaces and parentheses.
+ * Reads field 22 of /proc/PID/stat (proc_pid_stat(5)). The second field, the name of the program, may contain spaces and
+ * parentheses, so the code counts the fields after the last parenthesis.
  */
 function startTicksOf(pid: number): number | undefined {
   try {

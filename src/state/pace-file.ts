@@ -25,11 +25,11 @@ const callSchema = z.object({
   /** The id of the turn that made the call. */
   id: z.string(),
   claimedAt: momentSchema,
-  /** If the call reached the service, it did so within this many ms after `claimedAt`. */
+  /** If the service received the call, it received the call within this many ms after `claimedAt`. */
   arrivedWithinMs: atLeast(0),
   /**
-   * After the arrival of this call, noria sends no call for this many ms, because the service asked for a pause. noria
-   * also respects the interval.
+   * After the service has received this call, noria sends no call for this many ms, because the service asked for a pause. The
+   * usual interval also applies.
    */
   holdMs: atLeast(0),
   /**
@@ -49,7 +49,8 @@ const queuedTurnSchema = z.object({
 });
 
 /**
- * The format of earlier versions of noria. Its `holdMs` may cover a call in flight, so it becomes `arrivedWithinMs`.
+ * The format of earlier versions of noria. In that format, `holdMs` may include the duration of a call in flight, so noria reads
+ * it as `arrivedWithinMs`.
  */
 const oldEntrySchema = z.object({ startedAt: momentSchema, holdMs: atLeast(0) });
 
@@ -59,8 +60,8 @@ const entrySchema = z.preprocess(
     /** The last call; absent before the first one. */
     call: callSchema.optional(),
     /**
-     * The turns that wait for a call, in the order in which they came. The queue determines only the order: a lost turn
-     * cannot make a call too early.
+     * The turns that wait for a call, in the order in which they came. The queue determines only the order. If a turn is lost
+     * from it, no call is made too early.
      */
     queue: z.array(queuedTurnSchema).catch([]),
     /** Recent refusals because noria called too often (12002). */
@@ -73,7 +74,7 @@ const lenientEntry = entrySchema.optional().catch(undefined);
 /** Invalid entries count as missing. */
 const fileSchema = z
   .object({
-    /** Written after the file was unreadable: the pace of all instances without an entry of their own. */
+    /** The pace of every instance that has no entry in `paces`. noria writes it after the file was unreadable. */
     floor: lenientEntry,
     paces: z.record(z.string(), lenientEntry).catch({}),
   })
@@ -85,7 +86,7 @@ export type QueuedTurn = Readonly<z.infer<typeof queuedTurnSchema>>;
 export type PaceEntry = Readonly<z.infer<typeof entrySchema>>;
 type Paces = Readonly<z.infer<typeof fileSchema>>;
 
-/** Without `next`, the entry does not change. */
+/** What to do with an entry. `next` is the new entry; without `next`, the entry does not change. */
 export interface PaceDecision<T> {
   readonly next?: PaceEntry;
   readonly result: T;
@@ -157,7 +158,7 @@ function decideOne<T>(
 ): Decision<T> {
   const entries = new Map(Object.entries(paces));
   const { next, result } = decide(entries.get(key) ?? floor, now);
-  // An unreadable file is always replaced. Otherwise the wait would start again with every read.
+  // An unreadable file is always replaced. Otherwise every read would count as a new call, and the wait would never end.
   if (next === undefined && !broken) return { result };
   if (next !== undefined) entries.set(key, next);
   const kept = [...entries].filter(([, entry]) => entry !== undefined && isRecent(entry, now));
@@ -172,7 +173,7 @@ function isRecent({ call, queue }: PaceEntry, now: Moment): boolean {
   return moments.some(({ wallAt }) => now.wallAt - wallAt < FORGOTTEN_AFTER_MS);
 }
 
-/** Returns paces as if noria had called every instance just now. */
+/** Returns paces as if noria had just called every instance. */
 function pacesFrom(now: Moment): Paces {
   return { floor: { call: unansweredCall(now, 0), queue: [] }, paces: {} };
 }

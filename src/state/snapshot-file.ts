@@ -20,13 +20,13 @@ export interface SnapshotFile {
    * set in between.
    */
   ageMs(part: string): number;
-  /** From now on, each write contains what `collect` returns. It must be plain data. */
+  /** From now on, each write contains what `collect` returns. The returned value must be plain data. */
   addPart(part: string, collect: () => unknown): void;
-  /** Writes within a few seconds. The write also contains changes that follow until then. */
+  /** Writes the snapshot within a few seconds. The write also contains changes that are made until then. */
   saveSoon(): void;
-  /** Writes immediately. Resolves when the file is on disk, or after a warning that writing failed. */
+  /** Writes the snapshot immediately. Resolves when the file is on disk, or after a warning that writing failed. */
   save(): Promise<void>;
-  /** Writes one last time. Idempotent. */
+  /** Writes the snapshot one last time. Idempotent. */
   close(): Promise<void>;
 }
 
@@ -41,7 +41,7 @@ export interface StateFileOptions {
 /** How long `saveSoon` waits for more changes. */
 const GATHER_MS = 3_000;
 const FORMAT = 1;
-/** How many invalid snapshots are kept: enough to find the reason, but not one for each restart. */
+/** How many invalid snapshots are kept: enough to find the reason, but not one snapshot for each restart. */
 const MAX_BROKEN_FILES = 3;
 
 const fileSchema = z.object({
@@ -121,7 +121,7 @@ class AtomicSnapshot implements SnapshotFile {
     return Object.hasOwn(this.#found, part) ? this.#found[part] : undefined;
   }
 
-  /** Runs one write at a time. Changes during a write cause another one. */
+  /** Runs one write at a time. If parts change during a write, another write follows. */
   #write(): Promise<void> {
     this.#timer?.[Symbol.dispose]();
     this.#timer = undefined;
@@ -183,7 +183,7 @@ function parseParts(text: string): Parts {
   throw new Error(reasons.join('; '));
 }
 
-/** Renames an invalid snapshot, and deletes the oldest ones. */
+/** Renames an invalid snapshot, and deletes older invalid snapshots if there are too many. */
 async function setAside(path: string, aside: string): Promise<void> {
   await rename(path, aside);
   const folder = dirname(path);

@@ -12,7 +12,10 @@ import { describeError, NoriaError } from '../core/faults.ts';
 
 /** Matches the names of noria's own files. noria ignores all other files in the folder. */
 const OWN_NAME = /^(?:pace|daemon|snapshot|sessions)\./;
-/** noria never writes nearly as many versions. Beyond 2^53, adding 1 to a number may not change it. */
+/**
+ * noria never writes so many versions, so a file with a higher number is not from noria. noria must not continue from such a
+ * number: beyond 2^53, adding 1 may not change a number.
+ */
 const MAX_VERSION = 1e12;
 /**
  * O_NOFOLLOW refuses a symbolic link. Without O_NONBLOCK, opening a FIFO would wait for a writer. Windows has neither
@@ -61,6 +64,8 @@ export function findNumberProblem(path: string): string | undefined {
 }
 
 /**
+ * Returns the text of the file.
+ *
  * @returns undefined if the file is missing.
  * @throws Error if the path is not a regular file of noria.
  */

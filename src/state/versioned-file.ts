@@ -21,7 +21,7 @@ import {
   writeDraft,
 } from './state-files.ts';
 
-/** Without `next`, the value does not change. */
+/** What to do with a value. `next` is the new value; without `next`, the value does not change. */
 export interface Decision<T> {
   readonly next?: unknown;
   readonly result: T;
@@ -32,7 +32,10 @@ export const BROKEN = Symbol('broken');
 
 /** How many older versions are kept, so that a slow process notices that its version is outdated. */
 const KEPT_VERSIONS = 8;
-/** Of several competing processes, one always succeeds. So this many failures in a row have another cause. */
+/**
+ * The maximum number of tries to write a version. If several processes write at the same time, one of them always succeeds. So
+ * this many failures in a row have another cause.
+ */
 const MAX_TRIES = 1_000;
 
 interface Version {
@@ -56,13 +59,11 @@ export class VersionedFile {
   /**
    * Replaces the value with what `decide` returns, in one atomic step.
    *
-   * `decide` gets the current value: `undefined` if none was ever written, `BROKEN` if it is unreadable. If another
-   * process changes the value first, `decide` is called again with the newer value, so it must have no side effects.
-   * When the promise resolves, the next value is on disk. If `decide` throws, nothing changes, and the promise
-   * rejects with that error.
+   * `decide` gets the current value: `undefined` if no value was ever written, `BROKEN` if the value is unreadable. If another
+   * process changes the value first, `decide` is called again with the newer value, so it must have no side effects. When the
+   * promise resolves, the next value is on disk. If `decide` throws, nothing changes, and the promise rejects with that error.
    *
-   * @throws NoriaError state-unwritable if noria cannot read or write the folder, or if the folder does not support
-   * hard links.
+   * @throws NoriaError state-unwritable if noria cannot read or write the folder, or if the folder does not support hard links.
    */
   async change<T>(decide: (value: unknown) => Decision<T>): Promise<T> {
     for (let tries = 0; tries < MAX_TRIES; tries += 1) {
@@ -90,7 +91,7 @@ export class VersionedFile {
     for (;;) {
       const number = Math.max(-1, ...(await this.#versions()));
       if (number < 0) {
-        // The first change also needs a previous version, because `#commit` checks that it still exists.
+        // The first change also needs a previous version, because `#commit` checks that the previous version still exists.
         await this.#linkNew(0, '');
         continue;
       }
@@ -173,7 +174,7 @@ function parseValue(text: string): unknown {
 async function isReadable(folder: string): Promise<boolean> {
   return readdir(folder).then(
     () => true,
-    () => false, // ignored: the caller throws the error of `link`
+    () => false, // ignored: the caller throws the error that it has
   );
 }
 
