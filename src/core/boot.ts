@@ -1,10 +1,9 @@
 /**
  * The time since this machine started: a clock that all processes share and that cannot be set.
  *
- * Use it for moments that one process stores and another one compares. `monotonic()` of a Clock starts at a different
- * moment in each process, and the wall clock may jump. On Linux, this is CLOCK_MONOTONIC (`process.hrtime`) together
- * with the boot id of the kernel. On other systems every process gets its own boot id; the caller then compares
- * moments by the wall clock.
+ * Use it for moments that one process stores and another process compares. `monotonic()` of a Clock starts at a different moment
+ * in each process, and the wall clock may jump. On Linux, this is CLOCK_MONOTONIC (`process.hrtime`) together with the boot id of
+ * the kernel. On other systems every process gets its own boot id; the caller then compares moments by the wall clock.
  */
 
 import { randomUUID } from 'node:crypto';

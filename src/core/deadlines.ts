@@ -6,7 +6,7 @@
  */
 import type { Clock } from './clock.ts';
 
-/** A handle. Only Deadlines uses its fields. */
+/** The handle of a timeout. Only the class Deadlines uses its fields. */
 export class Deadline {
   readonly ms: number;
   readonly fn: () => void;
@@ -70,7 +70,7 @@ export class Deadlines {
     if (!Number.isNaN(deadline.dueTick)) deadline.dueTick = this.#dueTick(deadline.ms);
   }
 
-  /** No-op after the deadline fired or was cleared. */
+  /** Cancels the deadline. No-op after the deadline fired or was cleared. */
   clear(deadline: Deadline): void {
     if (Number.isNaN(deadline.dueTick)) return;
     this.#forget(deadline);
@@ -105,7 +105,8 @@ export class Deadlines {
 
   #dueTick(ms: number): number {
     const tick = Math.ceil((this.#clock.monotonic() + ms) / this.#tickMs);
-    // The wheel would reach the slot of a past tick only in its next revolution.
+    // A past tick is replaced by the next tick, because the wheel would reach the slot of a past tick only in its next
+    // revolution.
     return Math.max(tick, this.#doneTick + 1);
   }
 
@@ -130,7 +131,7 @@ export class Deadlines {
     for (let tick = firstTick; tick <= nowTick; tick += 1) this.#collect(tick, nowTick, due);
     this.#doneTick = Math.max(this.#doneTick, nowTick);
     try {
-      // The loop takes one deadline at a time, because a callback may clear or set other deadlines, also due ones.
+      // The loop takes one deadline at a time, because a callback may set or clear other deadlines, even due deadlines.
       while (due.next !== due) {
         const deadline = due.next;
         this.#forget(deadline);
@@ -157,7 +158,11 @@ export class Deadlines {
     }
   }
 
-  /** @param due - the due deadlines that have not fired. There are some only if a callback threw. */
+  /**
+   * Arms the timer for the next slot that is not empty.
+   *
+   * @param due - the due deadlines that have not fired. The list is empty unless a callback threw.
+   */
   #armNext(due: Deadline): void {
     while (due.next !== due) {
       const deadline = due.next;

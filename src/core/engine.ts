@@ -14,14 +14,12 @@ const MAX_YOUNG_BYTES = 64 * 1024 * 1024;
 const YOUNG_CHECK_MS = 250;
 
 /**
- * Disables allocation-site pretenuring, and limits the size of the young generation. Call it before the first
- * connection.
+ * Disables allocation-site pretenuring, and limits the size of the young generation. Call it before the first connection.
  *
- * With pretenuring, V8 watches where the code allocates objects. If most objects of one place survive young
- * collections, V8 allocates all further objects of this place in old space, and never returns to the young generation.
- * Many simultaneously open tunnels are enough for that. After that, closed tunnels stay in old space until the next
- * full collection, and slow down every young collection. The loss is about a tenth of the CPU time
- * (docs/performance.md).
+ * With pretenuring, V8 watches where the code allocates objects. If most objects from one place in the code survive young
+ * collections, V8 allocates all further objects of this place in old space, and never returns to the young generation. Many
+ * simultaneously open tunnels are enough to cause this. From then on, closed tunnels stay in old space until the next full
+ * collection, and slow down every young collection. The loss is about a tenth of the CPU time (docs/performance.md).
  */
 export function tuneForShortLives(): void {
   setFlagsFromString('--no-allocation-site-pretenuring');
@@ -29,8 +27,8 @@ export function tuneForShortLives(): void {
 }
 
 /**
- * Stops the growth of the young generation at the limit. V8 reduces the size when there are few allocations; after
- * that, allows growth again. V8's own flag for the maximum size has no effect after Node has started.
+ * Stops the growth of the young generation at MAX_YOUNG_BYTES. V8 reduces the size when there are few allocations. This function
+ * then allows growth again. V8's own flag for the maximum size has no effect after Node has started.
  */
 function limitYoungMemory(wasFull: boolean): void {
   const young = getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space');

@@ -74,7 +74,9 @@ export interface NoriaEvents {
     readonly ready: boolean;
     readonly reason: string;
     readonly advice?: string;
-    /** `SOURCE: REASON` for a problem of a source, `REASON` for any other problem. */
+    /**
+     * The current problems as texts. A problem of a source has the form `SOURCE: REASON`, any other problem the form `REASON`.
+     */
     readonly problems: readonly string[];
     /** Whether the last problem ended with this event. */
     readonly cleared: boolean;
@@ -116,12 +118,15 @@ export interface NoriaEvents {
     readonly remainingMs?: number;
   };
   'hedge.ended': { readonly outcome: 'won' | 'lost' | 'failed' };
-  /** noria judged the network of this machine. `down`: connections to many members failed at the same time. */
+  /**
+   * noria decided whether the network of this machine works. `down`: it does not, because connections to many members failed at
+   * the same time.
+   */
   'network.judged': { readonly down: boolean };
 
   'connection.opened': { readonly listener: string };
   /**
-   * A client connection ended. If the worker process of the connection died, `protocol` is `unknown`, `outcome` is
+   * A client connection ended. If the connection ended because its worker process died, `protocol` is `unknown`, `outcome` is
    * `internal`, and `ms` is absent.
    */
   'connection.closed': {

@@ -206,7 +206,7 @@ export const FAULTS = {
 
 export type FaultCode = keyof typeof FAULTS;
 
-/** Values for the log: ids, host:port, counts, times in ms. Never a secret or a body. */
+/** Values for the log: ids, host:port, counts, times in ms. They never contain a secret or a body. */
 type FaultContext = Readonly<Record<string, string | number | boolean>>;
 
 export class NoriaError extends Error {
@@ -234,7 +234,7 @@ export function hasCode(error: unknown, code: FaultCode): error is NoriaError {
   return error instanceof NoriaError && error.code === code;
 }
 
-/** One line of text for any thrown value. For an AggregateError, the texts of all its errors. */
+/** Returns one line of text for any thrown value. For an AggregateError, the line contains the texts of all its errors. */
 export function describeError(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0)
     return error.errors.map(describeError).join('; ');

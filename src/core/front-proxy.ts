@@ -1,6 +1,6 @@
 /**
- * The front proxy (`via`): a proxy of the operator's organisation, through which noria reaches the service or the
- * members. Pure.
+ * The front proxy (`via`): a proxy of the operator's organisation, through which noria reaches the service or the members. All
+ * functions are pure.
  */
 
 import { formatHostPort, hostPort } from './host-port.ts';
@@ -57,7 +57,7 @@ function protocolOf(scheme: string): FrontProxy['protocol'] | undefined {
     case 'http':
       return 'http';
     case 'socks5':
-    // curl's name for a SOCKS5 proxy that resolves host names; noria always lets the proxy resolve them
+    // `socks5h` is curl's name for a SOCKS5 proxy that resolves host names; noria lets every SOCKS5 proxy resolve host names
     case 'socks5h':
       return 'socks5';
     default:
@@ -76,6 +76,6 @@ function readLogin({ username, password }: URL): Login | { readonly wrong: strin
     }
     return { username: name, password: new Secret(secret) };
   } catch {
-    return { wrong: 'has a % that is not part of an encoded character; write %25 for it' }; // handled: the result reports it
+    return { wrong: 'has a % that is not part of an encoded character; write %25 for it' }; // handled: the result reports the invalid encoding
   }
 }

@@ -22,11 +22,9 @@ export interface HostPort {
 
 const MAX_NAME_LENGTH = 253;
 const MAX_LABEL_LENGTH = 63;
-/**
- * The maximum length before normalisation, which can shorten a text. It limits the work that hostile input causes.
- */
+/** The maximum length before normalisation, which can shorten a text. The maximum limits the work that hostile input causes. */
 const MAX_TEXT_LENGTH = 512;
-/** Characters allowed before normalisation. Normalisation checks the non-ASCII ones (IDNA). */
+/** Matches the characters that are allowed before normalisation. Normalisation checks the non-ASCII characters (IDNA). */
 const HOST_TEXT = /^[^\s\p{Cc}%@/\\?#[\]:<>^|"'`{}!$&()*+,;=~]+$/u;
 /** Matches a label after normalisation. Underscores are allowed, because many real names contain them. */
 const LABEL = /^[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?$/;

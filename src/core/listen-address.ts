@@ -1,4 +1,7 @@
-/** Where a server listens: the grammar of `host:port`, `[v6]:port`, `host:24000-24019` and `fd:3`, and comparisons. Pure. */
+/**
+ * Where a server listens: the grammar of `host:port`, `[v6]:port`, `host:24000-24019` and `fd:3`, and comparisons. All functions
+ * are pure.
+ */
 import { formatHostPort, hostPort } from './host-port.ts';
 import { isLoopbackAddress } from './networks.ts';
 

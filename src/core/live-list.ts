@@ -38,7 +38,7 @@ export class LiveList<Item extends Listed> {
     this.#items[listedAt] = last;
   }
 
-  /** A copy, so that the caller can add and remove items while it iterates. */
+  /** Returns a copy, so that the caller can add and remove items while it iterates over the result. */
   all(): readonly Item[] {
     return [...this.#items];
   }

@@ -1,6 +1,4 @@
-/**
- * Log levels and formats. They have a file of their own, so that commands without a log do not load pino with log.ts.
- */
+/** Log levels and formats. They are not in log.ts, so that commands without a log do not load pino. */
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];

@@ -46,7 +46,7 @@ export function createLog(options: LogOptions): Log {
       level: options.level,
       base: options.replica === undefined ? null : { replica: options.replica },
       formatters: { log: roundDurations },
-      // The pretty stream parses the JSON line, which removes one level of escapes. So for the pretty stream, each
+      // The pretty stream parses the JSON line, and parsing removes a backslash from each escape. So for the pretty stream, each
       // escape has two backslashes.
       hooks: { streamWrite: (line) => escapeFormat(line, asPretty ? '\\\\' : '\\') },
       redact: { paths: REDACTED.flatMap((name) => [name, `*.${name}`]), censor: '[secret]' },
@@ -80,7 +80,7 @@ function prettyStream(destination: DestinationStream | undefined): DestinationSt
 type Level = 'trace' | 'debug' | 'info' | 'warn' | 'error';
 type Line<Name extends EventName> = (event: NoriaEvents[Name]) => readonly [Level, string];
 
-/** Changes between these states are part of normal operation. */
+/** A source changes between these states in normal operation, so such changes have the level `debug`. */
 const ROUTINE_STATES = new Set(['ready', 'drawing', 'waiting']);
 
 const ROUTINE_READINESS = new Set(['serving', 'degraded']);
@@ -116,7 +116,7 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
   'fleet.followed': () => ['trace', 'fleet change applied'],
   'fleet.warned': () => ['warn', 'fleet warning'],
   'dial.attempted': ({ outcome }) => [outcome === 'accepted' ? 'trace' : 'debug', 'dial attempted'],
-  'dial.ended': () => ['debug', 'dial ended'], // the `client.refused` event logs a failed dial
+  'dial.ended': () => ['debug', 'dial ended'], // for a failed dial, `client.refused` writes the line with a higher level
   'hedge.ended': () => ['trace', 'hedge ended'],
   'network.judged': ({ down }) => [
     down ? 'error' : 'info',
@@ -134,7 +134,7 @@ function sourceLevel(from: string, to: string): Level {
   return ROUTINE_STATES.has(from) && ROUTINE_STATES.has(to) ? 'debug' : 'info';
 }
 
-/** `degraded` without a problem is routine: the pool is empty for a moment. */
+/** Without a problem, `degraded` only means that the pool is empty for a moment. */
 function readinessLevel({ from, to, ready, problems, cleared }: NoriaEvents['readiness.changed']): Level {
   if (!ready) return problems[0]?.startsWith('shutting down') ? 'info' : 'error';
   if (problems.length > 0) return 'warn';

@@ -1,4 +1,4 @@
-/** Owns the things that a part opens, and closes them in reverse order, also if opening fails half way. */
+/** Owns the resources that a part of noria opens. Closes them in reverse order, also if opening one of them fails. */
 type Close = () => void | Promise<void>;
 
 export class Ownership {
@@ -17,9 +17,9 @@ export class Ownership {
   }
 
   /**
-   * Closes everything, one thing at a time, the last first. A second call waits for the first one.
+   * Closes all resources, one at a time, beginning with the one that was opened last. A second call waits for the first call.
    *
-   * @throws AggregateError that names each thing that failed to close; the other things are closed.
+   * @throws AggregateError that names each resource that failed to close; the other resources are closed.
    */
   close(): Promise<void> {
     this.#closing ??= this.#closeAll();

@@ -11,7 +11,7 @@ import type { FaultCode } from './faults.ts';
 
 type Refusal = NoriaEvents['client.refused'];
 
-/** The refusals of a client in one window that did not get a line. */
+/** The refusals of a client in one window that got no log line of their own. */
 interface RefusalSummary {
   readonly client: string;
   readonly count: number;
@@ -22,7 +22,7 @@ interface RefusalSummary {
 
 const MAX_LOGGED_REFUSALS = 5;
 const REFUSAL_WINDOW_MS = 10_000;
-/** The maximum number of clients with their own window. All other clients share one window. */
+/** The maximum number of clients that have their own window. All further clients share one window. */
 const MAX_CLIENTS = 200;
 const OTHER_CLIENTS = 'others';
 
@@ -64,7 +64,7 @@ export class RefusalLog implements Disposable {
     return false;
   }
 
-  /** Reports the open windows as if they ended now. */
+  /** Reports the summaries of all open windows, as if the windows ended now. */
   [Symbol.dispose](): void {
     this.#timer?.[Symbol.dispose]();
     this.#timer = undefined;

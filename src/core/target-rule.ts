@@ -12,7 +12,7 @@ export const TARGET_SETS = ['private', 'smtp'] as const;
 
 export type TargetRule =
   | { readonly kind: (typeof TARGET_SETS)[number] }
-  /** `text` is canonical: a name in A-labels, an address or a network. A `below` rule has the name after `*.`. */
+  /** `text` is canonical: a name in A-labels, an address or a network. The `text` of a `below` rule is the name after `*.`. */
   | { readonly kind: 'host' | 'below' | 'network'; readonly text: string }
   /** The range includes both ports. */
   | { readonly kind: 'ports'; readonly from: number; readonly to: number };
