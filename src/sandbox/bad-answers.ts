@@ -86,7 +86,7 @@ export function cutAfter(afterBytes: number, client: Socket): Transform {
       const passed = chunk.subarray(0, left);
       left -= passed.length;
       done(null, passed);
-      // A reset discards bytes in the socket's buffer, so it must wait until the kernel has taken them.
+      // A reset discards the bytes in the socket's buffer, so the reset must wait until the kernel has taken these bytes.
       if (left === 0) setImmediate(() => client.write('', () => client.resetAndDestroy()));
     },
   });

@@ -97,7 +97,7 @@ export class ConnectionServer {
     for (const byte of bytes) {
       await send(Buffer.from([byte]));
       if (ms > 0) await this.#pause(ms, socket);
-      else await new Promise((next) => setImmediate(next)); // without this, the kernel may merge bytes into one packet
+      else await new Promise((next) => setImmediate(next)); // waits between two bytes: otherwise the kernel may merge them into one packet
     }
   }
 

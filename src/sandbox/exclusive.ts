@@ -20,7 +20,7 @@ export const AREAS_REFUSALS = {
   none: '14006',
 } as const satisfies RefusalCodes;
 
-/** Here, `key` stands for a wrong user name or password. */
+/** The codes of both operations. `key` is the reason for a wrong user name or password. */
 export const INSTANCES_REFUSALS = {
   parameters: '18001',
   key: '18002',

@@ -41,7 +41,8 @@ export class Exits {
   }
 
   /**
-   * Returns the next exit of a series; a series is the number of an instance, from 0. After 64,000 exits, they repeat.
+   * Returns the next exit of a series; a series is the number of an instance, from 0. After 64,000 exits, the exits of a series
+   * repeat.
    */
   next(series: number): Exit {
     const index = this.#used.get(series) ?? 0;
@@ -81,10 +82,11 @@ export class Exits {
     if (address === undefined) return Promise.reject(unreachable(host));
     const from = this.#aliases && isIP(address) === 4 ? { localAddress: exit.address } : {};
     const socket = connect({ host: address, port, allowHalfOpen: true, noDelay: true, ...from });
-    // The socket has a local port only in the next tick. The target cannot accept the connection before that.
+    // The member is recorded in the next tick, because the socket has a local port only then. The target cannot accept the
+    // connection earlier.
     if (!this.#aliases) process.nextTick(() => this.#nameConnection(socket, exit.address));
     return new Promise((resolve, reject) => {
-      socket.on('error', reject); // stays registered: an error after the connect must not crash the process
+      socket.on('error', reject); // this listener is never removed: an error after the connect must not crash the process
       socket.once('connect', () => resolve(socket));
     });
   }

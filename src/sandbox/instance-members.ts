@@ -64,10 +64,7 @@ export class InstanceMembers {
     return [...this.#members].reduce((sum, member) => sum + member.bytes, this.#closedBytes);
   }
 
-  /**
-   * Draws up to `count` members: first it creates new ones, up to `max`, then it adds existing ones that match the
-   * query.
-   */
+  /** Draws up to `count` members. First creates new members, up to `max`, then adds existing members that match the query. */
   async draw(query: ExtractionQuery): Promise<readonly RunningMember[]> {
     if (this.#closed) return [];
     const { random } = this.#options;
@@ -75,7 +72,7 @@ export class InstanceMembers {
     const created = this.#create(query);
     await Promise.all(created.map((member) => member.open()));
     const drawn = [...created, ...shuffled(random, repeats)]
-      .filter((member) => member.isAlive) // a member may have expired while others opened
+      .filter((member) => member.isAlive) // a member may have expired while other members opened
       .slice(0, query.count);
     if (query.order === 'random') return shuffled(random, drawn);
     return drawn.sort((a, b) => b.remainingMs - a.remainingMs);

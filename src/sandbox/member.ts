@@ -18,7 +18,7 @@ export interface MemberTraits {
   /** The protocol as the free product reports it: `https` for an HTTP proxy that supports CONNECT. */
   readonly label: string;
   readonly location: SandboxLocation;
-  /** Whether it is a reverse proxy. The service reports its remaining life as unknown. */
+  /** Whether the proxy is a reverse proxy. The service reports the remaining life of a reverse proxy as unknown. */
   readonly reverse: boolean;
   /** For how long, according to the service, the proxy was online before the sandbox created it. */
   readonly onlineMs: number;

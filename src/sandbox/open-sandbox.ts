@@ -42,7 +42,7 @@ export interface SandboxOptions extends CommonSettings {
   /** Whether each member gets its own loopback address. Default: whether this machine can bind such an address. */
   readonly aliases?: boolean | undefined;
   readonly clock?: Clock | undefined;
-  /** The source of randomness. With a seeded one, the lives, locations and behaviours of members are reproducible. */
+  /** The source of randomness. With a seeded source, the lives, locations and behaviours of members are reproducible. */
   readonly random?: Random | undefined;
 }
 

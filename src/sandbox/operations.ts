@@ -84,7 +84,7 @@ const TEN_A_SECOND: RateLimit = { calls: 10, withinMs: 1000 };
 
 const BASIC_FIELDS = ['ip', 'port', 'adr', 'timeout', 'cometime'] as const;
 
-/** What most products have in common. */
+/** The settings that most products share. */
 const USUAL = {
   idName: 'api',
   formatName: 'type',

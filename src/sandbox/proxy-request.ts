@@ -120,7 +120,7 @@ async function readSocks5(
   const methods = await reader.take(await reader.byte());
   const wanted = login === undefined ? 0x00 : 0x02;
   if (!methods.includes(wanted)) {
-    await send(Buffer.from([0x05, 0xff])); // no acceptable methods
+    await send(Buffer.from([0x05, 0xff])); // the code for "no acceptable methods"
     return undefined;
   }
   await send(Buffer.from([0x05, wanted]));

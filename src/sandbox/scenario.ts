@@ -12,45 +12,52 @@ import { OPERATION_NAMES, SANDBOX_PRODUCTS, type SandboxProduct } from './operat
 const count = z.int().min(0);
 const ms = z.number().min(0).max(3_600_000);
 const status = z.int().min(200).max(599);
-/** When the connection ends: on accept, or after the client's first bytes. Default `request`. */
+/** When the member ends the connection: on `accept`, or on `request`, after the client's first bytes. Default `request`. */
 const when = z.enum(['accept', 'request']).optional();
 
 /** How a member behaves: well, or in one of the ways in which real proxies fail. */
 export const behaviourSchema = z.discriminatedUnion('how', [
   z.strictObject({ how: z.literal('good') }),
-  /** Closes its port. */
+  /** The member closes its port. */
   z.strictObject({ how: z.literal('refuse') }),
-  /** Accepts connections and never sends anything. */
+  /** The member accepts connections and never sends anything. */
   z.strictObject({ how: z.literal('silent') }),
-  /** Reports a connected target, then relays nothing in either direction. */
+  /** The member reports a connected target, then relays nothing in either direction. */
   z.strictObject({ how: z.literal('silent-after') }),
-  /** Works, but delays each new connection by `ms`. */
+  /** The member works, but delays each new connection by `ms`. */
   z.strictObject({ how: z.literal('slow'), ms }),
-  /** Answers with this status (such as 407, 502, 503 or 504) and an HTML page. SOCKS members send the nearest reply. */
+  /**
+   * The member answers with this status (such as 407, 502, 503 or 504) and an HTML page. A SOCKS member sends the reply that is
+   * nearest in meaning.
+   */
   z.strictObject({ how: z.literal('status'), status }),
   /**
-   * HTTP members only: works, but answers CONNECT with `status` (default 405) unless the target's port is in `ports`.
+   * For HTTP members only. The member works, but answers CONNECT with `status` (default 405) unless the target's port is in
+   * `ports`.
    */
   z.strictObject({
     how: z.literal('no-connect'),
     status: status.optional(),
     ports: z.array(z.int().min(1).max(65_535)).readonly().optional(),
   }),
-  /** Answers with bytes of another protocol. */
+  /** The member answers with bytes of another protocol. */
   z.strictObject({ how: z.literal('garbage') }),
-  /** Works, but sends its own answers byte by byte, with `ms` between two bytes (default: one byte in each turn of the event loop). */
+  /**
+   * The member works, but sends its own answers byte by byte, with `ms` between two bytes (default: one byte in each turn of the
+   * event loop).
+   */
   z.strictObject({ how: z.literal('dribble'), ms: ms.optional() }),
-  /** Sends half of its answer, then ends the connection. */
+  /** The member sends half of its answer, then ends the connection. */
   z.strictObject({ how: z.literal('partial') }),
-  /** Ends the connection without an answer. */
+  /** The member ends the connection without an answer. */
   z.strictObject({ how: z.literal('close'), when }),
-  /** Resets the connection without an answer. */
+  /** The member resets the connection without an answer. */
   z.strictObject({ how: z.literal('reset'), when }),
-  /** Answers with a protocol version that does not exist. */
+  /** The member answers with a protocol version that does not exist. */
   z.strictObject({ how: z.literal('wrong-version') }),
-  /** Sends an answer whose head never ends. */
+  /** The member sends an answer whose head never ends. */
   z.strictObject({ how: z.literal('endless-head') }),
-  /** Works, but resets the client's connection after this number of bytes from the target. */
+  /** The member works, but resets the client's connection after this number of bytes from the target. */
   z.strictObject({ how: z.literal('cut'), afterBytes: count }),
 ]);
 
@@ -58,29 +65,29 @@ export type Behaviour = Readonly<z.infer<typeof behaviourSchema>>;
 
 /** What the transport, or a server between noria and the service, does to an answer of the service. */
 export const faultSchema = z.discriminatedUnion('fault', [
-  /** Closes the service's port for `forMs` (default 1000). This affects all calls. */
+  /** The service's port is closed for `forMs` (default 1000), which affects all calls. */
   z.strictObject({ fault: z.literal('refuse'), forMs: ms.optional() }),
   z.strictObject({ fault: z.literal('reset') }),
-  /** Ends the connection without an answer. */
+  /** The service ends the connection without an answer. */
   z.strictObject({ fault: z.literal('close') }),
-  /** Never answers. */
+  /** The service never answers. */
   z.strictObject({ fault: z.literal('hang') }),
-  /** Answers with this status and an HTML page, as a firewall does. */
+  /** The service answers with this status and an HTML page, as a firewall does. */
   z.strictObject({ fault: z.literal('status'), status }),
   z.strictObject({ fault: z.literal('garbage') }),
-  /** Redirects with 302 to `to` (default: the path of the call below `/moved`). */
+  /** The service redirects with 302 to `to` (default: the path of the call below `/moved`). */
   z.strictObject({ fault: z.literal('redirect'), to: z.string().optional() }),
-  /** Sends a body of `bytes` (default 8 MiB) that begins like a JSON answer. */
+  /** The service sends a body of `bytes` (default 8 MiB) that begins like a JSON answer. */
   z.strictObject({ fault: z.literal('huge'), bytes: count.optional() }),
   // With each of the following faults, the service decides the call, and the fault then alters the answer.
   z.strictObject({ fault: z.literal('delay'), ms }),
-  /** Sends the head at once, then the body in small pieces over `ms`. */
+  /** The service sends the head at once, then the body in small pieces over `ms`. */
   z.strictObject({ fault: z.literal('slow'), ms }),
-  /** Sends the answer in another format than the requested one. */
+  /** The service sends the answer in another format than the requested format. */
   z.strictObject({ fault: z.literal('wrong-format') }),
-  /** Puts a byte order mark before the answer. */
+  /** The service puts a byte order mark before the answer. */
   z.strictObject({ fault: z.literal('bom') }),
-  /** Sends half of the body, then ends the connection. */
+  /** The service sends half of the body, then ends the connection. */
   z.strictObject({ fault: z.literal('truncated') }),
 ]);
 
@@ -90,9 +97,9 @@ export type ServiceFault = Readonly<z.infer<typeof faultSchema>>;
 const code = z.union([z.string(), z.int()]).transform(String);
 
 const answerSchema = z.union([
-  /** Answers with this code: a refusal, or for `10001` a success with an empty list. */
+  /** The service answers with this code: a refusal, or for `10001` a success with an empty list. */
   z.strictObject({ code, msg: z.string().optional() }),
-  /** Sends exactly this text in UTF-8. */
+  /** The service sends exactly this text in UTF-8. */
   z.strictObject({ body: z.string(), contentType: z.string().optional(), status: status.optional() }),
   faultSchema,
 ]);
@@ -106,7 +113,7 @@ export const ruleSchema = z.strictObject({
   instance: z.string().optional(),
   /** How many matching calls the rule skips before it answers. Default 0. */
   after: count.optional(),
-  /** How many calls the rule answers. Default: all, until the rule is removed. */
+  /** How many calls the rule answers. Default: all calls, until the rule is removed. */
   times: count.min(1).optional(),
   answer: answerSchema,
 });

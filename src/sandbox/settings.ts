@@ -54,7 +54,7 @@ export const conditionSchema = z.strictObject({
    * no `surplus_count`).
    */
   accounting: z.enum(['centralized', 'pay-per-use', 'even']),
-  /** The maximum number of distinct IPs, counted as `accounting` says. Default 10,000. */
+  /** The maximum number of distinct IPs, which `accounting` counts. Default 10,000. */
   distinctLimit: count,
   /**
    * The maximum number of proxies handed out in total. When it is reached, calls get 12008. Default null: no maximum.
@@ -79,9 +79,11 @@ export type ConditionChange = { readonly [K in keyof Condition]?: Condition[K] |
 
 export interface InstanceOptions extends CommonSettings, Partial<Condition> {
   readonly product: SandboxProduct;
-  /** Default: eighteen digits. */
+  /** The id of the instance. Default: eighteen digits. */
   readonly id?: string;
-  /** In clear text, because the password of a sandbox is not secret. Default: `sandbox` with the product's number. */
+  /**
+   * The password in clear text, because the password of a sandbox is not secret. Default: `sandbox` with the product's number.
+   */
   readonly password?: string;
   /** The fields of each proxy in JSON and XML answers; default: all fields of the operation. */
   readonly fields?: readonly string[];

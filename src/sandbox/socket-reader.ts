@@ -44,14 +44,14 @@ export class SocketReader {
         if (end < seen.length) this.#socket.unshift(seen.subarray(end));
         return seen.subarray(0, end);
       }
-      // Called without a size, because with one a socket that has fewer bytes would emit `readable` repeatedly.
+      // `read` gets no size: with a size, a socket that has fewer bytes would emit `readable` repeatedly.
       const chunk: Buffer | null = this.#socket.read();
       if (chunk === null) await this.#waitForMore();
       else seen = Buffer.concat([seen, chunk]);
     }
   }
 
-  /** Resolves when bytes can be read. Takes none of them. */
+  /** Resolves when bytes can be read. Does not take any bytes. */
   async waitForBytes(): Promise<void> {
     if (this.#socket.readableLength === 0) await this.#waitForMore();
   }

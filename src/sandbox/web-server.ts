@@ -16,7 +16,7 @@ import { listenFailure } from '../core/listen-failure.ts';
 
 export interface WebServerOptions {
   readonly host: string;
-  /** Port 0 is replaced by a free port. */
+  /** The port. With 0, the system chooses a free port. */
   readonly port: number;
   readonly clock: Clock;
   /** Answers a request. If it rejects, the client gets status 400 for `bad-request` and 500 for any other error. */

@@ -16,10 +16,10 @@ export interface LinkProxy {
   readonly place: string;
   readonly carrier: string;
   readonly secondsLeft: number;
-  /** Epoch ms. */
+  /** The moment at which the proxy's life began, in epoch ms. */
   readonly startedAt: number;
   readonly endsAt: number;
-  /** Like `password`: empty if the vendor does not have `needsLogin`. */
+  /** The user name for the proxy. User name and password are empty if the vendor does not have `needsLogin`. */
   readonly username: string;
   readonly password: string;
 }
