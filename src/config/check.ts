@@ -32,7 +32,7 @@ export function checkTree(tree: Tree, problems: Problems): CheckedConfig {
     checkPart(schema, file[name], [name], problems),
   ]);
   return {
-    // the loop above checks each key
+    // `checkPart` has checked each key, so the cast is safe
     ...(Object.fromEntries(checked) as Omit<FileConfig, 'sources' | 'listeners'>),
     sources: checkEntries(SOURCE, 'sources', file['sources'] ?? [], problems),
     listeners: checkEntries(LISTENER, 'listeners', file['listeners'] ?? [{}], problems),
@@ -173,7 +173,7 @@ export function expectedAt(path: string): string {
   }
 }
 
-/** Whether the path is inside `headers`. The schema has no fields inside `headers` and `params`. */
+/** Whether the path is inside `headers`. The only other map in which the schema allows any key is `params`. */
 function isHeader(path: string): boolean {
   return path.includes('.headers.');
 }

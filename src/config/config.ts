@@ -116,7 +116,7 @@ export interface UpstreamConfig {
 }
 
 export type UpstreamAuth =
-  /** noria sends the credentials, if there are any, only after a member has asked for them. */
+  /** If there are credentials, noria sends them only after a member has asked for them. */
   | { readonly kind: 'auto'; readonly credentials: Login | undefined }
   | { readonly kind: 'none' }
   /** noria sends the credentials with the first request. */

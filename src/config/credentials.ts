@@ -6,7 +6,7 @@ import type { FileReader } from './files.ts';
 import type { Problems } from './problems.ts';
 import { key, password } from './secret-scalars.ts';
 
-/** What each function that resolves a section needs. */
+/** The input of every function that resolves a section. */
 export interface ResolveContext {
   readonly problems: Problems;
   readonly files: FileReader;

@@ -44,7 +44,7 @@ export interface Place {
 interface Extent {
   readonly start: number;
   readonly end: number;
-  /** Empty for a value that is not in the tree, such as the second value of a duplicate key. */
+  /** The path of the value. Empty for a value that is not in the tree, such as the second value of a duplicate key. */
   readonly path: string;
   /** The text of a scalar before references are replaced; undefined for a list or a map. */
   readonly text: string | undefined;
@@ -56,7 +56,7 @@ export interface ParsedDocument {
   readonly problems: readonly SyntaxProblem[];
   /** `undefined` if the text is not valid YAML. `problems` then says why. */
   readonly tree: Tree | undefined;
-  /** The keys are the paths of the values. */
+  /** The places of the values, by the path of each value. */
   readonly places: ReadonlyMap<string, Place>;
   readonly extents: readonly Extent[];
 }
@@ -71,14 +71,14 @@ const MAX_DEPTH = 20;
  */
 const MAX_NODES = 20_000;
 
-/** Never throws. `problems` also contains the syntax errors. */
+/** Reads the text. Never throws: the problems in the result include the syntax errors. */
 export function readDocument(text: string, environment: Environment): ParsedDocument {
   const lines = new LineCounter();
   const document = parseDocument(text, {
     schema: 'failsafe',
     lineCounter: lines,
-    prettyErrors: false, // disabled: pretty errors quote the text, including secrets
-    uniqueKeys: false, // disabled: this file reports duplicates itself, with both places
+    prettyErrors: false, // pretty errors are disabled because they quote the text, including secrets
+    uniqueKeys: false, // this check is disabled because this file reports duplicate keys with both places
   });
   const problems = syntaxProblems(text, lines, document.errors);
   if (problems.length > 0) {
@@ -97,7 +97,7 @@ class Composer {
   readonly #extents: Extent[] = [];
   readonly #resolved = new Map<Alias, unknown>();
   readonly #seen = new Set<unknown>();
-  /** Nodes whose tag has been reported. An alias leads to the same node again. */
+  /** The nodes whose tag has been reported. They are remembered because an alias leads to the same node again. */
   readonly #refused = new Set<unknown>();
   #nodeCount = 0;
   #tooLarge = false;

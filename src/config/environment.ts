@@ -1,4 +1,4 @@
-/** Replaces references to environment variables in values of the configuration. Pure. */
+/** Replaces references to environment variables in values of the configuration. All functions are pure. */
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 

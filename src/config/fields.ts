@@ -20,7 +20,7 @@ export interface Field {
   readonly required: boolean;
   /** The default, as written in YAML; `undefined` if there is none. */
   readonly fallback: unknown;
-  /** What applies if a key without a default is missing. */
+  /** For a key without a default: what applies if the key is missing. */
   readonly otherwise: string | undefined;
   /** The keys of a map, of the maps in a list, or of the map of a choice. */
   readonly keys: readonly string[];

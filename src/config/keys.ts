@@ -62,7 +62,7 @@ export function section<S extends Shape>(shape: S): Section<S> {
   const withUnit = new Map(durations.map((key) => [key, `${key}Ms`]));
   const withoutUnit = new Map(durations.map((key) => [`${key}Ms`, key]));
   return z.codec(z.strictObject(shape), z.custom<SectionOf<S>>(), {
-    decode: (value) => renameKeys(value, withUnit) as SectionOf<S>, // SectionOf has the same names
+    decode: (value) => renameKeys(value, withUnit) as SectionOf<S>, // `renameKeys` renames the keys as the type SectionOf does, so the cast is safe
     encode: (value) => renameKeys(value, withoutUnit) as z.output<z.ZodObject<S, z.core.$strict>>,
   });
 }
@@ -70,7 +70,7 @@ export function section<S extends Shape>(shape: S): Section<S> {
 /** The schema of a section that `off` disables. In the Config, it is then `undefined`. */
 export function sectionOrOff<S extends Shape>(schema: Section<S>): SectionOrOff<S> {
   return z.codec(z.union([OFF, schema]), z.custom<SectionOf<S> | undefined>(), {
-    // any other value is a section
+    // any value other than `off` is a section, so the cast is safe
     decode: (value) => (value === 'off' ? undefined : (value as SectionOf<S>)),
     encode: (value) => (value ?? 'off') as z.output<SectionOrOff<S>['def']['in']>,
   });

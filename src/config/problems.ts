@@ -18,7 +18,7 @@ export interface Problem {
   readonly excerpt: string | undefined;
 }
 
-/** All errors of one configuration. The code is `bad-config`; the message lists all problems. */
+/** The error that reports all problems of one configuration. Its code is `bad-config`, and its message lists the problems. */
 export class ConfigError extends NoriaError {
   readonly problems: readonly Problem[];
 
@@ -111,7 +111,7 @@ export class Problems {
   }
 
   /**
-   * Whether there is an error at this path, above it or below it. Such an error may cause any other problem at this
+   * Whether there is an error at this path, or at a path above or below it. Such an error may cause any other problem at this
    * path.
    */
   has(path: string): boolean {

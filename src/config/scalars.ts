@@ -158,7 +158,7 @@ export interface TextRules {
   readonly wrong?: string;
   /** The maximum length in bytes of UTF-8. */
   readonly maxBytes?: number;
-  /** If true, messages do not quote invalid values, because one may be a password at the wrong key. */
+  /** If true, messages do not quote invalid values, because an invalid value may be a password at the wrong key. */
   readonly private?: boolean;
   /** If true, line breaks and tabs are allowed. */
   readonly controls?: boolean;

@@ -67,7 +67,7 @@ function readStoreUrl(given: string): { readonly value: StoreUrl } | { readonly 
       },
     };
   } catch {
-    return { wrong: 'has a % that is not part of an encoded character; write %25 for it' }; // handled: `wrong` says it
+    return { wrong: 'has a % that is not part of an encoded character; write %25 for it' }; // handled: `wrong` contains the reason
   }
 }
 

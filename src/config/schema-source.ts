@@ -1,4 +1,4 @@
-/** The keys of one entry of `sources`; schema.ts has all others. */
+/** The keys of one entry of `sources`. schema.ts has all other keys. */
 import { z } from 'zod';
 import { HOUR_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
