@@ -146,6 +146,7 @@ function addReload(app: OpenAPIHono, backend: AdminBackend): void {
 
 /**
  * Resolves when the client has received the answer or has disconnected.
+ *
  * @param env - the bindings that @hono/node-server passes to the handler.
  */
 function answered(env: object | undefined): Promise<void> {

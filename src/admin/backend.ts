@@ -1,4 +1,4 @@
-/** What the admin server needs from the daemon: snapshots of its state, and commands. */
+/** The interface of the daemon that the admin server uses: snapshots of the daemon's state, and commands. */
 import type { LogLevel } from '../core/log-options.ts';
 import type { MemberJson, Reload, Report, SessionJson, Status } from './schemas.ts';
 

@@ -36,7 +36,7 @@ const STREAMED_EVENTS = [
   'client.refused',
 ] as const satisfies readonly EventName[];
 
-/** The limit on clients. Each client costs memory, and CPU time at every event. */
+/** The maximum number of clients. Each client costs memory, and CPU time at every event. */
 const MAX_READERS = 64;
 const MAX_READERS_PER_CLIENT = 16;
 const MAX_PENDING_EVENTS = 1_000;
@@ -91,7 +91,7 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
     if (reason !== undefined) return sendError(context, 'too-many-readers', reason);
     const names = STREAMED_EVENTS.filter((name) => wanted.includes(name));
     const stream = streamOf(() => {
-      // Other clients may have reached the limit since the request.
+      // The stream opens later than the request. Other clients may have reached the limit in the meantime.
       if (readers.reasonToRefuse(client) !== undefined) return undefined;
       return new EventQueue(bus, clock, names, readers.add(client));
     });

@@ -26,7 +26,7 @@ export interface Failures {
 type Failure = Omit<FailureView, 'firstAt' | 'lastAt' | 'times'>;
 
 interface Entry {
-  /** The latest occurrence. */
+  /** The latest occurrence of the failure. */
   readonly failure: Failure;
   readonly times: number;
   readonly firstAt: number;

@@ -26,7 +26,7 @@ export interface GuardOptions {
   readonly openPaths: ReadonlySet<string>;
 }
 
-/** Sent with every response. The dashboard replaces the Content-Security-Policy with its own. */
+/** The headers of every response. The dashboard replaces the Content-Security-Policy with its own policy. */
 export const SECURITY_HEADERS = {
   'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
   'Cross-Origin-Resource-Policy': 'same-origin',

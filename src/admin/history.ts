@@ -24,7 +24,9 @@ const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   'front-proxy': 'network',
 };
 
-/** Maps the side at fault in the table of faults to the side under which the history counts the refused request. */
+/**
+ * For a refused request, maps the side that the table of faults blames to the side under which the history counts the request.
+ */
 const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
   client: 'client',
   member: 'member',

@@ -33,8 +33,8 @@ export class FastCounter {
   }
 
   /**
-   * @param amount - how much to add to the count. The arguments after it are the label values in the order of `labels`;
-   *   each label must have a closed set of values.
+   * @param amount - how much to add to the count. The further arguments are the label values in the order of `labels`. Each label
+   * must have a closed set of values.
    */
   add(amount: number, first: string, second?: string, third?: string): void {
     let node = this.#root.child(first);
@@ -44,7 +44,7 @@ export class FastCounter {
   }
 }
 
-/** A node in the tree of label values, which has one level per label. The leaves hold the counts. */
+/** A node in the tree of label values, which has one level per label. The leaves contain the counts. */
 class LabelNode {
   /** The label values on the path from the root to this node. */
   readonly values: readonly string[];

@@ -19,7 +19,7 @@ export interface HttpServerOptions {
   /** How messages name the address: `the admin address`. */
   readonly name: string;
   readonly host: string;
-  /** Port 0 is replaced by a free port. */
+  /** The port. With 0, the system chooses a free port. */
   readonly port: number;
   readonly methods: readonly string[];
   /** Creates the request handler. @param address - returns the address on which the server listens. */
@@ -35,7 +35,7 @@ type RequestHandler = Parameters<typeof getRequestListener>[0];
 const HEAD_TIMEOUT_MS = 5_000;
 const REQUEST_TIMEOUT_MS = 10_000;
 const TIMEOUT_CHECK_MS = 1_000;
-/** How long an idle connection stays open for its next request. */
+/** How long, in ms, an idle connection stays open for its next request. */
 const KEEP_ALIVE_MS = 5_000;
 
 /** Returns a server that already listens. @throws NoriaError listen-failed */

@@ -16,7 +16,7 @@ export class LatencyHistogram {
     this.#addTo(bucket, 1);
   }
 
-  /** Adds all histograms in `stored`. `copyTo` has written them there, one behind the other. */
+  /** Adds the counts of all histograms in `stored`. `copyTo` has written these histograms one after the other. */
   addAll(stored: Uint32Array): void {
     for (const [index, count] of stored.entries()) {
       if (count > 0) this.#addTo(index % BUCKET_COUNT, count);

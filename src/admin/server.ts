@@ -26,7 +26,7 @@ import { addReadRoutes, type ReadRouteParts } from './read-routes.ts';
 
 export interface AdminOptions {
   readonly host: string;
-  /** Port 0 is replaced by a free port. */
+  /** The port. With 0, the system chooses a free port. */
   readonly port: number;
   readonly token?: Secret;
   readonly version: string;

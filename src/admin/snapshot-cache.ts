@@ -34,7 +34,7 @@ export class SnapshotCache<T extends object> {
   }
 }
 
-/** A list that is encoded as JSON once, however many clients read it. */
+/** A list that is encoded as JSON only once, even if many clients read it. */
 export class JsonList {
   readonly #items: readonly object[];
   readonly #encoded: Uint8Array<ArrayBuffer>;

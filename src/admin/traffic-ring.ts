@@ -38,7 +38,7 @@ export class TrafficRing {
   readonly #latencies = new LatencyHistogram();
   /** The latency histograms of the ended steps, one after the other. */
   readonly #endedLatencies: Uint32Array;
-  /** The step during which recording began. */
+  /** The number of the step during which recording began. */
   readonly #firstStep: number;
   #currentStep: number;
 

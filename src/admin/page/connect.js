@@ -72,8 +72,7 @@ export function countMembers(sources) {
 }
 
 /**
- * The share of requests that succeeded, as a percentage. It is rounded down, so it is 100 % only without any failure.
- *
+ * The share of requests that succeeded, as a percentage. It is rounded down, so that it is 100 % only if no request failed.
  * @param {number} succeeded
  * @param {number} failed
  */

@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * The headline, which says whether noria can serve clients, why not, and what to do; and the facts in the page header.
+ * Shows the headline and the facts in the page header. The headline says whether noria can serve clients and, if not, why not and
+ * what to do.
  */
 import { byId, h, setAttribute, setText } from './dom.js';
 import { count, counted, duration, printable, sentence } from './format.js';

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The language of the page: the one that a person has chosen on the page, else the browser's first preferred language
- * that the page supports.
+ * The language of the page. It is the language that a person has chosen on the page. Without a choice, it is the browser's first
+ * preferred language that the page supports.
  */
 
 /** @typedef {'en' | 'zh-CN'} Language */

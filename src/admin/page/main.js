@@ -154,7 +154,7 @@ async function loadHistory() {
   }
 }
 
-/** Shows the member under the pointer or focus; without one, the selected member. */
+/** Shows the member under the pointer or focus. If there is none, shows the selected member. */
 function showCard() {
   const find = (/** @type {string | undefined} */ id) => members.find((member) => member.id === id);
   const pinned = find(selection.pinned);
@@ -163,7 +163,7 @@ function showCard() {
   card.show(find(selection.pointed) ?? pinned);
 }
 
-/** Updates what changes with time between two polls: levels, countdowns, ages. */
+/** Updates the parts of the page that change with time between two polls: levels, countdowns and ages. */
 function tick() {
   if (isDisconnected) {
     const silentSeconds = (performance.now() - lastAnswerAt) / 1_000;
@@ -209,7 +209,7 @@ async function stayConnected() {
         byId('forget-token').hidden = false;
         continue;
       }
-      // On any other error, the page shows that noria is disconnected, and tries again.
+      // After any other error, the page shows that noria is disconnected, and connects again.
     }
     showDisconnected();
     const delayMs = RECONNECT_MS[Math.min(failedTries, RECONNECT_MS.length - 1)];

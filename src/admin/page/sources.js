@@ -124,7 +124,7 @@ function sourceRow(first, actions) {
       setText(reason, sentence(next.reason));
       setText(advice, next.advice ?? '');
       advice.hidden = next.advice === null;
-      // When all is well, the service's own message is not useful.
+      // The page shows the service's own message only for a problem.
       message.hidden = next.message === null || next.advice === null;
       setText(message, messageText(next));
       setText(usable, usableText(next));

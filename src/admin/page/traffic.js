@@ -7,13 +7,13 @@ import { TEXTS } from './texts.js';
 import uPlot from './uplot.js';
 
 /**
- * The value axis ends 10 % above the highest value, at least at `minTop` and at most at `top`.
+ * Types of the charts. The value axis of a chart ends 10 % above the highest value, but not below `minTop` and not above `top`.
  *
  * @typedef {import('../schemas.ts').HistoryView} History
  * @typedef {(number | null)[]} Column
  * @typedef {{ label: string, colour: string, of: (history: History) => Column }} Line
- * @typedef {{ title: string, format: (value: number) => string, steps?: number[], stacked?: boolean, minTop: number,
- * top?: number, lines: Line[] }} Chart
+ * @typedef {{ title: string, format: (value: number) => string, steps?: number[], stacked?: boolean, minTop: number, top?:
+ * number, lines: Line[] }} Chart
  */
 
 const AXIS_WIDTH = 52;

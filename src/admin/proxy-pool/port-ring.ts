@@ -8,7 +8,7 @@
  */
 import type { Clock } from '../../core/clock.ts';
 
-/** What the client learns about the member of a port. */
+/** The facts about the member of a port that the client gets. */
 export interface PortMember {
   readonly id: string;
   readonly source: string;
@@ -168,11 +168,11 @@ export class PortRing {
       const member = this.#backend.pin({ port, ...source, taken, mode: nextMode });
       take(this.#backend.memberOf(port), 1);
       if (member !== undefined && (member.https || !filter.https)) yield { ringPort, member };
-      if (member === undefined && before === undefined) nextMode = 'keep'; // no member is free
+      if (member === undefined && before === undefined) nextMode = 'keep'; // no other member is available, so the remaining ports only keep their members
     }
   }
 
-  /** Popped ports come last, so that other clients do not share them without need. */
+  /** Sorts the ports. Popped ports come last, so that other clients share them only if no other port is left. */
   #inOrder(): RingPort[] {
     const isPopped = ({ moving }: RingPort) => (moving === undefined ? 0 : 1);
     return [...this.#ports.values()].sort(

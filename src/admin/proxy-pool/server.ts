@@ -40,8 +40,7 @@ export interface PortRange {
 
 interface ProxyPoolBackend {
   /**
-   * Returns the user that a request belongs to; '' when the ports' listener has no users.
-   *
+   * Returns the user that a request belongs to; '' if the listener of the ports has no users.
    * @param authorization - the value of the Authorization header.
    * @returns a NoriaError (forbidden, auth-required or too-many-requests) if the client may not use the ports.
    */
@@ -212,7 +211,7 @@ function portOf(proxy: string | undefined, host: string): number | undefined {
   return isOurs ? address.port : undefined;
 }
 
-/** Refuses a client that may not use the ports: such a client may not use this server either. */
+/** Refuses a client that may not use the ports, because such a client may not use this server either. */
 function refuse(context: Context, { code, fault, context: facts }: NoriaError): Response {
   const { retryAfterMs } = facts;
   if (code === 'auth-required') context.header('WWW-Authenticate', 'Basic realm="noria", charset="UTF-8"');
