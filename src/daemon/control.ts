@@ -138,7 +138,7 @@ function sourceView(
     size,
     ready: blocked === null ? (counts?.ready ?? 0) : 0,
     drawn: status.drawn,
-    used: status.used + (counts?.used ?? 0), // uses of removed members plus those of present members
+    used: status.used + (counts?.used ?? 0), // the uses of removed members plus the uses of members in the pool
     unused: status.unused,
   };
 }

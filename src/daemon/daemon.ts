@@ -109,7 +109,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   };
   const close = async (): Promise<void> => {
     const drained = parts.plane.drain();
-    // If no client waits, stop drawing now: a draw would cost money, and no client would use its members.
+    // If no client waits, noria stops drawing now: a draw would cost money, and no client would use its members.
     if (parts.pool.waitingCount === 0) await parts.refiller.close();
     const timeout = new AbortController();
     await Promise.race([drained, pause(clock, config.shutdown.drainTimeoutMs, timeout.signal)]);
@@ -141,11 +141,11 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
           new NoriaError('shutting-down', 'noria is shutting down: the configuration is not reloaded'),
         );
       const reloaded = reloading.then(() => reload(next)); // reloads run one after the other
-      reloading = reloaded.catch(() => {}); // ignored here: the caller of `reload` handles the error
+      reloading = reloaded.catch(() => {}); // ignored: the caller of `reload` handles the error
       return reloaded;
     },
     close() {
-      draining = true; // set at once, so that the readiness check reports the shutdown even during a reload
+      draining = true; // set before the reload ends, so that the readiness check reports the shutdown at once
       parts.readiness.check();
       parts.plane.prepareToClose();
       closing ??= reloading.then(close);
@@ -194,5 +194,5 @@ async function applyConfig(parts: Parts, before: Config, next: Config): Promise<
   parts.prober.configure(proberSettings(next));
   parts.faults.forget();
   await parts.refiller.update(refillSettings(next));
-  if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload(); // loads the members that the fleet has of new sources
+  if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload(); // a reload of the shared pool adds the fleet's members of new sources
 }

@@ -64,7 +64,7 @@ export interface Fleet {
   /** Counts the distinct IPs that all norias of the fleet drew today from the source's instance. */
   sharedCount(source: string): SharedCount;
   status(): FleetStatus;
-  /** The data of this fleet to keep across a restart, as plain data. */
+  /** Returns the data of this fleet that noria keeps across a restart, as plain data. */
   record(): unknown;
 }
 

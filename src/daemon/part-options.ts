@@ -65,7 +65,7 @@ export function serviceTunnel({ service: { via } }: Config): ServiceClientOption
   return via && ((server, done) => openFrontTunnel(via, server, done));
 }
 
-/** The secrets of a source. In stored texts of the service's answers, masks replace these secrets. */
+/** The secrets of a source. noria masks them in every text of the service that it stores. */
 export function secretsOf(source: SourceConfig) {
   const { auth } = source.upstream;
   const credentials = auth.kind === 'none' ? undefined : auth.credentials;

@@ -159,14 +159,14 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   const pace = fleet?.shared.pace ?? state.pace;
   const drawing = { clock, random, bus, pace, extractor, pool, restored, ...drawingTogether(fleet) };
   refiller = openRefiller({ ...refillSettings(config()), ...drawing });
-  for (const run of untilRefill) run(refiller); // before `open`, in which each source first decides whether to draw
+  for (const run of untilRefill) run(refiller); // these commands run first: during the next `await`, each source decides whether to draw
   await owner.open('refill', refiller);
   const keeping = keepSnapshot(state, { pool, refiller, fleet }, bus);
   owner.own('snapshot', () => keeping[Symbol.dispose]());
   return { pool, plane, faults, prober, readiness, control, admin, proxyPool, apiAddresses, refiller, fleet };
 }
 
-/** Used as the refiller until refill opens. */
+/** Takes the place of the refiller until refill opens. */
 const NO_REFILLER: Refiller = {
   sources: () => [],
   forecasts: () => [],

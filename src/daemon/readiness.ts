@@ -1,5 +1,5 @@
 /**
- * Decides whether noria can be expected to serve a new client and, if not, why. Pure.
+ * Decides whether noria can be expected to serve a new client and, if not, why. All functions are pure.
  *
  * /readyz, `noria status`, the dashboard, systemd's status, the metric noria_ready and the log all show this verdict. To add a
  * reason, add a check that returns problems.
@@ -20,7 +20,7 @@ export interface ReadinessFacts {
   readonly failedRequests: number;
   /** Maximum time for which a client may wait for a member. */
   readonly clientWaitMs: number;
-  /** The maximum duration of a draw. */
+  /** The maximum duration of a draw in ms. */
   readonly drawTimeoutMs: number;
   readonly sources: readonly SourceFacts[];
   /** The reason and the duration of the loss of the fleet's store. Absent while the store is connected, and without a fleet. */

@@ -16,8 +16,8 @@ export class ServerSlot<Settings> {
   }
 
   /**
-   * Replaces the server. Closes the previous server first, because the new one may need its address. If the new one cannot be
-   * opened, opens the previous one again. Without settings, only closes.
+   * Replaces the server. Closes the previous server first, because the new server may need its address. If the new server cannot
+   * be opened, opens the previous server again. Without settings, only closes the previous server.
    * @throws NoriaError listen-failed
    */
   async open(settings: Settings | undefined): Promise<void> {

@@ -36,7 +36,7 @@ export class SourceFaults {
     return this.#known.get(source);
   }
 
-  /** Call it when the dialer finds that the credentials of the source are refused, or are accepted again. */
+  /** Call it when the dialer finds that members refuse the credentials of the source, or accept them again. */
   update({ source, active, reason, advice }: SourceFault): void {
     const { clock, log, block } = this.#options;
     const before = this.#known.get(source);
