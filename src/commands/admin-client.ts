@@ -20,10 +20,10 @@ import { readVersion } from '../core/version.ts';
 export interface AdminTarget {
   /** The address without a path: `http://127.0.0.1:8889`. */
   readonly origin: string;
-  /** Where the address comes from, for messages: `--admin`, `admin.address of ./noria.yaml`. */
+  /** Where the address comes from, as messages show it, for example `--admin` or `admin.address of ./noria.yaml`. */
   readonly givenBy: string;
   readonly token: Secret | undefined;
-  /** Where the token comes from, or why there is none, for messages. */
+  /** Where the token comes from, or why there is no token, as messages show it. */
   readonly tokenNote: string;
 }
 
@@ -56,7 +56,7 @@ export class AdminClient {
     this.#target = target;
   }
 
-  /** For messages: `http://127.0.0.1:8889`. */
+  /** The address as messages show it: `http://127.0.0.1:8889`. */
   get origin(): string {
     return this.#target.origin;
   }
@@ -95,7 +95,7 @@ export class AdminClient {
    * before it applies the configuration.
    */
   async reload(): Promise<Reload & { readonly applied: boolean }> {
-    // fails within seconds if no noria answers; a reload may wait longer
+    // first finds out within seconds whether a noria answers, because a reload may take much longer
     await this.#call({ method: 'GET', path: '/healthz' });
     const answer = await this.#call({ method: 'POST', path: '/api/reload', timeoutMs: RELOAD_TIMEOUT_MS });
     return { ...this.#decode(answer, reloadSchema), applied: answer.status === 200 };
@@ -170,7 +170,7 @@ async function send(
 ): Promise<Answer> {
   const { request } = await (url.protocol === 'https:' ? import('node:https') : import('node:http'));
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-  // Without `agent: false`, the global agent may use a proxy from the environment.
+  // `agent: false` is necessary, because the global agent may use a proxy from the environment.
   const options = { method, headers, agent: false, signal: AbortSignal.timeout(timeoutMs) };
   request(url, options, (response) => {
     const { statusCode: status = 0, headers } = response;

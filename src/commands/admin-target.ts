@@ -36,9 +36,9 @@ export function openAdminClient(flags: AdminFlags, { env }: Terminal): AdminClie
 }
 
 /**
- * The address comes from --admin, else from the file named with -c, else from NORIA_ADMIN, else from the default file.
- * The token comes from NORIA_ADMIN_TOKEN, else from the file named with -c. If the address comes from the default file,
- * the token may come from that file, too.
+ * The address comes from the first of these that exists: --admin, the file named with -c, NORIA_ADMIN, the default file. The
+ * token comes from NORIA_ADMIN_TOKEN or, without this variable, from the file named with -c. If the address comes from the
+ * default file, the token may come from that file, too.
  *
  * @throws NoriaError bad-usage, bad-config
  */

@@ -1,4 +1,4 @@
-/** What several commands use: their context, readers of numeric options, and signals. */
+/** The code that several commands share: their context, readers of numeric options, and signals. */
 import { constants } from 'node:os';
 import { InvalidArgumentError } from 'commander';
 import { parsePort } from '../core/host-port.ts';

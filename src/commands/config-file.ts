@@ -14,7 +14,7 @@ export function configOption(): Option {
 }
 
 /**
- * Returns the file named with -c, else the first default file that exists.
+ * Returns the file named with -c or, without -c, the first default file that exists.
  *
  * @throws NoriaError bad-config
  */

@@ -26,7 +26,11 @@ const PROGRAMS = ['valkey-server', 'redis-server'];
 const START_LIMIT_MS = 10_000;
 const RETRY_MS = 50;
 
-/** Undefined if none of the programs is installed. @throws NoriaError bad-usage if the program does not start. */
+/**
+ * Starts the server. Returns undefined if none of the programs is installed.
+ *
+ * @throws NoriaError bad-usage if the program does not start.
+ */
 export async function openDemoStore(): Promise<DemoStore | undefined> {
   const port = await unusedPort();
   for (const program of PROGRAMS) {
@@ -88,7 +92,7 @@ async function untilAccepting(child: ChildProcess, program: string, port: number
   );
 }
 
-/** SIGKILL also ends a process that SIGSTOP has stopped. The data of the server is no longer needed. */
+/** SIGKILL is used because it also ends a process that SIGSTOP has stopped. The data of the server is no longer needed. */
 async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const ended = once(child, 'exit');

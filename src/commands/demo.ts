@@ -164,7 +164,7 @@ function openMemoryFleet(): MemoryFleet {
   return new MemoryFleet({ name: DEMO_FLEET, clock: systemClock, timekeeper, version: readVersion() });
 }
 
-/** Runs the story. On a terminal, the demo then continues until Ctrl-C; otherwise it ends. */
+/** Runs the story. After the story, the demo ends, but on a terminal it continues until Ctrl-C. */
 async function story(daemon: Daemon, sandbox: Sandbox, terminal: Terminal): Promise<number> {
   const { listeners, admin } = daemon.addresses;
   const [proxy = ''] = listeners;
@@ -182,7 +182,7 @@ async function story(daemon: Daemon, sandbox: Sandbox, terminal: Terminal): Prom
     pause: () => (terminal.interactive ? pause(systemClock, STORY_PAUSE_MS, signal) : Promise.resolve()),
     signal,
   }).catch((error: unknown) => {
-    if (signal.aborted) return true; // Ctrl-C aborted a request of the story.
+    if (signal.aborted) return true; // ignored: Ctrl-C aborted a request of the story
     throw error;
   });
   if (terminal.interactive && !signal.aborted) {

@@ -120,7 +120,10 @@ async function readReport(config: Config, name: string, store: FleetStore): Prom
   };
 }
 
-/** How the last answer of the service suspends the instance for all norias. A report about one configuration does not. */
+/**
+ * The suspension of the instance after the last answer of the service; undefined if the answer does not suspend it for all
+ * norias. An answer that depends on one noria's configuration suspends only that noria.
+ */
 function suspensionOf(
   reports: readonly ServiceReport[],
   key: string,

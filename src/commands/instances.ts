@@ -10,9 +10,7 @@ import { EXIT, type Terminal } from './terminal.ts';
 
 /** The service's code for an empty list, which is not an error of this command. */
 const NO_MATCHING_INSTANCE = '18003';
-/**
- * The minimum time between two calls. It is noria's choice, because the service specifies none for this operation.
- */
+/** The minimum time between two calls. noria chose it, because the service specifies no interval for this operation. */
 const INTERVAL_MS = 1_000;
 
 interface InstancesFlags {

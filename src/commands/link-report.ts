@@ -1,6 +1,6 @@
 /**
- * The report of `noria link`: what noria recognised, the first entries, and a source for the configuration. Pure. The
- * report contains no secret.
+ * The report of `noria link`: what noria recognised, the first entries, and a source for the configuration. All functions are
+ * pure. The report contains no secret.
  */
 import { Document, isMap, isScalar } from 'yaml';
 import { formatDuration } from '../core/duration.ts';
@@ -26,7 +26,7 @@ interface LinkFacts {
   };
   readonly count: number;
   readonly dropped: Readonly<Record<string, number>>;
-  /** The first three entries at most, as examples. */
+  /** At most the first three entries, as examples. */
   readonly entries: readonly ShownEntry[];
   /** Whether an entry has a private address, which the pool accepts only with `pool.allowPrivateAddresses`. */
   readonly hasPrivate: boolean;

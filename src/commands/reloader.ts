@@ -59,7 +59,7 @@ export class Reloader {
         await answered;
       }),
     );
-    this.#last = reload.catch(() => {}); // ignored here: the caller gets the error, and the log has it
+    this.#last = reload.catch(() => {}); // ignored: the caller gets the error, and the log already contains it
     return Promise.race([early.promise, reload]);
   }
 
@@ -94,7 +94,7 @@ export class Reloader {
   }
 
   #reloadUnasked(cause: string): void {
-    this.reload(cause).catch(() => {}); // ignored: the log has the failure
+    this.reload(cause).catch(() => {}); // ignored: the log already contains the failure
   }
 
   async #reload(

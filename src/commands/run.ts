@@ -39,7 +39,7 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   const read = () => withLogLevel(loadConfig(file, { env }), level);
   const config = read();
   const log = createLog(config.log);
-  const signalled = untilSignal(); // early, because the kernel ignores signals for PID 1 that have no handler
+  const signalled = untilSignal(); // registered before noria starts, because the kernel ignores signals for PID 1 that have no handler
   const started = Promise.withResolvers<Daemon>();
   const reloader = new Reloader({
     daemon: started.promise,
@@ -48,7 +48,7 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
     read,
     onPhase: (phase) => manager[phase](),
   });
-  const hangups = reloader.onHangup(); // early, because SIGHUP without a handler would end noria
+  const hangups = reloader.onHangup(); // registered before noria starts, because SIGHUP without a handler would end the process
   logWarnings(config, log);
   const daemon = await startDaemon({
     config,

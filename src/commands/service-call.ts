@@ -25,19 +25,19 @@ import type { PaceStore } from '../state/pace-file.ts';
 import { formatTable } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
-/** What a call needs from the configuration. */
+/** The parts of the configuration that a call needs. */
 export interface CallSettings {
   readonly timeoutMs: number;
   /** If undefined, the pace is known only to this process. */
   readonly stateDir: string | undefined;
   readonly refuses: RefuseAddress;
-  /** With a fleet, its store has the pace, and the state folder is not used. */
+  /** With a fleet, the fleet's store contains the pace, and the state folder is not used. */
   readonly fleet?: FleetConfig | undefined;
   /** Connects through the front proxy. If undefined, noria connects directly. */
   readonly openTunnel: OpenTunnel | undefined;
 }
 
-/** An instance or an account at one service address. Each of them has its own pace. */
+/** An instance or an account at one service address. Each instance and each account has its own pace. */
 interface PacedAddress extends ServiceAddress {
   readonly instance: string;
   readonly intervalMs: number;
@@ -70,7 +70,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   const turn = {
     rule: { intervalMs: call.intervalMs, callTimeoutMs: timeoutMs },
     onWait: (ms: number) => {
-      if (hasWaited) return; // the printed wait includes any later wait
+      if (hasWaited) return; // a later wait is part of the wait that was printed, so it is not printed again
       hasWaited = true;
       terminal.printError(
         `waiting ${Math.ceil(ms / SECOND_MS)} s: the interval since the last call has not passed`,

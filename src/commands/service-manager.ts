@@ -90,7 +90,7 @@ class Systemd implements ServiceManager {
   readonly #hasWatchdog: boolean;
   readonly #intervalMs: number;
   #timer: Disposable | undefined;
-  /** Settles when the last notification has been sent. */
+  /** Resolves when the last notification has been sent or has failed. */
   #queue: Promise<void> = Promise.resolve();
   #queuedCount = 0;
   #lastStatus: string | undefined;
@@ -143,7 +143,7 @@ class Systemd implements ServiceManager {
     this.#timer = clock.after(this.#intervalMs, () => {
       const lateMs = Math.round(clock.monotonic() - dueAt);
       if (lateMs >= LATE_MS) log.warn({ lateMs }, 'event loop was blocked');
-      if (this.#queuedCount === 0) this.#beat(); // if systemd is slow, a longer queue does not help
+      if (this.#queuedCount === 0) this.#beat(); // drops the notification: if systemd is slow, a longer queue does not help
       this.#arm();
     });
   }

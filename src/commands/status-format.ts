@@ -80,7 +80,7 @@ function formatCounts({ listeners, workers, pool, uptimeSeconds }: Status): stri
   ].join(', ');
 }
 
-/** Returns one line, or none without a fleet. */
+/** Returns one line about the fleet. Without a fleet, returns no line. */
 function formatFleet(fleet: Status['fleet']): string[] {
   if (fleet === null) return [];
   const { name, replica, store, lostForSeconds, replicas } = fleet;
@@ -179,7 +179,7 @@ export function formatMembers(
   );
 }
 
-/** The remaining lifetime that fills a bar: for each source, the longest among its members. */
+/** Returns for each source the remaining lifetime that fills a bar: the longest remaining lifetime among its members. */
 function longestLifeBySource(members: readonly MemberJson[]): ReadonlyMap<string, number> {
   const longest = new Map<string, number>();
   for (const { source, remainingSeconds } of members) {

@@ -30,7 +30,7 @@ const SESSION = 'story';
 const ROTATIONS = 5;
 const STICKY_REQUESTS = 4;
 const DEAD_TARGET_REQUESTS = 3;
-/** A target at a port where nothing listens. */
+/** The address of a target at a port on which no program listens. */
 const DEAD_TARGET = 'http://target.example:1/';
 
 interface Chapter {

@@ -96,7 +96,7 @@ export function cutToWidth(text: string, columns: number): string {
   let width = 0;
   let cut = '';
   for (const [part] of text.matchAll(STYLE_OR_CHARACTER)) {
-    width += displayWidth(part); // the width of a style sequence is 0
+    width += displayWidth(part); // a style sequence takes no columns
     if (width <= columns || displayWidth(part) === 0) cut += part;
   }
   return cut;

@@ -14,7 +14,7 @@ export interface Terminal {
   readonly columns: number;
   readonly rows: number;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Reads one line without echo if standard input is a terminal, else all of standard input. */
+  /** Reads one line without echo if standard input is a terminal. If it is not, reads all of standard input. */
   readHidden(prompt: string): Promise<string>;
 }
 
@@ -38,7 +38,7 @@ export function exitCodeOf(error: unknown): number {
   return error instanceof NoriaError ? (EXIT_OF[error.code] ?? EXIT.failed) : EXIT.failed;
 }
 
-/** Prints what failed and what to do; for an unexpected error, prints its stack. */
+/** Prints what failed and what to do. For an unexpected error, prints the stack of the error. */
 export function printFailure(terminal: Terminal, error: unknown): void {
   if (!(error instanceof NoriaError)) {
     terminal.printError(error instanceof Error ? (error.stack ?? error.message) : String(error));
