@@ -1,4 +1,7 @@
-/** Decides from a source's draw parameters `adr` and `nadr` whether the source can draw members in a location. Pure. */
+/**
+ * Decides from a source's draw parameters `adr` and `nadr` whether the source can draw members in a location. All functions are
+ * pure.
+ */
 
 /**
  * Names of regions that never occur in a location of another region. Names that occur in a location of another region are
