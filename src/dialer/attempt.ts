@@ -21,7 +21,7 @@ import type { ForwardMode } from './dial.ts';
 import { faultOfHop } from './front-problem.ts';
 import { hopFailureOf } from './front-sockets.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
-import { HandshakeChoice } from './handshake-choice.ts';
+import { HandshakeChoice } from './member-handshake.ts';
 import { closeCode, isAnswerCode, isLocalCode, readyEvent } from './member-socket.ts';
 import { networkSign } from './network-watch.ts';
 import { socks4CanReach } from './socks-handshake.ts';

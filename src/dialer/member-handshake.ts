@@ -1,10 +1,92 @@
-/** The handshake with a member, by the member's protocol. */
+/**
+ * The handshake with a member: chooses how an attempt performs its next handshake, and records what the handshakes show
+ * about pipelining. An attempt may perform two: a trial of a pipelined SOCKS5 handshake, and after a failed trial a plain
+ * one.
+ */
+
+import type { Clock } from '../core/clock.ts';
 import type { HostPort } from '../core/host-port.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
+import type { Lease } from '../pool/lease.ts';
 import { ConnectHandshake } from './connect-handshake.ts';
 import type { PreparedLogin } from './credentials.ts';
 import type { Handshake } from './handshake.ts';
+import type { HandshakeMode, Pipelining } from './pipelining.ts';
 import { Socks4Handshake, Socks5Handshake } from './socks-handshake.ts';
+
+export class HandshakeChoice {
+  readonly #clock: Clock;
+  readonly #lease: Lease;
+  readonly #pipelining: Pipelining;
+  #mode: HandshakeMode = 'plain';
+  /** When the first message was sent. */
+  #sentAt = 0;
+  /**
+   * Set when a trial of pipelining fails. The same member then gets a plain handshake. If that handshake takes less
+   * than this number of ms, pipelining caused the failure of the trial.
+   */
+  #lessonMs: number | undefined;
+
+  constructor(clock: Clock, lease: Lease, pipelining: Pipelining) {
+    this.#clock = clock;
+    this.#lease = lease;
+    this.#pipelining = pipelining;
+  }
+
+  /** Whether the current handshake is a trial of pipelining. */
+  get isTrial(): boolean {
+    return this.#mode === 'trial';
+  }
+
+  /** How long the current handshake may take. */
+  get limitMs(): number {
+    return this.#mode === 'trial' ? this.#pipelining.silenceMs : Number.POSITIVE_INFINITY;
+  }
+
+  /** The duration of the current handshake. */
+  get elapsedMs(): number {
+    return this.#clock.monotonic() - this.#sentAt;
+  }
+
+  /** Creates the handshake for the next connection. */
+  next(target: HostPort, login: PreparedLogin | undefined): Handshake {
+    const { protocol, member } = this.#lease;
+    const isFree = protocol === 'socks5' && this.#lessonMs === undefined;
+    this.#mode = isFree ? this.#pipelining.modeFor(member, login !== undefined) : 'plain';
+    return memberHandshake(protocol, { target, login, pipelined: this.#mode !== 'plain' });
+  }
+
+  /** Uses a plain handshake that has already begun. */
+  setPlain(): void {
+    this.#mode = 'plain';
+  }
+
+  /** The first message is being sent. */
+  sent(): void {
+    this.#sentAt = this.#clock.monotonic();
+  }
+
+  /** The trial failed. @param lessonMs - see the field. */
+  endTrial(lessonMs = Number.POSITIVE_INFINITY): void {
+    this.#lessonMs = lessonMs;
+  }
+
+  /** The member accepted the current handshake. */
+  accepted(login: PreparedLogin | undefined): void {
+    if (this.#lease.protocol !== 'socks5') return;
+    const { member } = this.#lease;
+    const ms = this.elapsedMs;
+    this.#pipelining.accepted(member, this.#mode, ms);
+    if (this.#mode !== 'plain') return;
+    if (login !== undefined) this.#pipelining.loginAccepted();
+    if (this.#lessonMs !== undefined && ms < this.#lessonMs) this.#pipelining.refused(member);
+  }
+
+  /** The member did not accept the current handshake. */
+  failed(): void {
+    if (this.#mode === 'pipelined') this.#pipelining.failed(this.#lease.member);
+  }
+}
 
 interface HandshakeTerms {
   readonly target: HostPort;
@@ -13,6 +95,7 @@ interface HandshakeTerms {
   readonly pipelined?: boolean;
 }
 
+/** Creates the handshake of the member's protocol. */
 export function memberHandshake(
   protocol: MemberProtocol,
   { target, login, pipelined = false }: HandshakeTerms,
