@@ -6,9 +6,8 @@ import type { Clock } from '../core/clock.ts';
 import { type SourceAccess, SourceCredentials, type SourceFault } from './credentials.ts';
 import type { ForwardMode } from './dial.ts';
 import { ForwardModeMemory } from './forward-mode.ts';
-import { LatencyEstimator, type LatencySample } from './latency.ts';
-import { OpeningTimes } from './opening-times.ts';
 import { type HandshakeSetting, Pipelining } from './pipelining.ts';
+import { OpeningTimes } from './warm-stock.ts';
 
 /** How the dialer uses the members of one source. */
 export interface SourceSettings extends SourceAccess {
@@ -57,4 +56,82 @@ export class SourceMemory {
     this.#acceptedAt = sample.at;
     this.latency.add(sample);
   }
+}
+
+/** The minimum number of samples for a profile. */
+export const MIN_SAMPLES = 20;
+/** The maximum number of samples to keep: a few for each member of a typical pool. */
+const MAX_SAMPLES = 256;
+/** The minimum time between two computations of the profile, because sorting the samples costs more than a dial. */
+const RECOMPUTE_INTERVAL_MS = 1_000;
+const MAX_AGE_MS = 10 * 60_000;
+const PERCENTILE = 0.95;
+/** A member is slow if the median of its latencies exceeds both this multiple of the 95th percentile and SLOW_MS. */
+const SLOW_FACTOR = 2;
+const SLOW_MS = 100;
+
+export interface LatencyProfile {
+  /** The 95th percentile of the latency of the faster half of the members. */
+  readonly p95Ms: number;
+  readonly slowMembers: readonly string[];
+}
+
+export interface LatencySample {
+  readonly member: string;
+  /** The time from the start of the attempt to the member's acceptance. */
+  readonly ms: number;
+  /** When the sample was taken, in ms of the monotonic clock. */
+  readonly at: number;
+}
+
+/**
+ * Measures how long the members of one source take to connect to a target, and which members are slow.
+ *
+ * The profile is the 95th percentile of the latest successful attempts. It includes only the faster half of the
+ * members: if slow members were included, high latencies would look normal. Samples expire after ten minutes.
+ */
+export class LatencyEstimator {
+  readonly #samples: LatencySample[] = [];
+  #nextIndex = 0;
+  #computedAt = Number.NEGATIVE_INFINITY;
+  #profile: LatencyProfile | undefined;
+
+  add(sample: LatencySample): void {
+    this.#samples[this.#nextIndex] = sample;
+    this.#nextIndex = (this.#nextIndex + 1) % MAX_SAMPLES;
+    if (this.#samples.length < MIN_SAMPLES || sample.at - this.#computedAt < RECOMPUTE_INTERVAL_MS) return;
+    this.#computedAt = sample.at;
+    this.#profile = profileOf(this.#samples, sample.at - MAX_AGE_MS);
+  }
+
+  /** The current profile, computed at most once a second. Undefined while there are too few samples. */
+  get profile(): LatencyProfile | undefined {
+    return this.#profile;
+  }
+}
+
+/** Returns the profile of the samples since `sinceAt`; undefined if there are too few. */
+export function profileOf(samples: readonly LatencySample[], sinceAt: number): LatencyProfile | undefined {
+  const recent = samples.filter(({ at }) => at >= sinceAt);
+  if (recent.length < MIN_SAMPLES) return undefined;
+  const byMember = Map.groupBy(recent, ({ member }) => member);
+  const members = [...byMember].map(([member, own]) => {
+    const sorted = own.map(({ ms }) => ms).sort(ascending);
+    return { member, sorted, median: quantile(sorted, 0.5) };
+  });
+  members.sort((a, b) => a.median - b.median);
+  const faster = members.slice(0, Math.ceil(members.length / 2)).flatMap(({ sorted }) => sorted);
+  const p95Ms = quantile(faster.sort(ascending), PERCENTILE);
+  const slowMs = Math.max(SLOW_MS, p95Ms * SLOW_FACTOR);
+  const slowMembers = members.filter(({ median }) => median > slowMs).map(({ member }) => member);
+  return { p95Ms, slowMembers };
+}
+
+/** The nearest-rank quantile of a sorted, non-empty list. */
+function quantile(sorted: readonly number[], share: number): number {
+  return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? 0;
+}
+
+function ascending(a: number, b: number): number {
+  return a - b;
 }

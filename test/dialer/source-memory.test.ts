@@ -1,6 +1,11 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { LatencyEstimator, type LatencySample, MIN_SAMPLES, profileOf } from '../../src/dialer/latency.ts';
+import {
+  LatencyEstimator,
+  type LatencySample,
+  MIN_SAMPLES,
+  profileOf,
+} from '../../src/dialer/source-memory.ts';
 
 function samples(
   spec: readonly (readonly [member: string, ms: number, count: number])[],
