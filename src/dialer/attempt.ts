@@ -18,7 +18,7 @@ import type {
 } from './attempt-contract.ts';
 import type { PreparedLogin } from './credentials.ts';
 import type { ForwardMode } from './dial.ts';
-import { faultOfHop } from './front-problem.ts';
+import { faultOfHop } from './front-hop.ts';
 import { hopFailureOf } from './front-sockets.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
 import { HandshakeChoice } from './member-handshake.ts';

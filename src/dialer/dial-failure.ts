@@ -6,7 +6,7 @@ import type { FaultCode } from '../core/faults.ts';
 import type { LeaseRefusal } from '../pool/lease.ts';
 import type { AttemptFailure } from './attempt-contract.ts';
 import type { DialFailure } from './dial.ts';
-import { describeHop } from './front-problem.ts';
+import { describeHop } from './front-hop.ts';
 
 /** What members did. Each text continues a count: `2 could not be reached`. */
 const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {

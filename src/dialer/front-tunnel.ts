@@ -3,8 +3,7 @@ import { connect } from 'node:net';
 import { NoriaError } from '../core/faults.ts';
 import type { FrontProxy } from '../core/front-proxy.ts';
 import { formatHostPort, type HostPort } from '../core/host-port.ts';
-import { FrontHop, type HopFailure } from './front-hop.ts';
-import { describeHop } from './front-problem.ts';
+import { describeHop, FrontHop, type HopFailure } from './front-hop.ts';
 
 /** The caller owns the socket from the start. */
 export interface FrontTunnel {

@@ -5,14 +5,12 @@
  * verification: the service reports members as addresses, for which there is no certificate to verify. A client that
  * has to authenticate its target uses TLS inside the tunnel.
  */
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DialRequest } from './dial.ts';
-import { ReceivingSocket } from './receiving-socket.ts';
-import { ReadMemory, TunnelSocket } from './tunnel-socket.ts';
 
 export interface MemberAddress {
   readonly protocol: MemberProtocol;
@@ -82,4 +80,140 @@ export function isAnswerCode(code: string): boolean {
 
 function ignoreError(): void {
   // ignored: 'close' follows every error, and `socket.errored` keeps it
+}
+
+/** Error codes of a write after the member has closed or reset the connection. */
+const RESET_CODES = new Set<unknown>(['EPIPE', 'ECONNRESET', 'ECONNABORTED']);
+
+type Done = (error?: Error | null) => void;
+
+/**
+ * A socket to a member that still delivers received bytes after a failed write. A member may answer before it has read
+ * the whole request. When such a member closes its socket, the connection is reset. The next write to a plain socket
+ * would then fail and destroy the socket, although the answer is still unread in the kernel. A ReceivingSocket reads to
+ * the end instead, and discards all further writes.
+ */
+export class ReceivingSocket extends Socket {
+  #failedWrite: Error | undefined;
+  /** The callback of the current write. */
+  #done: Done = () => {};
+
+  /**
+   * The error of the first write that failed because of a reset; undefined if there was none. After such an error, an
+   * 'end' does not prove that the member's data is complete.
+   */
+  get failedWrite(): Error | undefined {
+    return this.#failedWrite;
+  }
+
+  override _write(chunk: unknown, encoding: BufferEncoding, done: Done): void {
+    if (this.#failedWrite !== undefined) {
+      done();
+      return;
+    }
+    this.#done = done;
+    super._write(chunk, encoding, this.#onWritten);
+  }
+
+  override _writev(chunks: { chunk: unknown; encoding: BufferEncoding }[], done: Done): void {
+    if (this.#failedWrite !== undefined) {
+      done();
+      return;
+    }
+    this.#done = done;
+    super._writev?.(chunks, this.#onWritten);
+  }
+
+  readonly #onWritten: Done = (error) => {
+    if (error !== null && error !== undefined && 'code' in error && RESET_CODES.has(error.code)) {
+      this.#failedWrite = error;
+      this.#done();
+    } else {
+      this.#done(error);
+    }
+  };
+}
+
+/** Whether a failed write has shown that the member reset the connection. */
+export function hasFailedWrite(socket: Socket): boolean {
+  return socket instanceof ReceivingSocket && socket.failedWrite !== undefined;
+}
+
+/** The read size of a plain socket in Node. */
+const SHARED_BYTES = 64 * 1024;
+/** A buffer of this size needs fewer reads and writes per byte than one of 64 KiB (docs/performance.md). */
+const LARGE_BYTES = 256 * 1024;
+/** The maximum number of large buffers to keep for reuse. */
+const MAX_SPARE_BUFFERS = 16;
+
+/** The read buffers of all tunnels of one dialer. */
+export class ReadMemory {
+  /** All tunnels share this buffer: each read copies its content before the next read can start. */
+  readonly shared = Buffer.allocUnsafeSlow(SHARED_BYTES);
+  readonly #spare: Buffer[] = [];
+
+  takeLarge(): Buffer {
+    return this.#spare.pop() ?? Buffer.allocUnsafeSlow(LARGE_BYTES);
+  }
+
+  /** Returns a large buffer for reuse. The caller must not use the buffer afterwards. */
+  giveBack(buffer: Buffer): void {
+    if (this.#spare.length < MAX_SPARE_BUFFERS) this.#spare.push(buffer);
+  }
+}
+
+/**
+ * A socket to a member that reuses its read buffer; a plain socket allocates 64 KiB for every read. It supports 'data',
+ * pause, resume and end, but `read()` and `for await` receive nothing.
+ *
+ * All tunnels of a dialer read into one shared buffer and emit copies, so an idle tunnel has no buffer of its own. A
+ * tunnel that fills the shared buffer reads into a larger private buffer while its transfer rate is high.
+ */
+export class TunnelSocket extends ReceivingSocket {
+  readonly #memory: ReadMemory;
+  /**
+   * The large buffer, present while the transfer rate is high. When the socket closes, the buffer is not reused,
+   * because it may still be in use.
+   */
+  #large: Buffer | undefined;
+  #lendFromBytes = Number.POSITIVE_INFINITY;
+
+  constructor(memory: ReadMemory) {
+    super({
+      allowHalfOpen: true,
+      noDelay: true,
+      onread: {
+        buffer: () => this.#large ?? memory.shared, // Node calls this on connect and after each read
+        callback: (byteCount) => this.#onRead(byteCount),
+      },
+    });
+    this.#memory = memory;
+  }
+
+  /**
+   * From now on, the socket emits chunks of at least `bytes` without copying them. Such a chunk is valid until the
+   * 'data' listener returns or, if the listener has paused the socket, until `resume`.
+   */
+  lendFrom(bytes: number): void {
+    this.#lendFromBytes = bytes;
+  }
+
+  /** @returns true, so that Node continues to read. To stop, a listener calls `pause()`. */
+  #onRead(byteCount: number): true {
+    const { shared } = this.#memory;
+    const large = this.#large;
+    if (large === undefined) {
+      const full = byteCount === shared.length;
+      if (full && this.#lendFromBytes <= LARGE_BYTES) this.#large = this.#memory.takeLarge();
+      this.emit('data', Buffer.from(shared.subarray(0, byteCount)));
+    } else if (byteCount >= this.#lendFromBytes) {
+      this.emit('data', large.subarray(0, byteCount));
+    } else {
+      const chunk = Buffer.from(large.subarray(0, byteCount));
+      this.#large = undefined;
+      this.#memory.giveBack(large);
+      this.emit('data', chunk);
+    }
+    return true;
+  }
 }

@@ -8,8 +8,7 @@ import type { Socket } from 'node:net';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
 import type { MemberConnection } from '../dialer/dial.ts';
-import { hasFailedWrite } from '../dialer/receiving-socket.ts';
-import { TunnelSocket } from '../dialer/tunnel-socket.ts';
+import { hasFailedWrite, TunnelSocket } from '../dialer/member-socket.ts';
 import { canDestroyAtEnd, reset } from './reset.ts';
 
 /** Durations in ms. */

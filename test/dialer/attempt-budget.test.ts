@@ -1,11 +1,15 @@
 import { expect, test } from 'vitest';
 import {
   AttemptBudget,
+  BURST,
+  ClientBudgets,
   FAST_FAILURE_MS,
   MAX_ATTEMPTS,
+  PER_SECOND,
   SECOND_REPORT_WAIT_MS,
 } from '../../src/dialer/attempt-budget.ts';
 import { FULL_REPORT } from '../../src/dialer/blame.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 
 const SETTINGS = { attempts: 3, deadlineMs: 30_000, waitForMemberMs: 15_000 };
 
@@ -46,4 +50,29 @@ test('attempt budget: the wait is limited by waitForMember, by the deadline, and
   expect(budget.maxWaitMs(31_000, 0)).toBe(0);
   expect(budget.maxWaitMs(4_000, FULL_REPORT)).toBe(SECOND_REPORT_WAIT_MS);
   expect(budget.maxWaitMs(29_500, FULL_REPORT)).toBe(500);
+});
+
+test('client budgets: a client may spend its burst, then what each second adds', () => {
+  const clock = new ManualClock();
+  const budgets = new ClientBudgets(clock);
+  const spend = () => {
+    let spent = 0;
+    for (; budgets.allows('mallory'); spent += 1) budgets.charge('mallory', 1);
+    return spent;
+  };
+  expect(spend()).toBe(BURST);
+  clock.advance(1_000);
+  expect(spend()).toBe(PER_SECOND);
+  clock.advance(3_600_000);
+  expect(spend(), 'never more than the burst').toBe(BURST);
+  expect(budgets.allows('alice'), 'another client').toBe(true);
+});
+
+test('client budgets: a tenth of the attempts of all clients is added', () => {
+  const budgets = new ClientBudgets(new ManualClock());
+  budgets.charge('mallory', BURST);
+  for (let attempt = 0; attempt < 9; attempt += 1) budgets.attempted();
+  expect(budgets.allows('mallory')).toBe(false);
+  for (let attempt = 0; attempt < 2; attempt += 1) budgets.attempted();
+  expect(budgets.allows('mallory')).toBe(true);
 });

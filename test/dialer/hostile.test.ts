@@ -3,7 +3,7 @@
  * pool.
  */
 import { expect, test } from 'vitest';
-import { BURST } from '../../src/dialer/client-budgets.ts';
+import { BURST } from '../../src/dialer/attempt-budget.ts';
 import {
   type Behavior,
   closingBehavior,

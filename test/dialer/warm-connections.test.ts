@@ -5,9 +5,8 @@ import { expect, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { DialerOptions } from '../../src/dialer/dialer.ts';
-import type { OpenSocket } from '../../src/dialer/member-socket.ts';
+import { type OpenSocket, ReadMemory, TunnelSocket } from '../../src/dialer/member-socket.ts';
 import type { SourceSettings } from '../../src/dialer/source-memory.ts';
-import { ReadMemory, TunnelSocket } from '../../src/dialer/tunnel-socket.ts';
 import { FRONT_PROXIES, frontProxyAt } from '../foreign-members/front-proxies.ts';
 import {
   type Behavior,

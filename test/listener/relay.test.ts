@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import type { MemberConnection } from '../../src/dialer/dial.ts';
-import { ReadMemory, TunnelSocket } from '../../src/dialer/tunnel-socket.ts';
+import { ReadMemory, TunnelSocket } from '../../src/dialer/member-socket.ts';
 import { type RelayResult, relay } from '../../src/listener/relay.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';

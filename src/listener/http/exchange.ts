@@ -5,7 +5,7 @@
  */
 import { NoriaError } from '../../core/faults.ts';
 import type { DialOutcome, MemberConnection } from '../../dialer/dial.ts';
-import { hasFailedWrite } from '../../dialer/receiving-socket.ts';
+import { hasFailedWrite } from '../../dialer/member-socket.ts';
 import { type Framing, isEmptyBody } from './framing.ts';
 import { connectionOptions, formatFields, type HeaderField } from './header-fields.ts';
 import { PartLimit } from './part-limit.ts';
