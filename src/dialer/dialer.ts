@@ -87,8 +87,12 @@ export class MemberDialer implements Dialer, AsyncDisposable {
       options.onNetwork(down);
       bus.emit('network.judged', { down });
     });
-    const openMember = options.openSocket ?? memberSockets();
-    const openSocket = frontSockets(openMember, clock, () => this.#settings.via);
+    const openDirect = options.openSocket ?? memberSockets();
+    const openThroughFront = frontSockets(openDirect, clock);
+    const openSocket: OpenSocket = (member, use) => {
+      const { via } = this.#settings;
+      return via === undefined ? openDirect(member, use) : openThroughFront(via, member, use);
+    };
     const memoryOf = (source: string) => this.#memoryOf(source);
     this.#warm = new WarmConnections({ clock, deadlines, openSocket, pool, memoryOf });
     this.#warm.configure(options.warm);

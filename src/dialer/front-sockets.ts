@@ -16,12 +16,13 @@ interface FrontAnswers {
   at: number;
 }
 
-/** @param via - returns the current front proxy. If it returns undefined, sockets connect to members directly. */
-export function frontSockets(open: OpenSocket, clock: Clock, via: () => FrontProxy | undefined): OpenSocket {
+/** Opens a socket to a member through this front proxy. */
+type OpenThroughFront = (front: FrontProxy, ...member: Parameters<OpenSocket>) => Socket;
+
+/** @param open - opens the sockets to the front proxy. */
+export function frontSockets(open: OpenSocket, clock: Clock): OpenThroughFront {
   const answers: FrontAnswers = { at: Number.NEGATIVE_INFINITY };
-  return (member, use) => {
-    const front = via();
-    if (front === undefined) return open(member, use);
+  return (front, member, use) => {
     const server = hostPort(member.host, member.port);
     if (server === undefined) throw new TypeError(`a member at ${member.host} port ${member.port}`);
     const isTls = member.protocol === 'https';
