@@ -7,9 +7,8 @@
  */
 
 import type { ListenAddress } from '../core/listen-address.ts';
-import type { Login } from '../core/login.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
-import type { Secret } from '../core/secret.ts';
+import type { Login, Secret } from '../core/secret.ts';
 import type { EntryLogin } from '../service/link/rules.ts';
 import type { Method, Product } from '../service/operation.ts';
 import type { Problem } from './problems.ts';

@@ -1,6 +1,5 @@
 import { NoriaError } from '../core/faults.ts';
-import type { Login } from '../core/login.ts';
-import type { Secret } from '../core/secret.ts';
+import type { Login, Secret } from '../core/secret.ts';
 import { keyFromPassword } from '../service/key.ts';
 import type { FileReader } from './files.ts';
 import type { Problems } from './problems.ts';

@@ -4,8 +4,7 @@
  */
 
 import { formatHostPort, hostPort } from './host-port.ts';
-import type { Login } from './login.ts';
-import { MASK, Secret } from './secret.ts';
+import { type Login, MASK, Secret } from './secret.ts';
 
 export interface FrontProxy {
   readonly protocol: 'http' | 'socks5';

@@ -56,3 +56,9 @@ export function maskSecrets(text: string, secrets: readonly Secret[]): string {
 function escapeRegExp(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 }
+
+/** The user name and the password have 1 to 255 bytes each (RFC 1929). */
+export interface Login {
+  readonly username: string;
+  readonly password: Secret;
+}

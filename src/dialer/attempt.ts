@@ -7,7 +7,6 @@
 import type { Socket } from 'node:net';
 import type { Deadline } from '../core/deadlines.ts';
 import type { FaultCode } from '../core/faults.ts';
-import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
 import type { Lease } from '../pool/lease.ts';
 import type {
   AttemptFailure,
@@ -22,7 +21,7 @@ import { faultOfHop } from './front-hop.ts';
 import { hopFailureOf } from './front-sockets.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
 import { HandshakeChoice } from './member-handshake.ts';
-import { closeCode, isAnswerCode, isLocalCode, readyEvent } from './member-socket.ts';
+import { closeCode, isAnswerCode, isLocalCode, readyEvent, TCP_KEEP_ALIVE_MS } from './member-socket.ts';
 import { networkSign } from './network-watch.ts';
 import { socks4CanReach } from './socks-handshake.ts';
 import type { SourceMemory } from './source-memory.ts';

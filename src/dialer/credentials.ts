@@ -8,8 +8,7 @@
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
-import type { Login } from '../core/login.ts';
-import { Secret } from '../core/secret.ts';
+import { type Login, Secret } from '../core/secret.ts';
 
 export interface SourceAccess {
   /**

@@ -8,7 +8,6 @@
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
-import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DialRequest } from './dial.ts';
 
@@ -24,6 +23,9 @@ export interface MemberAddress {
  * handler for its whole life, so no error is uncaught. Users listen for 'close' and then read `errored`.
  */
 export type OpenSocket = (member: MemberAddress, use: DialRequest['use']) => Socket;
+
+/** The idle time in ms after which the kernel probes a TCP connection. It is shorter than the timeout of common NAT gateways. */
+export const TCP_KEEP_ALIVE_MS = 30_000;
 
 /**
  * Enables TCP keep-alive immediately, for sockets that may stay open for long. For tunnels, relay.ts enables keep-alive

@@ -4,7 +4,7 @@
  * SOCKS4 and SOCKS4A memos of NEC and Ylönen.
  */
 import type { HostPort } from '../core/host-port.ts';
-import type { Login } from '../core/login.ts';
+import type { Login } from '../core/secret.ts';
 import { type Handshake, type HandshakeFailure, type HandshakeStep, MORE, NO_BYTES } from './handshake.ts';
 
 const CONNECT = 0x01;

@@ -6,9 +6,8 @@
  */
 import type { Socket } from 'node:net';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
-import { TCP_KEEP_ALIVE_MS } from '../core/keep-alive.ts';
 import type { MemberConnection } from '../dialer/dial.ts';
-import { hasFailedWrite, TunnelSocket } from '../dialer/member-socket.ts';
+import { hasFailedWrite, TCP_KEEP_ALIVE_MS, TunnelSocket } from '../dialer/member-socket.ts';
 import { canDestroyAtEnd, reset } from './reset.ts';
 
 /** Durations in ms. */

@@ -3,13 +3,12 @@
  * change is idempotent, and a change of an unknown member has no effect.
  */
 import { partOf } from './candidate-index.ts';
-import { departureOf } from './describe-shared.ts';
 import { WORKED_MS } from './health.ts';
 import type { MemberFaults } from './member-faults.ts';
 import type { MemberIntake } from './member-intake.ts';
 import type { Members } from './members.ts';
 import type { Sessions } from './sessions.ts';
-import type { PoolChange } from './shared-member.ts';
+import { departureOf, type PoolChange } from './shared-member.ts';
 
 type ChangeOf<Kind extends PoolChange['kind']> = Extract<PoolChange, { readonly kind: Kind }>;
 

@@ -1,6 +1,7 @@
 /** The types that refill and the pool share: what a draw adds, and how many members clients want. */
-import type { Login } from '../core/login.ts';
+
 import type { MemberProtocol } from '../core/protocol.ts';
+import type { Login } from '../core/secret.ts';
 
 /** A proxy from a draw, before the pool decides whether it becomes a member. */
 export interface DrawnMember {

@@ -1,8 +1,15 @@
-/** Filters: the routing options that a member either always or never satisfies: source, protocol and location. */
+/**
+ * Which members satisfy the routing options of a client. A filter contains the options that a member either always or
+ * never satisfies: source, protocol and location. Whether a source can ever have a member that satisfies all options
+ * follows from its configuration and its members so far. Anything unknown counts as possible, so that no client is
+ * refused by mistake.
+ */
+
+import { formatDuration } from '../core/duration.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import { couldDrawLocation } from './drawable-locations.ts';
 import type { RoutingOptions } from './lease.ts';
-import { foldLocation } from './locations.ts';
+import { foldLocation, hasLatinLetter, type Locations, looksLikeCode } from './locations.ts';
 import type { Member, PoolSource } from './member.ts';
 
 /** An absent field allows every member. */
@@ -43,4 +50,93 @@ export function couldDraw(source: PoolSource, filter: MemberFilter, minLifeMs = 
   if (filter.location !== undefined && couldDrawLocation(locationParams, filter.location) === false)
     return false;
   return longestLifeMs === 0 || minLifeMs <= longestLifeMs;
+}
+
+/** Whether a member of the source could serve the client, now or after a draw. */
+export function couldServe(source: PoolSource, routing: RoutingOptions): boolean {
+  return (
+    (routing.source === undefined || routing.source === source.name) &&
+    couldSpeak(source, routing) &&
+    couldLive(source, routing) &&
+    couldBeIn(source, routing)
+  );
+}
+
+/**
+ * Returns why no member can ever satisfy the routing options, as a text for the client; undefined if a member may. The text names
+ * the option but never quotes text of the client.
+ */
+export function whyImpossible(
+  routing: RoutingOptions,
+  sources: ReadonlyMap<string, PoolSource>,
+  locations: Locations,
+): string | undefined {
+  const { source, protocol, minLifeMs, location } = routing;
+  if (source !== undefined && !sources.has(source)) {
+    return 'No source with this name is configured. Run noria status to list the sources.';
+  }
+  if (protocol === undefined && minLifeMs === undefined && location === undefined) return undefined;
+  if (location === undefined || !looksLikeCode(location)) {
+    for (const one of sources.values()) if (couldServe(one, routing)) return undefined; // returns early, because every request with these options runs this check
+  }
+  const named = [...sources.values()].filter(({ name }) => source === undefined || source === name);
+  const speaking = named.filter((one) => couldSpeak(one, routing));
+  if (speaking.length === 0) {
+    return `protocol is ${protocol}, but ${each(named, ({ protocol }) => `members of source %s speak ${protocol}`)}.`;
+  }
+  const living = speaking.filter((one) => couldLive(one, routing));
+  if (living.length === 0) {
+    const longest = ({ longestLifeMs = 0 }: PoolSource['options']) => formatDuration(longestLifeMs);
+    const lives = each(speaking, (options) => `members of source %s live for at most ${longest(options)}`);
+    return `life is ${formatDuration(minLifeMs ?? 0)}, but ${lives}.`;
+  }
+  if (location === undefined || locations.someContain(foldLocation(location))) return undefined;
+  return whyNowhere(living, routing);
+}
+
+function whyNowhere(sources: readonly PoolSource[], routing: RoutingOptions): string | undefined {
+  const { location = '' } = routing;
+  const advice = 'Omit adr, or use a word of a location that noria members shows.';
+  if (looksLikeCode(location)) {
+    if (sources.some(({ options }) => couldDrawLocation(options.locationParams ?? {}, location) === true))
+      return undefined;
+    return `adr looks like a country code, but locations are words of the service (province, city, carrier). ${advice}`;
+  }
+  if (sources.some((source) => couldBeIn(source, routing))) return undefined;
+  const why = (source: PoolSource) =>
+    isForeignScript(source, location)
+      ? 'has no location in Latin letters'
+      : 'excludes this location by its params (adr or nadr)';
+  const reasons = sources.map((source) => `source ${source.name} ${why(source)}`).join(', ');
+  return `adr matches no member that noria could draw: ${reasons}. ${advice}`;
+}
+
+function couldSpeak({ options, protocols }: PoolSource, { protocol }: RoutingOptions): boolean {
+  if (protocol === undefined || options.protocol === undefined) return true;
+  return protocol === options.protocol || protocols.has(protocol);
+}
+
+function couldLive({ options, longestLifeMs }: PoolSource, { minLifeMs = 0 }: RoutingOptions): boolean {
+  return options.longestLifeMs === undefined || minLifeMs <= Math.max(options.longestLifeMs, longestLifeMs);
+}
+
+function couldBeIn(source: PoolSource, { location }: RoutingOptions): boolean {
+  if (location === undefined) return true;
+  const known = couldDrawLocation(source.options.locationParams ?? {}, location);
+  return known ?? !isForeignScript(source, location);
+}
+
+/**
+ * Whether the keyword has Latin letters and the source's locations have none, so that no location can contain the keyword. False
+ * until the source has had as many members with a location as its size. Always false for a source with locations in several
+ * languages.
+ */
+function isForeignScript({ options, locatedCount, hasLatinLocation }: PoolSource, keyword: string): boolean {
+  if (options.mixedLocations === true || hasLatinLocation || locatedCount < options.size) return false;
+  return hasLatinLetter(keyword);
+}
+
+/** Joins the clauses for all sources. In each clause, `%s` becomes the source's name. */
+function each(sources: readonly PoolSource[], clause: (options: PoolSource['options']) => string): string {
+  return sources.map(({ name, options }) => clause(options).replace('%s', name)).join(', ');
 }

@@ -1,11 +1,11 @@
 /**
  * Counts the consecutive faults of one member, and decides what the next fault causes. A fault that no target can cause counts in
- * full. A failure that the target may have caused is only a suspicion (suspicion.ts). An accepted attempt clears suspicions from
+ * full. A failure that the target may have caused is only a suspicion. An accepted attempt clears suspicions from
  * refusals. Only an answer from a target clears suspicions from closed tunnels, because a faulty member may accept every target
  * and then close. After each half-life without a fault, the count is halved and all suspicions end.
  */
 import type { HealthOptions } from './options.ts';
-import { type Surroundings, type SuspectFailure, Suspicion } from './suspicion.ts';
+import type { SourceTotals } from './source-evidence.ts';
 
 export type HealthVerdict =
   | 'none'
@@ -17,6 +17,14 @@ export type HealthVerdict =
   /** noria probes the member, because it fails for several targets and no member of its source works. */
   | 'probe'
   | 'evict';
+
+export interface SuspectFailure {
+  /** Canonical host of the target. The port does not matter: two ports of a host count as one target. */
+  readonly host: string;
+  readonly client: string;
+  /** Whether another member reached the same target. */
+  readonly compared: boolean;
+}
 
 /** The health as a snapshot stores it, without suspicions. */
 export interface HealthRecord {
@@ -131,5 +139,81 @@ export class Health {
     this.#quarantines = Math.max(0, this.#quarantines - halfLives);
     this.#refusals?.clear();
     this.#cuts?.clear();
+  }
+}
+
+interface Surroundings {
+  /** Whether the member succeeded recently. */
+  readonly memberWorked: boolean;
+  /** Whether any member of the source succeeded recently. */
+  readonly sourceWorked: boolean;
+  /** Whether a target recently answered another client through the source. */
+  readonly otherClientsServed: boolean;
+  readonly sourceTotals: Readonly<SourceTotals>;
+}
+
+/** Maximum number of targets to remember. No decision needs more. */
+const MAX_HOSTS = 16;
+/** Number of targets for which a member must fail before noria probes it although no other member is known to work. */
+const HOSTS_OF_A_PROBE = 8;
+
+/**
+ * Failures of one member in a row that the target may have caused, such as a refusal or a closed tunnel. One target proves little
+ * about a member, and a client can request as many targets as it likes. Suspicion therefore grows with the number of distinct
+ * targets, and one client alone proves nothing: the targets may accept some members and refuse others.
+ */
+class Suspicion {
+  /** Keyed by host: whether another member reached it. */
+  readonly #hosts = new Map<string, boolean>();
+  readonly #clients = new Set<string>();
+  #totalsAtStart: Pick<SourceTotals, 'successes' | 'failures'> = { successes: 0, failures: 0 };
+  #independent = false;
+  #sourceWorked = true;
+  #counted = 0;
+
+  /** Number of distinct targets that count as faults of the member. */
+  get counted(): number {
+    return this.#counted;
+  }
+
+  /** Whether several clients failed through the member. */
+  get isShared(): boolean {
+    return this.#clients.size > 1;
+  }
+
+  /** Whether the member failed for several targets and another member reached at least one of them. */
+  get isCompared(): boolean {
+    return this.#hosts.size > 1 && [...this.#hosts.values()].includes(true);
+  }
+
+  /**
+   * Whether the member fails for many targets while no member of its source works. Such failures do not show whether the member
+   * or the targets are at fault.
+   */
+  get isUndecided(): boolean {
+    return this.#independent && !this.#sourceWorked && this.#hosts.size >= HOSTS_OF_A_PROBE;
+  }
+
+  add({ host, client, compared }: SuspectFailure, surroundings: Surroundings): void {
+    const { memberWorked, otherClientsServed, sourceTotals } = surroundings;
+    this.#sourceWorked = surroundings.sourceWorked;
+    if (this.#hosts.size === 0) this.#totalsAtStart = { ...sourceTotals };
+    if (this.#hosts.size < MAX_HOSTS || this.#hosts.has(host)) {
+      this.#hosts.set(host, compared || this.#hosts.get(host) === true);
+      this.#clients.add(client);
+    }
+    const successes = sourceTotals.successes - this.#totalsAtStart.successes;
+    const failures = sourceTotals.failures - this.#totalsAtStart.failures;
+    const isCompared = [...this.#hosts.values()].includes(true);
+    this.#independent = this.#clients.size > 1 || !otherClientsServed;
+    if (!this.#independent || !(isCompared || successes > failures)) this.#counted = 0;
+    else this.#counted = this.#hosts.size - (isCompared && !memberWorked ? 0 : 1);
+  }
+
+  clear(): void {
+    if (this.#hosts.size === 0) return;
+    this.#hosts.clear();
+    this.#clients.clear();
+    this.#counted = 0;
   }
 }

@@ -2,12 +2,11 @@
  * Builds the pool's refusals. A refusal lists the sources that could serve the client, what each source does next, and when a
  * retry may succeed. It omits the other sources, because their draws would not help the client.
  */
-import { filterOf, passesFilter } from './filter.ts';
+import { couldServe, filterOf, passesFilter } from './filter.ts';
 import type { LeaseRefusal, LeaseRequest, RoutingOptions, SourceOutlook } from './lease.ts';
 import type { PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 import type { SourceForecast } from './options.ts';
-import { couldServe } from './satisfiable.ts';
 
 export class LeaseRefusals {
   readonly #members: Members;

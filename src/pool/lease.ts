@@ -5,8 +5,8 @@
  */
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
-import type { Login } from '../core/login.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
+import type { Login } from '../core/secret.ts';
 
 /** The client that a session belongs to. All sessions of one owner count together toward its limit. */
 export interface SessionOwner {

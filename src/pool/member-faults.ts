@@ -3,10 +3,9 @@
  * docs/health.md explains the rules.
  */
 import type { FaultCode } from '../core/faults.ts';
-import { WORKED_MS } from './health.ts';
+import { type SuspectFailure, WORKED_MS } from './health.ts';
 import type { Member } from './member.ts';
 import type { Members } from './members.ts';
-import type { SuspectFailure } from './suspicion.ts';
 
 interface FaultOfLease {
   readonly fault: FaultCode;

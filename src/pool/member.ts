@@ -5,8 +5,8 @@
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import { Heap, type HeapNode } from '../core/heap.ts';
-import type { Login } from '../core/login.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
+import type { Login } from '../core/secret.ts';
 import type { Demand, DrawnMember, Facts } from './drawn-member.ts';
 import { Health } from './health.ts';
 import { hasLatinLetter, type Location } from './locations.ts';

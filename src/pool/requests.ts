@@ -5,7 +5,7 @@ import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { type Candidates, QUIET_MS } from './candidates.ts';
 import { needsDraw, searchedSources } from './demand.ts';
-import { filterOf } from './filter.ts';
+import { filterOf, whyImpossible } from './filter.ts';
 import type {
   Lease,
   LeaseRefusal,
@@ -20,7 +20,6 @@ import type { Member, PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 import type { SourceForecast } from './options.ts';
 import type { Picker, SessionPin } from './picker.ts';
-import { whyImpossible } from './satisfiable.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
 import { type TurnResult, type WaitingClient, WaitingQueue } from './waiting-queue.ts';

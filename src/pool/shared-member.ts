@@ -7,7 +7,9 @@ import type { FaultCode } from '../core/faults.ts';
 import type { Demand, DrawnMember } from './drawn-member.ts';
 import type { HealthRecord } from './health.ts';
 import type { SessionOwner } from './lease.ts';
-import type { LeaveReason } from './member-phase.ts';
+import type { Member, PoolSource } from './member.ts';
+import type { Departure, LeaveReason } from './member-phase.ts';
+import type { Session } from './session.ts';
 
 /** The properties of a member that are the same in every replica. Its login is a secret. */
 export interface SharedMember extends Omit<DrawnMember, 'endsAt'> {
@@ -131,4 +133,49 @@ export interface PoolActivity {
   readonly members: readonly MemberActivity[];
   /** Sessions used since the last report. Sessions with open leases are included from time to time. */
   readonly sessions: readonly SessionActivity[];
+}
+
+export function describeMember(member: Member): SharedMember {
+  const { id, source, protocol, host, port, location, joinedAt, endsAt, endIsAssumed, exitIp, login, facts } =
+    member;
+  return {
+    id,
+    source: source.name,
+    protocol,
+    host,
+    port,
+    joinedAt,
+    endsAt,
+    endIsAssumed,
+    unproven: member.phase.name === 'joining',
+    ...(location.text !== '' && { location: location.text }),
+    ...(exitIp !== undefined && { exitIp }),
+    ...(login !== undefined && { login }),
+    ...(facts !== undefined && { facts }),
+  };
+}
+
+export function quarantineOf({ phase, health }: Member): MemberQuarantine | undefined {
+  if (phase.name !== 'quarantined') return undefined;
+  const { untilAt, fault, replaced } = phase;
+  return { untilAt, fault, replaced, health: health.record() };
+}
+
+/** @param unsharedUses - the leases that the next beat reports; the described `uses` exclude them. */
+export function describeSession(session: Session, unsharedUses: number): SharedSession {
+  const { name, owner, member, ttlMs, usedAt, uses } = session;
+  return { name, owner, ...(member !== undefined && { member }), ttlMs, usedAt, uses: uses - unsharedUses };
+}
+
+export function restrictionOf({ name, blockedReason, leaseLimit }: PoolSource): Restriction {
+  return {
+    kind: 'source.restricted',
+    source: name,
+    ...(blockedReason !== undefined && { blockedReason }),
+    ...(leaseLimit !== Number.POSITIVE_INFINITY && { leaseLimit }),
+  };
+}
+
+export function departureOf({ reason, fault }: Extract<PoolChange, { kind: 'member.left' }>): Departure {
+  return { reason, ...(fault !== undefined && { fault }) };
 }

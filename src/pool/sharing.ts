@@ -13,7 +13,6 @@ import { applyChange } from './apply-change.ts';
 import { QUIET_MS } from './candidates.ts';
 import { demandFor } from './demand.ts';
 import { memberKey } from './departed-members.ts';
-import { describeMember, describeSession, quarantineOf, restrictionOf } from './describe-shared.ts';
 import type { Demand } from './drawn-member.ts';
 import type { Member, PoolSource } from './member.ts';
 import type { MemberFaults } from './member-faults.ts';
@@ -25,14 +24,18 @@ import { bothObservers, type PoolObserver } from './pool-observer.ts';
 import type { Requests } from './requests.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
-import type {
-  MemberActivity,
-  MemberQuarantine,
-  PoolActivity,
-  PoolChange,
-  SessionActivity,
-  SharedMember,
-  SharedSession,
+import {
+  describeMember,
+  describeSession,
+  type MemberActivity,
+  type MemberQuarantine,
+  type PoolActivity,
+  type PoolChange,
+  quarantineOf,
+  restrictionOf,
+  type SessionActivity,
+  type SharedMember,
+  type SharedSession,
 } from './shared-member.ts';
 import { UnsharedActivity } from './unshared-activity.ts';
 

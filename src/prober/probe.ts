@@ -10,12 +10,13 @@ import type { Deadlines } from '../core/deadlines.ts';
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import { type HostPort, hostPort } from '../core/host-port.ts';
+import type { MemberProtocol } from '../core/protocol.ts';
 import type { RawConnection } from '../dialer/attempt-contract.ts';
 import type { MemberDialer } from '../dialer/dialer.ts';
+import { memberHandshake } from '../dialer/member-handshake.ts';
 import type { SingleAttempt, SingleAttemptResult } from '../dialer/single-attempt.ts';
 import type { Lease } from '../pool/lease.ts';
 import { askSite, type CheckSite, type SiteAnswer } from './check-site.ts';
-import { isRelayed, NOWHERE } from './relay-check.ts';
 
 export type ProbeOutcome =
   /**
@@ -51,6 +52,14 @@ interface ProbeParts {
   readonly deadlines: Deadlines;
   readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
+
+/** Names under `.invalid` never resolve (RFC 6761): a working proxy reports that it cannot reach the target. */
+const NOWHERE: HostPort = {
+  host: 'probe.invalid',
+  port: 443,
+  kind: 'name',
+  text: 'probe.invalid:443',
+};
 
 /** Errors that only a working member reports: the member says that it cannot reach the target. */
 const SIGNS_OF_LIFE: ReadonlySet<FaultCode> = new Set(['target-doubted', 'member-refused']);
@@ -157,4 +166,32 @@ export class Probe {
     result.connection.socket.destroy();
     return { kind: 'cancelled' };
   }
+}
+
+/**
+ * Whether the member relays bytes. On a connection through the member to the member's own address, sends the first message
+ * that a client would send to the member, and waits for any byte. Always closes the connection. Never rejects.
+ */
+function isRelayed(
+  { socket, head }: RawConnection,
+  protocol: MemberProtocol,
+  { deadlines, timeoutMs }: { readonly deadlines: Deadlines; readonly timeoutMs: number },
+): Promise<boolean> {
+  return new Promise((resolve) => {
+    const end = (answered: boolean) => {
+      deadlines.clear(deadline);
+      socket.off('data', onData).off('end', onEnd).off('close', onEnd);
+      socket.destroy();
+      resolve(answered);
+    };
+    const deadline = deadlines.set(timeoutMs, () => end(false));
+    const onData = () => end(true);
+    const onEnd = () => end(false);
+    socket.on('data', onData).on('end', onEnd).on('close', onEnd);
+    if (head.length > 0) end(true);
+    else {
+      socket.write(memberHandshake(protocol, { target: NOWHERE }).opening, 'latin1');
+      socket.resume();
+    }
+  });
 }

@@ -1,6 +1,7 @@
 /** The decoded answer of an extraction call, with noria's names for the fields. */
-import type { Login } from '../core/login.ts';
+
 import type { MemberProtocol } from '../core/protocol.ts';
+import type { Login } from '../core/secret.ts';
 
 /** One proxy of an answer, with a valid address and port. The answer may lack all other fields. */
 export interface DrawnEntry {

@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import type { FaultCode } from '../../src/core/faults.ts';
 import { blameFor, type Evidence, type FailedAttempt } from '../../src/dialer/blame.ts';
 import { HEDGE_FLOOR_MS } from '../../src/dialer/hedge.ts';
-import { MIN_SAMPLES } from '../../src/dialer/source-memory.ts';
 import { LOST_MEMBERS_OF_A_DOWN_NETWORK } from '../../src/dialer/network-watch.ts';
+import { MIN_SAMPLES } from '../../src/dialer/source-memory.ts';
 
 const page = readFileSync('docs/health.md', 'utf8');
 const rows = [...page.matchAll(/^\| `([a-z-]+)` \| (connect|answer|done) \| ([^|]+) \| ([a-z-]+) \|$/gm)].map(

@@ -6,7 +6,7 @@
  */
 import type { Deadline } from '../../core/deadlines.ts';
 import { NoriaError } from '../../core/faults.ts';
-import { TCP_KEEP_ALIVE_MS } from '../../core/keep-alive.ts';
+import { TCP_KEEP_ALIVE_MS } from '../../dialer/member-socket.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { canDestroyAtEnd } from '../reset.ts';
 import { BodyReader, type BodyRules } from './body-reader.ts';
