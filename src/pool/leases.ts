@@ -59,7 +59,7 @@ export class Leases {
     if (session !== undefined) {
       session.openLeases += 1;
       session.uses += 1;
-      this.#sessions.observer?.sessionUsed(session, 1);
+      for (const observer of this.#sessions.observers) observer.sessionUsed(session, 1);
     }
     const targetHost = request?.targetHost ?? '';
     const client = request?.routing.client ?? '';
@@ -77,7 +77,7 @@ export class Leases {
     this.#open.set(id, open);
     if (isProbe) this.#members.index.update(member, now);
     else this.#members.index.leased(member, now);
-    this.#members.observer?.memberUsed(member, 0);
+    for (const observer of this.#members.observers) observer.memberUsed(member, 0);
     return describeLease(open, waitedMs, isReady);
   }
 
@@ -113,7 +113,7 @@ export class Leases {
       if (maxUsesPerMember > 0) member.source.usedUp.add(1 / maxUsesPerMember, now);
     }
     this.#members.recordSuccess(member, latencyMs, now);
-    this.#members.observer?.memberUsed(member, isProbe ? 0 : 1);
+    for (const observer of this.#members.observers) observer.memberUsed(member, isProbe ? 0 : 1);
     if (lease.session !== undefined) this.#confirm(lease.session, lease, now);
   }
 
@@ -154,9 +154,9 @@ export class Leases {
     if (session !== undefined) {
       session.openLeases -= 1;
       session.usedAt = now;
-      this.#sessions.observer?.sessionUsed(session, 0);
+      for (const observer of this.#sessions.observers) observer.sessionUsed(session, 0);
     }
-    this.#members.observer?.memberUsed(member, 0);
+    for (const observer of this.#members.observers) observer.memberUsed(member, 0);
     if (report.kind === 'failed') {
       this.#blame(lease, report, now);
       const isFault = report.blame === 'member' || report.blame === 'member-for-target';
@@ -164,7 +164,7 @@ export class Leases {
     } else {
       if (report.answered === true) {
         this.#members.recordAnswer(member, lease.client, now);
-        this.#members.observer?.memberAnswered(member, lease.client);
+        for (const observer of this.#members.observers) observer.memberAnswered(member, lease.client);
       }
       if (report.cut !== false) this.#blame(lease, { blame: report.cut, fault: 'member-cut' }, now);
     }

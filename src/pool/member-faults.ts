@@ -84,7 +84,7 @@ export class MemberFaults {
    */
   freezeEvictions(on: boolean, now: number): void {
     this.#evictionsFrozen = on;
-    this.#members.observer?.evictionsFrozen(on);
+    for (const observer of this.#members.observers) observer.evictionsFrozen(on);
     if (on) return;
     for (const source of this.#members.sources.values()) {
       for (const member of source.quarantined) {
@@ -96,7 +96,7 @@ export class MemberFaults {
 
   #probe(member: Member): void {
     member.source.suspected.add(member);
-    this.#members.observer?.memberSuspected(member);
+    for (const observer of this.#members.observers) observer.memberSuspected(member);
   }
 
   /**

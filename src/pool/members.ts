@@ -28,6 +28,8 @@ export interface MembersOptions {
   readonly random: Random;
   readonly bus: EventBus;
   readonly settings: PoolSettings;
+  /** Empty while the pool has no other replicas. */
+  readonly observers: readonly PoolObserver[];
   /** Called after members have changed because time passed. */
   readonly onChange: () => void;
 }
@@ -38,8 +40,7 @@ export class Members {
   readonly departed = new DepartedMembers();
   readonly index: CandidateIndex;
   settings: PoolSettings;
-  /** Undefined while the pool has no other replicas. */
-  observer: PoolObserver | undefined;
+  readonly observers: readonly PoolObserver[];
   /** Undefined unless several processes share a limit on uses. */
   turns: Turns | undefined;
 
@@ -48,7 +49,8 @@ export class Members {
   /** Members that are not draining. */
   readonly #byKey = new Map<string, Member>();
 
-  constructor({ clock, random, bus, settings, onChange }: MembersOptions) {
+  constructor({ clock, random, bus, settings, observers, onChange }: MembersOptions) {
+    this.observers = observers;
     this.#bus = bus;
     this.settings = settings;
     this.index = new CandidateIndex({ clock, random, settings }, () => {
@@ -147,7 +149,7 @@ export class Members {
     const departed = departedMember(member, departure, now, this.settings.health.quarantineMs);
     if (departed !== undefined) this.departed.add(key, departed, now);
     member.leave(departure);
-    this.observer?.memberLeft(member, departure);
+    for (const observer of this.observers) observer.memberLeft(member, departure);
     if (member.phase.name === 'left') this.#delete(member, departure);
     else this.#bus.emit('member.drained', { ...eventOf(member), openTunnels: member.openLeases });
   }
@@ -171,20 +173,20 @@ export class Members {
     if (leaseLimit > source.leaseLimit) this.index.membersFreed = true;
     source.leaseLimit = leaseLimit;
     source.blockedReason = blockedReason;
-    this.observer?.sourceRestricted(source);
+    for (const observer of this.observers) observer.sourceRestricted(source);
     for (const member of source.members) this.index.update(member, now);
   }
 
   ban(member: Member, host: string): void {
     if (member.bans?.has(host) === true) return;
     member.ban(host);
-    this.observer?.memberBanned(member, host, false);
+    for (const observer of this.observers) observer.memberBanned(member, host, false);
     this.#bus.emit('member.banned', { ...eventOf(member), host });
   }
 
   unban(member: Member, host: string): void {
     if (member.bans?.delete(host) !== true) return;
-    this.observer?.memberBanned(member, host, true);
+    for (const observer of this.observers) observer.memberBanned(member, host, true);
     this.index.membersFreed = true;
   }
 
@@ -226,7 +228,7 @@ export class Members {
     member.source.suspected.delete(member);
     member.admit();
     this.index.update(member, now);
-    this.observer?.memberReady(member);
+    for (const observer of this.observers) observer.memberReady(member);
     if (wasQuarantined) this.#bus.emit('member.restored', eventOf(member));
   }
 
@@ -240,7 +242,7 @@ export class Members {
     member.quarantine({ sinceAt: now, untilAt, fault, replaced });
     member.source.quarantined.add(member);
     this.index.update(member, now);
-    this.observer?.memberQuarantined(member);
+    for (const observer of this.observers) observer.memberQuarantined(member);
     this.#bus.emit('member.quarantined', { ...eventOf(member), forMs, fault, faults: member.health.score });
   }
 
@@ -251,7 +253,7 @@ export class Members {
   }
 
   #emitJoined(member: Member, renewed: boolean, now: number): void {
-    this.observer?.memberJoined(member);
+    for (const observer of this.observers) observer.memberJoined(member);
     const remainingMs = member.endIsAssumed ? undefined : member.endsAt - now;
     this.#bus.emit('member.joined', { ...eventOf(member), remainingMs, renewed });
   }

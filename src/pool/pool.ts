@@ -70,9 +70,16 @@ export class Pool implements LeaseProvider {
     const { waiting, sessions } = { ...DEFAULT_LIMITS, ...limits };
     this.#clock = clock;
     const onChange = () => this.#requests.serveWaiting(clock.monotonic());
-    this.#members = new Members({ clock, random, bus, settings, onChange });
+    const sharings: PoolSharing[] = [];
+    this.#members = new Members({ clock, random, bus, settings, observers: sharings, onChange });
     this.#intake = new MemberIntake(this.#members, random);
-    this.#sessions = new Sessions(clock, bus, { maxCount: sessions, settings: settings.rotation });
+    this.#sessions = new Sessions({
+      clock,
+      bus,
+      maxCount: sessions,
+      observers: sharings,
+      settings: settings.rotation,
+    });
     this.#faults = new MemberFaults(this.#members);
     this.#leases = new Leases(this.#members, this.#sessions, this.#faults);
     this.#picker = new Picker(this.#members, this.#sessions);
@@ -94,7 +101,7 @@ export class Pool implements LeaseProvider {
       faults: this.#faults,
       sessions: this.#sessions,
       requests: this.#requests,
-      sharings: [],
+      sharings,
     };
     this.#configure(settings, clock.monotonic());
   }

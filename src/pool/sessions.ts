@@ -20,6 +20,12 @@ import type { SharedSession } from './shared-member.ts';
 /** The owner of sessions whose requests name no owner. The limit per client does not apply to them. */
 const NO_OWNER: SessionOwner = { user: '', address: '' };
 
+interface SessionsOptions extends Pick<Sessions, 'observers' | 'settings'> {
+  readonly clock: Clock;
+  readonly bus: EventBus;
+  readonly maxCount: number;
+}
+
 export class Sessions {
   readonly #clock: Clock;
   readonly #bus: EventBus;
@@ -30,18 +36,15 @@ export class Sessions {
   readonly #clients = new SessionClients();
   readonly #timer: EarliestTimer;
   #journal: SessionJournal | undefined;
-  observer: PoolObserver | undefined;
+  readonly observers: readonly PoolObserver[];
   /** A reload replaces the settings. */
   settings: Pick<RotationOptions, 'sessionTtlMs' | 'maxSessionTtlMs' | 'maxSessionsPerClient'>;
 
-  constructor(
-    clock: Clock,
-    bus: EventBus,
-    { maxCount, settings }: { maxCount: number; settings: Sessions['settings'] },
-  ) {
+  constructor({ clock, bus, maxCount, observers, settings }: SessionsOptions) {
     this.#clock = clock;
     this.#bus = bus;
     this.#maxCount = maxCount;
+    this.observers = observers;
     this.settings = settings;
     this.#timer = new EarliestTimer(clock, () => this.#endIdle(this.#clock.monotonic()));
   }
@@ -151,10 +154,10 @@ export class Sessions {
     session.fallback = undefined;
     session.memberFailed = false;
     if (from === undefined) {
-      this.observer?.sessionBound(session, reason);
+      for (const observer of this.observers) observer.sessionBound(session, reason);
       this.#bus.emit('session.bound', { session: session.name, member });
     } else if (from !== member) {
-      this.observer?.sessionMoved(session, reason);
+      for (const observer of this.observers) observer.sessionMoved(session, reason);
       this.#bus.emit('session.moved', { session: session.name, from, to: member, reason });
     }
   }
@@ -173,7 +176,7 @@ export class Sessions {
   unbind(session: Session): void {
     if (session.member === undefined) return;
     this.#setMember(session, undefined);
-    this.observer?.sessionMoved(session, 'rotated');
+    for (const observer of this.observers) observer.sessionMoved(session, 'rotated');
   }
 
   /** @returns false when there is no such session. */
@@ -197,7 +200,7 @@ export class Sessions {
       }
       if (first.openLeases > 0) {
         this.#journal?.sessionUsed(first, now);
-        this.observer?.sessionUsed(first, 0);
+        for (const observer of this.observers) observer.sessionUsed(first, 0);
       }
       this.#byEnd.update(first, first.nextCheckAt(now));
     }
@@ -237,7 +240,7 @@ export class Sessions {
     this.#byEnd.remove(session);
     this.#clients.remove(session);
     this.#journal?.sessionChanged(session);
-    this.observer?.sessionEnded(session, reason);
+    for (const observer of this.observers) observer.sessionEnded(session, reason);
     this.#bus.emit('session.ended', { session: session.name, reason });
   }
 }

@@ -20,7 +20,7 @@ import type { MemberIntake } from './member-intake.ts';
 import type { Departure } from './member-phase.ts';
 import type { Members } from './members.ts';
 import type { PoolShare } from './options.ts';
-import { bothObservers, type PoolObserver } from './pool-observer.ts';
+import type { PoolObserver } from './pool-observer.ts';
 import type { Requests } from './requests.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
@@ -47,7 +47,7 @@ export interface SharingParts {
   readonly faults: MemberFaults;
   readonly sessions: Sessions;
   readonly requests: Requests;
-  /** All sharings of the pool, this one included. */
+  /** All sharings of the pool, this one included. They observe its members and sessions. */
   readonly sharings: PoolSharing[];
 }
 
@@ -88,11 +88,7 @@ export class PoolSharing implements PoolObserver {
   constructor(parts: SharingParts, options: SharingOptions) {
     this.#parts = parts;
     this.#options = options;
-    const { members, sessions, sharings } = parts;
-    sharings.push(this);
-    const observer = members.observer === undefined ? this : bothObservers(members.observer, this);
-    members.observer = observer;
-    sessions.observer = observer;
+    parts.sharings.push(this);
   }
 
   memberJoined(member: Member): void {

@@ -6,7 +6,13 @@ import { ManualClock } from '../support/manual-clock.ts';
 test('sessions: an idle session ends even if its count of open leases is negative', () => {
   const clock = new ManualClock();
   const settings = { sessionTtlMs: 60_000, maxSessionTtlMs: 600_000, maxSessionsPerClient: 10 };
-  const sessions = new Sessions(clock, new EventBus(() => {}), { maxCount: 10, settings });
+  const sessions = new Sessions({
+    clock,
+    bus: new EventBus(() => {}),
+    maxCount: 10,
+    observers: [],
+    settings,
+  });
   const session = sessions.use('cart', {}, clock.monotonic());
   session.openLeases -= 1; // cannot happen; the timer must return even so
   for (let minute = 0; minute < 2; minute += 1) clock.advance(60_000);
