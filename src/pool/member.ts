@@ -8,11 +8,10 @@ import { Heap, type HeapNode } from '../core/heap.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Login } from '../core/secret.ts';
 import type { Demand, DrawnMember, Facts } from './drawn-member.ts';
-import { Health } from './health.ts';
+import { Health, SourceEvidence } from './health.ts';
 import { hasLatinLetter, type Location } from './locations.ts';
 import { type Departure, MEMBER_MOVES, type MemberPhase, type MemberPhaseName } from './member-phase.ts';
 import type { PoolSourceOptions } from './options.ts';
-import { SourceEvidence } from './source-evidence.ts';
 
 /** Time constant of latency readings: a reading that is much older has little weight. */
 const LATENCY_MEMORY_MS = 10_000;
