@@ -87,12 +87,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
       options.onNetwork(down);
       bus.emit('network.judged', { down });
     });
-    const openDirect = options.openSocket ?? memberSockets();
-    const openThroughFront = frontSockets(openDirect, clock);
-    const openSocket: OpenSocket = (member, use) => {
-      const { via } = this.#settings;
-      return via === undefined ? openDirect(member, use) : openThroughFront(via, member, use);
-    };
+    const openSocket = this.#socketOpener(options.openSocket ?? memberSockets());
     const memoryOf = (source: string) => this.#memoryOf(source);
     this.#warm = new WarmConnections({ clock, deadlines, openSocket, pool, memoryOf });
     this.#warm.configure(options.warm);
@@ -196,6 +191,15 @@ export class MemberDialer implements Dialer, AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  /** Returns a function that opens sockets to members directly or, if the settings have one, through the front proxy. */
+  #socketOpener(openDirect: OpenSocket): OpenSocket {
+    const openThroughFront = frontSockets(openDirect, this.#options.clock);
+    return (member, use) => {
+      const { via } = this.#settings;
+      return via === undefined ? openDirect(member, use) : openThroughFront(via, member, use);
+    };
   }
 
   #memoryOf(source: string): SourceMemory {

@@ -53,10 +53,10 @@ export class FrontHop {
    */
   constructor(
     socket: Socket,
-    { protocol, login }: FrontProxy,
-    server: HostPort,
+    { front, server }: { readonly front: FrontProxy; readonly server: HostPort },
     done: (failure: HopFailure | undefined) => void,
   ) {
+    const { protocol, login } = front;
     this.#socket = socket;
     this.#done = done;
     this.#handshake =
@@ -186,50 +186,45 @@ export function helpsAnotherMember(
   return failures.length < maxAttempts && failures.every(isAboutMember);
 }
 
-export function describeHop(
-  { problem, detail }: HopFailure,
-  { front, server, key }: FrontNames,
-): FrontProblem {
-  switch (problem) {
-    case 'local':
-      return {
-        reason: `this machine could not open a connection to ${front} (${detail})`,
-        advice: 'raise the limit of open files, or free ports',
-      };
-    case 'unresolved':
-      return {
-        reason: `could not resolve the name of ${front} (${detail})`,
-        advice: `check the host in ${key} and the DNS of this machine`,
-      };
-    case 'down':
-      return {
-        reason: `could not connect to ${front} (${detail})`,
-        advice: `check that it runs and that this machine may reach it; check host and port in ${key}`,
-      };
-    case 'login':
-      return {
-        reason: `${front} requires other credentials (${detail})`,
-        advice: `set its user name and password in ${key}`,
-      };
-    case 'refused':
-      return {
-        reason: `${front} refused to connect to ${server} (${detail})`,
-        advice: 'allow the host and the port in the front proxy; many allow CONNECT only to port 443',
-      };
-    case 'protocol':
-      return {
-        reason: `${front} did not answer like a proxy (${detail})`,
-        advice: `check the scheme and the port in ${key}`,
-      };
-    case 'silent':
-      return {
-        reason: `${front} did not answer (${detail})`,
-        advice: `check that the front proxy works and can reach ${server}`,
-      };
-    case 'unreachable':
-      return {
-        reason: `${front} could not reach ${server} (${detail})`,
-        advice: 'check the name, and whether the front proxy may reach it',
-      };
-  }
+const PROBLEMS: Record<
+  HopFailure['problem'],
+  (names: FrontNames) => { readonly what: string; readonly advice: string }
+> = {
+  local: ({ front }) => ({
+    what: `this machine could not open a connection to ${front}`,
+    advice: 'raise the limit of open files, or free ports',
+  }),
+  unresolved: ({ front, key }) => ({
+    what: `could not resolve the name of ${front}`,
+    advice: `check the host in ${key} and the DNS of this machine`,
+  }),
+  down: ({ front, key }) => ({
+    what: `could not connect to ${front}`,
+    advice: `check that it runs and that this machine may reach it; check host and port in ${key}`,
+  }),
+  login: ({ front, key }) => ({
+    what: `${front} requires other credentials`,
+    advice: `set its user name and password in ${key}`,
+  }),
+  refused: ({ front, server }) => ({
+    what: `${front} refused to connect to ${server}`,
+    advice: 'allow the host and the port in the front proxy; many allow CONNECT only to port 443',
+  }),
+  protocol: ({ front, key }) => ({
+    what: `${front} did not answer like a proxy`,
+    advice: `check the scheme and the port in ${key}`,
+  }),
+  silent: ({ front, server }) => ({
+    what: `${front} did not answer`,
+    advice: `check that the front proxy works and can reach ${server}`,
+  }),
+  unreachable: ({ front, server }) => ({
+    what: `${front} could not reach ${server}`,
+    advice: 'check the name, and whether the front proxy may reach it',
+  }),
+};
+
+export function describeHop({ problem, detail }: HopFailure, names: FrontNames): FrontProblem {
+  const { what, advice } = PROBLEMS[problem](names);
+  return { reason: `${what} (${detail})`, advice };
 }

@@ -72,7 +72,7 @@ class SocketHop {
     this.front = front;
     this.#answers = answers;
     this.#startedAt = clock.monotonic();
-    this.#hop = new FrontHop(raw, front, server, (failure) => {
+    this.#hop = new FrontHop(raw, { front, server }, (failure) => {
       this.#result = failure ?? 'open';
       if (failure === undefined || isAnswer(failure)) answers.at = clock.monotonic();
       if (failure === undefined) emitConnect();

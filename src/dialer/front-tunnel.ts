@@ -38,7 +38,7 @@ export function openFrontTunnel(
   };
   socket.on('connect', () => hop.start());
   let isOpen = false;
-  const hop = new FrontHop(socket, front, server, (failure) => {
+  const hop = new FrontHop(socket, { front, server }, (failure) => {
     isOpen = failure === undefined;
     done(failure && toError(failure));
   });

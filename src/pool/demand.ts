@@ -14,25 +14,28 @@ import type { Sessions } from './sessions.ts';
  * cannot use the present members, because the present members are full or do not fit.
  */
 export function usableAt(members: Members, source: PoolSource, atMs: number): number {
-  return withoutQuarantined(members, source, atMs, () => true);
+  const usable = heldAt(source, atMs) - quarantinedAt(source, atMs, () => true);
+  return withoutWaiting(members, source, usable);
 }
 
 /** Like `usableAt`, but includes the quarantined members that no draw replaces. */
 export function countedAt(members: Members, source: PoolSource, atMs: number): number {
-  return withoutQuarantined(members, source, atMs, ({ replaced }) => replaced);
+  const counted = heldAt(source, atMs) - quarantinedAt(source, atMs, ({ replaced }) => replaced);
+  return withoutWaiting(members, source, counted);
 }
 
-function withoutQuarantined(
-  members: Members,
-  source: PoolSource,
-  atMs: number,
-  isLeftOut: (phase: Extract<MemberPhase, { name: 'quarantined' }>) => boolean,
-): number {
-  let count = heldAt(source, atMs);
+type Quarantine = Extract<MemberPhase, { name: 'quarantined' }>;
+
+function quarantinedAt(source: PoolSource, atMs: number, isCounted: (phase: Quarantine) => boolean): number {
+  let count = 0;
   for (const { phase, usableUntil } of source.quarantined) {
     if (phase.name !== 'quarantined' || phase.untilAt <= atMs || usableUntil.key <= atMs) continue;
-    if (isLeftOut(phase)) count -= 1;
+    if (isCounted(phase)) count += 1;
   }
+  return count;
+}
+
+function withoutWaiting(members: Members, source: PoolSource, count: number): number {
   return Math.max(0, count - Math.min(waitingFor(members, source), source.options.size));
 }
 
@@ -45,7 +48,11 @@ export function heldAt({ expiries }: PoolSource, atMs: number): number {
  * The demand of all replicas for the source.
  * @param except - a sharing of the pool whose demand the result omits.
  */
-export function demandFor(members: Members, source: PoolSource, now: number, except?: object): Demand {
+export function demandFor(
+  members: Members,
+  source: PoolSource,
+  { now, except }: { readonly now: number; readonly except?: object },
+): Demand {
   let sum = demandHere(members, source, now);
   for (const [by, demand] of source.demandElsewhere) if (by !== except) sum = addDemand(sum, demand);
   return sum;

@@ -63,8 +63,7 @@ export class DepartedMembers {
 export function departedMember(
   { endsAt, joinedAt, bans, health }: Member,
   { reason }: Departure,
-  now: number,
-  minBarMs: number,
+  { now, minBarMs }: { readonly now: number; readonly minBarMs: number },
 ): DepartedMember | undefined {
   const barred = reason !== 'expired' && reason !== 'removed';
   if (!barred && (bans === undefined || bans.size === 0) && health.score === 0) return undefined;

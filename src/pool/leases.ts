@@ -130,7 +130,7 @@ export class Leases {
       session.fallback = member.id;
     } else if (session.confirmedAt <= leasedAt) {
       // Since this lease began, the session has got no other member, and its own member has accepted no attempt.
-      this.#sessions.bind(session, member.id, 'failed-over', now);
+      this.#sessions.bind(session, { member: member.id, reason: 'failed-over' }, now);
     }
   }
 
@@ -141,7 +141,8 @@ export class Leases {
   #leaveFailed(session: Session, now: number): void {
     session.memberFailed = true;
     const fallback = this.#members.find(session.fallback);
-    if (fallback !== undefined) this.#sessions.bind(session, fallback.id, 'failed-over', now);
+    if (fallback !== undefined)
+      this.#sessions.bind(session, { member: fallback.id, reason: 'failed-over' }, now);
   }
 
   #end(lease: OpenLease, report: Exclude<LeaseReport, { kind: 'accepted' }>, now: number): void {

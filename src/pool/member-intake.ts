@@ -58,10 +58,10 @@ export class MemberIntake {
     const known = this.#members.findByKey(memberKey(source.name, drawn));
     if (known !== undefined) {
       source.learn(drawn, endsAt - now);
-      this.#members.renew(known, drawn, endsAt, now);
+      this.#members.renew(known, { drawn, endsAt }, now);
       return 'renewed';
     }
-    const joins = this.#joinUnlessBarred(source, drawn, { id: this.#newId(), joinedAt: now, endsAt }, now);
+    const joins = this.#joinUnlessBarred(source, drawn, { id: this.#newId(), joinedAt: now, endsAt, now });
     return joins ? 'joined' : 'rejected';
   }
 
@@ -90,9 +90,9 @@ export class MemberIntake {
     if (this.#isTooLate(endsAt, now)) return;
     const known = this.#members.findByKey(memberKey(source.name, drawn)) ?? this.#members.find(id);
     if (known === undefined) {
-      this.#joinUnlessBarred(source, drawn, { id, joinedAt, endsAt }, now);
+      this.#joinUnlessBarred(source, drawn, { id, joinedAt, endsAt, now });
     } else if (endsAt > known.endsAt && known.phase.name !== 'draining') {
-      this.#members.renew(known, drawn, endsAt, now);
+      this.#members.renew(known, { drawn, endsAt }, now);
     }
   }
 
@@ -101,7 +101,11 @@ export class MemberIntake {
   }
 
   /** Whether a draw may bring this proxy back now (see `DepartedMembers`). */
-  #joinUnlessBarred(source: PoolSource, drawn: DrawnMember, entry: Entry, now: number): boolean {
+  #joinUnlessBarred(
+    source: PoolSource,
+    drawn: DrawnMember,
+    { now, ...entry }: Entry & { readonly now: number },
+  ): boolean {
     const departed = this.#members.departed.find(memberKey(source.name, drawn), now);
     if (departed?.barred === true) return false;
     source.learn(drawn, entry.endsAt - now);

@@ -146,7 +146,8 @@ export class Members {
     source.quarantined.delete(member);
     source.suspected.delete(member);
     this.index.remove(member);
-    const departed = departedMember(member, departure, now, this.settings.health.quarantineMs);
+    const minBarMs = this.settings.health.quarantineMs;
+    const departed = departedMember(member, departure, { now, minBarMs });
     if (departed !== undefined) this.departed.add(key, departed, now);
     member.leave(departure);
     for (const observer of this.observers) observer.memberLeft(member, departure);
@@ -202,7 +203,12 @@ export class Members {
     this.#emitJoined(member, false, now);
   }
 
-  renew(member: Member, drawn: DrawnMember, endsAt: number, now: number): void {
+  /** Applies a draw of the member again. `endsAt`: the end of life that follows from the draw. */
+  renew(
+    member: Member,
+    { drawn, endsAt }: { readonly drawn: DrawnMember; readonly endsAt: number },
+    now: number,
+  ): void {
     member.exitIp = drawn.exitIp ?? member.exitIp;
     member.login = drawn.login ?? member.login;
     member.facts = drawn.facts ?? member.facts;

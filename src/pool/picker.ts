@@ -78,7 +78,7 @@ export class Picker {
       this.#sessions.unbind(session);
       return { from, to: undefined };
     }
-    this.#sessions.bind(session, next.id, 'rotated', now);
+    this.#sessions.bind(session, { member: next.id, reason: 'rotated' }, now);
     return { from, to: next.id };
   }
 
@@ -164,7 +164,7 @@ export class Picker {
   }
 
   #bind(session: Session, member: Member | undefined, reason: string): Member | undefined {
-    if (member !== undefined) this.#sessions.bind(session, member.id, reason, this.check.now);
+    if (member !== undefined) this.#sessions.bind(session, { member: member.id, reason }, this.check.now);
     return member;
   }
 }

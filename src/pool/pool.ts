@@ -181,7 +181,7 @@ export class Pool implements LeaseProvider {
     const source = this.#members.sources.get(sourceName);
     return source === undefined
       ? { waiting: 0, lastWantedAt: Number.NEGATIVE_INFINITY, usedUpPerSecond: 0 }
-      : demandFor(this.#members, source, this.#clock.monotonic());
+      : demandFor(this.#members, source, { now: this.#clock.monotonic() });
   }
 
   /** Adds the members of a draw in random order. */

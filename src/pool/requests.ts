@@ -121,7 +121,7 @@ export class Requests {
 
   cancel(requestId: number): void {
     const client = this.#queue.find(requestId);
-    if (client !== undefined) this.#queue.answer(client, CLIENT_LEFT, 'gave-up', this.#clock.monotonic());
+    if (client !== undefined) this.#queue.answer(client, CLIENT_LEFT, this.#clock.monotonic());
   }
 
   /** Gives a session a member that can serve it now; undefined if there is none. The pin counts as a client's request. */
@@ -158,7 +158,7 @@ export class Requests {
       const impossible = this.#whyImpossible(routing);
       if (impossible === undefined) {
         this.#queue.changeLine(client, this.#members.candidates(filterOf(routing), now));
-      } else this.#queue.answer(client, badRouting(impossible), 'refused', now);
+      } else this.#queue.answer(client, badRouting(impossible), now);
     }
     this.serveWaiting(now);
     this.refuseHopeless();
@@ -178,7 +178,7 @@ export class Requests {
     const judge = this.#refusals.judge(now);
     for (const client of this.#queue.all()) {
       const hopeless = judge(client.request, client.key - now);
-      if (hopeless !== undefined) this.#queue.answer(client, hopeless, 'refused', now);
+      if (hopeless !== undefined) this.#queue.answer(client, hopeless, now);
     }
   }
 
@@ -187,7 +187,7 @@ export class Requests {
     if (this.#closed) return;
     this.#closed = true;
     const now = this.#clock.monotonic();
-    for (const client of this.#queue.all()) this.#queue.answer(client, SHUTTING_DOWN, 'refused', now);
+    for (const client of this.#queue.all()) this.#queue.answer(client, SHUTTING_DOWN, now);
     this.#queue.close();
     this.#sourceMoves[Symbol.dispose]();
   }
@@ -210,14 +210,14 @@ export class Requests {
     for (let late = this.#queue.overdue(now); late !== undefined; late = this.#queue.overdue(now)) {
       const waitedS = Math.round((now - late.sinceAt) / 100) / 10;
       const reason = `Waited ${waitedS} s for a member that fits the routing options.`;
-      this.#queue.answer(late, this.#refusals.poolEmpty(reason, late.request.routing), 'refused', now);
+      this.#queue.answer(late, this.#refusals.poolEmpty(reason, late.request.routing), now);
     }
   }
 
   #serve(client: WaitingClient, now: number): TurnResult {
     const lease = this.#tryLease(client.request, client.candidates, client.sinceAt, now);
     if (lease !== undefined) {
-      this.#queue.answer(client, lease, 'served', now);
+      this.#queue.answer(client, lease, now);
       return 'done';
     }
     const { spacedUntil, turnAt, rejectedForRequest } = this.#picker.check;

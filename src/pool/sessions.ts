@@ -130,7 +130,7 @@ export class Sessions {
     if (session === undefined) return;
     this.usedElsewhere(session, { ttlMs, usedAt }, now);
     if (member === undefined) this.unbind(session);
-    else if (member !== session.member) this.bind(session, member, reason, now);
+    else if (member !== session.member) this.bind(session, { member, reason }, now);
   }
 
   #insert(session: Session, now: number): Session {
@@ -147,7 +147,11 @@ export class Sessions {
   }
 
   /** Assigns the member to the session and emits `session.bound` or `session.moved`. */
-  bind(session: Session, member: string, reason: string, now: number): void {
+  bind(
+    session: Session,
+    { member, reason }: { readonly member: string; readonly reason: string },
+    now: number,
+  ): void {
     const from = session.member;
     this.#setMember(session, member);
     session.confirmedAt = now;

@@ -207,7 +207,7 @@ export class PoolSharing implements PoolObserver {
     const now = clock.monotonic();
     const demand: Record<string, Demand> = {};
     for (const source of members.sources.values()) {
-      const here = demandFor(members, source, now, this);
+      const here = demandFor(members, source, { now, except: this });
       if (here.lastWantedAt !== Number.NEGATIVE_INFINITY || here.waiting > 0) demand[source.name] = here;
     }
     return { waiting: this.waiting, demand, ...this.#unshared.take(now) };

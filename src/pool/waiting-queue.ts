@@ -9,7 +9,7 @@ import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { EventBus } from '../core/events.ts';
 import { Heap, type HeapNode } from '../core/heap.ts';
 import type { Candidates } from './candidates.ts';
-import type { Lease, LeaseRefusal, LeaseRequest } from './lease.ts';
+import { isLease, type Lease, type LeaseRefusal, type LeaseRequest } from './lease.ts';
 
 type Answer = Lease | LeaseRefusal;
 
@@ -39,8 +39,7 @@ export class WaitingClient implements HeapNode {
 
   constructor(
     request: LeaseRequest,
-    { candidates, now, needsDraw }: WaitingTerms,
-    arrival: number,
+    { candidates, now, needsDraw, arrival }: WaitingTerms & { readonly arrival: number },
     resolve: (answer: Answer) => void,
   ) {
     this.request = request;
@@ -80,7 +79,7 @@ export class WaitingQueue {
     if (this.#byRequest.has(request.id)) throw new TypeError(`lease request ${request.id} waits already`);
     this.#arrivals += 1;
     const { promise, resolve } = Promise.withResolvers<Answer>();
-    const client = new WaitingClient(request, terms, this.#arrivals, resolve);
+    const client = new WaitingClient(request, { ...terms, arrival: this.#arrivals }, resolve);
     this.#byRequest.set(request.id, client);
     this.#byDeadline.add(client);
     this.#enterLine(client);
@@ -96,16 +95,11 @@ export class WaitingQueue {
     return this.#byRequest.values();
   }
 
-  answer(
-    client: WaitingClient,
-    answer: Answer,
-    outcome: 'served' | 'gave-up' | 'refused',
-    now: number,
-  ): void {
+  answer(client: WaitingClient, answer: Answer, now: number): void {
     this.#byRequest.delete(client.request.id);
     this.#byDeadline.remove(client);
     this.#leaveLine(client);
-    this.#bus.emit('client.waited', { ms: now - client.sinceAt, outcome });
+    this.#bus.emit('client.waited', { ms: now - client.sinceAt, outcome: outcomeOf(answer) });
     client.resolve(answer);
   }
 
@@ -174,6 +168,11 @@ export class WaitingQueue {
     if (client.needsDraw) candidates.waitingForDrawCount -= 1;
     if (line.size === 0) this.#lines.delete(candidates);
   }
+}
+
+function outcomeOf(answer: Answer): 'served' | 'gave-up' | 'refused' {
+  if (isLease(answer)) return 'served';
+  return answer.refused === 'client-gone' ? 'gave-up' : 'refused';
 }
 
 class LineCursor {

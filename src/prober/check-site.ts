@@ -37,8 +37,7 @@ export type SiteAnswer = number | 'silent' | 'closed' | 'garbage';
 export function askSite(
   connection: RawConnection,
   site: CheckSite,
-  deadlines: Deadlines,
-  timeoutMs: number,
+  { deadlines, timeoutMs }: { readonly deadlines: Deadlines; readonly timeoutMs: number },
 ): Promise<SiteAnswer> {
   return new Promise((resolve) => {
     const socket = site.tls ? overTls(connection.socket, site.target) : connection.socket;

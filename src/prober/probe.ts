@@ -109,7 +109,7 @@ export class Probe {
       return { kind: 'suspect', fault, alive: SIGNS_OF_LIFE.has(fault) };
     }
     const leftMs = Math.max(0, this.#task.timeoutMs - (clock.monotonic() - startedAt));
-    const answer = await askSite(result.connection, at, deadlines, leftMs);
+    const answer = await askSite(result.connection, at, { deadlines, timeoutMs: leftMs });
     if (this.#cancelled) return { kind: 'cancelled' };
     if (answer === expectStatus) return { kind: 'passed', latencyMs: result.ms, relays: true };
     const fault = typeof answer === 'number' ? 'target-doubted' : SITE_FAULTS[answer];

@@ -156,7 +156,7 @@ test('service through a front proxy: a name that does not resolve is reported as
   const server = parseHostPort('extract.example.com:80');
   if (server === undefined) throw new TypeError('no host');
   const failure = await new Promise<HopFailure | undefined>((resolve) => {
-    const hop = new FrontHop(socket, frontProxyAt('http://bastion:3128'), server, resolve);
+    const hop = new FrontHop(socket, { front: frontProxyAt('http://bastion:3128'), server }, resolve);
     socket.on('connect', () => hop.start());
   });
   expect(failure).toEqual({ problem: 'unresolved', detail: 'ENOTFOUND' });

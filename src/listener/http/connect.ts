@@ -40,12 +40,11 @@ export function serveConnect(
     const keepAlive =
       refusal.code === 'auth-required' && head.keepAlive && received.length === 0 && !connection.draining;
     const reply = formatRefusal(refusal, keepAlive);
-    if (!keepAlive) {
-      connection.sendAndClose(reply);
-      return;
+    if (!keepAlive) connection.sendAndClose(reply);
+    else {
+      socket.write(reply);
+      awaitNext();
     }
-    socket.write(reply);
-    awaitNext();
   };
 
   const request = readDialRequest(head, connection);

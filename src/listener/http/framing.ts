@@ -13,6 +13,13 @@ export type Framing =
   /** Responses only: the body ends with the connection. */
   | { readonly kind: 'until-close' };
 
+/** What the head of a response says about its body. */
+interface FramedHead {
+  readonly status: number;
+  readonly fields: readonly HeaderField[];
+  readonly minorVersion: number;
+}
+
 /**
  * The framing of a request's body.
  * @returns `bad-request` for ambiguous framing (two lengths, a length and a transfer coding, a transfer coding in HTTP/1.0, or an
@@ -29,9 +36,7 @@ export function requestFraming(fields: readonly HeaderField[], minorVersion: num
  */
 export function responseFraming(
   method: string,
-  status: number,
-  fields: readonly HeaderField[],
-  minorVersion: number,
+  { status, fields, minorVersion }: FramedHead,
 ): Framing | NoriaError {
   const declared = declaredFraming(fields, minorVersion);
   if (declared instanceof NoriaError) return declared;
