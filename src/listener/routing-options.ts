@@ -58,6 +58,14 @@ interface GivenOptions {
   rotate?: boolean;
 }
 
+/** One option as the client gave it. */
+interface GivenOption {
+  readonly entry: RoutingKey;
+  /** The key or alias, in lower case. */
+  readonly name: string;
+  readonly value: string;
+}
+
 /** Why options are refused: `message` for the log; `reason` for the client, without text that the client sent. */
 interface Problem {
   readonly message: string;
@@ -132,8 +140,8 @@ function parseText(routingText: string, given: GivenOptions): Problem | undefine
       seen.add(entry.key);
       const value = entry.value === undefined ? '' : words[index + 1];
       if (value === undefined) return problem(`key ${name} has no value in the user name`);
-      const key = name.toLowerCase();
-      if (!setOption(given, entry, key, value)) return invalidValue(entry, key, value, 'in the user name');
+      const option = { entry, name: name.toLowerCase(), value };
+      if (!setOption(given, option)) return invalidValue(option, 'in the user name');
       index += entry.value === undefined ? 1 : 2;
     }
   }
@@ -158,8 +166,8 @@ function parseHeaders(
     }
     if (seen.has(entry.key)) return problem(`key ${entry.key} is given twice in headers`);
     seen.add(entry.key);
-    const text = value.trim();
-    if (!setOption(given, entry, name, text)) return invalidValue(entry, name, text, 'in a header');
+    const option = { entry, name, value: value.trim() };
+    if (!setOption(given, option)) return invalidValue(option, 'in a header');
   }
   return undefined;
 }
@@ -170,13 +178,13 @@ function whichKeys(name: string): string {
   return meant === undefined ? `the keys are ${ALL_KEYS}` : `did you mean ${meant}? The keys are ${ALL_KEYS}`;
 }
 
-function invalidValue(entry: RoutingKey, name: string, value: string, where: string): Problem {
+function invalidValue({ entry, name, value }: GivenOption, where: string): Problem {
   const expected = `for key ${name} ${where}: expected ${entry.value ?? 'yes or no'}`;
   return problem(`invalid value ${quote(value)} ${expected}`, `invalid value ${expected}`);
 }
 
 /** @returns false when the value is invalid for this key. */
-function setOption(given: GivenOptions, entry: RoutingKey, name: string, value: string): boolean {
+function setOption(given: GivenOptions, { entry, name, value }: GivenOption): boolean {
   switch (entry.key) {
     case 'session':
       if (!SESSION_NAME.test(value)) return false;

@@ -25,7 +25,7 @@ import { MemberIntake } from './member-intake.ts';
 import { Members } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
 import { Picker, type SessionPin, type SessionRotation } from './picker.ts';
-import { membersToProbe, memberThatWorked } from './probe-order.ts';
+import { leaseForProbes, memberThatWorked } from './probe-leases.ts';
 import { Requests } from './requests.ts';
 import type { SessionJournal, StoredSession } from './session-journal.ts';
 import { Sessions } from './sessions.ts';
@@ -124,21 +124,14 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Grants leases for probes on at most `limit` members; see `membersToProbe`. The caller reports their outcomes like those of
-   * other leases.
+   * Grants leases for probes on at most `limit` members, most urgent first. With `staleMs`, also on members without a success
+   * for that long. The caller reports the outcomes like those of other leases.
    */
   acquireForProbe(limit: number, staleMs?: number): ProbeLease[] {
-    const leases: ProbeLease[] = [];
-    if (this.#closed) return leases;
+    if (this.#closed) return [];
     const now = this.#clock.monotonic();
     this.#members.update(now);
-    for (const member of membersToProbe(this.#members, now, staleMs)) {
-      if (leases.length >= limit) break;
-      const isNew = member.phase.name === 'joining';
-      member.source.suspected.delete(member);
-      leases.push({ ...this.#leases.grantProbe(member, now), isNew });
-    }
-    return leases;
+    return leaseForProbes(this.#members, this.#leases, { now, limit, staleMs });
   }
 
   /**

@@ -1,16 +1,37 @@
+/** Chooses the members to probe, and the members with which the prober compares them, and leases the former. */
+import type { ProbeLease } from './lease.ts';
+import type { Leases } from './leases.ts';
 import type { Member, PoolSource } from './member.ts';
 import type { Members } from './members.ts';
+
+interface ProbeTerms {
+  readonly now: number;
+  readonly limit: number;
+  /** See `membersToProbe`. */
+  readonly staleMs: number | undefined;
+}
+
+export function leaseForProbes(
+  members: Members,
+  leases: Leases,
+  { now, limit, staleMs }: ProbeTerms,
+): ProbeLease[] {
+  const granted: ProbeLease[] = [];
+  for (const member of membersToProbe(members, now, staleMs)) {
+    if (granted.length >= limit) break;
+    const isNew = member.phase.name === 'joining';
+    member.source.suspected.delete(member);
+    granted.push({ ...leases.grantProbe(member, now), isNew });
+  }
+  return granted;
+}
 
 /**
  * The members to probe, most urgent first: unproven members, then suspected ones. With a configured check, then members whose
  * quarantine has ended, and ready ones without a success for `staleMs`. Omits members that a lease already tests.
  * @param staleMs - undefined if no check is configured.
  */
-export function* membersToProbe(
-  members: Members,
-  now: number,
-  staleMs: number | undefined,
-): Generator<Member> {
+function* membersToProbe(members: Members, now: number, staleMs: number | undefined): Generator<Member> {
   for (const { counts, members: ofSource } of members.sources.values()) {
     if (counts.joining === 0) continue;
     for (const member of ofSource) {
