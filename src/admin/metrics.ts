@@ -5,13 +5,10 @@
  * a state, a code), never from hosts, members or sessions. docs/metrics.md lists the metrics; test/held/metrics.test.ts
  * compares the list with the code.
  */
-
-import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import type { AdminBackend } from './backend.ts';
-import { addGauge } from './collected-gauge.ts';
-import { addFleetMetrics } from './fleet-metrics.ts';
 import { FastCounter, FastHistogram } from './hot-path-metrics.ts';
 import { MEMBER_STATES, SOURCE_STATES } from './schemas.ts';
 
@@ -32,6 +29,7 @@ interface MetricDescription {
 const DIAL_BUCKETS_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 const WAIT_BUCKETS_S = [0.001, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 15, 30];
 const REMAINING_BUCKETS_S = [5, 10, 20, 30, 60, 120, 180, 300, 600, 1_800];
+const STORE_BUCKETS_S = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
 
 /** @param withProcess - whether to add the metrics of the process: CPU, memory, event loop. */
 export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = true): Metrics {
@@ -183,5 +181,73 @@ function countEvents(registry: Registry, bus: EventBus): Disposable[] {
     }),
     bus.on('dial.attempted', ({ source, outcome }) => attempts.add(1, source, outcome)),
     bus.on('hedge.ended', ({ outcome }) => hedges.add(1, outcome)),
+  ];
+}
+
+interface GaugeTerms<Label extends string> {
+  readonly name: string;
+  readonly help: string;
+  readonly labels?: readonly Label[];
+}
+
+/** Adds a gauge whose samples are read when the metrics are collected. */
+function addGauge<Label extends string = never>(
+  registry: Registry,
+  { name, help, labels = [] }: GaugeTerms<Label>,
+  read: (gauge: Gauge<Label>) => void,
+): void {
+  new Gauge({
+    name,
+    help,
+    labelNames: labels,
+    registers: [registry],
+    collect() {
+      this.reset(); // removes the samples of sources, listeners and a fleet that no longer exist
+      read(this);
+    },
+  });
+}
+
+/** The metrics of a fleet. When noria is in no fleet, these metrics have no samples. */
+function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBackend): Disposable[] {
+  const fleet = () => backend.status().fleet;
+  addGauge(
+    registry,
+    { name: 'noria_fleet_replicas', help: 'Norias of the fleet, this one included.' },
+    (gauge) => {
+      const status = fleet();
+      if (status !== null) gauge.set(status.replicas.length);
+    },
+  );
+  const storeHelp = "1 while the fleet's store is connected, else 0.";
+  addGauge(registry, { name: 'noria_fleet_store_up', help: storeHelp }, (gauge) => {
+    const status = fleet();
+    if (status !== null) gauge.set(status.store === 'connected' ? 1 : 0);
+  });
+  let lagMs: number | undefined;
+  const lagHelp = 'Time from when a noria shared the last change until it arrived here.';
+  addGauge(registry, { name: 'noria_fleet_lag_seconds', help: lagHelp }, (gauge) => {
+    if (lagMs !== undefined) gauge.set(lagMs / SECOND_MS);
+  });
+  const registers = [registry];
+  const seconds = new Histogram({
+    name: 'noria_fleet_store_seconds',
+    help: "Time until the fleet's store answered, by operation.",
+    labelNames: ['operation'],
+    buckets: STORE_BUCKETS_S,
+    registers,
+  });
+  const claims = new Counter({
+    name: 'noria_fleet_claims_total',
+    help: 'Attempts of this noria to reserve the next call to the service, by outcome.',
+    labelNames: ['outcome'],
+    registers,
+  });
+  return [
+    bus.on('fleet.answered', ({ operation, ms }) => seconds.observe({ operation }, ms / SECOND_MS)),
+    bus.on('fleet.claimed', ({ outcome }) => claims.inc({ outcome })),
+    bus.on('fleet.followed', (event) => {
+      lagMs = event.lagMs;
+    }),
   ];
 }

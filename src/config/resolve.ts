@@ -1,17 +1,42 @@
 /** Turns a checked file into a Config: reads secrets, derives values, and checks the rules between sections. */
+
+import { createSecureContext } from 'node:tls';
+import { describeError } from '../core/faults.ts';
 import { formatListenAddress, isLocalAddress, type ListenAddress, overlap } from '../core/listen-address.ts';
 import { nearest } from '../core/nearest.ts';
+import { Secret } from '../core/secret.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import type { CheckedConfig } from './check.ts';
-import type { AccountConfig, AdminConfig, Config } from './config.ts';
-import { type ResolveContext, resolveKey } from './credentials.ts';
-import { resolveFleet } from './fleet.ts';
-import { resolveListener } from './listeners.ts';
+import type {
+  AccountConfig,
+  AdminConfig,
+  Config,
+  FleetConfig,
+  FleetTls,
+  ListenerConfig,
+  TlsConfig,
+} from './config.ts';
+import { type ResolveContext, resolveKey, resolveUser } from './credentials.ts';
 import { frontProxy } from './network-scalars.ts';
 import type { Problems } from './problems.ts';
 import { addPortListener, addressOfPorts, hasPorts } from './proxy-pool.ts';
+import type { FileListener } from './schema.ts';
+import { type FileFleet, type StoreUrl, storeUrl } from './schema-fleet.ts';
 import { token } from './secret-scalars.ts';
 import { resolveSource } from './sources.ts';
+
+/**
+ * The URL of the store if the fleet uses Sentinels and has no `url`. noria gets host and port from the Sentinels
+ * instead.
+ */
+const ANY_STORE: StoreUrl = {
+  tls: false,
+  host: 'localhost',
+  port: 6379,
+  username: undefined,
+  password: undefined,
+  database: 0,
+};
 
 /** Reports problems to `context.problems`. The result is valid only if it has no errors. */
 export function resolveConfig(
@@ -141,4 +166,104 @@ function checkOverlaps({ listeners, admin, proxyPool }: CheckedConfig, problems:
     if (problems.has(path) || problems.has(earlier[0])) return;
     problems.error(path, `${formatListenAddress(address)} conflicts with ${earlier[0]}; use another port`);
   });
+}
+
+/**
+ * @param path - the path of the listener in the file: `listeners[0]`.
+ * @returns undefined if the listener is invalid; `problems` then says why.
+ */
+function resolveListener(
+  listener: FileListener,
+  path: string,
+  context: ResolveContext,
+): ListenerConfig | undefined {
+  const { problems } = context;
+  const { address, protocols } = listener;
+  const users = listener.users.map((user, index) => resolveUser(user, `${path}.users[${index}]`, context));
+  problems.duplicates(
+    listener.users.map(({ username }, index) => [`${path}.users[${index}].username`, username]),
+  );
+  problems.duplicates(protocols.map((protocol, index) => [`${path}.protocols[${index}]`, protocol]));
+  if (users.length === 0 && !isLocalAddress(address) && !problems.has(`${path}.users`)) {
+    problems.missing(
+      `${path}.address`,
+      `other machines can reach ${formatListenAddress(address)}, and without users anyone could use this proxy; add users, or listen on 127.0.0.1`,
+      { wanted: [`${path}.users`], side: 'value' },
+    );
+  }
+  const tls = listener.tls && resolveTls(listener.tls, `${path}.tls`, context);
+  const valid = users.filter((user) => user !== undefined);
+  if (valid.length < users.length || (listener.tls !== undefined && tls === undefined)) return undefined;
+  return { ...listener, tls, users: valid };
+}
+
+function resolveTls(
+  tls: NonNullable<FileListener['tls']>,
+  path: string,
+  { files, problems }: ResolveContext,
+): TlsConfig | undefined {
+  const cert = files.readText(`${path}.cert`, tls.cert, { isSecret: false });
+  const key = files.readText(`${path}.key`, tls.key, { isSecret: true });
+  if (cert === undefined || key === undefined) return undefined;
+  try {
+    createSecureContext({ cert, key });
+  } catch (error) {
+    const reason = describeError(error);
+    problems.error(path, `the certificate and the key cannot be used together: ${reason}`, 'key');
+    return undefined;
+  }
+  return {
+    certFile: files.absolute(tls.cert),
+    keyFile: files.absolute(tls.key),
+    cert,
+    key: new Secret(key),
+  };
+}
+
+/** @returns undefined if the section is incomplete or invalid; `problems` then says why. */
+function resolveFleet(fleet: FileFleet, context: ResolveContext): FleetConfig | undefined {
+  const { problems, files } = context;
+  const { url: plain, urlFile: file, sentinel } = fleet;
+  const found = files.readSecret('fleet.url', { plain, file }, storeUrl());
+  const wanted = ['fleet.url', 'fleet.urlFile'];
+  if (found === undefined && sentinel === undefined && !wanted.some((path) => problems.has(path))) {
+    problems.missing('fleet', 'has no store; set url or urlFile', { wanted });
+  }
+  const url = found ?? (sentinel && ANY_STORE);
+  const tls = fleet.tls && resolveStoreTls(fleet.tls, context);
+  if (url === undefined || problems.has('fleet.tls')) return undefined;
+  if (tls !== undefined && !url.tls) {
+    problems.error('fleet.tls', 'has no effect without TLS; begin the URL with rediss://', 'key');
+    return undefined;
+  }
+  return { url, name: fleet.name, replica: fleet.replica, tls, sentinel };
+}
+
+function resolveStoreTls(
+  tls: NonNullable<FileFleet['tls']>,
+  { problems, files }: ResolveContext,
+): FleetTls | undefined {
+  if ((tls.cert === undefined) !== (tls.key === undefined)) {
+    problems.error('fleet.tls', 'needs both cert and key, or neither', 'key');
+    return undefined;
+  }
+  const read = (name: 'ca' | 'cert' | 'key') =>
+    tls[name] && files.readText(`fleet.tls.${name}`, tls[name], { isSecret: name === 'key' });
+  const [ca, cert, key] = [read('ca'), read('cert'), read('key')];
+  if (problems.has('fleet.tls')) return undefined;
+  try {
+    createSecureContext({ ca, cert, key });
+  } catch (error) {
+    problems.error('fleet.tls', `these files cannot be used: ${describeError(error)}`, 'key');
+    return undefined;
+  }
+  const absolute = (path: string | undefined) => path && files.absolute(path);
+  return {
+    caFile: absolute(tls.ca),
+    certFile: absolute(tls.cert),
+    keyFile: absolute(tls.key),
+    ca,
+    cert,
+    key: key === undefined ? undefined : new Secret(key),
+  };
 }

@@ -3,8 +3,7 @@
  *
  * Keys are declared only here and, for sources, in schema-source.ts. The loader, its messages, the type Config,
  * `noria check` and the JSON Schema come from this table. test/held/configuration.test.ts compares
- * config.example.yaml and docs/configuration.md with it. Rules about several keys are in resolve.ts, sources.ts and
- * listeners.ts.
+ * config.example.yaml and docs/configuration.md with it. Rules about several keys are in resolve.ts and sources.ts.
  */
 
 import { z } from 'zod';

@@ -1,18 +1,19 @@
 /**
- * Plans the draws of a source. Collects the inputs of draw-plan.ts from the pool, the pace, the options and the
- * results of earlier draws.
+ * Plans the draws of a source: collects the inputs from the pool, the pace, the options and the results of earlier
+ * draws, and decides whether the source draws now, how many members it requests, and when it checks again.
  */
 import type { Clock } from '../core/clock.ts';
+import { roughDuration } from '../core/words.ts';
+import type { Demand } from '../pool/drawn-member.ts';
 import type { DrawRow } from '../service/operation.ts';
 import { OPERATIONS } from '../service/operations.ts';
 import type { DrawHistory } from './draw-history.ts';
-import { type DrawPlan, planDraw } from './draw-plan.ts';
 import type { InstanceReports } from './instance-report.ts';
 import type { DrawSourceOptions, RefillPool } from './options.ts';
 import { type Pace, type Paces, paceKey } from './pace.ts';
 import { PACE_SLACK_MS } from './pace-rule.ts';
+import type { SourceState } from './phase.ts';
 import type { SourceRecords } from './source-records.ts';
-import type { SourceState } from './source-state.ts';
 
 export interface PlannerContext {
   readonly clock: Clock;
@@ -98,4 +99,118 @@ export class DrawPlanner {
       despiteNoDemand: state.drawsWithoutDemand || history.mayRecover,
     });
   }
+}
+
+/** The members of one source in the pool. See `RefillPool` for the methods. */
+interface Stock {
+  countedAt(atMs: number): number;
+  heldAt(atMs: number): number;
+  nextLossAt(afterMs: number): number | undefined;
+}
+
+export interface DrawInputs {
+  /** The current monotonic moment. */
+  readonly now: number;
+  readonly stock: Stock;
+  readonly demand: Demand;
+  /** The number of usable members to hold. */
+  readonly size: number;
+  /** Drawing stops if no client has sent a request for this time. With 0, it never stops. */
+  readonly idleAfterMs: number;
+  /** The time until the next call may start. */
+  readonly startInMs: number;
+  /** The time from the start of one call to the start of the next. */
+  readonly gapMs: number;
+  /** The usual time from the start of a call until its members are usable. */
+  readonly latencyMs: number;
+  /** The maximum number of members to request in one call. */
+  readonly maxPerCall: number;
+  /** How many distinct IPs the daily budget and the service's quota still allow; Infinity without a limit. */
+  readonly quotaLeft: number;
+  /** Whether the source replaces missing members even without client requests. */
+  readonly despiteNoDemand: boolean;
+}
+
+export type DrawPlan =
+  /** There is no demand. The next client request starts a draw. */
+  | { readonly kind: 'idle'; readonly reason: string }
+  /** There are enough members. Check again at the monotonic moment `checkAt`; with Infinity, only after a change. */
+  | { readonly kind: 'enough'; readonly checkAt: number }
+  /** Members are missing, but the budget or the quota is used up. */
+  | { readonly kind: 'exhausted' }
+  | PlannedDraw;
+
+export interface PlannedDraw {
+  readonly kind: 'draw';
+  readonly count: number;
+  /** Whether clients are waiting and no member will be usable when the draw delivers. */
+  readonly urgent: boolean;
+}
+
+/** The minimum time between two checks if nothing else has changed. */
+const MIN_CHECK_SPACING_MS = 50;
+
+/**
+ * The plan assumes that the source skips the next call and makes only the call after it. If too few members would be usable when
+ * that later call delivers, the source draws now. So noria replaces members before they expire, and a draw requests only the
+ * members that will be missing.
+ */
+export function planDraw(inputs: DrawInputs): DrawPlan {
+  const { now, demand, idleAfterMs, maxPerCall, quotaLeft } = inputs;
+  const idleAt = idleAfterMs === 0 || demand.waiting > 0 ? Infinity : demand.lastWantedAt + idleAfterMs;
+  if (now >= idleAt && !inputs.despiteNoDemand) {
+    const since = demand.lastWantedAt === -Infinity ? 'yet' : `for ${roughDuration(idleAfterMs)}`;
+    return { kind: 'idle', reason: `no client request ${since}; the next one starts a draw` };
+  }
+  const { missing, urgent } = deficit(inputs);
+  if (missing <= 0) {
+    const checkAt = Math.min(idleAt, nextCheckAt(inputs));
+    return { kind: 'enough', checkAt: Math.max(checkAt, now + MIN_CHECK_SPACING_MS) };
+  }
+  if (quotaLeft < 1) return { kind: 'exhausted' };
+  const count = Math.max(1, Math.floor(Math.min(missing, maxPerCall, quotaLeft)));
+  return { kind: 'draw', count, urgent };
+}
+
+function deficit(inputs: DrawInputs): { readonly missing: number; readonly urgent: boolean } {
+  const { now, stock, demand, startInMs, latencyMs, size } = inputs;
+  const missing = Math.min(wanted(inputs) - stock.countedAt(now + horizonMs(inputs)), room(inputs));
+  // An urgent draw may exceed the room in the pool. Quarantined members use some of this room, but waiting clients cannot use
+  // these members now. One draw serves all waiting clients.
+  const urgent = demand.waiting > 0 && stock.countedAt(now + startInMs + latencyMs) === 0;
+  return { missing: urgent ? Math.max(missing, Math.min(demand.waiting, size)) : missing, urgent };
+}
+
+/** How far the plan looks ahead: until the draw after the next one delivers. */
+function horizonMs({ startInMs, gapMs, latencyMs }: DrawInputs): number {
+  return startInMs + gapMs + latencyMs;
+}
+
+/**
+ * The number of members wanted at the end of the horizon: the size, plus the members that clients will have used up by
+ * then.
+ */
+function wanted(inputs: DrawInputs): number {
+  return inputs.size + Math.ceil(inputs.demand.usedUpPerSecond * (horizonMs(inputs) / 1_000));
+}
+
+/**
+ * How many members the pool may still add. The pool may hold the wanted number of members plus one full draw: when replacements
+ * arrive, the members that they replace are still in the pool, and quarantined members may become usable again.
+ */
+function room(inputs: DrawInputs): number {
+  return wanted(inputs) + inputs.maxPerCall - inputs.stock.heldAt(inputs.now + inputs.startInMs);
+}
+
+function nextCheckAt(inputs: DrawInputs): number {
+  const { now, stock, demand } = inputs;
+  const leadMs = horizonMs(inputs);
+  const lossAt = stock.nextLossAt(now + leadMs);
+  // The plan looks ahead for `leadMs`. The check comes 1 ms later than `lossAt - leadMs`, so that it sees the loss.
+  const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1;
+  // A pool without room has room again when the next member expires.
+  const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
+  // Clients may use up members at any time.
+  const byUse = demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
+  return Math.min(byLoss, byRoom, byUse);
 }

@@ -8,9 +8,8 @@ import { Draw, type DrawContext, type DrawResult, openDraw } from './draw.ts';
 import type { DrawMemory, DrawPlanner, PlannerContext } from './draw-planner.ts';
 import type { InstanceReport } from './instance-report.ts';
 import type { DrawSourceOptions } from './options.ts';
-import type { PreparedCall } from './pace.ts';
+import type { Permit, PreparedCall } from './pace.ts';
 import { PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
-import type { Permit } from './permit.ts';
 import { suspendedPhase, waitingPhase } from './phase.ts';
 import { type DrawOutcome, outcomeOfError, type Suspension } from './reaction.ts';
 

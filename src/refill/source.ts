@@ -2,9 +2,9 @@
  * One configured source of members. The source draws before the pool lacks members, at the pace of its instance. After some
  * answers of the service, the source draws nothing for some time.
  *
- * Call `wake` after every event that may matter: it schedules a check. A check makes a plan (draw-plan.ts). If a draw is due, the
+ * Call `wake` after every event that may matter: it schedules a check. A check makes a plan (draw-planner.ts). If a draw is due, the
  * check starts a turn (source-turn.ts), and at most one turn is in progress. The source owns the turn and one timer.
- * source-state.ts keeps the phase.
+ * phase.ts keeps the phase.
  */
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { Random } from '../core/random.ts';
@@ -13,14 +13,12 @@ import type { SourceForecast } from '../pool/options.ts';
 import { type SharedCount, untilServiceMidnight } from './daily-budget.ts';
 import { TUNNEL_SHARE } from './draw.ts';
 import { DrawHistory } from './draw-history.ts';
-import type { DrawPlan, PlannedDraw } from './draw-plan.ts';
-import { type DrawMemory, DrawPlanner } from './draw-planner.ts';
+import { type DrawMemory, type DrawPlan, DrawPlanner, type PlannedDraw } from './draw-planner.ts';
 import { type InstanceReport, InstanceReports } from './instance-report.ts';
 import type { DrawSourceOptions } from './options.ts';
 import { paceKey } from './pace.ts';
-import { isSuspended, pausedByOperator, phaseFromReport, waitingPhase } from './phase.ts';
+import { isSuspended, pausedByOperator, phaseFromReport, SourceState, waitingPhase } from './phase.ts';
 import { SourceRecords, type SourceRecordsSnapshot } from './source-records.ts';
-import { SourceState } from './source-state.ts';
 import { forgetOldOptions, SourceTurn, type TurnContext } from './source-turn.ts';
 import { type SourceStatus, sourceStatus } from './status.ts';
 

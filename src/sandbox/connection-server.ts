@@ -7,8 +7,7 @@ import type { Transform } from 'node:stream';
 import { type Clock, pause } from '../core/clock.ts';
 import { answerBadly, cutAfter, endWith } from './bad-answers.ts';
 import type { Exits } from './exits.ts';
-import { HttpProxy } from './http-proxy.ts';
-import { joinStreams } from './join-streams.ts';
+import { HttpProxy, joinStreams } from './http-proxy.ts';
 import type { RunningMember } from './member.ts';
 import {
   type ProxyRequest,

@@ -8,9 +8,9 @@
  */
 import { Agent, createServer, type Server as HttpServer } from 'node:http';
 import type { Socket } from 'node:net';
+import type { Duplex, Transform } from 'node:stream';
 import { type PrepareRequestFunctionOpts, RequestError, Server } from 'proxy-chain';
 import type { Exits } from './exits.ts';
-import { joinStreams } from './join-streams.ts';
 import type { RunningMember } from './member.ts';
 import { refusalCauseOf } from './proxy-request.ts';
 
@@ -94,4 +94,26 @@ class DialedAgent extends Agent {
   override createConnection(): Socket {
     return this.#socket;
   }
+}
+
+/**
+ * Relays bytes in both directions between a member's client and the target, and passes on half-closes. Owns both
+ * streams: when one stream closes before both of its directions have ended, the other stream is destroyed.
+ *
+ * @param back - transforms the target's bytes on their way to the client.
+ */
+export function joinStreams(client: Duplex, target: Duplex, back?: Transform): void {
+  destroyWith(client, target);
+  destroyWith(target, client);
+  client.pipe(target);
+  (back === undefined ? target : target.pipe(back)).pipe(client);
+}
+
+function destroyWith(one: Duplex, other: Duplex): void {
+  const onClose = () => {
+    const hasEnded = one.readableEnded && one.writableFinished && !one.errored;
+    if (!hasEnded) other.destroy();
+  };
+  if (one.destroyed) onClose();
+  else one.once('close', onClose);
 }

@@ -6,15 +6,46 @@
  * edition's extraction address.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Clock } from '../core/clock.ts';
 import type { CallLog } from './call-log.ts';
-import { SUCCESS_CODE, textForCode } from './codes.ts';
-import { ENDPOINTS, type Endpoint, type EndpointCall, type ServiceState } from './endpoints.ts';
-import type { Answer } from './layouts.ts';
+import { type RefusalCodes, SUCCESS_CODE, textForCode } from './codes.ts';
+import { type Account, AREAS_REFUSALS, INSTANCES_REFUSALS, listAreas, listInstances } from './exclusive.ts';
+import { extract, layoutOf } from './extraction.ts';
+import type { Instance } from './instance.ts';
+import { type Answer, type Layout, plainLine } from './layouts.ts';
 import type { LinkServer } from './links/link-server.ts';
+import { SANDBOX_OPERATIONS, type SandboxOperationName } from './operations.ts';
 import type { Rules } from './rules.ts';
 import type { RuleAnswer } from './scenario.ts';
 import { type AnswerContext, replacesAnswer, sendAnswer, sendFault } from './send-answer.ts';
 import { htmlPage, openWebServer, readBody, send, type WebServer } from './web-server.ts';
+
+interface Endpoint {
+  readonly name: SandboxOperationName;
+  readonly path: string;
+  /** The parameter that contains the instance id; undefined for operation 10. */
+  readonly idName: string | undefined;
+  readonly product: string;
+  readonly hasRateLimit: boolean;
+  readonly refusals: RefusalCodes;
+  readonly decide: (call: EndpointCall, state: ServiceState) => Answer | Promise<Answer>;
+  readonly layout: (call: EndpointCall) => Layout;
+}
+
+interface ServiceState {
+  readonly instances: readonly Instance[];
+  readonly account: Account;
+  readonly clock: Clock;
+}
+
+interface EndpointCall {
+  readonly params: URLSearchParams;
+  readonly client: string;
+  /** The instance with the id in the call; undefined if no instance of the endpoint's product has this id. */
+  readonly instance: Instance | undefined;
+  /** Whether the call came before the instance's rate limit allowed it. */
+  readonly early: boolean;
+}
 
 export interface ServiceOptions extends ServiceState {
   readonly host: string;
@@ -37,6 +68,44 @@ export interface Service {
 const MAX_BODY_BYTES = 65_536;
 const CONTROL_PATH = '/_control/';
 const LINKS_PATH = '/links/';
+const JSON_LAYOUT: Layout = { format: 'json', line: plainLine };
+
+/** The ten operations as HTTP endpoints: path, instance parameter, refusal codes, decision and layout. */
+const ENDPOINTS: readonly Endpoint[] = [
+  ...SANDBOX_OPERATIONS.map(
+    (operation): Endpoint => ({
+      name: operation.product,
+      path: operation.path,
+      idName: operation.idName,
+      product: operation.product,
+      hasRateLimit: true,
+      refusals: operation.refusals,
+      decide: (call) => extract({ operation, ...call }, call.instance),
+      layout: ({ params, instance }) => layoutOf({ operation, params }, instance),
+    }),
+  ),
+  {
+    name: 'areas',
+    path: '/ExclusiveProxy/GetAddibleServerList/',
+    idName: 'api',
+    product: 'exclusive',
+    hasRateLimit: false,
+    refusals: AREAS_REFUSALS,
+    decide: ({ params, instance }) => listAreas(params, instance),
+    layout: () => JSON_LAYOUT,
+  },
+  {
+    name: 'instances',
+    path: '/ExclusiveProxy/GetInstanceList/',
+    idName: undefined,
+    product: 'exclusive',
+    hasRateLimit: false,
+    refusals: INSTANCES_REFUSALS,
+    decide: ({ params }, state) => listInstances(params, state),
+    layout: () => JSON_LAYOUT,
+  },
+];
+
 const EXTRACTION_ENDPOINTS = ENDPOINTS.filter(({ name }) => name === 'short-pure');
 const BASE_ENDPOINTS = ENDPOINTS.filter(({ name }) => name !== 'short-pure');
 

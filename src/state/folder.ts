@@ -5,6 +5,8 @@
  * If a second daemon uses the same folder, it does not start, and its error names the first one. Commands may run at
  * the same time; they share the pace.
  */
+
+import { readFileSync } from 'node:fs';
 import { mkdir, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { z } from 'zod';
@@ -13,7 +15,6 @@ import type { Clock } from '../core/clock.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { type Journal, noJournal, openJournal } from './journal.ts';
 import { createTimekeeper } from './moment.ts';
-import { isAlive, type Owner, ownerSchema, thisProcess } from './owner.ts';
 import { createPaceFile, createPaceMemory, type PaceStore } from './pace-file.ts';
 import { noSnapshot, openSnapshotFile, type SnapshotFile } from './snapshot-file.ts';
 import { inspectFolder, sweepDrafts, unusableFolder } from './state-files.ts';
@@ -80,6 +81,16 @@ const NOTHING_STORED: Omit<State, 'pace'> = {
   close: async () => {},
 };
 
+/** Identifies the process that owns the folder. The pid alone is not enough, because another process may get it later. */
+const ownerSchema = z.object({
+  pid: z.int().positive(),
+  boot: z.string(),
+  /** When the kernel started the process, in clock ticks since the boot. Absent if unknown (not Linux). */
+  startTicks: z.number().optional().catch(undefined),
+});
+
+type Owner = Readonly<z.infer<typeof ownerSchema>>;
+
 /** `owner` is null if no process uses the folder. A damaged lock counts as unlocked. */
 const lockSchema = z.object({ owner: ownerSchema.nullable().catch(null) }).catch({ owner: null });
 
@@ -132,4 +143,39 @@ async function lockFolder(folder: string, boot: BootClock): Promise<() => Promis
 function locked(folder: string, { pid }: Owner): NoriaError {
   const message = `the state folder ${folder} is in use by the noria with pid ${pid}`;
   return new NoriaError('state-locked', message, { context: { folder, pid } });
+}
+
+function thisProcess(boot: BootClock): Owner {
+  return { pid: process.pid, boot: boot.id, startTicks: startTicksOf(process.pid) };
+}
+
+function isAlive(owner: Owner, boot: BootClock): boolean {
+  if (!exists(owner.pid)) return false;
+  if (owner.startTicks === undefined) return true; // without a start time, only the pid is compared
+  return owner.boot === boot.id && startTicksOf(owner.pid) === owner.startTicks;
+}
+
+function exists(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    // EPERM: the process exists, but belongs to another user.
+    return error instanceof Error && 'code' in error && error.code === 'EPERM';
+  }
+}
+
+/**
+ * Reads field 22 of /proc/PID/stat (proc_pid_stat(5)). The second field, the name of the program, may contain spaces and
+ * parentheses, so the code counts the fields after the last parenthesis.
+ */
+function startTicksOf(pid: number): number | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    const afterName = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    const ticks = Number(afterName[19]);
+    return Number.isSafeInteger(ticks) ? ticks : undefined;
+  } catch {
+    return undefined; // ignored: this is not Linux, or the process has ended; the caller also checks the pid
+  }
 }

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { MAX_ADMIN_CONNECTIONS } from '../../src/admin/admin-connections.ts';
+import { MAX_ADMIN_CONNECTIONS } from '../../src/admin/http-server.ts';
 import { until } from '../support/until.ts';
 import { openTestAdmin, rawRequest } from './open-test-admin.ts';
 

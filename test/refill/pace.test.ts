@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
-import { Pace, type PaceTurn, paceKey } from '../../src/refill/pace.ts';
-import type { Permit } from '../../src/refill/permit.ts';
+import { Pace, type PaceTurn, type Permit, paceKey } from '../../src/refill/pace.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { manualTimekeeper, pass, settle } from './rig.ts';

@@ -1,12 +1,11 @@
 /** One replica's access to the store of a fleet: runs scripts, and tracks the clock and the epoch of the store. */
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
 import type { Random } from '../../core/random.ts';
 import type { Timekeeper } from '../../state/moment.ts';
 import { EPOCH_LUA, type EpochState, epochArguments, epochKeys, readEpoch, STORE_FORMAT } from './epoch.ts';
 import { type FleetKeys, fleetKeys } from './keys.ts';
-import { Script } from './script.ts';
 import type { StoreAddress } from './store-address.ts';
 import { type Reply, type StoreClient, StoreRefusal } from './store-client.ts';
 import { StoreClock } from './store-clock.ts';
@@ -24,6 +23,38 @@ export interface FleetStoreOptions {
   readonly onConnected?: () => void;
   readonly onLost?: (error: NoriaError) => void;
   readonly onTiming?: (operation: string, ms: number) => void;
+}
+
+/** A connection that can run a script. */
+interface ScriptRunner {
+  call(command: readonly string[]): Promise<Reply>;
+}
+
+/** Lua scripts that run in the store. Each one runs as one atomic step. */
+export class Script {
+  readonly #source: string;
+  readonly #sha1: string;
+
+  /** @param parts - Lua source, joined in this order. */
+  constructor(...parts: readonly string[]) {
+    this.#source = parts.join('\n');
+    this.#sha1 = createHash('sha1').update(this.#source).digest('hex');
+  }
+
+  /** Runs the script by its hash. Sends the source only if the store lacks it, after a restart or SCRIPT FLUSH. */
+  async run(
+    store: ScriptRunner,
+    keys: readonly string[],
+    args: readonly (string | number)[],
+  ): Promise<Reply> {
+    const rest = [String(keys.length), ...keys, ...args.map(String)];
+    try {
+      return await store.call(['EVALSHA', this.#sha1, ...rest]);
+    } catch (error) {
+      if (!(error instanceof StoreRefusal) || !error.message.startsWith('NOSCRIPT')) throw error;
+      return store.call(['EVAL', this.#source, ...rest]);
+    }
+  }
 }
 
 /** A script of the fleet. It starts with EPOCH_LUA, so the script's own KEYS begin at 7 and its own ARGV at 5. */

@@ -20,9 +20,8 @@ import { type DecodedDraw, type DropReason, MAX_ENTRIES, MAX_MESSAGE_LENGTH } fr
 import { isObject, parseJson } from '../decode-json.ts';
 import { readText } from '../fields.ts';
 import { compileEntryLayout, textEntries } from './address-text.ts';
-import type { EntryParts } from './entry-parts.ts';
 import { nodesOf, ROOT, valueAtPath } from './json-path.ts';
-import { type EntryOptions, readLinkEntry } from './read-entry.ts';
+import { type EntryOptions, type EntryParts, readLinkEntry } from './read-entry.ts';
 import type { CodeRule } from './rules.ts';
 
 export type LinkDecodeOptions = AnswerOrigin & Omit<EntryOptions, 'layout'>;

@@ -6,9 +6,8 @@ import { FleetStore } from '../../../src/fleet/redis/fleet-store.ts';
 import { RedisPaceStore } from '../../../src/fleet/redis/redis-pace-store.ts';
 import type { StoreAddress } from '../../../src/fleet/redis/store-address.ts';
 import { lostStore } from '../../../src/fleet/redis/store-client.ts';
-import { Pace } from '../../../src/refill/pace.ts';
+import { Pace, type Permit } from '../../../src/refill/pace.ts';
 import { PACE_UNCHANGED } from '../../../src/refill/pace-rule.ts';
-import type { Permit } from '../../../src/refill/permit.ts';
 import { createTimekeeper } from '../../../src/state/moment.ts';
 import { StoppableClock } from './stoppable-clock.ts';
 

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
 import { EPOCH_LUA, epochArguments, epochKeys } from '../../../src/fleet/redis/epoch.ts';
+import { Script } from '../../../src/fleet/redis/fleet-store.ts';
 import { fleetKeys } from '../../../src/fleet/redis/keys.ts';
-import { Script } from '../../../src/fleet/redis/script.ts';
 import { openStoreClient } from '../../../src/fleet/redis/store-client.ts';
 import { COMMAND_DEADLINE_MS } from '../../../src/fleet/redis/store-connection.ts';
 import { NO_STORE, openStore } from '../../support/store-server.ts';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type DrawInputs, planDraw } from '../../src/refill/draw-plan.ts';
+import { type DrawInputs, planDraw } from '../../src/refill/draw-planner.ts';
 
 const GAP_MS = 10_250;
 const LATENCY_MS = 1_000;
