@@ -9,7 +9,7 @@ import type { PoolSettings } from '../pool/options.ts';
 
 export interface DataPlane {
   readonly listeners: readonly ListenerStatus[];
-  /** Number of processes that serve clients. `wanted`: as configured. `running`: at present. */
+  /** The number of processes that serve clients. `wanted`: the configured number. `running`: the current number. */
   readonly workers: { readonly wanted: number; readonly running: number };
   /** The dialer of this process. Health checks use it. */
   readonly dialer: Pick<MemberDialer, 'attempt'>;
@@ -38,7 +38,7 @@ export interface DataPlane {
  */
 export interface PlaneSettings {
   readonly dialer: DialerSettings;
-  /** For the pools of worker processes. */
+  /** The settings for the pools of worker processes. */
   readonly pool: PoolSettings;
 }
 
@@ -68,6 +68,6 @@ export interface ListenerStatus {
   readonly name: string;
   readonly protocols: ListenerSettings['protocols'];
   readonly addresses: readonly BoundAddress[];
-  /** Open client connections, including those accepted before the last change of the listener. */
+  /** The number of open client connections, including connections that were accepted before the last change of the listener. */
   readonly connections: number;
 }

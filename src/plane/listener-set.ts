@@ -1,7 +1,8 @@
 /**
- * The open listeners across reloads. An unchanged listener keeps its connections. A new listener replaces a changed one and takes
- * over its addresses, while the tunnels of the old listener may finish. An update is provisional until `commit`: until then, a
- * removed listener only stops listening and keeps its connections, so that a second update can restore it.
+ * The open listeners across reloads. An unchanged listener keeps its connections. A changed listener is replaced by a new
+ * listener, which takes over its addresses, and the tunnels of the old listener may finish. An update is provisional until
+ * `commit`: until then, a removed listener only stops listening and keeps its connections, so that a second update can restore
+ * it.
  */
 import { type Clock, pause } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
@@ -22,7 +23,7 @@ export interface ListenerSetOptions {
   readonly bus: EventBus;
   readonly dialer: Dialer;
   readonly context: PlaneContext;
-  /** File descriptors of inherited listening sockets (`fd:3`). Each can be opened only once. */
+  /** The file descriptors of inherited listening sockets (`fd:3`). Each descriptor can be opened only once. */
   readonly inheritedFds: ReadonlySet<number>;
   /** What the listeners share with the same listeners of other processes. Absent in a noria with one process. */
   readonly sharing?: ListenerSharing;
@@ -35,7 +36,7 @@ export interface ListenerSharing {
 }
 
 interface OpenedListener {
-  /** While the listener is open, only the certificate can change. */
+  /** The settings of the listener. While it is open, only the certificate can change. */
   settings: ListenerSettings;
   readonly listener: Listener;
   readonly access: Access;
@@ -71,7 +72,7 @@ export class ListenerSet {
   readonly #deadlines: Deadlines;
   #context: PlaneContext;
   #opened: readonly OpenedListener[] = [];
-  /** The listeners of the last commit; undefined unless an update is uncommitted. */
+  /** The listeners of the last commit. Undefined if there is no update after the last commit. */
   #previous: { readonly opened: readonly OpenedListener[]; readonly drainTimeoutMs: number } | undefined;
   /** Removed listeners whose tunnels have not ended. */
   readonly #draining = new Map<Listener, Promise<void>>();
@@ -80,7 +81,7 @@ export class ListenerSet {
    * refer to another file.
    */
   readonly #usedFds = new Set<number>();
-  /** Cached, because every request reads it. */
+  /** The addresses are cached, because every request reads them. */
   #ownAddresses: readonly BoundAddress[] = [];
 
   constructor(options: ListenerSetOptions) {
@@ -204,7 +205,7 @@ export class ListenerSet {
       try {
         await each.listener.listen();
       } catch (error) {
-        lost.push(describeError(error)); // handled: the error is thrown below, after the other listeners are restored
+        lost.push(describeError(error)); // handled: the error is thrown after the other listeners are restored
         this.#setOpened(this.#opened.filter((opened) => opened !== each));
         this.#drainAndClose(each.listener, drainTimeoutMs);
       }
@@ -282,7 +283,7 @@ export class ListenerSet {
       sessionMode: settings.sessionMode,
       ...(source !== undefined && { source }),
       get sources() {
-        return sourceNames(); // read each time: a reload can change the value while the listener is open
+        return sourceNames(); // the value is read each time, because a reload can change it while the listener is open
       },
       idleTimeoutMs: settings.idleTimeoutMs,
       lingerMs: LINGER_MS,

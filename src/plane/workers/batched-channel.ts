@@ -21,7 +21,10 @@ export class BatchedChannel<Message extends object> {
     this.#write = write;
   }
 
-  /** Sends at the end of this turn of the event loop, in one batch with the other messages of the turn. No-op after `close`. */
+  /**
+   * Sends a message at the end of this turn of the event loop, in one batch with the other messages of the turn. No-op after
+   * `close`.
+   */
   readonly send = (message: Message): void => {
     if (this.#phase === 'closed') return;
     this.#batch.push(message);

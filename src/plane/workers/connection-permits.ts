@@ -27,7 +27,7 @@ export interface LimitedListener {
 /** A healthy worker answers a recall within a few ms. */
 const RECALL_TIMEOUT_MS = 1_000;
 
-/** In the primary: the permits of all listeners that workers share. */
+/** The permits of all listeners that workers share. This class runs in the primary. */
 export class PermitPools {
   readonly #clock: Clock;
   readonly #send: (worker: number, listener: number, reply: PermitReply) => void;
@@ -139,8 +139,8 @@ export class PermitPool {
   }
 
   /**
-   * Grants half of the worker's share of the free permits. Later grants are smaller, so free permits last longer and recalls stay
-   * rare.
+   * Grants permits: half of the free permits, divided by the number of workers. So grants become smaller while few permits are
+   * left, and recalls stay rare.
    */
   #grant(worker: number): void {
     const held = this.#held.get(worker) ?? 0;
@@ -183,8 +183,8 @@ export class PermitHolder {
   readonly #waiting: ((permitted: boolean) => void)[] = [];
   #asking = false;
   /**
-   * Number of entries at the start of `#waiting` for which the request in progress asks. A reply without permits refuses these
-   * entries.
+   * The number of connections at the start of `#waiting` for which this worker has asked the primary. A reply without permits
+   * refuses these connections.
    */
   #askedFor = 0;
 

@@ -84,7 +84,7 @@ class GroupBuilder {
   }
 }
 
-/** Packs events. Their values must be text, numbers or booleans, as in all events of the data plane. */
+/** Packs events. The values of the events must be text, numbers or booleans, as in all events of the data plane. */
 export function packEvents(events: readonly ForwardedEvent[]): EventColumns {
   const groups: GroupBuilder[] = [];
   const order: number[] = [];

@@ -22,7 +22,7 @@ export function encodeForIpc(settings: object): IpcEncoded {
 }
 
 export function decodeFromIpc<Settings>({ encoded }: IpcEncoded): Settings {
-  return decode(encoded) as Settings; // safe: both processes run the same code
+  return decode(encoded) as Settings; // the cast is safe because both processes run the same code
 }
 
 function encode(value: unknown): Json {

@@ -42,7 +42,7 @@ function freePortFor(address: ListenAddress): Promise<number | undefined> {
   if (address.kind === 'fd' || address.port !== 0) return Promise.resolve(undefined);
   const probe = createServer();
   return new Promise((resolve) => {
-    probe.once('error', () => resolve(undefined)); // handled: the worker reports the error when it binds
+    probe.once('error', () => resolve(undefined)); // handled: the worker reports the error when it binds the address
     probe.listen({ host: address.host, port: 0, exclusive: true }, () => {
       const bound = probe.address();
       const port = bound === null || typeof bound === 'string' ? undefined : bound.port;

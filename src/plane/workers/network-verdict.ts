@@ -8,8 +8,8 @@ import type { Clock } from '../../core/clock.ts';
 export interface NetworkVerdictOptions {
   readonly clock: Clock;
   /**
-   * For this long after an answer, the verdict stays `up` although a process judges the network down. About the duration of an
-   * attempt.
+   * For this time in ms after an answer, the verdict stays `up` although a process judges the network down. The time is about the
+   * duration of an attempt.
    */
   readonly answerValidMs: () => number;
   /** Called to correct a process that judged the network down although it is up. */

@@ -8,7 +8,7 @@ import type { SourceForecast } from '../../pool/options.ts';
 /** A forecast as plain data. `null` replaces `Infinity`, which JSON cannot express. */
 export type SentForecast = Omit<SourceForecast, 'suspendedMs'> & { readonly suspendedMs: number | null };
 
-/** Differences up to this size come from the passing of time and are ignored. */
+/** Two forecasts that differ by at most this number of ms count as equal. */
 const TOLERANCE_MS = 100;
 
 export class RemoteForecasts {

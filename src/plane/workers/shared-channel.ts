@@ -81,7 +81,7 @@ export class SharedPoolServer implements Follower {
 
 export class IpcSharedPool implements SharedPool {
   readonly #send: (message: ToSharedPool) => void;
-  /** How far the clock of this process is ahead of the primary's, in ms. */
+  /** How far the clock of this process is ahead of the primary's clock, in ms. */
   readonly #aheadMs: number;
   readonly #binding = new Map<number, (session: SharedSession) => void>();
   readonly #following = Promise.withResolvers<void>();

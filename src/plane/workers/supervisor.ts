@@ -1,6 +1,6 @@
 /**
- * Keeps the configured number of worker processes running: starts them, and replaces one that exits. It owns the processes. The
- * caller decides what the workers do.
+ * Keeps the configured number of worker processes running: starts them, and replaces a worker that exits. It owns the processes.
+ * The caller decides what the workers do.
  */
 import type { Clock } from '../../core/clock.ts';
 import { describeError, NoriaError } from '../../core/faults.ts';
@@ -13,8 +13,8 @@ export interface WorkerSupervisorOptions {
   readonly wanted: number;
   readonly onReport: (worker: WorkerProcess, report: WorkerReport) => void;
   /**
-   * Called when a replacement has loaded. Gives the replacement the same state as the other workers. If the promise rejects, the
-   * supervisor kills the replacement.
+   * Called when a new worker that replaces another worker has loaded. Gives the new worker the same state as the other workers.
+   * If the promise rejects, the supervisor kills the new worker.
    */
   readonly prepare: (worker: WorkerProcess) => Promise<void>;
   /** A worker exited unexpectedly; a replacement starts after `restartMs`. */
@@ -24,7 +24,7 @@ export interface WorkerSupervisorOptions {
   readonly onFailed: (error: NoriaError) => void;
 }
 
-/** The exit of a worker that ran at least this long does not count as a failed start. */
+/** If a worker ran at least this long, in ms, its exit does not count as a failed start. */
 const STABLE_MS = 10_000;
 const FIRST_RESTART_MS = 500;
 const MAX_RESTART_MS = 30_000;
@@ -161,7 +161,7 @@ export class WorkerSupervisor {
 
   async #startReplacement(): Promise<void> {
     const worker = this.#fork();
-    if ((await worker.nextAnswer('loaded')) === undefined) return; // the worker exited; `#onExit` starts another one
+    if ((await worker.nextAnswer('loaded')) === undefined) return; // ignored: the worker exited, and `#onExit` starts another worker
     try {
       await this.#options.prepare(worker);
     } catch (error) {

@@ -14,13 +14,13 @@ import { findBindError, ListenerPlan } from './listener-plan.ts';
 import type { UpdateOutcome } from './messages.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
-/** How many free ports to try for a listener with port 0. Another program may take a port before the workers bind it. */
+/** How many free ports noria tries for a listener with port 0. Another program may take a port before the workers bind it. */
 const MAX_PORT_TRIES = 3;
 /** The primary kills a worker that takes longer than this to open its listeners. */
 const UPDATE_TIMEOUT_MS = 30_000;
 /**
- * When noria closes: the time for the updates of all workers together, and the minimum time for each. A healthy worker needs a
- * few ms.
+ * The time limits for an update while noria closes: for all workers together, and at least for each worker. A healthy worker
+ * needs a few ms.
  */
 const CLOSING_TIMEOUT_MS = 1_000;
 const MIN_TIMEOUT_MS = 250;
@@ -34,7 +34,7 @@ export class WorkerListeners {
   readonly #workers: () => readonly ListeningWorker[];
   readonly #plan = new ListenerPlan();
   #listeners: readonly ListenerSettings[] = [];
-  /** In the order of `#listeners`. */
+  /** The bound addresses of the listeners, in the order of `#listeners`. */
   #addresses: readonly (readonly BoundAddress[])[] = [];
   #drainTimeoutMs = 0;
   /** The worker that has to answer the current update. */
@@ -152,7 +152,7 @@ export class WorkerListeners {
   async #goBack(outcome: UpdateOutcome): Promise<UpdateOutcome> {
     for (const worker of this.#workers()) {
       const restored = await this.#updateWorker(worker, this.#listeners, this.#drainTimeoutMs);
-      if (restored?.ok === false) worker.killBecause(restored.message); // a replacement may succeed
+      if (restored?.ok === false) worker.killBecause(restored.message); // the worker is replaced, and its replacement may succeed
     }
     this.permits.keep(limitsOf(this.#listeners));
     return outcome;

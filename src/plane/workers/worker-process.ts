@@ -27,7 +27,7 @@ export interface WorkerOptions {
 }
 
 export interface WorkerExit {
-  /** For example `killed by SIGKILL`, `ended with code 1`, or why the worker did not start. */
+  /** How the worker ended, for example `killed by SIGKILL` or `ended with code 1`, or why it did not start. */
   readonly how: string;
   readonly signal?: NodeJS.Signals;
   /** The stack of the uncaught error that ended the worker. */
@@ -63,19 +63,21 @@ export class WorkerProcess {
     this.exited = this.#untilExited();
   }
 
-  /** Undefined if the process could not be started. */
+  /** The pid of the process; undefined if the process could not be started. */
   get pid(): number | undefined {
     return this.#worker.process.pid;
   }
 
   readonly send = (message: ToWorker): void => this.#channel.send(message);
 
-  /** The next answer of this kind; undefined if the worker exits first. Calls for one kind must not overlap. */
+  /**
+   * Resolves with the next answer of this kind; with undefined if the worker exits first. Calls for one kind must not overlap.
+   */
   nextAnswer<Kind extends AnswerKind>(kind: Kind): Promise<WorkerAnswer<Kind> | undefined> {
     if (this.#awaited.has(kind)) throw new TypeError(`${kind} is already awaited`);
     if (this.#hasExited) return Promise.resolve(undefined);
     const { promise, resolve } = Promise.withResolvers<WorkerAnswer<Kind> | undefined>();
-    this.#awaited.set(kind, (answer) => resolve(answer as WorkerAnswer<Kind> | undefined)); // safe: `#receive` resolves each kind with an answer of that kind
+    this.#awaited.set(kind, (answer) => resolve(answer as WorkerAnswer<Kind> | undefined)); // the cast is safe because `#receive` resolves each kind with an answer of that kind
     return promise;
   }
 

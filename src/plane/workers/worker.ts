@@ -136,7 +136,7 @@ function execute(command: PlaneCommand, plane: WorkerPlane): void {
 function openPlane(message: OpenPlane): WorkerPlane {
   const { dialer: settings, context, inheritedFds, primaryClock } = message;
   const bus = new EventBus((_name, error) => {
-    throw error; // only `forward` subscribes to this bus, so an error here is a defect
+    throw error; // only `forward` subscribes to this bus, so an error of a subscriber is a bug
   });
   for (const name of FORWARDED_EVENTS) forward(bus, name);
   const forecasts = new RemoteForecasts(systemClock);

@@ -37,7 +37,7 @@ import { type WorkerExit, type WorkerProcess, type WorkerReport, withoutSecrets 
 export interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' | 'leases'> {
   readonly clock: Clock;
   readonly bus: EventBus;
-  /** At least 2. */
+  /** The number of workers, at least 2. */
   readonly workers: number;
   readonly poolSettings: PoolSettings;
   readonly forecasts: () => readonly SourceForecast[];
@@ -50,7 +50,7 @@ export interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' |
   readonly onFailed: (error: NoriaError) => void;
 }
 
-/** The number of this process in the network verdict. Workers have numbers from 1. */
+/** The number of the primary in the network verdict. Workers have numbers from 1. */
 const PRIMARY = 0;
 /** How often the primary looks for changes of the forecasts that no event announces. */
 const FORECAST_MS = 500;
@@ -222,7 +222,7 @@ class WorkersPlane implements DataPlane {
 
   #inTurn<T>(act: () => Promise<T>): Promise<T> {
     const result = this.#queue.then(act);
-    this.#queue = result.catch(() => {}); // ignored here: the caller handles it
+    this.#queue = result.catch(() => {}); // ignored: the caller handles the error
     return result;
   }
 
