@@ -84,7 +84,7 @@ export class Probe {
     this.#task = task;
   }
 
-  /** Ends the probe with the outcome `cancelled`. */
+  /** Cancels the probe: it ends with the outcome `cancelled`. */
   cancel(): void {
     this.#cancelled = true;
     this.#attempt?.cancel();

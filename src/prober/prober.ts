@@ -20,7 +20,10 @@ import { type CheckSite, readCheckSite } from './check-site.ts';
 import { Probe, type ProbeOutcome, type ProbeTask } from './probe.ts';
 
 interface ProbeLeases {
-  /** Leases members that need a probe, unproven ones first. With `staleMs`, also members without a success for that long. */
+  /**
+   * Leases members that need a probe, unproven members first. With `staleMs`, also leases members without a success for that
+   * long.
+   */
   acquireForProbe(limit: number, staleMs?: number): readonly ProbeLease[];
   /** Leases a member of the source that worked within `withinMs`. */
   acquireForComparison(source: string, withinMs: number): Lease | undefined;
@@ -85,7 +88,7 @@ export class Prober implements AsyncDisposable {
     this.#site = siteOf(options);
     this.#deadlines = new Deadlines(options.clock, TICK_MS);
     this.#joinObserver = options.bus.on('member.joined', ({ source, renewed }) => {
-      // Starts the round later, because the pool is still adding the members of the draw.
+      // Asks the pool for members later, because the pool is still adding the members of the draw.
       if (!renewed && this.#settings.unprovenSources.has(source)) this.#wakeAfter(0);
     });
     this.#wakeAfter(0);
@@ -237,7 +240,7 @@ export class Prober implements AsyncDisposable {
     }
   }
 
-  /** Ends the lease without a consequence for the member. */
+  /** Ends the lease of a probe. The end has no consequence for the member. */
   #release(lease: Lease): void {
     this.#options.pool.report({ lease: lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
   }
