@@ -27,7 +27,7 @@ import type { Access, ClientCredentials, ClientIdentity } from './access.ts';
 import { relay } from './relay.ts';
 import { type RoutingContext, readRoutingOptions } from './routing-options.ts';
 
-/** What all connections of a listener share. Durations in ms. */
+/** The objects and settings that all connections of a listener share. Durations are in ms. */
 export interface ConnectionOptions {
   /** The listener's name in events and metrics: its address as configured. */
   readonly name: string;
@@ -38,7 +38,7 @@ export interface ConnectionOptions {
   /** The shared timer for the time limits of all connections. */
   readonly deadlines: Deadlines;
   readonly sessionMode: RoutingContext['sessionMode'];
-  /** The only source that this listener uses; absent: all of them. */
+  /** The only source that this listener uses. If absent, the listener uses all sources. */
   readonly source?: string;
   /** Names of all configured sources. */
   readonly sources: readonly string[];
@@ -90,7 +90,7 @@ export class ClientConnection implements Listed {
     this.#setTimeout(options.handshakeTimeoutMs);
   }
 
-  /** The socket to read from and to write to: the accepted one, or TLS on top of it. */
+  /** The socket to read from and to write to: the accepted socket, or the TLS socket on top of it. */
   get socket(): Socket {
     return this.#socket;
   }
@@ -104,12 +104,12 @@ export class ClientConnection implements Listed {
     return this.#refusal;
   }
 
-  /** Whether the listener is closing. The current request is still answered, but no further one is accepted. */
+  /** Whether the listener is closing. noria still answers the current request, but accepts no further request. */
   get draining(): boolean {
     return this.#draining;
   }
 
-  /** Starts TLS on the accepted socket. Closing the TLS socket also closes the accepted one. */
+  /** Starts TLS on the accepted socket. Closing the TLS socket also closes the accepted socket. */
   startTls(secureContext: SecureContext): void {
     this.#socket = new TLSSocket(this.#accepted, { isServer: true, secureContext });
     this.#socket.on('error', () => {}); // ignored: 'close' follows every error
@@ -149,7 +149,7 @@ export class ClientConnection implements Listed {
 
   /** Call it when a complete request has arrived. Clears the time limit. Idempotent. */
   beginRequest(): void {
-    if (this.#answered) this.#outcome = 'ok'; // forgets the outcome of an earlier request on this connection
+    if (this.#answered) this.#outcome = 'ok'; // replaces the outcome of an earlier request on this connection
     this.#answered = false;
     this.#phase = 'request';
     this.#clearTimeout();
@@ -354,7 +354,10 @@ export class ClientConnection implements Listed {
     return this.options.access.admitsAll ? 'local' : clientNetwork(this.#clientAddress);
   }
 
-  /** Costs a system call, so call it only where needed. '' if the client has disconnected. */
+  /**
+   * The address of the client; '' if the client has disconnected. Reading the address costs a system call, so read it only where
+   * necessary.
+   */
   get #clientAddress(): string {
     return this.#accepted.remoteAddress ?? '';
   }

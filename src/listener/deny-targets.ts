@@ -40,7 +40,7 @@ export class DenyTargets {
   readonly #suffixes: readonly string[];
   readonly #networks: Networks;
   readonly #ports: readonly { readonly from: number; readonly to: number }[];
-  /** By `host:port`: why the target is excluded, or ALLOWED. */
+  /** For each target (`host:port`), why it is excluded, or ALLOWED. */
   readonly #verdicts = new BoundedMap<string, string>(MAX_CACHED_VERDICTS);
 
   /** @throws TypeError for a rule that core/target-rule.ts cannot parse. */

@@ -18,9 +18,9 @@ import { serveSocks } from './socks/handshake.ts';
 
 /** The certificate that a listener with TLS presents to its clients. */
 export interface TlsMaterial {
-  /** In PEM format, including the chain. */
+  /** The certificate in PEM format, including the chain. */
   readonly cert: string | Buffer;
-  /** In PEM format. */
+  /** The private key in PEM format. */
   readonly key: string | Buffer;
 }
 
@@ -68,7 +68,7 @@ export class Listener {
   readonly name: string;
   readonly #options: ListenerOptions;
   readonly #servers: Server[] = [];
-  /** Port 0 is replaced by the assigned port, so that `listen` after `stop` uses the same port. */
+  /** The addresses to bind. The assigned port replaces port 0, so that `listen` after `stop` uses the same port. */
   #listenAddresses: readonly ListenAddress[];
   #addresses: readonly BoundAddress[] = [];
   readonly #connections = new LiveList<ClientConnection>();

@@ -10,7 +10,7 @@ import type { MemberConnection } from '../dialer/dial.ts';
 import { hasFailedWrite, TCP_KEEP_ALIVE_MS, TunnelSocket } from '../dialer/member-socket.ts';
 import { canDestroyAtEnd, reset } from './reset.ts';
 
-/** Durations in ms. */
+/** The options of a relay. Durations are in ms. */
 export interface RelayOptions {
   readonly deadlines: Deadlines;
   /** Both sockets are destroyed after this time without a byte in either direction. */
@@ -183,7 +183,7 @@ class Relay {
     }
     client.off('data', this.#sendUp).on('end', this.#resetClientNow).resume();
     this.#linger();
-    // Called when all earlier data has been written.
+    // An empty write: its callback runs when all earlier data has been written.
     client.write(NOTHING, () => {
       if (client.destroyed) return;
       if (client.readableEnded) this.#resetClientNow();

@@ -9,12 +9,12 @@ import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 
 export type RoutingKeyName = 'session' | 'ttl' | 'source' | 'adr' | 'life' | 'protocol' | 'rotate';
 
-/** One row of the grammar. */
+/** One row of the table of routing options. */
 export interface RoutingKey {
   readonly key: RoutingKeyName;
   /** The names that clients of other gateways use for this key. */
   readonly aliases: readonly string[];
-  /** What its value looks like; completes "the value is …". Absent: it has no value. */
+  /** Describes the value of the key, as it follows "the value is" in a sentence. Absent if the key has no value. */
   readonly value?: string;
   readonly effect: string;
   /** For durations: for each name of the key, the unit (in ms) of a value that is only a number. */

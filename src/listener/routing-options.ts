@@ -41,7 +41,7 @@ export interface RoutingContext {
   readonly localPort: number;
   /** Canonical host of the target. */
   readonly targetHost: string;
-  /** The only source that this listener uses. */
+  /** The only source that this listener uses; absent if it uses all sources. */
   readonly listenerSource?: string | undefined;
   /** Names of all configured sources. */
   readonly sources: readonly string[];
@@ -215,7 +215,7 @@ function setOption(given: GivenOptions, { entry, name, value }: GivenOption): bo
       return true;
     }
     case 'rotate': {
-      // A header always has a value, so the usual words for yes and no are accepted.
+      // In the user name, `rotate` has no value. A header always has a value, so the usual words for yes and no are accepted.
       const yes = /^(?:|1|true|yes|on)$/i.test(value);
       if (!yes && !/^(?:0|false|no|off)$/i.test(value)) return false;
       given.rotate = yes;

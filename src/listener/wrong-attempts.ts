@@ -1,7 +1,7 @@
 /**
  * Counts attempts with wrong credentials by client network and user name, with bounded memory and time. Below
- * MAX_WRONG_PER_SECOND, only further wrong attempts get `too-many-requests`. If correct attempts got it as well, one
- * client could lock out all other clients behind the same address.
+ * MAX_WRONG_PER_SECOND, only further wrong attempts get `too-many-requests`. If correct attempts got `too-many-requests` as well,
+ * one client could lock out all other clients behind the same address.
  */
 
 import { BoundedMap } from '../core/bounded-map.ts';
@@ -35,7 +35,7 @@ interface Window {
 
 export class WrongAttempts {
   readonly #clock: Clock;
-  /** Windows are equally long, so the oldest ones end first. */
+  /** The open windows. All windows are equally long, so the oldest windows end first. */
   readonly #windows = new BoundedMap<string, Window>(MAX_WINDOWS);
   #second: Window = { endsAt: 0, count: 0 };
 

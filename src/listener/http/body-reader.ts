@@ -58,7 +58,7 @@ const FIRST_STATE: Readonly<Record<Framing['kind'], number>> = {
 export class BodyReader {
   readonly #rules: BodyRules;
   #state: number;
-  /** The bytes that are missing from the body or the chunk. In a size line, the size parsed so far. */
+  /** The number of bytes that are missing from the body or the chunk. In a size line, the size parsed so far. */
   #leftBytes = 0;
   /** The length of the current size line so far: first of its digits, then of its extensions. */
   #lineBytes = 0;
@@ -77,7 +77,7 @@ export class BodyReader {
     return this.#state === COMPLETE;
   }
 
-  /** Valid once the body is complete. */
+  /** The trailers of the body. Valid once the body is complete. */
   get trailers(): readonly HeaderField[] {
     return this.#trailers;
   }

@@ -6,8 +6,8 @@ import type { ClientConnection } from '../client-connection.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 
 /**
- * Call it before all other checks of a request, so that a client without access learns nothing about targets and
- * routing options.
+ * Identifies the client of a request. Call it before all other checks of the request, so that a client without access learns
+ * nothing about targets and routing options.
  */
 export function identifyRequest(
   fields: readonly HeaderField[],

@@ -14,7 +14,7 @@ import { type ResponseHead, type ResponsePart, ResponseReader } from './response
 /** The properties of the request that an exchange needs. */
 interface ExchangeRequest {
   readonly method: string;
-  /** Framing of the body that `sendBody` and `finishBody` send. */
+  /** The framing of the body that `sendBody` and `finishBody` send. */
   readonly framing: Framing;
   /** Whether the client asks to switch protocols. If it does not, a 101 response is an error. */
   readonly upgrade: boolean;

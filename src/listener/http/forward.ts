@@ -80,7 +80,7 @@ interface DialingPhase {
 
 type Phase =
   | DialingPhase
-  /** `waiting`: no final response has arrived. `responding`: its head has arrived. */
+  /** `waiting`: no final response has arrived. `responding`: the head of the final response has arrived. */
   | { readonly name: 'waiting' | 'responding'; readonly exchange: HttpExchange }
   /** No dial and no exchange is in progress, but the client may not have received its whole response yet. */
   | { readonly name: 'over' };
@@ -193,7 +193,7 @@ class Forward implements RequestHandler {
     this.#clearIdleTimeout();
     this.#idleTimeout = deadlines.set(idleTimeoutMs, this.#onIdle);
     exchange.start(formatRequestHead(this.#forwardRequest, memberConnection));
-    // Skipped if the exchange failed at once: the next exchange may already have started and received the body.
+    // The body is not sent if the exchange failed at once: the next exchange may already have started and received the body.
     if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.#body.sendTo(exchange);
   }
 
@@ -217,7 +217,7 @@ class Forward implements RequestHandler {
 
   #startResponse(exchange: HttpExchange, head: ResponseHead, framing: Framing): void {
     const { memberConnection } = exchange;
-    // The client never gets a 407 from here: a member's 407 is for the dialer, and a target must not send one.
+    // The client never gets this 407: a 407 of a member is for the dialer, and a target must not send a 407.
     if (head.status === PROXY_AUTHENTICATION_REQUIRED) {
       if (memberConnection.forwardMode === 'absolute') {
         exchange.rejectChallenge();

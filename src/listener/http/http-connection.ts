@@ -41,7 +41,9 @@ const BODY_RULES: BodyRules = {
 interface CurrentRequest {
   readonly response: ResponseWriter;
   readonly body: BodyReader;
-  /** Undefined until `serveForward` has returned, or if it refused the request at once. */
+  /**
+   * The handler of the request. Undefined before `serveForward` has returned, and if `serveForward` refused the request at once.
+   */
   handler: RequestHandler | undefined;
 }
 

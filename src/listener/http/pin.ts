@@ -46,7 +46,7 @@ export class Pin {
     this.#clock = clock;
   }
 
-  /** Keeps an idle connection for the next request. Closes the previous one. */
+  /** Keeps an idle connection for the next request. Closes the previously kept connection. */
   keep(connection: MemberConnection, purpose: PinPurpose): void {
     this.close();
     const pinned =
@@ -66,7 +66,7 @@ export class Pin {
     return kept.connection;
   }
 
-  /** Closes the connection, if there is one. */
+  /** Closes the kept connection, if there is one. */
   close(): void {
     const connection = this.#kept?.connection;
     if (connection === undefined) return;

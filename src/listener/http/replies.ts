@@ -101,7 +101,7 @@ function proxyStatus(refusal: Refusal, code: FaultCode, fault: Fault): string {
   return `noria; error=${token}; details="${code}"`;
 }
 
-/** At least 1: the client must not retry at once. */
+/** Converts ms to whole seconds. The result is at least 1, because the client must not retry at once. */
 function wholeSeconds(ms: number): number {
   return Math.max(1, Math.ceil(ms / 1000));
 }

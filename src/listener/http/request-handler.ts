@@ -6,7 +6,10 @@ import type { ResponseWriter } from './response-writer.ts';
 
 /** Serves the current request and receives the client's events. */
 export interface RequestHandler {
-  /** False: the connection must not read the next part of the body until `resumeBody` is called. */
+  /**
+   * Whether the handler takes the next part of the body. While it is false, the connection must not read the body until
+   * `resumeBody` is called.
+   */
   readonly wantsBody: boolean;
   onBody(chunk: Buffer): void;
   onBodyEnd(trailers: readonly HeaderField[]): void;
@@ -16,7 +19,7 @@ export interface RequestHandler {
   abort(): void;
 }
 
-/** What a handler needs from the connection. */
+/** The methods of the connection that a handler uses. */
 export interface RequestContext {
   readonly connection: ClientConnection;
   readonly response: ResponseWriter;

@@ -23,7 +23,7 @@ export interface RequestHead {
   readonly keepAlive: boolean;
 }
 
-/** Includes the empty line. */
+/** The maximum length of a head in bytes, including the empty line. */
 export const MAX_REQUEST_HEAD_BYTES = 16 * 1024;
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([\x21-\x7e\x80-\xff]+) +HTTP\/(\d)\.(\d)\r\n/;

@@ -11,7 +11,7 @@ import { type HeaderField, parseFieldLines } from './header-fields.ts';
 
 /** Status line and fields of a response. */
 export interface ResponseHead {
-  /** 100 to 999. */
+  /** The status code, from 100 to 999. */
   readonly status: number;
   /** The reason phrase as received, in Latin-1; may be empty. */
   readonly reason: string;
@@ -28,9 +28,12 @@ export type ResponsePart =
   | { readonly kind: 'data'; readonly chunk: Buffer }
   | { readonly kind: 'complete'; readonly trailers: readonly HeaderField[] };
 
-/** Size limit of a head or a trailer section. */
+/** The maximum size of a head or a trailer section. */
 const MAX_BLOCK_BYTES = 64 * 1024;
-/** More than any real use needs. Without a limit, endless interim responses could keep the client waiting forever. */
+/**
+ * The maximum number of interim responses, more than any real use needs. Without a limit, endless interim responses could keep
+ * the client waiting forever.
+ */
 const MAX_INTERIM_RESPONSES = 32;
 const SWITCHING_PROTOCOLS = 101;
 

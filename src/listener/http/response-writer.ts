@@ -15,7 +15,7 @@ import type { ResponseHead } from './response-reader.ts';
 
 const CONTINUE = 100;
 const NO_CONTENT = 204;
-/** Up to this size, one write of a copy costs less than one write of two pieces. */
+/** Up to this number of bytes, one write of a copy costs less than one write of two pieces. */
 const MAX_JOINED_BYTES = 4 * 1024;
 
 interface ResponseCallbacks {

@@ -23,7 +23,7 @@ import {
   socks4AuthRejection,
 } from './messages.ts';
 
-/** The identity of a client whose request is refused in any case. */
+/** The identity of a client whose request noria refuses in any case. */
 const ANONYMOUS: ClientIdentity = { user: '', routingText: '' };
 
 /** The expected message, and what the earlier messages contained. */
@@ -200,7 +200,7 @@ class SocksHandshake {
     this.#connection.sendAndClose(reply);
   }
 
-  /** The reply depends on the current step of the handshake. */
+  /** Returns the reply to a refused client. Its form depends on the current step of the handshake. */
   #refusalReply(error: NoriaError, replyCode: number): Buffer {
     if (this.#phase.name === 'greeting') return methodSelection(AUTH_METHOD.unacceptable);
     if (this.#phase.name === 'credentials') return authStatus(false);
