@@ -22,7 +22,7 @@ export interface AttemptBudgetSettings {
 export const FAST_FAILURE_MS = 100;
 /** The maximum number of attempts of a dial, including those that fail fast. */
 export const MAX_ATTEMPTS = 10;
-/** How many members must report that they cannot reach the target before the dial gives up. */
+/** The dial gives up when this number of members have reported that they cannot reach the target. */
 const REPORTS = 2;
 /** Replaces REPORTS when a member reached the target recently: reports are then more likely to be wrong. */
 const REPORTS_AFTER_REACHED = 5;

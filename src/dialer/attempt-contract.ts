@@ -12,7 +12,7 @@ import type { OpenSocket } from './member-socket.ts';
 import type { SourceMemory } from './source-memory.ts';
 import type { TakenConnection } from './warm-connection.ts';
 
-/** What all attempts of one dialer share. */
+/** The objects that all attempts of one dialer share. */
 export interface AttemptParts {
   readonly clock: Clock;
   readonly deadlines: Deadlines;

@@ -28,7 +28,7 @@ import type { SourceMemory } from './source-memory.ts';
 import type { TakenConnection } from './warm-connection.ts';
 
 export interface AttemptOwner {
-  /** From this call on, the owner owns the socket. */
+  /** The attempt succeeded. From this call on, the owner owns the socket. */
   attemptAccepted(attempt: Attempt, connection: RawConnection): void;
   attemptFailed(attempt: Attempt, failure: AttemptFailure): void;
 }
@@ -187,7 +187,7 @@ export class Attempt {
       // shows that pipelining was the cause.
       this.#endTrial(this.#choice.elapsedMs);
     } else {
-      this.#setDeadline(); // this was the deadline of the connect phase
+      this.#setDeadline(); // the deadline of the connect phase has passed, so the deadline of the answer begins
     }
   };
 

@@ -26,9 +26,9 @@ export interface SourceAccess {
 
 export interface SourceFault {
   readonly source: string;
-  /** False: the fault has ended, because a member accepted the credentials. */
+  /** Whether the fault has begun (true), or has ended because a member accepted the credentials (false). */
   readonly active: boolean;
-  /** Contains no text from outside. */
+  /** What happened. The text contains nothing that a member sent. */
   readonly reason: string;
   readonly advice: string;
 }

@@ -8,7 +8,7 @@ import type { AttemptFailure } from './attempt-contract.ts';
 import type { DialFailure } from './dial.ts';
 import { describeHop } from './front-hop.ts';
 
-/** What members did. Each text continues a count: `2 could not be reached`. */
+/** What members did. Each text follows a count, as in `2 could not be reached`. */
 const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {
   'member-unreachable': 'could not be reached',
   'member-silent': 'did not answer in time',

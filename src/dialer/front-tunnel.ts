@@ -5,9 +5,9 @@ import type { FrontProxy } from '../core/front-proxy.ts';
 import { formatHostPort, type HostPort } from '../core/host-port.ts';
 import { describeHop, FrontHop, type HopFailure } from './front-hop.ts';
 
-/** The caller owns the socket from the start. */
+/** A connection through the front proxy. The caller owns its socket from the start. */
 export interface FrontTunnel {
-  /** It has an 'error' handler. */
+  /** The socket. It already has an 'error' handler. */
   readonly socket: ReturnType<typeof connect>;
   /** Why the connection is not established after `ms`; undefined if it is established. */
   timedOut(ms: number): NoriaError | undefined;

@@ -8,7 +8,10 @@ import type { FaultCode } from '../core/faults.ts';
 export interface HandshakeFailure {
   readonly kind: 'failed';
   readonly fault: Extract<FaultCode, 'member-auth' | 'member-refused' | 'member-protocol' | 'target-doubted'>;
-  /** The number that decided: `status 502`, `reply 5`. Contains no text from the member. */
+  /**
+   * The number in the member's answer that decided, such as `status 502` or `reply 5`. The text contains nothing else from the
+   * member.
+   */
   readonly detail: string;
   /** Whether the member reports that the target refused the connection. */
   readonly targetRefused?: boolean;

@@ -30,7 +30,7 @@ export interface IdleConnection {
   readonly endsAt: number;
 }
 
-/** What a request needs. A connection in `absolute` form serves any target. */
+/** The properties of the connection that a request needs. A connection in `absolute` form serves any target. */
 type IdleUse = Pick<IdleConnection, 'member' | 'target' | 'forwardMode' | 'owner'>;
 
 interface Entry {
@@ -39,7 +39,7 @@ interface Entry {
   readonly drop: () => void;
 }
 
-/** Shorter than any common keep-alive timeout of a server. */
+/** The maximum idle time in ms. It is shorter than the usual keep-alive timeouts of servers. */
 const MAX_IDLE_MS = 5_000;
 const MAX_PER_TARGET = 4;
 const MAX_CONNECTIONS = 512;
@@ -48,7 +48,7 @@ export class IdleConnections {
   readonly #clock: Clock;
   readonly #deadlines: Deadlines;
   readonly #mayKeep: (socket: Socket) => boolean;
-  /** The connections by member, newest last. The newest one is the least likely to be closed. */
+  /** The connections by member, newest last. The newest connection is the least likely to be closed. */
   readonly #byMember = new Map<string, Entry[]>();
   #size = 0;
   #closed = false;

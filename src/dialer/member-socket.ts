@@ -45,7 +45,7 @@ const ANSWER_CODES = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ECONNABORT
 export function memberSockets(): OpenSocket {
   const memory = new ReadMemory();
   const open: OpenSocket = ({ protocol, host, port }, use) => {
-    const address = { host, port, autoSelectFamily: true }; // autoSelectFamily has an effect only on names
+    const address = { host, port, autoSelectFamily: true }; // `autoSelectFamily` has an effect only if `host` is a name
     if (protocol === 'https') return connectTls({ ...address, ...LONG_LIVED, rejectUnauthorized: false });
     if (use === 'forward') return new ReceivingSocket(LONG_LIVED).connect(address);
     return new TunnelSocket(memory).connect(address);

@@ -26,7 +26,7 @@ import type { WarmConnections } from './warm-connections.ts';
 
 export interface DialSettings extends AttemptBudgetSettings, HedgeSettings {}
 
-/** What all dials of one dialer share. */
+/** The objects that all dials of one dialer share. */
 export interface DialParts extends AttemptParts, BlameParts, ConnectionParts, HedgeParts, SearchParts {
   readonly overdueAttempts: OverdueAttempts;
   readonly warm: WarmConnections;
@@ -211,15 +211,17 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
   }
 
   /**
-   * An attempt on a warm connection is faster, but its hedge starts after the same delay. Reasons: the hedge may have
-   * to open a connection, and after a shorter delay, pauses of a busy machine would start a hedge for every twentieth
-   * tunnel.
+   * Arms the hedge of an attempt. The delay is the same for an attempt on a warm connection, although such an attempt is faster:
+   * the hedge may have to open a connection, and with a shorter delay, the pauses of a busy machine would start a hedge for every
+   * twentieth tunnel.
    */
   #armHedge({ lease, memory }: Attempt): void {
     this.#hedge.arm(lease, memory.latency.profile?.p95Ms);
   }
 
-  /** Serves a plain HTTP request through an idle connection to the leased member. Returns false if there is none. */
+  /**
+   * Serves a plain HTTP request through an idle connection to the leased member. Returns false if there is no such connection.
+   */
   #reuseIdle(lease: Lease, hedge: boolean): boolean {
     const { use, fresh, target, owner = '' } = this.#request;
     if (use === 'tunnel' || fresh === true) return false;

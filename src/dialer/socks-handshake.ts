@@ -128,7 +128,7 @@ export class Socks5Handshake implements Handshake {
   }
 }
 
-/** The current reply is complete and positive; the next phase continues with the bytes after it. */
+/** The step after a complete, positive reply: the next phase continues with the bytes after this reply. */
 interface NextPhase {
   readonly kind: 'next';
   readonly phase: 'login' | 'reply';

@@ -1,6 +1,6 @@
 /**
- * What the dialer has learned from the members of one source: credentials, forward mode, pipelining, latency and
- * opening times.
+ * Keeps what the dialer has learned from the members of one source: credentials, forward mode, pipelining, latency and opening
+ * times.
  */
 import type { Clock } from '../core/clock.ts';
 import { type SourceAccess, SourceCredentials, type SourceFault } from './credentials.ts';

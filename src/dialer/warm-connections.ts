@@ -36,7 +36,7 @@ const MAX_STREAMS = 1_024;
 /** How long noria opens no further warm connection to a member that has closed or refused a warm connection. */
 const REST_MS = 10_000;
 const MAX_RESTING = 1_024;
-/** Each tunnel raises the allowance for connections that end unused by this number. */
+/** Each tunnel adds this number to the balance: so one connection in 25 tunnels may end unused. */
 const EARNED_PER_TUNNEL = 0.04;
 const MAX_BALANCE = 10;
 
@@ -47,7 +47,7 @@ export class WarmConnections implements WarmOwner {
   readonly #streams = new BoundedMap<string, TunnelRate>(MAX_STREAMS);
   /** For each member, when it last closed or refused a warm connection. */
   readonly #resting = new BoundedMap<string, number>(MAX_RESTING);
-  /** How many more connections may end unused. At 0, noria opens none. */
+  /** The balance: how many more connections may end unused. At 0, noria opens no connection. */
   #balance = MAX_BALANCE;
   #most = 0;
 
