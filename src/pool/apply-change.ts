@@ -21,7 +21,7 @@ interface ChangedParts {
 
 interface ApplyOptions {
   readonly now: number;
-  /** See `SharingOptions.sameMachine`. */
+  /** Whether the other replica runs on this machine. See `SharingOptions.sameMachine`. */
   readonly sameMachine: boolean;
 }
 

@@ -14,11 +14,14 @@ import type { LimitPart, PoolSettings, PoolShare } from './options.ts';
 import { RoundRobin } from './rotation/round-robin.ts';
 import { makeRotation } from './strategies.ts';
 
-/** When this many lists exist, a new list replaces the one whose last request is oldest. Lists with waiting clients are kept. */
+/**
+ * The maximum number of lists. A further list replaces the list that no request has used for the longest time. Lists with waiting
+ * clients are kept.
+ */
 const MAX_LISTS = 256;
 
 export class CandidateIndex {
-  /** True when a member may have become free. The pool resets it and then gives free members to the waiting clients. */
+  /** True when a member may have become free. The pool sets it to false, and then gives free members to the waiting clients. */
   membersFreed = false;
   /**
    * The part of shared limits that this process may use. After a change of `share`, the caller must call `update` for each
@@ -125,7 +128,7 @@ export class CandidateIndex {
   /** Moves the member to the bucket that its state requires, and schedules the next change of the bucket. */
   update(member: Member, now: number): void {
     const { name } = member.phase;
-    if (name === 'draining' || name === 'left') return; // already removed from the index
+    if (name === 'draining' || name === 'left') return; // the member is no longer in the index
     const bucket = this.#bucketOf(member, now);
     if (bucket !== member.bucket) {
       this.#move(member, bucket);
@@ -206,12 +209,12 @@ export class CandidateIndex {
   }
 }
 
-/** The part of `maxTunnelsPerMember` that this process may use. */
+/** The part of the limit `maxTunnelsPerMember` that this process may use. */
 function shareOf(limit: number, share: PoolShare): number {
   return partOf(share.machine === undefined ? limit : partOf(limit, share.machine), share);
 }
 
-/** One part of a limit. At least 1, so that every process can serve clients. */
+/** The size of one part of a limit. It is at least 1, so that every process can serve clients. */
 export function partOf(limit: number, { count, index }: LimitPart): number {
   return Math.max(1, Math.floor(limit / count) + (index < limit % count ? 1 : 0));
 }

@@ -1,7 +1,7 @@
 /**
- * Candidates: the members that pass one filter, in the order in which the pool picks them. They form one tier for each source
- * priority. A tier has three buckets (fresh, expiring, quarantined), and each bucket is a rotation, so a pick needs no search. A
- * member that passes several filters is in the same bucket for each of them.
+ * Candidates: the members that pass one filter, in the order in which the pool picks them. The members form one tier for each
+ * source priority. A tier has three buckets (fresh, expiring, quarantined), and each bucket is a rotation, so a pick needs no
+ * search. A member that passes several filters is in the same bucket for each of them.
  */
 import type { MemberFilter } from './filter.ts';
 import type { Bucket, Member, MemberCandidate, PoolSource } from './member.ts';
@@ -22,7 +22,7 @@ export const QUIET_MS = 1_000;
 export class Candidate extends RotationEntry implements MemberCandidate {
   readonly member: Member;
   readonly tier: Tier;
-  /** Undefined while the pool must not pick the member. */
+  /** The bucket that contains the member. Undefined while the pool must not pick the member. */
   rotation: Rotation<Candidate> | undefined;
 
   constructor(member: Member, tier: Tier) {
@@ -65,7 +65,7 @@ export class Tier {
 
 export class Candidates {
   readonly filter: MemberFilter;
-  /** Ordered by the priority of their sources, highest first. */
+  /** The tiers, ordered by the priority of their sources, highest first. */
   readonly tiers: readonly Tier[];
   /** Exit address of the last member that was picked for a client without a session. */
   lastExit = '';
@@ -133,17 +133,23 @@ export class MemberCheck implements PickCheck<Candidate> {
   minEndsAt = Number.NEGATIVE_INFINITY;
   /** A member with this exit address is a second choice. */
   lastExit = '';
-  /** Keyed by member id. A member in this map is a second choice. */
+  /** The members that sessions use, by member id. Such a member is a second choice. */
   heldBySessions: ReadonlyMap<string, unknown> | undefined;
-  /** If set, a member fits only while this process has the turn for the member (turns.ts). */
+  /**
+   * The turns decide which of several processes may use a member now (turns.ts). If set, a member fits only during a turn of this
+   * process.
+   */
   turns: Turns | undefined;
 
   /**
-   * Result: the earliest start of the turn of this process for a member that the pick rejected only because another process has
-   * the turn.
+   * Result: the pick rejected members only because another process has the turn for them. This is the earliest moment at which a
+   * turn of this process starts for one of these members.
    */
   turnAt = Number.POSITIVE_INFINITY;
-  /** Result: the earliest end of a spacing (`perHostSpacing`) for which the pick rejected a member. */
+  /**
+   * Result: the pick rejected members because of their spacing (`perHostSpacing`). This is the earliest moment at which one of
+   * these spacings ends.
+   */
   spacedUntil = Number.POSITIVE_INFINITY;
   /** Result: whether the pick rejected a member that may fit other requests with the same filter. */
   rejectedForRequest = false;

@@ -10,8 +10,8 @@ import type { Sessions } from './sessions.ts';
 
 /**
  * Number of members that clients can use at `atMs` without another draw. Includes unproven members and the members of a blocked
- * source. Waiting clients that a draw could serve reduce the number by one each, at most by the source's size: such a client
- * cannot use the present members, because the present members are full or do not fit.
+ * source. The result is lower by one for each waiting client that a draw could serve, at most by the source's size: such a client
+ * cannot use the present members, because they are full or do not fit.
  */
 export function usableAt(members: Members, source: PoolSource, atMs: number): number {
   const usable = heldAt(source, atMs) - quarantinedAt(source, atMs, () => true);
@@ -39,7 +39,7 @@ function withoutWaiting(members: Members, source: PoolSource, count: number): nu
   return Math.max(0, count - Math.min(waitingFor(members, source), source.options.size));
 }
 
-/** Number of members that have not expired at `atMs`, including quarantined ones. */
+/** Number of members that have not expired at `atMs`, including quarantined members. */
 export function heldAt({ expiries }: PoolSource, atMs: number): number {
   return expiries.size - expiries.countUpTo(atMs);
 }
@@ -58,7 +58,9 @@ export function demandFor(
   return sum;
 }
 
-/** Sets the waiting clients of other replicas to 0 until these replicas report again, because the clients may get new members. */
+/**
+ * Sets the waiting clients of other replicas to 0 until these replicas report again, because new members may serve these clients.
+ */
 export function forgetWaitingElsewhere({ demandElsewhere }: PoolSource): void {
   for (const [by, demand] of demandElsewhere) demandElsewhere.set(by, { ...demand, waiting: 0 });
 }

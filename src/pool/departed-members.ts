@@ -1,7 +1,7 @@
 /**
  * Remembers members that left, in case the service draws the same address again. Until the announced end of a member's life, its
- * address belongs to the same machine. If the member failed, was used up or was evicted, it is therefore barred: it must not join
- * again until that moment. A member that left for another reason may return with its bans and its health.
+ * address belongs to the same machine. So a member that failed, was used up or was evicted must not join again until then: it is
+ * barred. A member that left for another reason may return with its bans and its health.
  */
 import { hash } from 'node:crypto';
 import { BoundedMap } from '../core/bounded-map.ts';

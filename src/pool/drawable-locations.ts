@@ -5,8 +5,8 @@
 
 /**
  * Names of regions that never occur in a location of another region. Names that occur in a location of another region are
- * omitted: 海南 (海南州 in 青海), 河南 (河南县 in 青海), 河北 (河北区 in 天津). Names that the end of one place name and the start of the next can
- * form, as 湖南 in 芜湖南陵, are omitted as well: 山西, 山东, 湖北, 湖南, 江西 and 云南.
+ * omitted: 海南 (海南州 in 青海), 河南 (河南县 in 青海), 河北 (河北区 in 天津). Two adjacent place names can also form a region name, as 芜湖 and 南陵
+ * form 湖南. For this reason, 山西, 山东, 湖北, 湖南, 江西 and 云南 are omitted as well.
  */
 const REGIONS = [
   ...[

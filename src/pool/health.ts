@@ -14,9 +14,9 @@ import type { HealthOptions } from './options.ts';
 export type HealthVerdict =
   | 'none'
   | 'quarantine'
-  /** Quarantines the member, but no draw replaces it, because only one client failed through the member. */
+  /** The pool quarantines the member, but no draw replaces it, because only one client failed through the member. */
   | 'rest'
-  /** Like `rest`, and noria also probes the member. With the same evidence from several clients, noria would evict the member. */
+  /** As `rest`, and noria also probes the member. With the same evidence from several clients, noria would evict the member. */
   | 'rest-and-probe'
   /** noria probes the member, because it fails for several targets and no member of its source works. */
   | 'probe'
@@ -55,7 +55,7 @@ export class Health {
     return this.#faults + (this.#refusals?.counted ?? 0) + (this.#cuts?.counted ?? 0);
   }
 
-  /** The member accepted an attempt at monotonic `now`. */
+  /** Records that the member accepted an attempt at monotonic `now`. */
   accepted(now: number): void {
     this.#acceptedAt = now;
     this.#faults = 0;
@@ -63,7 +63,7 @@ export class Health {
     if (this.score === 0) this.#quarantines = 0;
   }
 
-  /** A target answered through the member at monotonic `now`. */
+  /** Records that a target answered through the member at monotonic `now`. */
   answered(now: number): void {
     this.#answeredAt = now;
     this.#cuts?.clear();

@@ -26,15 +26,15 @@ export interface RoutingOptions {
   /** Maximum idle time of the session; absent: the pool's default. */
   readonly sessionTtlMs?: number;
   readonly source?: string;
-  /** Only members whose location contains this keyword, case-insensitive. */
+  /** The client wants only members whose location contains this keyword, in any letter case. */
   readonly location?: string;
-  /** Only members with at least this much remaining life. */
+  /** The client wants only members with at least this remaining life. */
   readonly minLifeMs?: number;
   readonly protocol?: MemberProtocol;
 }
 
 export interface LeaseRequest {
-  /** Chosen by the caller, for `cancel`. Unique among the caller's pending requests. */
+  /** The id of the request, which the caller chooses and passes to `cancel`. It is unique among the caller's pending requests. */
   readonly id: number;
   readonly routing: RoutingOptions;
   /** Canonical host of the target. Bans and `perHostSpacing` apply to this host. */
@@ -43,7 +43,7 @@ export interface LeaseRequest {
   readonly avoid: readonly string[];
   /** Maximum time for which the request may wait for a member. 0: the request does not wait. */
   readonly waitMs: number;
-  /** The request runs in parallel with a slow attempt, so its success does not move the session. */
+  /** True for a hedge, a request in parallel with a slow attempt. The success of a hedge does not move the session. */
   readonly hedge?: boolean;
 }
 
@@ -57,13 +57,15 @@ export interface Lease {
   readonly host: string;
   readonly port: number;
   readonly exitIp?: string;
-  /** The member's own credentials. They replace those of its source. */
+  /** The member's own credentials. They replace the credentials of its source. */
   readonly login?: Login;
   /** Remaining life of the member when the pool granted the lease. The safety margin is not subtracted. Absent when unknown. */
   readonly remainingMs?: number;
   readonly session?: string;
   readonly waitedMs: number;
-  /** The member never had a success, or this lease tests the member after a quarantine. The dialer then hedges earlier. */
+  /**
+   * True if the member never had a success, or if this lease tests the member after a quarantine. The dialer then hedges earlier.
+   */
   readonly doubtful: boolean;
 }
 
@@ -91,7 +93,7 @@ export interface LeaseRefusal {
     FaultCode,
     'pool-empty' | 'bad-routing' | 'deadline' | 'shutting-down' | 'client-gone'
   >;
-  /** Text for the client. It never contains text from the service. */
+  /** The reason as a text for the client. It never contains text from the service. */
   readonly reason: string;
   /** Time until the next draw can bring a member; absent if no draw is planned. */
   readonly retryAfterMs?: number;
@@ -102,7 +104,7 @@ export interface LeaseRefusal {
 export interface SourceOutlook {
   readonly name: string;
   readonly state: string;
-  /** May contain the service's error code, but never its text. */
+  /** Why the source draws nothing. May contain the error code of the service, but never the text of the service. */
   readonly reason: string;
   /** Time until the source's next draw may start; absent if no draw is planned. */
   readonly nextDrawMs?: number;
@@ -126,7 +128,7 @@ export type LeaseReport =
       readonly lease: number;
       readonly kind: 'closed';
       /**
-       * `false`, unless the member closed the connection before the target's first byte; then the blame for the close.
+       * If the member closed the connection before the target's first byte, the blame for the close; otherwise `false`.
        * `member-for-target`: another member got an answer from the target.
        */
       readonly cut: false | Extract<Blame, 'member-for-target' | 'unclear'>;

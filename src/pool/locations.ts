@@ -3,7 +3,7 @@ import { BoundedMap } from '../core/bounded-map.ts';
 
 /** Location text of the service, such as province, city and carrier. */
 export interface Location {
-  /** As received from the service; empty if the service reports none. */
+  /** The text as the service sent it; empty if the service reports no location. */
   readonly text: string;
   /** `text` in lower case, for comparison. */
   readonly folded: string;

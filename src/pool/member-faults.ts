@@ -66,8 +66,8 @@ export class MemberFaults {
   }
 
   /**
-   * A probe could not decide whether the member is at fault. If no member of its source works, a draw replaces this member, to
-   * find out whether new members work.
+   * Handles a probe that could not decide whether the member is at fault. If no member of its source works, a draw replaces this
+   * member, to find out whether new members work.
    */
   recordUndecidedProbe(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
     const { evidence, options } = member.source;
@@ -79,8 +79,8 @@ export class MemberFaults {
   }
 
   /**
-   * While evictions are frozen, faults do not count. Unfreezing ends all quarantines, so that clients may try those members at
-   * once.
+   * Freezes or unfreezes evictions. While they are frozen, faults do not count. Unfreezing ends all quarantines, so that clients
+   * may try the quarantined members at once.
    */
   freezeEvictions(on: boolean, now: number): void {
     this.#evictionsFrozen = on;
@@ -100,8 +100,8 @@ export class MemberFaults {
   }
 
   /**
-   * Whether a fault of a lease counts. Faults of leases that began before the current quarantine probably have the same cause, so
-   * they do not count again.
+   * Whether a fault of a lease counts. If the lease began before the current quarantine, its fault probably has the same cause as
+   * the quarantine, so it does not count again.
    */
   #mayBlame({ phase }: Member, leasedAt: number): boolean {
     if (this.#evictionsFrozen || phase.name === 'draining') return false;

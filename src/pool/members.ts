@@ -46,7 +46,7 @@ export class Members {
 
   readonly #bus: EventBus;
   readonly #byId = new Map<string, Member>();
-  /** Members that are not draining. */
+  /** The number of members that are not draining. */
   readonly #byKey = new Map<string, Member>();
 
   constructor({ clock, random, bus, settings, observers, onChange }: MembersOptions) {
@@ -104,7 +104,10 @@ export class Members {
     this.index.membersFreed = true;
   }
 
-  /** Applies the changes that are due at `now`. Called before every pick, because timers may be late. Cheap if nothing is due. */
+  /**
+   * Applies the changes that are due at `now`. Called before every pick, because timers may be late. The call is cheap if nothing
+   * is due.
+   */
   update(now: number): void {
     for (let due = this.index.due(now); due !== undefined; due = this.index.due(now)) {
       if (due.usableUntil.key <= now) this.remove(due, { reason: 'expired' }, now);

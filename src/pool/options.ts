@@ -1,4 +1,4 @@
-/** The options of a pool: those that a reload may change, and fixed ones. Durations are in ms. */
+/** The options of a pool: options that a reload may change, and fixed options. Durations are in ms. */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
@@ -20,7 +20,9 @@ export type Strategy = (typeof STRATEGIES)[number];
 /** The settings of a source that the pool uses. */
 export interface PoolSourceOptions {
   readonly name: string;
-  /** 1 is the highest priority. A source serves clients only if no source of a higher priority can. */
+  /**
+   * The priority of the source: 1 is the highest. A source serves clients only if no source of a higher priority can serve them.
+   */
   readonly priority: number;
   /** The number of usable members that the source should have. */
   readonly size: number;
@@ -60,15 +62,15 @@ export interface HealthOptions {
   readonly quarantineMs: number;
 }
 
-/** One of `count` parts of a limit. `index` is the number of the part, from 0. */
+/** One of the `count` parts into which a limit is divided. `index` is the number of the part, from 0. */
 export interface LimitPart {
   readonly count: number;
   readonly index: number;
 }
 
 /**
- * The share of this process in limits that apply to several processes together. `count` processes serve clients from one pool;
- * `index` is the number of this process.
+ * The share of this process in limits that apply to several processes together. `count` is the number of processes that serve
+ * clients from one pool, and `index` is the number of this process, from 0.
  */
 export interface PoolShare extends LimitPart {
   /** In a fleet: this machine's part of the limits. The processes of the machine divide this part. */
@@ -111,7 +113,8 @@ export interface SourceForecast extends SourceOutlook {
   /** Time until a draw can bring a member; absent if no draw is planned. */
   readonly nextMemberMs?: number;
   /**
-   * Time for which the source draws nothing, even if clients wait. 0: it may draw now. `Infinity`: the operator has to act first.
+   * The time in ms for which the source draws nothing, even if clients wait. 0: the source may draw now. `Infinity`: the operator
+   * has to act first.
    */
   readonly suspendedMs: number;
 }

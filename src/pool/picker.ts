@@ -1,8 +1,8 @@
 /**
  * Chooses the member for a request: the next candidate, or the member of the client's session. A session leaves its member when
  * the member drains, is quarantined, is banned for the target host or does not satisfy the routing options. A session also leaves
- * a member that expires soon, if a member with more life left is free. A session keeps a member that is merely full, and the
- * request waits. A session that leaves its member preferably gets a member without sessions.
+ * a member that expires soon, if a member with more life left is free. If the session's member is only full, the session keeps
+ * it, and the request waits. A session that leaves its member preferably gets a member without sessions.
  */
 import { type Candidates, MemberCheck } from './candidates.ts';
 import { passesFilter } from './filter.ts';
@@ -12,10 +12,10 @@ import type { Members } from './members.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
 
-/** The member ids before and after a session was moved on request. */
+/** The member ids before and after a session was moved at a client's or the operator's request. */
 export interface SessionRotation {
   readonly from: string | undefined;
-  /** Undefined when no other member was free. The session then gets a member at its next use. */
+  /** The id of the new member. Undefined if no other member was free: the session then gets a member at its next use. */
   readonly to: string | undefined;
 }
 
@@ -64,8 +64,8 @@ export class Picker {
   }
 
   /**
-   * Moves a session to another member that passes the filter of its last request. If none is free, the session has no member
-   * until its next use.
+   * Moves a session to another member that passes the filter of its last request. If no such member is free, the session has no
+   * member until its next use.
    */
   rotate(session: Session, now: number): SessionRotation {
     const from = session.member;
@@ -83,8 +83,8 @@ export class Picker {
   }
 
   /**
-   * Gives a session a member that can serve the session now. If the own member expires soon or another pin holds it, the session
-   * moves to a better member, provided that one is free.
+   * Gives a session a member that can serve the session now. If the session's own member expires soon or another pin holds it,
+   * the session moves to a better member, if a better member is free.
    */
   pin(
     { session: name, routing, taken, mode }: SessionPin,
@@ -140,7 +140,7 @@ export class Picker {
     const { turns } = check;
     if (turns?.applyToSessions === true && !check.isOwnTurn(current, turns)) return undefined;
     if (current.bucket === undefined || current.source.isFull) {
-      check.rejectedForRequest = true; // clients behind this one may still get another member
+      check.rejectedForRequest = true; // the clients that wait behind this client may still get another member
       return undefined;
     }
     if (current.bucket !== 'expiring') return current;
@@ -149,8 +149,8 @@ export class Picker {
   }
 
   /**
-   * The member to which the session moves: the one through which a hedge last won, if it can still serve; else the next
-   * candidate.
+   * Returns the member to which the session moves. That is the member through which a hedge last won, if this member can still
+   * serve. If not, it is the next candidate.
    */
   #pickNext(session: Session, candidates: Candidates): Member | undefined {
     const { check } = this;

@@ -4,13 +4,13 @@ import type { Departure } from './member-phase.ts';
 import type { Session } from './session.ts';
 
 export interface PoolObserver {
-  /** The member joined, or a draw brought it again. */
+  /** The member joined the pool, or a draw brought it again. */
   memberJoined(member: Member): void;
   memberQuarantined(member: Member): void;
   memberReady(member: Member): void;
-  /** noria should probe the member. */
+  /** The member needs a probe. */
   memberSuspected(member: Member): void;
-  /** The member left, or it drains and gets no new leases. */
+  /** The member left the pool, or it drains and gets no new leases. */
   memberLeft(member: Member, departure: Departure): void;
   memberBanned(member: Member, host: string, lifted: boolean): void;
   /**

@@ -27,8 +27,8 @@ export function leaseForProbes(
 }
 
 /**
- * The members to probe, most urgent first: unproven members, then suspected ones. With a configured check, then members whose
- * quarantine has ended, and ready ones without a success for `staleMs`. Omits members that a lease already tests.
+ * The members to probe, most urgent first: unproven members, then suspected members. If a check is configured, members whose
+ * quarantine has ended follow, then ready members without a success for `staleMs`. Omits members that a lease already tests.
  * @param staleMs - undefined if no check is configured.
  */
 function* membersToProbe(members: Members, now: number, staleMs: number | undefined): Generator<Member> {
@@ -55,8 +55,8 @@ function* membersToProbe(members: Members, now: number, staleMs: number | undefi
 }
 
 /**
- * The ready member of the source with the latest success, if that was at most `withinMs` ago. Omits members that a lease already
- * tests.
+ * The ready member of the source with the latest success; undefined if the latest success was more than `withinMs` ago. Omits
+ * members that a lease already tests.
  */
 export function memberThatWorked(source: PoolSource, now: number, withinMs: number): Member | undefined {
   let found: Member | undefined;

@@ -84,7 +84,7 @@ export class Requests {
   acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal> {
     if (this.#closed) return SHUTTING_DOWN;
     const now = this.#clock.monotonic();
-    this.#catchUp(now); // clients that already wait come first
+    this.#catchUp(now); // clients that already wait get free members first
     const impossible = this.#whyImpossible(request.routing);
     if (impossible !== undefined) return badRouting(impossible);
     const candidates = this.#members.candidates(filterOf(request.routing), now);
@@ -197,7 +197,7 @@ export class Requests {
     return this.#sessions.whyRefused(routing) ?? whyImpossible(routing, sources, locations);
   }
 
-  /** Applies everything that is due at `now`, because timers may be late. */
+  /** Applies all changes and deadlines that are due at `now`, because timers may be late. */
   #catchUp(now: number): void {
     this.#members.update(now);
     if (this.#queue.takeRetry(now)) this.#members.index.membersFreed = true;
@@ -264,7 +264,8 @@ export class Requests {
     const parts = { members: this.#members, sessions: this.#sessions };
     const terms = { candidates, now, needsDraw: needsDraw(request, candidates, parts) };
     const answer = this.#queue.join(request, terms);
-    // Emits at 1, 2, 4, 8 … waiting clients: refill must know that their number grows, but needs no event for each client.
+    // Emits the demand at 1, 2, 4, 8 … waiting clients: refill must know that their number grows, but needs no event for each
+    // client.
     if ((candidates.waitingCount & (candidates.waitingCount - 1)) === 0) this.#emitDemand(candidates, now);
     return answer;
   }

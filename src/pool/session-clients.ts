@@ -63,7 +63,7 @@ export class SessionClients {
     return leastUsed(this.#byKey.get(clientKey(owner)), now);
   }
 
-  /** The session to end when all clients together reach the limit: one of the client with the most sessions. */
+  /** The session to end when all clients together reach the limit. It is a session of the client with the most sessions. */
   leastUsedOfLargest(now: number): Session | undefined {
     return leastUsed(this.#bySize.first, now);
   }

@@ -18,11 +18,14 @@ export class Session implements HeapNode {
    * Id of the member through which a hedge last won for this session. If its own member fails, the session moves to this member.
    */
   fallback: string | undefined;
-  /** The session's member failed an attempt and has accepted none since. */
+  /** Whether the session's member failed an attempt and has accepted no attempt since. */
   memberFailed = false;
   filter: MemberFilter = ANY_MEMBER;
   usedAt: number;
-  /** Monotonic moment at which the session got its member, or at which this member last accepted an attempt: the later one. */
+  /**
+   * The later of two monotonic moments: the moment at which the session got its member, and the moment at which this member last
+   * accepted an attempt.
+   */
   confirmedAt = Number.NEGATIVE_INFINITY;
   /** Number of leases so far, in all replicas. */
   uses = 0;
@@ -57,8 +60,8 @@ export class Session implements HeapNode {
 }
 
 /**
- * A session in the heap of its client. `key` is the moment of a use. Later uses do not change it; `SessionClients` corrects it
- * when it chooses a session to end.
+ * A session in the heap of its client. `key` is the moment of a use. Later uses do not change `key`; `SessionClients` updates it
+ * before it chooses a session to end.
  */
 export class SessionUse implements HeapNode {
   readonly session: Session;

@@ -13,12 +13,12 @@ import type { Session } from './session.ts';
 
 /** The properties of a member that are the same in every replica. Its login is a secret. */
 export interface SharedMember extends Omit<DrawnMember, 'endsAt'> {
-  /** Assigned by the replica that drew the member; the same in every replica. */
+  /** The id that the replica that drew the member has assigned. It is the same in every replica. */
   readonly id: string;
   readonly source: string;
   readonly joinedAt: number;
   readonly endsAt: number;
-  /** The service reported no end of life: `endsAt` is an assumption, and each success renews it. */
+  /** True if the service reported no end of life. `endsAt` is then an assumption, and each success renews it. */
   readonly endIsAssumed: boolean;
 }
 
@@ -34,7 +34,7 @@ export interface MemberQuarantine {
 export interface SharedSession {
   readonly name: string;
   readonly owner: SessionOwner;
-  /** Id of its member. Absent: the session gets a member at its next use. */
+  /** The id of the session's member. If absent, the session gets a member at its next use. */
   readonly member?: string | undefined;
   readonly ttlMs: number;
   /** Moment of the last known use. The session ends `ttlMs` later. */
@@ -87,12 +87,12 @@ export type PoolChange =
 /** Changes that only replicas on the same machine exchange. */
 type MachineChange =
   | Restriction
-  /** The replica that probes members should probe this member. */
+  /** The member needs a probe by the replica that probes members. */
   | { readonly kind: 'member.suspected'; readonly member: string };
 
 /** What one machine learned about a source or about its network. */
 export type Restriction =
-  /** Restrictions of a source: why clients may not use its members, and the limit of open leases on all its members. */
+  /** Why clients may not use the members of a source, and the limit of open leases on all its members. */
   | {
       readonly kind: 'source.restricted';
       readonly source: string;
@@ -107,10 +107,13 @@ export interface MemberActivity {
   /** Number of client leases that the member accepted since the last report. */
   readonly uses: number;
   readonly openLeases: number;
-  /** The client that a target answered last, if one did since the last report. */
+  /** The client that a target answered last through the member. Absent if no target answered since the last report. */
   readonly answeredTo?: string | undefined;
   readonly latencyMs?: number | undefined;
-  /** Only with an assumed end of life: the end after the last success in this replica. Every replica applies the latest end. */
+  /**
+   * Present only if the end of life is assumed: the end of life after the last success in this replica. Every replica applies the
+   * latest end.
+   */
   readonly endsAt?: number | undefined;
 }
 
@@ -119,7 +122,10 @@ export interface SessionActivity {
   /** Number of leases since the last report. */
   readonly uses: number;
   readonly openLeases: number;
-  /** Moment of its last use, or the current moment while it has an open lease. Every replica applies the latest use. */
+  /**
+   * The moment of the session's last use, or the current moment while the session has an open lease. Every replica applies the
+   * latest use.
+   */
   readonly usedAt: number;
   readonly ttlMs: number;
 }

@@ -24,7 +24,9 @@ export function makeRotation(strategy: Strategy, random: Random): Rotation<Candi
 /** A rank is the number of open leases times TURN_RANGE, plus the turn. A double represents every such rank exactly. */
 const TURN_RANGE = 2 ** 32;
 
-/** Fewest open leases first; among equals, the one whose last use is longest ago. */
+/**
+ * Picks the member with the fewest open leases. Among members with equally many, picks the member whose last use is longest ago.
+ */
 function byOpenLeases({ member }: Candidate, lastTurn: number): number {
   return member.openLeases * TURN_RANGE + (lastTurn % TURN_RANGE);
 }

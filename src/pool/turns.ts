@@ -11,7 +11,7 @@ type TurnLimits = Pick<RotationOptions, 'maxUsesPerMember' | 'perHostSpacingMs'>
 
 /** After this time, a process knows all uses by the other processes. */
 const USES_KNOWN_MS = 750;
-/** The length of a turn, as a multiple of the wait at its start. Longer turns waste less time; shorter ones are fairer. */
+/** The length of a turn, as a multiple of the wait at its start. Longer turns waste less time; shorter turns are fairer. */
 const WAITS_PER_TURN = 4;
 /** Number of turns to search ahead. Almost certainly, at least one of these turns belongs to this process. */
 const MAX_TURNS = 64;

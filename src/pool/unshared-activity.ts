@@ -35,7 +35,7 @@ export class UnsharedActivity {
     return this.#sessions.get(session) ?? 0;
   }
 
-  /** Call it when the other replicas have lost the uses of the member: the next report then contains all of them. */
+  /** Call it when the other replicas have lost the uses of the member: the next report then contains all uses. */
   memberLost(member: Member): void {
     this.#members.set(member, { uses: member.uses, answeredTo: this.#members.get(member)?.answeredTo });
   }

@@ -53,7 +53,7 @@ export function pinnedMember(member: Member, now: number) {
     uses: member.uses,
     faults: member.health.score,
     remainingMs: member.endIsAssumed ? undefined : member.endsAt - now,
-    /** Time since the member last accepted an attempt or, before the first, since it joined. */
+    /** The time since the member last accepted an attempt or, before its first attempt, since it joined. */
     sinceSuccessMs: now - (member.lastSuccessAt ?? member.joinedAt),
   });
 }

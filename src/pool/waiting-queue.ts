@@ -74,7 +74,10 @@ export class WaitingQueue {
     return this.#byRequest.size;
   }
 
-  /** Adds a client. @throws TypeError when a request with the same id waits already. */
+  /**
+   * Adds a client.
+   * @throws TypeError if a request with the same id waits already.
+   */
   join(request: LeaseRequest, terms: WaitingTerms): Promise<Answer> {
     if (this.#byRequest.has(request.id)) throw new TypeError(`lease request ${request.id} waits already`);
     this.#arrivals += 1;
@@ -123,7 +126,7 @@ export class WaitingQueue {
     }
   }
 
-  /** The client with the earliest deadline, if that has passed. */
+  /** Returns the client with the earliest deadline; undefined if no deadline has passed. */
   overdue(now: number): WaitingClient | undefined {
     return this.#byDeadline.firstKey <= now ? this.#byDeadline.first : undefined;
   }
@@ -176,7 +179,7 @@ function outcomeOf(answer: Answer): 'served' | 'gave-up' | 'refused' {
 }
 
 class LineCursor {
-  /** Undefined at the end of the line. */
+  /** The current client of the line; undefined at the end of the line. */
   client: WaitingClient | undefined;
   readonly #clients: Iterator<WaitingClient>;
 

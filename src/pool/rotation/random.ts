@@ -13,7 +13,7 @@ import {
 const MAX_RANDOM_TRIES = 8;
 /**
  * Step widths of the search. A prime step that does not divide the size of the array visits every index exactly once. A large
- * step quickly leaves a run of unfit neighbours.
+ * step quickly leaves a series of adjacent entries that do not fit.
  */
 const STRIDES = [7_919, 104_729] as const;
 
@@ -25,7 +25,7 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
   #decided: Entry[] = [];
   #lastUsed: Entry | undefined;
 
-  /** @param cost - when given, a pick returns the cheaper of two random entries. */
+  /** @param cost - if present, a pick chooses two random entries and returns the entry with the lower cost. */
   constructor(random: Random, cost?: (entry: Entry, now: number) => number) {
     this.#random = random;
     this.#cost = cost;

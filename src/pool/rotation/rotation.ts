@@ -8,21 +8,21 @@ import type { HeapNode } from '../../core/heap.ts';
 
 /** A pick must not return this entry. */
 export const UNFIT = 0;
-/**
- * A pick returns this entry only if the pick finds no entry that fits. The search ends after MAX_SECOND_CHOICES more second
- * choices.
- */
+/** A pick returns this entry only if it finds no entry that fits before its search ends (see MAX_SECOND_CHOICES). */
 export const SECOND_CHOICE = 1;
 /** A pick may return this entry. */
 export const FITS = 2;
 /** How well an entry fits the request of a pick. */
 export type Fit = typeof UNFIT | typeof SECOND_CHOICE | typeof FITS;
 
-/** After this many further second choices, a pick ends its search and takes the first second choice. */
+/**
+ * When a pick has found a second choice and then this number of further second choices, it ends its search and returns the first
+ * of them.
+ */
 export const MAX_SECOND_CHOICES = 8;
 
 /**
- * A pick that skips more unfit entries than this moves them behind the others. Otherwise every later pick would check the same
+ * If a pick skips more unfit entries than this, it moves them behind the others. Otherwise every later pick would check the same
  * unfit entries again.
  */
 export const MAX_UNFIT_AHEAD = 32;
@@ -41,7 +41,7 @@ export interface Rotation<Entry> {
   used(entry: Entry): void;
   /** Moves the entry to its place after its rank may have changed. */
   rankChanged(entry: Entry): void;
-  /** The next entry that fits; undefined if none does. */
+  /** Returns the next entry that fits; undefined if no entry fits. */
   pick(check: PickCheck<Entry>): Entry | undefined;
   /**
    * The entries that the next picks will return if they fit and nothing else changes, in order; at most `count`. An entry may

@@ -1,8 +1,8 @@
 /**
- * Shuffle: rounds in random order. Within a round, no entry is picked twice while another one fits. The array has two parts: the
- * entries not yet picked in this round, then those already picked. `upcoming` fixes the order of some entries at the end of the
- * first part; the last entry of that part is next. An entry that leaves and returns within a round, for example because its
- * member was full, is not picked twice in the round.
+ * Shuffle: rounds in random order. Within a round, no entry is picked twice while another entry fits. The array has two parts:
+ * first the entries not yet picked in this round, then the entries already picked. `upcoming` fixes the order of some entries at
+ * the end of the first part. The next pick takes the last entry of the first part. An entry that leaves and returns within a
+ * round, for example because its member was full, is not picked twice in the round.
  */
 import { type Random, randomBelow } from '../../core/random.ts';
 import { randomFit } from './random.ts';
@@ -58,11 +58,11 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
     const next = randomFit(this.#entries, 0, toCome, check, this.#random);
     if (next !== undefined) return next;
     const again = randomFit(this.#entries, toCome, this.#entries.length, check, this.#random);
-    if (again !== undefined && toCome > MAX_UNFIT_AHEAD) this.#toCome = this.#decided = 0; // no entry of the first part fits: end the round
+    if (again !== undefined && toCome > MAX_UNFIT_AHEAD) this.#toCome = this.#decided = 0; // no entry of the first part fits, so the round ends
     return again;
   }
 
-  /** Returns only entries of the current round. */
+  /** Returns only entries that are not yet picked in the current round. */
   upcoming(count: number): readonly Entry[] {
     if (this.#toCome === 0) this.#startRound();
     const size = Math.min(count, this.#toCome);
