@@ -23,9 +23,9 @@ export const FAST_FAILURE_MS = 100;
 /** The maximum number of attempts of a dial, including those that fail fast. */
 export const MAX_ATTEMPTS = 10;
 /** The dial gives up when this number of members have reported that they cannot reach the target. */
-const REPORTS = 2;
-/** Replaces REPORTS when a member reached the target recently: reports are then more likely to be wrong. */
-const REPORTS_AFTER_REACHED = 5;
+const MIN_REPORTS = 2;
+/** Replaces MIN_REPORTS when a member reached the target recently: reports are then more likely to be wrong. */
+const MIN_REPORTS_AFTER_REACHED = 5;
 /** For this time after a member has reached the target, reports do not end the dial, however many there are. */
 const JUST_REACHED_MS = 5_000;
 /**
@@ -91,18 +91,18 @@ export class AttemptBudget {
 
 function reportsNeeded(sinceReachedMs: number): number {
   if (sinceReachedMs <= JUST_REACHED_MS) return Infinity;
-  return sinceReachedMs < Infinity ? REPORTS_AFTER_REACHED : REPORTS;
+  return sinceReachedMs < Infinity ? MIN_REPORTS_AFTER_REACHED : MIN_REPORTS;
 }
 
 /** How many further attempts a client's failed requests may make in a burst, and per second. */
-export const BURST = 100;
-export const PER_SECOND = 10;
+export const CLIENT_BURST = 100;
+export const CLIENT_ATTEMPTS_PER_SECOND = 10;
 /** Each attempt of any client adds this number of attempts to every client's budget. */
-const SHARE = 0.1;
+const EARNED_PER_ATTEMPT = 0.1;
 /** How many clients with failed requests to remember. A forgotten client starts again with a full budget. */
 const MAX_CLIENTS = 4_096;
 
-interface Budget {
+interface ClientBudget {
   left: number;
   at: number;
   /** The number of attempts of all clients up to the moment `at`. */
@@ -117,7 +117,7 @@ interface Budget {
  */
 export class ClientBudgets {
   readonly #clock: Clock;
-  readonly #budgets = new BoundedMap<string, Budget>(MAX_CLIENTS);
+  readonly #budgets = new BoundedMap<string, ClientBudget>(MAX_CLIENTS);
   #attempts = 0;
 
   constructor(clock: Clock) {
@@ -147,14 +147,16 @@ export class ClientBudgets {
     this.#budgets.set(client, budget);
   }
 
-  #full(): Budget {
-    return { left: BURST, at: this.#clock.monotonic(), attempts: this.#attempts };
+  #full(): ClientBudget {
+    return { left: CLIENT_BURST, at: this.#clock.monotonic(), attempts: this.#attempts };
   }
 
-  #refill(budget: Budget): number {
+  #refill(budget: ClientBudget): number {
     const now = this.#clock.monotonic();
-    const earned = ((now - budget.at) / 1_000) * PER_SECOND + (this.#attempts - budget.attempts) * SHARE;
-    budget.left = Math.min(BURST, budget.left + earned);
+    const earned =
+      ((now - budget.at) / 1_000) * CLIENT_ATTEMPTS_PER_SECOND +
+      (this.#attempts - budget.attempts) * EARNED_PER_ATTEMPT;
+    budget.left = Math.min(CLIENT_BURST, budget.left + earned);
     budget.at = now;
     budget.attempts = this.#attempts;
     return budget.left;

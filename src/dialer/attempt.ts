@@ -295,8 +295,8 @@ export class Attempt {
   }
 
   /** Ends a failed trial of pipelining, and starts a plain handshake with the same member. */
-  #endTrial(lessonMs?: number): void {
-    this.#choice.endTrial(lessonMs);
+  #endTrial(maxPlainMs?: number): void {
+    this.#choice.endTrial(maxPlainMs);
     this.#reconnect(this.#login, this.#forwardMode);
   }
 

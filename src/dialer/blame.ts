@@ -33,7 +33,7 @@ export interface Evidence {
 }
 
 /** When this number of members have failed in the same way and the source works, the target is at fault. */
-const FAILURES_OF_A_DEAD_TARGET = 2;
+const MIN_DEAD_TARGET_FAILURES = 2;
 
 export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
   if (failure.local) return 'network';
@@ -42,7 +42,7 @@ export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
     if (evidence.clientLeft) return 'nobody';
     // If no member of the source worked recently, either the target or all members may be bad. Only requests to other
     // targets can show which.
-    const isDead = evidence.similarFailures >= FAILURES_OF_A_DEAD_TARGET && evidence.sourceWorked;
+    const isDead = evidence.similarFailures >= MIN_DEAD_TARGET_FAILURES && evidence.sourceWorked;
     return isDead ? 'target' : 'unclear';
   }
   switch (failure.fault) {
@@ -175,7 +175,7 @@ export class DialBlame {
   get isTargetUnreachable(): boolean {
     const answered = this.#failures.filter(({ phase }) => phase === 'answer');
     if (answered.length === 0 || !answered.every(targetCanCause)) return false;
-    return this.#reportPoints >= Math.min(answered.length, FAILURES_OF_A_DEAD_TARGET) * FULL_REPORT;
+    return this.#reportPoints >= Math.min(answered.length, MIN_DEAD_TARGET_FAILURES) * FULL_REPORT;
   }
 
   /** Records that an attempt succeeded, before or after the end of the dial. The attempt's lease stays open. */

@@ -21,7 +21,7 @@ const NO_CONNECT = new Set([400, 403, 404, 405, 501]);
 export class ConnectHandshake implements Handshake {
   readonly opening: string;
   /** The bytes of an incomplete response head. */
-  #held: Buffer = NO_BYTES;
+  #buffered: Buffer = NO_BYTES;
   /** The total size of the 1xx responses so far. It counts towards the limit of the head. */
   #interimBytes = 0;
 
@@ -34,8 +34,8 @@ export class ConnectHandshake implements Handshake {
   }
 
   take(bytes: Buffer): HandshakeStep {
-    let scanned = this.#held.length;
-    let left = scanned === 0 ? bytes : Buffer.concat([this.#held, bytes]);
+    let scanned = this.#buffered.length;
+    let left = scanned === 0 ? bytes : Buffer.concat([this.#buffered, bytes]);
     while (left.length > 0) {
       const head = readResponseHead(left, scanned);
       if (head === 'garbage') return protocolFailure('not an HTTP response');
@@ -52,7 +52,7 @@ export class ConnectHandshake implements Handshake {
       this.#interimBytes += headBytes;
       scanned = 0;
     }
-    this.#held = left;
+    this.#buffered = left;
     return MORE;
   }
 }

@@ -51,7 +51,7 @@ export interface PreparedLogin extends Login {
 type MemberAnswer = 'accepted' | 'open' | 'asked' | 'refused';
 
 /** The minimum number of different members in a majority. */
-export const MEMBERS_OF_A_MAJORITY = 3;
+export const MIN_MAJORITY_MEMBERS = 3;
 /** How long a member's answer to credentials counts as evidence. */
 const WINDOW_MS = 5 * 60_000;
 /**
@@ -203,7 +203,7 @@ export class SourceCredentials {
   #isMajority(what: MemberAnswer): boolean {
     let count = 0;
     for (const answer of this.#answers.values()) if (answer.what === what) count += 1;
-    return count >= MEMBERS_OF_A_MAJORITY && count > this.#answers.size / 2;
+    return count >= MIN_MAJORITY_MEMBERS && count > this.#answers.size / 2;
   }
 
   #report(active: boolean): void {

@@ -15,12 +15,12 @@ import type { AbsoluteAnswer, ForwardMode } from './dial.ts';
  * When this number of distinct targets were reached only in absolute form, noria uses absolute form for all targets of
  * the source.
  */
-export const TARGETS_OF_ABSOLUTE_FORM = 3;
+export const MIN_ABSOLUTE_FORM_TARGETS = 3;
 /**
  * If members of the source accepted CONNECT to a port before, and then this number of members in a row refuse CONNECT
  * to the port, noria assumes that the source has changed.
  */
-const REFUSALS_OF_A_CHANGED_SOURCE = 3;
+const MIN_CONNECT_REFUSALS = 3;
 /** After this time in absolute form, noria tries CONNECT again. */
 const RELEARN_MS = 10 * 60_000;
 const MAX_TARGETS = 256;
@@ -56,7 +56,7 @@ export class ForwardModeMemory {
     if (this.#reached.size === 0) return 'direct';
     const now = this.#clock.monotonic();
     this.#reached.deleteOldestWhile((at) => now - at > RELEARN_MS);
-    const isLearned = this.#reached.size >= TARGETS_OF_ABSOLUTE_FORM || this.#reached.has(target);
+    const isLearned = this.#reached.size >= MIN_ABSOLUTE_FORM_TARGETS || this.#reached.has(target);
     return isLearned ? 'absolute' : 'direct';
   }
 
@@ -76,7 +76,7 @@ export class ForwardModeMemory {
     this.#refusedBy.add(member);
     const acceptedAt = this.#acceptedPorts.get(port) ?? Number.NEGATIVE_INFINITY;
     const isAccepted = this.#clock.monotonic() - acceptedAt <= RELEARN_MS;
-    return !isAccepted || this.#refusedBy.size >= REFUSALS_OF_A_CHANGED_SOURCE;
+    return !isAccepted || this.#refusedBy.size >= MIN_CONNECT_REFUSALS;
   }
 
   /**

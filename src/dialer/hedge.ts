@@ -19,7 +19,7 @@ export interface HedgeSettings {
 }
 
 /** The minimum of a learned delay, because each hedge costs a member a connection. */
-export const HEDGE_FLOOR_MS = 50;
+export const MIN_HEDGE_DELAY_MS = 50;
 
 /**
  * How long a first attempt may take before its hedge starts; undefined for no hedge.
@@ -35,7 +35,7 @@ export function hedgeDelayMs(
   if (hedgeAfter === 'off') return undefined;
   if (hedgeAfter !== 'auto') return hedgeAfter;
   const usualMs = p95Ms ?? attemptTimeoutMs / 4;
-  return Math.max(HEDGE_FLOOR_MS, doubtful ? usualMs / 2 : usualMs);
+  return Math.max(MIN_HEDGE_DELAY_MS, doubtful ? usualMs / 2 : usualMs);
 }
 
 /** How many hedges each dial adds to the budget. */

@@ -25,7 +25,7 @@ export class HandshakeChoice {
    * Set when a trial of pipelining fails. The same member then gets a plain handshake. If that handshake takes less
    * than this number of ms, pipelining caused the failure of the trial.
    */
-  #lessonMs: number | undefined;
+  #maxPlainMs: number | undefined;
 
   constructor(clock: Clock, lease: Lease, pipelining: Pipelining) {
     this.#clock = clock;
@@ -51,7 +51,7 @@ export class HandshakeChoice {
   /** Creates the handshake for the next connection. */
   next(target: HostPort, login: PreparedLogin | undefined): Handshake {
     const { protocol, member } = this.#lease;
-    const isFree = protocol === 'socks5' && this.#lessonMs === undefined;
+    const isFree = protocol === 'socks5' && this.#maxPlainMs === undefined;
     this.#mode = isFree ? this.#pipelining.modeFor(member, login !== undefined) : 'plain';
     return memberHandshake(protocol, { target, login, pipelined: this.#mode !== 'plain' });
   }
@@ -66,9 +66,9 @@ export class HandshakeChoice {
     this.#sentAt = this.#clock.monotonic();
   }
 
-  /** The trial failed. @param lessonMs - see the field. */
-  endTrial(lessonMs = Number.POSITIVE_INFINITY): void {
-    this.#lessonMs = lessonMs;
+  /** The trial failed. @param maxPlainMs - see the field. */
+  endTrial(maxPlainMs = Number.POSITIVE_INFINITY): void {
+    this.#maxPlainMs = maxPlainMs;
   }
 
   /** The member accepted the current handshake. */
@@ -79,7 +79,7 @@ export class HandshakeChoice {
     this.#pipelining.accepted(member, this.#mode, ms);
     if (this.#mode !== 'plain') return;
     if (login !== undefined) this.#pipelining.loginAccepted();
-    if (this.#lessonMs !== undefined && ms < this.#lessonMs) this.#pipelining.refused(member);
+    if (this.#maxPlainMs !== undefined && ms < this.#maxPlainMs) this.#pipelining.refused(member);
   }
 
   /** The member did not accept the current handshake. */

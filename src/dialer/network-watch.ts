@@ -9,7 +9,7 @@ import type { AttemptFailure } from './attempt-contract.ts';
 import { isAnswerCode, isLocalCode } from './member-socket.ts';
 
 /** When this number of different members in a row did not answer, our own network is down. */
-export const LOST_MEMBERS_OF_A_DOWN_NETWORK = 4;
+export const MIN_LOST_MEMBERS = 4;
 /** Failures longer ago than this do not count. */
 const LOST_WITHIN_MS = 60_000;
 /**
@@ -54,7 +54,7 @@ export class NetworkWatch {
     if (this.#answeredAt >= now - ms) return; // an answer came during this attempt, so the network was up
     for (const [other, at] of this.#lostAt) if (now - at > LOST_WITHIN_MS) this.#lostAt.delete(other);
     this.#lostAt.set(member, now);
-    if (this.#phase !== 'up' || this.#lostAt.size < LOST_MEMBERS_OF_A_DOWN_NETWORK) return;
+    if (this.#phase !== 'up' || this.#lostAt.size < MIN_LOST_MEMBERS) return;
     this.#downAt = now;
     this.#move('down');
   }

@@ -24,7 +24,7 @@ export const RELEARN_HANDSHAKE_MS = 10 * 60_000;
 /** While no member has accepted a pipelined handshake, at most one tunnel in this time tries it. */
 export const TRIAL_INTERVAL_MS = 1_000;
 /** The minimum time to wait for the answer to a trial. */
-const SILENCE_FLOOR_MS = 100;
+const MIN_SILENCE_MS = 100;
 /** A trial may take this number of times as long as the longest recent handshake. */
 const SILENCE_FACTOR = 2;
 /** With each handshake, the recorded longest handshake is multiplied by this factor, so that an old maximum fades. */
@@ -35,9 +35,9 @@ export class Pipelining {
   readonly #clock: Clock;
   readonly #setting: HandshakeSetting;
   /**
-   * `#taking`: members that accept pipelining. `#refusing`: members that do not. Values: the time of the first proof.
+   * `#accepting`: members that accept pipelining. `#refusing`: members that do not. Values: the time of the first proof.
    */
-  readonly #taking = new BoundedMap<string, number>(MAX_MEMBERS);
+  readonly #accepting = new BoundedMap<string, number>(MAX_MEMBERS);
   readonly #refusing = new BoundedMap<string, number>(MAX_MEMBERS);
   #longestMs: number | undefined;
   #trialAt = Number.NEGATIVE_INFINITY;
@@ -63,15 +63,15 @@ export class Pipelining {
 
   /** How long a trial may wait for its last reply, in ms after the connection is established. */
   get silenceMs(): number {
-    return Math.max(SILENCE_FLOOR_MS, SILENCE_FACTOR * (this.#longestMs ?? 0));
+    return Math.max(MIN_SILENCE_MS, SILENCE_FACTOR * (this.#longestMs ?? 0));
   }
 
   /** Records that a handshake succeeded after `ms`. */
   accepted(member: string, mode: HandshakeMode, ms: number): void {
     this.#longestMs = Math.max(ms, DECAY * (this.#longestMs ?? 0));
-    if (mode === 'plain' || this.#taking.has(member)) return;
+    if (mode === 'plain' || this.#accepting.has(member)) return;
     this.#refusing.delete(member);
-    this.#taking.set(member, this.#clock.monotonic());
+    this.#accepting.set(member, this.#clock.monotonic());
   }
 
   /** Records that a member required a login in a plain handshake. */
@@ -88,19 +88,19 @@ export class Pipelining {
    * Records that a pipelined handshake failed outside a trial. The next handshake with this member is a trial again.
    */
   failed(member: string): void {
-    this.#taking.delete(member);
+    this.#accepting.delete(member);
   }
 
   /** Returns undefined while no member of the source has been tried. */
   #knownMode(member: string, hasLogin: boolean, now: number): HandshakeMode | undefined {
     if (this.#setting === 'plain' || (hasLogin && !this.#isLoginNeeded)) return 'plain';
     if (this.#setting === 'pipelined') return 'pipelined';
-    for (const members of [this.#taking, this.#refusing]) {
+    for (const members of [this.#accepting, this.#refusing]) {
       members.deleteOldestWhile((at) => now - at > RELEARN_HANDSHAKE_MS);
     }
-    if (this.#taking.has(member)) return 'pipelined';
-    if (this.#refusing.has(member) || this.#refusing.size > this.#taking.size) return 'plain';
-    return this.#taking.size > 0 ? 'trial' : undefined;
+    if (this.#accepting.has(member)) return 'pipelined';
+    if (this.#refusing.has(member) || this.#refusing.size > this.#accepting.size) return 'plain';
+    return this.#accepting.size > 0 ? 'trial' : undefined;
   }
 
   #startTrial(now: number): boolean {

@@ -42,7 +42,7 @@ export class Socks5Handshake implements Handshake {
   /** Whether the opening contains greeting, login and request. */
   readonly #isPipelined: boolean;
   #phase: 'method' | 'login' | 'reply' = 'method';
-  #held: Buffer = NO_BYTES;
+  #buffered: Buffer = NO_BYTES;
 
   /**
    * @param target - if undefined, the handshake waits after the login until `request` sets the target.
@@ -76,11 +76,11 @@ export class Socks5Handshake implements Handshake {
   }
 
   take(bytes: Buffer): HandshakeStep {
-    let all = this.#held.length === 0 ? bytes : Buffer.concat([this.#held, bytes]);
+    let all = this.#buffered.length === 0 ? bytes : Buffer.concat([this.#buffered, bytes]);
     for (;;) {
       const step = this.#read(all);
       if (step.kind !== 'next') {
-        this.#held = step.kind === 'more' ? all : NO_BYTES;
+        this.#buffered = step.kind === 'more' ? all : NO_BYTES;
         return step;
       }
       all = all.subarray(step.replyBytes);
@@ -88,11 +88,11 @@ export class Socks5Handshake implements Handshake {
       this.#phase = step.phase;
       if (!this.#isPipelined) {
         const message = this.#message(step.phase);
-        this.#held = NO_BYTES;
+        this.#buffered = NO_BYTES;
         return message === undefined ? MORE : { kind: 'send', bytes: message };
       }
       if (all.length > 0) continue;
-      this.#held = NO_BYTES;
+      this.#buffered = NO_BYTES;
       return MORE;
     }
   }
@@ -249,7 +249,7 @@ export function socks4CanReach(target: HostPort): boolean {
 
 export class Socks4Handshake implements Handshake {
   readonly opening: Buffer;
-  #held: Buffer = NO_BYTES;
+  #buffered: Buffer = NO_BYTES;
 
   /** @throws TypeError for a target that `socks4CanReach` rejects. */
   constructor(target: HostPort, login: Login | undefined) {
@@ -258,13 +258,13 @@ export class Socks4Handshake implements Handshake {
   }
 
   take(bytes: Buffer): HandshakeStep {
-    const all = this.#held.length === 0 ? bytes : Buffer.concat([this.#held, bytes]);
+    const all = this.#buffered.length === 0 ? bytes : Buffer.concat([this.#buffered, bytes]);
     // In a reply, VN is 0. Some servers send 4.
     if (all[0] !== 0x00 && all[0] !== SOCKS4_VERSION) return failed('member-protocol', 'not a SOCKS4 reply');
     const code = all[1];
     if (code !== undefined && code !== SOCKS4_GRANTED) return socks4Refusal(code);
     if (all.length >= SOCKS4_REPLY_BYTES) return { kind: 'accepted', rest: all.subarray(SOCKS4_REPLY_BYTES) };
-    this.#held = all;
+    this.#buffered = all;
     return MORE;
   }
 }

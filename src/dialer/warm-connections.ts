@@ -19,7 +19,7 @@ import {
   type WarmOwner,
   type WarmParts,
 } from './warm-connection.ts';
-import { LEAST_GAIN_MS, stockFor, TunnelRate } from './warm-stock.ts';
+import { MIN_GAIN_MS, stockFor, TunnelRate } from './warm-stock.ts';
 
 /** `auto`: noria decides how many connections. A number: the maximum for each source. */
 export type WarmSetting = 'auto' | 'off' | number;
@@ -30,12 +30,12 @@ export interface WarmConnectionsParts extends WarmParts {
 }
 
 /** With `auto`, the maximum number of connections for each source. */
-const AUTO_MOST = 128;
+const MAX_AUTO_CONNECTIONS = 128;
 /** For how many streams of tunnels to remember the rate. Each session and each set of routing options is a stream. */
 const MAX_STREAMS = 1_024;
 /** How long noria opens no further warm connection to a member that has closed or refused a warm connection. */
-const REST_MS = 10_000;
-const MAX_RESTING = 1_024;
+const RETRY_AFTER_MS = 10_000;
+const MAX_FAILED_MEMBERS = 1_024;
 /** Each tunnel adds this number to the balance: so one connection in 25 tunnels may end unused. */
 const EARNED_PER_TUNNEL = 0.04;
 const MAX_BALANCE = 10;
@@ -46,10 +46,10 @@ export class WarmConnections implements WarmOwner {
   readonly #countBySource = new Map<string, number>();
   readonly #streams = new BoundedMap<string, TunnelRate>(MAX_STREAMS);
   /** For each member, when it last closed or refused a warm connection. */
-  readonly #resting = new BoundedMap<string, number>(MAX_RESTING);
+  readonly #failedAt = new BoundedMap<string, number>(MAX_FAILED_MEMBERS);
   /** The balance: how many more connections may end unused. At 0, noria opens no connection. */
   #balance = MAX_BALANCE;
-  #most = 0;
+  #maxPerSource = 0;
 
   constructor(parts: WarmConnectionsParts) {
     this.#parts = parts;
@@ -62,7 +62,7 @@ export class WarmConnections implements WarmOwner {
   /** Applies the setting. Closes all connections, because their login may be outdated. */
   configure(setting: WarmSetting): void {
     this.close();
-    this.#most = setting === 'auto' ? AUTO_MOST : setting === 'off' ? 0 : setting;
+    this.#maxPerSource = setting === 'auto' ? MAX_AUTO_CONNECTIONS : setting === 'off' ? 0 : setting;
   }
 
   /**
@@ -84,16 +84,16 @@ export class WarmConnections implements WarmOwner {
    * come next.
    */
   used(routing: RoutingOptions, next: UpcomingMember): void {
-    if (this.#most === 0) return;
+    if (this.#maxPerSource === 0) return;
     const { opening } = this.#parts.memoryOf(next.source);
-    if (opening.averageMs === undefined || opening.leastMs < LEAST_GAIN_MS) return;
+    if (opening.averageMs === undefined || opening.minMs < MIN_GAIN_MS) return;
     this.#balance = Math.min(MAX_BALANCE, this.#balance + EARNED_PER_TUNNEL);
     const rate = this.#rateOf(routing);
     rate.add(this.#parts.clock.monotonic());
-    const openingMs = opening.averageMs * this.#openingFlights(next);
+    const openingMs = opening.averageMs * this.#openingRoundTrips(next);
     const stock = stockFor({ perMs: rate.perMs, openingMs, keepMs: opening.keepMs });
     if (stock === 0 || this.#balance <= 0) return;
-    const count = Math.min(stock, this.#most);
+    const count = Math.min(stock, this.#maxPerSource);
     for (const member of this.#parts.pool.upcoming({ routing, count, isKnown: this.#isKnown }))
       this.#open(member);
   }
@@ -107,7 +107,7 @@ export class WarmConnections implements WarmOwner {
     this.#forget(connection);
     this.#balance -= 1;
     if (end === 'expired') return;
-    this.#resting.set(member, this.#parts.clock.monotonic());
+    this.#failedAt.set(member, this.#parts.clock.monotonic());
     if (end === 'closed') this.#parts.memoryOf(source).opening.closedUnused(member, keptMs);
   }
 
@@ -130,20 +130,20 @@ export class WarmConnections implements WarmOwner {
 
   readonly #isKnown = (member: string): boolean => {
     if (this.#byMember.has(member)) return true;
-    const at = this.#resting.get(member);
-    return at !== undefined && this.#parts.clock.monotonic() - at < REST_MS;
+    const at = this.#failedAt.get(member);
+    return at !== undefined && this.#parts.clock.monotonic() - at < RETRY_AFTER_MS;
   };
 
   #open(member: UpcomingMember): void {
     const { source, remainingMs = Number.POSITIVE_INFINITY } = member;
     const count = this.#countBySource.get(source) ?? 0;
-    if (count >= this.#most || this.#isKnown(member.member)) return;
+    if (count >= this.#maxPerSource || this.#isKnown(member.member)) return;
     const { credentials, opening } = this.#parts.memoryOf(source);
     const keepMs = Math.min(opening.keepMs, remainingMs);
     const connection = new WarmConnection(this.#parts, this, {
       member,
       login: credentials.firstFor(member.login),
-      greets: this.#openingFlights(member) > 1,
+      greets: this.#openingRoundTrips(member) > 1,
       keepMs,
     });
     this.#byMember.set(member.member, connection);
@@ -151,7 +151,7 @@ export class WarmConnections implements WarmOwner {
   }
 
   /** The number of round trips until a new connection is ready for a request. */
-  #openingFlights({ member, source, protocol, login }: UpcomingMember): number {
+  #openingRoundTrips({ member, source, protocol, login }: UpcomingMember): number {
     const { pipelining, credentials } = this.#parts.memoryOf(source);
     const hasLogin = (login ?? credentials.current) !== undefined;
     if (protocol !== 'socks5' || !pipelining.isPlain(member, hasLogin)) return 1;

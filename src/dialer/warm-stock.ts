@@ -9,7 +9,7 @@ import type { Clock } from '../core/clock.ts';
  * If opening a connection takes less than this, noria opens no warm connections, because clients would not notice the
  * difference.
  */
-export const LEAST_GAIN_MS = 2;
+export const MIN_GAIN_MS = 2;
 /**
  * The rate is the larger of two averages. The average over the long window detects a slow stream. The average over the
  * short window follows a sudden rise.
@@ -17,7 +17,7 @@ export const LEAST_GAIN_MS = 2;
 const LONG_WINDOW_MS = 5_000;
 const SHORT_WINDOW_MS = 500;
 /** The minimum number of tunnels in the long window that form a stream. A single tunnel is no stream. */
-const LEAST_TUNNELS = 1.5;
+const MIN_TUNNELS = 1.5;
 /**
  * The reserve, in standard deviations of the number of tunnels that arrive while a connection opens. With 2, about 2 %
  * of the tunnels find no open connection.
@@ -44,7 +44,7 @@ export class TunnelRate {
 
   /** Tunnels per ms at the time of the latest tunnel; 0 if there are too few tunnels for a stream. */
   get perMs(): number {
-    if (this.#long < LEAST_TUNNELS) return 0;
+    if (this.#long < MIN_TUNNELS) return 0;
     // The latest tunnel itself is not counted: it only marks the end of the window.
     return Math.max(this.#long / LONG_WINDOW_MS, (this.#short - 1) / SHORT_WINDOW_MS);
   }
@@ -74,7 +74,7 @@ export function stockFor({ perMs, openingMs, keepMs }: StockTerms): number {
  */
 export const MAX_KEEP_MS = 10_000;
 /** When this number of members have closed an unused connection, noria assumes that all members of the source do so. */
-export const MEMBERS_THAT_CLOSE = 3;
+export const MIN_CLOSING_MEMBERS = 3;
 /** noria keeps an unused connection for this share of the time after which members close an unused connection. */
 const KEEP_SHARE = 0.8;
 /** After this time, noria forgets that a member closed an unused connection. */
@@ -89,7 +89,7 @@ const MIN_GROWTH = 1.02;
 export class OpeningTimes {
   readonly #clock: Clock;
   #averageMs: number | undefined;
-  #leastMs = Number.POSITIVE_INFINITY;
+  #minMs = Number.POSITIVE_INFINITY;
   readonly #closings = new BoundedMap<string, { readonly afterMs: number; readonly at: number }>(MAX_MEMBERS);
 
   constructor(clock: Clock) {
@@ -100,7 +100,7 @@ export class OpeningTimes {
   opened(ms: number): void {
     this.#averageMs =
       this.#averageMs === undefined ? ms : this.#averageMs + SAMPLE_WEIGHT * (ms - this.#averageMs);
-    this.#leastMs = Math.min(ms, this.#leastMs * MIN_GROWTH);
+    this.#minMs = Math.min(ms, this.#minMs * MIN_GROWTH);
   }
 
   /** The moving average; undefined before the first connection. */
@@ -109,8 +109,8 @@ export class OpeningTimes {
   }
 
   /** The recent minimum. Unlike the average, it hardly depends on the load of this machine. */
-  get leastMs(): number {
-    return this.#leastMs;
+  get minMs(): number {
+    return this.#minMs;
   }
 
   /** Records that `member` closed a connection that was unused for `afterMs`. */
@@ -120,10 +120,10 @@ export class OpeningTimes {
 
   /** How long to keep an unused connection. */
   get keepMs(): number {
-    if (this.#closings.size < MEMBERS_THAT_CLOSE) return MAX_KEEP_MS;
+    if (this.#closings.size < MIN_CLOSING_MEMBERS) return MAX_KEEP_MS;
     const now = this.#clock.monotonic();
     this.#closings.deleteOldestWhile(({ at }) => now - at > RELEARN_MS);
-    if (this.#closings.size < MEMBERS_THAT_CLOSE) return MAX_KEEP_MS;
+    if (this.#closings.size < MIN_CLOSING_MEMBERS) return MAX_KEEP_MS;
     const sorted = [...this.#closings.values()].map(({ afterMs }) => afterMs).sort((a, b) => a - b);
     const median = sorted[Math.floor(sorted.length / 2)] ?? MAX_KEEP_MS;
     return Math.min(MAX_KEEP_MS, KEEP_SHARE * median);

@@ -65,14 +65,14 @@ export class OtherReplicas {
     other.demand = demand;
     for (const activity of members) {
       if (activity.endsAt !== undefined) this.#sharing.renew(activity.member, activity.endsAt);
-      this.#sharing.hearAnswer(activity);
+      this.#sharing.recordAnswer(activity);
       if (!this.#countsLeases) continue;
       const member = this.#sharing.findMember(activity.member);
       const change = changeCount(other.memberLeases, activity.member, member, activity.openLeases);
       this.#sharing.count(activity, change);
     }
     for (const activity of sessions) {
-      this.#sharing.useSession(activity);
+      this.#sharing.recordSessionUse(activity);
       if (!this.#countsLeases) continue;
       const session = this.#sharing.findSession(activity.session);
       const change = changeCount(other.sessionLeases, activity.session, session, activity.openLeases);

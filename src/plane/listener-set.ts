@@ -46,7 +46,7 @@ interface OpenedListener {
  * A listener that an update requires. `existing`: the listener if it is open or suspended by an uncommitted update; undefined for
  * a new listener.
  */
-interface Wanted {
+interface RequiredListener {
   readonly settings: ListenerSettings;
   readonly existing: OpenedListener | undefined;
 }
@@ -167,7 +167,7 @@ export class ListenerSet {
     return (this.#previous?.opened ?? []).filter((opened) => !this.#opened.includes(opened));
   }
 
-  #match(settings: readonly ListenerSettings[]): Wanted[] {
+  #match(settings: readonly ListenerSettings[]): RequiredListener[] {
     const available = [...this.#opened, ...this.#suspended];
     return settings.map((each) => {
       const at = available.findIndex((opened) => isSameButCertificate(opened.settings, each));
@@ -175,7 +175,7 @@ export class ListenerSet {
     });
   }
 
-  async #start({ settings, existing }: Wanted, change: Change): Promise<OpenedListener> {
+  async #start({ settings, existing }: RequiredListener, change: Change): Promise<OpenedListener> {
     if (existing !== undefined && this.#opened.includes(existing)) return existing;
     if (existing === undefined) this.#claimInherited(settings.address);
     for (const removed of change.removed) {
@@ -309,7 +309,7 @@ function stop({ settings, listener }: OpenedListener): void {
 }
 
 /** Loads the changed certificate of a listener that stays open. The returned function puts the certificate into use. */
-function prepareCertificate({ settings, existing }: Wanted): (() => void)[] {
+function prepareCertificate({ settings, existing }: RequiredListener): (() => void)[] {
   const { tls } = settings;
   if (tls === undefined || existing === undefined || isSame(existing.settings.tls, tls)) return [];
   const swap = existing.listener.prepareTls({ cert: tls.cert, key: tls.key.reveal() });

@@ -15,9 +15,9 @@ export type HealthVerdict =
   | 'none'
   | 'quarantine'
   /** The pool quarantines the member, but no draw replaces it, because only one client failed through the member. */
-  | 'rest'
-  /** As `rest`, and noria also probes the member. With the same evidence from several clients, noria would evict the member. */
-  | 'rest-and-probe'
+  | 'exclude'
+  /** As `exclude`, and noria also probes the member. With the same evidence from several clients, noria would evict the member. */
+  | 'exclude-and-probe'
   /** noria probes the member, because it fails for several targets and no member of its source works. */
   | 'probe'
   | 'evict';
@@ -100,9 +100,9 @@ export class Health {
     if (suspicion.isUndecided && !suspicion.isCompared) return 'probe';
     const { counted, isCompared, isShared } = suspicion;
     if (counted === 0) return 'none';
-    if (isCompared && this.score >= Math.max(1, maxFailures)) return isShared ? 'evict' : 'rest-and-probe';
+    if (isCompared && this.score >= Math.max(1, maxFailures)) return isShared ? 'evict' : 'exclude-and-probe';
     if (!failure.compared && counted <= before) return 'none';
-    return isShared ? 'quarantine' : 'rest';
+    return isShared ? 'quarantine' : 'exclude';
   }
 
   /**
@@ -159,7 +159,7 @@ interface Surroundings {
 /** Maximum number of targets to remember. No decision needs more. */
 const MAX_HOSTS = 16;
 /** Number of targets for which a member must fail before noria probes it although no other member is known to work. */
-const HOSTS_OF_A_PROBE = 8;
+const MIN_HOSTS_FOR_PROBE = 8;
 
 /**
  * Failures of one member in a row that the target may have caused, such as a refusal or a closed tunnel. One target proves little
@@ -195,7 +195,7 @@ class Suspicion {
    * or the targets are at fault.
    */
   get isUndecided(): boolean {
-    return this.#independent && !this.#sourceWorked && this.#hosts.size >= HOSTS_OF_A_PROBE;
+    return this.#independent && !this.#sourceWorked && this.#hosts.size >= MIN_HOSTS_FOR_PROBE;
   }
 
   add({ host, client, compared }: SuspectFailure, surroundings: Surroundings): void {

@@ -56,10 +56,10 @@ export class MemberFaults {
         member.undecidedAt = now;
         this.#probe(member);
         return;
-      case 'rest-and-probe':
+      case 'exclude-and-probe':
         this.#probe(member);
         break;
-      case 'rest':
+      case 'exclude':
       case 'quarantine':
     }
     this.#quarantine(member, { fault, replaced: verdict === 'quarantine' || member.onTrial }, now);

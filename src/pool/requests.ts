@@ -22,7 +22,7 @@ import type { SourceForecast } from './options.ts';
 import type { Picker, SessionPin } from './picker.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
-import { type TurnResult, type WaitingClient, WaitingQueue } from './waiting-queue.ts';
+import { type ServeResult, type WaitingClient, WaitingQueue } from './waiting-queue.ts';
 
 const SHUTTING_DOWN: LeaseRefusal = {
   refused: 'shutting-down',
@@ -168,7 +168,7 @@ export class Requests {
     const { index } = this.#members;
     if (!index.membersFreed) return;
     index.membersFreed = false;
-    if (this.#queue.size > 0) this.#queue.giveTurns((client) => this.#serve(client, now));
+    if (this.#queue.size > 0) this.#queue.serveEach((client) => this.#serve(client, now));
   }
 
   /** Refuses the waiting clients for which no member can come before their deadline. */
@@ -214,7 +214,7 @@ export class Requests {
     }
   }
 
-  #serve(client: WaitingClient, now: number): TurnResult {
+  #serve(client: WaitingClient, now: number): ServeResult {
     const lease = this.#tryLease(client.request, client.candidates, client.sinceAt, now);
     if (lease !== undefined) {
       this.#queue.answer(client, lease, now);

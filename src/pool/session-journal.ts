@@ -56,10 +56,10 @@ export class SessionJournal {
     for (const session of this.#sessions.values()) yield [session.name, this.#record(session)];
   }
 
-  takeChanges(most: number): SessionEntry[] {
+  takeChanges(maxCount: number): SessionEntry[] {
     const taken: SessionEntry[] = [];
     for (const name of this.#changed) {
-      if (taken.length === most) break;
+      if (taken.length === maxCount) break;
       this.#changed.delete(name);
       const session = this.#sessions.get(name);
       taken.push([name, session && this.#record(session)]);

@@ -89,8 +89,8 @@ export class Sessions {
   whyRefused({ sessionTtlMs = 0 }: RoutingOptions): string | undefined {
     const { maxSessionTtlMs } = this.settings;
     if (sessionTtlMs <= maxSessionTtlMs) return undefined;
-    const [given, most] = [formatDuration(sessionTtlMs), formatDuration(maxSessionTtlMs)];
-    return `ttl is ${given}, but a session may be idle for at most ${most} (rotation.maxSessionTtl).`;
+    const [given, max] = [formatDuration(sessionTtlMs), formatDuration(maxSessionTtlMs)];
+    return `ttl is ${given}, but a session may be idle for at most ${max} (rotation.maxSessionTtl).`;
   }
 
   /** Records a use of the session with this name. If the session does not exist, creates the session without a member. */

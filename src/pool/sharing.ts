@@ -291,7 +291,7 @@ export class PoolSharing implements PoolObserver {
   }
 
   /** A target answered a client of another replica. This is evidence that members of the source serve other clients. */
-  hearAnswer({ member: id, answeredTo }: MemberActivity): void {
+  recordAnswer({ member: id, answeredTo }: MemberActivity): void {
     const { clock, members } = this.#parts;
     const member = members.find(id);
     if (member === undefined || answeredTo === undefined) return;
@@ -324,7 +324,7 @@ export class PoolSharing implements PoolObserver {
     members.leaseEnded(member, now);
   }
 
-  useSession(activity: SessionActivity): void {
+  recordSessionUse(activity: SessionActivity): void {
     const { clock, sessions } = this.#parts;
     const session = sessions.find(activity.session);
     if (session === undefined) return;

@@ -14,10 +14,10 @@ import { isLease, type Lease, type LeaseRefusal, type LeaseRequest } from './lea
 type Answer = Lease | LeaseRefusal;
 
 /**
- * What `giveTurns` does after a call of `serve`. `line-blocked`: skips the other clients of the line, because none of them can be
+ * What `serveEach` does after a call of `serve`. `line-blocked`: skips the other clients of the line, because none of them can be
  * served now. `done`: continues with the next client of the line.
  */
-export type TurnResult = 'done' | 'line-blocked';
+export type ServeResult = 'done' | 'line-blocked';
 
 interface WaitingTerms {
   readonly candidates: Candidates;
@@ -117,7 +117,7 @@ export class WaitingQueue {
    * Calls `serve` for the waiting clients in order of arrival. Skips clients whose filter no pickable member passes. `serve` may
    * answer the client, which then leaves the queue.
    */
-  giveTurns(serve: (client: WaitingClient) => TurnResult): void {
+  serveEach(serve: (client: WaitingClient) => ServeResult): void {
     const lines: LineCursor[] = [];
     for (const [candidates, line] of this.#lines) if (!candidates.isEmpty) lines.push(new LineCursor(line));
     for (let line = earliestLine(lines); line?.client !== undefined; line = earliestLine(lines)) {

@@ -126,7 +126,7 @@ export class Prober implements AsyncDisposable {
     const heldMs = this.#settings.check?.everyMs ?? 0;
     const now = this.#options.clock.monotonic();
     const isOld = ({ sinceAt }: Suspect) => now - sinceAt >= heldMs;
-    this.#acquit(this.#suspects.filter(isOld));
+    this.#releaseSuspects(this.#suspects.filter(isOld));
     this.#suspects = this.#suspects.filter((suspect) => !isOld(suspect));
     this.#startProbes();
     const jitter = 1 + (2 * this.#options.random() - 1) * JITTER;
@@ -233,7 +233,7 @@ export class Prober implements AsyncDisposable {
    * No member reached the site, so the suspects are not at fault. Admits new members that are alive, as a probe without a check
    * would.
    */
-  #acquit(suspects: readonly Suspect[]): void {
+  #releaseSuspects(suspects: readonly Suspect[]): void {
     for (const { lease, alive } of suspects) {
       if (alive && lease.isNew) this.#admit(lease, undefined);
       else this.#release(lease);

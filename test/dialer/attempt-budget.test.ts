@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import {
   AttemptBudget,
-  BURST,
+  CLIENT_ATTEMPTS_PER_SECOND,
+  CLIENT_BURST,
   ClientBudgets,
   FAST_FAILURE_MS,
   MAX_ATTEMPTS,
-  PER_SECOND,
   SECOND_REPORT_WAIT_MS,
 } from '../../src/dialer/attempt-budget.ts';
 import { FULL_REPORT } from '../../src/dialer/blame.ts';
@@ -60,17 +60,17 @@ test('client budgets: a client may spend its burst, then what each second adds',
     for (; budgets.allows('mallory'); spent += 1) budgets.charge('mallory', 1);
     return spent;
   };
-  expect(spend()).toBe(BURST);
+  expect(spend()).toBe(CLIENT_BURST);
   clock.advance(1_000);
-  expect(spend()).toBe(PER_SECOND);
+  expect(spend()).toBe(CLIENT_ATTEMPTS_PER_SECOND);
   clock.advance(3_600_000);
-  expect(spend(), 'never more than the burst').toBe(BURST);
+  expect(spend(), 'never more than the burst').toBe(CLIENT_BURST);
   expect(budgets.allows('alice'), 'another client').toBe(true);
 });
 
 test('client budgets: a tenth of the attempts of all clients is added', () => {
   const budgets = new ClientBudgets(new ManualClock());
-  budgets.charge('mallory', BURST);
+  budgets.charge('mallory', CLIENT_BURST);
   for (let attempt = 0; attempt < 9; attempt += 1) budgets.attempted();
   expect(budgets.allows('mallory')).toBe(false);
   for (let attempt = 0; attempt < 2; attempt += 1) budgets.attempted();

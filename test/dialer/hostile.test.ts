@@ -3,7 +3,7 @@
  * pool.
  */
 import { expect, test } from 'vitest';
-import { BURST } from '../../src/dialer/attempt-budget.ts';
+import { CLIENT_BURST } from '../../src/dialer/attempt-budget.ts';
 import {
   type Behavior,
   closingBehavior,
@@ -119,8 +119,8 @@ test('hostile: beyond its budget, a failing client gets one attempt for each req
   const attempts = async (request: object) => failureOf(await dial('dead.example:443', request)).attempts;
   let total = 0;
   for (let time = 0; time < 300; time += 1) total += await attempts(mallory);
-  expect(total).toBeGreaterThanOrEqual(300 + BURST);
-  expect(total).toBeLessThanOrEqual(300 + BURST + 45);
+  expect(total).toBeGreaterThanOrEqual(300 + CLIENT_BURST);
+  expect(total).toBeLessThanOrEqual(300 + CLIENT_BURST + 45);
   expect(await attempts({ routing: { client: 'alice' } })).toBe(2);
   const retry = { ...mallory, avoid: ['a member that failed'] };
   expect(await attempts(retry)).toBe(0);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { LOST_MEMBERS_OF_A_DOWN_NETWORK, NetworkWatch } from '../../src/dialer/network-watch.ts';
+import { MIN_LOST_MEMBERS, NetworkWatch } from '../../src/dialer/network-watch.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 function makeWatch() {
@@ -14,7 +14,7 @@ function makeWatch() {
   return { clock, watch, judged, lose };
 }
 
-const ENOUGH = LOST_MEMBERS_OF_A_DOWN_NETWORK;
+const ENOUGH = MIN_LOST_MEMBERS;
 
 test('network watch: several members lost in a row mean that the network is down, reported once', () => {
   const { watch, judged, lose } = makeWatch();

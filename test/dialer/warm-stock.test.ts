@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import {
   MAX_KEEP_MS,
-  MEMBERS_THAT_CLOSE,
+  MIN_CLOSING_MEMBERS,
   OpeningTimes,
   stockFor,
   TunnelRate,
@@ -56,15 +56,15 @@ test('opening times: the minimum forgets a member that has left, and ignores the
   expect(times.averageMs).toBeUndefined();
   times.opened(0.5);
   for (let time = 0; time < 400; time += 1) times.opened(50);
-  expect([times.averageMs, times.leastMs].map((ms) => Math.round(ms ?? 0))).toEqual([50, 50]);
+  expect([times.averageMs, times.minMs].map((ms) => Math.round(ms ?? 0))).toEqual([50, 50]);
   for (let time = 0; time < 100; time += 1) times.opened(time % 20 === 0 ? 0.5 : 30);
-  expect(times.leastMs).toBeLessThan(1);
+  expect(times.minMs).toBeLessThan(1);
 });
 
 test('opening times: several members that close an unused connection teach how long to keep one', () => {
   const clock = new ManualClock();
   const times = new OpeningTimes(clock);
-  for (let member = 1; member < MEMBERS_THAT_CLOSE; member += 1) times.closedUnused(`m${member}`, 2_000);
+  for (let member = 1; member < MIN_CLOSING_MEMBERS; member += 1) times.closedUnused(`m${member}`, 2_000);
   times.closedUnused('m1', 100); // one member decides nothing, however often it closes a connection
   expect(times.keepMs).toBe(MAX_KEEP_MS);
   times.closedUnused('m3', 2_000);

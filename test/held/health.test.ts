@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { FaultCode } from '../../src/core/faults.ts';
 import { blameFor, type Evidence, type FailedAttempt } from '../../src/dialer/blame.ts';
-import { HEDGE_FLOOR_MS } from '../../src/dialer/hedge.ts';
-import { LOST_MEMBERS_OF_A_DOWN_NETWORK } from '../../src/dialer/network-watch.ts';
+import { MIN_HEDGE_DELAY_MS } from '../../src/dialer/hedge.ts';
+import { MIN_LOST_MEMBERS } from '../../src/dialer/network-watch.ts';
 import { MIN_SAMPLES } from '../../src/dialer/source-memory.ts';
 
 const page = readFileSync('docs/health.md', 'utf8');
@@ -62,7 +62,7 @@ test('docs/health.md: the table contains every fault of an attempt', () => {
 test('docs/health.md: the numbers match the code', () => {
   const text = page.replace(/\s+/g, ' ');
   const words: Readonly<Record<number, string>> = { 4: 'four' };
-  expect(text).toContain(`never below ${HEDGE_FLOOR_MS} ms`);
+  expect(text).toContain(`never below ${MIN_HEDGE_DELAY_MS} ms`);
   expect(text).toContain(`Until ${MIN_SAMPLES} successes are known`);
-  expect(text).toContain(`connections to ${words[LOST_MEMBERS_OF_A_DOWN_NETWORK]} different members`);
+  expect(text).toContain(`connections to ${words[MIN_LOST_MEMBERS]} different members`);
 });

@@ -48,32 +48,32 @@ const REPLAYS: readonly Replay[] = [
   {
     title: 'one target never evicts, however often other members reach it',
     steps: ['a+', 'a+!', 'a+', 'a+!', 'a+', 'a+!'],
-    verdicts: ['rest', ...new Array<'quarantine'>(5).fill('quarantine')],
+    verdicts: ['exclude', ...new Array<'quarantine'>(5).fill('quarantine')],
   },
   {
     title: 'three targets that other members reach evict, if two clients fail',
     steps: ['a+', 'b+!', 'c+'],
-    verdicts: ['rest', 'quarantine', 'evict'],
+    verdicts: ['exclude', 'quarantine', 'evict'],
   },
   {
     title: 'one client alone never evicts, and has the member probed',
     steps: ['a+', 'b+', 'c+', 'd+'],
-    verdicts: ['rest', 'rest', 'rest-and-probe', 'rest-and-probe'],
+    verdicts: ['exclude', 'exclude', 'exclude-and-probe', 'exclude-and-probe'],
   },
   {
     title: 'a fault that no target can cause evicts after targets of one client',
     steps: ['a+', 'b+', 'fault'],
-    verdicts: ['rest', 'rest', 'evict'],
+    verdicts: ['exclude', 'exclude', 'evict'],
   },
   {
     title: 'one target that no other member reached says nothing, two quarantine',
     steps: ['a', 'a', 'a', 'b', 'b'],
-    verdicts: ['none', 'none', 'none', 'rest', 'none'],
+    verdicts: ['none', 'none', 'none', 'exclude', 'none'],
   },
   {
     title: 'targets that no other member reached never evict while the source works',
     steps: ['a', 'b', 'c', 'd', 'a', 'b', 'c', 'd'],
-    verdicts: ['none', 'rest', 'rest', 'rest', 'none', 'none', 'none', 'none'],
+    verdicts: ['none', 'exclude', 'exclude', 'exclude', 'none', 'none', 'none', 'none'],
   },
   {
     title: 'nothing that fails through most members counts',
@@ -101,22 +101,22 @@ const REPLAYS: readonly Replay[] = [
   {
     title: 'after a recent success, the first target that others reach does not count',
     steps: ['accepted', 'a+', 'a+', 'b+', 'c+', 'd+'],
-    verdicts: ['-', 'none', 'none', 'rest', 'rest', 'rest-and-probe'],
+    verdicts: ['-', 'none', 'none', 'exclude', 'exclude', 'exclude-and-probe'],
   },
   {
     title: 'an accepted attempt clears refusals, but not cuts',
     steps: ['a+', 'a+/', 'accepted', 'b+/!', 'accepted', 'c+/'],
-    verdicts: ['rest', 'rest', '-', 'quarantine', '-', 'evict'],
+    verdicts: ['exclude', 'exclude', '-', 'quarantine', '-', 'evict'],
   },
   {
     title: 'an answer clears cuts',
     steps: ['a+/', 'b+/', 'answered', 'a+/', 'b+/'],
-    verdicts: ['rest', 'rest', '-', 'none', 'rest'],
+    verdicts: ['exclude', 'exclude', '-', 'none', 'exclude'],
   },
   {
     title: 'faults and targets add up',
     steps: ['fault', 'a+', 'b+!'],
-    verdicts: ['quarantine', 'rest', 'evict'],
+    verdicts: ['quarantine', 'exclude', 'evict'],
   },
 ];
 

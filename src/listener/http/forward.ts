@@ -284,7 +284,7 @@ class Forward implements RequestHandler {
       this.#refuse(error.code === 'member-protocol' ? 'bad-answer' : 'members-failed', error.message);
       return;
     }
-    this.#body.hold();
+    this.#body.stopSending();
     if (!reused && !challenged && !refused) this.#avoid.push(member);
     if (refused) this.#connectOnly = true;
     this.#dial(true);

@@ -80,7 +80,7 @@ export class RequestBody {
   }
 
   /** Keeps further parts until the next call of `sendTo`. */
-  hold(): void {
+  stopSending(): void {
     this.#exchange = undefined;
   }
 

@@ -12,7 +12,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
   readonly #entries: Entry[] = [];
   readonly #random: Random;
   /** Length of the first part of the array: the entries not yet picked in this round. */
-  #toCome = 0;
+  #remaining = 0;
   /** Number of entries of the first part whose order is fixed. */
   #decided = 0;
   #round = 0;
@@ -28,20 +28,20 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
   add(entry: Entry): void {
     this.#put(entry, this.#entries.length);
     if (entry.lastTurn === this.#round) return;
-    this.#swap(entry, this.#toCome);
-    this.#toCome += 1;
+    this.#swap(entry, this.#remaining);
+    this.#remaining += 1;
     this.#decided = 0;
   }
 
   remove(entry: Entry): void {
-    if (entry.arrayIndex < this.#toCome) this.#endTurn(entry);
+    if (entry.arrayIndex < this.#remaining) this.#endTurn(entry);
     this.#swap(entry, this.#entries.length - 1);
     this.#entries.pop();
   }
 
   used(entry: Entry): void {
-    if (this.#toCome === 0) this.#startRound();
-    if (entry.arrayIndex >= this.#toCome) return; // picked a second time in this round, because no entry of the first part fitted
+    if (this.#remaining === 0) this.#startRound();
+    if (entry.arrayIndex >= this.#remaining) return; // picked a second time in this round, because no entry of the first part fitted
     entry.lastTurn = this.#round;
     this.#endTurn(entry);
   }
@@ -49,41 +49,41 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
   rankChanged(): void {} // no-op: the order is random
 
   pick(check: PickCheck<Entry>): Entry | undefined {
-    if (this.#toCome === 0) this.#startRound();
-    const toCome = this.#toCome;
-    for (let index = toCome - 1; index >= toCome - this.#decided; index -= 1) {
+    if (this.#remaining === 0) this.#startRound();
+    const remaining = this.#remaining;
+    for (let index = remaining - 1; index >= remaining - this.#decided; index -= 1) {
       const entry = this.#entries[index];
       if (entry !== undefined && check.fit(entry) === FITS) return entry;
     }
-    const next = randomFit(this.#entries, 0, toCome, check, this.#random);
+    const next = randomFit(this.#entries, 0, remaining, check, this.#random);
     if (next !== undefined) return next;
-    const again = randomFit(this.#entries, toCome, this.#entries.length, check, this.#random);
-    if (again !== undefined && toCome > MAX_UNFIT_AHEAD) this.#toCome = this.#decided = 0; // no entry of the first part fits, so the round ends
+    const again = randomFit(this.#entries, remaining, this.#entries.length, check, this.#random);
+    if (again !== undefined && remaining > MAX_UNFIT_AHEAD) this.#remaining = this.#decided = 0; // no entry of the first part fits, so the round ends
     return again;
   }
 
   /** Returns only entries that are not yet picked in the current round. */
   upcoming(count: number): readonly Entry[] {
-    if (this.#toCome === 0) this.#startRound();
-    const size = Math.min(count, this.#toCome);
+    if (this.#remaining === 0) this.#startRound();
+    const size = Math.min(count, this.#remaining);
     for (; this.#decided < size; this.#decided += 1) {
-      const last = this.#toCome - this.#decided - 1;
+      const last = this.#remaining - this.#decided - 1;
       const entry = this.#entries[randomBelow(this.#random, last + 1)];
       if (entry !== undefined) this.#swap(entry, last);
     }
-    return this.#entries.slice(this.#toCome - size, this.#toCome).reverse();
+    return this.#entries.slice(this.#remaining - size, this.#remaining).reverse();
   }
 
   /** Moves an entry from the first part to the second. */
   #endTurn(entry: Entry): void {
-    this.#toCome -= 1;
+    this.#remaining -= 1;
     this.#decided = Math.max(0, this.#decided - 1);
-    this.#swap(entry, this.#toCome);
+    this.#swap(entry, this.#remaining);
   }
 
   #startRound(): void {
     this.#round += 1;
-    this.#toCome = this.#entries.length;
+    this.#remaining = this.#entries.length;
     this.#decided = 0;
   }
 
