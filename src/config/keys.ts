@@ -5,7 +5,7 @@ import { type Duration, isDuration, oneOf } from './scalars.ts';
 interface KeyNote {
   /** One line that describes the key. The docs, the example and editors show it. */
   readonly about: string;
-  /** What applies if a key without a default is missing. */
+  /** For a key without a default: what applies if the key is missing. */
   readonly otherwise?: string;
 }
 

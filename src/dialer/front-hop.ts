@@ -146,7 +146,7 @@ function isUnreachable({ fault, detail, status = 0 }: HandshakeFailure): boolean
 }
 
 export interface FrontNames {
-  /** A noun phrase, such as `the front proxy bastion:3128`. */
+  /** The front proxy as a noun phrase, such as `the front proxy bastion:3128`. */
   readonly front: string;
   /** The server behind the front proxy, as a noun phrase. */
   readonly server: string;
@@ -155,7 +155,7 @@ export interface FrontNames {
 }
 
 export interface FrontProblem {
-  /** Without a full stop at the end. */
+  /** What happened, without a full stop at the end. */
   readonly reason: string;
   readonly advice: string;
 }

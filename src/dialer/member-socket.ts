@@ -143,7 +143,7 @@ export function hasFailedWrite(socket: Socket): boolean {
 
 /** The read size of a plain socket in Node. */
 const SHARED_BYTES = 64 * 1024;
-/** A buffer of this size needs fewer reads and writes per byte than one of 64 KiB (docs/performance.md). */
+/** With a buffer of this size, noria needs fewer reads and writes per byte than with a buffer of 64 KiB (docs/performance.md). */
 const LARGE_BYTES = 256 * 1024;
 /** The maximum number of large buffers to keep for reuse. */
 const MAX_SPARE_BUFFERS = 16;
@@ -185,7 +185,7 @@ export class TunnelSocket extends ReceivingSocket {
       allowHalfOpen: true,
       noDelay: true,
       onread: {
-        buffer: () => this.#large ?? memory.shared, // Node calls this on connect and after each read
+        buffer: () => this.#large ?? memory.shared, // Node calls `_read` on connect and after each read
         callback: (byteCount) => this.#onRead(byteCount),
       },
     });

@@ -77,7 +77,7 @@ export function whyImpossible(
   }
   if (protocol === undefined && minLifeMs === undefined && location === undefined) return undefined;
   if (location === undefined || !looksLikeCode(location)) {
-    for (const one of sources.values()) if (couldServe(one, routing)) return undefined; // returns early, because every request with these options runs this check
+    for (const one of sources.values()) if (couldServe(one, routing)) return undefined; // returns early to save time: every request with these options runs this check
   }
   const named = [...sources.values()].filter(({ name }) => source === undefined || source === name);
   const speaking = named.filter((one) => couldSpeak(one, routing));
