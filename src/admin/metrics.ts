@@ -79,7 +79,7 @@ function getProcessRegistry(): Registry {
 }
 
 function describeMetric(metric: object): MetricDescription {
-  const { name, labelNames } = metric as { name: string; labelNames: string[] }; // prom-client does not declare these fields
+  const { name, labelNames } = metric as { name: string; labelNames: string[] }; // the cast is necessary because prom-client does not declare these fields
   const type = metric instanceof Gauge ? 'gauge' : metric instanceof Histogram ? 'histogram' : 'counter';
   return { name, type, labels: labelNames };
 }
@@ -202,7 +202,7 @@ function addGauge<Label extends string = never>(
     labelNames: labels,
     registers: [registry],
     collect() {
-      this.reset(); // removes the samples of sources, listeners and a fleet that no longer exist
+      this.reset(); // removes old samples, because a source, a listener or the fleet may no longer exist
       read(this);
     },
   });

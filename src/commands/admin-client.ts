@@ -95,7 +95,7 @@ export class AdminClient {
    * before it applies the configuration.
    */
   async reload(): Promise<Reload & { readonly applied: boolean }> {
-    // first finds out within seconds whether a noria answers, because a reload may take much longer
+    // this request fails within seconds if no noria answers, but a reload may take much longer
     await this.#call({ method: 'GET', path: '/healthz' });
     const answer = await this.#call({ method: 'POST', path: '/api/reload', timeoutMs: RELOAD_TIMEOUT_MS });
     return { ...this.#decode(answer, reloadSchema), applied: answer.status === 200 };
@@ -206,6 +206,6 @@ function parseJson(json: string): unknown {
   try {
     return JSON.parse(json);
   } catch {
-    return undefined; // handled: no schema accepts undefined
+    return undefined; // handled: the caller checks the result with a schema, and no schema accepts undefined
   }
 }

@@ -37,7 +37,7 @@ interface DemoSetup {
 interface DemoReplica {
   /** The number of the replica, counted from 1. */
   readonly number: number;
-  /** Undefined: the replicas share their pool in memory. */
+  /** The port of the store. If undefined, the replicas share their pool in memory. */
   readonly storePort: number | undefined;
 }
 

@@ -127,7 +127,7 @@ function configuredLink(
     return { source, settings: { ...DEFAULT_SETTINGS, stateDir, openTunnel: serviceTunnel(config) } };
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;
-    return undefined; // ignored: the command also works without a configuration
+    return undefined; // ignored: the command also works without a valid configuration
   }
 }
 

@@ -20,7 +20,7 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
     await program.parseAsync(argv, { from: 'user' });
     return exitCode;
   } catch (error) {
-    // commander has already printed its error
+    // commander has already printed the error
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.fine : EXIT.usage;
     printFailure(terminal, error);
     return exitCodeOf(error);

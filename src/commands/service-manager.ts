@@ -116,7 +116,7 @@ class Systemd implements ServiceManager {
   }
 
   statusChanged(): void {
-    this.#isStatusDue = this.#queuedCount > 0; // the status is sent once, after the queued notifications
+    this.#isStatusDue = this.#queuedCount > 0; // if other notifications are queued, the status is sent once after them
     if (this.#isStatusDue) return;
     const fields = this.#changedStatus();
     if (fields.length > 0) this.#notify(fields);

@@ -98,7 +98,7 @@ function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undef
   const text = pathText(path);
   const { shape, type } = fieldAt(text) ?? {};
   const isFreeName = fieldAt(text.slice(0, text.lastIndexOf('.')))?.shape === 'names';
-  if (shape === undefined && !isFreeName) return ''; // the caller reports an unknown key
+  if (shape === undefined && !isFreeName) return ''; // unknown keys are kept, because the caller reports them
   if ((shape === 'scalar' || shape === undefined) && !problems.hasAt(text)) {
     const expected = type === undefined ? 'remove the key' : `expected ${type.expected}, or remove the key`;
     problems.error(text, `has no value; ${expected}`);
@@ -122,7 +122,7 @@ function reportIssue(issue: Issue, base: Path, tree: Tree | undefined, problems:
       reportIssue({ ...nested, path: [...inner, ...nested.path] }, base, tree, problems);
     return;
   }
-  if (problems.hasAt(path)) return; // The value already has a problem, for example an invalid reference.
+  if (problems.hasAt(path)) return; // No second error is reported for a value that already has an error, for example an invalid reference.
   if (value === undefined) problems.missing(path, `is missing; ${expectedAt(path)}`);
   else problems.error(path, `${predicateOf(issue, path, value, problems)}; ${expectedAt(path)}`);
 }

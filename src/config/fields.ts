@@ -92,7 +92,7 @@ interface Form extends Pick<Field, 'shape' | 'type'> {
 
 function formOf(schema: unknown): Form {
   if (isScalar(schema)) return { shape: 'scalar', type: schema.scalarType };
-  // `section` and `sectionOrOff` return codecs
+  // `section` and `sectionOrOff` return codecs, whose input schema has the keys
   const plain = schema instanceof z.ZodCodec ? schema.def.in : schema;
   if (plain instanceof z.ZodObject) return { shape: 'map', type: undefined, below: plain };
   if (plain instanceof z.ZodRecord) return { shape: 'names', type: undefined };

@@ -61,7 +61,7 @@ function decode(bytes: Buffer, path: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
-    // handled: the message already says all that the cause says
+    // handled: the message of the ConfigError already says all that the cause says
     throw unreadable(path, 'the file is not UTF-8 text');
   }
 }

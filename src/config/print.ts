@@ -34,7 +34,7 @@ export function printConfig(config: Config): string {
     fleet: fleet && fileFleet(fleet),
   });
   const printed = { ...texts, sources: texts.sources?.map(withoutForeignKeys) };
-  // In the failsafe schema every scalar is a text, so the library prints 20 and false without quotes.
+  // The failsafe schema is used because every scalar is a text there, so the library prints 20 and false without quotes.
   return new Document(withoutUndefined(printed), { schema: 'failsafe' }).toString(NO_FOLDING);
 }
 

@@ -206,7 +206,7 @@ export class EventBus {
         if (!subscribed) return;
         subscribed = false;
         const now: Subscriber<Name>[] = this.#subscribers[name] ?? [];
-        const at = now.indexOf(subscriber); // A subscriber that was added twice is removed only once.
+        const at = now.indexOf(subscriber); // If a subscriber was added twice, only one of its two entries is removed.
         this.#set(name, now.toSpliced(at, 1));
       },
     };

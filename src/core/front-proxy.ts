@@ -33,7 +33,7 @@ export function readFrontProxy(text: string): { readonly value: FrontProxy } | {
   const url = new URL(address);
   if (url.pathname !== '/' || url.search + url.hash !== '')
     return { wrong: 'has a path, a query or a fragment' };
-  const givenPort = /:(\d+)\/?$/.exec(address)?.[1]; // `url.port` would be empty for port 80
+  const givenPort = /:(\d+)\/?$/.exec(address)?.[1]; // the port is read from the text, because `url.port` is empty for port 80
   const server = hostPort(
     url.hostname.replace(/^\[|\]$/g, ''),
     givenPort === undefined ? DEFAULT_PORTS[protocol] : Number(givenPort),

@@ -116,7 +116,7 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
   'fleet.followed': () => ['trace', 'fleet change applied'],
   'fleet.warned': () => ['warn', 'fleet warning'],
   'dial.attempted': ({ outcome }) => [outcome === 'accepted' ? 'trace' : 'debug', 'dial attempted'],
-  'dial.ended': () => ['debug', 'dial ended'], // for a failed dial, `client.refused` writes the line with a higher level
+  'dial.ended': () => ['debug', 'dial ended'], // level debug also for a failed dial, because `client.refused` logs it with level info
   'hedge.ended': () => ['trace', 'hedge ended'],
   'network.judged': ({ down }) => [
     down ? 'error' : 'info',

@@ -28,7 +28,7 @@ export class Secret {
   }
 }
 
-/** All Secrets in an object, at any depth. */
+/** Returns all Secrets in an object, at any depth. */
 export function secretsIn(value: unknown): Secret[] {
   if (value instanceof Secret) return [value];
   if (typeof value !== 'object' || value === null) return [];

@@ -140,7 +140,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
         return Promise.reject(
           new NoriaError('shutting-down', 'noria is shutting down: the configuration is not reloaded'),
         );
-      const reloaded = reloading.then(() => reload(next)); // reloads run one after the other
+      const reloaded = reloading.then(() => reload(next)); // starts after the previous reload has ended
       reloading = reloaded.catch(() => {}); // ignored: the caller of `reload` handles the error
       return reloaded;
     },

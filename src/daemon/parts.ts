@@ -159,7 +159,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
   const pace = fleet?.shared.pace ?? state.pace;
   const drawing = { clock, random, bus, pace, extractor, pool, restored, ...drawingTogether(fleet) };
   refiller = openRefiller({ ...refillSettings(config()), ...drawing });
-  for (const run of untilRefill) run(refiller); // these commands run first: during the next `await`, each source decides whether to draw
+  for (const run of untilRefill) run(refiller); // passes the commands that came earlier to the refiller now, because each source decides during the next `await` whether to draw
   await owner.open('refill', refiller);
   const keeping = keepSnapshot(state, { pool, refiller, fleet }, bus);
   owner.own('snapshot', () => keeping[Symbol.dispose]());
@@ -260,7 +260,7 @@ async function openPlane(
   };
   const workers = workersOf(config());
   if (workers === 1) return openLocalPlane({ ...options, leases: replica });
-  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // only this line loads node:cluster
+  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // imported only here, so that a noria without workers does not load node:cluster
   return openWorkersPlane({
     ...options,
     workers,
@@ -305,7 +305,7 @@ function keepSnapshot(
   snapshot.addPart('refill', () => refiller.record());
   if (fleet !== undefined) snapshot.addPart('fleet', () => fleet.record());
   const subscriptions = [
-    bus.on('draw.done', () => void snapshot.save()), // saved at once, because drawn members cost money
+    bus.on('draw.done', () => void snapshot.save()), // a draw is saved at once, because its members cost money
     ...SNAPSHOT_EVENTS.map((name) => bus.on(name, () => snapshot.saveSoon())),
   ];
   return {

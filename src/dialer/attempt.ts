@@ -187,7 +187,7 @@ export class Attempt {
       // shows that pipelining was the cause.
       this.#endTrial(this.#choice.elapsedMs);
     } else {
-      this.#setDeadline(); // the deadline of the connect phase has passed, so the deadline of the answer begins
+      this.#setDeadline(); // The timer was set in the connect phase, which has ended. Sets the deadline of the answer.
     }
   };
 

@@ -46,8 +46,8 @@ export class ConnectHandshake implements Handshake {
       if (head === 'more') break;
       left = left.subarray(headBytes);
       if (head.status >= 200) return finalStep(head.status, left);
-      // 1xx responses precede the final one (RFC 9110 §15.2). Status 101 is an error, because noria never sends Upgrade
-      // here.
+      // 1xx responses precede the final response (RFC 9110 §15.2). Status 101 is an error, because noria never sends Upgrade with
+      // CONNECT.
       if (head.status < 100 || head.status === 101) return protocolFailure(`status ${head.status}`);
       this.#interimBytes += headBytes;
       scanned = 0;

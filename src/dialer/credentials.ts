@@ -173,8 +173,7 @@ export class SourceCredentials {
   resetRefusals(): void {
     this.#answers.clear();
     this.#faulty = false;
-    // Another process may have reported the fault. The process that sees the first acceptance reports the end of the
-    // fault.
+    // The end is reported even if this process has not reported the fault: another process may have reported it.
     this.#reported = true;
   }
 

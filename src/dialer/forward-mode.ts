@@ -29,8 +29,8 @@ const MAX_TARGETS = 256;
 const PROXY_FIELDS: ReadonlyMap<string, RegExp> = new Map([
   ['server', /^(?:squid|tinyproxy|privoxy)\b/i],
   ['x-squid-error', /^ERR_/],
-  ['proxy-status', /;\s*error=/], // RFC 9209
-  ['proxy-connection', /^/], // older 3proxy
+  ['proxy-status', /;\s*error=/], // the field of RFC 9209
+  ['proxy-connection', /^/], // a field that older versions of 3proxy send
   ['proxy-agent', /^/],
 ]);
 const NOT_ACCEPTED = new Set([405, 501]);

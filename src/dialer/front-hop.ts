@@ -98,7 +98,7 @@ export class FrontHop {
         this.#socket.write(step.bytes);
         return;
       case 'accepted':
-        // Servers behind the front proxy wait for a request, so these bytes break the protocol.
+        // The server behind the front proxy waits for a request, so bytes after the front proxy's answer break the protocol.
         if (step.rest.length > 0) this.#end({ problem: 'protocol', detail: 'bytes sent too early' });
         else this.#end(undefined);
         return;
@@ -131,7 +131,7 @@ function basic({ username, password }: NonNullable<FrontProxy['login']>): Secret
 function hopFailure(failure: HandshakeFailure): HopFailure {
   const { fault, detail } = failure;
   if (isUnreachable(failure)) return { problem: 'unreachable', detail };
-  // tinyproxy answers wrong credentials with 401.
+  // 401 also means wrong credentials, because tinyproxy sends it for them.
   if (fault === 'member-auth' || failure.status === 401) return { problem: 'login', detail };
   return { problem: fault === 'member-refused' ? 'refused' : 'protocol', detail };
 }

@@ -25,7 +25,7 @@ export function openFrontTunnel(
 ): FrontTunnel {
   const { host, port } = front;
   const socket = connect({ host, port, noDelay: true, autoSelectFamily: true });
-  socket.on('error', () => {}); // ignored: 'close' follows every error, and `errored` keeps it
+  socket.on('error', () => {}); // ignored: 'close' follows every error, and `socket.errored` keeps the error
   const toError = (failure: HopFailure): NoriaError => {
     const names = {
       front: `the front proxy ${formatHostPort(host, port)}`,

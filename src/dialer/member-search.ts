@@ -70,7 +70,7 @@ export class MemberSearch {
       targetHost: this.#request.target.host,
       hedge,
       avoid: this.#tried.length + avoid.length === 0 ? NONE : [...this.#tried, ...avoid],
-      waitMs: avoid.length > 0 ? 0 : waitMs, // an avoided member is better than a wait
+      waitMs: avoid.length > 0 ? 0 : waitMs, // accepts a member of `avoid` rather than waiting
     });
     if (!(answer instanceof Promise)) {
       this.#onAnswer(answer, terms);

@@ -81,7 +81,7 @@ export function isAnswerCode(code: string): boolean {
 }
 
 function ignoreError(): void {
-  // ignored: 'close' follows every error, and `socket.errored` keeps it
+  // ignored: 'close' follows every error, and `socket.errored` keeps the error
 }
 
 /** Error codes of a write after the member has closed or reset the connection. */
@@ -185,7 +185,7 @@ export class TunnelSocket extends ReceivingSocket {
       allowHalfOpen: true,
       noDelay: true,
       onread: {
-        buffer: () => this.#large ?? memory.shared, // Node calls `_read` on connect and after each read
+        buffer: () => this.#large ?? memory.shared, // Node calls this function on connect and after each read
         callback: (byteCount) => this.#onRead(byteCount),
       },
     });

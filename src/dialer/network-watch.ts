@@ -51,7 +51,7 @@ export class NetworkWatch {
   /** Records that a connection to `member` got no answer for `ms`, or had no route. */
   lost(member: string, ms: number): void {
     const now = this.#clock.monotonic();
-    if (this.#answeredAt >= now - ms) return; // an answer came during this attempt, so the network was up
+    if (this.#answeredAt >= now - ms) return; // another machine answered during this attempt, so the network was up
     for (const [other, at] of this.#lostAt) if (now - at > LOST_WITHIN_MS) this.#lostAt.delete(other);
     this.#lostAt.set(member, now);
     if (this.#phase !== 'up' || this.#lostAt.size < MIN_LOST_MEMBERS) return;

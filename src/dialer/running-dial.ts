@@ -125,7 +125,7 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
 
   /** Decides what to do after a failed attempt. */
   #continue(): void {
-    if (this.#search.isWaiting) return; // the dial continues when the pool answers
+    if (this.#search.isWaiting) return; // the dial waits for the pool, and continues when the pool answers
     if (this.#running.length > 0) this.#startHedge();
     else if (this.#mayTryAnother()) this.#acquireNext();
     else this.#failAfterAttempts();
@@ -275,7 +275,7 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
 
   noHedgeFound(): void {
     this.#hedge.refund();
-    // The slow attempt may have failed while the pool was asked. Without an attempt in progress, the dial has to
+    // The slow attempt may have failed while the dial waited for the pool. No attempt is then in progress, so the dial has to
     // continue here.
     if (this.#phase === 'open' && this.#running.length === 0) this.#continue();
   }

@@ -47,7 +47,7 @@ export class SingleAttempt implements AttemptOwner {
 
   attemptAccepted(attempt: Attempt, connection: RawConnection): void {
     this.#network.answered();
-    connection.socket.pause(); // the caller gets the socket in a later tick
+    connection.socket.pause(); // paused, because the caller gets the socket in a later tick
     this.#settle({ kind: 'accepted', connection, ms: attempt.elapsedMs });
   }
 

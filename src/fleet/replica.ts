@@ -225,7 +225,7 @@ export class Replica implements LeaseProvider, Follower {
     this.#others.hear(beats);
     this.#others.keep(replicas);
     for (const [member, sum] of Object.entries(uses)) this.#sharing.setUses(member, sum);
-    this.#isHearing = true; // otherwise this replica would report the other replicas' demand as its own
+    this.#isHearing = true; // while this flag is true, a rise of demand causes no beat: it is the demand of other replicas
     this.#others.reportDemand();
     this.#isHearing = false;
   }

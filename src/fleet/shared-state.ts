@@ -75,7 +75,7 @@ export class SharedPoolState {
         this.#restrictions.set('', fact); // no source has an empty name
         break;
       case 'member.suspected':
-        break; // not part of the state: the fact matters only at the moment of its publication
+        break; // no change of the state: this fact matters only at the moment of its publication
       case 'source.commanded':
         this.#recordCommand(fact);
         break;

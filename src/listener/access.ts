@@ -108,7 +108,7 @@ export class Access {
     const retryAfterMs = this.#wrong.retryAfterMs(attempt);
     if (retryAfterMs > 0 && this.#wrong.isFlooded) return tooManyAttempts(retryAfterMs);
     const expected = (user === undefined ? undefined : this.#digests.get(user)) ?? NO_PASSWORD;
-    // A longer password is wrong in any case: hashing more of it would only cost time.
+    // Only a part of a very long password is hashed. Such a password is wrong in any case, and hashing all of it would cost time.
     const matches = timingSafeEqual(expected, digest(password.slice(0, this.#longestPassword + 1)));
     if (user !== undefined && matches) return { user, routingText: username.slice(user.length + 1) };
     this.#wrong.count(attempt);

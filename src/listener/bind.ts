@@ -44,7 +44,7 @@ export async function bind(address: ListenAddress, options: BindOptions): Promis
 export function boundAddress(server: Server): BoundAddress {
   const address = server.address();
   return address === null || typeof address === 'string'
-    ? { host: address ?? '', port: 0 } // a Unix socket, inherited as a file descriptor
+    ? { host: address ?? '', port: 0 } // the address is a text only for a Unix socket, which noria can inherit as a file descriptor
     : { host: address.address, port: address.port };
 }
 

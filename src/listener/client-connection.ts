@@ -231,7 +231,7 @@ export class ClientConnection implements Listed {
       earlyBytes += chunk.length;
       if (earlyBytes >= MAX_EARLY_BYTES) socket.pause();
     };
-    // Undefined until `dial` returns. If `dial` throws, the caller closes the client's connection.
+    // The dial is undefined until `dial` returns. If `dial` throws, the caller closes the client's connection.
     let dialing: Dialing | undefined;
     const cancel = (): void => dialing?.cancel();
     const onEnd = (): void => {

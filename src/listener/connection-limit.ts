@@ -59,7 +59,7 @@ export class AdmissionQueue {
       this.#pendingCount -= 1;
       this.#deadlines.clear(timeout);
       if (this.#waiting.delete(accepted)) this.#settle(accepted, allowed, admit);
-      else if (allowed) this.#limit.release(); // the answer came too late: the client disconnected or timed out
+      else if (allowed) this.#limit.release(); // the connection has ended: the client disconnected, or the answer came too late
     });
   }
 
@@ -69,7 +69,7 @@ export class AdmissionQueue {
   }
 
   #settle(accepted: Socket, allowed: boolean, admit: (allowed: boolean) => void): void {
-    if (accepted.readableEnded) accepted.destroy(); // the client has disconnected, and 'end' will not be emitted again
+    if (accepted.readableEnded) accepted.destroy(); // the client has already disconnected, and 'end' is not emitted twice
     if (allowed && accepted.destroyed) this.#limit.release();
     if (accepted.destroyed) return;
     if (allowed) accepted.on('close', () => this.#limit.release());

@@ -165,7 +165,8 @@ export class Listener {
   async #stopAccepting(): Promise<void> {
     this.#admissionQueue?.clear();
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
-    // A server stops counting a destroyed connection before the connection's 'close' handlers have run.
+    // Waits for the connections, too: a server stops counting a destroyed connection before the connection's 'close' handlers
+    // have run.
     if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#onEmpty.push(resolve));
   }
 

@@ -155,7 +155,7 @@ class Relay {
 
   readonly #onClientClose = (): void => {
     if ((this.#open & CLIENT) === 0) return;
-    // After two clean ends, the member's socket flushes its buffer and closes by itself.
+    // No reset is necessary after two clean ends: the member's socket flushes its buffer and closes by itself.
     if (!this.#clientEnded || !this.#memberEnded) reset(this.#member);
     this.#onClose(CLIENT);
   };

@@ -4,7 +4,7 @@ import { TLSSocket } from 'node:tls';
 
 /** Closes the connection so that the other side sees an error and not a clean end. In TLS that is an end without close_notify. */
 export function reset(socket: Socket): void {
-  // libuv cannot reset a socket whose writable side is being shut down.
+  // `destroy` replaces the reset if the writable side is being shut down, because libuv cannot reset such a socket.
   const ending = socket.writableEnded && !socket.writableFinished;
   if (ending || socket instanceof TLSSocket) {
     socket.destroy();
@@ -13,7 +13,7 @@ export function reset(socket: Socket): void {
   try {
     socket.resetAndDestroy();
   } catch {
-    socket.destroy(); // a Unix socket, which cannot be reset
+    socket.destroy(); // a Unix socket cannot be reset
   }
 }
 

@@ -188,7 +188,7 @@ function setOption(given: GivenOptions, { entry, name, value }: GivenOption): bo
   switch (entry.key) {
     case 'session':
       if (!SESSION_NAME.test(value)) return false;
-      given.session = ownText(value); // copies the text: a session outlives the request head that contains it
+      given.session = ownText(value); // copies the name, because a session outlives the request head that contains the name
       return true;
     case 'ttl':
     case 'life': {

@@ -31,7 +31,7 @@ export function openLocalPlane({ dialer: settings, leases, ...options }: LocalPl
     setContext: (context) => listeners.setContext(context),
     resetRefusals: (source) => dialer.resetRefusals(source),
     closeConnections: (of) => dialer.closeConnections(options.pool.leasesOf(of)),
-    prepareToClose() {}, // no-op: an update in this process cannot hang
+    prepareToClose() {}, // nothing to prepare: an update in this process cannot hang
     drain: () => listeners.drain(),
     async close() {
       await listeners.close();

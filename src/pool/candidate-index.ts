@@ -128,7 +128,7 @@ export class CandidateIndex {
   /** Moves the member to the bucket that its state requires, and schedules the next change of the bucket. */
   update(member: Member, now: number): void {
     const { name } = member.phase;
-    if (name === 'draining' || name === 'left') return; // the member is no longer in the index
+    if (name === 'draining' || name === 'left') return; // returns if the member is no longer in the index
     const bucket = this.#bucketOf(member, now);
     if (bucket !== member.bucket) {
       this.#move(member, bucket);

@@ -118,9 +118,9 @@ export class Leases {
   }
 
   /**
-   * A member accepted an attempt of the session. If the session has another member, the session moves to the member that
-   * accepted. But if a hedge won and the session's own member has not failed, the session stays and remembers the other member as
-   * `fallback`.
+   * Records that a member accepted an attempt of the session. If it is not the session's member, the session moves to it.
+   * Exception: if a hedge won and the session's member has not failed, the session stays, and remembers the member of the hedge
+   * as `fallback`.
    */
   #confirm(session: Session, { member, leasedAt, isHedge }: OpenLease, now: number): void {
     if (session.member === member.id) {
@@ -129,14 +129,14 @@ export class Leases {
     } else if (isHedge && !session.memberFailed) {
       session.fallback = member.id;
     } else if (session.confirmedAt <= leasedAt) {
-      // Since this lease began, the session has got no other member, and its own member has accepted no attempt.
+      // since this lease began, the session has kept its member, and its member has accepted no attempt
       this.#sessions.bind(session, { member: member.id, reason: 'failed-over' }, now);
     }
   }
 
   /**
-   * An attempt through the session's own member failed. If a hedge has won through another member, the session moves to that
-   * member.
+   * Records that an attempt through the session's own member failed. If a hedge has won through another member, the session moves
+   * to that member.
    */
   #leaveFailed(session: Session, now: number): void {
     session.memberFailed = true;

@@ -48,7 +48,7 @@ export function askSite(
     const end = (answer: SiteAnswer) => {
       deadlines.clear(deadline);
       socket.off('data', onData).off('end', onEnd).off('close', onEnd);
-      socket.destroy(); // also closes the connection under a TLS socket
+      socket.destroy(); // if the socket is a TLS socket, this also closes the connection below it
       resolve(answer);
     };
     const deadline = deadlines.set(timeoutMs, () => end('silent'));
@@ -67,7 +67,7 @@ export function askSite(
 
 function overTls(socket: Socket, { host, kind }: HostPort): Socket {
   const tls = connectTls({ socket, ...(kind === 'name' ? { servername: host } : {}) });
-  return tls.on('error', () => {}); // ignored: 'close' follows, and its handler ends the request
+  return tls.on('error', () => {}); // ignored: 'close' follows every error, and the handler of 'close' ends the request
 }
 
 function requestFor({ authority, url, path }: CheckSite, { forwardMode, login }: RawConnection): string {

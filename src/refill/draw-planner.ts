@@ -210,7 +210,7 @@ function nextCheckAt(inputs: DrawInputs): number {
   const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1;
   // A pool without room has room again when the next member expires.
   const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
-  // Clients may use up members at any time.
+  // Checks again after `leadMs` if clients use up members.
   const byUse = demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
   return Math.min(byLoss, byRoom, byUse);
 }

@@ -156,7 +156,7 @@ export class DrawSource {
   change(options: DrawSourceOptions): void {
     if (paceKey(this.options.call) !== paceKey(options.call)) this.#records.forgetInstance();
     this.#planner.options = options;
-    this.#turn?.abort(); // ends a wait for the old interval; a call in flight continues
+    this.#turn?.abort(); // ends a wait that still has the old interval; a call in flight continues
     forgetOldOptions(this.#memory);
     this.wake();
   }
@@ -267,7 +267,7 @@ export class DrawSource {
         this.#pauseUntilMidnight();
         break;
       case 'idle':
-        if (this.#state.phase.name === 'halted') break; // keeps the phase, so that the status still shows the problem
+        if (this.#state.phase.name === 'halted') break; // keeps the phase `halted`, so that the status still shows the problem
         this.#state.move({ name: 'idle', reason: plan.reason });
         break;
       case 'enough':

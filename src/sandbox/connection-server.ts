@@ -43,7 +43,7 @@ export class ConnectionServer {
     const send = sendTo(socket);
     switch (behaviour.how) {
       case 'good':
-      case 'no-connect': // HttpProxy refuses CONNECT
+      case 'no-connect': // HttpProxy has the code that refuses CONNECT
         return this.#serveWell(socket, member);
       case 'slow':
         await this.#pause(behaviour.ms, socket);

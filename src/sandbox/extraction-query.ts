@@ -92,7 +92,7 @@ function kindsOf({ protocol }: Operation, params: URLSearchParams): readonly Pro
  * comma (`,`) separates keywords.
  */
 function locationsOf(params: URLSearchParams): readonly SandboxLocation[] {
-  const region = params.get('dalu') === '0' ? 'overseas' : 'mainland'; // only the free product has this parameter
+  const region = params.get('dalu') === '0' ? 'overseas' : 'mainland'; // only the free product has the parameter `dalu`
   const words = (name: string) => (params.get(name) ?? '').split(',').filter((word) => word !== '');
   const [included, carriers, excluded] = [words('adr'), words('isp'), words('nadr')];
   const contains = ({ adr }: SandboxLocation, keywords: readonly string[]) =>

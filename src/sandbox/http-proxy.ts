@@ -56,7 +56,7 @@ export class HttpProxy {
     const destroyTarget = () => target.destroy();
     client.once('close', destroyTarget);
     target.once('close', () => client.off('close', destroyTarget));
-    if (client.destroyed) target.destroy(); // the client disconnected during the dial
+    if (client.destroyed) target.destroy(); // closes the connection to the target, because the client disconnected during the dial
     if (isHttp) return { httpAgent: new DialedAgent(target) };
     this.#dialed.set(client, target);
     return { customConnectServer: this.#joiner };
@@ -68,7 +68,7 @@ export class HttpProxy {
     } catch (error) {
       const cause = refusalCauseOf(error);
       const status = cause === 'ttl' ? STATUS_TIMEOUT : STATUS_BAD_GATEWAY;
-      throw new RequestError(`cannot reach the target: ${cause}`, status); // proxy-chain sends the status and the text to the client
+      throw new RequestError(`cannot reach the target: ${cause}`, status); // proxy-chain sends the status and the text of this error to the client
     }
   }
 

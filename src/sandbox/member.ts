@@ -143,7 +143,7 @@ export class RunningMember {
       this.#end(0);
       throw error;
     }
-    if (!this.countsAsProxy) return this.#stopListening(); // the member was closed while it opened
+    if (!this.countsAsProxy) return this.#stopListening(); // returns if the member was closed while it opened
     this.#phase = 'alive';
     if (this.#behaviour.how === 'refuse') this.#stopListening();
     this.#endsAt = clock.monotonic() + lifeMs;
@@ -191,7 +191,7 @@ export class RunningMember {
     this.#server = server;
     return new Promise((resolve, reject) => {
       server.once('error', reject);
-      server.once('close', () => resolve()); // the member was closed before it listened
+      server.once('close', () => resolve()); // also resolves if the member was closed before it listened
       server.listen(port, this.host, () => {
         const address = server.address();
         if (typeof address === 'object' && address !== null) this.#port = address.port;
@@ -208,7 +208,7 @@ export class RunningMember {
   #accept(socket: Socket): void {
     socket.on('error', () => {}); // ignored: the error ends only this connection
     if (!this.isAlive) {
-      socket.destroy(); // the connection was in the backlog when the member's life ended
+      socket.destroy(); // destroys a connection that was in the backlog when the member's life ended
       return;
     }
     this.#accepted += 1;

@@ -48,7 +48,7 @@ export async function sendFault(
     case 'close':
       response.socket?.end();
       return;
-    case 'hang': // the call ends when the caller gives up or the server closes
+    case 'hang': // never answers: the call ends when the caller gives up or the server closes
       return;
     case 'status':
       return send(response, fault.status, 'text/html', htmlPage(fault.status));

@@ -54,7 +54,7 @@ export function parseJson(text: string, origin: AnswerOrigin): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return undefined; // ignored: the caller reports the text itself
+    return undefined; // ignored: the caller reports the text as unreadable
   }
 }
 

@@ -195,7 +195,7 @@ function clientOn(socket: Socket, origin: string): Client {
     connect: (_target, done) => queueMicrotask(() => done(null, socket)), // `done` must run asynchronously
     pipelining: 0, // undici then closes the connection after one request
     allowH2: false,
-    headersTimeout: 0, // disabled: `exchange` has its own timer
+    headersTimeout: 0, // undici's timeouts are disabled, because `exchange` has its own timer
     bodyTimeout: 0,
     maxResponseSize: MAX_BODY_BYTES,
   });

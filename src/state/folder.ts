@@ -114,7 +114,7 @@ async function createFolders(folder: string): Promise<void> {
   try {
     await mkdir(folder, { mode: 0o700 });
   } catch (error) {
-    if (!(await isFolder(folder))) throw error; // another process may have created the folder
+    if (!(await isFolder(folder))) throw error; // if the folder exists now, another process has created it
   }
 }
 

@@ -98,7 +98,7 @@ export async function replaceStateFile(
   await assertOwn(path);
   const { draft, file } = await writeDraft(path, write);
   try {
-    await rename(draft, path); // if `path` is a link, this replaces the link itself
+    await rename(draft, path); // if `path` is a link, `rename` replaces the link and not the file to which it leads
     await syncFolder(dirname(path));
     return file;
   } catch (error) {

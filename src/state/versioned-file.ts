@@ -141,10 +141,10 @@ export class VersionedFile {
     } catch (error) {
       const code = errnoOf(error);
       if (code === 'EEXIST') return false;
-      // A daemon that has just started may have removed the draft. If the folder never accepts drafts (/proc), the
-      // error is thrown.
+      // `link` also fails if a daemon that has just started has removed the draft. If the folder is not readable, the error is
+      // thrown.
       const swept = code === 'ENOENT' && isOfLink(error);
-      if (swept && (await isReadable(this.#folder))) return false; // the caller tries again
+      if (swept && (await isReadable(this.#folder))) return false; // the caller then tries again
       throw error;
     } finally {
       await unlinkIfThere(draft);

@@ -143,7 +143,7 @@ async function loadHistory() {
   try {
     const { value } = await read(`/api/history?span=${span}`);
     const history = /** @type {History} */ (value);
-    if (history.span !== span) return; // a person chose the other time range during the request
+    if (history.span !== span) return; // drops the answer: a person has chosen the other time range during the request
     traffic.show(history);
     connect.showHistory(history);
     if (span === '15m') wheel.showRate(history.tunnelsPerSecond.at(-1) ?? 0);

@@ -64,7 +64,7 @@ export class DayCounts {
       });
       this.#counts.set(key, { day, count: Number(values[0]) });
     } catch {
-      // ignored: while the store is lost, noria draws nothing
+      // ignored: without the store, noria draws nothing, so it needs no count
     }
   }
 }

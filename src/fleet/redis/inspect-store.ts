@@ -172,7 +172,7 @@ async function findMissingPermissions(client: StoreClient, keys: FleetKeys, acl:
       if (!(error instanceof StoreRefusal)) throw error;
       if (KEY_REFUSED.test(error.message)) isKeyRefused = true;
       else if (error.message.startsWith('NOPERM')) missing.push(name);
-      return null; // handled: an error other than NOPERM shows that the user may run the command
+      return null; // handled: any error other than NOPERM shows that the user has the permission
     }
   };
   const inScripts = await attempt('EVAL', ['EVAL', TRY_LUA, '1', keys.check]);

@@ -361,7 +361,7 @@ export class RedisSharedPool implements FleetPool {
 
   async #saveSnapshot(): Promise<void> {
     const state = this.#state.read(this.#storeNow);
-    const members = state.members.map((record) => ({ ...record, uses: 0 })); // 0: the hash of uses has the uses
+    const members = state.members.map((record) => ({ ...record, uses: 0 })); // the snapshot has 0 uses, because the store counts them in the hash of uses
     const covered = [...this.#useFields].filter(isCoveredBy(state));
     for (const field of covered) this.#useFields.delete(field);
     const text = JSON.stringify({ ...state, members });

@@ -237,7 +237,7 @@ export class HttpExchange {
   #fail(error: NoriaError): void {
     if (this.#over) return;
     const silent = this.#bytesDown === 0;
-    // A reused connection may have been idle for too long, so its end is no evidence against the member.
+    // The member is not at fault if it closes a reused connection, which may have been idle for too long.
     this.#end({ cut: silent && !this.memberConnection.reused });
     this.#callbacks.onFailed(error, silent);
   }

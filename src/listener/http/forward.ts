@@ -148,7 +148,8 @@ class Forward implements RequestHandler {
     };
     const phase: DialingPhase = { name: 'dialing' };
     this.#phase = phase;
-    // Use `phase` and not `this.#phase`: `dial` may report its result before it returns, and the next dial may have started.
+    // This line must use `phase` and not `this.#phase`: `dial` may report its result before it returns, and the next dial may
+    // have started.
     phase.dialing = this.#connection.options.dialer.dial(request, (result) => {
       this.#safely(() => this.#onDialed(result));
     });
@@ -156,7 +157,7 @@ class Forward implements RequestHandler {
 
   #onDialed(result: DialResult): void {
     if (this.#phase.name !== 'dialing') {
-      // The client disconnected during the dial, so nothing else closes the new member connection.
+      // The client disconnected during the dial. The new member connection must be closed here, because no other code closes it.
       if (!result.ok) return;
       result.connection.socket.destroy();
       result.connection.end({ cut: false });
@@ -237,8 +238,8 @@ class Forward implements RequestHandler {
       this.#pin(exchange);
       added.push(SESSION_BASED);
     }
-    // With `Connection: close`, the target ignores the rest of the request body. Some clients stop sending only when
-    // their own connection closes.
+    // If the response has `Connection: close`, the target ignores the rest of the request body. noria then also closes the
+    // client's connection, because some clients stop sending only when their connection closes.
     if (!this.#body.complete && connectionOptions(head.fields).includes('close')) this.#response.closeAfter();
     this.#response.start(head, framing, added);
   }

@@ -254,7 +254,7 @@ class HttpConnection {
       this.#close(body.complete && this.#received.length === 0);
       return;
     }
-    // The next request begins where the body ends.
+    // The rest of the body must be discarded, because the next request begins after it.
     if (!body.complete) this.#setDeadline(MAX_DISCARD_MS, () => this.#connection.destroy());
     this.#advance();
   }

@@ -96,7 +96,7 @@ export class ResponseWriter {
     if (body.kind === 'until-close' && this.#chunked) fields.push(['Transfer-Encoding', 'chunked']);
     this.#endsWithConnection = !hasLength && !this.#chunked;
     this.#keepAlive = this.#mayKeepAlive() && !this.#endsWithConnection;
-    // Without this field, an HTTP/1.1 response tells an HTTP/1.0 client that the connection stays open.
+    // The field is necessary for an HTTP/1.0 client: without it, an HTTP/1.1 response says that the connection stays open.
     if (!this.#keepAlive) fields.push(['Connection', 'close']);
     else if (isHttp10) fields.push(['Connection', 'keep-alive']);
     this.#head = formatResponseHead(head, fields);

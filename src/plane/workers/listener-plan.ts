@@ -83,8 +83,8 @@ export async function findBindError(
 async function bindBriefly(address: ListenAddress, allowNonLoopback: boolean): Promise<void> {
   const servers = await bind(address, {
     allowNonLoopback,
-    onConnection: (socket) => socket.destroy(), // the workers do not listen yet
-    onAcceptError: () => {}, // ignored: the server closes at once
+    onConnection: (socket) => socket.destroy(), // the workers do not listen yet, so a client could not be served
+    onAcceptError: () => {}, // ignored: the server is closed at once
   });
   await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
 }

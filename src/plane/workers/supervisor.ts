@@ -137,7 +137,7 @@ export class WorkerSupervisor {
     this.#all.delete(worker);
     const wasReady = this.#ready.delete(worker);
     this.#options.onExit(worker);
-    // While noria starts, `#start` handles the exit of a worker that has not loaded yet.
+    // Returns for a worker that has not loaded while noria starts, because `#start` handles its exit.
     if (this.#phase === 'ending' || (this.#phase === 'opening' && !wasReady)) return;
     this.#shortLives = livedMs >= STABLE_MS ? 0 : this.#shortLives + 1;
     if (this.#all.size === 0 && this.#shortLives >= MAX_SHORT_LIVES) {

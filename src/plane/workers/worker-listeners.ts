@@ -99,7 +99,7 @@ export class WorkerListeners {
     if (outcome?.ok === false) throw new NoriaError(outcome.code, outcome.message);
   }
 
-  /** See `DataPlane.prepareToClose`. */
+  /** Shortens the time limits of updates, because noria closes. See `DataPlane.prepareToClose`. */
   prepareToClose(): void {
     this.#closesAt = this.#clock.monotonic() + CLOSING_TIMEOUT_MS;
     if (this.#updating === undefined) return;
@@ -152,7 +152,7 @@ export class WorkerListeners {
   async #goBack(outcome: UpdateOutcome): Promise<UpdateOutcome> {
     for (const worker of this.#workers()) {
       const restored = await this.#updateWorker(worker, this.#listeners, this.#drainTimeoutMs);
-      if (restored?.ok === false) worker.killBecause(restored.message); // the worker is replaced, and its replacement may succeed
+      if (restored?.ok === false) worker.killBecause(restored.message); // kills the worker: another worker replaces it and may succeed
     }
     this.permits.keep(limitsOf(this.#listeners));
     return outcome;

@@ -123,7 +123,7 @@ export class WorkerProcess {
         exit = signal === null ? { how: `ended with code ${code}` } : { how: `killed by ${signal}`, signal };
         if (!worker.isConnected()) resolve(exit);
       });
-      // 'disconnect' follows the last message. It comes before or after 'exit'.
+      // Waits for both events: 'disconnect' follows the last message, and may come before or after 'exit'.
       worker.on('disconnect', () => exit !== undefined && resolve(exit));
       worker.on('error', (error: Error) => {
         if (worker.process.pid === undefined) resolve({ how: `could not be started: ${error.message}` });

@@ -129,7 +129,7 @@ class WorkersPlane implements DataPlane {
     });
     this.#subscriptions = [
       bus.on('draw.done', ({ code }) => {
-        if (code !== 'transport') this.#verdict.answered(); // even an error that the service answers proves that the network is up
+        if (code !== 'transport') this.#verdict.answered(); // the network is up: the service answered, even if its answer is an error
         this.#sendForecasts();
       }),
       bus.on('source.moved', () => this.#sendForecasts()),
@@ -137,8 +137,8 @@ class WorkersPlane implements DataPlane {
     this.dialer = new MemberDialer({
       ...options,
       ...dialer,
-      // This bus has no subscribers. The dialer would emit `network.judged` for this process alone; `#verdict` emits it for all
-      // processes.
+      // The dialer gets a bus without subscribers, because it would emit `network.judged` for this process alone. `#verdict`
+      // emits the event for all processes.
       bus: new EventBus((event, error) => log.error({ event, error }, 'observer failed')),
       onNetwork: (down) => this.#verdict.judged(PRIMARY, down),
     });

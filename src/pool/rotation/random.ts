@@ -54,7 +54,7 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
     if (index >= 0) this.#decided.splice(index, 1);
   }
 
-  rankChanged(): void {} // no-op: each pick computes the cost
+  rankChanged(): void {} // no-op, because each pick computes the cost
 
   pick(check: PickCheck<Entry>): Entry | undefined {
     return this.#decided.find((entry) => check.fit(entry) === FITS) ?? this.#draw(check);
@@ -62,7 +62,7 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
 
   upcoming(count: number, now: number): readonly Entry[] {
     while (this.#decided.length < count) {
-      const last = this.#decided.at(-1) ?? this.#lastUsed; // avoids the same entry twice in a row
+      const last = this.#decided.at(-1) ?? this.#lastUsed; // the next entry must not be equal to `last`, so that no entry is picked twice in a row
       const entry = this.#draw({ now, fit: (other) => (other === last ? SECOND_CHOICE : FITS) });
       if (entry === undefined) break;
       this.#decided.push(entry);

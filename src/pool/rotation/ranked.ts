@@ -71,7 +71,7 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
       }
       secondChoice ??= entry;
       secondChoices += 1;
-      return secondChoices > MAX_SECOND_CHOICES; // too many second choices: stops the search
+      return secondChoices > MAX_SECOND_CHOICES; // stops the search if there are too many second choices
     });
     if (found !== undefined && unfit.length > MAX_UNFIT_AHEAD) for (const entry of unfit) this.used(entry);
     return secondChoices > MAX_SECOND_CHOICES ? secondChoice : (found ?? secondChoice);

@@ -34,7 +34,7 @@ export class RoundRobin<Entry extends RotationEntry> implements Rotation<Entry> 
     this.#append(entry);
   }
 
-  rankChanged(): void {} // no-op: the order depends only on the last use
+  rankChanged(): void {} // no-op, because the order depends only on the last use
 
   pick(check: PickCheck<Entry>): Entry | undefined {
     let secondChoice: Entry | undefined;
