@@ -49,7 +49,8 @@ export function afterLastAttempt(
   if (allAtFrontProxy) return { code: 'front-proxy-failed', reason: describeFrontProxy(failures), attempts };
   const reason = describeAttempts(failures, attempts, ms);
   if (!isTargetUnreachable) return { code: 'members-failed', reason, attempts };
-  // One report of a refused connection is enough: other members may report the same target as "unreachable" or as 502.
+  // If one member reports a refused connection, the target refused it. Other members may report the same refusal as "unreachable"
+  // or as status 502.
   const targetRefused = failures.some((failure) => failure.targetRefused);
   return { code: 'target-unreachable', reason, attempts, targetRefused };
 }

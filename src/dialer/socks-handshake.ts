@@ -160,7 +160,7 @@ function socks5Request(target: HostPort): Buffer {
   const request = Buffer.allocUnsafe(3 + address.length + PORT_BYTES);
   request[0] = SOCKS5_VERSION;
   request[1] = CONNECT;
-  request[2] = 0; // RSV, which must be 0
+  request[2] = 0; // the reserved byte, which must be 0
   request.set(address, 3);
   request.writeUInt16BE(target.port, 3 + address.length);
   return request;
@@ -173,7 +173,7 @@ function socks5Address({ host, kind }: HostPort): Buffer {
     case 'ipv6':
       return Buffer.from([ATYP_IPV6, ...ipv6Bytes(host)]);
     case 'name': {
-      const address = Buffer.allocUnsafe(2 + host.length); // names are ASCII (A-labels) of at most 253 bytes
+      const address = Buffer.allocUnsafe(2 + host.length); // a name has at most 253 ASCII characters (A-labels), so one byte is enough for its length
       address[0] = ATYP_NAME;
       address[1] = host.length;
       address.write(host, 2, 'latin1');
@@ -201,7 +201,7 @@ function readReply(all: Buffer): HandshakeStep {
   const code = all[1];
   if (all[0] !== SOCKS5_VERSION) return failed('member-protocol', 'not a SOCKS5 reply');
   if (code === undefined) return MORE;
-  // A nonzero REP is a refusal, even if the server omits the rest of the reply.
+  // A nonzero reply code (REP) is a refusal, even if the server omits the rest of the reply.
   if (code !== SUCCEEDED) return refusal(code);
   if (all.length < REPLY_START_BYTES) return MORE;
   const addressBytes = boundAddressBytes(all);
@@ -259,7 +259,7 @@ export class Socks4Handshake implements Handshake {
 
   take(bytes: Buffer): HandshakeStep {
     const all = this.#buffered.length === 0 ? bytes : Buffer.concat([this.#buffered, bytes]);
-    // In a reply, VN is 0. Some servers send 4.
+    // The first byte of a reply (VN) is 0, but some servers send 4.
     if (all[0] !== 0x00 && all[0] !== SOCKS4_VERSION) return failed('member-protocol', 'not a SOCKS4 reply');
     const code = all[1];
     if (code !== undefined && code !== SOCKS4_GRANTED) return socks4Refusal(code);

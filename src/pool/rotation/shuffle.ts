@@ -41,12 +41,12 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
 
   used(entry: Entry): void {
     if (this.#remaining === 0) this.#startRound();
-    if (entry.arrayIndex >= this.#remaining) return; // picked a second time in this round, because no entry of the first part fitted
+    if (entry.arrayIndex >= this.#remaining) return; // the entry is picked a second time in this round, because no entry of the first part fitted
     entry.lastTurn = this.#round;
     this.#endTurn(entry);
   }
 
-  rankChanged(): void {} // no-op: the order is random
+  rankChanged(): void {} // no-op, because the order is random
 
   pick(check: PickCheck<Entry>): Entry | undefined {
     if (this.#remaining === 0) this.#startRound();
@@ -58,7 +58,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
     const next = randomFit(this.#entries, 0, remaining, check, this.#random);
     if (next !== undefined) return next;
     const again = randomFit(this.#entries, remaining, this.#entries.length, check, this.#random);
-    if (again !== undefined && remaining > MAX_UNFIT_AHEAD) this.#remaining = this.#decided = 0; // no entry of the first part fits, so the round ends
+    if (again !== undefined && remaining > MAX_UNFIT_AHEAD) this.#remaining = this.#decided = 0; // ends the round, because no entry of the first part fits
     return again;
   }
 
