@@ -115,7 +115,7 @@ export async function measureBadPool(bench: Bench): Promise<void> {
       limit: { least: 97 },
     });
     bench.report.add({
-      scenario: `${scenario}: p99 of those`,
+      scenario: `${scenario}: p99 of the successful tunnels`,
       unit: 'ms',
       noria: quantile(noria.latenciesMs, 0.99),
       ...(proxyChain === undefined ? {} : { 'proxy-chain': quantile(proxyChain.latenciesMs, 0.99) }),

@@ -51,7 +51,7 @@ function sectionOf(result: RunResult): string {
   return [
     `### ${name}`,
     '',
-    `${exchanges} exchanges, ${bySuccess} succeeded; ${share.toFixed(2)} % of the ${promised} that had to. ${calls} calls of the service. ${prints.join('; ')}.`,
+    `Of ${exchanges} exchanges, ${bySuccess} succeeded. Of the ${promised} exchanges that had to succeed, ${share.toFixed(2)} % did. noria called the service ${calls} times. Memory and descriptors: ${prints.join('; ')}.`,
     '',
     '| fault | promise | times | exchanges during it | failed | longest recovery |',
     '|---|---|---:|---:|---:|---:|',

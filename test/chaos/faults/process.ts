@@ -79,7 +79,7 @@ const workerDies: Fault = {
 
 /** Kills noria and damages the files that it has written, before it starts again. */
 const corruptState: Fault = {
-  name: 'killed, and its state damaged',
+  name: 'noria is killed and its state damaged',
   promise: 'broken',
   begin: async ({ subjects, random }) => {
     const subject = oneOf(random, subjects);

@@ -21,7 +21,7 @@ function answering(name: string, answer: RuleAnswer, of: 'all' | 'first' = 'all'
 }
 
 const unknownName: Fault = {
-  name: 'service has no DNS name',
+  name: 'service name does not resolve',
   promise: 'served',
   begin: async ({ configure, subjects }) => {
     configure({ serviceUrl: 'http://service.invalid' });
@@ -38,12 +38,12 @@ export const SERVICE_FAULTS: readonly Fault[] = [
   answering('hangs', { fault: 'hang' }),
   answering('resets connections', { fault: 'reset' }),
   answering('refuses connections', { fault: 'refuse', forMs: 2_000 }),
-  answering('answers nonsense', { fault: 'garbage' }, 'first'),
-  answering('answers half', { fault: 'truncated' }, 'first'),
+  answering('answers with garbage', { fault: 'garbage' }, 'first'),
+  answering('sends half of an answer', { fault: 'truncated' }, 'first'),
   answering('answers 8 MiB', { fault: 'huge' }, 'first'),
   answering('answers 500', { fault: 'status', status: 500 }, 'first'),
   answering('blocks noria with 403', { fault: 'status', status: 403 }, 'first'),
-  answering('says too many calls', { code: '12002' }),
-  answering('has no members', { code: '10001' }),
+  answering('answers that calls come too often', { code: '12002' }),
+  answering('has no proxies', { code: '10001' }),
   unknownName,
 ];
