@@ -159,7 +159,9 @@ function codeRows(
     const meanings = new Map<string, OperationNumber[]>();
     for (const operation of listing) {
       const { summary, verdict, advice, limitsConnections } = meaningOf(operation, code);
-      const halves = limitsConnections ? '; halves the tunnels the source may hold' : '';
+      const halves = limitsConnections
+        ? '; noria halves the number of tunnels through members of the source'
+        : '';
       const rest = `${summary} | ${doneCell(verdict)}${halves} | ${advice === '' ? '–' : advice}`;
       meanings.set(rest, [...(meanings.get(rest) ?? []), operation]);
     }
@@ -239,7 +241,7 @@ describe.each(PAGES)('$file', (page) => {
 });
 
 test('docs/service.md: the reaction to an unlisted code is as described', () => {
-  expect(PAGES[0]?.text).toContain(`is temporary: ${verdictCell(meaningOf(1, '99999').verdict)}.`);
+  expect(PAGES[0]?.text).toContain(`the source is in\n${verdictCell(meaningOf(1, '99999').verdict)}.`);
 });
 
 test('docs/zh-CN/service.md: lists the messages that the sandbox sends, with their codes', () => {
