@@ -15,7 +15,7 @@ const UNITS: readonly (readonly [name: string, ms: number])[] = [
 ];
 const DURATION = /^(\d{1,16})(ms|s|m|h)$/;
 
-/** @returns ms; undefined if the text is neither a whole number with a unit nor `0`. */
+/** @returns the duration in ms; undefined if the text is neither a whole number with a unit nor `0`. */
 export function parseDuration(text: string): number | undefined {
   if (text === '0') return 0;
   const [, digits, unit] = DURATION.exec(text) ?? [];

@@ -10,7 +10,10 @@ import { systemClock } from './clock.ts';
  * maximum, V8 lets the young generation grow to twice this size.
  */
 const MAX_YOUNG_BYTES = 64 * 1024 * 1024;
-/** The interval between two checks of the size. V8 doubles the young generation at most once in a few collections. */
+/**
+ * The interval in ms between two checks of the size. It is short enough, because V8 needs several collections before it doubles
+ * the young generation.
+ */
 const YOUNG_CHECK_MS = 250;
 
 /**

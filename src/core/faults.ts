@@ -1,5 +1,5 @@
 /**
- * The table of all faults, and the error class that carries one. docs/errors.md lists the same faults, checked by
+ * The table of all faults, and the class of errors that have such a fault. docs/errors.md lists the same faults, checked by
  * test/held/errors.test.ts.
  *
  * SOCKS4 has no column, because it has only one code for all refusals (0x5B).

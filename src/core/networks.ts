@@ -64,7 +64,7 @@ export function isPrivateAddress(address: string): boolean {
   return PRIVATE.hasOrEmbeds(address);
 }
 
-/** Whether the text is an IP literal of a loopback address, IPv4-mapped ones included. */
+/** Whether the text is an IP literal of a loopback address, including IPv4-mapped addresses. */
 export function isLoopbackAddress(address: string): boolean {
   return LOOPBACK.has(address);
 }

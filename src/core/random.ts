@@ -1,4 +1,4 @@
-/** Returns a number from 0 up to but not including 1. Callers pass it in, so that tests are repeatable. */
+/** Returns a number from 0 up to but not including 1. Functions get it as a parameter, so that tests are repeatable. */
 export type Random = () => number;
 
 export const systemRandom: Random = () => Math.random();

@@ -24,7 +24,7 @@ export class FactsInFlight {
     return subject !== undefined && this.#bySubject.has(subject);
   }
 
-  /** Call it when the replica has received its own fact from the log. */
+  /** Removes a fact. Call it when the replica has received its own fact from the log. */
   returned(fact: Fact): void {
     const subject = subjectOf(fact);
     if (subject === undefined) return;

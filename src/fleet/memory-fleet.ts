@@ -1,4 +1,4 @@
-/** A fleet whose norias all run in this process, without a store. For the demo. */
+/** A fleet whose norias all run in this process, without a store. The demo uses it. */
 import type { Clock } from '../core/clock.ts';
 import { serviceDay } from '../refill/daily-budget.ts';
 import type { Timekeeper } from '../state/moment.ts';

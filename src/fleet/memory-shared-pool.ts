@@ -132,8 +132,8 @@ export class MemorySharedPool {
 }
 
 /**
- * Facts and beats that one replica has not received yet. A microtask delivers them, so that no method of the pool calls a
- * follower directly.
+ * Holds the facts and beats that one replica has not received yet. A microtask delivers them, so that no method of the pool calls
+ * a follower directly.
  */
 class Connection {
   readonly servesClients: boolean;

@@ -98,7 +98,7 @@ export interface SharedState {
 export type Beat = PoolActivity;
 
 export interface FleetView {
-  /** Names of the replicas that serve clients now, including this one, in the same order for all replicas. */
+  /** The names of the replicas that serve clients now, including this replica, in the same order for all replicas. */
   readonly replicas: readonly string[];
   /**
    * New beats of other replicas, in order. Several beats of one replica may be merged into one beat, which has the latest demand

@@ -109,7 +109,7 @@ export class SharedPoolState {
     return this.#members.get(member)?.drawnBy;
   }
 
-  /** The number of members and sessions, including some that have ended. */
+  /** The number of members and sessions. It may include members and sessions that have ended. */
   get size(): number {
     return this.#members.size + this.#sessions.size;
   }

@@ -28,7 +28,7 @@ interface Drawer {
 
 interface DrawOrder {
   readonly count: number;
-  /** `DrawResult.gained` counts the members that will be usable this time after the draw. */
+  /** A time in ms. `DrawResult.gained` counts the members that will still be usable when this time has passed after the draw. */
   readonly aheadMs: number;
   readonly gate: WriteGate;
 }

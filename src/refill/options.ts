@@ -79,16 +79,17 @@ export interface DrawSourceOptions {
   readonly count: number | undefined;
   /** The number of usable members to hold while there is demand. */
   readonly size: number;
-  /** A source draws only while no source with a smaller number can serve. */
+  /** The priority of the source. A source draws only while no source with a smaller number can serve the clients. */
   readonly priority: number;
   /** The maximum number of distinct IPs to draw on one day of the service. */
   readonly dailyBudget: number | undefined;
-  /** The protocol of members whose entry in an answer names none. */
+  /** The protocol of members for which the answer names no protocol. */
   readonly protocol: MemberProtocol | undefined;
   /** Whether members must pass a probe before a client can use them (free product). */
   readonly unproven: boolean;
   /**
-   * The lifetime of members whose entry in an answer has none. If undefined, the lifetime is unknown, and the pool assumes one.
+   * The lifetime of members for which the answer names no lifetime. If undefined, the lifetime is unknown, and the pool assumes
+   * one.
    */
   readonly defaultLifetimeMs: number | undefined;
 }

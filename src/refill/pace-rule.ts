@@ -1,6 +1,6 @@
 /**
- * The rules that decide when noria may send the next call to an instance, and which turn sends it. Pure functions on entries of
- * the pace file.
+ * The rules that decide when noria may send the next call to an instance, and which turn sends it. A turn is the right of one
+ * caller to make one call. Pure functions on entries of the pace file.
  *
  * The service measures when calls arrive, but noria does not see that. So the pace counts from the latest moment at which the
  * previous call can have arrived. For an answered call, that is the moment of the first byte of the answer. For an unanswered
@@ -56,7 +56,7 @@ export const PACE_UNCHANGED: Settlement = { kind: 'done' };
  * the first byte.
  */
 export const PACE_SLACK_MS = 250;
-/** A call must be sent within this time after its claim. */
+/** noria must send a call within this time, in ms, after it has recorded that the call is next (the claim). */
 export const USE_BY_MS = 2_000;
 
 /**
@@ -80,8 +80,8 @@ const WIDEN_STEP = 1.1;
 const MAX_WIDENING = 4;
 const NARROW_EVERY_MS = 3_600_000;
 /**
- * After the k-th such refusal (12002) in a row, the next call waits 2^k times the interval, where k is at most MAX_DOUBLINGS. A
- * random part of at most JITTER times this wait is added.
+ * After the k-th refusal in a row (12002: the call came too early), the next call waits 2^k times the interval, where k is at
+ * most MAX_DOUBLINGS. A random part of at most JITTER times this wait is added.
  */
 const MAX_DOUBLINGS = 4;
 const JITTER = 0.2;

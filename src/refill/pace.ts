@@ -64,7 +64,10 @@ interface Claimed {
   readonly before: LastCall | undefined;
 }
 
-/** If this many permits in a row expire, the pace gives up: the state folder is too slow. */
+/**
+ * A permit is the right to send one call within a short time. If this many permits in a row expire, the turn fails, because the
+ * state folder is too slow.
+ */
 const MAX_EXPIRED_PERMITS = 3;
 
 /** The pace of one instance at one service address, for all callers in this process. */

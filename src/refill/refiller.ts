@@ -40,7 +40,7 @@ export interface Refiller {
   close(): Promise<void>;
 }
 
-/** Opens the sources. Each checks immediately whether it should draw. */
+/** Opens the sources. Each source checks immediately whether it should draw. */
 export function openRefiller(options: RefillerOptions): Refiller {
   return new SourceRefiller(options);
 }

@@ -23,7 +23,7 @@ export interface SourceStatus {
   readonly code?: string;
   /** The service's own text of the last call, or how the call failed. Never shown to clients. */
   readonly message?: string;
-  /** The last draw that ended; absent before the first one. */
+  /** The last draw that ended; absent before the first draw. */
   readonly lastDraw?: LastDraw;
   /** For how long the source has been in this state. */
   readonly stateMs: number;

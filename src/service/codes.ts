@@ -59,7 +59,7 @@ export interface CodeMeaning {
 
 export const SUCCESS = '10001';
 
-/** The time zone of the service's day. The service documents no zone; this one is an assumption. */
+/** The time zone of the service's day. The service documents no zone, so this zone is an assumption. */
 export const SERVICE_ZONE_OFFSET_MS = 8 * HOUR_MS;
 
 const OK: CodeMeaning = { summary: 'The call succeeded.', advice: '', verdict: { kind: 'ok' } };

@@ -18,8 +18,8 @@ const PLAIN_LINE =
 const FREE_LINE =
   /[ \t]*\[(?<level>[^\]\n]{0,100})\](?<ip>[^\s:]{1,45}|\[[0-9a-fA-F:.]{2,45}\]):(?<port>\d{1,6})@(?<protocol>\w{1,16})#(?<adr>[^\n]*)(?=\n|$)/y;
 /**
- * Longer texts take too long to decode. Custom layouts have a lower limit, because their patterns may backtrack in
- * each line.
+ * The maximum length of a text: longer texts take too long to decode. Custom layouts have a lower limit, because their patterns
+ * may backtrack in each line.
  */
 const MAX_LINES = 32_000;
 const MAX_LAYOUT_LINES = 1_000;

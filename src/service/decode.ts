@@ -1,7 +1,8 @@
 /**
  * Decodes the answer of a draw. All functions are pure.
  *
- * It keeps each entry that has a valid IP, port and protocol and that `refuses` accepts. It drops and counts all other entries.
+ * The decoder keeps each entry that has a valid IP, port and protocol and that `refuses` does not refuse. It drops and counts all
+ * other entries.
  */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawAnswer, DrawnEntry, Quota } from './answer.ts';
@@ -58,7 +59,7 @@ export interface DecodeOptions extends AnswerOrigin {
 
 export type DecodedDraw = Pick<DrawAnswer, 'code' | 'message' | 'entries' | 'dropped' | 'quota'>;
 
-/** The protocol names of the free product. It uses `https` for an HTTP proxy that supports CONNECT. */
+/** The protocol names of the free product. The service uses `https` for an HTTP proxy that supports CONNECT. */
 const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {
   http: 'http',
   https: 'http',

@@ -15,7 +15,7 @@ interface FieldRow {
   /** Which characters the field may contain in a custom Text layout. `PATTERNS` in text-layout.ts defines them. */
   readonly text: 'address' | 'number' | 'word' | 'free';
   readonly about: string;
-  /** Absent for address, port and protocol, which decode.ts reads. */
+  /** Decodes the field. Absent for address, port and protocol, which decode.ts decodes. */
   readonly read?: (raw: unknown) => Details;
   readonly print: (entry: DrawnEntry) => Printed | undefined;
 }

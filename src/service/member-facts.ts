@@ -1,4 +1,4 @@
-/** What a product and its parameters tell about its members: lifetime and protocol. */
+/** Derives the lifetime and the protocol of members from their product and its parameters. */
 import { MINUTE_MS } from '../core/duration.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawRow, SourceProduct } from './operation.ts';

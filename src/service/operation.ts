@@ -49,7 +49,7 @@ export type OperationParam = {
   | { readonly kind: 'label' }
 );
 
-/** What refill and the configuration need to know about an extraction operation or a link. */
+/** The properties of an extraction operation or a link that refill and the configuration use. */
 export interface DrawRow {
   readonly number: CodeScope;
   /** All parameters except the instance, its key, `count` and the parameter that selects the format. */
@@ -71,7 +71,10 @@ export interface DrawRow {
   readonly defaultLifetime: { readonly byTimespan: boolean; readonly atLeastMs: number };
   /** The maximum lifetime of a drawn IP in minutes; absent if it is unknown. */
   readonly longestLifeMinutes?: number;
-  /** The protocol of the members. `by-pro`: the parameter `pro` selects it. `by-entry`: each entry names its own. */
+  /**
+   * The protocol of the members. `by-pro`: the parameter `pro` selects the protocol. `by-entry`: each entry names its own
+   * protocol.
+   */
   readonly protocol: MemberProtocol | 'by-pro' | 'by-entry';
   /** The fields of an entry. A custom Text layout may use them. */
   readonly fields: readonly WireField[];

@@ -51,7 +51,7 @@ export interface LinkCall extends ServiceAddress, Pick<EntryOptions, 'rules' | '
   readonly baseUrl: string;
   /** The result of `linkIdentity`. */
   readonly instance: string;
-  /** The URL with its placeholder for the count. */
+  /** The URL, which may contain a placeholder for the number of proxies. */
   readonly url: Secret;
   readonly headers: Readonly<Record<string, Secret>>;
   readonly body?: Secret;
@@ -74,7 +74,7 @@ export interface AreasCall extends CallBase {
 /** A call of operation 10. */
 export interface InstancesCall extends CallBase {
   readonly username: string;
-  /** A number of `INSTANCE_STATUSES`. If absent, instances of any status are listed. */
+  /** One of the numbers in `INSTANCE_STATUSES`. If absent, the answer lists instances of any status. */
   readonly status?: number;
 }
 

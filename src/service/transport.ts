@@ -169,8 +169,8 @@ export class Transport {
   }
 
   /**
-   * Idempotent. Resets a connection whose request has no answer yet, so that the kernel does not deliver the request
-   * after the call has ended.
+   * Closes the connection. If its request has no answer yet, resets it, so that the kernel does not deliver the request after the
+   * call has ended. Idempotent.
    */
   close(): void {
     const { raw, socket } = this.#connection;

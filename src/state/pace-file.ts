@@ -57,7 +57,7 @@ const oldEntrySchema = z.object({ startedAt: momentSchema, holdMs: atLeast(0) })
 const entrySchema = z.preprocess(
   fromOldEntry,
   z.object({
-    /** The last call; absent before the first one. */
+    /** The last call; absent before the first call. */
     call: callSchema.optional(),
     /**
      * The turns that wait for a call, in the order in which they came. The queue determines only the order. If a turn is lost

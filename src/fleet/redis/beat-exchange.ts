@@ -1,7 +1,7 @@
 /**
- * Exchanges beats with the store: each call of the store sends this replica's beat (see shared-pool.ts) and receives the new
- * beats of the other replicas. A replica without changes still calls the store once a second, so that the other replicas know
- * that it is running.
+ * Exchanges beats, the reports of the replicas' activity, through the store: each call of the store sends this replica's beat and
+ * receives the new beats of the other replicas. A replica without changes still calls the store once a second, so that the other
+ * replicas know that it is running.
  */
 import type { Clock } from '../../core/clock.ts';
 import type { MemberActivity, SessionActivity } from '../../pool/shared-member.ts';
@@ -19,7 +19,7 @@ export interface BeatExchangeOptions {
   /** The maximum time between two calls of the store. */
   readonly everyMs: number;
   readonly replica: string;
-  /** Version, number of clients and process of this replica, as text. */
+  /** Returns the version, the number of clients and the process of this replica, as text. */
   readonly record: () => string;
   /** Converts the moments of a beat to the store's clock. */
   readonly shift: (beat: Beat) => Beat;

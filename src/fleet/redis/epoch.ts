@@ -18,8 +18,8 @@ import type { Reply } from './store-client.ts';
 /** Format version of the data. A replica refuses to start if the data in the store has a higher version. */
 export const STORE_FORMAT = 1;
 /**
- * How long the first claim waits for replicas that remember an epoch. All replicas reconnect in less time (see MAX_DELAY_MS in
- * store-connection.ts).
+ * How long, in ms, the first call to the service waits for replicas that remember an epoch. All replicas reconnect in less time
+ * (see MAX_DELAY_MS in store-connection.ts).
  */
 export const NEW_STORE_WAIT_MS = 2_500;
 /**
@@ -35,7 +35,7 @@ export interface EpochState {
   readonly id: string;
   /** The floor of the epoch: every instance of the service counts as called at this moment of the store's time. 0: no floor. */
   readonly floorAt: number;
-  /** No claim is possible before this moment of the store's time. */
+  /** No noria may call the service before this moment of the store's time. */
   readonly openAt: number;
 }
 

@@ -43,8 +43,8 @@ export interface FollowedLog {
 }
 
 /**
- * How the store answered a claim. `granted`: the store wrote the claim. `behind`: this replica had not applied the whole log.
- * `outrun`: another replica changed the entry first.
+ * How the store answered a claim, which reserves a call to the service. `granted`: the store wrote the claim. `behind`: this
+ * replica had not applied the whole log. `outrun`: another replica changed the entry first.
  */
 export type ClaimOutcome = 'granted' | 'behind' | 'outrun';
 

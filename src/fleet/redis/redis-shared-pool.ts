@@ -55,7 +55,7 @@ export interface FleetObserver {
 /** How a fact changes the key of a session. */
 interface SessionChange {
   readonly name: string;
-  /** Empty if the session has ended. */
+  /** The session as text; empty if the session has ended. */
   readonly text: string;
   readonly member: string;
   readonly leftMs: number;
@@ -279,8 +279,8 @@ export class RedisSharedPool implements FleetPool {
   }
 
   /**
-   * Runs one script at a time. Otherwise the facts could change their order: if the store lacks the script, script.ts sends the
-   * first script again, after the second one.
+   * Runs one script at a time. Otherwise the facts could change their order: if the store lacks a script, noria sends it again,
+   * and a second script could run before it.
    */
   async #publishAll(): Promise<void> {
     while (this.#unpublished.length > 0) {

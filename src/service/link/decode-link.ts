@@ -48,9 +48,9 @@ interface FoundList {
   readonly entries: readonly unknown[];
 }
 
-/** The code for an answer that matches the rule. */
+/** For each rule, the code of an answer that matches the rule. */
 const CODE_OF_RULE = { tooFast: 'too-fast', denied: 'denied', empty: 'empty' } as const;
-/** The code for an error that matches no rule. */
+/** The code of an error that matches no rule. */
 const REFUSED = 'refused';
 
 const MAX_LINES = 32_000;

@@ -34,8 +34,8 @@ interface LifetimeContext {
   /** When the answer arrived, in epoch ms. */
   readonly wallAt: number;
   /**
-   * The date and time, as text, from which `seconds` and `minutes` count. If `since` is not a date and time, they count from the
-   * arrival of the answer.
+   * The date and time, as text, at which a lifetime in seconds or minutes began. If `since` is not a date and time, the lifetime
+   * began when the answer arrived.
    */
   readonly since?: unknown;
 }
