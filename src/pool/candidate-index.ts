@@ -95,7 +95,7 @@ export class CandidateIndex {
     return this.#changes.firstKey <= now ? this.#changes.first?.member : undefined;
   }
 
-  /** Adds a member. Call `setEnd` first. */
+  /** Adds a member to the lists. Call `setEnd` first. */
   add(member: Member, now: number): void {
     for (const list of this.#lists.values()) addToList(list, member);
     this.update(member, now);
@@ -150,7 +150,7 @@ export class CandidateIndex {
     if (phase.name !== 'ready' && phase.name !== 'quarantined') return undefined;
     if (source.blockedReason !== undefined || this.#isFull(member)) return undefined;
     if (phase.name === 'quarantined') {
-      if (member.trialLease !== undefined) return undefined; // only one client at a time tries a quarantined member
+      if (member.trialLease !== undefined) return undefined; // a client already tries the quarantined member, and only one client may try it at a time
       if (phase.untilAt > now) return 'quarantined';
     }
     return member.endsAt - this.#settings.minRemainingMs > now ? 'fresh' : 'expiring';

@@ -32,9 +32,9 @@ export interface SuspectFailure {
 
 /** The health as a snapshot stores it, without suspicions. */
 export interface HealthRecord {
-  /** Consecutive faults that no target can cause. */
+  /** The number of consecutive faults that no target can cause. */
   readonly inRow: number;
-  /** Consecutive quarantines. */
+  /** The number of consecutive quarantines. */
   readonly rests: number;
 }
 
@@ -50,7 +50,7 @@ export class Health {
   #refusals: Suspicion | undefined;
   #cuts: Suspicion | undefined;
 
-  /** Consecutive faults as `maxFailures` counts them, including suspicions that count as faults. */
+  /** The number of consecutive faults that is compared with `maxFailures`. It includes suspicions that count as faults. */
   get score(): number {
     return this.#faults + (this.#refusals?.counted ?? 0) + (this.#cuts?.counted ?? 0);
   }

@@ -104,7 +104,7 @@ export interface LeaseRefusal {
 export interface SourceOutlook {
   readonly name: string;
   readonly state: string;
-  /** Why the source draws nothing. May contain the error code of the service, but never the text of the service. */
+  /** Why the source is in this state. May contain the error code of the service, but never the text of the service. */
   readonly reason: string;
   /** Time until the source's next draw may start; absent if no draw is planned. */
   readonly nextDrawMs?: number;

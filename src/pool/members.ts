@@ -28,7 +28,7 @@ export interface MembersOptions {
   readonly random: Random;
   readonly bus: EventBus;
   readonly settings: PoolSettings;
-  /** Empty while the pool has no other replicas. */
+  /** The observers of changes. Empty while the pool has no other replicas. */
   readonly observers: readonly PoolObserver[];
   /** Called after members have changed because time passed. */
   readonly onChange: () => void;
@@ -41,12 +41,12 @@ export class Members {
   readonly index: CandidateIndex;
   settings: PoolSettings;
   readonly observers: readonly PoolObserver[];
-  /** Undefined unless several processes share a limit on uses. */
+  /** Decides when this process may use a member (turns.ts). Undefined unless several processes share a limit on uses. */
   turns: Turns | undefined;
 
   readonly #bus: EventBus;
   readonly #byId = new Map<string, Member>();
-  /** The number of members that are not draining. */
+  /** The members that are not draining, by their key (see `memberKey`). */
   readonly #byKey = new Map<string, Member>();
 
   constructor({ clock, random, bus, settings, observers, onChange }: MembersOptions) {
@@ -71,7 +71,10 @@ export class Members {
     return id === undefined ? undefined : this.#byId.get(id);
   }
 
-  /** @param key - see `memberKey`. */
+  /**
+   * Returns the member with this key, unless it drains.
+   * @param key - see `memberKey`.
+   */
   findByKey(key: string): Member | undefined {
     return this.#byKey.get(key);
   }
@@ -158,7 +161,7 @@ export class Members {
     else this.#bus.emit('member.drained', { ...eventOf(member), openTunnels: member.openLeases });
   }
 
-  /** The caller must call `index.update` for each member afterwards. */
+  /** Sets the part of shared limits that this process may use. The caller must call `index.update` for each member afterwards. */
   setShare(share: PoolShare): void {
     const { rotation } = this.settings;
     const needsTurns = rotation.maxUsesPerMember > 0 || rotation.perHostSpacingMs > 0;

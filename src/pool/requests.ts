@@ -1,5 +1,6 @@
 /**
- * Requests for leases: each gets a lease at once, waits for one, or is refused. It owns the waiting clients and their timer.
+ * Requests for leases: each request gets a lease at once, waits for a lease, or is refused. This class owns the waiting clients
+ * and their timer.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';

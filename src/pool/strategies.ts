@@ -21,7 +21,10 @@ export function makeRotation(strategy: Strategy, random: Random): Rotation<Candi
   return ROTATIONS[strategy](random);
 }
 
-/** A rank is the number of open leases times TURN_RANGE, plus the turn. A double represents every such rank exactly. */
+/**
+ * A rank is the number of open leases times TURN_RANGE, plus the number of the member's last use. A double represents every such
+ * rank exactly.
+ */
 const TURN_RANGE = 2 ** 32;
 
 /**

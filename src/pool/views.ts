@@ -74,7 +74,7 @@ export function sessionView(session: Session, member: string | undefined, now: n
   });
 }
 
-/** Takes time in proportion to the number of members. */
+/** Counts the members of a source by state. The call takes time in proportion to the number of members. */
 export function sourceCounts(source: PoolSource): SourceCounts {
   const { joining, ready, quarantined, draining } = source.counts;
   let used = 0;
