@@ -27,7 +27,8 @@ export function identifyRequest(
  * @returns undefined without a value, for another scheme, or for invalid base64. Text without a colon is a user name.
  */
 export function parseBasicCredentials(header: string | undefined): ClientCredentials | undefined {
-  const encoded = /^basic +([A-Za-z0-9+/_-]+=*) *$/i.exec(header ?? '')?.[1];
+  if (header === undefined) return undefined;
+  const encoded = /^basic +([A-Za-z0-9+/_-]+=*) *$/i.exec(header)?.[1];
   if (encoded === undefined) return undefined;
   const bytes = Buffer.from(encoded, 'base64');
   const text = bytes.toString(isUtf8(bytes) ? 'utf8' : 'latin1');

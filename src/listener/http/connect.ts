@@ -8,17 +8,19 @@ import { formatFields } from './header-fields.ts';
 import { formatRefusal, successHeaders } from './replies.ts';
 import { parseRequestHead, type RequestHead } from './request-head.ts';
 
-const FIRST_BYTES = Buffer.from('CONNECT ', 'latin1');
+/** The first byte of CONNECT. */
+const LETTER_C = 0x43;
 
 /**
  * Parses a complete and valid head of a CONNECT request. Returns the head and its length in bytes, or undefined for
  * anything else.
  */
 export function parseConnectHead(chunk: Buffer): { head: RequestHead; bytes: number } | undefined {
-  if (chunk.length < FIRST_BYTES.length) return undefined;
-  if (FIRST_BYTES.compare(chunk, 0, FIRST_BYTES.length) !== 0) return undefined;
+  if (chunk[0] !== LETTER_C) return undefined;
   const parsed = parseRequestHead(chunk);
-  return parsed instanceof NoriaError ? undefined : parsed;
+  return parsed === undefined || parsed instanceof NoriaError || parsed.head.method !== 'CONNECT'
+    ? undefined
+    : parsed;
 }
 
 /**

@@ -20,6 +20,7 @@ const FIELD_LINES: Readonly<Record<FieldSyntax, RegExp>> = {
 };
 const TAB = 0x09;
 const SPACE = 0x20;
+const NO_VALUES: readonly string[] = [];
 
 /**
  * Parses the field lines of `text` from `start` to its end. Each line must end in CR LF. Returns undefined if a line is
@@ -30,7 +31,9 @@ export function parseFieldLines(text: string, start: number, syntax: FieldSyntax
   const fields: HeaderField[] = [];
   for (let at = start; at < text.length; at = pattern.lastIndex) {
     pattern.lastIndex = at;
-    const [, name, value] = pattern.exec(text) ?? [];
+    const line = pattern.exec(text);
+    const name = line?.[1];
+    const value = line?.[2];
     if (name === undefined || value === undefined) return undefined;
     fields.push([name, trimSpace(value)]);
   }
@@ -41,20 +44,23 @@ export function parseFieldLines(text: string, start: number, syntax: FieldSyntax
  * All values of a field, in order.
  * @param name - in lower case.
  */
-export function fieldValues(fields: readonly HeaderField[], name: string): string[] {
-  const values: string[] = [];
-  for (const [other, value] of fields) {
+export function fieldValues(fields: readonly HeaderField[], name: string): readonly string[] {
+  let values: string[] | undefined;
+  for (const field of fields) {
+    const other = field[0];
     // Compares the lengths first: `toLowerCase` is slow, and this loop runs several times for each request.
-    if (other.length === name.length && other.toLowerCase() === name) values.push(value);
+    if (other.length !== name.length || other.toLowerCase() !== name) continue;
+    values ??= [];
+    values.push(field[1]);
   }
-  return values;
+  return values ?? NO_VALUES;
 }
 
 /** The comma-separated options of all Connection fields, in lower case. */
-export function connectionOptions(fields: readonly HeaderField[]): string[] {
-  return fieldValues(fields, 'connection').flatMap((value) =>
-    value.split(',').map((option) => option.trim().toLowerCase()),
-  );
+export function connectionOptions(fields: readonly HeaderField[]): readonly string[] {
+  const values = fieldValues(fields, 'connection');
+  if (values.length === 0) return NO_VALUES;
+  return values.flatMap((value) => value.split(',').map((option) => option.trim().toLowerCase()));
 }
 
 /** Formats fields as `Name: value` lines, each with its CR LF. */

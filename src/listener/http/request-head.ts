@@ -30,6 +30,7 @@ const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([\x21-\x7e\x80-\xff]+) +H
 /** Matches every beginning of a request line. */
 const REQUEST_LINE_PREFIX =
   /^(?:\r|[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: +(?:[\x21-\x7e\x80-\xff]+(?: +(?:H|HT|HTT|HTTP|HTTP\/[\d.]{0,3}\r?)?)?)?)?)?$/;
+const HEAD_END = Buffer.from('\r\n\r\n', 'latin1');
 const BARE_LF = /(?:^|[^\r])\n/;
 const CR = 0x0d;
 const LF = 0x0a;
@@ -43,7 +44,7 @@ export function parseRequestHead(
   bytes: Buffer,
 ): { readonly head: RequestHead; readonly bytes: number } | NoriaError | undefined {
   const start = emptyLinesBytes(bytes);
-  const end = bytes.indexOf('\r\n\r\n', start, 'latin1');
+  const end = bytes.indexOf(HEAD_END, start);
   if ((end < 0 ? bytes.length : end + 4) - start > MAX_REQUEST_HEAD_BYTES) return tooLarge(bytes, start);
   if (end < 0) return checkPrefix(bytes.toString('latin1', start));
   const head = parseHead(bytes.toString('latin1', start, end + 2));
@@ -51,12 +52,14 @@ export function parseRequestHead(
 }
 
 function parseHead(text: string): RequestHead | undefined {
-  const [requestLine, method, target, major, minor] = REQUEST_LINE.exec(text) ?? [];
-  if (requestLine === undefined || method === undefined || target === undefined) return undefined;
-  const fields = parseFieldLines(text, requestLine.length, 'request');
+  const line = REQUEST_LINE.exec(text);
+  const method = line?.[1];
+  const target = line?.[2];
+  if (line === null || method === undefined || target === undefined) return undefined;
+  const fields = parseFieldLines(text, line[0].length, 'request');
   if (fields === undefined) return undefined;
-  const minorVersion = Number(minor);
-  const framing = checkHttpVersion(Number(major)) ?? requestFraming(fields, minorVersion);
+  const minorVersion = Number(line[4]);
+  const framing = checkHttpVersion(Number(line[3])) ?? requestFraming(fields, minorVersion);
   const options = connectionOptions(fields);
   const persistent = !options.includes('close') && (minorVersion > 0 || options.includes('keep-alive'));
   return {
