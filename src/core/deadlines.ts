@@ -51,10 +51,13 @@ export class Deadlines {
     return this.#size;
   }
 
-  /** Calls `fn` once, after at least `ms`. */
-  set(ms: number, fn: () => void): Deadline {
+  /**
+   * Calls `fn` once, after at least `ms`.
+   * @param now - the current monotonic moment, for a caller that has just read the clock.
+   */
+  set(ms: number, fn: () => void, now = this.#clock.monotonic()): Deadline {
     const deadline = new Deadline(ms, fn);
-    deadline.dueTick = this.#dueTick(ms);
+    deadline.dueTick = this.#dueTick(ms, now);
     this.#size += 1;
     this.#link(deadline);
     if (deadline.dueTick < this.#timerTick) this.#arm(deadline.dueTick);
@@ -67,7 +70,8 @@ export class Deadlines {
    */
   refresh(deadline: Deadline): void {
     // The deadline stays in its slot, because a move for every packet would be too slow. `#collect` moves it later.
-    if (!Number.isNaN(deadline.dueTick)) deadline.dueTick = this.#dueTick(deadline.ms);
+    if (Number.isNaN(deadline.dueTick)) return;
+    deadline.dueTick = this.#dueTick(deadline.ms, this.#clock.monotonic());
   }
 
   /** Cancels the deadline. No-op after the deadline fired or was cleared. */
@@ -103,8 +107,8 @@ export class Deadlines {
     return Math.floor(this.#clock.monotonic() / this.#tickMs);
   }
 
-  #dueTick(ms: number): number {
-    const tick = Math.ceil((this.#clock.monotonic() + ms) / this.#tickMs);
+  #dueTick(ms: number, now: number): number {
+    const tick = Math.ceil((now + ms) / this.#tickMs);
     // A past tick is replaced by the next tick, because the wheel would reach the slot of a past tick only in its next
     // revolution.
     return Math.max(tick, this.#doneTick + 1);

@@ -28,8 +28,8 @@ import type { SourceMemory } from './source-memory.ts';
 import type { TakenConnection } from './warm-connection.ts';
 
 export interface AttemptOwner {
-  /** The attempt succeeded. From this call on, the owner owns the socket. */
-  attemptAccepted(attempt: Attempt, connection: RawConnection): void;
+  /** The attempt succeeded at the monotonic moment `now`. From this call on, the owner owns the socket. */
+  attemptAccepted(attempt: Attempt, connection: RawConnection, now: number): void;
   attemptFailed(attempt: Attempt, failure: AttemptFailure): void;
 }
 
@@ -47,10 +47,11 @@ export class Attempt {
   readonly hedge: boolean;
   /** What noria has learned about the members of the same source. */
   readonly memory: SourceMemory;
+  /** The monotonic moment at which the attempt was created. The owner calls `start` directly afterwards. */
+  readonly startedAt: number;
   readonly #parts: AttemptParts;
   readonly #owner: AttemptOwner;
   readonly #task: AttemptTask;
-  readonly #startedAt: number;
   #phase: AttemptPhase = 'connect';
   #socket: Socket | undefined;
   #handshake: Handshake | undefined;
@@ -76,11 +77,11 @@ export class Attempt {
     this.#owner = owner;
     this.#task = task;
     this.#choice = new HandshakeChoice(parts.clock, task.lease, this.memory.pipelining);
-    this.#startedAt = parts.clock.monotonic();
+    this.startedAt = parts.clock.monotonic();
   }
 
   get elapsedMs(): number {
-    return this.#parts.clock.monotonic() - this.#startedAt;
+    return this.#parts.clock.monotonic() - this.startedAt;
   }
 
   /** The time saved because the connection was opened before the attempt. */
@@ -110,7 +111,7 @@ export class Attempt {
     const mayForward = this.#canUseAbsoluteForm();
     const mode = mayForward ? forwardMode.first(this.#task.target.text) : 'direct';
     const { warm } = this.#task;
-    if (warm === undefined) this.#connect(credentials.firstFor(this.lease.login), mode);
+    if (warm === undefined) this.#connect(credentials.firstFor(this.lease.login), mode, this.startedAt);
     else this.#continue(warm, mode);
   }
 
@@ -121,12 +122,12 @@ export class Attempt {
     this.#closeSocket();
   }
 
-  #connect(login: PreparedLogin | undefined, forwardMode: ForwardMode): void {
+  #connect(login: PreparedLogin | undefined, forwardMode: ForwardMode, now: number): void {
     this.#begin(login, forwardMode);
-    this.#connectStartedAt = this.#parts.clock.monotonic();
+    this.#connectStartedAt = now;
     const socket = this.#parts.openSocket(this.lease, this.#task.use);
     this.#listen(socket);
-    this.#setDeadline();
+    this.#setDeadline(now);
   }
 
   /** Continues on a connection that was opened before the attempt. */
@@ -135,7 +136,7 @@ export class Attempt {
     this.#listen(socket);
     this.#tcpConnected = !socket.connecting;
     if (this.#task.use === 'forward') socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
-    this.#setDeadline();
+    this.#setDeadline(this.startedAt);
     if (!isConnected) return;
     this.#isWarm = true;
     if (handshake === undefined) {
@@ -143,7 +144,7 @@ export class Attempt {
     } else {
       this.#choice.setPlain();
       this.#handshake = handshake;
-      this.#request(handshake.request(this.#task.target));
+      this.#request(handshake.request(this.#task.target), this.startedAt);
     }
   }
 
@@ -166,9 +167,10 @@ export class Attempt {
   }
 
   /** Sets the deadline of the current phase. The deadline is never later than the end of `timeoutMs`. */
-  #setDeadline(): void {
-    const leftMs = this.#task.timeoutMs - this.elapsedMs;
-    this.#deadline = this.#parts.deadlines.set(Math.min(leftMs, this.#phaseLimitMs), this.#onDeadline);
+  #setDeadline(now: number): void {
+    const leftMs = this.#task.timeoutMs - (now - this.startedAt);
+    const limitMs = Math.min(leftMs, this.#phaseLimitMs);
+    this.#deadline = this.#parts.deadlines.set(limitMs, this.#onDeadline, now);
   }
 
   get #phaseLimitMs(): number {
@@ -187,7 +189,8 @@ export class Attempt {
       // shows that pipelining was the cause.
       this.#endTrial(this.#choice.elapsedMs);
     } else {
-      this.#setDeadline(); // The timer was set in the connect phase, which has ended. Sets the deadline of the answer.
+      // The timer was set in the connect phase, which has ended. Sets the deadline of the answer.
+      this.#setDeadline(this.#parts.clock.monotonic());
     }
   };
 
@@ -197,24 +200,25 @@ export class Attempt {
 
   readonly #onReady = (): void => {
     const startedAt = this.#connectStartedAt;
-    if (startedAt !== undefined) this.memory.opening.opened(this.#parts.clock.monotonic() - startedAt);
+    const now = this.#parts.clock.monotonic();
+    if (startedAt !== undefined) this.memory.opening.opened(now - startedAt);
     if (this.#handshake === undefined) this.#accept(NO_BYTES);
-    else this.#request(this.#handshake.opening);
+    else this.#request(this.#handshake.opening, now);
   };
 
   /**
    * Sends the first message on the established connection. `message` is undefined if noria has to wait for the member
    * first.
    */
-  #request(message: string | Buffer | undefined): void {
+  #request(message: string | Buffer | undefined, now: number): void {
     const socket = this.#socket;
     if (socket === undefined) return;
     this.#phase = 'answer';
     this.#tcpConnected = true;
-    this.#choice.sent();
+    this.#choice.sent(now);
     if (this.#choice.isTrial) {
       this.#clearDeadline();
-      this.#setDeadline();
+      this.#setDeadline(now);
     }
     socket.on('data', this.#onData);
     socket.on('end', this.#onEnd);
@@ -309,7 +313,7 @@ export class Attempt {
   #reconnect(login: PreparedLogin | undefined, forwardMode: ForwardMode): void {
     this.#clearDeadline();
     this.#closeSocket();
-    this.#connect(login, forwardMode);
+    this.#connect(login, forwardMode, this.#parts.clock.monotonic());
   }
 
   #accept(head: Buffer): void {
@@ -318,13 +322,14 @@ export class Attempt {
     this.#socket = undefined;
     this.#end();
     this.#removeListeners(socket);
+    const now = this.#parts.clock.monotonic();
     const login = this.#login;
     const forwardMode = this.#forwardMode;
     this.#choice.accepted(login);
-    if (forwardMode === 'direct') this.memory.credentials.accepted(this.lease.member, login);
+    if (forwardMode === 'direct') this.memory.credentials.accepted(this.lease.member, login, now);
     const connectStatus = this.#connectStatus;
     const isWarm = this.#isWarm && forwardMode === 'absolute';
-    this.#owner.attemptAccepted(this, { socket, head, forwardMode, isWarm, login, connectStatus });
+    this.#owner.attemptAccepted(this, { socket, head, forwardMode, isWarm, login, connectStatus }, now);
   }
 
   #fail(fault: FaultCode, detail: string, notes: FailureNotes = NO_NOTES): void {

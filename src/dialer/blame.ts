@@ -179,13 +179,14 @@ export class DialBlame {
   }
 
   /** Records that an attempt succeeded, before or after the end of the dial. The attempt's lease stays open. */
-  accepted(attempt: Attempt, forwardMode: ForwardMode): void {
-    const { lease, elapsedMs: ms } = attempt;
+  accepted(attempt: Attempt, forwardMode: ForwardMode, now: number): void {
+    const { lease } = attempt;
+    const ms = now - attempt.startedAt;
     const latencyMs = ms + attempt.savedMs; // adds the saved time, so that latencies of all attempts are comparable
-    const { clock, pool, network, reachability } = this.#parts;
-    network.answered();
-    if (forwardMode === 'direct') reachability.recordReached(lease.member, this.#target);
-    attempt.memory.recordAccepted({ member: lease.member, ms: latencyMs, at: clock.monotonic() });
+    const { pool, network, reachability } = this.#parts;
+    network.answered(now);
+    if (forwardMode === 'direct') reachability.recordReached(lease.member, this.#target, now);
+    attempt.memory.recordAccepted({ member: lease.member, ms: latencyMs, at: now });
     pool.report({ lease: lease.id, kind: 'accepted', latencyMs });
     this.#emit(attempt, 'accepted', 'done', 'nobody', ms);
   }

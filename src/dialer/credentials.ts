@@ -140,7 +140,7 @@ export class SourceCredentials {
   }
 
   /** Records that `member` accepted `sent`. From now on, all members of the source get the same credentials. */
-  accepted(member: string, sent: PreparedLogin | undefined): void {
+  accepted(member: string, sent: PreparedLogin | undefined, now = this.#clock.monotonic()): void {
     if (sent?.isOwn === true) return;
     // An acceptance without credentials changes nothing: the attempt may have started before members required them.
     if (sent !== undefined) this.#current = sent;
@@ -150,7 +150,7 @@ export class SourceCredentials {
     }
     const before = this.#answers.get(member);
     const what = sent === undefined ? 'open' : 'accepted';
-    const isRecent = before !== undefined && this.#clock.monotonic() - before.at < RENEW_INTERVAL_MS;
+    const isRecent = before !== undefined && now - before.at < RENEW_INTERVAL_MS;
     if (!isRecent || before.what !== what) this.#record(member, what);
     if (!this.#reported) return;
     this.#reported = false;

@@ -85,11 +85,11 @@ export class Hedge {
     this.#onOverdue = onOverdue;
   }
 
-  /** Call it when a first attempt starts. */
-  arm(lease: Lease, p95Ms: number | undefined): void {
+  /** Call it when a first attempt starts, with the moment of the start. */
+  arm(lease: Lease, p95Ms: number | undefined, now: number): void {
     this.disarm();
     const delayMs = hedgeDelayMs(this.#settings, p95Ms, lease.doubtful);
-    if (delayMs !== undefined) this.#deadline = this.#parts.deadlines.set(delayMs, this.#onOverdue);
+    if (delayMs !== undefined) this.#deadline = this.#parts.deadlines.set(delayMs, this.#onOverdue, now);
   }
 
   disarm(): void {

@@ -62,8 +62,8 @@ export class HandshakeChoice {
   }
 
   /** The first message is being sent. */
-  sent(): void {
-    this.#sentAt = this.#clock.monotonic();
+  sent(now: number): void {
+    this.#sentAt = now;
   }
 
   /** The trial failed. @param maxPlainMs - see the field. */

@@ -42,8 +42,8 @@ export class NetworkWatch {
   }
 
   /** Records that another machine answered, which proves that the network is up. */
-  answered(): void {
-    this.#answeredAt = this.#clock.monotonic();
+  answered(now = this.#clock.monotonic()): void {
+    this.#answeredAt = now;
     if (this.#lostAt.size > 0) this.#lostAt.clear();
     if (this.#phase !== 'up') this.#move('up');
   }

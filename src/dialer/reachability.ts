@@ -33,8 +33,7 @@ export class Reachability {
     this.#clock = clock;
   }
 
-  recordReached(member: string, target: string): void {
-    const now = this.#clock.monotonic();
+  recordReached(member: string, target: string, now = this.#clock.monotonic()): void {
     renew(this.#reached, target, now);
     renew(this.#memberWorkedAt, member, now);
   }

@@ -77,7 +77,8 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
 
   start(): void {
     this.#parts.hedgeBudget.earn();
-    this.#deadline = this.#parts.deadlines.set(this.#settings.deadlineMs, () => this.#abort('deadline'));
+    const { deadlineMs } = this.#settings;
+    this.#deadline = this.#parts.deadlines.set(deadlineMs, () => this.#abort('deadline'), this.#startedAt);
     // With `avoid`, this dial is a retry: other members have already failed for this client request.
     if (this.#search.tried.length > 0 && !this.#parts.clientBudgets.allows(this.#client))
       this.#failAfterAttempts();
@@ -95,10 +96,10 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     this.#finishIfIdle();
   }
 
-  attemptAccepted(attempt: Attempt, connection: RawConnection): void {
+  attemptAccepted(attempt: Attempt, connection: RawConnection, now: number): void {
     const { lease, hedge } = attempt;
     this.#remove(attempt);
-    this.#blame.accepted(attempt, connection.forwardMode);
+    this.#blame.accepted(attempt, connection.forwardMode, now);
     if (this.#phase === 'open') {
       if (hedge) this.#hedge.ended('won');
       else if (this.#running.length > 0) this.#hedge.ended('lost');
@@ -175,7 +176,8 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
   }
 
   get #maxWaitMs(): number {
-    return this.#budget.maxWaitMs(this.#elapsedMs, this.#blame.reportPoints);
+    const isFirst = this.#budget.attempts === 0; // called directly after the start of the dial
+    return this.#budget.maxWaitMs(isFirst ? 0 : this.#elapsedMs, this.#blame.reportPoints);
   }
 
   memberFound(lease: Lease, hedge: boolean): void {
@@ -215,8 +217,8 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
    * the hedge may have to open a connection, and with a shorter delay, the pauses of a busy machine would start a hedge for every
    * twentieth tunnel.
    */
-  #armHedge({ lease, memory }: Attempt): void {
-    this.#hedge.arm(lease, memory.latency.profile?.p95Ms);
+  #armHedge({ lease, memory, startedAt }: Attempt): void {
+    this.#hedge.arm(lease, memory.latency.profile?.p95Ms, startedAt);
   }
 
   /**

@@ -87,7 +87,7 @@ export class ClientConnection implements Listed {
     this.#openedAt = options.clock.monotonic();
     options.bus.emit('connection.opened', { listener: options.name });
     accepted.on('close', () => this.#onClose());
-    this.#setTimeout(options.handshakeTimeoutMs);
+    this.#timeout = options.deadlines.set(options.handshakeTimeoutMs, this.#onTimeout, this.#openedAt);
   }
 
   /** The socket to read from and to write to: the accepted socket, or the TLS socket on top of it. */
@@ -266,6 +266,7 @@ export class ClientConnection implements Listed {
       deadlines,
       idleTimeoutMs,
       lingerMs,
+      startedAt,
       onEnd: ({ bytesUp, bytesDown, cut }) => {
         memberConnection.end({ cut, answered: bytesDown > 0 });
         const ms = clock.monotonic() - startedAt;

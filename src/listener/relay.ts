@@ -17,6 +17,8 @@ export interface RelayOptions {
   readonly idleTimeoutMs: number;
   /** Replaces `idleTimeoutMs` once one direction has ended. */
   readonly lingerMs: number;
+  /** The current monotonic moment. */
+  readonly startedAt: number;
   /** Called once, when both sockets have closed. The caller then ends the lease. */
   readonly onEnd: (result: RelayResult) => void;
 }
@@ -76,9 +78,10 @@ class Relay {
     this.#client = client;
     this.#member = member;
     this.#options = options;
-    this.#deadlines = options.deadlines;
-    this.#idleTimeout = this.#deadlines.set(options.idleTimeoutMs, this.#destroy);
-    this.#keepAliveDelay = this.#deadlines.set(TCP_KEEP_ALIVE_MS, this.#enableKeepAlive);
+    const { deadlines, idleTimeoutMs, startedAt } = options;
+    this.#deadlines = deadlines;
+    this.#idleTimeout = deadlines.set(idleTimeoutMs, this.#destroy, startedAt);
+    this.#keepAliveDelay = deadlines.set(TCP_KEEP_ALIVE_MS, this.#enableKeepAlive, startedAt);
   }
 
   start(early: Buffer | undefined, head: Buffer): void {

@@ -36,6 +36,7 @@ async function join(
     deadlines,
     idleTimeoutMs: IDLE_MS,
     lingerMs: LINGER_MS,
+    startedAt: clock.monotonic(),
     onEnd: (end) => ends.push(end),
   });
   return { client, member, deadlines, clock, ends };
@@ -102,6 +103,7 @@ test('relay: a client that ended before the relay started is half-closed to the 
     deadlines: new Deadlines(systemClock, 10),
     idleTimeoutMs: IDLE_MS,
     lingerMs: LINGER_MS,
+    startedAt: systemClock.monotonic(),
     onEnd: () => {},
   });
   await until('the end arrived', () => atMember.ended);
@@ -136,6 +138,7 @@ test.each([
         deadlines,
         idleTimeoutMs: IDLE_MS,
         lingerMs: LINGER_MS,
+        startedAt: systemClock.monotonic(),
         onEnd: (end: RelayResult) => ends.push(end),
       };
       relay(pairs.client.near, memberConnection(pairs.member.near), undefined, options);
@@ -255,6 +258,7 @@ async function flood(sent: Buffer, memory: ReadMemory) {
     deadlines: new Deadlines(systemClock, 10),
     idleTimeoutMs: IDLE_MS,
     lingerMs: LINGER_MS,
+    startedAt: systemClock.monotonic(),
     onEnd: () => {},
   });
   const received = { bytes: Buffer.alloc(sent.length), length: 0 };
