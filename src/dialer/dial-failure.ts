@@ -5,6 +5,7 @@
 import type { FaultCode } from '../core/faults.ts';
 import type { LeaseRefusal } from '../pool/lease.ts';
 import type { AttemptFailure } from './attempt-contract.ts';
+import type { DialBlame } from './blame.ts';
 import type { DialFailure } from './dial.ts';
 import { describeHop } from './front-hop.ts';
 
@@ -30,19 +31,12 @@ export function noMember(
   return { code: refused, reason, attempts, sources, ...retry };
 }
 
-/** The attempts of a dial that failed, as `DialBlame` judges them. */
-interface FailedAttempts {
-  readonly failures: readonly AttemptFailure[];
-  readonly isTargetUnreachable: boolean;
-  readonly allAtFrontProxy: boolean;
-}
-
 /**
  * No attempt is left.
  * @param ms - duration of the dial.
  */
 export function afterLastAttempt(
-  { failures, isTargetUnreachable, allAtFrontProxy }: FailedAttempts,
+  { failures, isTargetUnreachable, allAtFrontProxy }: DialBlame,
   attempts: number,
   ms: number,
 ): DialFailure {

@@ -45,16 +45,9 @@ export class MemberMoment implements HeapNode {
   }
 }
 
-interface MemberIdentity {
-  readonly id: string;
-  readonly source: PoolSource;
-  readonly protocol: MemberProtocol;
-  readonly host: string;
-  readonly port: number;
-  readonly location: Location;
-}
+type MemberIdentity = Pick<Member, 'id' | 'source' | 'protocol' | 'host' | 'port' | 'location'>;
 
-export class Member implements MemberIdentity {
+export class Member {
   readonly id: string;
   readonly source: PoolSource;
   readonly protocol: MemberProtocol;

@@ -127,7 +127,7 @@ export class Pool implements LeaseProvider {
    * Grants leases for probes on at most `limit` members, most urgent first. With `staleMs`, also on members without a success
    * for that long. The caller reports the outcomes like those of other leases.
    */
-  acquireForProbe(limit: number, staleMs?: number): ProbeLease[] {
+  acquireForProbe(limit: number, staleMs?: number): readonly ProbeLease[] {
     if (this.#closed) return [];
     const now = this.#clock.monotonic();
     this.#members.update(now);

@@ -15,7 +15,7 @@ export function leaseForProbes(
   members: Members,
   leases: Leases,
   { now, limit, staleMs }: ProbeTerms,
-): ProbeLease[] {
+): readonly ProbeLease[] {
   const granted: ProbeLease[] = [];
   for (const member of membersToProbe(members, now, staleMs)) {
     if (granted.length >= limit) break;

@@ -15,20 +15,10 @@ import type { EventBus } from '../core/events.ts';
 import { type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import type { MemberDialer } from '../dialer/dialer.ts';
-import type { Lease, LeaseReport, ProbeLease } from '../pool/lease.ts';
+import type { Lease, ProbeLease } from '../pool/lease.ts';
+import type { Pool } from '../pool/pool.ts';
 import { type CheckSite, readCheckSite } from './check-site.ts';
 import { Probe, type ProbeOutcome, type ProbeTask } from './probe.ts';
-
-interface ProbeLeases {
-  /**
-   * Leases members that need a probe, unproven members first. With `staleMs`, also leases members without a success for that
-   * long.
-   */
-  acquireForProbe(limit: number, staleMs?: number): readonly ProbeLease[];
-  /** Leases a member of the source that worked within `withinMs`. */
-  acquireForComparison(source: string, withinMs: number): Lease | undefined;
-  report(report: LeaseReport): void;
-}
 
 interface CheckSettings {
   readonly url: string;
@@ -48,7 +38,7 @@ export interface ProberOptions extends ProberSettings {
   readonly clock: Clock;
   readonly random: Random;
   readonly bus: EventBus;
-  readonly pool: ProbeLeases;
+  readonly pool: Pick<Pool, 'acquireForProbe' | 'acquireForComparison' | 'report'>;
   readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
 

@@ -5,7 +5,7 @@
  */
 import type { Clock } from '../../core/clock.ts';
 import { isSame } from '../../core/is-same.ts';
-import type { AbsoluteAnswer, DialOutcome, MemberConnection } from '../../dialer/dial.ts';
+import type { MemberConnection } from '../../dialer/dial.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 
@@ -21,6 +21,7 @@ export interface PinPurpose {
 const REQUEST_BOUND = new Set(['basic', 'digest', 'bearer']);
 const CONNECTION_BOUND_OFFER = /(?:^|,)\s*(?:ntlm|negotiate)\b/i;
 const UNAUTHORIZED = 401;
+const NOTHING = Buffer.alloc(0);
 
 /** Whether the credentials of a request may authenticate the whole connection. */
 export function authenticatesConnection(fields: readonly HeaderField[]): boolean {
@@ -40,7 +41,9 @@ export function offersConnectionAuthentication(status: number, fields: readonly 
 
 export class Pin {
   readonly #clock: Clock;
-  #kept: { readonly connection: PinnedConnection; readonly purpose: PinPurpose } | undefined;
+  #kept: { readonly connection: MemberConnection; readonly purpose: PinPurpose } | undefined;
+  /** The connection that was kept last. */
+  #pinned: MemberConnection | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -49,8 +52,8 @@ export class Pin {
   /** Keeps an idle connection for the next request. Closes the previously kept connection. */
   keep(connection: MemberConnection, purpose: PinPurpose): void {
     this.close();
-    const pinned =
-      connection instanceof PinnedConnection ? connection : new PinnedConnection(connection, this.#clock);
+    const pinned = connection === this.#pinned ? connection : afterFirstRequest(connection, this.#clock);
+    this.#pinned = pinned;
     this.#kept = { connection: pinned, purpose };
     // The socket must flow, because a paused socket emits neither 'end' nor unexpected data.
     pinned.socket.on('data', this.#close).on('end', this.#close).on('close', this.#close).resume();
@@ -83,59 +86,26 @@ export class Pin {
   }
 }
 
-/** A member connection after its first request. */
-class PinnedConnection implements MemberConnection {
-  readonly reused = true;
-  readonly attempts = 1;
-  readonly head = Buffer.alloc(0);
-  readonly #connection: MemberConnection;
-  readonly #clock: Clock;
-  readonly #pinnedAt: number;
-
-  constructor(connection: MemberConnection, clock: Clock) {
-    this.#connection = connection;
-    this.#clock = clock;
-    this.#pinnedAt = clock.monotonic();
-  }
-
-  get socket() {
-    return this.#connection.socket;
-  }
-
-  get forwardMode() {
-    return this.#connection.forwardMode;
-  }
-
-  get proxyAuthorization() {
-    return this.#connection.proxyAuthorization;
-  }
-
-  get member() {
-    return this.#connection.member;
-  }
-
-  get source() {
-    return this.#connection.source;
-  }
-
-  get exitIp() {
-    return this.#connection.exitIp;
-  }
-
-  get remainingMs() {
-    const { remainingMs } = this.#connection;
-    return remainingMs === undefined ? undefined : remainingMs - (this.#clock.monotonic() - this.#pinnedAt);
-  }
-
-  get session() {
-    return this.#connection.session;
-  }
-
-  isMemberError(answer: AbsoluteAnswer): boolean {
-    return this.#connection.isMemberError(answer);
-  }
-
-  end(outcome: DialOutcome): void {
-    this.#connection.end(outcome);
-  }
+/** The connection as a request after the first one sees it. */
+function afterFirstRequest(connection: MemberConnection, clock: Clock): MemberConnection {
+  const { socket, forwardMode, proxyAuthorization, member, source, exitIp, session, remainingMs } =
+    connection;
+  const pinnedAt = clock.monotonic();
+  return {
+    socket,
+    forwardMode,
+    proxyAuthorization,
+    member,
+    source,
+    exitIp,
+    session,
+    reused: true,
+    attempts: 1,
+    head: NOTHING,
+    get remainingMs() {
+      return remainingMs === undefined ? undefined : remainingMs - (clock.monotonic() - pinnedAt);
+    },
+    isMemberError: (answer) => connection.isMemberError(answer),
+    end: (outcome) => connection.end(outcome),
+  };
 }
