@@ -7,9 +7,14 @@
 
 import { formatDuration } from '../core/duration.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
-import { couldDrawLocation } from './drawable-locations.ts';
 import type { RoutingOptions } from './lease.ts';
-import { foldLocation, hasLatinLetter, type Locations, looksLikeCode } from './locations.ts';
+import {
+  couldDrawLocation,
+  foldLocation,
+  hasLatinLetter,
+  type Locations,
+  looksLikeCode,
+} from './locations.ts';
 import type { Member, PoolSource } from './member.ts';
 
 /** An absent field allows every member. */

@@ -3,8 +3,8 @@ import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Random } from '../core/random.ts';
-import type { LocationParams } from './drawable-locations.ts';
 import type { SourceOutlook } from './lease.ts';
+import type { LocationParams } from './locations.ts';
 
 export const STRATEGIES = [
   'round-robin',

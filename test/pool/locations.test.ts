@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { couldDrawLocation } from '../../src/pool/drawable-locations.ts';
+import { couldDrawLocation } from '../../src/pool/locations.ts';
 
 test.each([
   [{}, '上海', undefined],
