@@ -40,8 +40,8 @@ export interface ConnectionOptions {
   readonly sessionMode: RoutingContext['sessionMode'];
   /** The only source that this listener uses. If absent, the listener uses all sources. */
   readonly source?: string;
-  /** Names of all configured sources. */
-  readonly sources: readonly string[];
+  /** Returns the names of all configured sources. A reload can change them while the listener is open. */
+  readonly sourceNames: () => readonly string[];
   /** Closes a tunnel or forwarded request in which neither side has sent a byte for this long. */
   readonly idleTimeoutMs: number;
   /** Replaces `idleTimeoutMs` for a half-closed tunnel. */
@@ -192,7 +192,7 @@ export class ClientConnection implements Listed {
     targetHost: string,
     headers: readonly (readonly [string, string])[],
   ): RoutingOptions | NoriaError {
-    const { sessionMode, source, sources } = this.options;
+    const { sessionMode, source, sourceNames } = this.options;
     const { user } = identity;
     const routing = readRoutingOptions(identity.routingText, headers, {
       user,
@@ -200,7 +200,7 @@ export class ClientConnection implements Listed {
       client: this.#accepted,
       localPort: this.#localPort,
       targetHost,
-      sources,
+      sourceNames,
       listenerSource: source,
     });
     if (routing instanceof NoriaError) return routing;

@@ -43,8 +43,8 @@ export interface RoutingContext {
   readonly targetHost: string;
   /** The only source that this listener uses; absent if it uses all sources. */
   readonly listenerSource?: string | undefined;
-  /** Names of all configured sources. */
-  readonly sources: readonly string[];
+  /** Returns the names of all configured sources. A reload can change them while the listener is open. */
+  readonly sourceNames: () => readonly string[];
 }
 
 /** The options that the client gave, before the listener adds its own. */
@@ -250,7 +250,7 @@ function decodeLocation(value: string): string | undefined {
 
 function checkSource({ source }: GivenOptions, context: RoutingContext): Problem | undefined {
   if (source === undefined) return undefined;
-  if (!context.sources.includes(source)) {
+  if (!context.sourceNames().includes(source)) {
     return problem(
       `the value ${quote(source)} of key source is not a configured source`,
       'the value of key source is not a configured source',

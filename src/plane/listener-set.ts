@@ -272,7 +272,6 @@ export class ListenerSet {
         onWrongCredentials: (attempt) => shares.sharing.onWrongCredentials(shares.id, attempt),
       }),
     });
-    const sourceNames = () => this.#context.sourceNames;
     const listener = await openListener({
       name: formatListenAddress(settings.address),
       access,
@@ -282,9 +281,7 @@ export class ListenerSet {
       deadlines: this.#deadlines,
       sessionMode: settings.sessionMode,
       ...(source !== undefined && { source }),
-      get sources() {
-        return sourceNames(); // the value is read each time, because a reload can change it while the listener is open
-      },
+      sourceNames: () => this.#context.sourceNames,
       idleTimeoutMs: settings.idleTimeoutMs,
       lingerMs: LINGER_MS,
       headerTimeoutMs: HEADER_TIMEOUT_MS,

@@ -54,7 +54,7 @@ export function listenerOptions(
     clock,
     deadlines: new Deadlines(clock, 5),
     sessionMode: 'none',
-    sources: ['city', 'other'],
+    sourceNames: () => ['city', 'other'],
     idleTimeoutMs: 600_000,
     lingerMs: 600_000,
     headerTimeoutMs: 600_000,

@@ -22,7 +22,7 @@ const listener = await openListener({
   clock: systemClock,
   deadlines: new Deadlines(systemClock, 10),
   sessionMode: 'none',
-  sources: [],
+  sourceNames: () => [],
   idleTimeoutMs: 600_000,
   lingerMs: 600_000,
   headerTimeoutMs: 600_000,

@@ -82,7 +82,7 @@ export class Stage {
       clock: this.clock,
       deadlines: this.deadlines,
       sessionMode: options.sessionMode ?? 'none',
-      sources: ['city'],
+      sourceNames: () => ['city'],
       idleTimeoutMs: 600_000,
       lingerMs: 600_000,
       headerTimeoutMs: 600_000,
