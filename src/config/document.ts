@@ -197,7 +197,7 @@ class Composer {
     });
   }
 
-  /** Cached, because the library searches the whole document for each alias. */
+  /** Returns the node of an alias. The nodes are cached, because the library searches the whole document for each alias. */
   #resolve(alias: Alias): unknown {
     if (!this.#resolved.has(alias)) this.#resolved.set(alias, alias.resolve(this.#document));
     return this.#resolved.get(alias);

@@ -81,7 +81,7 @@ export function listenAddress(ports: 'one' | 'range'): Scalar<ListenAddress> {
   });
 }
 
-/** One port, or a range of them. */
+/** One port, or a range of ports. */
 export interface PortNumbers {
   readonly first: number;
   readonly last: number;

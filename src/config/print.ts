@@ -124,7 +124,7 @@ function fileFleet({ tls, ...fleet }: FleetConfig): FileFleet {
   return { ...fleet, urlFile: undefined, tls: files };
 }
 
-/** YAML would print keys whose value is `undefined`. */
+/** Removes the keys whose value is `undefined`, because the YAML library would print them. */
 function withoutUndefined(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutUndefined);
   if (typeof value !== 'object' || value === null) return value;

@@ -92,7 +92,7 @@ export class Problems {
     if (meant !== undefined) this.#meant.push(meant);
   }
 
-  /** Reports each value that is equal to an earlier one. */
+  /** Reports each value that is equal to an earlier value. */
   duplicates(values: readonly (readonly [path: string, value: string | undefined])[]): void {
     values.forEach(([path, value], index) => {
       const first = values.findIndex(([, other]) => other === value);

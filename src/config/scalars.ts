@@ -1,9 +1,8 @@
 /**
  * The types of scalar values. Each type reads, checks, describes and prints its values.
  *
- * Every scalar of the file is a text at first (see document.ts). So an instance of 18 digits keeps all its digits,
- * and a value from the environment is read like one from the file. secret-scalars.ts and network-scalars.ts have more
- * types.
+ * Every scalar of the file is a text at first (see document.ts). So an instance of 18 digits keeps all its digits, and a value
+ * from the environment is read like a value from the file. secret-scalars.ts and network-scalars.ts have more types.
  */
 import { z } from 'zod';
 import { DAY_MS, formatDuration, parseDuration } from '../core/duration.ts';

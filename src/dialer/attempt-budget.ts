@@ -24,9 +24,14 @@ export const FAST_FAILURE_MS = 100;
 export const MAX_ATTEMPTS = 10;
 /** The dial gives up when this number of members have reported that they cannot reach the target. */
 const MIN_REPORTS = 2;
-/** Replaces MIN_REPORTS when a member reached the target recently: reports are then more likely to be wrong. */
+/**
+ * Replaces MIN_REPORTS if a member reached the target recently: reports that the target is unreachable are then more likely to be
+ * wrong.
+ */
 const MIN_REPORTS_AFTER_REACHED = 5;
-/** For this time after a member has reached the target, reports do not end the dial, however many there are. */
+/**
+ * For this time, in ms, after a member has reached the target, no number of reports that the target is unreachable ends the dial.
+ */
 const JUST_REACHED_MS = 5_000;
 /**
  * After the first report that a member cannot reach the target, the dial waits at most this long for another member.

@@ -51,8 +51,8 @@ export interface RawConnection {
   /** Only with `absolute`: the HTTP status with which the member refused CONNECT for the same request. */
   readonly connectStatus?: number | undefined;
   /**
-   * Only with `absolute`: whether the connection was opened before the attempt. The member may have closed such a
-   * connection since.
+   * Only with `absolute`: whether the connection was opened before the attempt. The member may have closed such a connection in
+   * the meantime.
    */
   readonly isWarm: boolean;
   /**

@@ -74,7 +74,7 @@ export class FrontHop {
     this.#socket.write(this.#handshake.opening, 'latin1');
   }
 
-  /** The failure to report if the hop has no result after `ms`. */
+  /** The failure to report if the front proxy has not connected noria to the server after `ms`. */
   failureAfter(ms: number): HopFailure {
     return {
       problem: this.#isConnected ? 'silent' : 'down',
@@ -82,7 +82,7 @@ export class FrontHop {
     };
   }
 
-  /** Removes the hop's listeners. Idempotent. */
+  /** Removes the socket listeners of the hop. Idempotent. */
   cancel(): void {
     this.#socket.off('data', this.#onData);
     this.#socket.off('end', this.#onEnd);

@@ -23,9 +23,9 @@ export type HandshakeMode = 'plain' | 'trial' | 'pipelined';
 export const RELEARN_HANDSHAKE_MS = 10 * 60_000;
 /** While no member has accepted a pipelined handshake, at most one tunnel in this time tries it. */
 export const TRIAL_INTERVAL_MS = 1_000;
-/** The minimum time to wait for the answer to a trial. */
+/** The minimum time in ms to wait for the answer to a trial of pipelining. */
 const MIN_SILENCE_MS = 100;
-/** A trial may take this number of times as long as the longest recent handshake. */
+/** A trial of pipelining may take this number of times as long as the longest recent handshake. */
 const SILENCE_FACTOR = 2;
 /** With each handshake, the recorded longest handshake is multiplied by this factor, so that an old maximum fades. */
 const DECAY = 0.98;

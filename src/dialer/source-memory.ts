@@ -58,11 +58,11 @@ export class SourceMemory {
   }
 }
 
-/** The minimum number of samples for a profile. */
+/** The minimum number of samples from which noria computes the 95th percentile and the slow members. */
 export const MIN_SAMPLES = 20;
 /** The maximum number of samples to keep: a few for each member of a typical pool. */
 const MAX_SAMPLES = 256;
-/** The minimum time between two computations of the profile, because sorting the samples costs more than a dial. */
+/** The minimum time in ms between two computations of the 95th percentile, because sorting the samples costs more than a dial. */
 const RECOMPUTE_INTERVAL_MS = 1_000;
 const MAX_AGE_MS = 10 * 60_000;
 const PERCENTILE = 0.95;

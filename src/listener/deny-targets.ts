@@ -28,7 +28,10 @@ const LOOPBACK_NAMES = [
 ];
 /** Names of this machine or network: RFC 6761 §6.3, RFC 6762 §3, ICANN's .internal. */
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal'];
-/** Clients request the same few targets repeatedly, and a check of an address costs as much as the choice of a member. */
+/**
+ * The maximum number of cached verdicts. Verdicts are cached because clients request the same few targets repeatedly, and
+ * checking an address costs as much as choosing a member.
+ */
 const MAX_CACHED_VERDICTS = 1_024;
 /** The verdict on a target that no rule excludes. */
 const ALLOWED = '';

@@ -114,7 +114,7 @@ function unreachable(host: string): NodeJS.ErrnoException {
 function canBind(host: string): Promise<boolean> {
   return new Promise((resolve) => {
     const probe = createServer();
-    probe.once('error', () => resolve(false)); // handled: the result is false
+    probe.once('error', () => resolve(false)); // handled: the machine cannot bind the address, so the result is false
     probe.listen(0, host, () => probe.close(() => resolve(true)));
   });
 }

@@ -21,8 +21,8 @@ interface ExtractionCall {
 }
 
 /**
- * Added to the remaining life. So a new proxy is reported with its whole life, although some milliseconds have passed
- * while it opened.
+ * The sandbox adds this time to the remaining life of a proxy. So it reports a new proxy with its whole life, although some
+ * milliseconds have passed while the proxy opened.
  */
 const OPENING_MS = 50;
 

@@ -37,7 +37,7 @@ export class Instance {
   }
 }
 
-/** The middle 16 of the 32 hexadecimal digits of the password's MD5 hash; the password is encoded as UTF-8. */
+/** Returns the middle 16 of the 32 hexadecimal digits of the password's MD5 hash. The password is encoded as UTF-8. */
 export function akeyOf(password: string): string {
   return createHash('md5').update(password, 'utf8').digest('hex').substring(8, 24);
 }

@@ -25,7 +25,8 @@ export interface MemberTraits {
   /** Free product: the anonymity from 1 (high) to 4 (none); 5 is unknown. */
   readonly level: number;
   /**
-   * Free product: how long ago the service checked the proxy, how fast it answered, and for how long it has been alive.
+   * Free product: how long ago the service checked the proxy, how fast the proxy answered, and for how long the proxy has been
+   * alive.
    */
   readonly checkedMinutes: number;
   readonly responseSeconds: number;
@@ -46,7 +47,7 @@ export interface MemberOptions {
   /** How long open connections may continue after the end of the member's life. */
   readonly graceMs: number;
   readonly behaviour: Behaviour;
-  /** The credentials that clients must send; undefined if they need none. */
+  /** The credentials that clients must send; undefined if clients need no credentials. */
   readonly login?: ClientLogin | undefined;
   readonly clock: Clock;
   readonly serve: (socket: Socket, member: RunningMember) => void;
@@ -130,7 +131,7 @@ export class RunningMember {
   }
 
   /**
-   * Starts to listen, and then the member's life. A member with the behaviour `refuse` listens only to get a port, then
+   * Starts to listen, and then starts the member's life. A member with the behaviour `refuse` listens only to get a port, then
    * closes that port.
    *
    * @throws the error of the operating system if it cannot listen; the member is then closed.
@@ -150,7 +151,7 @@ export class RunningMember {
     this.#timer = clock.after(lifeMs, () => this.#end(this.#options.graceMs));
   }
 
-  /** Sets the behaviour for new connections. Open connections keep theirs. */
+  /** Sets the behaviour for new connections. Open connections keep their behaviour. */
   async setBehaviour(behaviour: Behaviour): Promise<void> {
     const refused = this.#behaviour.how === 'refuse';
     this.#behaviour = behaviour;

@@ -93,7 +93,10 @@ class HttpConnection {
     if (socket.readableEnded && !this.#over) this.#onEnd();
   }
 
-  /** Delayed to save system calls: most connections end before they need this. */
+  /**
+   * Enables TCP keep-alive. Called some time after the start, to save system calls: most connections end before they need
+   * keep-alive.
+   */
   readonly #enableKeepAlive = (): void => {
     this.#connection.socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
   };

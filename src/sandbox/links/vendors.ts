@@ -51,7 +51,7 @@ export interface LinkVendor {
 const CHINA_MS = 8 * HOUR_MS;
 const SHORT: LinkVendor['lifeMs'] = [2 * MINUTE_MS, 5 * MINUTE_MS];
 
-/** Two vendors use HTTP statuses as codes, with the same texts. */
+/** The codes and texts of two vendors, which use HTTP statuses as codes. */
 const HTTP_LIKE_REFUSALS = codes({
   denied: [401, '签名错误'],
   'too-fast': [429, '请求过于频繁'],
