@@ -4,7 +4,6 @@
  */
 import type { AdminBackend } from '../admin/backend.ts';
 import type { HttpServer } from '../admin/http-server.ts';
-import { openAdmin } from '../admin/server.ts';
 import type { AdminConfig, Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus, EventName } from '../core/events.ts';
@@ -21,6 +20,7 @@ import type { DataPlane } from '../plane/data-plane.ts';
 import { openLocalPlane } from '../plane/local-plane.ts';
 import type { SourceForecast } from '../pool/options.ts';
 import { Pool } from '../pool/pool.ts';
+import { decodeSessions } from '../pool/stored-state.ts';
 import { Prober } from '../prober/prober.ts';
 import type { RefillerOptions } from '../refill/options.ts';
 import { openRefiller, type Refiller } from '../refill/refiller.ts';
@@ -92,7 +92,7 @@ export async function openParts(context: PartsContext, owner: Ownership): Promis
     new Pool({ ...poolSettings(config()), clock, random, bus, forecasts }),
   );
   restorePool(pool, state.snapshot, { refuses: refusesOf(config(), configuredAddresses(config())), warn });
-  pool.restoreSessions(state.sessions.found);
+  pool.restoreSessions(decodeSessions(state.sessions.found));
   state.sessions.attach((onChange) => pool.sessionJournal(onChange));
   const untilRefill: ((refiller: Refiller) => void)[] = [];
   const steer = (run: (refiller: Refiller) => void) =>
@@ -186,6 +186,7 @@ async function openAdminOf(
 ): Promise<HttpServer> {
   if (address.kind !== 'tcp') throw new TypeError('admin.address is no host and port');
   const { host, port } = address;
+  const { openAdmin } = await import('../admin/server.ts'); // a noria without the admin API need not load it
   return openAdmin({
     host,
     port,

@@ -4,7 +4,7 @@
  */
 import type { HttpServer } from '../admin/http-server.ts';
 import type { PortBackend, PortMember } from '../admin/proxy-pool/port-ring.ts';
-import { type NoProxy, openProxyPool, type PortRange } from '../admin/proxy-pool/server.ts';
+import type { NoProxy, PortRange } from '../admin/proxy-pool/server.ts';
 import type { Config, ListenerConfig, SourceConfig } from '../config/config.ts';
 import { hasPorts } from '../config/proxy-pool.ts';
 import type { Clock } from '../core/clock.ts';
@@ -66,7 +66,11 @@ export function proxyPoolSettings({
 }
 
 /** @throws NoriaError listen-failed */
-export function openProxyPoolOf(settings: ProxyPoolSettings, parts: ProxyPoolParts): Promise<HttpServer> {
+export async function openProxyPoolOf(
+  settings: ProxyPoolSettings,
+  parts: ProxyPoolParts,
+): Promise<HttpServer> {
+  const { openProxyPool } = await import('../admin/proxy-pool/server.ts'); // most norias need not load it
   const { clock, bus, log, pool } = parts;
   const { host, port, ports } = settings;
   const routing = (user: string, source = settings.source) => routingOf(ports.first, user, source);

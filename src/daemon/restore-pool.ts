@@ -2,7 +2,7 @@
 import { canonicalIp } from '../core/host-port.ts';
 import { formatCount } from '../core/words.ts';
 import type { Pool } from '../pool/pool.ts';
-import { decodeSnapshot } from '../pool/snapshot.ts';
+import { decodeSnapshot } from '../pool/stored-state.ts';
 import type { RefuseAddress } from '../service/decode.ts';
 import type { SnapshotFile } from '../state/snapshot-file.ts';
 

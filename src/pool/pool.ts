@@ -27,10 +27,11 @@ import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.t
 import { Picker, type SessionPin, type SessionRotation } from './picker.ts';
 import { leaseForProbes, memberThatWorked } from './probe-leases.ts';
 import { Requests } from './requests.ts';
-import type { SessionJournal, StoredSession } from './session-journal.ts';
+import type { SessionJournal } from './session-journal.ts';
 import { Sessions } from './sessions.ts';
 import { PoolSharing, type SharingOptions, type SharingParts } from './sharing.ts';
-import { type PoolSnapshot, restoreSnapshot, takeSnapshot } from './snapshot.ts';
+import { restoreSnapshot, takeSnapshot } from './snapshot.ts';
+import type { PoolSnapshot, StoredSession } from './stored-state.ts';
 import {
   type MemberView,
   memberView,
@@ -350,7 +351,7 @@ export class Pool implements LeaseProvider {
     return this.#sessions.journal(onChange);
   }
 
-  /** Restores the stored sessions that have not ended since. Ignores invalid records. */
+  /** Restores the stored sessions that have not ended since. */
   restoreSessions(stored: Iterable<readonly [name: string, StoredSession]>): void {
     this.#sessions.restore(stored, this.#clock.monotonic());
   }

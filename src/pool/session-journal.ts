@@ -4,35 +4,12 @@
  * writes per TTL.
  */
 
-import { z } from 'zod';
 import type { Clock } from '../core/clock.ts';
-import { WEEK_MS } from '../core/duration.ts';
 import { REFRESH_SHARE, Session } from './session.ts';
+import type { SessionRecord, StoredSession } from './stored-state.ts';
 
-/** Maximum TTL of a restored session. Limits what a damaged file can claim. */
-const MAX_TTL_MS = WEEK_MS;
-
-const durationMs = z.number().nonnegative();
-
-const recordSchema = z.object({
-  user: z.string(),
-  address: z.string(),
-  member: z.string().optional(),
-  ttlMs: durationMs.max(MAX_TTL_MS),
-  /** Idle time; 0 while the session has an open lease. */
-  idleMs: durationMs,
-  uses: z.int().nonnegative(),
-});
-
-type SessionRecord = z.infer<typeof recordSchema>;
 /** `record` is undefined if the session has ended. */
 type SessionEntry = readonly [name: string, record: SessionRecord | undefined];
-
-/** A session as read from the journal file. */
-export interface StoredSession {
-  readonly value: unknown;
-  readonly ageMs: number;
-}
 
 export class SessionJournal {
   readonly #clock: Clock;
@@ -89,12 +66,10 @@ export class SessionJournal {
   }
 }
 
-/** Restores the session of a record at monotonic `now`; undefined if it has ended since or the record is invalid. */
+/** Restores the session of a record at monotonic `now`; undefined if it has ended since. */
 export function restoredSession(name: string, stored: StoredSession, now: number): Session | undefined {
-  const { success, data } = recordSchema.safeParse(stored.value);
-  if (!success) return undefined;
-  const { user, address, member, ttlMs, uses } = data;
-  const idleMs = data.idleMs + stored.ageMs;
+  const { user, address, member, ttlMs, uses } = stored.record;
+  const idleMs = stored.record.idleMs + stored.ageMs;
   if (idleMs >= ttlMs) return undefined;
   const session = new Session(name, { user, address }, { ttlMs, usedAt: now - idleMs });
   session.member = member;

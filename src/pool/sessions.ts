@@ -14,8 +14,9 @@ import type { RotationOptions } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
 import { Session } from './session.ts';
 import { SessionClients } from './session-clients.ts';
-import { restoredSession, SessionJournal, type StoredSession } from './session-journal.ts';
+import { restoredSession, SessionJournal } from './session-journal.ts';
 import type { SharedSession } from './shared-member.ts';
+import type { StoredSession } from './stored-state.ts';
 
 /** The owner of sessions whose requests name no owner. The limit per client does not apply to them. */
 const NO_OWNER: SessionOwner = { user: '', address: '' };
@@ -76,7 +77,7 @@ export class Sessions {
     return this.#journal;
   }
 
-  /** Adds the stored sessions that have not ended since. Ignores invalid records. */
+  /** Adds the stored sessions that have not ended since. */
   restore(stored: Iterable<readonly [name: string, StoredSession]>, now: number): void {
     for (const [name, record] of stored) {
       if (this.#byName.has(name)) continue;

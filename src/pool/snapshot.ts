@@ -4,69 +4,19 @@
  * Moments in a snapshot are epoch ms, because monotonic time ends with the process.
  */
 
-import { z } from 'zod';
 import type { Clock } from '../core/clock.ts';
 import { WEEK_MS } from '../core/duration.ts';
-import { FAULTS, type FaultCode } from '../core/faults.ts';
-import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import type { Member } from './member.ts';
 import type { MemberIntake } from './member-intake.ts';
 import type { Members } from './members.ts';
+import type { PoolSnapshot } from './stored-state.ts';
 
 /** Maximum remaining life of a restored member. Limits what a damaged file can claim. */
 const MAX_LIFE_MS = WEEK_MS;
 
-const moment = z.number();
-const count = z.int().nonnegative();
-const durationMs = z.number().nonnegative();
-
-const history = {
-  bans: z.array(z.string()),
-  health: z.object({ inRow: z.number().nonnegative(), rests: count }),
-};
-
-const memberSchema = z.object({
-  ...history,
-  id: z.string().min(1),
-  source: z.string(),
-  protocol: z.enum(MEMBER_PROTOCOLS),
-  host: z.string().min(1),
-  port: z.int().min(1).max(65_535),
-  joinedAt: moment,
-  endsAt: moment,
-  assumed: z.boolean(),
-  unproven: z.boolean(),
-  exitIp: z.string().optional(),
-  location: z.string().optional(),
-  facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).optional(),
-  uses: count,
-  latencyMs: durationMs.optional(),
-  rest: z
-    .object({ untilAt: moment, fault: z.custom<FaultCode>(isFaultCode), replaced: z.boolean().default(true) })
-    .optional(),
-});
-
-const departedSchema = z.object({ ...history, key: z.string(), untilAt: moment, barred: z.boolean() });
-
-const snapshotSchema = z.object({
-  version: z.literal(1),
-  at: moment,
-  members: z.array(memberSchema),
-  remembered: z.array(departedSchema),
-});
-
-/** What a restart keeps of the members. */
-export type PoolSnapshot = z.infer<typeof snapshotSchema>;
-
 interface SnapshotParts {
   readonly clock: Clock;
   readonly members: Members;
-}
-
-/** Decodes a snapshot; undefined if `value` is not a valid one. */
-export function decodeSnapshot(value: unknown): PoolSnapshot | undefined {
-  const decoded = snapshotSchema.safeParse(value);
-  return decoded.success ? decoded.data : undefined;
 }
 
 /**
@@ -152,8 +102,4 @@ function memberRecord(
         ? { untilAt: wall(phase.untilAt), fault: phase.fault, replaced: phase.replaced }
         : undefined,
   };
-}
-
-function isFaultCode(value: unknown): boolean {
-  return typeof value === 'string' && Object.hasOwn(FAULTS, value);
 }

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { STRATEGIES } from '../../src/pool/options.ts';
-import { decodeSnapshot } from '../../src/pool/snapshot.ts';
+import { decodeSnapshot } from '../../src/pool/stored-state.ts';
 import { PoolModel, type Step } from './pool-model.ts';
 
 const few = fc.nat({ max: 7 });

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { HOUR_MS } from '../../src/core/duration.ts';
+import { decodeSessions } from '../../src/pool/stored-state.ts';
 import { accept, acquire, addMembers, close, openKit, type PoolKit, use } from './pool-kit.ts';
 
 /** A pool whose changed sessions the test takes as the journal file does. */
@@ -17,7 +18,7 @@ function openJournaled(changes: Parameters<typeof openKit>[0] = {}) {
 /** Restores the sessions after a restart, `laterMs` after the record was written. */
 function restored(value: unknown, laterMs: number): PoolKit {
   const kit = openKit();
-  kit.pool.restoreSessions([['abc', { value, ageMs: laterMs }]]);
+  kit.pool.restoreSessions(decodeSessions([['abc', { value, ageMs: laterMs }]]));
   return kit;
 }
 
@@ -78,7 +79,9 @@ test('session journal: a restored session counts for its client', () => {
   const sessionOwner = { user: 'ann', address: '192.0.2.1' };
   for (const session of ['a', 'b', 'c']) use(kit, { session, sessionOwner });
   const after = openKit({ rotation: { maxSessionsPerClient: 3 } });
-  after.pool.restoreSessions([...journal.all()].map(([name, value]) => [name, { value, ageMs: 0 }]));
+  after.pool.restoreSessions(
+    decodeSessions([...journal.all()].map(([name, value]) => [name, { value, ageMs: 0 }])),
+  );
   addMembers(after, 3);
   use(after, { session: 'd', sessionOwner });
   expect(after.pool.sessionCount).toBe(3);

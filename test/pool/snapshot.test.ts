@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
-import { decodeSnapshot, type PoolSnapshot } from '../../src/pool/snapshot.ts';
+import { decodeSessions, decodeSnapshot, type PoolSnapshot } from '../../src/pool/stored-state.ts';
 import { accept, acquire, addMembers, drawn, fail, openKit, type PoolKit, refusal, use } from './pool-kit.ts';
 
 /** Returns the snapshot as it is read back from a file. */
@@ -14,7 +14,7 @@ function saved(kit: PoolKit): PoolSnapshot {
 function restoreSessions(kit: PoolKit, before: PoolKit, laterMs: number): void {
   const text = JSON.stringify([...before.pool.sessionJournal(() => {}).all()]);
   const entries: [string, unknown][] = JSON.parse(text);
-  kit.pool.restoreSessions(entries.map(([name, value]) => [name, { value, ageMs: laterMs }]));
+  kit.pool.restoreSessions(decodeSessions(entries.map(([name, value]) => [name, { value, ageMs: laterMs }])));
 }
 
 /** A pool with the snapshot of another one, restored `laterMs` later by the wall clock. */

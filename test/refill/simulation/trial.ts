@@ -9,7 +9,7 @@ import { EventBus } from '../../../src/core/events.ts';
 import { describeError } from '../../../src/core/faults.ts';
 import { type Random, randomBelow, seededRandom } from '../../../src/core/random.ts';
 import { Pool } from '../../../src/pool/pool.ts';
-import { decodeSnapshot } from '../../../src/pool/snapshot.ts';
+import { decodeSnapshot } from '../../../src/pool/stored-state.ts';
 import type { Extractor } from '../../../src/refill/options.ts';
 import { Pace, paceKey } from '../../../src/refill/pace.ts';
 import { USE_BY_MS } from '../../../src/refill/pace-rule.ts';

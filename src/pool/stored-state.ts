@@ -1,0 +1,92 @@
+/**
+ * Decodes what the files of the last run say about members and sessions. Only the process that owns these files imports this
+ * file: a worker process then does not load zod.
+ */
+
+import { z } from 'zod';
+import { WEEK_MS } from '../core/duration.ts';
+import { FAULTS, type FaultCode } from '../core/faults.ts';
+import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
+
+/** Maximum TTL of a restored session. Limits what a damaged file can claim. */
+const MAX_TTL_MS = WEEK_MS;
+
+const moment = z.number();
+const count = z.int().nonnegative();
+const durationMs = z.number().nonnegative();
+
+const history = {
+  bans: z.array(z.string()),
+  health: z.object({ inRow: z.number().nonnegative(), rests: count }),
+};
+
+const memberSchema = z.object({
+  ...history,
+  id: z.string().min(1),
+  source: z.string(),
+  protocol: z.enum(MEMBER_PROTOCOLS),
+  host: z.string().min(1),
+  port: z.int().min(1).max(65_535),
+  joinedAt: moment,
+  endsAt: moment,
+  assumed: z.boolean(),
+  unproven: z.boolean(),
+  exitIp: z.string().optional(),
+  location: z.string().optional(),
+  facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).optional(),
+  uses: count,
+  latencyMs: durationMs.optional(),
+  rest: z
+    .object({ untilAt: moment, fault: z.custom<FaultCode>(isFaultCode), replaced: z.boolean().default(true) })
+    .optional(),
+});
+
+const departedSchema = z.object({ ...history, key: z.string(), untilAt: moment, barred: z.boolean() });
+
+const snapshotSchema = z.object({
+  version: z.literal(1),
+  at: moment,
+  members: z.array(memberSchema),
+  remembered: z.array(departedSchema),
+});
+
+/** What a restart keeps of the members. */
+export type PoolSnapshot = z.infer<typeof snapshotSchema>;
+
+const sessionSchema = z.object({
+  user: z.string(),
+  address: z.string(),
+  member: z.string().optional(),
+  ttlMs: durationMs.max(MAX_TTL_MS),
+  /** Idle time; 0 while the session has an open lease. */
+  idleMs: durationMs,
+  uses: z.int().nonnegative(),
+});
+
+export type SessionRecord = z.infer<typeof sessionSchema>;
+
+/** A record of the journal file, and the time since it was written. */
+export interface StoredSession {
+  readonly record: SessionRecord;
+  readonly ageMs: number;
+}
+
+/** Decodes a snapshot; undefined if `value` is not a valid one. */
+export function decodeSnapshot(value: unknown): PoolSnapshot | undefined {
+  const decoded = snapshotSchema.safeParse(value);
+  return decoded.success ? decoded.data : undefined;
+}
+
+/** Decodes the records of the journal file. Ignores invalid records. */
+export function* decodeSessions(
+  found: Iterable<readonly [name: string, { readonly value: unknown; readonly ageMs: number }]>,
+): Generator<readonly [name: string, StoredSession]> {
+  for (const [name, { value, ageMs }] of found) {
+    const { success, data } = sessionSchema.safeParse(value);
+    if (success) yield [name, { record: data, ageMs }];
+  }
+}
+
+function isFaultCode(value: unknown): boolean {
+  return typeof value === 'string' && Object.hasOwn(FAULTS, value);
+}
