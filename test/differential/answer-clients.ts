@@ -8,7 +8,8 @@ import { createInterface } from 'node:readline';
 import { buffer } from 'node:stream/consumers';
 import { Client } from 'undici';
 import { onTestFinished } from 'vitest';
-import { hasCommand, PYTHON } from '../support/tools.ts';
+import { PYTHON } from '../support/python.ts';
+import { hasCommand } from '../support/tools.ts';
 import { buildGo, startProgram } from './programs.ts';
 
 export interface GotAnswer {

@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { buffer } from 'node:stream/consumers';
 import { onTestFinished } from 'vitest';
-import { hasCommand, PYTHON } from '../support/tools.ts';
+import { PYTHON } from '../support/python.ts';
+import { hasCommand } from '../support/tools.ts';
 import { buildGo, startProgram } from './programs.ts';
 import type { SeenRequest } from './request-corpus.ts';
 

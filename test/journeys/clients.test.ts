@@ -13,8 +13,9 @@ import { dirname, join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type ClientStage, openClientStage, SCHEMES, type Scheme } from '../support/client-stage.ts';
 import { TARGET_CERTIFICATE } from '../support/exit-origin.ts';
+import { PYTHON } from '../support/python.ts';
 import { readSnippets, type Snippet } from '../support/snippets.ts';
-import { CHROMIUM, hasCommand, hasPackage, PYTHON } from '../support/tools.ts';
+import { CHROMIUM, hasCommand, hasPackage } from '../support/tools.ts';
 
 const APT_HELPER = '/usr/lib/apt/apt-helper';
 const CERTIFICATE = resolve(TARGET_CERTIFICATE);

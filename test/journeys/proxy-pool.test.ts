@@ -10,7 +10,8 @@ import { curl } from '../support/curl.ts';
 import { childEnvironment } from '../support/environment.ts';
 import { freePort, freePorts } from '../support/free-port.ts';
 import { openTestSandbox, sourceLine, startNoria, testConfig, untilReady } from '../support/noria.ts';
-import { hasCommand, PYTHON } from '../support/tools.ts';
+import { PYTHON } from '../support/python.ts';
+import { hasCommand } from '../support/tools.ts';
 
 const PORTS = 6;
 
