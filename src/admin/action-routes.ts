@@ -54,7 +54,7 @@ function addMemberActions(app: OpenAPIHono, backend: AdminBackend): void {
       responses: {
         204: { description: 'Recorded' },
         404: NOT_FOUND,
-        400: jsonResponse('Not a valid report', errorSchema),
+        400: jsonResponse('The report is invalid', errorSchema),
       },
     }),
     (context) => {
@@ -69,7 +69,7 @@ function addSourceActions(app: OpenAPIHono, backend: AdminBackend): void {
   const actions = [
     ['refill', 'Draw as soon as the pace allows', (name: string) => backend.refillSource(name)],
     ['pause', 'Stop drawing', (name: string) => backend.pauseSource(name)],
-    ['resume', 'Draw again; a halted source tries once', (name: string) => backend.resumeSource(name)],
+    ['resume', 'Draw again; a halted source makes one call', (name: string) => backend.resumeSource(name)],
   ] as const;
   for (const [action, summary, run] of actions) {
     app.openapi(
@@ -128,7 +128,7 @@ function addReload(app: OpenAPIHono, backend: AdminBackend): void {
       path: '/api/reload',
       summary: 'Read the configuration file again and apply it',
       responses: {
-        200: jsonResponse('The new configuration is in force', reloadSchema),
+        200: jsonResponse('The new configuration is in use', reloadSchema),
         202: jsonResponse('The change affects `admin`: noria applies it after this answer', reloadSchema),
         400: jsonResponse(
           'The configuration is invalid or cannot be read; the message lists all errors',

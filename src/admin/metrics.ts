@@ -88,7 +88,7 @@ function createHistograms() {
   return {
     dial: new FastHistogram({
       name: 'noria_dial_seconds',
-      help: 'Duration of a dial, the wait for a member included.',
+      help: 'Duration of a dial, including the wait for a member.',
       buckets: DIAL_BUCKETS_S,
     }),
     wait: new FastHistogram({
@@ -98,7 +98,7 @@ function createHistograms() {
     }),
     remaining: new FastHistogram({
       name: 'noria_member_remaining_seconds',
-      help: 'Remaining lifetime of the member when it was assigned.',
+      help: 'Remaining lifetime of the member when noria assigned it to a request.',
       buckets: REMAINING_BUCKETS_S,
     }),
   };
@@ -134,7 +134,7 @@ function addGauges(registry: Registry, backend: AdminBackend): void {
   addGauge(registry, { name: 'noria_sessions', help: 'Sessions that are bound to a member.' }, (sessions) =>
     sessions.set(backend.status().pool.sessions),
   );
-  const readyHelp = '1 when a client that comes now is expected to be served, else 0.';
+  const readyHelp = '1 when noria expects to serve a new client, else 0.';
   addGauge(registry, { name: 'noria_ready', help: readyHelp }, (ready) =>
     ready.set(backend.status().ready ? 1 : 0),
   );
@@ -213,7 +213,7 @@ function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBacken
   const fleet = () => backend.status().fleet;
   addGauge(
     registry,
-    { name: 'noria_fleet_replicas', help: 'Norias of the fleet, this one included.' },
+    { name: 'noria_fleet_replicas', help: 'Norias of the fleet, including this noria.' },
     (gauge) => {
       const status = fleet();
       if (status !== null) gauge.set(status.replicas.length);
@@ -225,7 +225,7 @@ function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBacken
     if (status !== null) gauge.set(status.store === 'connected' ? 1 : 0);
   });
   let lagMs: number | undefined;
-  const lagHelp = 'Time from when a noria shared the last change until it arrived here.';
+  const lagHelp = 'Time from the moment when a noria shared the last change until this noria received it.';
   addGauge(registry, { name: 'noria_fleet_lag_seconds', help: lagHelp }, (gauge) => {
     if (lagMs !== undefined) gauge.set(lagMs / SECOND_MS);
   });

@@ -84,7 +84,7 @@ export function addDescription(app: OpenAPIHono, version: string, openPaths: Rea
     security: [{ token: [] }],
   });
   const failure = {
-    description: 'Refused, invalid or failed',
+    description: 'The request was refused, was invalid, or failed',
     content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
   };
   for (const [path, operations] of Object.entries(document.paths ?? {})) {

@@ -86,10 +86,13 @@ function addHealth(app: OpenAPIHono, status: SnapshotCache<Status>): void {
     createRoute({
       method: 'get',
       path: '/readyz',
-      summary: 'Readiness: whether a client that comes now is expected to be served',
+      summary: 'Readiness: whether noria expects to serve a new client',
       responses: {
         200: textResponse('Ready, with the reason', 'text/plain'),
-        503: textResponse('Not ready: the reason, since when, the next attempt, what to do', 'text/plain'),
+        503: textResponse(
+          'Not ready: the reason, since when, when noria tries again, what to do',
+          'text/plain',
+        ),
       },
     }),
     (context) => {

@@ -28,7 +28,7 @@ export function readinessLines(readiness: Readiness): string[] {
         : `the next attempt starts in ${nextAttemptSeconds} s`;
   return [
     readinessHeadline(readiness),
-    `This has lasted for ${sinceSeconds} s; ${next}.`,
+    `noria has been in this state for ${sinceSeconds} s; ${next}.`,
     ...(advice === null ? [] : [`What to do: ${advice}`]),
   ];
 }

@@ -46,7 +46,7 @@ const integer = (description: string) => z.number().int().openapi({ description 
 
 const quotaSchema = z
   .object({
-    remaining: integer('Distinct IPs left, of today or in total').optional(),
+    remaining: integer('Distinct IPs left in the quota, for today or in total').optional(),
     added: integer('Distinct IPs that the last draw added').optional(),
     active: integer('Distinct IPs drawn that have not expired').optional(),
     today: integer('Distinct IPs drawn today, as counted by the service').optional(),
@@ -59,7 +59,7 @@ const sourceSchema = z
     product: z.string(),
     state: z.enum(SOURCE_STATES),
     reason: z.string().openapi({ description: 'Why the source is in this state' }),
-    advice: z.string().nullable().openapi({ description: 'What the operator can do about it' }),
+    advice: z.string().nullable().openapi({ description: 'What the operator can do' }),
     code: z.string().nullable().openapi({
       description: "The service's code for the last call; `transport` if the call got no answer",
     }),
@@ -74,8 +74,8 @@ const sourceSchema = z
       .openapi({ description: 'The earliest next call; null when none is planned' }),
     quota: quotaSchema,
     budget: z.object({ limit: z.number().int(), used: z.number().int() }).nullable(),
-    size: integer('Usable members wanted'),
-    ready: integer('Members that can be picked now'),
+    size: integer('Number of usable members that the source should have'),
+    ready: integer('Number of members that a client can get now'),
     drawn: integer('Members drawn since the state folder was created'),
     used: integer('Of `drawn`: members that carried at least one tunnel or request'),
     unused: integer('Of `drawn`: members that left the pool unused'),
@@ -85,12 +85,11 @@ const sourceSchema = z
 const problemSchema = z
   .object({
     kind: z.enum(PROBLEM_KINDS),
-    source: z
-      .string()
-      .nullable()
-      .openapi({ description: 'The source with the problem; null: noria as a whole has it' }),
+    source: z.string().nullable().openapi({
+      description: 'The source that has the problem; null: it concerns noria as a whole',
+    }),
     reason: z.string(),
-    advice: z.string().nullable().openapi({ description: 'What the operator can do about it' }),
+    advice: z.string().nullable().openapi({ description: 'What the operator can do' }),
     nextAttemptSeconds: z.number().nullable().openapi({
       description:
         'Time until noria tries again; null: only the operator or a client can cause the next attempt',
@@ -101,9 +100,9 @@ const problemSchema = z
 const readinessSchema = z.object({
   state: z.enum(READINESS_STATES).openapi({
     description:
-      'serving; starting: the first draw is under way; idle: no clients; degraded: serves, with problems; not-serving',
+      'serving; serving; starting: the first draw is in progress; idle: no clients; degraded: noria serves clients, with problems; not-serving: noria cannot serve clients',
   }),
-  ready: z.boolean().openapi({ description: 'Whether a client that comes now is expected to be served' }),
+  ready: z.boolean().openapi({ description: 'Whether noria expects to serve a new client' }),
   reason: z.string().openapi({ description: 'Why noria is in this state' }),
   advice: z
     .string()
@@ -129,10 +128,12 @@ const fleetSchema = z
           name: z.string(),
           version: z.string(),
           clients: integer('Connected clients'),
-          lastSeenSeconds: integer('Time since it last reported to the store'),
+          lastSeenSeconds: integer('Time since this noria last reported to the store'),
         }),
       )
-      .openapi({ description: 'The norias of the fleet, this one included, as the store last listed them' }),
+      .openapi({
+        description: 'The norias of the fleet, including this noria, as the store last listed them',
+      }),
   })
   .openapi('Fleet');
 
@@ -215,7 +216,10 @@ export const historySchema = z
     bytesDownPerSecond: perStep('From targets to clients'),
     successRate: perStep('Share of client requests that a member accepted, 0 to 1; null without requests'),
     membersLeft: z
-      .object({ used: perStep('Used at least once'), unused: perStep('Never used: wasted') })
+      .object({
+        used: perStep('Members that were used at least once'),
+        unused: perStep('Members that were never used (wasted)'),
+      })
       .openapi({ description: 'Members that left the pool' }),
     total: z
       .object({
@@ -224,7 +228,7 @@ export const historySchema = z
         dialP50Ms: z.number().nullable(),
         dialP95Ms: z.number().nullable(),
       })
-      .openapi({ description: 'Of all steps together' }),
+      .openapi({ description: 'Values of all steps together' }),
     dialP50Ms: perStep('Median connect time, accurate to about 10 %; null without dials'),
     dialP95Ms: perStep('95th percentile of the connect time'),
     failures: z
@@ -284,8 +288,8 @@ const texts = (description: string) => z.array(z.string()).openapi({ description
 
 export const reloadSchema = z
   .object({
-    changed: texts('What differs from the previous configuration, without values'),
-    restart: texts('Of these, the keys that take effect only after a restart'),
+    changed: texts('Keys that differ from the previous configuration, without their values'),
+    restart: texts('The keys in `changed` that take effect only after a restart'),
     warnings: texts('Warnings about the new configuration, each as FILE:LINE:COLUMN: path: message'),
   })
   .openapi('Reload');

@@ -187,9 +187,10 @@ function reasonOf(cause: unknown, origin: string, { timeoutMs = TIMEOUT_MS }: Ca
   if (code === 'ECONNREFUSED') return 'nothing listens there';
   if (code === 'ENOTFOUND') return 'the host name does not exist';
   if (code === 'ABORT_ERR' || code === 'ETIMEDOUT') return `timeout after ${timeoutMs / 1_000} s`;
-  if (code === 'EPROTO' && isTls) return 'it does not speak TLS; use http://';
-  if (code === 'ECONNRESET' && !isTls) return 'it closed the connection; if it speaks TLS, use https://';
-  if (code.startsWith('HPE_')) return 'it does not speak HTTP';
+  if (code === 'EPROTO' && isTls) return 'the server does not speak TLS; use http://';
+  if (code === 'ECONNRESET' && !isTls)
+    return 'the server closed the connection; if it speaks TLS, use https://';
+  if (code.startsWith('HPE_')) return 'the server does not speak HTTP';
   return describeError(cause);
 }
 

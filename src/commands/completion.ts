@@ -33,7 +33,7 @@ export function addCompletionCommand(program: Command, { action, terminal }: Com
   program
     .command('completion')
     .description('print a completion script for a shell')
-    .addArgument(new Argument('<shell>', 'which shell').choices([...SHELLS]))
+    .addArgument(new Argument('<shell>', 'the shell: bash, zsh or fish').choices([...SHELLS]))
     .addHelpText(
       'after',
       '\nExamples:\n  noria completion bash > ~/.local/share/bash-completion/completions/noria\n  noria completion zsh > "${fpath[1]}/_noria"\n  noria completion fish > ~/.config/fish/completions/noria.fish',

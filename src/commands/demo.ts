@@ -89,11 +89,11 @@ export function addDemoCommand(program: Command, { action, terminal, logLevel }:
     .option('--story', 'demonstrate noria step by step, and say what to look at on the dashboard')
     .option(
       '--replicas <count>',
-      'norias of a fleet with one shared pool, through valkey-server or redis-server if one is in the search path',
+      'number of norias that form a fleet with one pool, through valkey-server or redis-server if one is in the search path',
       integerOption(1, MAX_REPLICAS),
       1,
     )
-    .option('--members <count>', 'pool size', integerOption(1, 1_000), DEFAULT_MEMBERS)
+    .option('--members <count>', 'size of the pool', integerOption(1, 1_000), DEFAULT_MEMBERS)
     .option('--dead <fraction>', 'fraction of members that are dead when drawn, 0 to 1', fractionOption, 0)
     .option('--slow <fraction>', 'fraction of members with a delay of 2 s, 0 to 1', fractionOption, 0)
     .addHelpText(
@@ -242,7 +242,7 @@ function introduction(
     `  target     ${targetUrl}/ip  answers with the exit address; only members resolve its name`,
     `  dashboard  http://${reachable(admin)}/${secrets === undefined ? '' : `  token ${secrets.token}`}`,
     '',
-    'Try these in another terminal. Each call uses another exit:',
+    'Try these commands in another terminal. Each request uses another exit IP:',
     '',
     `  curl -x ${rotating} ${targetUrl}/ip`,
     `  curl -x ${rotating.replace('http:', 'socks5h:')} ${targetUrl}/ip`,
@@ -254,7 +254,7 @@ function introduction(
     '',
     secrets === undefined
       ? `Browsers send a user name only after a 407. For them, ${listeners[1] ?? ''} requires user me, password x (docs/clients.md).`
-      : `It listens on ${listeners[0] ?? ''}: other machines can use it with this password, until it ends.`,
+      : `It listens on ${listeners[0] ?? ''}: other machines can use it with this password until the demo ends.`,
     'Stop the demo with Ctrl-C. Its log:',
     '',
   ];
@@ -276,11 +276,11 @@ function introduceFleet(
     ),
     `  target     ${targetUrl}/ip  answers with the exit address; only members resolve its name`,
     '',
-    'Try these in another terminal. A session has the same exit through every replica:',
+    'Try these commands in another terminal. A session has the same exit IP through every replica:',
     '',
     ...proxies.map((proxy) => `  curl -x http://me-session-one:x@${proxy} ${targetUrl}/ip`),
     '',
-    'Without a session, each replica rotates through the members of all:',
+    'Without a session, each replica rotates through the members of all replicas:',
     '',
     ...proxies.map((proxy) => `  curl -x http://${proxy} ${targetUrl}/ip`),
     '',

@@ -32,7 +32,7 @@ interface ExtractFlags {
 export function addExtractCommand(program: Command, { action, terminal }: CommandContext): void {
   program
     .command('extract')
-    .description('make one extraction call for a source, within the pace, and print the result')
+    .description('make one extraction call for a source as soon as the pace allows, and print the result')
     .argument('<source>', 'a source of the configuration')
     .option('-n, --count <count>', 'how many proxies to ask for (default: 1)')
     .option('--json', "print a JSON array with the service's field names")

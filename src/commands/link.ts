@@ -52,7 +52,7 @@ export function addLinkCommand(program: Command, { action, terminal }: CommandCo
     .option('--json', 'print the result as JSON')
     .addHelpText(
       'after',
-      "\nExamples:\n  noria link 'https://share.example.com/get?key=…&num={count}'\n  noria link - < link.txt\n\ndocs/links.md explains what is recognised, and how to set the rest.",
+      "\nExamples:\n  noria link 'https://share.example.com/get?key=…&num={count}'\n  noria link - < link.txt\n\ndocs/links.md explains what noria recognises, and how to set the rest.",
     )
     .action(action((url: string, flags: LinkFlags) => showLink(url, flags, terminal)));
 }

@@ -16,7 +16,7 @@ export function addReloadCommand(program: Command, { action, terminal }: Command
     .option('--json', 'print the answer of /api/reload')
     .addHelpText(
       'after',
-      `\nExamples:\n  noria reload\n  noria reload --json | jq .restart\n\nThe daemon reads its own file, with its own environment; -c only says where its admin address and token are.\n${TOKEN_HELP} Exit codes: 0 reloaded, 2 the configuration is invalid, 3 unreachable.`,
+      `\nExamples:\n  noria reload\n  noria reload --json | jq .restart\n\nThe daemon reads its own file, with its own environment; -c names its file, in which this command finds the admin address and the token.\n${TOKEN_HELP} Exit codes: 0 reloaded, 2 the configuration is invalid, 3 unreachable.`,
     )
     .action(action((flags: ReloadFlags) => reload(flags, terminal)));
 }
@@ -32,7 +32,7 @@ async function reload(flags: ReloadFlags, terminal: Terminal): Promise<number> {
   const what = changed.length === 0 ? 'nothing changed' : `changed: ${changed.join(', ')}`;
   terminal.print(`configuration ${applied ? 'reloaded' : 'accepted'}; ${what}`);
   if (!applied)
-    terminal.print('  The admin API restarts to apply it; the log of the daemon shows the result.');
+    terminal.print('  The admin API restarts to apply the change; the log of the daemon shows the result.');
   if (restart.length > 0) terminal.print(`  These changes need a restart: ${restart.join(', ')}`);
   for (const warning of warnings) terminal.printError(`warning: ${warning}`);
   return EXIT.fine;

@@ -33,7 +33,7 @@ export function addSandboxCommand(program: Command, { action, terminal }: Comman
     .option('--target-port <port>', 'port of the target site, 0 for a free one', portOption, 0)
     .option(
       '--members <count>',
-      'proxies that exist at a time for each instance',
+      'number of proxies that exist at a time for each instance',
       integerOption(1, 1_000),
       20,
     )
@@ -47,7 +47,7 @@ export function addSandboxCommand(program: Command, { action, terminal }: Comman
     .option('--scenario <file>', 'a YAML or JSON file that says what fails, and when')
     .addHelpText(
       'after',
-      '\nExamples:\n  noria sandbox --port 9090\n  noria sandbox --dead 0.2 --pace 1000\n  noria sandbox --scenario scenario.yaml\n\ndocs/sandbox.md explains how to make it answer with any code.',
+      '\nExamples:\n  noria sandbox --port 9090\n  noria sandbox --dead 0.2 --pace 1000\n  noria sandbox --scenario scenario.yaml\n\ndocs/sandbox.md explains how to make the sandbox answer with any code.',
     )
     .action(
       action(async ({ pace, ...flags }: SandboxFlags) => {

@@ -72,9 +72,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
     onWait: (ms: number) => {
       if (hasWaited) return; // a later wait is part of the wait that was printed, so it is not printed again
       hasWaited = true;
-      terminal.printError(
-        `waiting ${Math.ceil(ms / SECOND_MS)} s: the interval since the last call has not passed`,
-      );
+      terminal.printError(`waiting ${Math.ceil(ms / SECOND_MS)} s: the pace does not allow the call earlier`);
     },
     open: async () => {
       const connection = await client.connect(call);

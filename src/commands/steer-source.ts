@@ -19,7 +19,7 @@ interface SteerFlags extends AdminFlags {
 
 const DESCRIPTIONS: { readonly [V in Verb]: string } = {
   pause: 'stop drawing from a source; its members stay in use',
-  resume: 'draw from a source again; a halted source tries once, within the pace',
+  resume: 'draw from a source again; a halted source makes one call as soon as the pace allows',
   refill: 'draw from a source as soon as the pace allows',
 };
 

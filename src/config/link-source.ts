@@ -28,7 +28,7 @@ export const LINK_KEYS: readonly string[] = ['url', 'urlFile', 'method', 'header
 export function rejectLinkKeys({ product }: FileSource, path: string, problems: Problems): void {
   for (const key of LINK_KEYS) {
     if (problems.isGiven(`${path}.${key}`))
-      problems.error(`${path}.${key}`, `is only for product: link, and the product is ${product}`, 'key');
+      problems.error(`${path}.${key}`, `works only with product: link, and the product is ${product}`, 'key');
   }
 }
 
@@ -42,7 +42,7 @@ export function resolveLinkSource(
   const { problems, files } = context;
   for (const [key, advice] of Object.entries(SERVICE_KEYS)) {
     if (problems.isGiven(`${path}.${key}`))
-      problems.error(`${path}.${key}`, `is not for product: link; ${advice}`, 'key');
+      problems.error(`${path}.${key}`, `does not work with product: link; ${advice}`, 'key');
   }
   const url = files.readSecret(`${path}.url`, { plain: source.url, file: source.urlFile }, linkUrl());
   const wanted = [`${path}.url`, `${path}.urlFile`];
@@ -85,7 +85,8 @@ function checkAnswer({ answer }: FileSource, path: string, problems: Problems): 
   const problem = address === undefined ? undefined : layoutProblem(address);
   if (problem !== undefined) problems.error(`${path}.answer.address`, problem);
   if (format !== 'text') return;
-  if (list !== undefined) problems.error(`${path}.answer.list`, 'has no meaning for format: text', 'key');
+  if (list !== undefined)
+    problems.error(`${path}.answer.list`, 'has no effect with format: text; remove it', 'key');
 }
 
 interface LinkUpstream {
@@ -104,7 +105,7 @@ function resolveLinkUpstream(
   if (auth === 'none') return { upstream: { ...rest, auth: none }, entryLogin: 'ignore' };
   if (auth === 'instance') {
     const message =
-      'instance is not for product: link; use none, entry, or a user name and password of the vendor';
+      'instance does not work with product: link; use none, entry, or a user name and password of the vendor';
     context.problems.error(`${path}.auth`, message);
     return undefined;
   }

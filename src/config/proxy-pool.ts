@@ -31,7 +31,7 @@ export function addPortListener(
   if (found !== undefined && found.session !== 'port') {
     problems.error(
       'proxyPool.ports',
-      `listeners[${index}] has these ports, but its ports do not keep a member each; set session: port on it`,
+      `listeners[${index}] has these ports, but not session: port; set session: port in that listener`,
     );
   }
   if ((found?.users.length ?? 0) === 0) checkReach(proxyPool, found === undefined, problems);
@@ -52,7 +52,7 @@ function checkReach({ address }: ProxyPoolConfig, isAdded: boolean, problems: Pr
   if (isLocalAddress(address)) return;
   const missing = isAdded
     ? 'add a listener that has these ports, users, and session: port'
-    : 'add users to it';
+    : 'add users to that listener';
   problems.error(
     'proxyPool.address',
     `other machines can reach ${formatListenAddress(address)}, and the listener of the ports has no users; ${missing}, or listen on 127.0.0.1`,

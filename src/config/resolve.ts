@@ -227,7 +227,7 @@ function resolveFleet(fleet: FileFleet, context: ResolveContext): FleetConfig | 
   const found = files.readSecret('fleet.url', { plain, file }, storeUrl());
   const wanted = ['fleet.url', 'fleet.urlFile'];
   if (found === undefined && sentinel === undefined && !wanted.some((path) => problems.has(path))) {
-    problems.missing('fleet', 'has no store; set url or urlFile', { wanted });
+    problems.missing('fleet', 'names no store; set url or urlFile', { wanted });
   }
   const url = found ?? (sentinel && ANY_STORE);
   const tls = fleet.tls && resolveStoreTls(fleet.tls, context);

@@ -147,13 +147,14 @@ function resolveAuth(
   if (auth === 'instance') {
     if (own !== undefined) return { kind: 'always', credentials: own };
     const message = isFree
-      ? 'instance is not possible for free proxies, which have no credentials; use auto or none'
+      ? 'instance does not work with product: free, whose members have no credentials; use auto or none'
       : 'instance requires the plain password, and the key is not enough; set password or passwordFile';
     context.problems.error(path, message);
     return undefined;
   }
   if (auth === 'entry') {
-    const message = 'entry is only for product: link, whose entries may have their own; use auto or instance';
+    const message =
+      'entry works only with product: link, whose entries may have credentials of their own; use auto or instance';
     context.problems.error(path, message);
     return undefined;
   }
@@ -166,7 +167,7 @@ function checkHost({ product, host, baseUrl }: InstanceSource, path: string, pro
   const hostPath = `${path}.host`;
   if (OPERATIONS[product].server === 'base') {
     if (host !== undefined)
-      problems.error(hostPath, `is only for short-pure; set baseUrl for ${product}`, 'key');
+      problems.error(hostPath, `works only with product: short-pure; set baseUrl for ${product}`, 'key');
     return;
   }
   if (host === undefined && baseUrl === undefined) {

@@ -73,7 +73,7 @@ function checkFleet({ fleet }: Resolved, problems: Problems): void {
 function checkSize(source: SourceConfig, path: string, problems: Problems): void {
   const { count, size, params, product, intervalMs } = source;
   if (count !== undefined && count > size) {
-    const message = `count ${count} is more than size ${size}; no call asks for more than ${size}`;
+    const message = `count ${count} is more than size ${size}; no call asks for more than ${size} members`;
     problems.warn(`${path}.params.count`, message);
   }
   // The configuration of a link does not say how many proxies a call returns or how long they live.
@@ -84,7 +84,7 @@ function checkSize(source: SourceConfig, path: string, problems: Problems): void
   if (sustained < size) {
     problems.warn(
       problems.isGiven(`${path}.size`) ? `${path}.size` : path,
-      `the pool may hold only ${sustained} members instead of size ${size}: a call brings ${perCall}, calls are ${formatDuration(intervalMs)} apart, and members live ${formatDuration(leastLifeMs)}; lower size, or raise params.count`,
+      `the pool may hold only ${sustained} members instead of size ${size}: a call brings ${perCall} members, calls are ${formatDuration(intervalMs)} apart, and members live ${formatDuration(leastLifeMs)}; lower size, or raise params.count`,
     );
   }
 }
@@ -103,12 +103,12 @@ function checkLifetimes(source: SourceConfig, path: string, config: Resolved, pr
   if (timespan * MINUTE_MS < margin) {
     problems.warn(
       timespanPath,
-      `also draws members with less than ${formatDuration(margin)} left, which noria hardly uses; set it to ${Math.ceil(margin / MINUTE_MS)} to exclude them`,
+      `also draws members with less than ${formatDuration(margin)} of lifetime left, which noria hardly uses; set timespan to ${Math.ceil(margin / MINUTE_MS)} to exclude them`,
     );
   } else if (config.rotation.maxUsesPerMember === 1 && timespan > 1) {
     problems.warn(
       timespanPath,
-      `asks for ${timespan} minutes, but rotation.maxUsesPerMember: 1 retires a member after one use; a smaller timespan has more IPs to draw from`,
+      `asks for a lifetime of ${timespan} minutes, but rotation.maxUsesPerMember: 1 retires a member after one use; a smaller timespan has more IPs to draw from`,
     );
   }
 }
@@ -123,7 +123,7 @@ function checkSharedInstance(sources: readonly SourceConfig[], index: number, pr
   );
   if (source === undefined || first === index) return;
   const [key, what] = source.product === 'link' ? ['url', 'link'] : ['instance', 'instance'];
-  const message = `is also the ${what} of source ${sources[first]?.name}; both share one pace and one quota, so this gains nothing`;
+  const message = `is also the ${what} of source ${sources[first]?.name}; both share one pace and one quota, so the second source brings no more members`;
   problems.warn(`sources[${index}].${key}`, message, 'value');
 }
 
@@ -135,12 +135,14 @@ function checkListener(listener: ListenerConfig, path: string, problems: Problem
   }
   if (isLocalAddress(address)) return;
   if (listener.allow.length === 0) {
-    const clear = listener.tls === undefined ? ', and set tls, or passwords arrive unencrypted' : '';
+    const clear =
+      listener.tls === undefined ? ', and set tls, because passwords arrive unencrypted without TLS' : '';
     const message = `${formatListenAddress(address)} is open to the network; restrict it with allow${clear}`;
     problems.warn(`${path}.address`, message, 'value');
   }
   if (listener.denyTargets.length === 0) {
-    const message = 'no target is refused: clients may send mail and reach private addresses through members';
+    const message =
+      'noria refuses no target, so clients may send mail and reach private addresses through members; set denyTargets: [private, smtp] to prevent this';
     problems.warn(`${path}.denyTargets`, message);
   }
 }
@@ -154,15 +156,15 @@ function checkAdmin({ admin }: Resolved, problems: Problems): void {
 /** Warns about a value that has no effect because of another value. */
 function checkNoEffect({ pool, dial }: Resolved, problems: Problems): void {
   if (pool.minRemainingMs > 0 && pool.minRemainingMs <= pool.safetyMarginMs) {
-    problems.warn('pool.minRemaining', 'has no effect: it is not more than pool.safetyMargin');
+    problems.warn('pool.minRemaining', 'has no effect, because it is not longer than pool.safetyMargin');
   }
   if (dial.attemptTimeoutMs > dial.deadlineMs) {
-    problems.warn('dial.attemptTimeout', 'has no effect: dial.deadline is shorter');
+    problems.warn('dial.attemptTimeout', 'has no effect, because dial.deadline is shorter');
   }
   if (dial.waitForMemberMs > dial.deadlineMs) {
-    problems.warn('dial.waitForMember', 'has no effect: dial.deadline is shorter');
+    problems.warn('dial.waitForMember', 'has no effect, because dial.deadline is shorter');
   }
   if (typeof dial.hedgeAfter === 'number' && dial.hedgeAfter >= dial.attemptTimeoutMs) {
-    problems.warn('dial.hedgeAfter', 'has no effect: dial.attemptTimeout is shorter');
+    problems.warn('dial.hedgeAfter', 'has no effect, because dial.attemptTimeout is shorter');
   }
 }

@@ -120,7 +120,7 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
   'hedge.ended': () => ['trace', 'hedge ended'],
   'network.judged': ({ down }) => [
     down ? 'error' : 'info',
-    down ? 'network of this machine down: no members are evicted' : 'network of this machine back up',
+    down ? 'network of this machine failed; noria evicts no members' : 'network of this machine works again',
   ],
   'connection.opened': () => ['trace', 'connection opened'],
   // A successful connection already has a debug line: `dial ended`.

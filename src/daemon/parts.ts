@@ -184,7 +184,7 @@ async function openAdminOf(
   backend: AdminBackend,
   { clock, bus, log }: PartsContext,
 ): Promise<HttpServer> {
-  if (address.kind !== 'tcp') throw new TypeError('admin.address is no host and port');
+  if (address.kind !== 'tcp') throw new TypeError('admin.address is not host:port');
   const { host, port } = address;
   const { openAdmin } = await import('../admin/server.ts'); // a noria without the admin API need not load it
   return openAdmin({

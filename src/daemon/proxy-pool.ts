@@ -102,7 +102,7 @@ function identify(
   remoteAddress: string | undefined,
 ): string | NoriaError {
   if (!access.admits(remoteAddress)) {
-    return new NoriaError('forbidden', "the address of this client is not in the listener's setting allow");
+    return new NoriaError('forbidden', "the listener's allow does not contain the address of this client");
   }
   const identity = access.identify(parseBasicCredentials(authorization), remoteAddress);
   return identity instanceof NoriaError ? identity : identity.user;

@@ -85,17 +85,22 @@ export function isSameVerdict(one: Readiness, other: Readiness): boolean {
 /** Problems that prevent noria from serving any client, whatever the state of the sources. */
 function fatalProblems({ draining, listenerCount, workers }: ReadinessFacts): ReadinessProblem[] {
   if (draining) {
-    return [problem('shutting-down', 'shutting down; open tunnels may finish, new clients are refused')];
+    return [
+      problem(
+        'shutting-down',
+        'noria is shutting down: open tunnels may finish, and noria refuses new clients',
+      ),
+    ];
   }
   if (listenerCount === 0) {
     return [
       problem('no-listener', 'no listener is open', {
-        advice: 'Add one to listeners in the configuration and reload.',
+        advice: 'Add a listener to the configuration, and run noria reload.',
       }),
     ];
   }
   if (workers.running === 0) {
-    const advice = 'If they keep exiting, read the reason in the log.';
+    const advice = 'If workers keep exiting, read the reason in the log.';
     return [problem('workers-down', 'all workers are down; restarting', { advice, nextMs: 0 })];
   }
   return [];
@@ -111,7 +116,10 @@ function doubts({ workers, failedRequests, storeLost }: ReadinessFacts): Readine
   }
   if (workers.running > 0 && workers.running < workers.wanted) {
     found.push(
-      problem('workers-down', `${workers.running} of ${workers.wanted} workers run; restarting the others`),
+      problem(
+        'workers-down',
+        `${workers.running} of ${workers.wanted} workers run; noria restarts the others`,
+      ),
     );
   }
   if (failedRequests >= FAILED_REQUESTS_IN_A_ROW) {
@@ -142,7 +150,7 @@ function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem
     return of(
       'draw-late',
       `the service has not answered for ${roughDuration(source.stateMs)}`,
-      'Check service.baseUrl.',
+      'Check service.baseUrl and the network of this machine.',
     );
   }
   if (state === 'waiting' && (nextCallMs ?? 0) > facts.clientWaitMs) return of('draw-late', reason, advice);
@@ -176,7 +184,7 @@ function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProb
   const isFirst = ({ state, lastDraw }: SourceFacts) =>
     lastDraw === undefined && (state === 'waiting' || state === 'drawing');
   if (sources.length === 0 || able.some(isFirst)) {
-    return { state: 'starting', reason: 'the first draw is under way; clients wait for it' };
+    return { state: 'starting', reason: 'the first draw is in progress; clients wait for its members' };
   }
   const isIdle = able.every(({ state }) => state === 'idle');
   const idle = 'no recent clients; the next client starts a draw';
@@ -194,8 +202,8 @@ function isPassing({ kind }: ReadinessProblem, { state }: SourceFacts): boolean 
 
 function emptyPool(able: readonly SourceFacts[]): string {
   const joining = able.reduce((sum, source) => sum + source.joining, 0);
-  if (joining > 0) return `no member is usable yet; ${formatCount(joining, 'drawn member')} being checked`;
-  if (able.some(({ state }) => state === 'drawing')) return 'no member is usable; a draw is under way';
+  if (joining > 0) return `no member is usable yet; noria checks ${formatCount(joining, 'drawn member')}`;
+  if (able.some(({ state }) => state === 'drawing')) return 'no member is usable; a draw is in progress';
   const nextMs = Math.min(...able.map(({ nextCallMs = 0 }) => nextCallMs));
   return `no member is usable; the next draw can start in ${roughDuration(nextMs)}`;
 }

@@ -210,7 +210,7 @@ export class SourceCredentials {
   }
 
   #explain(active: boolean): { reason: string; advice: string } {
-    if (!active) return { reason: 'members accept the credentials again', advice: 'Nothing to do.' };
+    if (!active) return { reason: 'members accept the credentials again', advice: 'No action needed.' };
     const refusals = [...this.#answers.values()].filter(({ what }) => what === 'refused').length;
     const members = `${refusals} of ${this.#answers.size} members`;
     if (this.#current !== undefined || this.#instance !== undefined) {

@@ -192,7 +192,7 @@ const PROBLEMS: Record<
 > = {
   local: ({ front }) => ({
     what: `this machine could not open a connection to ${front}`,
-    advice: 'raise the limit of open files, or free ports',
+    advice: 'raise the limit of open files (ulimit -n), or free local ports',
   }),
   unresolved: ({ front, key }) => ({
     what: `could not resolve the name of ${front}`,
@@ -200,15 +200,16 @@ const PROBLEMS: Record<
   }),
   down: ({ front, key }) => ({
     what: `could not connect to ${front}`,
-    advice: `check that it runs and that this machine may reach it; check host and port in ${key}`,
+    advice: `check that the front proxy runs and that this machine may reach it; check host and port in ${key}`,
   }),
   login: ({ front, key }) => ({
     what: `${front} requires other credentials`,
-    advice: `set its user name and password in ${key}`,
+    advice: `set the user name and password of the front proxy in ${key}`,
   }),
   refused: ({ front, server }) => ({
     what: `${front} refused to connect to ${server}`,
-    advice: 'allow the host and the port in the front proxy; many allow CONNECT only to port 443',
+    advice:
+      'allow the host and the port in the front proxy; many front proxies allow CONNECT only to port 443',
   }),
   protocol: ({ front, key }) => ({
     what: `${front} did not answer like a proxy`,
@@ -220,7 +221,7 @@ const PROBLEMS: Record<
   }),
   unreachable: ({ front, server }) => ({
     what: `${front} could not reach ${server}`,
-    advice: 'check the name, and whether the front proxy may reach it',
+    advice: 'check the name of the server, and whether the front proxy may reach this server',
   }),
 };
 

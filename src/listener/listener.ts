@@ -218,7 +218,7 @@ export class Listener {
 
   #refusalFor(accepted: Socket, withinLimit: boolean): NoriaError | undefined {
     if (!this.#admits(accepted)) {
-      const reason = "the address of this client is not in the listener's setting allow";
+      const reason = "the listener's allow does not contain the address of this client";
       return new NoriaError('forbidden', reason, { context: { reason } });
     }
     if (withinLimit) return undefined;

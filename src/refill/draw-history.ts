@@ -35,7 +35,7 @@ interface EndedCall {
 const EMPTY_BEFORE_WARNING = 3;
 /** Advice for members that fail before their first use. */
 export const UNUSED_FAILURES_ADVICE =
-  "Check that this machine's address is bound in the console, and check upstream.protocol and upstream.auth.";
+  "Check that this machine's address is bound in the console of the service, and check upstream.protocol and upstream.auth of the source.";
 /** The time between draws grows after this number of draws in a row without a gain. A single empty answer is normal. */
 const MAX_FRUITLESS_DRAWS = 3;
 /** After this many members in a row that failed before their first use, noria distrusts the source. */

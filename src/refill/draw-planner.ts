@@ -21,7 +21,7 @@ export interface PlannerContext {
   readonly paces: Paces;
   /** Returns the current settings, which a reload may change. */
   readonly settings: () => { readonly idleAfterMs: number; readonly callTimeoutMs: number };
-  /** Whether a source of an earlier priority can serve the clients, so that this source must not draw. */
+  /** Whether a source with a smaller priority number can serve the clients, so that this source must not draw. */
   readonly defersToEarlier: (options: DrawSourceOptions) => boolean;
 }
 
@@ -64,7 +64,7 @@ export class DrawPlanner {
     const plan = this.#planAfter(this.pace.nextInMs);
     const { refillRequested } = this.#memory.state;
     if (plan.kind !== 'draw' || refillRequested || !this.#context.defersToEarlier(this.options)) return plan;
-    return { kind: 'idle', reason: 'a source of an earlier priority can serve the clients' };
+    return { kind: 'idle', reason: 'a source with a smaller priority number can serve the clients' };
   }
 
   /**
@@ -160,7 +160,7 @@ export function planDraw(inputs: DrawInputs): DrawPlan {
   const idleAt = idleAfterMs === 0 || demand.waiting > 0 ? Infinity : demand.lastWantedAt + idleAfterMs;
   if (now >= idleAt && !inputs.despiteNoDemand) {
     const since = demand.lastWantedAt === -Infinity ? 'yet' : `for ${roughDuration(idleAfterMs)}`;
-    return { kind: 'idle', reason: `no client request ${since}; the next one starts a draw` };
+    return { kind: 'idle', reason: `no client request ${since}; the next request starts a draw` };
   }
   const { missing, urgent } = deficit(inputs);
   if (missing <= 0) {

@@ -285,7 +285,7 @@ export class Permit implements WriteGate {
     this.state = 'expired';
     throw new NoriaError(
       'pace-held',
-      `noria did not send the call: its permit is ${Math.round(ageMs)} ms old, and permits expire after ${USE_BY_MS} ms`,
+      `noria did not send the call: it recorded the call ${Math.round(ageMs)} ms ago, and such a record expires after ${USE_BY_MS} ms`,
       { context: { ms: Math.round(ageMs) } },
     );
   }

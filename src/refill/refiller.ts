@@ -147,7 +147,7 @@ class SourceRefiller implements Refiller {
   }
 
   /**
-   * Whether the source must not draw because a source of an earlier priority can serve the clients. The source draws nevertheless
+   * Whether the source must not draw because a source with a smaller priority number can serve the clients. The source draws nevertheless
    * if clients wait although an earlier source has usable members: the routing options of these clients then exclude the usable
    * members.
    */

@@ -166,7 +166,7 @@ export class DrawSource {
     this.#records.budget.shareAgain(this.#context.clock.now());
     const { last } = this.#history;
     if (this.#state.phase.name !== 'backoff' || !last?.code.startsWith('fleet-store-')) return;
-    this.#state.move({ name: 'idle', reason: "the fleet's store is back" });
+    this.#state.move({ name: 'idle', reason: "the fleet's store is connected again" });
     this.wake();
   }
 
@@ -273,7 +273,10 @@ export class DrawSource {
       case 'enough':
         this.#state.drawsAhead = false;
         if (this.#state.phase.name === 'halted') break;
-        this.#state.move({ name: 'ready', reason: `it has enough members (size ${this.options.size})` });
+        this.#state.move({
+          name: 'ready',
+          reason: `the source has enough members (size ${this.options.size})`,
+        });
         this.#timer.armBy(plan.checkAt);
         break;
     }

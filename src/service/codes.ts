@@ -72,7 +72,7 @@ const KEY_WRONG: CodeMeaning = {
 };
 const TOO_OFTEN: CodeMeaning = {
   summary: 'The service is called too often.',
-  advice: 'Raise interval. If another program uses the same instance, stop it.',
+  advice: 'Raise interval of the source. If another program uses the same instance, stop that program.',
   verdict: { kind: 'slow-down' },
 };
 const PARAMS_WRONG: CodeMeaning = {
@@ -149,7 +149,7 @@ const RESTRICTED: CodeMeaning = {
 };
 const NO_PROXY: CodeMeaning = {
   summary: 'The service has no proxy that matches the parameters at the moment.',
-  advice: 'If this lasts, relax adr, timespan or the other filters in params.',
+  advice: 'If this continues, relax adr, timespan or the other filters in params of the source.',
   verdict: { kind: 'empty' },
 };
 const IPS_USED_UP: CodeMeaning = {
@@ -177,7 +177,7 @@ const LOGIN_WRONG: CodeMeaning = {
 };
 const LIST_PARAMS_WRONG: CodeMeaning = {
   ...PARAMS_WRONG,
-  advice: 'Check the instance or the account, and the filter.',
+  advice: 'Check the instance or the account in the configuration, and the filter of the command.',
 };
 
 /**
@@ -188,7 +188,7 @@ const LINK = {
   [SUCCESS]: OK,
   'too-fast': {
     summary: 'The link is called too often.',
-    advice: 'Raise interval. If another program uses the same link, stop it.',
+    advice: 'Raise interval of the source. If another program uses the same link, stop that program.',
     verdict: { kind: 'slow-down' },
   },
   denied: {
@@ -199,13 +199,13 @@ const LINK = {
   },
   empty: {
     summary: 'The vendor has no proxy for this link at the moment.',
-    advice: 'If this lasts, relax the filters in the url.',
+    advice: 'If this continues, relax the filters in the url of the source.',
     verdict: { kind: 'empty' },
   },
   refused: {
     summary: 'The link answered with an error.',
     advice:
-      "The vendor's own text, shown by noria status, says why. The keys tooFast, denied and empty of answer tell noria how to react to its code.",
+      "noria status shows the vendor's own text, which says why. With tooFast, denied and empty in answer of the source, you tell noria how to react to the vendor's codes.",
     verdict: { kind: 'back-off', retryFromMs: 30 * SECOND_MS, retryToMs: 10 * MINUTE_MS },
   },
 } as const satisfies Record<string, CodeMeaning>;
@@ -250,7 +250,7 @@ export function meaningOf(operation: CodeScope, code: string): CodeMeaning {
   if (entry !== undefined) return entry;
   return {
     summary: `The service answered with code ${code}, which the specification does not list for operation ${operation}.`,
-    advice: "The service's own text, shown by noria status, may explain it.",
+    advice: "noria status shows the service's own text, which may explain the code.",
     verdict: { kind: 'back-off', retryFromMs: 30 * SECOND_MS, retryToMs: 10 * MINUTE_MS },
   };
 }
@@ -260,11 +260,11 @@ const DROPPED_ADVICE: Readonly<Record<string, string>> = {
   private: 'Set pool.allowPrivateAddresses: true if members at private addresses are expected.',
   own: 'The service returned an address of this noria, which cannot be a member: ask the service why.',
   expired:
-    "Check this machine's clock. If the answer has the time of another zone than China, set answer.expiry.zone.",
+    "Check this machine's clock. If the times in the answer are not in China's time zone, set answer.expiry.zone of the source.",
   credentials: 'The entries have no user name and password, which auth: entry requires: set upstream.auth.',
 };
 const UNREADABLE_ADVICE = 'Compare format and textLayout with the extraction format of the instance.';
-const UNREADABLE_LINK_ADVICE = 'Compare answer of the source with the answer of the link.';
+const UNREADABLE_LINK_ADVICE = 'Compare the key answer of the source with the answer that the link gives.';
 
 /**
  * What the answer of a draw means. Besides the code, the entries matter: an answer with the code of success may have no

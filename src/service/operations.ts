@@ -42,7 +42,7 @@ const ORDER: OperationParam = {
   kind: 'choice',
   values: { 1: 'longest remaining lifetime first', 2: 'random' },
   default: 2,
-  about: 'the order',
+  about: 'the order of the proxies',
 };
 
 /** The parameter for the minimum lifetime in minutes. Its default is the smallest allowed value. */
@@ -102,7 +102,7 @@ export const OPERATIONS: Readonly<
     identity: BY_API,
     params: {
       adr: ADR,
-      nadr: { kind: 'keywords', about: 'excluded locations: keywords' },
+      nadr: { kind: 'keywords', about: 'the excluded locations: keywords' },
       pro: PRO,
       // The specification gives no range but "timespan-10 minutes", and its sample request does not have the
       // parameter. So there is no default.
@@ -144,7 +144,7 @@ export const OPERATIONS: Readonly<
         kind: 'choice',
         values: { 0: 'no filter', 1: 'exclude IPs already drawn today' },
         default: 0,
-        about: 'the filter of IPs',
+        about: 'which IPs a draw may return',
       },
       timespan: timespan(1, 5, '6'),
     },
@@ -168,7 +168,7 @@ export const OPERATIONS: Readonly<
         kind: 'choice',
         values: { 0: 'overseas', 1: 'mainland' },
         default: 1,
-        about: 'the region',
+        about: 'the region of the proxies',
       },
       protocol_type: {
         kind: 'choice',
@@ -190,12 +190,12 @@ export const OPERATIONS: Readonly<
       lastcheck_type: {
         kind: 'choice',
         values: { 1: '1 minute', 2: '10 minutes', 3: '30 minutes', 4: '1 hour', 5: '1.5 hours' },
-        about: 'the maximum time since the service verified it',
+        about: 'the maximum time since the service verified the proxy',
       },
       sleep_type: {
         kind: 'choice',
         values: { 1: '1 s', 2: '3 s', 3: '5 s', 4: '10 s', 5: '15 s' },
-        about: 'the maximum response time',
+        about: 'the maximum response time of the proxy',
       },
       alive_type: {
         kind: 'choice',
@@ -208,7 +208,7 @@ export const OPERATIONS: Readonly<
           6: '24 hours',
           7: '48 hours',
         },
-        about: 'the minimum time it has been alive',
+        about: 'the minimum time for which the proxy has been alive',
       },
     },
     selector: { name: 'return_type', text: 1, xml: 2, json: 3 },
@@ -263,7 +263,7 @@ export const OPERATIONS: Readonly<
       status: {
         kind: 'choice',
         values: { 1: 'near expiry', 2: 'not expired', 3: 'expired' },
-        about: 'a filter for instances',
+        about: 'which instances the answer contains',
       },
     },
     listField: 'instance_list',

@@ -171,7 +171,7 @@ test.each([
     '',
     /is from noria 9\.9\.9, and this command is noria /,
   ],
-  ['SSH', answerWith('SSH-2.0-OpenSSH\r\n'), '', /it does not speak HTTP/],
+  ['SSH', answerWith('SSH-2.0-OpenSSH\r\n'), '', /the server does not speak HTTP/],
   [
     'a server that speaks TLS',
     (socket: Socket) => {
@@ -184,7 +184,7 @@ test.each([
     'https:// to a plain server',
     answerWith('HTTP/1.1 400 Bad Request\r\n\r\n'),
     'https://',
-    /it does not speak TLS; use http:\/\//,
+    /the server does not speak TLS; use http:\/\//,
   ],
   [
     'a host name that does not exist',

@@ -114,7 +114,7 @@ test('link command: never calls a link twice within a second', async () => {
   const { url, calls } = await openVendor('192.0.2.1:80');
   const both = await Promise.all([link(`${url}?key=${KEY}`), link(`${url}?key=${KEY}`)]);
   expect(both.map(({ exitCode }) => exitCode)).toEqual([0, 0]);
-  expect(both.map(({ err }) => err).join('')).toContain('the interval since the last call has not passed');
+  expect(both.map(({ err }) => err).join('')).toContain('the pace does not allow the call earlier');
   const [first = { at: 0 }, second = { at: 0 }] = calls;
   expect(second.at - first.at).toBeGreaterThan(1_000);
 });

@@ -82,7 +82,7 @@ test('steering: reload says what waits for a restart, and prints warnings', asyn
     code: 0,
     out: [
       'configuration accepted; changed: workers, admin',
-      '  The admin API restarts to apply it; the log of the daemon shows the result.',
+      '  The admin API restarts to apply the change; the log of the daemon shows the result.',
       '  These changes need a restart: workers',
       '',
     ].join('\n'),

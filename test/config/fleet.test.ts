@@ -53,7 +53,7 @@ test('fleet config: the URL may be in a file, which others must not read', () =>
 });
 
 test('fleet config: needs a store, or Sentinels that know it', () => {
-  expect(problemsIn('name: crawl')).toEqual(['fleet: has no store; set url or urlFile']);
+  expect(problemsIn('name: crawl')).toEqual(['fleet: names no store; set url or urlFile']);
   const sentinel = 'sentinel: { primary: mymaster, addresses: ["10.0.0.1", "[::1]:7000"] }';
   expect(fleetOf(sentinel)?.sentinel).toMatchObject({
     primary: 'mymaster',

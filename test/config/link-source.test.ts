@@ -82,9 +82,9 @@ test.each<[keys: string, problems: readonly string[]]>([
   [
     `url: "${URL_TEXT}", interval: 2s, instance: 1, akey: 83aa400af464c76d, format: text`,
     [
-      'sources[0].instance: is not for product: link; the url contains everything that the vendor needs',
-      'sources[0].akey: is not for product: link; the url contains everything that the vendor needs',
-      'sources[0].format: is not for product: link; set answer.format',
+      'sources[0].instance: does not work with product: link; the url contains everything that the vendor needs',
+      'sources[0].akey: does not work with product: link; the url contains everything that the vendor needs',
+      'sources[0].format: does not work with product: link; set answer.format',
     ],
   ],
   [
@@ -94,7 +94,7 @@ test.each<[keys: string, problems: readonly string[]]>([
   [
     `url: "${URL_TEXT}", interval: 2s, upstream: { auth: instance }`,
     [
-      'sources[0].upstream.auth: instance is not for product: link; use none, entry, or a user name and password of the vendor',
+      'sources[0].upstream.auth: instance does not work with product: link; use none, entry, or a user name and password of the vendor',
     ],
   ],
   [

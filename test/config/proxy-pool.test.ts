@@ -46,7 +46,7 @@ test.each(['0.0.0.0:5010', '192.0.2.7:5010'])(
     ]);
     const listener = '{ address: "127.0.0.1:24000-24019", session: port }';
     expect(problems(`listeners: [${listener}]\nproxyPool: { address: "${address}" }`)).toEqual([
-      `proxyPool.address: other machines can reach ${address}, and the listener of the ports has no users; add users to it, or listen on 127.0.0.1`,
+      `proxyPool.address: other machines can reach ${address}, and the listener of the ports has no users; add users to that listener, or listen on 127.0.0.1`,
     ]);
   },
 );

@@ -34,25 +34,25 @@ test('warnings: warns of an unencrypted key, unless it stays on this machine or 
 
 test('warnings: warns of a count that is larger than the size', () => {
   expect(warned('size: 3\nparams: { count: 5 }')).toEqual([
-    'sources[0].params.count: count 5 is more than size 3; no call asks for more than 3',
+    'sources[0].params.count: count 5 is more than size 3; no call asks for more than 3 members',
   ]);
   expect(warned('size: 5\nparams: { count: 5 }')).toEqual([]);
 });
 
 test('warnings: warns of a size that the pace and the lifetime cannot reach', () => {
   expect(warned('size: 31\nparams: { count: 5 }')).toEqual([
-    'sources[0].size: the pool may hold only 30 members instead of size 31: a call brings 5, calls are 10s apart, and members live 1m; lower size, or raise params.count',
+    'sources[0].size: the pool may hold only 30 members instead of size 31: a call brings 5 members, calls are 10s apart, and members live 1m; lower size, or raise params.count',
   ]);
   expect(warned('size: 30\nparams: { count: 5 }')).toEqual([]);
 });
 
 test('warnings: warns of a timespan shorter than the margins, or longer than a member is used', () => {
   expect(warned('params: { timespan: 0 }')[0]).toMatch(
-    /^sources\[0\]\.params\.timespan: also draws members with less than 10s left, .* set it to 1 to exclude them$/,
+    /^sources\[0\]\.params\.timespan: also draws members with less than 10s of lifetime left, .* set timespan to 1 to exclude them$/,
   );
   expect(warned('params: { timespan: 1 }')).toEqual([]);
   expect(warned('params: { timespan: 5 }', 'rotation: { maxUsesPerMember: 1 }')[0]).toContain(
-    'asks for 5 minutes, but rotation.maxUsesPerMember: 1',
+    'asks for a lifetime of 5 minutes, but rotation.maxUsesPerMember: 1',
   );
   expect(warned('params: { timespan: 5 }', 'rotation: { maxUsesPerMember: 2 }')).toEqual([]);
 });
@@ -69,7 +69,7 @@ test('warnings: warns of two sources with the same instance', () => {
   expect(
     warnedAt('https://a.example', at('one'), at('two'), at('three', ', baseUrl: "https://b.example"')),
   ).toEqual([
-    'sources[1].instance: is also the instance of source one; both share one pace and one quota, so this gains nothing',
+    'sources[1].instance: is also the instance of source one; both share one pace and one quota, so the second source brings no more members',
   ]);
 });
 
@@ -77,7 +77,7 @@ test('warnings: warns of a listener that is open to the network', () => {
   const users = 'users: [{ username: a, password: b }]';
   const open = (more: string) => warned('', `listeners: [{ address: "0.0.0.0:1", ${users}${more} }]`);
   expect(open('')[0]).toMatch(
-    /^listeners\[0\]\.address: 0\.0\.0\.0:1 is open to the network; restrict it with allow, and set tls, or passwords arrive unencrypted$/,
+    /^listeners\[0\]\.address: 0\.0\.0\.0:1 is open to the network; restrict it with allow, and set tls, because passwords arrive unencrypted without TLS$/,
   );
   expect(open(', allow: [10.0.0.0/8]')).toEqual([]);
   expect(open(', allow: [10.0.0.0/8], denyTargets: []')).toHaveLength(1);

@@ -84,7 +84,7 @@ test('log: changes of state are info, problems are warn, what needs an operator 
     [LEVEL.warn, 'backoff'],
     [LEVEL.error, 'halted'],
     [LEVEL.info, 'client refused'],
-    [LEVEL.error, 'network of this machine down: no members are evicted'],
+    [LEVEL.error, 'network of this machine failed; noria evicts no members'],
   ]);
 });
 

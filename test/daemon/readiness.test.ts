@@ -13,7 +13,11 @@ const DRAWS = {
   succeeded: { result: 'succeeded', reason: '10001: Success.', advice: '' },
   empty: { result: 'empty', reason: '12009: The service has no proxy.', advice: 'Relax the filters.' },
   useless: { result: 'useless', reason: '10 members in a row failed.', advice: 'Check upstream.auth.' },
-  failed: { result: 'failed', reason: 'No answer from the service.', advice: 'Check service.baseUrl.' },
+  failed: {
+    result: 'failed',
+    reason: 'No answer from the service.',
+    advice: 'Check service.baseUrl and the network of this machine.',
+  },
 } as const satisfies Record<string, LastDraw | undefined>;
 type Draw = keyof typeof DRAWS;
 
@@ -152,7 +156,7 @@ test.each(COMBINATIONS)(
 );
 
 test.each([
-  ['is shutting down', { draining: true }, /^shutting down; /],
+  ['is shutting down', { draining: true }, /^noria is shutting down: /],
   ['has no listener', { listenerCount: 0 }, /^no listener is open/],
   ['has no worker', { workers: { wanted: 2, running: 0 } }, /^all workers are down; restarting/],
 ] as const)('readiness: noria %s: not serving, whatever the source does', (_what, fatal, reason) => {
@@ -204,7 +208,7 @@ test('readiness: not serving says why, since when, when it tries again, and what
       state: 'backoff',
       draw: 'failed',
       reason: 'No answer from the service.',
-      advice: 'Check service.baseUrl.',
+      advice: 'Check service.baseUrl and the network of this machine.',
     }),
   ];
   const first = decideReadiness(facts({ sources }));
@@ -213,7 +217,7 @@ test('readiness: not serving says why, since when, when it tries again, and what
     state: 'not-serving',
     ready: false,
     reason: 'source city: No answer from the service',
-    advice: 'Check service.baseUrl.',
+    advice: 'Check service.baseUrl and the network of this machine.',
     sinceSeconds: 12,
     nextAttemptSeconds: 5,
     since: 100_000,
@@ -222,7 +226,7 @@ test('readiness: not serving says why, since when, when it tries again, and what
         kind: 'draw-failed',
         source: 'city',
         reason: 'No answer from the service',
-        advice: 'Check service.baseUrl.',
+        advice: 'Check service.baseUrl and the network of this machine.',
         nextAttemptSeconds: 5,
       },
     ],
@@ -248,7 +252,7 @@ test('readiness: an unproven member counts when its check has succeeded', () => 
   const found = decide({ sources: [source({ joining: 2 })] });
   expect(found).toMatchObject({
     state: 'degraded',
-    reason: 'no member is usable yet; 2 drawn members being checked',
+    reason: 'no member is usable yet; noria checks 2 drawn members',
   });
 });
 

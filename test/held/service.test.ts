@@ -109,7 +109,7 @@ function countRow({ count }: DrawOperation): string {
     '`count`',
     `1 to ${most}`,
     `the missing members, at most ${count.defaultMax}`,
-    'the maximum per call',
+    'the maximum number of members for one call',
   );
 }
 

@@ -86,7 +86,9 @@ test.skipIf(!hasCommand('curl'))(
     for (let time = 0; time < 3; time += 1) {
       const { out } = await ask('-i');
       expect(out).toMatch(/^HTTP\/1\.1 502 [\s\S]*X-Noria-Error: front-proxy-failed/);
-      expect(out).toMatch(/Could not connect to the front proxy \(ECONNREFUSED\); check that it runs/);
+      expect(out).toMatch(
+        /Could not connect to the front proxy \(ECONNREFUSED\); check that the front proxy runs/,
+      );
     }
     expect(accepted(), 'connections that bypassed the front proxy').toBe(acceptedBefore);
 

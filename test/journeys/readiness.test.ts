@@ -31,7 +31,7 @@ async function expectNotServing(noria: Noria, reason: RegExp, advice: RegExp): P
   const { status, text } = await readyz(noria);
   expect(status).toBe(503);
   expect(text).toMatch(reason);
-  expect(text).toMatch(/^This has lasted for \d+ s; /m);
+  expect(text).toMatch(/^noria has been in this state for \d+ s; /m);
   expect(text).toMatch(advice);
   expect(await readyMetric(noria)).toBe('0');
   expect(readinessLines(noria).at(-1)).toMatchObject({ level: 50, to: 'not-serving', ready: false });

@@ -89,7 +89,7 @@ test.skipIf(!HAS_NOTIFY)(
     );
     expect(reloadedUs).toBeLessThan(Number(process.hrtime.bigint() / 1_000n));
     expect(received()).toContain(
-      'STATUS=not serving: shutting down; open tunnels may finish, new clients are refused',
+      'STATUS=not serving: noria is shutting down: open tunnels may finish, and noria refuses new clients',
     );
     expect(received()).toContain('EXTEND_TIMEOUT_USEC=35000000');
   },

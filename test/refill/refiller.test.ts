@@ -33,7 +33,7 @@ test('refill: five minutes without a client cost one call for each source of the
     ['town', 5],
   ]);
   expect(names.map((name) => rig.status(name).reason)).toEqual(
-    names.map(() => 'no client request yet; the next one starts a draw'),
+    names.map(() => 'no client request yet; the next request starts a draw'),
   );
   expect(rig.clock.armedCount, 'armed timers of idle sources').toBe(0);
 });
@@ -155,7 +155,7 @@ test('refill: a later priority does not draw while an earlier one can serve', as
   expect(callsTo(rig, '2')).toEqual([]);
   expect(rig.status('second')).toMatchObject({
     state: 'idle',
-    reason: 'a source of an earlier priority can serve the clients',
+    reason: 'a source with a smaller priority number can serve the clients',
   });
 });
 

@@ -46,7 +46,7 @@ test('source: without clients it becomes idle, and the next client starts a draw
   await pass(rig.clock, HOUR_MS, 10_000);
   expect(rig.status()).toMatchObject({
     state: 'idle',
-    reason: 'no client request for 60 s; the next one starts a draw',
+    reason: 'no client request for 60 s; the next request starts a draw',
   });
   expect(rig.status()).not.toHaveProperty('nextCallAt');
   expect(rig.service.calls).toHaveLength(1);
@@ -133,7 +133,7 @@ test('source: without a client the draw at start-up is repeated until it brings 
   expect(Math.max(...rig.service.gaps)).toBeLessThanOrEqual(2 * MINUTE_MS + 2_000);
   expect(rig.status()).toMatchObject({
     state: 'idle',
-    reason: 'no client request yet; the next one starts a draw',
+    reason: 'no client request yet; the next request starts a draw',
     lastDraw: { result: 'succeeded' },
   });
 });
@@ -323,7 +323,7 @@ test('source: commands return false for an unknown name', () => {
   expect([refiller.refill('x'), refiller.pause('x'), refiller.resume('x')]).toEqual([false, false, false]);
 });
 
-test("source: the IPs of today count again when the fleet's store is back, and after a restart", async () => {
+test("source: the IPs of today count again when the fleet's store is connected again, and after a restart", async () => {
   const added: string[][] = [];
   const sharedCount = () => ({ add: (ips: readonly string[]) => void added.push([...ips]), used: () => 0 });
   const sources = [sourceOptions({ dailyBudget: 50 })];

@@ -82,7 +82,7 @@ test('service through a front proxy: when it is down, the call says so and nothi
   const port = await closedPort();
   expect(await errorThrough(`http://127.0.0.1:${port}`)).toMatchObject({
     code: 'front-proxy-failed',
-    message: `could not connect to the front proxy 127.0.0.1:${port} (ECONNREFUSED); check that it runs and that this machine may reach it; check host and port in service.via`,
+    message: `could not connect to the front proxy 127.0.0.1:${port} (ECONNREFUSED); check that the front proxy runs and that this machine may reach it; check host and port in service.via`,
   });
 });
 
@@ -98,7 +98,7 @@ test.each(WITH_LOGIN)(
     expect(error).toMatchObject({
       code: 'front-proxy-failed',
       message: expect.stringMatching(
-        /^the front proxy 127\.0\.0\.1:\d+ requires other credentials \((status 407|status 401|login status \d+)\); set its user name and password in service\.via$/,
+        /^the front proxy 127\.0\.0\.1:\d+ requires other credentials \((status 407|status 401|login status \d+)\); set the user name and password of the front proxy in service\.via$/,
       ),
     });
     expect(String(error)).not.toContain('wrong-password');

@@ -64,7 +64,7 @@ export const EN = {
   },
 
   /** @param {string} time */
-  notServingFor: (time) => `This has lasted for ${time}.`,
+  notServingFor: (time) => `noria has been in this state for ${time}.`,
   nextAttempt: {
     /** @param {string} time */
     in: (time) => `noria tries again in ${time}.`,
@@ -105,7 +105,8 @@ export const EN = {
 
   /** Shown on the member card while no member is selected. `mouse` and `touch` are kinds of pointer. */
   cardHint: {
-    mouse: 'Point at a bucket of the wheel to see its member. Click it or press Enter to keep it selected.',
+    mouse:
+      'Point at a bucket of the wheel to see its member. Click the bucket or press Enter to keep it selected.',
     touch: 'Tap a bucket of the wheel to see its member.',
   },
 

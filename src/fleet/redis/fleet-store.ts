@@ -87,7 +87,7 @@ const HELLO = new FleetScript('hello', 'return answer()');
 const HELLOS = 3;
 const UNCERTAIN_MS = 50;
 export const NO_IDENTITY =
-  'it does not report run_id and master_replid in INFO, and without them noria cannot notice that it lost data; use Valkey or Redis itself';
+  'the store does not report run_id and master_replid in INFO, and without them noria cannot notice lost data; use Valkey or Redis itself';
 
 export class FleetStore {
   readonly keys: FleetKeys;
@@ -195,10 +195,10 @@ function refusedScript(label: string, refusal: StoreRefusal): NoriaError {
   const format = /^FORMAT (\d+)/.exec(refusal.message)?.[1];
   const why =
     format !== undefined
-      ? `its data has format ${format}, and this noria knows formats up to ${STORE_FORMAT}; update this noria`
+      ? `the data in the store has format ${format}, and this noria knows formats up to ${STORE_FORMAT}; update this noria`
       : refusal.message.startsWith('IDENTITY')
         ? NO_IDENTITY
-        : `it answered ${refusal.message}`;
+        : `the store answered ${refusal.message}`;
   return new NoriaError('fleet-store-unusable', `the fleet's store at ${label} cannot be used: ${why}`, {
     cause: refusal,
   });

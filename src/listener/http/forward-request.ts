@@ -81,7 +81,8 @@ function isUpgrade({ minorVersion, fields, framing }: RequestHead): boolean {
 /** Parses `http://host[:port]/path?query`. @param url - in Latin-1. */
 export function parseAbsoluteUrl(method: string, url: string): AbsoluteUrl | NoriaError {
   if (ORIGIN_FORM.test(url)) {
-    const reason = 'this port is noria, a forward proxy, not a web site: set it as the proxy of your client';
+    const reason =
+      'this is a port of noria, a forward proxy, and not a web site: set this port as the proxy of your client';
     return new NoriaError('bad-request', 'the request is in origin form', { context: { reason } });
   }
   const [, scheme = '', authority = '', rest = ''] = ABSOLUTE_URL.exec(url) ?? [];

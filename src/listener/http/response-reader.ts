@@ -98,7 +98,8 @@ export class ResponseReader {
     const text = this.#takeHead();
     if (text === undefined) {
       // Throws as soon as the bytes cannot become a status line.
-      if (!'HTTP/1.'.startsWith(this.#bytes.toString('latin1', 0, 7))) throw invalid('it is not HTTP/1');
+      if (!'HTTP/1.'.startsWith(this.#bytes.toString('latin1', 0, 7)))
+        throw invalid('the response is not HTTP/1');
       return undefined;
     }
     const head = parseHead(text);

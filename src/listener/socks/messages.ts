@@ -141,7 +141,7 @@ function* parseGreeting(): Parser<SocksMessage | SocksFault> {
 
 function* parseCredentials(): Parser<SocksMessage | SocksFault> {
   const version = yield* byte();
-  if (version !== AUTH_VERSION) return malformed(`username/password version ${version}`);
+  if (version !== AUTH_VERSION) return malformed(`the message has username/password version ${version}`);
   // RFC 1929 requires 1 to 255 bytes. noria accepts empty texts, because clients send them where no password is needed.
   const username = yield* countedText();
   const password = yield* countedText();
@@ -169,7 +169,7 @@ function* parseAddress(): Parser<string | SocksFault> {
     case IPV6:
       return ipv6Text(yield 16);
     default:
-      return unsupported(`address type ${type}`, SOCKS5_REPLY.addressUnknown);
+      return unsupported(`the message has address type ${type}`, SOCKS5_REPLY.addressUnknown);
   }
 }
 

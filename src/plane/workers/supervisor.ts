@@ -142,8 +142,8 @@ export class WorkerSupervisor {
     this.#shortLives = livedMs >= STABLE_MS ? 0 : this.#shortLives + 1;
     if (this.#all.size === 0 && this.#shortLives >= MAX_SHORT_LIVES) {
       const seconds = STABLE_MS / 1_000;
-      const why = `the last ${this.#shortLives} exited within ${seconds} s of their start; last exit: ${exit.how}`;
-      this.fail(new NoriaError('workers-failed', `no worker stays up: ${why}`));
+      const why = `the last ${this.#shortLives} workers exited within ${seconds} s of their start; reason of the last exit: ${exit.how}`;
+      this.fail(new NoriaError('workers-failed', `all workers keep exiting: ${why}`));
       return;
     }
     const delayMs = this.#shortLives === 0 ? 0 : FIRST_RESTART_MS * 2 ** (this.#shortLives - 1);

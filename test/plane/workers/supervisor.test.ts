@@ -74,7 +74,9 @@ test('supervisor: workers that exit early are replaced with growing delays, unti
   expect(failed.map(({ code, message }) => [code, message])).toEqual([
     [
       'workers-failed',
-      expect.stringMatching(/the last 6 exited within 10 s of their start; last exit: killed by SIGKILL/),
+      expect.stringMatching(
+        /the last 6 workers exited within 10 s of their start; reason of the last exit: killed by SIGKILL/,
+      ),
     ],
   ]);
   expect(clock.armedCount).toBe(0);
