@@ -32,8 +32,8 @@ export interface AdminBackend {
 
 export interface ReloadOutcome extends Reload {
   /**
-   * False when the reload replaces the admin server. noria then first answers the request, and applies the
-   * configuration afterwards.
+   * Whether the configuration is already applied. False if the reload replaces the admin server: noria then first answers the
+   * request, and applies the configuration afterwards.
    */
   readonly applied: boolean;
 }

@@ -219,7 +219,7 @@ async function openDemoSandbox({ members, dead, slow, story, targetPort }: DemoF
   });
 }
 
-/** Undefined if only this machine can reach the demo. */
+/** Creates the password and the token of the demo. Returns undefined if only this machine can reach the demo. */
 function demoSecrets({ host }: DemoFlags, { env }: Terminal): DemoSecrets | undefined {
   if (isLocalAddress({ kind: 'tcp', host, port: 0 })) return undefined;
   const random = () => randomBytes(SECRET_BYTES).toString('base64url');

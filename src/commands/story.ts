@@ -23,7 +23,7 @@ export interface StoryOptions {
   readonly signal: AbortSignal;
 }
 
-/** With fewer members, the story cannot show every feature. */
+/** The number of members that the story needs to show every feature. */
 export const STORY_MEMBERS = 4;
 
 const SESSION = 'story';

@@ -68,7 +68,7 @@ const processTerminal: Terminal = {
   write: (text) => void process.stdout.write(text),
   printError: (line) => void process.stderr.write(`${escapeForTerminal(line)}\n`),
   interactive: process.stdout.isTTY === true,
-  colour: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '', // see no-color.org
+  colour: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '', // see https://no-color.org
   get columns() {
     return process.stdout.columns ?? 80;
   },

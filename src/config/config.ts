@@ -97,7 +97,9 @@ interface SourceBase extends Pick<FileSource, 'name' | 'lifetimeMs' | 'dailyBudg
   readonly params: Readonly<Record<string, string | number>>;
   /** The maximum number of proxies that noria requests in one call. */
   readonly count: number | undefined;
-  /** `undefined` if the source has an `extractHost` instead, or if no base address is configured. */
+  /**
+   * The base address of the service. `undefined` if the source has an `extractHost` instead, or if no base address is configured.
+   */
   readonly baseUrl: string | undefined;
   /** Only for `short-pure`: the extraction server of the instance, as `host` or `host:port`. */
   readonly extractHost: string | undefined;
@@ -108,7 +110,9 @@ interface SourceBase extends Pick<FileSource, 'name' | 'lifetimeMs' | 'dailyBudg
 
 /** How noria connects to the members of a source. */
 export interface UpstreamConfig {
-  /** `undefined` for `free` and most links: each entry of an answer names the protocol of its member. */
+  /**
+   * The protocol of the members. `undefined` for `free` and most links: each entry of an answer names the protocol of its member.
+   */
   readonly protocol: MemberProtocol | undefined;
   readonly auth: UpstreamAuth;
   readonly handshake: FileSource['upstream']['handshake'];

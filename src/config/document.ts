@@ -54,7 +54,7 @@ export interface ParsedDocument {
   readonly text: string;
   readonly lines: LineCounter;
   readonly problems: readonly SyntaxProblem[];
-  /** `undefined` if the text is not valid YAML. `problems` then says why. */
+  /** The text as a tree. `undefined` if the text is not valid YAML; `problems` then says why. */
   readonly tree: Tree | undefined;
   /** The places of the values, by the path of each value. */
   readonly places: ReadonlyMap<string, Place>;

@@ -35,7 +35,7 @@ export class Heap<Node extends HeapNode> {
     this.#rise(node, this.#nodes.length - 1);
   }
 
-  /** No-op if `node` is in no heap. */
+  /** Removes a node. No-op if `node` is in no heap. */
   remove(node: Node): void {
     const index = node.heapIndex;
     if (index < 0) return;

@@ -20,7 +20,7 @@ export class LiveList<Item extends Listed> {
     return this.#items.length;
   }
 
-  /** No-op if the item is already in the list. */
+  /** Adds an item. No-op if the item is already in the list. */
   add(item: Item): void {
     if (item.listedAt >= 0) return;
     item.listedAt = this.#items.length;

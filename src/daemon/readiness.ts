@@ -35,7 +35,7 @@ export interface SourceFacts
   readonly usable: number;
   /** Number of drawn members whose first health check is in progress. */
   readonly joining: number;
-  /** Present while members refuse the credentials of the source. Clients then get none of its members. */
+  /** Why clients get no member of the source. Present while members refuse the credentials of the source. */
   readonly blocked?: { readonly reason: string; readonly advice: string };
 }
 

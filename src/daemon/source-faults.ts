@@ -19,7 +19,7 @@ export interface SourceFaultsOptions {
 const RETRY_MS = 60_000;
 
 interface KnownFault extends Pick<SourceFault, 'reason' | 'advice'> {
-  /** Ends the block after RETRY_MS; absent while noria tries the source again. */
+  /** The timer that unblocks the source after RETRY_MS; absent while noria tries the source again. */
   readonly retry: Disposable | undefined;
 }
 

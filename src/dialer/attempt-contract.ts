@@ -85,7 +85,7 @@ export interface AttemptFailure {
    * is local.
    */
   readonly network: 'up' | 'down' | 'unknown';
-  /** Set if the front proxy did not connect noria to the member. */
+  /** Why the front proxy did not connect noria to the member; absent if it did, and without a front proxy. */
   readonly hop?: HopFailure | undefined;
   readonly ms: number;
 }

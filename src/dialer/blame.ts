@@ -90,8 +90,8 @@ export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
 /** The points of a report that counts in full. A report is a failure that says that the target is unreachable. */
 export const FULL_REPORT = 3;
 /**
- * The points of a report by a member that has not worked recently. Such a member may answer every request with an
- * error, so three of its reports count as two full ones.
+ * The points of a report by a member that has not worked recently. Such a member may answer every request with an error, so three
+ * of its reports count as two full reports.
  */
 const UNPROVEN_REPORT = 2;
 

@@ -20,7 +20,9 @@ export interface SourceAccess {
   readonly instance: string;
   /** The password of the instance. Absent if only its key is configured. */
   readonly password?: Secret;
-  /** True: never send the instance's credentials to members, because the members are third parties (free product). */
+  /**
+   * If true, noria never sends the instance's credentials to members, because the members belong to third parties (free product).
+   */
   readonly neverInstance: boolean;
 }
 

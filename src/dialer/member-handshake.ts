@@ -22,8 +22,8 @@ export class HandshakeChoice {
   /** When the first message was sent. */
   #sentAt = 0;
   /**
-   * Set when a trial of pipelining fails. The same member then gets a plain handshake. If that handshake takes less
-   * than this number of ms, pipelining caused the failure of the trial.
+   * After a failed trial of pipelining, the same member gets a plain handshake. If that handshake takes less than this number of
+   * ms, pipelining caused the failure of the trial. Undefined before a failed trial.
    */
   #maxPlainMs: number | undefined;
 
@@ -91,7 +91,7 @@ export class HandshakeChoice {
 interface HandshakeTerms {
   readonly target: HostPort;
   readonly login?: PreparedLogin | undefined;
-  /** Only for SOCKS5: greeting, login and request are sent in one write. */
+  /** Whether greeting, login and request are sent in one write. Only for SOCKS5. */
   readonly pipelined?: boolean;
 }
 

@@ -10,14 +10,14 @@ export interface SingleAttemptParts extends AttemptParts {
 }
 
 export type SingleAttemptResult =
-  /** The caller owns the socket. */
+  /** The member accepted. The caller owns the socket of the connection. */
   | { readonly kind: 'accepted'; readonly connection: RawConnection; readonly ms: number }
-  /** `blame` is undefined if it depends on whether another member succeeds. */
+  /** The attempt failed. `blame` is undefined if it depends on whether another member succeeds. */
   | { readonly kind: 'failed'; readonly failure: AttemptFailure; readonly blame: Blame | undefined }
   | { readonly kind: 'cancelled' };
 
 export class SingleAttempt implements AttemptOwner {
-  /** Never rejects. */
+  /** Resolves with the result of the attempt. Never rejects. */
   readonly result: Promise<SingleAttemptResult>;
   readonly #settle: (result: SingleAttemptResult) => void;
   readonly #attempt: Attempt;

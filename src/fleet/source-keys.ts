@@ -8,7 +8,7 @@ import type { Beat, Fact, Follower, LoggedFact, SharedPool, SharedState } from '
 /** Translates names in both directions. Called for each fact, because a reload may change the names. */
 export interface SourceKeys {
   keyOf(source: string): string;
-  /** Undefined if no local source draws from the instance. */
+  /** Returns undefined if no local source draws from the instance. */
   sourceOf(key: string): string | undefined;
 }
 

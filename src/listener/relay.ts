@@ -17,7 +17,7 @@ export interface RelayOptions {
   readonly idleTimeoutMs: number;
   /** Replaces `idleTimeoutMs` once one direction has ended. */
   readonly lingerMs: number;
-  /** The current monotonic moment. */
+  /** The monotonic moment at which the relay starts. */
   readonly startedAt: number;
   /** Called once, when both sockets have closed. The caller then ends the lease. */
   readonly onEnd: (result: RelayResult) => void;

@@ -19,7 +19,10 @@ const MAX_DURATION_MS = WEEK_MS;
 const MAX_LOCATION_LENGTH = 64;
 const SESSION_NAME = /^[A-Za-z0-9_.~]{1,64}$/;
 const HEADER_PREFIX = 'x-noria-';
-/** Longer words are not compared with the keys: they are no misspelled keys, and the comparison would be slow. */
+/**
+ * The maximum length of a word that is compared with the keys. A longer word is no misspelled key, and the comparison would be
+ * slow.
+ */
 const MAX_KEY_LENGTH = 32;
 const ALL_KEYS = ROUTING_KEYS.map(({ key }) => key).join(', ');
 
@@ -295,7 +298,7 @@ function automaticSession(context: RoutingContext): string | undefined {
   }
 }
 
-/** Undefined if the client has disconnected, because its address is then unknown. */
+/** The session of the client's address. Undefined if the client has disconnected, because its address is then unknown. */
 function addressSession({ remoteAddress = '' }: RoutingContext['client']): string | undefined {
   return remoteAddress === '' ? undefined : `client-ip=${remoteAddress.replace(/^::ffff:(?=\d+\.)/i, '')}`;
 }

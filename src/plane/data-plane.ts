@@ -47,7 +47,7 @@ export interface ListenerSettings
     Pick<ListenerOptions, 'protocols' | 'maxConnections' | 'idleTimeoutMs' | 'sessionMode' | 'source'> {
   readonly address: ListenAddress;
   readonly tls?: { readonly cert: string; readonly key: Secret };
-  /** Set by the workers plane for a listener that several processes open. */
+  /** What all processes that open the listener share. Only the workers plane sets it. */
   readonly shared?: {
     /** The id of the listener in every process. A reload that does not change the listener keeps the id. */
     readonly id: number;

@@ -109,7 +109,7 @@ export class ListenerSet {
     this.#refreshOwnAddresses();
   }
 
-  /** See `DataPlane.update`. */
+  /** Opens and closes listeners until they match the settings; see `DataPlane.update`. */
   async update(settings: readonly ListenerSettings[], drainTimeoutMs: number): Promise<void> {
     const before = this.#opened;
     const wanted = this.#match(settings);

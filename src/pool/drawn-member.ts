@@ -6,7 +6,7 @@ import type { Login } from '../core/secret.ts';
 /** A proxy from a draw, before the pool decides whether it becomes a member. */
 export interface DrawnMember {
   readonly protocol: MemberProtocol;
-  /** IP literal in canonical form. */
+  /** The host of the proxy: an IP literal in canonical form. */
   readonly host: string;
   readonly port: number;
   /**
@@ -19,7 +19,7 @@ export interface DrawnMember {
   readonly exitIp?: string | undefined;
   /** User name and password of this member alone. A snapshot contains no secrets, so it omits members that have a login. */
   readonly login?: Login | undefined;
-  /** Text from the service, such as province, city and carrier. */
+  /** The location as text from the service, such as province, city and carrier. */
   readonly location?: string | undefined;
   readonly facts?: Facts | undefined;
 }
@@ -29,9 +29,12 @@ export type Facts = Readonly<Record<string, string | number | boolean>>;
 
 export interface AddedMembers {
   readonly joined: number;
-  /** The proxy was already in the pool. The later end of life applies. */
+  /** The number of proxies that were already in the pool. The later end of life applies to them. */
   readonly renewed: number;
-  /** The remaining life is too short, or the same address failed, was used up or was evicted before. */
+  /**
+   * The number of proxies that the pool refused, because the remaining life was too short, or because the same address failed,
+   * was used up or was evicted before.
+   */
   readonly rejected: number;
 }
 

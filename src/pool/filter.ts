@@ -21,7 +21,7 @@ import type { Member, PoolSource } from './member.ts';
 export interface MemberFilter {
   readonly source?: string;
   readonly protocol?: MemberProtocol;
-  /** Keyword in lower case. The member's location must contain it. */
+  /** A keyword in lower case, which the member's location must contain. */
   readonly location?: string;
 }
 

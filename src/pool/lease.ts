@@ -53,7 +53,7 @@ export interface Lease {
   readonly member: string;
   readonly source: string;
   readonly protocol: MemberProtocol;
-  /** IP literal without brackets. */
+  /** The host of the member: an IP literal without brackets. */
   readonly host: string;
   readonly port: number;
   readonly exitIp?: string;

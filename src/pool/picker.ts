@@ -25,7 +25,7 @@ export interface SessionPin {
   /** The routing options of the session's later requests. */
   readonly routing: RoutingOptions;
   /**
-   * Keyed by the ids of members that other pins hold. The session never moves to such a member, and leaves such a member for a
+   * The members that other pins hold, by member id. The session never moves to such a member, and leaves such a member for a
    * better one.
    */
   readonly taken: ReadonlyMap<string, unknown>;

@@ -48,7 +48,7 @@ interface ClientVerdict {
   readonly of: LeaseHolder;
   /** Canonical host of the target. */
   readonly host: string;
-  /** `ok` lifts the ban. */
+  /** What the client reported. `ok`: the host no longer bans the member. */
   readonly verdict: 'banned' | 'ok';
 }
 

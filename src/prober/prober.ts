@@ -29,7 +29,7 @@ interface CheckSettings {
 }
 
 export interface ProberSettings {
-  /** Undefined if no check is configured. Unproven members then need only a sign of life. */
+  /** The configured check. If undefined, unproven members need only a sign of life. */
   readonly check: CheckSettings | undefined;
   readonly unprovenSources: ReadonlySet<string>;
 }

@@ -10,7 +10,7 @@ import type { DrawOutcome, Suspension } from './reaction.ts';
 /** A report that one noria of the fleet sends to the others. It is plain data that JSON can represent. */
 export interface InstanceReport {
   readonly quota: Quota;
-  /** Absent if the service accepted the call. */
+  /** How the answer suspends the instance. Absent if the service accepted the call. */
   readonly suspension?: InstanceSuspension | undefined;
 }
 
@@ -27,7 +27,7 @@ interface EndedDraw {
   readonly outcome: DrawOutcome;
   readonly suspension: Suspension | undefined;
   readonly quota: Quota;
-  /** The current monotonic moment. */
+  /** The monotonic moment at which the call ended. */
   readonly now: number;
 }
 

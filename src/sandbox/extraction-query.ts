@@ -20,7 +20,7 @@ export interface ExtractionQuery {
   readonly mayRepeat: (exit: string) => boolean;
   readonly kinds: readonly ProxyKind[];
   readonly locations: readonly SandboxLocation[];
-  /** True: only reverse proxies; false: no reverse proxies; `either`: both. */
+  /** Whether the call wants reverse proxies. True: only reverse proxies; false: no reverse proxies; `either`: both kinds. */
   readonly reverse: boolean | 'either';
   /** The minimum remaining life of an existing proxy. It does not apply to reverse proxies. */
   readonly minRemainingMs: number;

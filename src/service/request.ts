@@ -80,7 +80,7 @@ export interface InstancesCall extends CallBase {
 
 export interface ServiceRequest {
   readonly method: Method;
-  /** With GET, the URL contains the key: never log or show it. */
+  /** The URL of the request. With GET, it contains the key, so never log or show it. */
   readonly url: URL;
   /** The body of a POST request: a form, JSON, or the type that the header `content-type` names. */
   readonly body?: string;

@@ -17,15 +17,15 @@ export interface PortMember {
   readonly https: boolean;
   readonly uses: number;
   readonly faults: number;
-  /** Undefined when the member's expiry is unknown. */
+  /** The remaining lifetime of the member in ms; undefined if it is unknown. */
   readonly remainingMs: number | undefined;
   readonly sinceSuccessMs: number;
 }
 
 export interface PortFilter {
-  /** The ring returns only members of this source. */
+  /** If set, only ports with a member of this source are handed out. */
   readonly source?: string;
-  /** If true, the ring returns only members that support CONNECT. */
+  /** If true, only ports with a member that supports CONNECT are handed out. */
   readonly https: boolean;
 }
 

@@ -11,7 +11,7 @@ import { type StoreClient, StoreRefusal } from './store-client.ts';
 import { COMMAND_DEADLINE_MS } from './store-connection.ts';
 
 export interface StoreReport {
-  /** For example `Valkey 8.1.0` or `Redis 7.0.15`; undefined if unknown. */
+  /** The version of the store, for example `Valkey 8.1.0` or `Redis 7.0.15`; undefined if unknown. */
   readonly version: string | undefined;
   readonly errors: readonly string[];
   readonly warnings: readonly string[];

@@ -29,7 +29,7 @@ export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow'
   readonly version: string;
   readonly clients: () => number;
   readonly callTimeoutMs: () => number;
-  /** For tests only, like the next two options. */
+  /** This option and the next two options are only for tests. */
   readonly bindDeadlineMs?: number;
   readonly beatEveryMs?: number;
   /**

@@ -22,7 +22,7 @@ const MAX_SIZE_DIGITS = 13;
  * buffer can be freed.
  */
 const MAX_SPARSE_BYTES = 4 * 1024;
-/** Shorter blocks are moved byte by byte, which is faster than a call of `copyWithin`. */
+/** A block with fewer bytes is moved byte by byte, which is faster than a call of `copyWithin`. */
 const MIN_BLOCK_COPY_BYTES = 32;
 const NOTHING: Buffer = Buffer.alloc(0);
 const TAB = 0x09;

@@ -8,7 +8,7 @@ import { formatFields } from './header-fields.ts';
 import { formatRefusal, successHeaders } from './replies.ts';
 import { parseRequestHead, type RequestHead } from './request-head.ts';
 
-/** The first byte of CONNECT. */
+/** The first byte of a CONNECT request. */
 const LETTER_C = 0x43;
 
 /**

@@ -74,7 +74,7 @@ function finalReply(method: string, connection: ClientConnection): HttpReply {
 
 interface DialingPhase {
   readonly name: 'dialing';
-  /** Set once `dial` has returned. */
+  /** The dial; absent until `dial` has returned. */
   dialing?: Dialing;
 }
 
@@ -303,7 +303,7 @@ class Forward implements RequestHandler {
     }
   };
 
-  /** Idempotent. */
+  /** Ends the request without a reply. Idempotent. */
   abort(): void {
     const phase = this.#phase;
     this.#over();

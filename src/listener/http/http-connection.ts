@@ -54,7 +54,7 @@ export function serveHttp(first: Buffer, connection: ClientConnection): void {
   else serveConnect(plain.head, first.subarray(plain.bytes), connection, () => awaitNext(connection));
 }
 
-/** After a refused CONNECT: waits for the next request. */
+/** Waits for the next request after a refused CONNECT. */
 function awaitNext(connection: ClientConnection): void {
   connection.awaitRequest(KEEP_ALIVE_MS);
   connection.readFirst((first) => serveHttp(first, connection));

@@ -79,7 +79,7 @@ export class RequestBody {
     if (this.#exchange !== undefined) this.#onWantsMore();
   }
 
-  /** Keeps further parts until the next call of `sendTo`. */
+  /** Stops sending the body: keeps its further parts until the next call of `sendTo`. */
   stopSending(): void {
     this.#exchange = undefined;
   }

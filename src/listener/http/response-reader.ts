@@ -44,7 +44,7 @@ const BODY_RULES: BodyRules = { maxTrailerBytes: MAX_BLOCK_BYTES, fieldSyntax: '
 /** Usage: `push` received bytes, call `next` until it returns no part, and call `finish` when the connection has ended. */
 export class ResponseReader {
   readonly #method: string;
-  /** Undefined before the final head. */
+  /** Reads the body of the final response. Undefined before the final head. */
   #body: BodyReader | undefined;
   #completed = false;
   /** Bytes received but not yet parsed. */

@@ -29,7 +29,7 @@ export class ResponseWriter {
   readonly #request: RequestHead;
   readonly #connection: ClientConnection;
   readonly #callbacks: ResponseCallbacks;
-  /** Undefined until the first `flush`. */
+  /** Limits how many parts wait in the client's socket. Undefined until the first `flush`. */
   #partLimit: PartLimit | undefined;
   /** The head, if it is set and not yet written. */
   #head: string | undefined;

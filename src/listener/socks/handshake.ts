@@ -54,7 +54,7 @@ class SocksHandshake {
     this.#connection = connection;
     this.#socket = connection.socket;
     this.#reader = new SocksReader(version);
-    // SOCKS4 has no greeting: its only message is the request.
+    // SOCKS4 has no greeting: the only message of the client is the request.
     this.#phase = version === 5 ? { name: 'greeting' } : { name: 'request', identity: undefined };
   }
 

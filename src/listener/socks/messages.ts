@@ -8,7 +8,7 @@
 import type { FaultCode } from '../../core/faults.ts';
 import { type HostPort, hostPort } from '../../core/host-port.ts';
 
-/** The first byte of a connection selects the version. */
+/** The protocol version, which the first byte of a connection selects. */
 export type SocksVersion = 4 | 5;
 
 /** Authentication methods of RFC 1928 §3. */

@@ -9,11 +9,11 @@ import type { Clock } from '../../core/clock.ts';
 
 export type PermitRequest =
   | { readonly kind: 'permits.asked' }
-  /** Answers `permits.recalled`. `count` is 0 if all permits of the worker are in use. */
+  /** The worker's answer to `permits.recalled`. `count` is 0 if all permits of the worker are in use. */
   | { readonly kind: 'permits.returned'; readonly count: number };
 
 export type PermitReply =
-  /** Answers `permits.asked`. `count` is 0 if no permit is left. */
+  /** The primary's answer to `permits.asked`. `count` is 0 if no permit is left. */
   | { readonly kind: 'permits.granted'; readonly count: number }
   /** The worker must return its unused permits. */
   | { readonly kind: 'permits.recalled' };

@@ -23,9 +23,9 @@ export type FromWorker =
   | EventColumns
   /** The worker's first message. The worker can receive messages from now on. */
   | { readonly kind: 'loaded' }
-  /** Answers `update` when the update has ended. */
+  /** The answer to `update`, which the worker sends when the update has ended. */
   | { readonly kind: 'updated'; readonly outcome: UpdateOutcome }
-  /** Answers `drain` when no request is in progress. */
+  /** The answer to `drain`, which the worker sends when no request is in progress. */
   | { readonly kind: 'drained' }
   | { readonly kind: 'source.fault'; readonly fault: SourceFault }
   | { readonly kind: 'network.judged'; readonly down: boolean }

@@ -72,7 +72,7 @@ export class WorkerListeners {
     return this.#listeners.some(({ address }) => address.kind === 'fd');
   }
 
-  /** See `DataPlane.update`. Calls must not overlap. */
+  /** Updates the listeners in all workers; see `DataPlane.update`. Calls must not overlap. */
   async update(settings: readonly ListenerSettings[], drainTimeoutMs: number): Promise<void> {
     for (let tries = 1; ; tries += 1) {
       const next = await this.#plan.assign(settings, this.#listeners);

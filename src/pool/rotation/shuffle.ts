@@ -11,9 +11,9 @@ import { FITS, MAX_UNFIT_AHEAD, type PickCheck, type Rotation, type RotationEntr
 export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<Entry> {
   readonly #entries: Entry[] = [];
   readonly #random: Random;
-  /** Length of the first part of the array: the entries not yet picked in this round. */
+  /** The length of the first part of the array, which has the entries not yet picked in this round. */
   #remaining = 0;
-  /** Number of entries of the first part whose order is fixed. */
+  /** The number of entries at the end of the first part whose order is fixed. */
   #decided = 0;
   #round = 0;
 
@@ -74,7 +74,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
     return this.#entries.slice(this.#remaining - size, this.#remaining).reverse();
   }
 
-  /** Moves an entry from the first part to the second. */
+  /** Moves an entry from the first part of the array to the second part. */
   #endTurn(entry: Entry): void {
     this.#remaining -= 1;
     this.#decided = Math.max(0, this.#decided - 1);
