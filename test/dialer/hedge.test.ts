@@ -16,7 +16,7 @@ test.each<[string, HedgeAfter, p95Ms: number | undefined, doubtful: boolean, del
   ['a configured delay is used as it is', 300, 100, true, 300],
   ['auto without samples: a quarter of the attempt timeout', 'auto', undefined, false, 1_250],
   ['auto: the latency of good members', 'auto', 220, false, 220],
-  ['auto: not below the floor', 'auto', 3, false, MIN_HEDGE_DELAY_MS],
+  ['auto: at least the minimum', 'auto', 3, false, MIN_HEDGE_DELAY_MS],
   ['auto: half the delay for an unproven member', 'auto', 220, true, 110],
   ['auto without samples: half the delay for an unproven member', 'auto', undefined, true, 625],
 ])('hedge delay: %s', (_, hedgeAfter, p95Ms, doubtful, delayMs) => {
