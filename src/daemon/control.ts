@@ -34,19 +34,13 @@ export interface ControlOptions {
 const ANY_PORT = 1;
 
 export function createControl(options: ControlOptions): AdminBackend {
-  const { pool, refiller, plane, clock, log, faults, fleet } = options;
+  const { pool, refiller, plane, log, faults, fleet } = options;
   const share = (source: string, command: SourceCommand['command'], isKnown: boolean) => {
     if (isKnown) fleet?.replica.command(source, command);
     return isKnown;
   };
-  const startedAt = clock.monotonic();
-  const version = readVersion();
   return {
-    status: () => ({
-      version,
-      uptimeSeconds: Math.round((clock.monotonic() - startedAt) / SECOND_MS),
-      ...statusOf(options),
-    }),
+    status: statusReader(options),
     members: () => (fleet === undefined ? pool.members() : membersOf(pool, fleet)),
     memberCounts: () => pool.counts(),
     sessions: () => pool.sessions(),
@@ -74,6 +68,17 @@ export function createControl(options: ControlOptions): AdminBackend {
     reload: options.reload,
     proxyAddress: () => proxyAddress(plane),
   };
+}
+
+function statusReader(options: ControlOptions): () => Status {
+  const { clock } = options;
+  const startedAt = clock.monotonic();
+  const version = readVersion();
+  return () => ({
+    version,
+    uptimeSeconds: Math.round((clock.monotonic() - startedAt) / SECOND_MS),
+    ...statusOf(options),
+  });
 }
 
 function membersOf(pool: Pool, { shared }: Fleet): MemberJson[] {

@@ -6,8 +6,9 @@ import { EventBus } from '../core/events.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { isSame } from '../core/is-same.ts';
+import type { BoundAddress } from '../core/listen-address.ts';
 import type { Log } from '../core/log.ts';
-import { openAll } from '../core/ownership.ts';
+import { type Ownership, openAll } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';
 import type { FleetPlace } from './fleet.ts';
 import {
@@ -36,19 +37,85 @@ export interface DaemonOptions {
   readonly fleet?: FleetPlace;
 }
 
-export interface Daemon {
-  /** The configuration in use. A reload replaces it. */
-  readonly config: Config;
-  /** The bound addresses, each as `host:port`. */
-  readonly addresses: {
-    readonly listeners: readonly string[];
-    readonly admin: string | undefined;
-    readonly proxyPool: string | undefined;
-  };
+/**
+ * Starts noria. If a part cannot be opened, closes the parts that are already open.
+ *
+ * @throws NoriaError listen-failed, state-locked, state-unwritable, bad-config, workers-failed
+ */
+export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
+  const { log, fleet, clock = systemClock, random = systemRandom, reload = refuseReload } = options;
+  const { inheritedFds = new Set() } = options;
+  const bus = new EventBus((name, error) =>
+    log.error({ event: name, error: describeError(error) }, 'observer failed'),
+  );
+  const state: DaemonState = { config: options.config, draining: false };
+  const failed = Promise.withResolvers<NoriaError>();
+  const { built: parts, owner } = await openAll((owner) =>
+    openParts({
+      ...{ owner, log, clock, random, bus, inheritedFds, reload, fleet },
+      config: () => state.config,
+      draining: () => state.draining,
+      onFailed: failed.resolve,
+    }),
+  );
+  return new Daemon({ state, parts, owner, log, clock, bus, failed: failed.promise });
+}
+
+interface DaemonState {
+  /** The configuration in use. */
+  config: Config;
+  /** Whether noria is shutting down. */
+  draining: boolean;
+}
+
+interface RunningDaemon {
+  readonly state: DaemonState;
+  readonly parts: Parts;
+  readonly owner: Ownership;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly bus: EventBus;
+  readonly failed: Promise<NoriaError>;
+}
+
+export class Daemon {
   readonly bus: EventBus;
   readonly control: AdminBackend;
   /** Resolves with `workers-failed` when noria can no longer serve clients. The caller must then close this noria. */
   readonly failed: Promise<NoriaError>;
+  readonly #running: RunningDaemon;
+  /** Settles when the last reload has ended. */
+  #reloading: Promise<unknown> = Promise.resolve();
+  #closing: Promise<void> | undefined;
+
+  constructor(running: RunningDaemon) {
+    this.#running = running;
+    this.bus = running.bus;
+    this.control = running.parts.control;
+    this.failed = running.failed;
+  }
+
+  /** The configuration in use. A reload replaces it. */
+  get config(): Config {
+    return this.#running.state.config;
+  }
+
+  /** The bound addresses, each as `host:port`. */
+  get addresses(): {
+    readonly listeners: readonly string[];
+    readonly admin: string | undefined;
+    readonly proxyPool: string | undefined;
+  } {
+    const format = ({ host, port }: BoundAddress) => formatHostPort(host, port);
+    const { plane, apis } = this.#running.parts;
+    const { admin, proxyPool } = apis;
+    return {
+      listeners: plane.listeners.flatMap(({ addresses }) => addresses.map(format)),
+      admin: admin.address && format(admin.address),
+      proxyPool: proxyPool.address && format(proxyPool.address),
+    };
+  }
+
   /**
    * Applies another configuration. Keeps members, sessions and the connections of unchanged listeners. If anything cannot be
    * opened, nothing changes.
@@ -56,102 +123,54 @@ export interface Daemon {
    * @returns the changed keys that take effect only after a restart.
    * @throws NoriaError listen-failed, bad-config; shutting-down after `close()`
    */
-  reload(config: Config): Promise<readonly string[]>;
+  reload(config: Config): Promise<readonly string[]> {
+    if (this.#running.state.draining) {
+      return Promise.reject(
+        new NoriaError('shutting-down', 'noria is shutting down: the configuration is not reloaded'),
+      );
+    }
+    const reloaded = this.#reloading.then(() => this.#apply(config)); // starts after the previous reload has ended
+    this.#reloading = reloaded.catch(() => {}); // ignored: the caller of `reload` handles the error
+    return reloaded;
+  }
+
   /**
    * Stops accepting clients, lets tunnels finish for at most `shutdown.drainTimeout`, then closes everything. A second call waits
    * for the first one.
    */
-  close(): Promise<void>;
-}
+  close(): Promise<void> {
+    const { state, parts } = this.#running;
+    state.draining = true; // set before the reload ends, so that the readiness check reports the shutdown at once
+    parts.readiness.check();
+    parts.plane.prepareToClose();
+    this.#closing ??= this.#reloading.then(() => this.#drainAndClose());
+    return this.#closing;
+  }
 
-/**
- * Starts noria. If a part cannot be opened, closes the parts that are already open.
- *
- * @throws NoriaError listen-failed, state-locked, state-unwritable, bad-config, workers-failed
- */
-export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
-  const { log, clock = systemClock, random = systemRandom, inheritedFds = new Set() } = options;
-  const bus = new EventBus((name, error) =>
-    log.error({ event: name, error: describeError(error) }, 'observer failed'),
-  );
-  let config = options.config;
-  let draining = false;
-  const failed = Promise.withResolvers<NoriaError>();
-  const { built: parts, owner } = await openAll((owner) =>
-    openParts(
-      {
-        log,
-        clock,
-        random,
-        bus,
-        inheritedFds,
-        config: () => config,
-        reload: options.reload ?? refuseReload,
-        draining: () => draining,
-        fleet: options.fleet,
-        onFailed: failed.resolve,
-      },
-      owner,
-    ),
-  );
-
-  const reload = async (next: Config): Promise<readonly string[]> => {
-    const before = config;
-    config = next;
+  async #apply(next: Config): Promise<readonly string[]> {
+    const { state, parts, log } = this.#running;
+    const before = state.config;
+    state.config = next;
     try {
       await applyConfig(parts, before, next);
     } catch (error) {
-      config = before;
+      state.config = before;
       throw error;
     }
     log.level = next.log.level;
     return changesForRestart(before, next);
-  };
-  const close = async (): Promise<void> => {
+  }
+
+  async #drainAndClose(): Promise<void> {
+    const { state, parts, owner, clock } = this.#running;
     const drained = parts.plane.drain();
     // If no client waits, noria stops drawing now: a draw would cost money, and no client would use its members.
     if (parts.pool.waitingCount === 0) await parts.refiller.close();
     const timeout = new AbortController();
-    await Promise.race([drained, pause(clock, config.shutdown.drainTimeoutMs, timeout.signal)]);
+    await Promise.race([drained, pause(clock, state.config.shutdown.drainTimeoutMs, timeout.signal)]);
     timeout.abort();
     await owner.close();
-  };
-  let reloading: Promise<unknown> = Promise.resolve();
-  let closing: Promise<void> | undefined;
-  return {
-    get config() {
-      return config;
-    },
-    get addresses() {
-      const format = ({ host, port }: { readonly host: string; readonly port: number }) =>
-        formatHostPort(host, port);
-      const { admin, proxyPool } = parts;
-      return {
-        listeners: parts.plane.listeners.flatMap(({ addresses }) => addresses.map(format)),
-        admin: admin.address && format(admin.address),
-        proxyPool: proxyPool.address && format(proxyPool.address),
-      };
-    },
-    bus,
-    control: parts.control,
-    failed: failed.promise,
-    reload(next) {
-      if (draining)
-        return Promise.reject(
-          new NoriaError('shutting-down', 'noria is shutting down: the configuration is not reloaded'),
-        );
-      const reloaded = reloading.then(() => reload(next)); // starts after the previous reload has ended
-      reloading = reloaded.catch(() => {}); // ignored: the caller of `reload` handles the error
-      return reloaded;
-    },
-    close() {
-      draining = true; // set before the reload ends, so that the readiness check reports the shutdown at once
-      parts.readiness.check();
-      parts.plane.prepareToClose();
-      closing ??= reloading.then(close);
-      return closing;
-    },
-  };
+  }
 }
 
 async function refuseReload(): Promise<never> {
@@ -163,17 +182,17 @@ async function refuseReload(): Promise<never> {
 
 /** First runs the steps that may fail. If one of them fails, undoes the completed steps. Then runs the steps that cannot fail. */
 async function applyConfig(parts: Parts, before: Config, next: Config): Promise<void> {
-  const { plane, admin, proxyPool, apiAddresses } = parts;
+  const { plane, apis } = parts;
   const updateListeners = (config: Config) =>
     plane.update(listenerSettings(config), config.shutdown.drainTimeoutMs);
   const updateAdmin = async (config: Config) => {
-    if (!isSame(before.admin, next.admin)) await admin.open(config.admin);
-    plane.setContext(planeContext(config, apiAddresses()));
+    if (!isSame(before.admin, next.admin)) await apis.admin.open(config.admin);
+    plane.setContext(planeContext(config, apis.addresses()));
   };
   const updateProxyPool = async (config: Config) => {
     if (isSame(proxyPoolSettings(before), proxyPoolSettings(next))) return;
-    await proxyPool.open(proxyPoolSettings(config));
-    plane.setContext(planeContext(config, apiAddresses()));
+    await apis.proxyPool.open(proxyPoolSettings(config));
+    plane.setContext(planeContext(config, apis.addresses()));
   };
   const updateApis = [updateAdmin, updateProxyPool];
   const steps = apiNeedsListenerAddress(before, next)

@@ -134,8 +134,9 @@ function doubts({ workers, failedRequests, storeLost }: ReadinessFacts): Readine
 /** Why the source may have no member for the next client; empty without such a reason. */
 function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem[] {
   const { name, state, reason, advice, blocked, lastDraw, nextCallMs } = source;
-  const of = (kind: ReadinessProblem['kind'], why: string, what: string | undefined, nextMs = nextCallMs) => [
-    problem(kind, why, { source: name, advice: what ?? '', ...(nextMs === undefined ? {} : { nextMs }) }),
+  const next = nextCallMs === undefined ? {} : { nextMs: nextCallMs };
+  const of = (kind: ReadinessProblem['kind'], why: string, what = '') => [
+    problem(kind, why, { source: name, advice: what, ...next }),
   ];
   if (blocked !== undefined) return of('credentials-refused', blocked.reason, blocked.advice);
   if (state === 'halted' || state === 'paused') return of(state, reason, advice);

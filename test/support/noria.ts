@@ -8,7 +8,7 @@ import { openSandbox, type SandboxOptions } from '../../src/sandbox/open-sandbox
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { until } from './until.ts';
 
-export interface Noria extends Daemon {
+export interface Noria extends Pick<Daemon, keyof Daemon> {
   /** `127.0.0.1:PORT` of the first listener. */
   readonly proxy: string;
   /** Base address of the admin API. */
@@ -91,7 +91,13 @@ export async function startNoria(options: NoriaOptions, clock: Clock = systemClo
   const daemon = await startDaemon({ config: testConfig(options), log, clock });
   onTestFinished(() => daemon.close());
   return {
-    ...daemon,
+    bus: daemon.bus,
+    control: daemon.control,
+    failed: daemon.failed,
+    config: daemon.config,
+    addresses: daemon.addresses,
+    reload: (config) => daemon.reload(config),
+    close: () => daemon.close(),
     lines,
     proxy: daemon.addresses.listeners[0] ?? '',
     admin: `http://${daemon.addresses.admin}`,

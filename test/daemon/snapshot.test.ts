@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { isPrivateAddress } from '../../src/core/networks.ts';
-import { evictOwnMembers, restorePool } from '../../src/daemon/restore-pool.ts';
+import { evictOwnMembers, restorePool } from '../../src/daemon/snapshot.ts';
 import type { RefuseAddress } from '../../src/service/decode.ts';
 import { addMembers, openKit } from '../pool/pool-kit.ts';
 

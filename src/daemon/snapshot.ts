@@ -1,4 +1,5 @@
-/** Restores the pool from the snapshot. Restored members pass the same address checks as drawn members. */
+/** What noria does with its snapshot: restores the pool from it, and saves it after changes. */
+import type { EventBus, EventName } from '../core/events.ts';
 import { canonicalIp } from '../core/host-port.ts';
 import { formatCount } from '../core/words.ts';
 import type { Pool } from '../pool/pool.ts';
@@ -17,6 +18,15 @@ const REASONS = {
   own: 'at addresses of noria itself',
 } as const;
 
+/** After these events, noria saves a snapshot within seconds. After a draw, it saves a snapshot at once. */
+const SAVED_SOON_AFTER = [
+  'member.left',
+  'member.quarantined',
+  'member.banned',
+  'fleet.store',
+] as const satisfies readonly EventName[];
+
+/** Restores the pool. Its members pass the same address checks as drawn members. */
 export function restorePool(
   pool: Pool,
   file: Pick<SnapshotFile, 'read' | 'ageMs'>,
@@ -56,4 +66,25 @@ export function evictOwnMembers(
   for (const { id } of own) pool.evict(id);
   if (own.length > 0)
     warn(`noria removes ${formatCount(own.length, 'member')} of the snapshot ${REASONS.own}`);
+}
+
+/**
+ * Saves the snapshot after changes, until the caller disposes the result.
+ * @param parts - the names of the snapshot's parts, each with the function that returns its content.
+ */
+export function keepSnapshot(
+  file: Pick<SnapshotFile, 'addPart' | 'save' | 'saveSoon'>,
+  parts: Readonly<Record<string, () => unknown>>,
+  bus: EventBus,
+): Disposable {
+  for (const [name, read] of Object.entries(parts)) file.addPart(name, read);
+  const subscriptions = [
+    bus.on('draw.done', () => void file.save()), // a draw is saved at once, because its members cost money
+    ...SAVED_SOON_AFTER.map((name) => bus.on(name, () => file.saveSoon())),
+  ];
+  return {
+    [Symbol.dispose]: () => {
+      for (const subscription of subscriptions) subscription[Symbol.dispose]();
+    },
+  };
 }

@@ -1,0 +1,99 @@
+/** The HTTP APIs of a noria: the admin API and proxyPool. Opens each one that the configuration has. */
+import type { AdminBackend } from '../admin/backend.ts';
+import type { HttpServer } from '../admin/http-server.ts';
+import type { AdminConfig, Config } from '../config/config.ts';
+import type { Clock } from '../core/clock.ts';
+import type { EventBus } from '../core/events.ts';
+import { describeError } from '../core/faults.ts';
+import type { BoundAddress } from '../core/listen-address.ts';
+import type { Log } from '../core/log.ts';
+import type { Ownership } from '../core/ownership.ts';
+import { readVersion } from '../core/version.ts';
+import type { Pool } from '../pool/pool.ts';
+import { openProxyPoolOf, type ProxyPoolSettings, proxyPoolSettings } from './proxy-pool.ts';
+
+export interface ApisOptions {
+  readonly clock: Clock;
+  readonly bus: EventBus;
+  readonly log: Log;
+  readonly owner: Ownership;
+  readonly pool: Pool;
+  readonly control: AdminBackend;
+}
+
+export interface Apis {
+  readonly admin: ServerSlot<AdminConfig>;
+  readonly proxyPool: ServerSlot<ProxyPoolSettings>;
+  /** Returns the bound addresses of the APIs that are open. */
+  readonly addresses: () => readonly BoundAddress[];
+}
+
+/** @throws NoriaError listen-failed */
+export async function openApis(config: Config, options: ApisOptions): Promise<Apis> {
+  const { owner } = options;
+  const admin = new ServerSlot((settings: AdminConfig) => openAdminOf(settings, options));
+  owner.own('admin', () => admin.close());
+  await admin.open(config.admin);
+  const proxyPool = new ServerSlot((settings: ProxyPoolSettings) => openProxyPoolOf(settings, options));
+  owner.own('proxyPool', () => proxyPool.close());
+  await proxyPool.open(proxyPoolSettings(config));
+  return { admin, proxyPool, addresses: () => [admin, proxyPool].flatMap(({ address = [] }) => address) };
+}
+
+async function openAdminOf(
+  { address, token }: AdminConfig,
+  { control, clock, bus, log }: ApisOptions,
+): Promise<HttpServer> {
+  if (address.kind !== 'tcp') throw new TypeError('admin.address is not host:port');
+  const { host, port } = address;
+  const { openAdmin } = await import('../admin/server.ts'); // a noria without the admin API need not load it
+  return openAdmin({
+    host,
+    port,
+    ...(token !== undefined && { token }),
+    version: readVersion(),
+    backend: control,
+    bus,
+    clock,
+    onError: (error) => log.error({ error: describeError(error) }, 'admin request failed'),
+  });
+}
+
+/** Owns one server or none. A reload replaces the server. */
+export class ServerSlot<Settings> {
+  readonly #listen: (settings: Settings) => Promise<HttpServer>;
+  #server: HttpServer | undefined;
+  #settings: Settings | undefined;
+
+  constructor(listen: (settings: Settings) => Promise<HttpServer>) {
+    this.#listen = listen;
+  }
+
+  /** The address on which the server listens; undefined without a server. */
+  get address(): { readonly host: string; readonly port: number } | undefined {
+    return this.#server && { host: this.#server.host, port: this.#server.port };
+  }
+
+  /**
+   * Replaces the server. Closes the previous server first, because the new server may need its address. If the new server cannot
+   * be opened, opens the previous server again. Without settings, only closes the previous server.
+   * @throws NoriaError listen-failed
+   */
+  async open(settings: Settings | undefined): Promise<void> {
+    const before = this.#settings;
+    await this.close();
+    try {
+      this.#server = settings && (await this.#listen(settings));
+      this.#settings = settings;
+    } catch (error) {
+      this.#server = before && (await this.#listen(before));
+      throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    const server = this.#server;
+    this.#server = undefined;
+    await server?.close();
+  }
+}
