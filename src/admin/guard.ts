@@ -13,7 +13,7 @@ import { isLoopbackAddress } from '../core/networks.ts';
 import type { Secret } from '../core/secret.ts';
 import { sendError } from './openapi.ts';
 
-export interface GuardOptions {
+interface GuardOptions {
   /** How messages name the address: `the admin address`. */
   readonly name: string;
   readonly address: () => { readonly host: string; readonly port: number };

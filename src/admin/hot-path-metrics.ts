@@ -6,7 +6,7 @@
  */
 import { Counter, type Registry } from 'prom-client';
 
-export interface FastCounterOptions {
+interface FastCounterOptions {
   readonly name: string;
   readonly help: string;
   readonly labels: readonly string[];
@@ -82,7 +82,7 @@ class LabelNode {
   }
 }
 
-export interface FastHistogramOptions {
+interface FastHistogramOptions {
   readonly name: string;
   readonly help: string;
   /** The upper bounds of the buckets in ascending order, without +Inf. */

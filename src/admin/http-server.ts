@@ -15,7 +15,7 @@ export interface HttpServer {
   close(): Promise<void>;
 }
 
-export interface HttpServerOptions {
+interface HttpServerOptions {
   /** How messages name the address: `the admin address`. */
   readonly name: string;
   readonly host: string;

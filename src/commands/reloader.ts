@@ -15,7 +15,7 @@ import type { Log } from '../core/log.ts';
 import type { Daemon } from '../daemon/daemon.ts';
 import { changesForRestart } from '../daemon/part-options.ts';
 
-export interface ReloaderOptions {
+interface ReloaderOptions {
   /** Resolves when the daemon runs. A reload that is requested before then waits. */
   readonly daemon: Promise<Pick<Daemon, 'config' | 'reload'>>;
   readonly log: Log;

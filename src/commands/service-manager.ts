@@ -11,7 +11,7 @@ import type { Clock } from '../core/clock.ts';
 import { describeError } from '../core/faults.ts';
 import type { Log } from '../core/log.ts';
 
-export interface ServiceManagerOptions {
+interface ServiceManagerOptions {
   /** The environment, of which noria reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;

@@ -11,7 +11,7 @@ import { formatStatus } from './status-format.ts';
 import { cutToWidth } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
-export interface StatusWatch {
+interface StatusWatch {
   readonly fetch: () => Promise<{ readonly status: Status; readonly members: readonly MemberJson[] }>;
   readonly url: string;
   readonly terminal: Terminal;

@@ -8,7 +8,7 @@ import { text } from 'node:stream/consumers';
 import type { AdminBackend } from '../admin/backend.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
-export interface StoryOptions {
+interface StoryOptions {
   /** `host:port` of noria's listener. */
   readonly proxy: string;
   /** The URL of the dashboard. */

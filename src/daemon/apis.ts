@@ -12,7 +12,7 @@ import { readVersion } from '../core/version.ts';
 import type { Pool } from '../pool/pool.ts';
 import { openProxyPoolOf, type ProxyPoolSettings, proxyPoolSettings } from './proxy-pool.ts';
 
-export interface ApisOptions {
+interface ApisOptions {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly log: Log;
@@ -60,7 +60,7 @@ async function openAdminOf(
 }
 
 /** Owns one server or none. A reload replaces the server. */
-export class ServerSlot<Settings> {
+class ServerSlot<Settings> {
   readonly #listen: (settings: Settings) => Promise<HttpServer>;
   #server: HttpServer | undefined;
   #settings: Settings | undefined;

@@ -18,7 +18,7 @@ import type { Fleet } from './fleet.ts';
 import type { ReadinessMonitor } from './readiness-monitor.ts';
 import type { SourceFaults } from './source-faults.ts';
 
-export interface ControlOptions {
+interface ControlOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly reload: AdminBackend['reload'];

@@ -24,7 +24,7 @@ import {
 import { openParts, type Parts } from './parts.ts';
 import { proxyPoolSettings } from './proxy-pool.ts';
 
-export interface DaemonOptions {
+interface DaemonOptions {
   readonly config: Config;
   readonly log: Log;
   readonly clock?: Clock;

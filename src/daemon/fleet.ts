@@ -38,7 +38,7 @@ type OpenPlaceOptions = Pick<
   'restored' | 'clock' | 'random' | 'bus' | 'clients' | 'callTimeoutMs'
 >;
 
-export interface FleetOptions {
+interface FleetOptions {
   readonly place: FleetPlace;
   /** The result of `Fleet.record` in an earlier run, as read from the snapshot. */
   readonly restored: unknown;
@@ -56,7 +56,7 @@ export interface FleetOptions {
   readonly callTimeoutMs: () => number;
 }
 
-export type FleetStatus = NonNullable<Status['fleet']>;
+type FleetStatus = NonNullable<Status['fleet']>;
 
 export interface Fleet {
   readonly shared: FleetPool;

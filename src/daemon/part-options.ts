@@ -45,7 +45,7 @@ function linkCallOf(source: LinkSource): Omit<LinkCall, 'count'> {
 }
 
 /** A call of an operation of the service, without the number of members to draw. */
-export function serviceCallOf(config: Config, source: ServiceSource): Omit<ExtractCall, 'count'> {
+function serviceCallOf(config: Config, source: ServiceSource): Omit<ExtractCall, 'count'> {
   const { product, instance, key, params, format, textLayout, baseUrl, extractHost } = source;
   return {
     product,

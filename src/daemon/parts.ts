@@ -43,7 +43,7 @@ import { ReadinessMonitor } from './readiness-monitor.ts';
 import { evictOwnMembers, keepSnapshot, restorePool } from './snapshot.ts';
 import { SourceFaults } from './source-faults.ts';
 
-export interface PartsContext {
+interface PartsContext {
   readonly owner: Ownership;
   readonly clock: Clock;
   readonly random: Random;

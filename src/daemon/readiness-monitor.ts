@@ -14,7 +14,7 @@ import type { Fleet } from './fleet.ts';
 import { decideReadiness, isSameVerdict, type ReadinessFacts, type SourceFacts } from './readiness.ts';
 import type { SourceFaults } from './source-faults.ts';
 
-export interface ReadinessOptions {
+interface ReadinessOptions {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly pool: Pick<Pool, 'counts'>;

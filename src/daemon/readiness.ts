@@ -40,7 +40,7 @@ export interface SourceFacts
 }
 
 /** The state of the previous verdict. */
-export interface ReadinessSince {
+interface ReadinessSince {
   readonly state: Readiness['state'];
   /** The monotonic moment at which the state began. */
   readonly since: number;

@@ -6,7 +6,7 @@ import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
 import type { SourceFault } from '../dialer/credentials.ts';
 
-export interface SourceFaultsOptions {
+interface SourceFaultsOptions {
   readonly clock: Clock;
   readonly log: Log;
   /** Stops the pool from picking members of the source. Clients see the reason. `undefined` ends the block. */

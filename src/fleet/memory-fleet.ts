@@ -6,7 +6,7 @@ import { createPaceMemory } from '../state/pace-file.ts';
 import type { FleetPool, ReplicaStatus } from './fleet-pool.ts';
 import { MemorySharedPool } from './memory-shared-pool.ts';
 
-export interface MemoryFleetOptions {
+interface MemoryFleetOptions {
   readonly name: string;
   readonly clock: Clock;
   readonly timekeeper: Timekeeper;

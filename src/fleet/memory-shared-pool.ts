@@ -13,7 +13,7 @@ import type { Replica } from './replica.ts';
 import type { Beat, Fact, Follower, LoggedFact, PacedSharedPool, SharedState } from './shared-pool.ts';
 import { SharedPoolState } from './shared-state.ts';
 
-export interface MemorySharedPoolOptions {
+interface MemorySharedPoolOptions {
   readonly clock: Clock;
   /** The pace that the replicas share. Absent if only one replica draws: that replica then keeps its own pace. */
   readonly pace?: PaceStore;

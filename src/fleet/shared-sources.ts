@@ -4,7 +4,7 @@
  */
 import type { Fact, SharedState, SourceCommand, SourceReport } from './shared-pool.ts';
 
-export interface SharedSourcesOptions {
+interface SharedSourcesOptions {
   readonly publish: (fact: Fact) => void;
   /** Executes a command that another replica received, or that was received before this replica started. */
   readonly onCommand?: ((command: SourceCommand) => void) | undefined;

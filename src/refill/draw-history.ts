@@ -8,7 +8,7 @@ import { PACE_UNCHANGED } from './pace-rule.ts';
 import { type DrawOutcome, describeOutcome, PARAMS_WRONG, type Reaction, reactTo } from './reaction.ts';
 import type { SourceRecords } from './source-records.ts';
 
-export interface DrawHistoryOptions {
+interface DrawHistoryOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly records: SourceRecords;

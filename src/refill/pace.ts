@@ -32,7 +32,7 @@ import {
   waitBefore,
 } from './pace-rule.ts';
 
-export interface PaceOptions {
+interface PaceOptions {
   readonly store: PaceStore;
   readonly clock: Clock;
   readonly random: Random;

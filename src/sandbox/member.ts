@@ -37,7 +37,7 @@ export interface MemberTraits {
   readonly yesterdayScore: number;
 }
 
-export interface MemberOptions {
+interface MemberOptions {
   readonly id: string;
   readonly instance: string;
   readonly exit: Exit;

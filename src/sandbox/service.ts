@@ -47,7 +47,7 @@ interface EndpointCall {
   readonly early: boolean;
 }
 
-export interface ServiceOptions extends ServiceState {
+interface ServiceOptions extends ServiceState {
   readonly host: string;
   readonly port: number;
   readonly extractPort: number;

@@ -15,7 +15,7 @@ import { type Clock, pause } from '../core/clock.ts';
 import { openWebServer, readBody, send } from './web-server.ts';
 import { echoMessages } from './websocket-echo.ts';
 
-export interface TargetOptions {
+interface TargetOptions {
   readonly host: string;
   readonly port: number;
   readonly clock: Clock;

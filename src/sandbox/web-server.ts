@@ -14,7 +14,7 @@ import { describeError, hasCode, NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { listenFailure } from '../core/listen-failure.ts';
 
-export interface WebServerOptions {
+interface WebServerOptions {
   readonly host: string;
   /** The port. With 0, the system chooses a free port. */
   readonly port: number;

@@ -26,7 +26,7 @@ const MAX_LAYOUT_LINES = 1_000;
 /** The maximum length of a text that noria reads as an error, in characters. */
 const MAX_ERROR_LENGTH = 2_000;
 
-export interface TextOptions extends AnswerOrigin {
+interface TextOptions extends AnswerOrigin {
   readonly product: Product;
   /** The custom extraction format. `compileLayout` must have accepted it; otherwise reading throws a TypeError. */
   readonly textLayout?: string | undefined;

@@ -15,7 +15,7 @@ import { type HostPort, hostPort } from '../core/host-port.ts';
 import type { ServiceRequest } from './request.ts';
 import { type ExchangeProgress, transportError } from './transport-error.ts';
 
-export interface TransportOptions {
+interface TransportOptions {
   /** The time limit for both steps together, opening and exchange, without the time between them. */
   readonly timeoutMs: number;
   readonly clock: Clock;

@@ -27,7 +27,7 @@ export interface JournalSource {
   dropChanges(): void;
 }
 
-export interface FoundRecord {
+interface FoundRecord {
   readonly value: unknown;
   /** The time in ms since the record was written. It is correct even if the wall clock was set in between. */
   readonly ageMs: number;

@@ -20,7 +20,7 @@ import { sendError } from '../openapi.ts';
 import { describeCount, describeProxy, describeRoutes, NO_PROXY, type RoutePath } from './answers.ts';
 import { type HandedOut, type PortBackend, type PortFilter, PortRing } from './port-ring.ts';
 
-export interface ProxyPoolOptions {
+interface ProxyPoolOptions {
   readonly host: string;
   readonly port: number;
   readonly ports: PortRange;

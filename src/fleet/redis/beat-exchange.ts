@@ -13,7 +13,7 @@ import { fieldsOf, listOf } from './log-reader.ts';
 import { decodeBeat, decodeReplica } from './schemas.ts';
 import { faultOf, type Reply } from './store-client.ts';
 
-export interface BeatExchangeOptions {
+interface BeatExchangeOptions {
   readonly store: FleetStore;
   readonly clock: Clock;
   /** The maximum time between two calls of the store. */

@@ -40,7 +40,7 @@ export interface EpochState {
 }
 
 /** The arguments of EPOCH_LUA. In ARGV, the script's own arguments follow them. */
-export interface EpochArguments {
+interface EpochArguments {
   /** The epoch that the replica remembers; empty if it remembers none. */
   readonly remembered: string;
   /** The time since the last answer of the store in the remembered epoch. */

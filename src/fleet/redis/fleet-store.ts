@@ -69,13 +69,13 @@ export class FleetScript {
   }
 }
 
-export interface FleetAnswer {
+interface FleetAnswer {
   readonly epoch: EpochState;
   readonly values: readonly Reply[];
 }
 
 /** The script's own keys and arguments. In KEYS and ARGV, they follow the keys and arguments of EPOCH_LUA. */
-export interface ScriptInput {
+interface ScriptInput {
   readonly keys?: readonly string[];
   readonly args?: readonly (string | number)[];
 }

@@ -13,7 +13,7 @@ export interface LogEntry {
   readonly facts: readonly LoggedFact[];
 }
 
-export interface LoadedState {
+interface LoadedState {
   readonly state: SharedPoolState;
   /** The number of the last log entry that the state includes. */
   readonly number: number;

@@ -10,7 +10,7 @@ import { fieldsOf, loadState } from './log-reader.ts';
 import { decodeReplica } from './schemas.ts';
 import type { StoreAddress } from './store-address.ts';
 
-export interface StoreAccess {
+interface StoreAccess {
   readonly address: StoreAddress;
   readonly name: string;
   readonly clock: Clock;

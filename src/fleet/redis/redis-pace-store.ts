@@ -22,7 +22,7 @@ import {
 import type { EpochState } from './epoch.ts';
 import { FleetScript, type FleetStore } from './fleet-store.ts';
 
-export interface RedisPaceStoreOptions {
+interface RedisPaceStoreOptions {
   readonly store: FleetStore;
   readonly clock: Clock;
   /** Starts a stopwatch that continues while the machine is suspended. */

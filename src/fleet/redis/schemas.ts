@@ -159,7 +159,7 @@ const replicaSchema = z.object({
   clients: z.number(),
 });
 
-export type ReplicaRecord = Readonly<z.infer<typeof replicaSchema>>;
+type ReplicaRecord = Readonly<z.infer<typeof replicaSchema>>;
 
 export function decodeReplica(text: string): ReplicaRecord | undefined {
   return text === '' ? undefined : replicaSchema.safeParse(JSON.parse(text)).data;

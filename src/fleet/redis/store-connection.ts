@@ -12,7 +12,7 @@ import type { Random } from '../../core/random.ts';
 import { openPrimary, type StoreAddress } from './store-address.ts';
 import { faultOf, lostStore, type Reply, type StoreClient } from './store-client.ts';
 
-export interface StoreConnectionOptions {
+interface StoreConnectionOptions {
   readonly address: StoreAddress;
   readonly clock: Clock;
   readonly random: Random;

@@ -13,7 +13,7 @@ import { SERVICE_ZONE_OFFSET_MS } from '../../service/codes.ts';
 import { type Range, randomIn, type SimulatedLoad } from './options.ts';
 import type { SimulatedService } from './service.ts';
 
-export interface SimulatedClientsOptions {
+interface SimulatedClientsOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly bus: EventBus;

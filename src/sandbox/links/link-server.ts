@@ -31,7 +31,7 @@ export interface SandboxLink {
   readonly paceBreaks: number;
 }
 
-export interface LinkServerOptions {
+interface LinkServerOptions {
   readonly clock: Clock;
   /** Overrides the pace of every vendor; with 0, no pace is enforced. */
   readonly paceMs: number | undefined;
