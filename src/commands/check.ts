@@ -53,7 +53,7 @@ async function checkStore(fleet: FleetConfig, terminal: Terminal): Promise<numbe
   for (const error of errors) terminal.printError(`error: fleet: ${error}`);
   for (const warning of warnings) terminal.printError(`warning: fleet: ${warning}`);
   if (errors.length > 0) return EXIT.usage;
-  // A comment in YAML, so that the whole output is a valid configuration.
+  // The line is a YAML comment, so that the whole output is a valid configuration.
   terminal.print(`# fleet: ${version} at ${address.label} is ready for noria`);
   return EXIT.fine;
 }

@@ -72,7 +72,9 @@ function flagOf({ long, short, flags, required, argChoices, description }: Optio
   return { long: long ?? '', short, about: description, value };
 }
 
-/** All flags that take a value. A flag of several commands has the same meaning in each and is listed once. */
+/**
+ * All flags that take a value. A flag of several commands has the same meaning in each command, and the list contains it once.
+ */
 function valueFlags({ commands, top }: Tree): readonly Flag[] {
   const all = [top, ...commands].flatMap(({ flags }) => flags).filter(({ value }) => value !== 'none');
   return [...new Map(all.map((flag) => [flag.long, flag])).values()];

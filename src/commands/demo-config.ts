@@ -17,7 +17,7 @@ const DEFAULT_AUTH_PORT = 8890;
 /** Each replica has the ports of the previous replica plus this number. */
 const PORT_STEP = 10;
 
-/** If other machines can reach the demo, clients need the password, and the dashboard needs the token. */
+/** The secrets of a demo that other machines can reach. Clients need the password, and the dashboard needs the token. */
 export interface DemoSecrets {
   readonly password: string;
   readonly token: string;

@@ -82,7 +82,7 @@ async function untilAccepting(child: ChildProcess, program: string, port: number
       client.close();
       return;
     } catch {
-      await pause(systemClock, RETRY_MS); // handled: the server does not answer yet, so the loop tries again
+      await pause(systemClock, RETRY_MS); // handled: the server does not answer yet, so noria tries again
     }
   }
   const how = child.exitCode === null ? `does not accept connections` : `ended with code ${child.exitCode}`;

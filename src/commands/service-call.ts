@@ -1,6 +1,6 @@
 /**
- * Makes one call of the service within its pace, and prints the records of the answer. For `extract`, `areas`,
- * `instances` and `link`.
+ * Makes one call of the service within its pace, and prints the records of the answer. The commands `extract`, `areas`,
+ * `instances` and `link` use it.
  */
 import type { Config, FleetConfig, SourceConfig } from '../config/config.ts';
 import { systemBoot } from '../core/boot.ts';
@@ -28,7 +28,7 @@ import type { Terminal } from './terminal.ts';
 /** The parts of the configuration that a call needs. */
 export interface CallSettings {
   readonly timeoutMs: number;
-  /** If undefined, the pace is known only to this process. */
+  /** The state folder, which contains the pace. If undefined, only this process knows the pace. */
   readonly stateDir: string | undefined;
   readonly refuses: RefuseAddress;
   /** With a fleet, the fleet's store contains the pace, and the state folder is not used. */

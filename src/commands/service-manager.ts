@@ -30,7 +30,7 @@ interface ServiceManagerOptions {
 export interface ServiceManager {
   ready(): void;
   reloading(): void;
-  /** Call it when the status may have changed. */
+  /** Sends the status if it has changed. Call it when the status may have changed. */
   statusChanged(): void;
   /** @param withinMs - the maximum duration of stopping. systemd kills the process if it takes longer. */
   stopping(withinMs: number): void;
@@ -48,7 +48,7 @@ const BEATS_PER_INTERVAL = 3;
 /** If a timer is at least this late, something has blocked the event loop, and noria logs that. */
 const LATE_MS = 1_000;
 const SEND_TIMEOUT_MS = 5_000;
-/** The time for the steps after the drain: the last snapshot and the exit. */
+/** The time in ms for the steps after the drain: the last snapshot and the exit. */
 const STOP_MARGIN_MS = 5_000;
 const US_PER_MS = 1_000;
 

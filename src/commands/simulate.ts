@@ -14,7 +14,7 @@ import { configOption, readConfig } from './config-file.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 const HOURS_PER_DAY = 24;
-/** A simulation of more than a year takes too long. */
+/** The maximum number of simulated days. A longer simulation takes too long. */
 const MAX_DAYS = 366;
 const MAX_REQUESTS_PER_MINUTE = 100_000;
 const MAX_TUNNEL_SECONDS = 3_600;

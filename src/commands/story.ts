@@ -9,7 +9,7 @@ import type { AdminBackend } from '../admin/backend.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
 interface StoryOptions {
-  /** `host:port` of noria's listener. */
+  /** The address of noria's listener, as `host:port`. */
   readonly proxy: string;
   /** The URL of the dashboard. */
   readonly page: string;

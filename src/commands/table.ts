@@ -83,7 +83,7 @@ export function wrapText(text: string, width: number): string[] {
   return [...lines, line];
 }
 
-/** The number of terminal columns that a text takes. Wide East Asian characters take two. */
+/** The number of terminal columns that a text takes. Wide East Asian characters take two columns. */
 export function displayWidth(text: string): number {
   let width = 0;
   for (const character of stripVTControlCharacters(text)) width += WIDE.test(character) ? 2 : 1;

@@ -28,7 +28,7 @@ const EXIT_OF: { readonly [Code in FaultCode]?: number } = {
   'fleet-store-lost': EXIT.unreachable,
 };
 
-/** Advice that differs for a command, because a command neither keeps members nor reconnects. */
+/** For some faults, a command gives other advice than a running noria, because a command neither keeps members nor reconnects. */
 const ADVICE_OF: { readonly [Code in FaultCode]?: string } = {
   'fleet-store-lost':
     'Check fleet.url, that the store runs and answers, and that this machine can reach it; then run the command again.',

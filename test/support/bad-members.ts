@@ -36,7 +36,7 @@ export const LOCALHOST_TLS = {
 /** What a member does with one connection. */
 export type Behavior = (socket: Socket, record: (message: Buffer) => void) => void | Promise<void>;
 
-/** @param tls - whether it speaks TLS; by default as its protocol requires. */
+/** @param tls - whether the member speaks TLS. Default: as its protocol requires. */
 export async function openMember(
   protocol: MemberProtocol,
   behavior: Behavior,
@@ -109,7 +109,7 @@ export function httpBehavior(
   };
 }
 
-/** Answers 407 without these credentials, and accepts with them. */
+/** Answers 407 to a request without these credentials, and accepts a request with them. */
 export function authBehavior(username: string, password: string): Behavior {
   const wanted = `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
   return async (socket, record) => {
@@ -126,10 +126,10 @@ export function authBehavior(username: string, password: string): Behavior {
 }
 
 export interface Socks5Options {
-  /** The required credentials. Clients that offer none are refused. */
+  /** The required credentials. A client that offers no credentials is refused. */
   readonly login?: { readonly username: string; readonly password: string };
   readonly reply?: number;
-  /** ATYP, BND.ADDR and BND.PORT of the reply. Default: IPv4 zeros. */
+  /** ATYP, BND.ADDR and BND.PORT of the reply. Default: an IPv4 address of zeros. */
   readonly bound?: Buffer;
   /** Text to send in the same packet as the reply. */
   readonly early?: string;

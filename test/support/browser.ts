@@ -19,10 +19,10 @@ const ARGS = [
   '--disable-sync',
 ];
 
-/** A safety net for a busy machine. */
+/** The time limit of each step in ms: a safety net for a busy machine. */
 const LIMIT_MS = 100_000;
 
-/** The caller closes the browser. */
+/** Starts Chromium. The caller closes the browser. */
 export function launchBrowser(): Promise<Browser> {
   if (CHROMIUM === undefined) throw new TypeError('this machine has no Chromium');
   return chromium.launch({ executablePath: CHROMIUM, args: ARGS, timeout: LIMIT_MS });
@@ -42,7 +42,9 @@ export interface Visit {
   readonly requested: readonly string[];
 }
 
-/** Opens a URL in a new context, which closes with the test. Fails the test if the page had errors, unless it may. */
+/**
+ * Opens a URL in a new context, which closes with the test. Fails the test if the page had errors, unless the test allows errors.
+ */
 export async function visit(
   browser: Browser,
   url: string,

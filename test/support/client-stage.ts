@@ -26,7 +26,7 @@ export interface ClientStage {
 
 /** The number of members of each source. */
 const MEMBERS = 8;
-/** Longer than any test file runs. */
+/** The lifetime of members in ms, which is longer than any test file runs. */
 const LIFETIME_MS = 600_000;
 
 export async function openClientStage(): Promise<ClientStage> {

@@ -5,7 +5,7 @@ import { listen, portOf } from '../chaos/delaying-proxy.ts';
 
 export interface CuttingProxy {
   readonly port: number;
-  /** Cuts all connections, and refuses further ones until `heal`. */
+  /** Cuts all connections, and refuses further connections until `heal`. */
   cut(): void;
   /** Forwards nothing until `heal`, like a network that drops packets. */
   stall(): void;

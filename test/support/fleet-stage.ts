@@ -1,4 +1,4 @@
-/** Norias of one fleet on a real store and one sandbox. The sandbox's record of calls is the judge of the pace. */
+/** Norias of one fleet on a real store and one sandbox. Tests check the pace with the sandbox's record of calls. */
 import { expect } from 'vitest';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { curl } from './curl.ts';
@@ -14,7 +14,7 @@ export interface FleetStage {
 }
 
 export interface FleetNoriaOptions {
-  /** The name of its source. Default `city`. */
+  /** The name of the replica's source. Default `city`. */
   readonly source?: string;
   /** The port of a proxy in front of the store. Default: the store's own. */
   readonly storePort?: number;

@@ -1,20 +1,26 @@
-/** Finds ports for tests that need a fixed one: in a configuration file, across a restart, or to refuse connections. */
+/** Finds ports for tests that need a fixed port: in a configuration file, across a restart, or to refuse connections. */
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 
-/** Browsers and `fetch` refuse to connect to port 10080. */
+/** The first port. Browsers and `fetch` refuse to connect to port 10080. */
 const FIRST = 10_081;
-/** Below the ports that the system gives to outgoing connections and to servers on port 0, of which other tests open thousands. */
+/**
+ * The end of the ports. The system gives higher ports to outgoing connections and to servers on port 0, and other tests open
+ * thousands of them.
+ */
 const END = Math.max(FIRST + 4_000, Math.min(32_000, firstPortOfSystem()));
-/** Processes that run test files at the same time, at most. */
+/** The maximum number of processes that run test files at the same time. */
 const MOST_PROCESSES = 16;
 const SHARE = Math.floor((END - FIRST) / MOST_PROCESSES);
-/** Each test process has ports of its own, so that no other one takes a port between its choice and its use. */
+/**
+ * The first port of this test process. Each test process has its own ports, so that no other process takes a port between its
+ * choice and its use.
+ */
 const SHARE_FIRST =
   FIRST + ((Number(process.env['VITEST_POOL_ID'] ?? process.pid) - 1) % MOST_PROCESSES) * SHARE;
 
-/** Differs between runs of the tests at the same time. */
+/** The offset of the next port. Its first value differs between runs of the tests at the same time. */
 let offset = (process.pid * 97) % SHARE;
 
 /** Returns a port on which nothing listened a moment ago. No other process of this run of the tests gets it. */
@@ -40,7 +46,7 @@ async function isFree(port: number): Promise<boolean> {
     await once(server, 'listening');
     return true;
   } catch {
-    return false; // handled: another program listens there
+    return false; // handled: another program listens on the port
   } finally {
     server.close();
   }

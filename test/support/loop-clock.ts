@@ -3,7 +3,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 import { ManualClock } from './manual-clock.ts';
 
-/** The time that each reading takes, because two readings of a real clock are never equal either. */
+/** The time in ms that each reading of the clock takes: two readings of a real clock are never equal, either. */
 const READING_MS = 1e-6;
 /** A message to a member and its answer are one round trip. Some steps of a dialer take several. */
 const ROUND_TRIPS = 3;

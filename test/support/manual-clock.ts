@@ -1,8 +1,8 @@
 import type { Clock } from '../../src/core/clock.ts';
 
 /**
- * A clock that moves only by `advance`. Due timers fire in the order of their due time; equal ones, in the order in
- * which they were set.
+ * A clock that moves only by `advance`. Due timers fire in the order of their due times. Timers that are due at the same time
+ * fire in the order in which they were set.
  */
 export class ManualClock implements Clock {
   #monotonicMs = 0;

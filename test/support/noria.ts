@@ -24,7 +24,9 @@ export async function openTestSandbox(options: SandboxOptions = {}): Promise<San
   return sandbox;
 }
 
-/** Returns the YAML of a source. `more`: further keys. `id`: an instance; by default the first one of the product. */
+/**
+ * Returns the YAML of a source. `more`: further keys. `id`: the id of the instance; default: the first instance of the product.
+ */
 export function sourceLine(
   sandbox: Sandbox,
   name: string,
@@ -38,28 +40,31 @@ export function sourceLine(
   return `  - { name: ${name}, product: ${product}, baseUrl: "${baseUrl}", instance: "${id}", password: "${password}"${more === '' ? '' : `, ${more}`} }`;
 }
 
-/** Without hedging, a slow moment of a busy machine does not change the exit of a session. */
+/** The option that switches hedging off, so that a slow moment of a busy machine does not change the exit of a session. */
 export const NO_HEDGE = 'hedgeAfter: off';
 
 /** The number of worker processes of each noria in this run of the tests. */
 const WORKERS = Number(process.env['NORIA_TEST_WORKERS'] ?? 1);
 
-/** The line of the configuration that sets the number of workers; empty for one, the default. */
+/** The line of the configuration that sets the number of workers; empty for one worker, which is the default. */
 export const WORKERS_LINE = WORKERS === 1 ? '' : `workers: ${WORKERS}`;
 
 export interface NoriaOptions {
   /** The lines below `sources:`. */
   readonly sources: readonly string[];
-  /** Further top-level YAML. */
+  /** Further sections of the configuration, as YAML. */
   readonly more?: string;
   readonly pool?: string;
-  /** Whether members at private addresses may be used, as those of the sandbox are; default true. */
+  /** Whether noria uses members at private addresses, such as the members of the sandbox. Default true. */
   readonly allowPrivate?: boolean;
   readonly listeners?: string;
-  /** Further keys of the one default listener. */
+  /** Further keys of the default listener. */
   readonly listener?: string;
   readonly logLevel?: 'debug' | 'info';
-  /** How long open tunnels may take to finish. Default `1s`. A test that uses them meanwhile needs more. */
+  /**
+   * How long open tunnels may take to finish while noria closes. Default `1s`. A test that uses tunnels during this time needs a
+   * longer value.
+   */
   readonly drain?: string;
 }
 
@@ -104,12 +109,12 @@ export async function startNoria(options: NoriaOptions, clock: Clock = systemClo
   };
 }
 
-/** Looks at an idle source, after which a draw is asked for: at least a second. */
+/** After this number of checks that found the source idle, `untilReady` requests a draw. The checks take at least a second. */
 const LOOKS_AT_IDLE = 200;
 
 /**
- * Waits until this many members are usable. Without a client, noria draws only once. On a busy machine that draw may fail, or
- * its members may expire, so an operator then asks for another one.
+ * Waits until this many members are usable. Without a client, noria draws only once. On a busy machine that draw may fail, or its
+ * members may expire. So this function then requests another draw, as an operator does.
  */
 export function untilReady({ control }: Pick<Daemon, 'control'>, count: number): Promise<void> {
   const what = () => {

@@ -1,4 +1,4 @@
-/** Properties check the same random values in every run. `NORIA_PROPERTY_SEED=random` looks for new ones. */
+/** Properties check the same random values in every run. With `NORIA_PROPERTY_SEED=random`, they check new random values. */
 import fc from 'fast-check';
 
 const seed = process.env['NORIA_PROPERTY_SEED'] ?? '1';

@@ -19,7 +19,7 @@ export const STORE_PROGRAM = [process.env['NORIA_TEST_STORE'], 'redis-server', '
   (name) => name !== undefined && hasCommand(name),
 );
 
-/** The condition for `test.skipIf`. */
+/** Whether no store is installed: the condition for `test.skipIf`. */
 export const NO_STORE = STORE_PROGRAM === undefined;
 
 export interface StoreServerOptions {
@@ -147,7 +147,7 @@ async function accepts(port: number): Promise<boolean> {
     await once(socket, 'connect');
     return true;
   } catch {
-    return false; // handled: the store does not answer yet
+    return false; // handled: the store does not answer yet, so the loop tries again
   } finally {
     socket.destroy();
   }

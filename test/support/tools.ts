@@ -1,6 +1,6 @@
 /**
- * Programs and packages of this machine that tests use. A test that needs a missing one is skipped. `.ci/run` installs
- * them all and fails if a test is skipped.
+ * Programs and packages of this machine that tests use. A test that needs a missing program or package is skipped. `.ci/run`
+ * installs them all and fails if a test is skipped.
  */
 import { accessSync, constants, existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
