@@ -61,7 +61,7 @@ export class HandshakeChoice {
     this.#mode = 'plain';
   }
 
-  /** The first message is being sent. */
+  /** Call it when the first message is sent. */
   sent(now: number): void {
     this.#sentAt = now;
   }
@@ -71,7 +71,7 @@ export class HandshakeChoice {
     this.#maxPlainMs = maxPlainMs;
   }
 
-  /** The member accepted the current handshake. */
+  /** Records that the member accepted the current handshake. */
   accepted(login: PreparedLogin | undefined): void {
     if (this.#lease.protocol !== 'socks5') return;
     const { member } = this.#lease;
@@ -82,7 +82,7 @@ export class HandshakeChoice {
     if (this.#maxPlainMs !== undefined && ms < this.#maxPlainMs) this.#pipelining.refused(member);
   }
 
-  /** The member did not accept the current handshake. */
+  /** Records that the member did not accept the current handshake. */
   failed(): void {
     if (this.#mode === 'pipelined') this.#pipelining.failed(this.#lease.member);
   }

@@ -68,8 +68,8 @@ export function couldServe(source: PoolSource, routing: RoutingOptions): boolean
 }
 
 /**
- * Returns why no member can ever satisfy the routing options, as a text for the client; undefined if a member may. The text names
- * the option but never quotes text of the client.
+ * Returns why no member can ever satisfy the routing options, as a text for the client; undefined if a member may satisfy them.
+ * The text names the option but never quotes text of the client.
  */
 export function whyImpossible(
   routing: RoutingOptions,

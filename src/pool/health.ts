@@ -156,9 +156,9 @@ interface Surroundings {
   readonly sourceTotals: Readonly<SourceTotals>;
 }
 
-/** Maximum number of targets to remember. No decision needs more. */
+/** The maximum number of targets to remember. No decision needs more targets. */
 const MAX_HOSTS = 16;
-/** Number of targets for which a member must fail before noria probes it although no other member is known to work. */
+/** If no other member is known to work, noria probes a member only after it has failed for this number of targets. */
 const MIN_HOSTS_FOR_PROBE = 8;
 
 /**
@@ -167,7 +167,7 @@ const MIN_HOSTS_FOR_PROBE = 8;
  * targets, and one client alone proves nothing: the targets may accept some members and refuse others.
  */
 class Suspicion {
-  /** Keyed by host: whether another member reached it. */
+  /** For each host, whether another member reached it. */
   readonly #hosts = new Map<string, boolean>();
   readonly #clients = new Set<string>();
   #totalsAtStart: Pick<SourceTotals, 'successes' | 'failures'> = { successes: 0, failures: 0 };
@@ -232,8 +232,8 @@ export interface SourceTotals {
 /** How long a success counts as evidence that a client is served. */
 const CLIENT_SERVED_MS = 10 * MINUTE_MS;
 /**
- * Each new member adds this much to the budget of trials, so trials cause at most a tenth more draws. In a trial, a draw replaces
- * a member that may be good, to find out whether new members work.
+ * In a trial, a draw replaces a member that may be good, to find out whether new members work. Each new member adds this number
+ * to the budget of trials, so trials cause at most a tenth more draws.
  */
 const TRIALS_PER_MEMBER = 0.1;
 
@@ -244,7 +244,10 @@ export class SourceEvidence {
   /** A success is an answer from a target. A failure is a tunnel that the member closed before an answer. */
   readonly answers: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
   #trials = Number.POSITIVE_INFINITY;
-  /** The client that a target answered last, and when. `#otherAt`: when a target last answered a different client. */
+  /**
+   * The client that a target answered last, and the moment of that answer. `#otherAt` is the moment at which a target last
+   * answered a different client.
+   */
   #latestClient: string | undefined;
   #latestAt = Number.NEGATIVE_INFINITY;
   #otherAt = Number.NEGATIVE_INFINITY;

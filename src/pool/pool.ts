@@ -147,19 +147,19 @@ export class Pool implements LeaseProvider {
     return member && this.#leases.grantProbe(member, now);
   }
 
-  /** See `usableAt` in demand.ts. */
+  /** The number of members that will be usable at `atMs`; see `usableAt` in demand.ts. */
   usableAt(sourceName: string, atMs: number): number {
     const source = this.#members.sources.get(sourceName);
     return source === undefined ? 0 : usableAt(this.#members, source, atMs);
   }
 
-  /** See `countedAt` in demand.ts. */
+  /** Like `usableAt`, but includes the quarantined members that no draw replaces; see `countedAt` in demand.ts. */
   countedAt(sourceName: string, atMs: number): number {
     const source = this.#members.sources.get(sourceName);
     return source === undefined ? 0 : countedAt(this.#members, source, atMs);
   }
 
-  /** See `heldAt` in demand.ts. */
+  /** The number of members that will not have expired at `atMs`; see `heldAt` in demand.ts. */
   heldAt(sourceName: string, atMs: number): number {
     const source = this.#members.sources.get(sourceName);
     return source === undefined ? 0 : heldAt(source, atMs);
@@ -238,7 +238,7 @@ export class Pool implements LeaseProvider {
   ban({ of, host, verdict }: ClientVerdict): boolean {
     const session = 'session' in of ? this.#sessions.find(of.session) : undefined;
     const member = this.#members.find('member' in of ? of.member : session?.member);
-    if (member === undefined) return session !== undefined; // the session's member has left: nothing to ban
+    if (member === undefined) return session !== undefined; // the session's member has left, so there is no member to ban
     if (verdict === 'banned') this.#members.ban(member, host);
     else this.#members.unban(member, host);
     this.#requests.serveWaiting(this.#clock.monotonic());
@@ -254,13 +254,13 @@ export class Pool implements LeaseProvider {
     return this.#picker.rotate(session, now);
   }
 
-  /** See `Requests.pin`. */
+  /** Gives a session a member without a lease; see `Requests.pin`. */
   pin(pin: SessionPin): PinnedMember | undefined {
     const member = this.#requests.pin(pin);
     return member && pinnedMember(member, this.#clock.monotonic());
   }
 
-  /** Id of the member that a session has, if the member is still in the pool. */
+  /** The id of the session's member; undefined if the member is no longer in the pool. */
   memberOfSession(name: string): string | undefined {
     return this.#members.find(this.#sessions.find(name)?.member)?.id;
   }
@@ -302,7 +302,7 @@ export class Pool implements LeaseProvider {
     return this.#leases.of(holder);
   }
 
-  /** See `PoolSource.limitedTo`. */
+  /** Lowers the limit of the source's open leases; see `PoolSource.limitedTo`. */
   limitTunnels(sourceName: string, factor: number): void {
     this.#restrict(sourceName, (source) => ({ leaseLimit: source.limitedTo(factor) }));
   }

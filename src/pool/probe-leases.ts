@@ -1,4 +1,4 @@
-/** Chooses the members to probe, and the members with which the prober compares them, and leases the former. */
+/** Chooses and leases the members to probe. Also chooses the members with which the prober compares suspected members. */
 import type { ProbeLease } from './lease.ts';
 import type { Leases } from './leases.ts';
 import type { Member, PoolSource } from './member.ts';
@@ -7,7 +7,7 @@ import type { Members } from './members.ts';
 interface ProbeTerms {
   readonly now: number;
   readonly limit: number;
-  /** See `membersToProbe`. */
+  /** A ready member without a success for this time, in ms, needs a probe. Undefined if no check is configured. */
   readonly staleMs: number | undefined;
 }
 

@@ -53,7 +53,7 @@ export class SessionJournal {
     this.#onChange();
   }
 
-  /** The session was used, or is still in use. */
+  /** Records that the session was used, or is still in use. */
   sessionUsed(session: Session, now: number): void {
     if (now - session.recordedAt >= session.ttlMs * REFRESH_SHARE) this.sessionChanged(session);
   }

@@ -63,7 +63,7 @@ export class Sessions {
     return this.#byName.values();
   }
 
-  /** Does not count as a use. */
+  /** Returns the session with this name. The call does not count as a use. */
   find(name: string): Session | undefined {
     return this.#byName.get(name);
   }
@@ -99,7 +99,7 @@ export class Sessions {
     const ttlMs = sessionTtlMs ?? this.settings.sessionTtlMs;
     const session = this.#byName.get(name);
     if (session !== undefined && session.openLeases <= 0 && session.endsAt <= now) {
-      this.#end(session, 'idle'); // the timer that ends idle sessions is late
+      this.#end(session, 'idle'); // the session has already ended, but the timer that ends idle sessions is late
     } else if (session !== undefined) {
       session.usedAt = now;
       session.ttlMs = ttlMs;
@@ -177,7 +177,7 @@ export class Sessions {
     this.#journal?.sessionUsed(session, now);
   }
 
-  /** Removes the member of the session. The next pick gives the session another one. */
+  /** Removes the member of the session. The next pick gives the session another member. */
   unbind(session: Session): void {
     if (session.member === undefined) return;
     this.#setMember(session, undefined);
