@@ -1,4 +1,4 @@
-/** The types that refill and the pool share: what a draw adds, and how many members clients want. */
+/** The types that refill and the pool share: the members that a draw adds, and the demand of the clients. */
 
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Login } from '../core/secret.ts';

@@ -1,6 +1,6 @@
 /**
- * Adds proxies to the members: those of a draw, of a snapshot, and of other replicas of the pool. Rejects proxies whose remaining
- * life is too short, and proxies that the pool has removed before.
+ * Adds proxies to the members: the proxies of a draw, of a snapshot, and of other replicas of the pool. Rejects proxies whose
+ * remaining life is too short, and proxies that the pool has removed before.
  */
 import type { FaultCode } from '../core/faults.ts';
 import { type Random, randomBelow, shuffled } from '../core/random.ts';

@@ -1,6 +1,6 @@
 /**
- * `Member`: a proxy in the pool, with an end of life, counters and a phase. `PoolSource`: the members of one source and what they
- * have in common. Only `#move` writes a member's phase, and it rejects each move that MEMBER_MOVES does not list. `Members`
+ * `Member`: a proxy in the pool, with an end of life, counters and a phase. `PoolSource`: the members of one source, and the data
+ * that they share. Only `#move` writes a member's phase, and it rejects each move that MEMBER_MOVES does not list. `Members`
  * decides when a member moves.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
@@ -13,9 +13,9 @@ import { hasLatinLetter, type Location } from './locations.ts';
 import { type Departure, MEMBER_MOVES, type MemberPhase, type MemberPhaseName } from './member-phase.ts';
 import type { PoolSourceOptions } from './options.ts';
 
-/** Time constant of latency readings: a reading that is much older has little weight. */
+/** The time constant of latency readings in ms: a reading that is much older has little weight. */
 const LATENCY_MEMORY_MS = 10_000;
-/** Minimum weight of a new latency reading, even if it immediately follows another one. */
+/** The minimum weight of a new latency reading, even if it immediately follows another reading. */
 const MIN_READING_WEIGHT = 0.2;
 /** Maximum number of hosts that a member remembers for bans. The same maximum applies to hosts with a spacing. */
 const MAX_HOSTS = 1_000;
@@ -54,17 +54,17 @@ export class Member {
   readonly host: string;
   readonly port: number;
   readonly location: Location;
-  /** Monotonic moment. For a member of an earlier snapshot, it is before the start of the process. */
+  /** The monotonic moment at which the member joined. For a member of an earlier run, it is before the start of the process. */
   readonly joinedAt: number;
   readonly health = new Health();
 
   exitIp: string | undefined;
-  /** Used in place of the credentials of its source. */
+  /** The credentials of the member, which noria uses in place of the credentials of its source. */
   login: Login | undefined;
   facts: Facts | undefined;
   /** Monotonic moment at which its life ends. */
   endsAt = 0;
-  /** The service reported no end of life: `endsAt` is an assumption, and each success renews it. */
+  /** True if the service reported no end of life. `endsAt` is then an assumption, and each success renews it. */
   endIsAssumed = false;
 
   /** Number of open leases, including those of probes, and those of other replicas if the pool counts them. */
@@ -73,9 +73,15 @@ export class Member {
   pendingUses = 0;
   /** Number of client leases that the member has accepted, in all replicas. */
   uses = 0;
-  /** Id of the lease that tests the member: a probe, or a client's lease on a quarantined member. At most one at a time. */
+  /**
+   * The id of the lease that tests the member: a probe, or a client's lease on a quarantined member. A member has at most one
+   * such lease.
+   */
   trialLease: number | undefined;
-  /** The member failed while no member of its source worked. A draw replaces it, to find out whether new members work. */
+  /**
+   * True if the member failed while no member of its source worked. A draw then replaces it, to find out whether new members
+   * work.
+   */
   onTrial = false;
   /** Monotonic moment at which noria last requested a probe while no member of the source worked. */
   undecidedAt = Number.NEGATIVE_INFINITY;
@@ -85,9 +91,9 @@ export class Member {
   latencyMs: number | undefined;
   #latencyAt = 0;
 
-  /** Keyed by the hosts for which clients banned the member. */
+  /** The hosts for which clients banned the member. */
   bans: BoundedMap<string, true> | undefined;
-  /** Keyed by host: the monotonic moment from which the member may be used again for the host (`perHostSpacing`). */
+  /** For each host, the monotonic moment from which noria may use the member again for the host (`perHostSpacing`). */
   #spacing: BoundedMap<string, number> | undefined;
 
   // Only `CandidateIndex` writes the next four fields.
@@ -115,7 +121,7 @@ export class Member {
     return this.#phase;
   }
 
-  /** The address that targets see: the exit IP when it is known, else the member's own host. */
+  /** The address that targets see: the exit IP if it is known, otherwise the member's own host. */
   get exit(): string {
     return this.exitIp ?? this.host;
   }
@@ -174,7 +180,7 @@ export class Member {
     return typicalLatencyMs + (this.latencyMs - typicalLatencyMs) * remaining;
   }
 
-  /** Monotonic moment from which the spacing allows a use for `host`; 0 if it allows one now. */
+  /** The monotonic moment from which the spacing allows a use for `host`; 0 if it allows a use now. */
   spacedUntil(host: string): number {
     return this.#spacing?.get(host) ?? 0;
   }
@@ -261,7 +267,7 @@ export class PoolSource {
 
   readonly evidence = new SourceEvidence();
 
-  /** The protocols of all members that it ever had. */
+  /** The protocols of all members that the source ever had. */
   readonly protocols = new Set<MemberProtocol>();
   /** The longest life with which a member joined; 0 before the first member. */
   longestLifeMs = 0;
@@ -282,7 +288,10 @@ export class PoolSource {
     return this.openLeases >= this.leaseLimit;
   }
 
-  /** Returns a lower limit: the current limit times `factor` or, without a limit, the open leases times `factor`; at least 1. */
+  /**
+   * Returns the reduced limit of open leases: the current limit times `factor` or, without a limit, the number of open leases
+   * times `factor`; at least 1.
+   */
   limitedTo(factor: number): number {
     const current = this.leaseLimit === Number.POSITIVE_INFINITY ? this.openLeases : this.leaseLimit;
     return Math.max(1, Math.floor(current * factor));

@@ -59,7 +59,7 @@ export interface SharingOptions {
    * must be cheap.
    */
   readonly onUse: () => void;
-  /** Called when no client waits any longer in the group of another sharing of this pool. */
+  /** Called when the last waiting client in the group of another sharing of this pool waits no longer. */
   readonly onServed: () => void;
   /**
    * Whether the other replicas run on this machine. If so, their evidence counts like that of this process. If not, their
@@ -68,7 +68,7 @@ export interface SharingOptions {
   readonly sameMachine: boolean;
 }
 
-/** What this replica knows about a member, in the format of a `PoolChange`. */
+/** A member as this replica knows it, in the format of a `PoolChange`. */
 interface MemberChanges {
   readonly member: SharedMember;
   readonly quarantine: MemberQuarantine | undefined;
@@ -290,7 +290,9 @@ export class PoolSharing implements PoolObserver {
     for (const other of this.#others) other.memberUsed(member, 0);
   }
 
-  /** A target answered a client of another replica. This is evidence that members of the source serve other clients. */
+  /**
+   * Records that a target answered a client of another replica. This is evidence that members of the source serve other clients.
+   */
   recordAnswer({ member: id, answeredTo }: MemberActivity): void {
     const { clock, members } = this.#parts;
     const member = members.find(id);
@@ -299,17 +301,20 @@ export class PoolSharing implements PoolObserver {
     for (const other of this.#others) other.memberAnswered(member, answeredTo);
   }
 
-  /** Identifies the member that has this id now. Includes draining members. */
+  /**
+   * Returns the object of the member that has this id now, also for a draining member. The caller uses the object only to compare
+   * identities.
+   */
   findMember(id: string): object | undefined {
     return this.#parts.members.find(id);
   }
 
-  /** Identifies the session that has this name now. */
+  /** Returns the object of the session that has this name now. The caller uses the object only to compare identities. */
   findSession(name: string): object | undefined {
     return this.#parts.sessions.find(name);
   }
 
-  /** Counts the open leases, latency and successes of another replica as those of this pool. */
+  /** Counts the open leases, latency and successes of a member in another replica as those of this pool. */
   count({ member: id, latencyMs, uses }: Omit<MemberActivity, 'openLeases'>, openLeasesChange: number): void {
     const { clock, members } = this.#parts;
     const member = members.find(id);

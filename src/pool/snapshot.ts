@@ -11,7 +11,7 @@ import type { MemberIntake } from './member-intake.ts';
 import type { Members } from './members.ts';
 import type { PoolSnapshot } from './stored-state.ts';
 
-/** Maximum remaining life of a restored member. Limits what a damaged file can claim. */
+/** The maximum remaining life of a restored member. It limits the effect of a damaged file. */
 const MAX_LIFE_MS = WEEK_MS;
 
 interface SnapshotParts {

@@ -8,7 +8,7 @@ import { WEEK_MS } from '../core/duration.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 
-/** Maximum TTL of a restored session. Limits what a damaged file can claim. */
+/** The maximum TTL of a restored session. It limits the effect of a damaged file. */
 const MAX_TTL_MS = WEEK_MS;
 
 const moment = z.number();
@@ -50,7 +50,7 @@ const snapshotSchema = z.object({
   remembered: z.array(departedSchema),
 });
 
-/** What a restart keeps of the members. */
+/** The data of the members that survives a restart. */
 export type PoolSnapshot = z.infer<typeof snapshotSchema>;
 
 const sessionSchema = z.object({
@@ -58,7 +58,7 @@ const sessionSchema = z.object({
   address: z.string(),
   member: z.string().optional(),
   ttlMs: durationMs.max(MAX_TTL_MS),
-  /** Idle time; 0 while the session has an open lease. */
+  /** The idle time of the session in ms; 0 while the session has an open lease. */
   idleMs: durationMs,
   uses: z.int().nonnegative(),
 });
@@ -71,7 +71,7 @@ export interface StoredSession {
   readonly ageMs: number;
 }
 
-/** Decodes a snapshot; undefined if `value` is not a valid one. */
+/** Decodes a snapshot. Returns undefined if `value` is not a valid snapshot. */
 export function decodeSnapshot(value: unknown): PoolSnapshot | undefined {
   const decoded = snapshotSchema.safeParse(value);
   return decoded.success ? decoded.data : undefined;
