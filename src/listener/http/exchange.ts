@@ -6,19 +6,14 @@
 import { NoriaError } from '../../core/faults.ts';
 import type { DialOutcome, MemberConnection } from '../../dialer/dial.ts';
 import { hasFailedWrite } from '../../dialer/member-socket.ts';
-import { type Framing, isEmptyBody } from './framing.ts';
+import type { ForwardRequest } from './forward-request.ts';
+import { isEmptyBody } from './framing.ts';
 import { connectionOptions, formatFields, type HeaderField } from './header-fields.ts';
 import { PartLimit } from './part-limit.ts';
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
 
 /** The properties of the request that an exchange needs. */
-interface ExchangeRequest {
-  readonly method: string;
-  /** The framing of the body that `sendBody` and `finishBody` send. */
-  readonly framing: Framing;
-  /** Whether the client asks to switch protocols. If it does not, a 101 response is an error. */
-  readonly upgrade: boolean;
-}
+type ExchangeRequest = Pick<ForwardRequest, 'method' | 'framing' | 'upgrade'>;
 
 /** After the `complete` part, `onSwitched` or `onFailed`, no further callback is called. */
 interface ExchangeCallbacks {

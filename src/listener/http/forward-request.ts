@@ -20,7 +20,7 @@ export interface ForwardRequest {
   readonly routing: RoutingOptions;
   /** Only requests of the same owner (same user and session) may share a connection. */
   readonly owner: string;
-  /** Whether the client asks to switch protocols. */
+  /** Whether the client asks to switch protocols. If it does not, a 101 response is an error. */
   readonly upgrade: boolean;
 }
 
