@@ -212,8 +212,7 @@ function toTenths(value: number): number {
 }
 
 /**
- * A histogram of durations. Each bucket is 2^(1/4) times as wide as the one before, so a quantile is accurate to about
- * 10 %.
+ * A histogram of durations. Each bucket is 2^(1/4) times as wide as the bucket before, so a quantile is accurate to about 10 %.
  */
 class LatencyHistogram {
   readonly #counts = new Float64Array(BUCKET_COUNT);

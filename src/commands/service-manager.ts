@@ -171,7 +171,7 @@ class Systemd implements ServiceManager {
       });
   }
 
-  /** Logs only the first failure, because later ones have the same cause. */
+  /** Logs only the first failure, because later failures have the same cause. */
   #logFailure(error: unknown): void {
     if (this.#failureLogged) return;
     this.#failureLogged = true;

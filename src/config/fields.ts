@@ -11,8 +11,8 @@ export interface Field {
   readonly path: string;
   readonly about: string;
   /**
-   * `choice`: a word or a map, such as `health.check`. `list`: a list of scalars. `maps`: a list of maps. `names`: a
-   * map with any keys.
+   * The shape of the value. `choice`: a word or a map, such as `health.check`. `list`: a list of scalars. `maps`: a list of maps.
+   * `names`: a map with any keys.
    */
   readonly shape: 'scalar' | 'map' | 'choice' | 'list' | 'maps' | 'names';
   /** The type of a scalar, of the scalars in a list, or of the word of a choice. */

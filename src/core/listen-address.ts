@@ -20,7 +20,7 @@ interface TcpAddress {
 /** A listening socket that noria inherits from the process that started it (socket activation). */
 interface FdAddress {
   readonly kind: 'fd';
-  /** The number of the descriptor, at least 3: the lower ones are the standard streams. */
+  /** The number of the descriptor. It is at least 3, because the lower numbers are the standard streams. */
   readonly fd: number;
 }
 

@@ -1,4 +1,4 @@
-/** The HTTP APIs of a noria: the admin API and proxyPool. Opens each one that the configuration has. */
+/** The HTTP APIs of a noria: the admin API and proxyPool. Opens each API that the configuration has. */
 import type { AdminBackend } from '../admin/backend.ts';
 import type { HttpServer } from '../admin/http-server.ts';
 import type { AdminConfig, Config } from '../config/config.ts';

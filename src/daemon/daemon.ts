@@ -136,7 +136,7 @@ export class Daemon {
 
   /**
    * Stops accepting clients, lets tunnels finish for at most `shutdown.drainTimeout`, then closes everything. A second call waits
-   * for the first one.
+   * for the first call.
    */
   close(): Promise<void> {
     const { state, parts } = this.#running;

@@ -53,7 +53,9 @@ export class ReadinessMonitor {
     this.#arm();
   }
 
-  /** Decides and returns the current verdict. Emits `readiness.changed` if the current verdict differs from the previous one. */
+  /**
+   * Decides and returns the current verdict. Emits `readiness.changed` if the current verdict differs from the previous verdict.
+   */
   check(
     statuses = this.#options.refiller().sources(),
     counts: readonly SourceCounts[] = this.#options.pool.counts(),

@@ -62,7 +62,10 @@ export interface RawConnection {
   readonly login: PreparedLogin | undefined;
 }
 
-/** `connect`: until TCP, and TLS if used, are established. `answer`: from noria's request to the member's answer. */
+/**
+ * The phases of an attempt. `connect`: until TCP, and TLS if used, are established. `answer`: from noria's request to the
+ * member's answer.
+ */
 export type AttemptPhase = 'connect' | 'answer' | 'done';
 
 export interface AttemptFailure {

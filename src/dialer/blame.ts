@@ -115,8 +115,8 @@ export interface BlameParts {
 
 export type DialEnd =
   /**
-   * `reachedBy`: the member that reached the target. Undefined in absolute form: only the later response shows whether
-   * the member reached the target.
+   * An attempt connected. `reachedBy`: the member that reached the target. Undefined in absolute form: only the later response
+   * shows whether the member reached the target.
    */
   | { readonly kind: 'connected'; readonly reachedBy: string | undefined }
   | { readonly kind: 'client-left' }

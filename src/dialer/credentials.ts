@@ -12,8 +12,8 @@ import { type Login, Secret } from '../core/secret.ts';
 
 export interface SourceAccess {
   /**
-   * `auto`: noria sends no credentials until members require credentials, then the credentials of the instance.
-   * `instance`: noria sends the credentials of the instance from the start.
+   * Which credentials noria sends. `auto`: no credentials until members require credentials, then the credentials of the
+   * instance. `instance`: the credentials of the instance from the start.
    */
   readonly auth: 'auto' | 'none' | 'instance' | Login;
   /** The id of the instance, which is its user name. */
@@ -46,9 +46,8 @@ export interface PreparedLogin extends Login {
 }
 
 /**
- * A member's latest answer. `accepted`: it accepted credentials. `open`: it accepted a request without credentials.
- * `asked`: it required credentials and noria sent none. `refused`: it rejected the credentials, and noria has no
- * others.
+ * A member's latest answer. `accepted`: it accepted credentials. `open`: it accepted a request without credentials. `asked`: it
+ * required credentials and noria sent none. `refused`: it rejected the credentials, and noria has no other credentials.
  */
 type MemberAnswer = 'accepted' | 'open' | 'asked' | 'refused';
 
@@ -109,14 +108,14 @@ export class SourceCredentials {
     return this.#faulty;
   }
 
-  /** Whether noria has other credentials to try with a member that got `sent` and still required credentials. */
+  /** Whether noria has other credentials to try with a member that got the credentials `sent` and still required credentials. */
   hasOthers(sent: PreparedLogin | undefined): boolean {
     return this.#access.auth === 'auto' && sent === undefined && this.#instance !== undefined;
   }
 
   /**
-   * Whether a member that refused `sent` is at fault. The member is at fault in three cases: other members accept the
-   * same credentials, the credentials belong to this member alone, or noria has no credentials for the source.
+   * Whether a member that refused the credentials `sent` is at fault. The member is at fault in three cases: other members accept
+   * the same credentials, the credentials belong to this member alone, or noria has no credentials for the source.
    */
   isMemberAtFault(sent: PreparedLogin | undefined): boolean {
     if (sent?.isOwn === true) return true;
@@ -125,7 +124,7 @@ export class SourceCredentials {
   }
 
   /**
-   * Records that `member` got `sent` and still required credentials. If `neverInstance` leaves noria without
+   * Records that `member` got the credentials `sent` and still required credentials. If `neverInstance` leaves noria without
    * credentials, only this member is at fault.
    * @returns the credentials for one retry with the same member; undefined if noria has none for this member.
    */
@@ -141,7 +140,7 @@ export class SourceCredentials {
     return undefined;
   }
 
-  /** Records that `member` accepted `sent`. From now on, all members of the source get the same credentials. */
+  /** Records that `member` accepted the credentials `sent`. From now on, all members of the source get the same credentials. */
   accepted(member: string, sent: PreparedLogin | undefined, now = this.#clock.monotonic()): void {
     if (sent?.isOwn === true) return;
     // An acceptance without credentials changes nothing: the attempt may have started before members required them.

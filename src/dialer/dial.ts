@@ -15,8 +15,8 @@ export interface DialRequest {
   readonly target: HostPort;
   readonly routing: RoutingOptions;
   /**
-   * `tunnel`: unmodified bytes to the target. `forward`: a plain HTTP request to the target. The dial may return an
-   * idle connection, or a connection for absolute form if the member does not accept CONNECT to this port.
+   * What the connection is for. `tunnel`: unmodified bytes to the target. `forward`: a plain HTTP request to the target. The dial
+   * may return an idle connection, or a connection for absolute form if the member does not accept CONNECT to this port.
    */
   readonly use: 'tunnel' | 'forward';
   /** `forward` only: the owner of the request. Requests with different owners never share an idle connection. */

@@ -15,9 +15,9 @@ import { Socks5Handshake } from './socks-handshake.ts';
 
 export interface HopFailure {
   /**
-   * `local`: this machine is out of sockets or ports. `unresolved`, `down`: no connection to the front proxy. `login`,
-   * `refused`, `protocol`: the front proxy answered with an error. `silent`: the front proxy did not answer.
-   * `unreachable`: the front proxy could not reach the server.
+   * Why noria did not get a connection through the front proxy. `local`: this machine is out of sockets or ports. `unresolved`,
+   * `down`: no connection to the front proxy. `login`, `refused`, `protocol`: the front proxy answered with an error. `silent`:
+   * the front proxy did not answer. `unreachable`: the front proxy could not reach the server.
    */
   readonly problem:
     | 'local'

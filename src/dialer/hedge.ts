@@ -1,15 +1,15 @@
 /**
- * Hedging: noria starts a second attempt in parallel with a slow first one.
- *
- * A hedge is wasted if the first attempt succeeds after all. A budget limits only wasted hedges. So a good pool gets at
- * most a tenth more attempts, and a bad pool gets as many hedges as it needs.
+ * Hedging: noria starts a second attempt (a hedge) in parallel with a slow first attempt. A hedge is wasted if the first attempt
+ * succeeds after all. A budget limits only wasted hedges. So a good pool gets at most a tenth more attempts, and a bad pool gets
+ * as many hedges as it needs.
  */
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import type { Lease } from '../pool/lease.ts';
 
 /**
- * `auto`: noria learns the delay from the source's successful attempts. `off`: no hedges. A number: the delay in ms.
+ * When a hedge, a second attempt, starts. `auto`: noria learns the delay from the source's successful attempts. `off`: never. A
+ * number: the delay in ms.
  */
 export type HedgeAfter = 'auto' | 'off' | number;
 
@@ -148,8 +148,8 @@ export class OverdueAttempts {
   }
 
   /**
-   * The members that a hedge avoids: slow ones, and those with an overdue attempt. Members in `tried` are left out,
-   * because the dial avoids them anyway.
+   * The members that a hedge avoids: slow members, and members with an overdue attempt. Members in `tried` are left out, because
+   * the dial avoids them anyway.
    */
   membersToAvoid(slow: readonly string[], tried: readonly string[]): readonly string[] {
     const members = new Set(slow);

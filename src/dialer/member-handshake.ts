@@ -1,7 +1,7 @@
 /**
- * The handshake with a member: chooses how an attempt performs its next handshake, and records what the handshakes show
- * about pipelining. An attempt may perform two: a trial of a pipelined SOCKS5 handshake, and after a failed trial a plain
- * one.
+ * The handshake with a member: chooses how an attempt performs its next handshake, and records what the handshakes show about
+ * pipelining. An attempt may perform two handshakes: a trial of a pipelined SOCKS5 handshake, and after a failed trial a plain
+ * handshake.
  */
 
 import type { Clock } from '../core/clock.ts';

@@ -11,12 +11,12 @@ import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 
 /**
- * `auto`: noria learns from the members. `plain`: noria waits for each reply. `pipelined`: noria does not wait.
- * Exception: until a member of the source has required a login, a handshake with a login is plain.
+ * How noria performs SOCKS5 handshakes. `auto`: noria learns from the members. `plain`: noria waits for each reply. `pipelined`:
+ * noria does not wait. Exception: until a member of the source has required a login, a handshake with a login is plain.
  */
 export type HandshakeSetting = 'auto' | 'plain' | 'pipelined';
 
-/** `trial`: a pipelined handshake; if it fails, the same member gets a plain one. */
+/** How one handshake is performed. `trial`: a pipelined handshake; if it fails, the same member gets a plain handshake. */
 export type HandshakeMode = 'plain' | 'trial' | 'pipelined';
 
 /** Knowledge about a member expires after this time. */
@@ -35,7 +35,8 @@ export class Pipelining {
   readonly #clock: Clock;
   readonly #setting: HandshakeSetting;
   /**
-   * `#accepting`: members that accept pipelining. `#refusing`: members that do not. Values: the time of the first proof.
+   * `#accepting` contains the members that accept pipelining, and `#refusing` the members that do not. The values are the times
+   * of the first proof.
    */
   readonly #accepting = new BoundedMap<string, number>(MAX_MEMBERS);
   readonly #refusing = new BoundedMap<string, number>(MAX_MEMBERS);

@@ -168,8 +168,8 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
   }
 
   /**
-   * Whether another member would probably fail as well. That is so if all members so far required credentials, or if
-   * the front proxy reached none of them.
+   * Whether another member would probably fail as well: true if all members so far required credentials, or if the front proxy
+   * reached no member so far.
    */
   get #isWaitUseless(): boolean {
     return this.#blame.allRequireCredentials || this.#blame.allAtFrontProxy;

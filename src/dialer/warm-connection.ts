@@ -19,7 +19,10 @@ export interface WarmParts {
   readonly openSocket: OpenSocket;
 }
 
-/** `unopened`: noria could not establish it. `closed`: the member closed it. `expired`: it reached its time limit. */
+/**
+ * How a warm connection ended unused. `unopened`: noria could not establish it. `closed`: the member closed it. `expired`: it
+ * reached its time limit.
+ */
 export type WarmEnd = 'unopened' | 'closed' | 'expired';
 
 export interface WarmOwner {

@@ -21,7 +21,9 @@ import {
 } from './warm-connection.ts';
 import { MIN_GAIN_MS, stockFor, TunnelRate } from './warm-stock.ts';
 
-/** `auto`: noria decides how many connections. A number: the maximum for each source. */
+/**
+ * How many connections noria keeps open before tunnels need them. `auto`: noria decides. A number: the maximum for each source.
+ */
 export type WarmSetting = 'auto' | 'off' | number;
 
 export interface WarmConnectionsParts extends WarmParts {

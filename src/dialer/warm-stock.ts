@@ -1,6 +1,6 @@
 /**
- * Computes how many warm connections to hold for a stream of tunnels: from the rate of the tunnels, and from the times
- * that the members of their source need to open a connection and keep an unused one.
+ * Computes how many warm connections to hold for a stream of tunnels: from the rate of the tunnels, and from the times that the
+ * members of their source need to open a connection and keep an unused connection.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -85,7 +85,9 @@ const SAMPLE_WEIGHT = 0.1;
 /** The minimum grows by this factor with each sample, so that old samples fade when the members of a source change. */
 const MIN_GROWTH = 1.02;
 
-/** Measures, for the members of one source, how long opening a connection takes, and how long a member keeps an unused one. */
+/**
+ * Measures, for the members of one source, how long opening a connection takes, and how long a member keeps an unused connection.
+ */
 export class OpeningTimes {
   readonly #clock: Clock;
   #averageMs: number | undefined;

@@ -1,7 +1,7 @@
 /**
  * Decides who may use a listener, as which user, and for which targets.
  *
- * Passwords are compared as digests in constant time, and an unknown user name takes as long to check as a known one.
+ * Passwords are compared as digests in constant time, and an unknown user name takes as long to check as a known name.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { BoundedMap } from '../core/bounded-map.ts';

@@ -324,7 +324,7 @@ export class ClientConnection implements Listed {
     if (socket.readableEnded) socket.destroySoon();
   }
 
-  /** Closes the connection now if no request is in progress, otherwise after the current one. */
+  /** Closes the connection now if no request is in progress, otherwise after the current request. */
   drain(): void {
     this.#draining = true;
     if (this.#phase === 'idle') this.#socket.destroySoon();

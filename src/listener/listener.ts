@@ -89,7 +89,7 @@ export class Listener {
     if (sharedLimit !== undefined) this.#admissionQueue = new AdmissionQueue(sharedLimit, deadlines);
   }
 
-  /** The bound addresses, in the order of the configured ones. */
+  /** The bound addresses, in the order of the configured addresses. */
   get addresses(): readonly BoundAddress[] {
     return this.#addresses;
   }

@@ -21,8 +21,8 @@ const MIN_READING_WEIGHT = 0.2;
 const MAX_HOSTS = 1_000;
 
 /**
- * `fresh`: the member has enough life left. `expiring`: the pool picks the member only if no fresh member of the tier fits.
- * `quarantined`: the pool picks the member only if no other member of any tier fits.
+ * How the pool prefers a member. `fresh`: the member has enough life left. `expiring`: the pool picks the member only if no fresh
+ * member of the tier fits. `quarantined`: the pool picks the member only if no other member of any tier fits.
  */
 export type Bucket = 'fresh' | 'expiring' | 'quarantined';
 

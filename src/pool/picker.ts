@@ -30,9 +30,8 @@ export interface SessionPin {
    */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
-   * `keep`: returns only the session's own member.
-   * `fill`: returns another member if the own member no longer works.
-   * `move`: like `fill`. A session without an open lease also gets another member if its own member cannot serve it now.
+   * Which members the pin may return. `keep`: only the session's own member. `fill`: another member if the own member no longer
+   * works. `move`: like `fill`. A session without an open lease also gets another member if its own member cannot serve it now.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }

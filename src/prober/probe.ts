@@ -99,7 +99,7 @@ export class Probe {
   async #askForSite({ at, expectStatus }: SiteTask): Promise<ProbeOutcome> {
     const { clock, deadlines } = this.#parts;
     const startedAt = clock.monotonic();
-    // TLS needs a tunnel. A plain request may use absolute form, as a client's plain request would.
+    // A check over TLS needs a tunnel. A plain request may use absolute form, as a client's plain request would.
     const result = await this.#try(at.target, at.tls ? 'tunnel' : 'forward');
     if (result.kind === 'cancelled') return result;
     if (result.kind === 'failed') {

@@ -27,7 +27,7 @@ export interface Turn {
   readonly rule: PaceRule;
 }
 
-/** How the end of a call affects the next one. */
+/** How the end of a call affects the next call. */
 export type Settlement =
   /** The next call waits for the usual interval. */
   | { readonly kind: 'done' }

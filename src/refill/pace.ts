@@ -263,7 +263,10 @@ export class Permit implements WriteGate {
   readonly #ageMs: () => number;
   /** At least this time in ms had passed since the service received the previous call to the instance; undefined if unknown. */
   readonly sinceArrivalMs: number | undefined;
-  /** `used`: noria sent the request. `expired`: the permit was too old, and noria did not send the request. */
+  /**
+   * What happened to the permit. `used`: noria sent the request. `expired`: the permit was too old, and noria did not send the
+   * request.
+   */
   state: 'unused' | 'used' | 'expired' = 'unused';
   /** The moment at which the first byte of the answer arrived; undefined before. */
   answeredAt: Moment | undefined;

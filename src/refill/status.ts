@@ -52,7 +52,7 @@ export interface SourceStatus {
 
 /** The result of the last draw. It shows whether the next draw will probably bring usable members. */
 export interface LastDraw {
-  /** `useless`: the draw brought members, but many members in a row failed before their first use. */
+  /** How the draw ended. `useless`: it brought members, but many members in a row failed before their first use. */
   readonly result: 'succeeded' | 'empty' | 'useless' | 'failed';
   /** The outcome in noria's own words, not in those of the service. */
   readonly reason: string;

@@ -24,7 +24,7 @@ export class RateLimiter {
     this.#clock = clock;
   }
 
-  /** Returns whether the limit allows a call now. A call that comes too early does not delay the next one. */
+  /** Returns whether the limit allows a call now. A call that comes too early does not delay the next call. */
   admit(): boolean {
     const now = this.#clock.monotonic();
     this.#starts = this.#starts.filter((start) => now - start < this.#limit.withinMs);

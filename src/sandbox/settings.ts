@@ -23,7 +23,10 @@ export interface CommonSettings {
   readonly slowMs?: number | undefined;
   /** The minimum time between two calls, in ms. Replaces the operation's rate limit; 0: no limit. */
   readonly paceMs?: number | undefined;
-  /** `ip`: proxies need no credentials; `password`: they require the instance's id and password. Default `ip`. */
+  /**
+   * How clients authenticate at the proxies. `ip`: proxies need no credentials; `password`: they require the instance's id and
+   * password. Default `ip`.
+   */
   readonly auth?: 'ip' | 'password' | undefined;
   /** Returns the behaviour of the nth proxy (from 0) of an instance. Undefined: `dead` and `slow` decide. */
   readonly behaviour?: ((n: number) => Behaviour | undefined) | undefined;

@@ -106,7 +106,7 @@ export class ServiceClient {
     }
   }
 
-  /** Cancels all calls and rejects later ones. Idempotent. */
+  /** Cancels all calls and rejects later calls. Idempotent. */
   close(): void {
     this.#isClosed = true;
     for (const call of this.#open) call.abort();

@@ -1,9 +1,8 @@
 /**
- * The state folder: the pace, which all processes that use the folder share, and the snapshot and the sessions of one
- * daemon.
+ * The state folder: the pace, which all processes that use the folder share, and the snapshot and the sessions of one daemon.
  *
- * If a second daemon uses the same folder, it does not start, and its error names the first one. Commands may run at
- * the same time; they share the pace.
+ * If a second daemon uses the same folder, it does not start, and its error names the first daemon. Commands may run at the same
+ * time; they share the pace.
  */
 
 import { readFileSync } from 'node:fs';

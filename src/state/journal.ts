@@ -103,7 +103,7 @@ class JournalFile implements Journal {
   #saveSoon(): void {
     if (this.#closed || this.#source === undefined) return;
     this.#dirty = true;
-    if (this.#writing !== undefined) return; // `#write` starts another write at the end of the current one
+    if (this.#writing !== undefined) return; // `#write` starts another write at the end of the current write
     this.#timer ??= this.#options.clock.after(GATHER_MS, () => void this.#write());
   }
 

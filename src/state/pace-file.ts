@@ -33,8 +33,8 @@ const callSchema = z.object({
    */
   holdMs: atLeast(0),
   /**
-   * `pending`: the call is not sent yet, it has no answer yet, or its process was killed. `unanswered`: the call
-   * ended without an answer.
+   * What happened to the call. `pending`: the call is not sent yet, it has no answer yet, or its process was killed.
+   * `unanswered`: the call ended without an answer.
    */
   fate: z.enum(['pending', 'answered', 'unanswered']),
 });

@@ -86,8 +86,8 @@ export async function readStateFile(path: string): Promise<string | undefined> {
 }
 
 /**
- * Replaces the file with a new one that `write` fills. Syncs the new file before renaming it, so that a crash leaves
- * either the old content or the new one.
+ * Replaces the file with a new file that `write` fills. Syncs the new file before renaming it, so that a crash leaves either the
+ * old content or the new content.
  *
  * @returns the new file, still open.
  */

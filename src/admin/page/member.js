@@ -89,8 +89,8 @@ function addressOf({ host, port }) {
 const STATE_ORDER = { quarantined: 0, ready: 1, joining: 1, draining: 2 };
 
 /**
- * Sorts the members that need attention to the top: quarantined ones first, then those with more faults, then those
- * that expire sooner.
+ * Sorts the members that need attention to the top: quarantined members first, then members with more faults, then members that
+ * expire sooner.
  *
  * @param {readonly Member[]} members
  */

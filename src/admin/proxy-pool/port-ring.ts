@@ -36,8 +36,8 @@ interface PortPin {
   /** The members of the other ports; the keys are member ids. */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
-   * `keep`: use only the port's current member. `fill`: use another member if the current member does not work. `move`:
-   * also use another member if the current member is not of the source `source`.
+   * Which member the port may use. `keep`: use only the port's current member. `fill`: use another member if the current member
+   * does not work. `move`: also use another member if the current member is not of the source `source`.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }

@@ -1,9 +1,9 @@
 /**
- * The server of proxyPool. It hands out local ports, each pinned to one member. Its HTTP API is the one that public
+ * The server of proxyPool. It hands out local ports, and each port is pinned to one member. Its HTTP API is the API that public
  * proxy-pool projects offer.
  *
- * In this API, GET requests change state. So the server refuses requests that a web page could send, as the admin
- * server does. The server owns its HTTP server and one ring of ports for each user.
+ * In this API, GET requests change state. So the server refuses requests that a web page could send, as the admin server does.
+ * The server owns its HTTP server and one ring of ports for each user.
  */
 
 import { getConnInfo } from '@hono/node-server/conninfo';

@@ -95,7 +95,7 @@ export class RedisSharedPool implements FleetPool {
   #isClosed = false;
   /** The last warning about a store that deletes data when its memory is full. */
   #evictions: string | undefined;
-  /** Distinguishes this process from another one with the same replica name. */
+  /** Distinguishes this process from another process with the same replica name. */
   readonly #process = randomUUID();
 
   constructor(options: RedisSharedPoolOptions) {

@@ -80,7 +80,7 @@ interface DialingPhase {
 
 type Phase =
   | DialingPhase
-  /** `waiting`: no final response has arrived. `responding`: the head of the final response has arrived. */
+  /** The request was sent. `waiting`: no final response has arrived. `responding`: the head of the final response has arrived. */
   | { readonly name: 'waiting' | 'responding'; readonly exchange: HttpExchange }
   /** No dial and no exchange is in progress, but the client may not have received its whole response yet. */
   | { readonly name: 'over' };

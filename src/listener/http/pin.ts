@@ -86,7 +86,7 @@ export class Pin {
   }
 }
 
-/** The connection as a request after the first one sees it. */
+/** The connection as a later request sees it. */
 function afterFirstRequest(connection: MemberConnection, clock: Clock): MemberConnection {
   const { socket, forwardMode, proxyAuthorization, member, source, exitIp, session, remainingMs } =
     connection;

@@ -52,9 +52,9 @@ function freePortFor(address: ListenAddress): Promise<number | undefined> {
 }
 
 /**
- * Checks that the addresses of `listeners` are free, by binding each one briefly in this process. Skips addresses that overlap an
- * address of `open`. Without this check, node:cluster could pass an unbound socket to a worker after a failed bind, and would
- * never close this socket.
+ * Checks that the addresses of `listeners` are free, by binding each address briefly in this process. Skips addresses that
+ * overlap an address of `open`. Without this check, node:cluster could pass an unbound socket to a worker after a failed bind,
+ * and would never close this socket.
  * @param open - the listeners that workers have open. Only the workers can move their addresses to another listener.
  * @returns the error (listen-failed or bad-config) for the first address that cannot be bound.
  */

@@ -33,8 +33,8 @@ const MAX_SHORT_LIVES = 6;
 /** Maximum time for the workers to close. A service manager allows less than 5 s for everything after the drain. */
 const CLOSE_TIMEOUT_MS = 2_000;
 /**
- * A terminal sends these signals to all processes. A worker that is still loading cannot ignore them yet, so an exit caused by
- * one of them is no failure. The primary gets the same signal and decides whether noria continues.
+ * A terminal sends these signals to all processes. A worker that is still loading cannot ignore them yet, so an exit that such a
+ * signal caused is no failure. The primary gets the same signal and decides whether noria continues.
  */
 const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
 /** The supervisor gives up when signals of SENT_TO_ALL have ended this many starts of one worker. */

@@ -1,6 +1,6 @@
 /**
- * One worker process, as the primary controls it. The workers do not use the scheduling of node:cluster: all of them accept from
- * the same listening sockets, which the primary holds. When a worker exits, another one serves the clients that wait in the
+ * One worker process, as the primary controls it. The workers do not use the scheduling of node:cluster: all workers accept from
+ * the same listening sockets, which the primary holds. When a worker exits, another worker serves the clients that wait in the
  * kernel's queue.
  */
 import cluster, { type Worker } from 'node:cluster';
