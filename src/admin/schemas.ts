@@ -250,10 +250,10 @@ export const failureSchema = z
       description:
         'request: no member could connect the request; refusal: a listener refused the client; attempt: one member failed, and another one may have connected the request; source: the source cannot draw',
     }),
-    code: z.string().openapi({ description: "noria's code; for a source the service's" }),
+    code: z.string().openapi({ description: "noria's code; for a source, the code of the service" }),
     side: z.enum(SIDES).openapi({ description: 'The side at fault' }),
     says: z.string().openapi({ description: 'What happened' }),
-    advice: z.string().openapi({ description: 'What to do about it' }),
+    advice: z.string().openapi({ description: 'What the operator can do' }),
     times: integer('Occurrences from firstAt to lastAt'),
     firstAt: z.string(),
     lastAt: z.string(),

@@ -147,7 +147,7 @@ export class AdminClient {
       const why =
         token === undefined
           ? `requires a token: set NORIA_ADMIN_TOKEN, or give the configuration file of that noria with -c (${tokenNote})`
-          : `refuses the token (${tokenNote}): it is not admin.token of the daemon`;
+          : `refuses the token (${tokenNote}): this token is not admin.token of the daemon`;
       return new NoriaError('bad-usage', `the daemon at ${origin} ${why}`);
     }
     if (isFaultCode(code)) return new NoriaError(code, message);

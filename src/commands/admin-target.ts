@@ -23,13 +23,14 @@ export function addAdminOptions(command: Command): Command {
     .addOption(
       new Option(
         '--admin <address>',
-        `admin address of the daemon: port, host:port or URL (default: NORIA_ADMIN, else that of the configuration, else ${DEFAULT_HOST}:${DEFAULT_PORT})`,
+        `admin address of the daemon: port, host:port or URL (default: NORIA_ADMIN, else admin.address of the configuration, else ${DEFAULT_HOST}:${DEFAULT_PORT})`,
       ),
     )
     .option('-c, --config <file>', 'take admin address and token from this configuration file');
 }
 
-export const TOKEN_HELP = 'The token is NORIA_ADMIN_TOKEN, else that of the configuration.';
+export const TOKEN_HELP =
+  'The token comes from NORIA_ADMIN_TOKEN, else from admin.token in the configuration.';
 
 export function openAdminClient(flags: AdminFlags, { env }: Terminal): AdminClient {
   return new AdminClient(findAdminTarget(flags, env));

@@ -55,7 +55,7 @@ async function evict(id: string | undefined, flags: MembersFlags, terminal: Term
     );
   }
   if (flags.source !== undefined) {
-    throw new NoriaError('bad-usage', '--source is for the list; noria members evict takes one ID');
+    throw new NoriaError('bad-usage', 'use --source only to list members; noria members evict takes one ID');
   }
   const client = openAdminClient(flags, terminal);
   await client.evictMember(id).catch((error: unknown) => {

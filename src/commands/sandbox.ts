@@ -23,14 +23,14 @@ export function addSandboxCommand(program: Command, { action, terminal }: Comman
     .description(
       'run the sandbox of the extraction service: all ten operations, links of other vendors, real members on loopback, a target site',
     )
-    .option('--port <port>', 'port of the service, 0 for a free one', portOption, 0)
+    .option('--port <port>', 'port of the service; 0 takes a free port', portOption, 0)
     .option(
       '--extract-port <port>',
-      'port of the short-pure extraction server, 0 for a free one',
+      'port of the extraction server for short-pure; 0 takes a free port',
       portOption,
       0,
     )
-    .option('--target-port <port>', 'port of the target site, 0 for a free one', portOption, 0)
+    .option('--target-port <port>', 'port of the target site; 0 takes a free port', portOption, 0)
     .option(
       '--members <count>',
       'number of proxies that exist at a time for each instance',

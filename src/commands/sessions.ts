@@ -25,7 +25,7 @@ export function addSessionsCommand(program: Command, { action, terminal }: Comma
     )
     .argument('[id]', 'the session, as in the list or in X-Noria-Session');
   addAdminOptions(command)
-    .option('--close', 'with rotate: also close its open tunnels')
+    .option('--close', 'with rotate: also close the open tunnels of the session')
     .option('--json', 'print the list as in /api/sessions')
     .addHelpText(
       'after',
@@ -39,7 +39,8 @@ export function addSessionsCommand(program: Command, { action, terminal }: Comma
 }
 
 async function list(flags: SessionsFlags, terminal: Terminal): Promise<number> {
-  if (flags.close === true) throw new NoriaError('bad-usage', '--close is for noria sessions rotate ID');
+  if (flags.close === true)
+    throw new NoriaError('bad-usage', 'use --close only with noria sessions rotate ID');
   const sessions = await openAdminClient(flags, terminal).sessions();
   for (const line of flags.json === true
     ? [JSON.stringify(sessions, undefined, 2)]
@@ -76,7 +77,7 @@ async function change(
     );
   }
   if (verb === 'forget' && flags.close === true) {
-    throw new NoriaError('bad-usage', '--close is for noria sessions rotate ID');
+    throw new NoriaError('bad-usage', 'use --close only with noria sessions rotate ID');
   }
   const client = openAdminClient(flags, terminal);
   await apply(verb, id, { client, close: flags.close === true }).catch((error: unknown) => {

@@ -57,7 +57,7 @@ export async function requireKnownSource(name: string, client: AdminClient): Pro
   const names = (await client.status()).sources.map((source) => source.name);
   if (names.includes(name)) return;
   const meant = nearest(name, names);
-  const choice = names.length === 0 ? 'it has no sources' : `it has ${names.join(', ')}`;
+  const choice = names.length === 0 ? 'this noria has no sources' : `its sources are ${names.join(', ')}`;
   const why = meant === undefined ? choice : `did you mean ${meant}?`;
   throw new NoriaError('not-found', `the daemon at ${client.origin} has no source ${name}; ${why}`);
 }

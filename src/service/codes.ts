@@ -161,7 +161,7 @@ const IPS_USED_UP: CodeMeaning = {
 const OTHER_CLIENT: CodeMeaning = {
   summary: 'Another address called the service with this application a moment ago.',
   advice:
-    "Stop the other caller; the service's own text names its address. noria makes no call for two minutes.",
+    "Stop the other caller, whose address is in the service's own text. noria makes no call for two minutes.",
   verdict: { kind: 'silence', ms: 120 * SECOND_MS },
 };
 const NO_MATCH: CodeMeaning = {

@@ -114,7 +114,7 @@ test.each([
     { state: 'not-serving', ready: false, sinceSeconds: 75, nextAttemptSeconds: 4 },
     'noria cannot serve clients.',
     'noria has been in this state for 1 min 15 s. noria tries again in 4 s.',
-    '✕ noria: no service',
+    '✕ noria: not serving',
   ],
 ] as const)('page: the headline of %j', (more, headline, detail, title) => {
   expect(describe({ ...STATUS, ...more })).toMatchObject({ headline, detail, title });

@@ -13,7 +13,7 @@ const END = '<!-- chaos: end -->';
 
 export function reportOf({ seed, totalMs, results }: Report): string {
   const head = `Seed ${seed}, ${Math.round(totalMs / 1_000)} s in all, Node ${process.versions.node}.`;
-  return [head, ...results.map(sectionOf)].join('\n\n');
+  return [head, ...results.map(sectionOf), '### Faults', tableOf(results)].join('\n\n');
 }
 
 /** Replaces the text between the two marks of a page. @throws Error if the page cannot be read or has no marks. */
@@ -35,14 +35,8 @@ export function splitPage(path: string): { readonly before: string; readonly aft
 }
 
 function sectionOf(result: RunResult): string {
-  const { name, exchanges, bySuccess, promised, failures, calls, faults, footprints, violations } = result;
+  const { name, exchanges, bySuccess, promised, failures, calls, footprints, violations } = result;
   const share = promised === 0 ? 100 : (100 * (promised - failures.length)) / promised;
-  const rows = [...faults]
-    .sort((a, b) => a.promise.localeCompare(b.promise) || a.name.localeCompare(b.name))
-    .map(
-      (row) =>
-        `| ${row.name} | ${row.promise} | ${row.times} | ${row.exchanges} | ${row.affected} | ${seconds(row.recoveryMs)} |`,
-    );
   const mib = (bytes: number) => Math.round(bytes / 2 ** 20);
   const prints = footprints.before.map((before, index) => {
     const after = footprints.after[index] ?? before;
@@ -53,10 +47,6 @@ function sectionOf(result: RunResult): string {
     '',
     `Of ${exchanges} exchanges, ${bySuccess} succeeded. Of the ${promised} exchanges that had to succeed, ${share.toFixed(2)} % did. noria called the service ${calls} times. Memory and descriptors: ${prints.join('; ')}.`,
     '',
-    '| fault | promise | times | exchanges during it | failed | longest recovery |',
-    '|---|---|---:|---:|---:|---:|',
-    ...rows,
-    '',
     ...(failures.length === 0 ? [] : ['Failed outside `broken` faults:', '', ...failures.map(item), '']),
     violations.length === 0
       ? 'No invariant was broken.'
@@ -64,10 +54,32 @@ function sectionOf(result: RunResult): string {
   ].join('\n');
 }
 
-function item(text: string): string {
-  return `- ${text}`;
+/** One row for each fault, with one cell for each run. */
+function tableOf(results: readonly RunResult[]): string {
+  const promises = new Map(
+    results.flatMap(({ faults }) => faults.map(({ name, promise }) => [name, promise])),
+  );
+  const rows = [...promises]
+    .sort(([name, promise], other) => promise.localeCompare(other[1]) || name.localeCompare(other[0]))
+    .map(([name, promise]) => {
+      const cells = results.map(({ faults }) => cellOf(faults.find((fault) => fault.name === name)));
+      return `| ${[name, promise, ...cells].join(' | ')} |`;
+    });
+  const names = results.map(({ name }) => name);
+  return [
+    `| ${['fault', 'promise', ...names].join(' | ')} |`,
+    `|---|---|${'---|'.repeat(names.length)}`,
+    ...rows,
+  ].join('\n');
 }
 
-function seconds(ms: number): string {
-  return ms === 0 ? '–' : `${(ms / 1_000).toFixed(1)} s`;
+function cellOf(fault: RunResult['faults'][number] | undefined): string {
+  if (fault === undefined) return '–';
+  const { affected, exchanges, recoveryMs } = fault;
+  const last = recoveryMs === 0 ? '' : `, the last one ${(recoveryMs / 1_000).toFixed(1)} s after the fault`;
+  return `${affected} of ${exchanges} failed${last}`;
+}
+
+function item(text: string): string {
+  return `- ${text}`;
 }

@@ -53,7 +53,7 @@ test('steering: members and sessions are tables', async () => {
 
 test.each([
   [['pause', 'cty'], /has no source cty; did you mean city\?/],
-  [['resume', 'harbour'], /has no source harbour; it has city\n/],
+  [['resume', 'harbour'], /has no source harbour; its sources are city\n/],
   [['members', '--source', 'cty'], /has no source cty; did you mean city\?/],
   [['members', 'evict', 'm9'], /has no member m9\n.*noria members/],
   [['sessions', 'rotate', 'x:y'], /has no session x:y\n.*noria sessions/],

@@ -21,7 +21,7 @@ const EVIDENCE: Readonly<Record<string, Partial<Evidence> & { readonly local?: b
   'similar failure of another member; the source works': { similarFailures: 2, sourceWorked: true },
   'the client left': { clientLeft: true, similarFailures: 2 },
   'most members refuse': { sourceFaulty: true },
-  'other members accept the same': { credentialsWork: true },
+  'other members accept the same credentials': { credentialsWork: true },
 };
 
 test('docs/health.md: every row of the table of blame matches the code', () => {

@@ -23,7 +23,7 @@ export const EN = {
     span24h: '24 hours',
     noFailures: 'No failures.',
     actions: 'Actions',
-    noSessions: 'No sessions. A client starts one with a proxy user name such as',
+    noSessions: 'No sessions. A client starts a session with a proxy user name such as',
     member: 'Member',
     source: 'Source',
     address: 'Address',
@@ -75,7 +75,7 @@ export const EN = {
   waitingFor: (waiting) => `${waiting} waiting for a member.`,
   /** @param {string} usable */
   usableTitle: (usable) => `noria: ${usable} usable`,
-  notServingTitle: 'noria: no service',
+  notServingTitle: 'noria: not serving',
 
   connect: {
     proxy: 'Proxy',
@@ -101,7 +101,7 @@ export const EN = {
   },
 
   marks:
-    'Height of a bucket: remaining lifetime; dashed edge: unknown. Line to the hub: open tunnels. Speed of the axle: tunnels per second.',
+    'Each bucket is a member; its height is the remaining lifetime (dashed edge: unknown). A line to the hub shows open tunnels. The more tunnels per second, the faster the axle turns.',
 
   /** Shown on the member card while no member is selected. `mouse` and `touch` are kinds of pointer. */
   cardHint: {
@@ -237,7 +237,7 @@ export const EN = {
     connectTime: 'Connect time',
     served: 'Requests served',
     left: 'Members that left the pool',
-    failures: 'Failures by side at fault',
+    failures: 'Failures by the side at fault',
   },
 
   /** The singular and the plural of each noun. A number precedes it. */

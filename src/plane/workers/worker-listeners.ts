@@ -178,7 +178,7 @@ export class WorkerListeners {
   #killAfterTimeout(worker: ListeningWorker): Disposable {
     const untilCloseMs = Math.max(MIN_TIMEOUT_MS, this.#closesAt - this.#clock.monotonic());
     return this.#clock.after(Math.min(UPDATE_TIMEOUT_MS, untilCloseMs), () =>
-      worker.killBecause('it did not open its listeners in time'),
+      worker.killBecause('the worker did not open its listeners in time'),
     );
   }
 }

@@ -50,8 +50,8 @@ export function formatReport(report: SimulationReport): string {
     ['  served', `${clients.served} (${share(clients.served, requests)})`],
     ['  no member in time', String(clients.noMember)],
     ['  members failed', String(clients.membersFailed)],
-    ['waits for a member', waits.count === 0 ? 'none' : formatWaits(waits, requests)],
-    ['longest period of waits', longestEmptyMs === 0 ? 'none' : seconds(longestEmptyMs)],
+    ['requests that waited', waits.count === 0 ? 'none' : formatWaits(waits, requests)],
+    ['longest time without a member', longestEmptyMs === 0 ? 'none' : seconds(longestEmptyMs)],
   ];
   const width = Math.max(...rows.map(([name]) => name.length)) + 2;
   return rows.map(([name, value]) => `${name.padEnd(width)}${value}`).join('\n');

@@ -75,7 +75,7 @@ test('worker listeners: a worker that does not answer an update is killed, and t
   expect(stuck.killReasons).toEqual([]);
   clock.advance(1);
   await updated;
-  expect(stuck.killReasons).toEqual(['it did not open its listeners in time']);
+  expect(stuck.killReasons).toEqual(['the worker did not open its listeners in time']);
   expect(listeners.status().map(({ addresses }) => addresses)).toEqual(OPENED.addresses);
   expect(clock.armedCount).toBe(0);
 });
@@ -91,7 +91,7 @@ test('worker listeners: when noria closes, a worker that hangs has 1 s left to a
   expect(stuck.killReasons).toEqual([]);
   clock.advance(1);
   await updated;
-  expect(stuck.killReasons).toEqual(['it did not open its listeners in time']);
+  expect(stuck.killReasons).toEqual(['the worker did not open its listeners in time']);
   expect(clock.armedCount).toBe(0);
 });
 

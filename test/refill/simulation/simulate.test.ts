@@ -50,7 +50,7 @@ test('simulation: the report lists the figures', async () => {
     expect.stringMatching(/^ {2}served +\d+ \(100 %\)$/),
     expect.stringMatching(/^ {2}no member in time +0$/),
     expect.stringMatching(/^ {2}members failed +0$/),
-    expect.stringMatching(/^waits for a member +/),
-    expect.stringMatching(/^longest period of waits +/),
+    expect.stringMatching(/^requests that waited +/),
+    expect.stringMatching(/^longest time without a member +/),
   ]);
 });
