@@ -90,7 +90,7 @@ export interface NoriaEvents {
    */
   'fleet.claimed': { readonly outcome: 'granted' | 'behind' | 'outrun' };
   'fleet.answered': { readonly operation: string; readonly ms: number };
-  /** noria applied a change `lagMs` after a replica of the fleet (this one or another) had shared it. */
+  /** noria applied a change `lagMs` after a replica of the fleet (this replica or another replica) had shared the change. */
   'fleet.followed': { readonly lagMs: number };
   'fleet.warned': { readonly message: string };
 

@@ -10,7 +10,7 @@ export class Secret {
     this.#value = value;
   }
 
-  /** Call it only where the value itself is needed: to send, parse, hash or compare it. */
+  /** Returns the value of the secret. Call it only where the value is needed: to send, parse, hash or compare it. */
   reveal(): string {
     return this.#value;
   }

@@ -131,7 +131,7 @@ function basic({ username, password }: NonNullable<FrontProxy['login']>): Secret
 function hopFailure(failure: HandshakeFailure): HopFailure {
   const { fault, detail } = failure;
   if (isUnreachable(failure)) return { problem: 'unreachable', detail };
-  // 401 also means wrong credentials, because tinyproxy sends it for them.
+  // 401 also means wrong credentials: tinyproxy answers wrong credentials with 401.
   if (fault === 'member-auth' || failure.status === 401) return { problem: 'login', detail };
   return { problem: fault === 'member-refused' ? 'refused' : 'protocol', detail };
 }

@@ -16,7 +16,7 @@ export interface SearchParts {
 export interface SearchOwner {
   memberFound(lease: Lease, hedge: boolean): void;
   noMemberFound(refusal: LeaseRefusal): void;
-  /** No hedge can start: the pool has no member for it, or the search was closed before the pool answered. */
+  /** No hedge can start: the pool has no member for the hedge, or the search was closed before the pool answered. */
   noHedgeFound(): void;
 }
 

@@ -28,7 +28,7 @@ export type WarmEnd = 'unopened' | 'closed' | 'expired';
 export interface WarmOwner {
   /** Called when the connection is established. `ms`: how long that took, TLS included. */
   warmOpened(connection: WarmConnection, ms: number): void;
-  /** Called when the connection has ended unused. `keptMs`: the time since it was ready. */
+  /** Called when the connection has ended unused. `keptMs`: the time since the connection was ready. */
   warmEnded(connection: WarmConnection, end: WarmEnd, keptMs: number): void;
 }
 

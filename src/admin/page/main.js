@@ -129,8 +129,8 @@ async function loadState() {
     showConnected();
     tick();
   } catch (error) {
-    // noria answered with an error, so it is connected. The event stream gets the same error, asks for the token and
-    // reconnects.
+    // noria answered with an error, so the page is connected to noria. The event stream gets the same error, asks for the token
+    // and reconnects.
     if (!(error instanceof ApiError)) showDisconnected();
   }
 }
