@@ -7,7 +7,7 @@ import { parseConfig } from '../src/config/load.ts';
 import { pause, systemClock } from '../src/core/clock.ts';
 import { EventBus } from '../src/core/events.ts';
 import { systemRandom } from '../src/core/random.ts';
-import { createFleet, type Fleet, placeInStore } from '../src/daemon/fleet.ts';
+import { createFleet, type Fleet, storeConnector } from '../src/daemon/fleet.ts';
 import { poolSettings } from '../src/daemon/part-options.ts';
 import type { DrawnMember } from '../src/pool/drawn-member.ts';
 import { isLease } from '../src/pool/lease.ts';
@@ -111,7 +111,7 @@ fleet: { url: "redis://127.0.0.1:${storePort}", name: ${name}, replica: replica-
   if (config.fleet === undefined) throw new TypeError('the configuration has no fleet');
   const fleet = await createFleet({
     ...common,
-    place: placeInStore(config.fleet),
+    connector: storeConnector(config.fleet),
     restored: undefined,
     pool,
     sources: { keyOf: (source) => source, sourceOf: (key) => key },

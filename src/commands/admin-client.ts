@@ -73,7 +73,7 @@ export class AdminClient {
     return this.#get('/api/sessions', sessionSchema.array());
   }
 
-  async steerSource(source: string, verb: 'pause' | 'resume' | 'refill'): Promise<void> {
+  async commandSource(source: string, verb: 'pause' | 'resume' | 'refill'): Promise<void> {
     await this.#call({ method: 'POST', path: `/api/sources/${encodeURIComponent(source)}/${verb}` });
   }
 

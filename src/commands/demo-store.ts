@@ -60,9 +60,9 @@ export async function openDemoStore(): Promise<DemoStore | undefined> {
  * not end it before the norias have ended.
  */
 async function start(program: string, port: number, folder: string): Promise<ChildProcess | undefined> {
-  const place = ['--port', String(port), '--bind', HOST, '--dir', folder];
+  const listening = ['--port', String(port), '--bind', HOST, '--dir', folder];
   const keeping = ['--save', '', '--appendonly', 'yes', '--maxmemory-policy', 'noeviction'];
-  const child = spawn(program, [...place, ...keeping], { stdio: 'ignore', detached: true });
+  const child = spawn(program, [...listening, ...keeping], { stdio: 'ignore', detached: true });
   try {
     await once(child, 'spawn');
     return child;

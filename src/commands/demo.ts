@@ -149,8 +149,8 @@ async function demoFleet({ flags, sandbox, terminal, level, owner }: FleetDemo):
       { number, storePort: store?.port },
     );
     const log = createLog({ level: level ?? config.log.level, format: 'pretty', replica: name });
-    const place = memory && { fleet: memory.place(name) };
-    daemons.push(await owner.open(name, startDaemon({ config, log, ...place })));
+    const joined = memory && { fleet: memory.connector(name) };
+    daemons.push(await owner.open(name, startDaemon({ config, log, ...joined })));
   }
   const addresses = daemons.map((daemon) => daemon.addresses);
   for (const line of introduceFleet(addresses, targetOf(sandbox), flags, store)) terminal.print(line);

@@ -69,9 +69,9 @@ async function extract(name: string, flags: ExtractFlags, terminal: Terminal): P
   return EXIT.fine;
 }
 
-function readCount(text: string | undefined, most = 1_000): number {
+function readCount(text: string | undefined, max = 1_000): number {
   if (text === undefined) return 1;
   const count = /^\d{1,4}$/.test(text) ? Number(text) : 0;
-  if (count >= 1 && count <= most) return count;
-  throw new NoriaError('bad-usage', `--count ${text} is not a whole number from 1 to ${most}`);
+  if (count >= 1 && count <= max) return count;
+  throw new NoriaError('bad-usage', `--count ${text} is not a whole number from 1 to ${max}`);
 }

@@ -3,8 +3,8 @@ import { Argument, type Command } from 'commander';
 import { hasCode, NoriaError } from '../core/faults.ts';
 import { type AdminFlags, addAdminOptions, openAdminClient, TOKEN_HELP } from './admin-target.ts';
 import type { CommandContext } from './command.ts';
+import { requireKnownSource } from './source-commands.ts';
 import { formatMembers } from './status-format.ts';
-import { requireKnownSource } from './steer-source.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 interface MembersFlags extends AdminFlags {

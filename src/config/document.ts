@@ -24,7 +24,7 @@ import { type SyntaxProblem, syntaxProblems } from './syntax.ts';
 import { type Path, pathText, type Tree, type TreeMap } from './tree.ts';
 
 /** Where a value is, as offsets into the text of the file. */
-export interface Place {
+export interface ValuePosition {
   /** The offset of the key; for an item of a list, the offset of the value. */
   readonly keyOffset: number;
   readonly valueOffset: number;
@@ -57,7 +57,7 @@ export interface ParsedDocument {
   /** The text as a tree. `undefined` if the text is not valid YAML; `problems` then says why. */
   readonly tree: Tree | undefined;
   /** The places of the values, by the path of each value. */
-  readonly places: ReadonlyMap<string, Place>;
+  readonly positions: ReadonlyMap<string, ValuePosition>;
   readonly extents: readonly Extent[];
 }
 
@@ -78,11 +78,11 @@ export function readDocument(text: string, environment: Environment): ParsedDocu
     schema: 'failsafe',
     lineCounter: lines,
     prettyErrors: false, // pretty errors are disabled because they quote the text, including secrets
-    uniqueKeys: false, // this check is disabled because this file reports duplicate keys with both places
+    uniqueKeys: false, // this check is disabled because this file reports duplicate keys with both positions
   });
   const problems = syntaxProblems(text, lines, document.errors);
   if (problems.length > 0) {
-    return { text, lines, problems, tree: undefined, places: new Map(), extents: [] };
+    return { text, lines, problems, tree: undefined, positions: new Map(), extents: [] };
   }
   return new Composer(document, { text, lines, environment }).compose();
 }
@@ -93,7 +93,7 @@ class Composer {
   readonly #lines: LineCounter;
   readonly #environment: Environment;
   readonly #problems: SyntaxProblem[] = [];
-  readonly #places = new Map<string, Place>();
+  readonly #positions = new Map<string, ValuePosition>();
   readonly #extents: Extent[] = [];
   readonly #resolved = new Map<Alias, unknown>();
   readonly #seen = new Set<unknown>();
@@ -120,7 +120,7 @@ class Composer {
       lines: this.#lines,
       problems: this.#problems,
       tree,
-      places: this.#places,
+      positions: this.#positions,
       extents: this.#extents,
     };
   }
@@ -147,7 +147,7 @@ class Composer {
       );
       return null;
     }
-    this.#places.set(pathText(path), { keyOffset, valueOffset: offsetOf(node, keyOffset), variables: [] });
+    this.#positions.set(pathText(path), { keyOffset, valueOffset: offsetOf(node, keyOffset), variables: [] });
     this.#addExtent(node, path);
     if (isMap(node)) return this.#map(node, path);
     if (isSeq(node)) return this.#list(node, path);
@@ -229,7 +229,7 @@ class Composer {
     const { text, variables, problems } = substitute(node.value, this.#environment);
     for (const problem of problems) this.#problem(start, path, problem);
     const isCutOff = node.type === 'PLAIN' && /^[ \t]+#\S/.test(this.#text.slice(node.range?.[1]));
-    this.#places.set(pathText(path), { keyOffset, valueOffset: start, variables, isCutOff });
+    this.#positions.set(pathText(path), { keyOffset, valueOffset: start, variables, isCutOff });
     return text;
   }
 

@@ -1,6 +1,6 @@
-/** Collects the problems of a configuration with their places in the file. */
+/** Collects the problems of a configuration with their positions in the file. */
 import { NoriaError } from '../core/faults.ts';
-import type { ParsedDocument, Place } from './document.ts';
+import type { ParsedDocument, ValuePosition } from './document.ts';
 import { excerptAt } from './excerpt.ts';
 import { shownAs } from './fields.ts';
 
@@ -8,13 +8,13 @@ import { shownAs } from './fields.ts';
 export interface Problem {
   /** The path of the key, such as `sources[0].interval`; empty for the whole file. */
   readonly path: string;
-  /** The line of the problem, counted from 1; 0 if the problem has no place in the file. */
+  /** The line of the problem, counted from 1; 0 if the problem has no position in the file. */
   readonly line: number;
   /** The column of the problem, counted in characters from 1. */
   readonly column: number;
   /** What is wrong, what was expected, and if possible a valid value as an example. Never contains a secret. */
   readonly message: string;
-  /** The line of the file with masked secrets, and below it a pointer to the place. */
+  /** The line of the file with masked secrets, and below it a pointer to the position. */
   readonly excerpt: string | undefined;
 }
 
@@ -32,8 +32,8 @@ export class ConfigError extends NoriaError {
 
 /** Formats a problem as `noria.yaml:4:3: pool.tarket: unknown key`, with the excerpt on the next lines. */
 export function formatProblem(file: string, { line, column, path, message, excerpt }: Problem): string {
-  const place = line === 0 ? file : `${file}:${line}:${column}`;
-  const head = [place, path, message].filter((part) => part !== '').join(': ');
+  const position = line === 0 ? file : `${file}:${line}:${column}`;
+  const head = [position, path, message].filter((part) => part !== '').join(': ');
   return excerpt === undefined ? head : `${head}\n${excerpt}`;
 }
 
@@ -63,11 +63,11 @@ export class Problems {
   get errors(): readonly Problem[] {
     const isMisspelt = (path: string) => this.#meant.some((meant) => isWithin(path, meant));
     const reported = this.#errors.filter((problem) => !this.#wanted.get(problem)?.some(isMisspelt));
-    return reported.toSorted(byPlace);
+    return reported.toSorted(byPosition);
   }
 
   get warnings(): readonly Problem[] {
-    return this.#warnings.toSorted(byPlace);
+    return this.#warnings.toSorted(byPosition);
   }
 
   /** If the file does not contain `path`, the error points at the nearest path above `path` that the file contains. */
@@ -119,42 +119,42 @@ export class Problems {
   }
 
   isGiven(path: string): boolean {
-    return this.#document.places.has(path);
+    return this.#document.positions.has(path);
   }
 
   /** The paths of secrets that end at a `#`, although the text after the `#` may belong to the secret. */
   get cutOffSecrets(): readonly string[] {
-    const places = [...this.#document.places];
-    return places.flatMap(([path, { isCutOff }]) =>
+    const positions = [...this.#document.positions];
+    return positions.flatMap(([path, { isCutOff }]) =>
       isCutOff === true && shownAs(path, undefined) === 'secret' ? [path] : [],
     );
   }
 
   /** Whether the file contains the whole value, without a reference to the environment. */
   isLiteral(path: string): boolean {
-    return this.#document.places.get(path)?.variables.length === 0;
+    return this.#document.positions.get(path)?.variables.length === 0;
   }
 
   /**
    * The value for a message: in quotation marks, or the names of its variables. Empty if the value may be a secret.
    */
   quote(path: string, value: string): string {
-    const variables = this.#document.places.get(path)?.variables ?? [];
+    const variables = this.#document.positions.get(path)?.variables ?? [];
     if (variables.length > 0) return `the value of ${variables.map((name) => `\${${name}}`).join(' and ')}`;
     if (shownAs(path, value) !== 'itself') return '';
     return JSON.stringify(value.length > MAX_QUOTED ? `${value.slice(0, MAX_QUOTED)}…` : value);
   }
 
   #offset(path: string, side: Side): number {
-    const place = this.#nearestPlace(path);
-    if (place === undefined) return 0;
-    return side === 'key' || !this.isGiven(path) ? place.keyOffset : place.valueOffset;
+    const position = this.#nearestPosition(path);
+    if (position === undefined) return 0;
+    return side === 'key' || !this.isGiven(path) ? position.keyOffset : position.valueOffset;
   }
 
-  #nearestPlace(path: string): Place | undefined {
-    const place = this.#document.places.get(path);
-    if (place !== undefined || path === '') return place;
-    return this.#nearestPlace(path.replace(/(?:\.[^.[\]]*|\[\d+\]|^[^.[\]]*)$/, ''));
+  #nearestPosition(path: string): ValuePosition | undefined {
+    const position = this.#document.positions.get(path);
+    if (position !== undefined || path === '') return position;
+    return this.#nearestPosition(path.replace(/(?:\.[^.[\]]*|\[\d+\]|^[^.[\]]*)$/, ''));
   }
 
   #at(offset: number, path: string, message: string): Problem {
@@ -167,6 +167,6 @@ function isWithin(path: string, outer: string): boolean {
   return path === outer || path.startsWith(`${outer}.`) || path.startsWith(`${outer}[`);
 }
 
-function byPlace(one: Problem, other: Problem): number {
+function byPosition(one: Problem, other: Problem): number {
   return one.line - other.line || one.column - other.column;
 }

@@ -49,8 +49,8 @@ function readStoreUrl(given: string): { readonly value: StoreUrl } | { readonly 
   }
   if (url.search + url.hash !== '') return { wrong: 'has a query or a fragment' };
   const port = url.port === '' ? DEFAULT_PORT : Number(url.port);
-  const place = hostPort(url.hostname.replace(/^\[|\]$/g, ''), port);
-  if (place === undefined) return { wrong: 'has no valid host and port' };
+  const address = hostPort(url.hostname.replace(/^\[|\]$/g, ''), port);
+  if (address === undefined) return { wrong: 'has no valid host and port' };
   const [, path = '0'] = /^\/?(\d{1,3})?$/.exec(url.pathname) ?? [undefined, ''];
   const database = Number(path === '' ? Number.NaN : path);
   if (!(database <= MAX_DATABASE)) return { wrong: 'has a path that is not the number of a database' };
@@ -59,7 +59,7 @@ function readStoreUrl(given: string): { readonly value: StoreUrl } | { readonly 
     return {
       value: {
         tls: url.protocol === 'rediss:',
-        host: place.host,
+        host: address.host,
         port,
         username: username === '' ? undefined : username,
         password: password === '' || password === undefined ? undefined : new Secret(password),
@@ -83,8 +83,8 @@ function sentinelAddress(): Scalar<SentinelAddress> {
     json: { type: 'string' },
     quoted: 'always',
     read(given) {
-      const place = parseHostPort(given, SENTINEL_PORT);
-      return place === undefined ? { wrong: 'is not host:port' } : { value: place };
+      const address = parseHostPort(given, SENTINEL_PORT);
+      return address === undefined ? { wrong: 'is not host:port' } : { value: address };
     },
     write: ({ host, port }) => formatHostPort(host, port),
   });

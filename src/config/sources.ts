@@ -39,11 +39,11 @@ export function resolveSource(
   context: ResolveContext,
 ): SourceConfig | undefined {
   const { count, ...params } = resolveParams(source, path, context.problems);
-  const most = typeof count === 'number' ? count : undefined;
+  const max = typeof count === 'number' ? count : undefined;
   const { product } = source;
   return product === 'link'
-    ? resolveLinkSource(source, path, { size: defaults.size, count: most }, context)
-    : resolveInstance({ ...source, product }, path, { defaults, params, count: most }, context);
+    ? resolveLinkSource(source, path, { size: defaults.size, count: max }, context)
+    : resolveInstance({ ...source, product }, path, { defaults, params, count: max }, context);
 }
 
 function resolveInstance(

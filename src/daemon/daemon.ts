@@ -10,7 +10,7 @@ import type { BoundAddress } from '../core/listen-address.ts';
 import type { Log } from '../core/log.ts';
 import { type Ownership, openAll } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';
-import type { FleetPlace } from './fleet.ts';
+import type { FleetConnector } from './fleet.ts';
 import {
   apiNeedsListenerAddress,
   changesForRestart,
@@ -34,7 +34,7 @@ interface DaemonOptions {
   /** File descriptors of inherited listening sockets (`fd:3`). */
   readonly inheritedFds?: ReadonlySet<number>;
   /** Connects this noria to a fleet without a store. If absent, noria joins the fleet of the configuration, if there is one. */
-  readonly fleet?: FleetPlace;
+  readonly fleet?: FleetConnector;
 }
 
 /**

@@ -25,21 +25,21 @@ import type { SharedCount } from '../refill/daily-budget.ts';
 import { createTimekeeper } from '../state/moment.ts';
 
 /** Connects one noria to its fleet. */
-export interface FleetPlace {
+export interface FleetConnector {
   /** The name of the fleet. */
   readonly name: string;
   /** The name of this noria, unique in the fleet. */
   readonly replica: string;
-  open(options: OpenPlaceOptions): Promise<FleetPool>;
+  open(options: ConnectOptions): Promise<FleetPool>;
 }
 
-type OpenPlaceOptions = Pick<
+type ConnectOptions = Pick<
   FleetOptions,
   'restored' | 'clock' | 'random' | 'bus' | 'clients' | 'callTimeoutMs'
 >;
 
 interface FleetOptions {
-  readonly place: FleetPlace;
+  readonly connector: FleetConnector;
   /** The result of `Fleet.record` in an earlier run, as read from the snapshot. */
   readonly restored: unknown;
   readonly clock: Clock;
@@ -77,10 +77,10 @@ const BEAT_MS = 1_000;
 const EVICTION_VOTES = 2;
 
 export async function createFleet(options: FleetOptions): Promise<Fleet> {
-  const { place, clock, bus, pool, sources, onCommand, onReport } = options;
-  const shared = await place.open(options);
+  const { connector, clock, bus, pool, sources, onCommand, onReport } = options;
+  const shared = await connector.open(options);
   const replica = new Replica({
-    name: place.replica,
+    name: connector.replica,
     clock,
     bus,
     pool,
@@ -100,13 +100,13 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
       add: (ips) => dayCounts.add(sources.keyOf(source), ips),
       used: () => dayCounts.used(sources.keyOf(source)),
     }),
-    status: () => statusOf(place, shared),
-    record: () => ({ name: place.name, epoch: shared.epochId }),
+    status: () => statusOf(connector, shared),
+    record: () => ({ name: connector.name, epoch: shared.epochId }),
   };
 }
 
 /** Connects a noria to a fleet with a store. */
-export function placeInStore(config: FleetConfig): FleetPlace {
+export function storeConnector(config: FleetConfig): FleetConnector {
   const { name, replica = randomReplicaName() } = config;
   return {
     name,
@@ -162,7 +162,7 @@ export function storeAddressOf({ url, tls, sentinel }: FleetConfig): StoreAddres
   return { label: `the primary ${sentinel.primary}`, server, sentinel };
 }
 
-function statusOf({ name, replica }: FleetPlace, { fault, lostMs, replicas }: FleetPool): FleetStatus {
+function statusOf({ name, replica }: FleetConnector, { fault, lostMs, replicas }: FleetPool): FleetStatus {
   return {
     name,
     replica,

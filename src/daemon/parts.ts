@@ -24,7 +24,7 @@ import type { RefuseAddress } from '../service/decode.ts';
 import { openState, type State } from '../state/folder.ts';
 import { type Apis, openApis } from './apis.ts';
 import { createControl } from './control.ts';
-import { createFleet, type Fleet, type FleetPlace, placeInStore } from './fleet.ts';
+import { createFleet, type Fleet, type FleetConnector, storeConnector } from './fleet.ts';
 import {
   configuredAddresses,
   dialerSettings,
@@ -53,7 +53,7 @@ interface PartsContext {
   readonly reload: AdminBackend['reload'];
   readonly draining: () => boolean;
   /** Connects this noria to a fleet. If undefined, noria joins the fleet of the configuration, if there is one. */
-  readonly fleet: FleetPlace | undefined;
+  readonly fleet: FleetConnector | undefined;
   readonly inheritedFds: ReadonlySet<number>;
   /** Called when noria can no longer serve clients. */
   readonly onFailed: (error: NoriaError) => void;
@@ -150,10 +150,10 @@ async function openFleet(
   { pool, state, slot, clients }: FleetParts,
 ): Promise<Fleet | undefined> {
   const fleetConfig = config().fleet;
-  const place = given ?? (fleetConfig && placeInStore(fleetConfig));
-  if (place === undefined) return undefined;
+  const connector = given ?? (fleetConfig && storeConnector(fleetConfig));
+  if (connector === undefined) return undefined;
   const fleet = await createFleet({
-    ...{ place, clock, random, bus, pool, clients },
+    ...{ connector, clock, random, bus, pool, clients },
     restored: state.snapshot.read('fleet'),
     sources: sourceKeys(config),
     callTimeoutMs: () => config().service.timeoutMs,

@@ -37,7 +37,7 @@ export class MemoryFleet {
    * Connects one noria to the fleet.
    * @param replica - unique in the fleet.
    */
-  place(replica: string) {
+  connector(replica: string) {
     const open = async (own: Replica): Promise<FleetPool> => this.#open(replica, own);
     return { name: this.#options.name, replica, open };
   }

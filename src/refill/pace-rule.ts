@@ -32,10 +32,10 @@ export type Settlement =
   /** The next call waits for the usual interval. */
   | { readonly kind: 'done' }
   /**
-   * The service refused the call because it came too early (12002). `leastMs` is the minimum interval in ms that the answer
+   * The service refused the call because it came too early (12002). `minMs` is the minimum interval in ms that the answer
    * names; undefined if it names none.
    */
-  | { readonly kind: 'refused'; readonly leastMs: number | undefined }
+  | { readonly kind: 'refused'; readonly minMs: number | undefined }
   /** No call may be sent for `ms`, counted from now. */
   | { readonly kind: 'silence'; readonly ms: number };
 
@@ -104,11 +104,11 @@ export function askTurn(entry: PaceEntry | undefined, now: Moment, turn: Turn): 
   const [next] = ahead;
   const untilNextMs = next === undefined ? Infinity : waitBefore(current, now, next) + PLACE_GRACE_MS;
   const result = { waitMs, askInMs: Math.min(waitMs, untilNextMs) };
-  const place = current.queue.find(({ id }) => id === turn.id);
-  if (place !== undefined && validForMs(place, now) >= waitMs + PLACE_RENEWED_AT_MS) return { result };
+  const queued = current.queue.find(({ id }) => id === turn.id);
+  if (queued !== undefined && validForMs(queued, now) >= waitMs + PLACE_RENEWED_AT_MS) return { result };
   const validMs = waitMs + PLACE_GRACE_MS;
   const renewed = { id: turn.id, intervalMs: turn.rule.intervalMs, renewedAt: now, validMs };
-  const behind = current.queue.slice(ahead.length + (place === undefined ? 0 : 1));
+  const behind = current.queue.slice(ahead.length + (queued === undefined ? 0 : 1));
   return { next: { ...current, queue: [...ahead, renewed, ...behind] }, result };
 }
 
@@ -204,8 +204,8 @@ function waitInQueue(entry: PaceEntry, now: Moment, ahead: readonly QueuedTurn[]
 }
 
 function turnsAhead({ queue }: PaceEntry, { id }: Turn): readonly QueuedTurn[] {
-  const place = queue.findIndex((turn) => turn.id === id);
-  return place < 0 ? queue : queue.slice(0, place);
+  const index = queue.findIndex((turn) => turn.id === id);
+  return index < 0 ? queue : queue.slice(0, index);
 }
 
 /**
@@ -259,7 +259,7 @@ function consequences(
     }
     case 'refused': {
       const next = withRefusal(refusals, now);
-      const baseMs = Math.max(turn.rule.intervalMs * next.widening, settlement.leastMs ?? 0);
+      const baseMs = Math.max(turn.rule.intervalMs * next.widening, settlement.minMs ?? 0);
       const doubledMs = baseMs * 2 ** Math.min(next.inARow, MAX_DOUBLINGS);
       return { holdMs: doubledMs * (1 + JITTER * random()), refusals: next };
     }

@@ -104,17 +104,17 @@ function verdictOn(code: FaultCode): CodeVerdict {
 }
 
 /**
- * @param inARow - the number of calls in a row with a verdict of this kind, including this call.
+ * @param consecutive - the number of calls in a row with a verdict of this kind, including this call.
  * @param wallAt - the current time in epoch ms.
  */
-export function reactTo(outcome: DrawOutcome, inARow: number, wallAt: number, random: Random): Reaction {
+export function reactTo(outcome: DrawOutcome, consecutive: number, wallAt: number, random: Random): Reaction {
   const { verdict } = outcome;
   switch (verdict.kind) {
     case 'ok':
     case 'empty':
       return { settlement: PACE_UNCHANGED };
     case 'slow-down':
-      return { settlement: { kind: 'refused', leastMs: intervalNamedMs(outcome.message ?? '') } };
+      return { settlement: { kind: 'refused', minMs: intervalNamedMs(outcome.message ?? '') } };
     case 'silence':
       // The pace file stores the settlement, so that a restarted noria and other processes also make no call.
       return { settlement: { kind: 'silence', ms: verdict.ms }, suspension: suspend('paused', verdict.ms) };
@@ -123,13 +123,13 @@ export function reactTo(outcome: DrawOutcome, inARow: number, wallAt: number, ra
     case 'halt':
       return { settlement: PACE_UNCHANGED, suspension: suspend('halted', verdict.retryEveryMs ?? Infinity) };
     case 'quota': {
-      const ms = exponentialMs(verdict, inARow, random);
+      const ms = exponentialMs(verdict, consecutive, random);
       const midnightMs = untilServiceMidnight(wallAt) + AFTER_MIDNIGHT_MS;
       const untilRetryMs = verdict.atMidnight ? Math.min(ms, midnightMs) : ms;
       return { settlement: PACE_UNCHANGED, suspension: suspend('paused', untilRetryMs) };
     }
     case 'back-off': {
-      const ms = exponentialMs(verdict, inARow, random);
+      const ms = exponentialMs(verdict, consecutive, random);
       if (outcome.retryWorsens)
         return { settlement: { kind: 'silence', ms }, suspension: suspend('backoff', ms) };
       return {
@@ -146,9 +146,9 @@ function suspend(phase: Suspension['phase'], ms: number, urgentMs = ms): Suspens
 
 function exponentialMs(
   { retryFromMs, retryToMs }: { readonly retryFromMs: number; readonly retryToMs: number },
-  inARow: number,
+  consecutive: number,
   random: Random,
 ): number {
-  const ms = retryFromMs * 2 ** Math.max(0, inARow - 1) * (1 + JITTER * (2 * random() - 1));
+  const ms = retryFromMs * 2 ** Math.max(0, consecutive - 1) * (1 + JITTER * (2 * random() - 1));
   return Math.min(retryToMs, Math.max(retryFromMs, ms));
 }

@@ -21,8 +21,8 @@ export interface JournalSource {
   readonly size: number;
   /** Returns all records. Records may change while the caller iterates. */
   all(): Iterable<JournalEntry>;
-  /** Returns at most `most` of the changed records. The returned records then count as unchanged. */
-  takeChanges(most: number): readonly JournalEntry[];
+  /** Returns at most `maxCount` of the changed records. The returned records then count as unchanged. */
+  takeChanges(maxCount: number): readonly JournalEntry[];
   /** From now on, all records count as unchanged. */
   dropChanges(): void;
 }

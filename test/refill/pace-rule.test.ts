@@ -191,7 +191,7 @@ test('pace rule: each 12002 in a row doubles the next wait, up to 16 times, from
   const waits: number[] = [];
   let now = 0;
   for (let times = 0; times < 6; times += 1) {
-    before = called(now, { settlement: { kind: 'refused', leastMs: undefined }, before });
+    before = called(now, { settlement: { kind: 'refused', minMs: undefined }, before });
     waits.push(waitAt(before, now) - 250);
     now += waitAt(before, now);
   }
@@ -199,12 +199,12 @@ test('pace rule: each 12002 in a row doubles the next wait, up to 16 times, from
   expect(waits).toEqual(
     [2, 4, 8, 16, 16, 16].map((factor, index) => Math.ceil(interval(index + 1) * factor)),
   );
-  const named = called(0, { settlement: { kind: 'refused', leastMs: 30_000 } });
+  const named = called(0, { settlement: { kind: 'refused', minMs: 30_000 } });
   expect(waitAt(named, 0)).toBe(60_250);
 });
 
 test('pace rule: 12002 widens the interval by a tenth, an hour without one takes a tenth back', () => {
-  const refused = called(0, { settlement: { kind: 'refused', leastMs: undefined } });
+  const refused = called(0, { settlement: { kind: 'refused', minMs: undefined } });
   const done = called(60_000, { before: refused });
   expect(waitAt(done, 60_000)).toBe(11_250);
   const later = called(2 * HOUR_MS, { before: done });
@@ -215,13 +215,13 @@ test('pace rule: 12002 widens the interval by a tenth, an hour without one takes
 test('pace rule: the interval is widened at most four times', () => {
   let before: PaceEntry | undefined;
   for (let times = 0; times < 40; times += 1) {
-    before = called(times * 1_200_000, { settlement: { kind: 'refused', leastMs: undefined }, before });
+    before = called(times * 1_200_000, { settlement: { kind: 'refused', minMs: undefined }, before });
   }
   expect(before?.refusals?.widening).toBeLessThanOrEqual(4);
 });
 
 test('pace rule: the wait after 12002 has a jitter of a fifth', () => {
-  const ended = { turn: A, answeredAt: at(0), settlement: { kind: 'refused', leastMs: undefined } } as const;
+  const ended = { turn: A, answeredAt: at(0), settlement: { kind: 'refused', minMs: undefined } } as const;
   const hold = (random: number) =>
     settleCall(claimed(0), at(0), ended, () => random).result?.call?.holdMs ?? 0;
   expect(hold(0.999) / hold(0)).toBeCloseTo(1.2, 2);

@@ -37,7 +37,7 @@ test('reaction: every code of every operation has one, and no suspension is shor
 test.each<[Product, string, Reaction]>([
   ['short-classic', '10001', { settlement: { kind: 'done' } }],
   ['short-classic', '12009', { settlement: { kind: 'done' } }],
-  ['short-classic', '12002', { settlement: { kind: 'refused', leastMs: undefined } }],
+  ['short-classic', '12002', { settlement: { kind: 'refused', minMs: undefined } }],
   [
     'short-classic',
     '12001',

@@ -24,8 +24,8 @@ class Records extends Map<string, unknown> implements JournalSource {
     return this.entries();
   }
 
-  takeChanges(most: number): [string, unknown][] {
-    const keys = [...this.changed].slice(0, most);
+  takeChanges(maxCount: number): [string, unknown][] {
+    const keys = [...this.changed].slice(0, maxCount);
     for (const key of keys) this.changed.delete(key);
     return keys.map((key) => [key, this.get(key)]);
   }

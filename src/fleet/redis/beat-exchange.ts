@@ -41,7 +41,7 @@ export interface BeatAnswer {
 }
 
 /** The minimum time between two calls of the store. Beats that are sent in between are merged. */
-const LEAST_GAP_MS = 100;
+const MIN_GAP_MS = 100;
 
 interface ListedReplica extends Omit<ReplicaStatus, 'lastSeenSeconds'> {
   /** The monotonic moment of the last beat of the listed replica. */
@@ -81,7 +81,7 @@ export class BeatExchange {
 
   send(beat: Beat): void {
     this.#unsent = this.#unsent === undefined ? beat : merged(this.#unsent, beat);
-    this.#askWithin(LEAST_GAP_MS);
+    this.#askWithin(MIN_GAP_MS);
   }
 
   connected(): void {
@@ -121,7 +121,7 @@ export class BeatExchange {
     }
     this.#exchange = undefined;
     if (store.connection.fault !== undefined) return;
-    this.#askWithin(this.#unsent === undefined ? everyMs : Math.min(LEAST_GAP_MS, everyMs));
+    this.#askWithin(this.#unsent === undefined ? everyMs : Math.min(MIN_GAP_MS, everyMs));
   }
 
   async #send(beat: Beat | undefined): Promise<void> {

@@ -18,7 +18,7 @@ export interface StoreReport {
 }
 
 const CONNECT_DEADLINE_MS = 5_000;
-const LEAST_VERSION = 7;
+const MIN_REDIS_VERSION = 7;
 
 /** The commands that noria sends, directly or in its scripts. */
 const SENT = ['EVAL', 'EVALSHA', 'XREAD', 'PING', 'ROLE', 'SELECT'];
@@ -131,7 +131,7 @@ function versionOf(info: StoreInfo): {
 } {
   const { valkey_version: valkey, redis_version: redis = 'of an unknown version' } = info;
   if (valkey !== undefined) return { version: `Valkey ${valkey}`, isOld: false };
-  return { version: `Redis ${redis}`, isOld: Number.parseInt(redis, 10) < LEAST_VERSION };
+  return { version: `Redis ${redis}`, isOld: Number.parseInt(redis, 10) < MIN_REDIS_VERSION };
 }
 
 /**

@@ -36,7 +36,7 @@ export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow'
    * A replica writes a snapshot when the number of log entries after the last snapshot exceeds this number, and also exceeds the
    * number of members and sessions in the state.
    */
-  readonly leastEntries?: number;
+  readonly minEntries?: number;
   readonly observer?: FleetObserver;
 }
 
@@ -63,7 +63,7 @@ interface SessionChange {
 
 const BIND_DEADLINE_MS = 30;
 const BEAT_EVERY_MS = 1_000;
-const LEAST_ENTRIES = 500;
+const MIN_ENTRIES = 500;
 /**
  * The first replica in the list writes a snapshot after a certain number of log entries. The replica at index n waits for 1 + n ×
  * TURN_SHARE times that number, so that usually only one replica writes a snapshot.
@@ -355,7 +355,7 @@ export class RedisSharedPool implements FleetPool {
     this.#started.resolve();
     this.dayCounts.refresh();
     const turn = 1 + TURN_SHARE * replicas.indexOf(this.#options.replica);
-    const size = Math.max(this.#options.leastEntries ?? LEAST_ENTRIES, this.#state.size);
+    const size = Math.max(this.#options.minEntries ?? MIN_ENTRIES, this.#state.size);
     if (number - snapshot > turn * size) void this.#saveSnapshot();
   }
 

@@ -35,13 +35,13 @@ export async function openPrimary(
   signal: AbortSignal,
 ): Promise<StoreClient> {
   const open = (server: StoreServer) => openStoreClient(server, clock, deadlineMs, signal);
-  const place = await findPrimary(address, open, deadlineMs);
-  const client = await open({ ...address.server, ...place });
+  const primary = await findPrimary(address, open, deadlineMs);
+  const client = await open({ ...address.server, ...primary });
   if (address.sentinel === undefined) return client;
   const [role] = asList(await client.call(['ROLE'], deadlineMs));
   if (role === 'master') return client;
   client.close();
-  const name = formatHostPort(place.host, place.port);
+  const name = formatHostPort(primary.host, primary.port);
   throw lostStore(
     address.label,
     `the Sentinels name ${name} as the primary, but its role is ${String(role)}`,
@@ -57,10 +57,10 @@ async function findPrimary(
 ): Promise<{ readonly host: string; readonly port: number }> {
   if (sentinel === undefined) return server;
   const problems: string[] = [];
-  for (const place of sentinel.addresses) {
-    const name = formatHostPort(place.host, place.port);
+  for (const each of sentinel.addresses) {
+    const name = formatHostPort(each.host, each.port);
     try {
-      const client = await openSentinel({ ...server, ...place, database: 0 }, open, deadlineMs);
+      const client = await openSentinel({ ...server, ...each, database: 0 }, open, deadlineMs);
       try {
         const question = ['SENTINEL', 'get-master-addr-by-name', sentinel.primary];
         const [host, port] = asList(await client.call(question, deadlineMs));

@@ -39,7 +39,7 @@ const CONNECT_DEADLINE_MS = 2_000;
  * Minimum and maximum delay between two attempts. The maximum must be below NEW_STORE_WAIT_MS, so that replicas that remember an
  * earlier epoch reconnect within NEW_STORE_WAIT_MS.
  */
-const LEAST_DELAY_MS = 100;
+const MIN_DELAY_MS = 100;
 const MAX_DELAY_MS = 1_000;
 
 export class StoreConnection {
@@ -96,8 +96,8 @@ export class StoreConnection {
       failures = (await this.#serve()) ? 0 : failures + 1;
       if (signal.aborted) return;
       onLost(this.#fault);
-      const mostMs = Math.min(MAX_DELAY_MS, LEAST_DELAY_MS * 2 ** Math.min(failures, 8));
-      await pause(clock, LEAST_DELAY_MS + random() * (mostMs - LEAST_DELAY_MS), signal);
+      const maxMs = Math.min(MAX_DELAY_MS, MIN_DELAY_MS * 2 ** Math.min(failures, 8));
+      await pause(clock, MIN_DELAY_MS + random() * (maxMs - MIN_DELAY_MS), signal);
       if (signal.aborted) return;
     }
   }

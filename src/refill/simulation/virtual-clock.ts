@@ -81,34 +81,34 @@ export class VirtualClock implements Clock {
 
   #push(timer: Timer): void {
     const heap = this.#heap;
-    let place = heap.length;
+    let index = heap.length;
     heap.push(timer);
     for (;;) {
-      const above = (place - 1) >> 1;
+      const above = (index - 1) >> 1;
       const parent = heap[above];
-      if (place === 0 || parent === undefined || isBefore(parent, timer)) break;
-      heap[place] = parent;
-      place = above;
+      if (index === 0 || parent === undefined || isBefore(parent, timer)) break;
+      heap[index] = parent;
+      index = above;
     }
-    heap[place] = timer;
+    heap[index] = timer;
   }
 
   #pop(): void {
     const heap = this.#heap;
     const last = heap.pop();
     if (last === undefined || heap.length === 0) return;
-    let place = 0;
+    let index = 0;
     for (;;) {
-      const left = heap[2 * place + 1];
-      const right = heap[2 * place + 2];
+      const left = heap[2 * index + 1];
+      const right = heap[2 * index + 2];
       if (left === undefined) break;
       const isRight = right !== undefined && isBefore(right, left);
       const below = isRight ? right : left;
       if (isBefore(last, below)) break;
-      heap[place] = below;
-      place = 2 * place + (isRight ? 2 : 1);
+      heap[index] = below;
+      index = 2 * index + (isRight ? 2 : 1);
     }
-    heap[place] = last;
+    heap[index] = last;
   }
 }
 

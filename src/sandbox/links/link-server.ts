@@ -163,12 +163,12 @@ function countOf({ countName }: LinkVendor, params: URLSearchParams, body: strin
 
 function proxyOf(member: RunningMember, now: number): LinkProxy {
   const { host, port, exit, remainingMs, traits, login } = member;
-  const [place = '', carrier = ''] = traits.location.adr.split(' ');
+  const [city = '', carrier = ''] = traits.location.adr.split(' ');
   return {
     ip: host,
     port,
     exit: exit.address,
-    place,
+    city,
     carrier,
     secondsLeft: Math.floor(remainingMs / 1_000),
     startedAt: now - (member.onlineMs - traits.onlineMs),

@@ -13,7 +13,7 @@ export interface LinkProxy {
   readonly ip: string;
   readonly port: number;
   readonly exit: string;
-  readonly place: string;
+  readonly city: string;
   readonly carrier: string;
   readonly secondsLeft: number;
   /** The moment at which the proxy's life began, in epoch ms. */
@@ -95,11 +95,11 @@ export const LINK_VENDORS: readonly LinkVendor[] = [
         code: 0,
         success: true,
         msg: '0',
-        data: proxies.map(({ ip, port, endsAt, place, carrier }) => ({
+        data: proxies.map(({ ip, port, endsAt, city, carrier }) => ({
           ip,
           port,
           expire_time: chinaTime(endsAt),
-          city: place,
+          city,
           isp: carrier,
         })),
       }),
@@ -128,10 +128,10 @@ export const LINK_VENDORS: readonly LinkVendor[] = [
     answer: (proxies) =>
       json({
         code: 'SUCCESS',
-        data: proxies.map(({ ip, port, exit, place, carrier, endsAt }) => ({
+        data: proxies.map(({ ip, port, exit, city, carrier, endsAt }) => ({
           proxy_ip: exit,
           server: `${ip}:${port}`,
-          area: place,
+          area: city,
           isp: carrier,
           deadline: chinaTime(endsAt),
         })),
@@ -188,11 +188,11 @@ export const LINK_VENDORS: readonly LinkVendor[] = [
       json({
         serialNo: 'ca8ac15e5a1a4c89addf5c0be72f0000',
         code: 0,
-        data: proxies.map(({ ip, port, exit, place }) => ({
+        data: proxies.map(({ ip, port, exit, city }) => ({
           realIp: exit,
           pid: 18,
           cid: 188,
-          area: place,
+          area: city,
           ip,
           port,
         })),
@@ -213,8 +213,8 @@ export const LINK_VENDORS: readonly LinkVendor[] = [
         code: 0,
         data: {
           count: proxies.length,
-          items: proxies.map(({ ip, port, place, endsAt }) => ({
-            city: place,
+          items: proxies.map(({ ip, port, city, endsAt }) => ({
+            city,
             expire_at: Math.floor(endsAt / SECOND_MS),
             ip,
             ip_port: `${ip}:${port}`,

@@ -141,7 +141,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const store = await openStore();
     const stage = openStoreStage(store);
     await setUser(store, aclLine(stage.name, 'noria'));
-    const pool = stage.connect('a', { address: as(store, 'noria', 'pass'), leastEntries: 1, beatEveryMs: 5 });
+    const pool = stage.connect('a', { address: as(store, 'noria', 'pass'), minEntries: 1, beatEveryMs: 5 });
     const seen = new Recorder();
     await pool.follow(seen);
     pool.publish([{ kind: 'member.joined', member: sharedMember(stage, 'm1') }]);

@@ -127,7 +127,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 25 }), async (steps) => {
         const stage = openStoreStage(server);
-        const options = { leastEntries: 1, beatEveryMs: 5 };
+        const options = { minEntries: 1, beatEveryMs: 5 };
         // A lost connection drops facts, as it should. A busy machine may lose one, and such a run compares nothing.
         const goOn = () => fc.pre(stage.lost.length === 0);
         const inStore = await play(steps, (replica) => stage.connect(replica, options), goOn);

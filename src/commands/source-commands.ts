@@ -13,7 +13,7 @@ import { EXIT, type Terminal } from './terminal.ts';
 
 type Verb = 'pause' | 'resume' | 'refill';
 
-interface SteerFlags extends AdminFlags {
+interface SourceFlags extends AdminFlags {
   readonly json?: boolean;
 }
 
@@ -23,7 +23,7 @@ const DESCRIPTIONS: { readonly [V in Verb]: string } = {
   refill: 'draw from a source as soon as the pace allows',
 };
 
-export const addSteerCommand =
+export const addSourceCommand =
   (verb: Verb) =>
   (program: Command, { action, terminal }: CommandContext): void => {
     const command = program
@@ -33,13 +33,21 @@ export const addSteerCommand =
     addAdminOptions(command)
       .option('--json', 'print the source as in /api/status')
       .addHelpText('after', `\nExamples:\n  noria ${verb} city\n  noria ${verb} city --json\n\n${TOKEN_HELP}`)
-      .action(action((name: string, flags: SteerFlags) => steer(verb, name, flags, terminal)));
+      .action(action((name: string, flags: SourceFlags) => sendCommand({ verb, name, flags, terminal })));
   };
 
-async function steer(verb: Verb, name: string, flags: SteerFlags, terminal: Terminal): Promise<number> {
+interface SentCommand {
+  readonly verb: Verb;
+  /** The name of the source. */
+  readonly name: string;
+  readonly flags: SourceFlags;
+  readonly terminal: Terminal;
+}
+
+async function sendCommand({ verb, name, flags, terminal }: SentCommand): Promise<number> {
   const client = openAdminClient(flags, terminal);
   try {
-    await client.steerSource(name, verb);
+    await client.commandSource(name, verb);
   } catch (error) {
     if (hasCode(error, 'not-found')) await requireKnownSource(name, client);
     throw error;

@@ -21,13 +21,16 @@ test.each([
   [['sessions', 'rotate', 'abc', '--close'], 'rotate abc true', /^session abc moves to another member/],
   [['sessions', 'forget', 'abc'], 'forget abc', 'session abc is forgotten\n'],
   [['reload'], 'reload', 'configuration reloaded; changed: pool\n'],
-] as const)('steering: noria %j sends its command and prints the result', async (argv, command, printed) => {
-  const { url, backend } = await openTestAdmin();
-  const { code, out, err } = await run(...argv, '--admin', url);
-  expect({ code, err }).toEqual({ code: 0, err: '' });
-  expect(out).toEqual(typeof printed === 'string' ? printed : expect.stringMatching(printed));
-  expect(backend.commands).toEqual([command]);
-});
+] as const)(
+  'admin commands: noria %j sends its command and prints the result',
+  async (argv, command, printed) => {
+    const { url, backend } = await openTestAdmin();
+    const { code, out, err } = await run(...argv, '--admin', url);
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    expect(out).toEqual(typeof printed === 'string' ? printed : expect.stringMatching(printed));
+    expect(backend.commands).toEqual([command]);
+  },
+);
 
 test.each([
   [['pause', 'city'], SOURCE],
@@ -38,13 +41,13 @@ test.each([
   [['sessions', 'rotate', 'abc'], { rotated: 'abc' }],
   [['sessions', 'forget', 'abc'], { forgotten: 'abc' }],
   [['reload'], { changed: ['pool'], restart: [], warnings: [] }],
-] as const)('steering: noria %j --json prints only JSON', async (argv, expected) => {
+] as const)('admin commands: noria %j --json prints only JSON', async (argv, expected) => {
   const { url } = await openTestAdmin();
   const { code, out, err } = await run(...argv, '--json', '--admin', url);
   expect({ code, err, out: JSON.parse(out) }).toEqual({ code: 0, err: '', out: expected });
 });
 
-test('steering: members and sessions are tables', async () => {
+test('admin commands: members and sessions are tables', async () => {
   const { url } = await openTestAdmin();
   expect((await run('members', '--admin', url)).out).toMatch(/^MEMBER +SOURCE .*\nm1 +city +ready /);
   const sessions = (await run('sessions', '--admin', url)).out;
@@ -58,12 +61,15 @@ test.each([
   [['members', 'evict', 'm9'], /has no member m9\n.*noria members/],
   [['sessions', 'rotate', 'x:y'], /has no session x:y\n.*noria sessions/],
   [['sessions', 'forget', 'x/y'], /has no session x\/y\n.*noria sessions/],
-] as const)('steering: noria %j exits with 1 and lists the names that exist', async (argv, expected) => {
-  const { url } = await openTestAdmin();
-  const { code, out, err } = await run(...argv, '--admin', url);
-  expect({ code, out }).toEqual({ code: 1, out: '' });
-  expect(err).toMatch(expected);
-});
+] as const)(
+  'admin commands: noria %j exits with 1 and lists the names that exist',
+  async (argv, expected) => {
+    const { url } = await openTestAdmin();
+    const { code, out, err } = await run(...argv, '--admin', url);
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toMatch(expected);
+  },
+);
 
 async function openReload(reload: ReturnType<typeof fakeBackend>['reload']): Promise<string> {
   const admin = await openAdmin(adminOptions({ backend: { ...fakeBackend(), reload } }));
@@ -71,7 +77,7 @@ async function openReload(reload: ReturnType<typeof fakeBackend>['reload']): Pro
   return String(admin.port);
 }
 
-test('steering: reload says what waits for a restart, and prints warnings', async () => {
+test('admin commands: reload says what waits for a restart, and prints warnings', async () => {
   const port = await openReload(async () => ({
     changed: ['workers', 'admin'],
     restart: ['workers'],
@@ -93,11 +99,14 @@ test('steering: reload says what waits for a restart, and prints warnings', asyn
 test.each([
   ['bad-config', 'noria.yaml:1:1: sorces: unknown key\nnoria.yaml:2:1: pol: unknown key', 2],
   ['listen-failed', 'cannot listen on 127.0.0.1:1', 1],
-] as const)('steering: a reload refused with %s prints every error', async (code, message, exitCode) => {
-  const port = await openReload(async () => {
-    throw new NoriaError(code, message);
-  });
-  const { code: actual, out, err } = await run('reload', '--admin', port);
-  expect({ actual, out }).toEqual({ actual: exitCode, out: '' });
-  expect(err).toContain(message);
-});
+] as const)(
+  'admin commands: a reload refused with %s prints every error',
+  async (code, message, exitCode) => {
+    const port = await openReload(async () => {
+      throw new NoriaError(code, message);
+    });
+    const { code: actual, out, err } = await run('reload', '--admin', port);
+    expect({ actual, out }).toEqual({ actual: exitCode, out: '' });
+    expect(err).toContain(message);
+  },
+);
