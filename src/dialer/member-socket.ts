@@ -5,7 +5,7 @@
  * verification: the service reports members as addresses, for which there is no certificate to verify. A client that
  * has to authenticate its target uses TLS inside the tunnel.
  */
-import { Socket } from 'node:net';
+import { Socket, type SocketConstructorOpts } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 import type { MemberProtocol } from '../core/protocol.ts';
@@ -47,8 +47,8 @@ export function memberSockets(): OpenSocket {
   const open: OpenSocket = ({ protocol, host, port }, use) => {
     const address = { host, port, autoSelectFamily: true }; // `autoSelectFamily` has an effect only if `host` is a name
     if (protocol === 'https') return connectTls({ ...address, ...LONG_LIVED, rejectUnauthorized: false });
-    if (use === 'forward') return new ReceivingSocket(LONG_LIVED).connect(address);
-    return new TunnelSocket(memory).connect(address);
+    if (use === 'forward') return receivingSocket(LONG_LIVED).connect(address);
+    return tunnelSocket(memory).connect(address);
   };
   return (member, use) => open(member, use).on('error', ignoreError);
 }
@@ -90,55 +90,81 @@ const RESET_CODES = new Set<unknown>(['EPIPE', 'ECONNRESET', 'ECONNABORTED']);
 type Done = (error?: Error | null) => void;
 
 /**
- * A socket to a member that still delivers received bytes after a failed write. A member may answer before it has read
- * the whole request. When such a member closes its socket, the connection is reset. The next write to a plain socket
- * would then fail and destroy the socket, although the answer is still unread in the kernel. A ReceivingSocket reads to
- * the end instead, and discards all further writes.
+ * A socket with noria's state. The state is not in a subclass of Socket, because all sockets of one class share the
+ * machine code of Node's streams: with a subclass, a tunnel takes 2 % more CPU time.
  */
-export class ReceivingSocket extends Socket {
-  #failedWrite: Error | undefined;
+interface MemberSocket extends Socket {
+  [WRITES]?: ReceivingWrites;
+  [READS]?: TunnelReads;
+}
+
+const WRITES = Symbol('writes');
+const READS = Symbol('reads');
+
+/**
+ * Creates a socket to a member that still delivers received bytes after a failed write. A member may answer before it
+ * has read the whole request. When such a member closes its socket, the connection is reset. The next write to a plain
+ * socket would then fail and destroy the socket, although the answer is still unread in the kernel. A receiving socket
+ * reads to the end instead, and discards all further writes.
+ */
+export function receivingSocket(options: SocketConstructorOpts): Socket {
+  const socket: MemberSocket = new Socket(options);
+  socket[WRITES] = new ReceivingWrites();
+  socket._write = write;
+  socket._writev = writev;
+  return socket;
+}
+
+/**
+ * Whether a failed write has shown that the member reset the connection. After such a failure, an 'end' does not prove
+ * that the member's data is complete.
+ */
+export function hasFailedWrite(socket: Socket): boolean {
+  return (socket as MemberSocket)[WRITES]?.failed === true;
+}
+
+function write(this: MemberSocket, chunk: unknown, encoding: BufferEncoding, done: Done): void {
+  const written = this[WRITES]?.begin(done);
+  if (written !== undefined) Socket.prototype._write.call(this, chunk, encoding, written);
+}
+
+function writev(
+  this: MemberSocket,
+  chunks: { chunk: unknown; encoding: BufferEncoding }[],
+  done: Done,
+): void {
+  const written = this[WRITES]?.begin(done);
+  if (written !== undefined) Socket.prototype._writev?.call(this, chunks, written);
+}
+
+/** The writes of a receiving socket. */
+class ReceivingWrites {
+  /** Whether a write failed because of a reset. */
+  failed = false;
   /** The callback of the current write. */
-  #done: Done = () => {};
+  #done: Done | undefined;
 
   /**
-   * The error of the first write that failed because of a reset; undefined if there was none. After such an error, an
-   * 'end' does not prove that the member's data is complete.
+   * Begins a write. Returns the function to call with the result of the write; undefined if the write is discarded.
+   * @param done - called when the write has ended.
    */
-  get failedWrite(): Error | undefined {
-    return this.#failedWrite;
-  }
-
-  override _write(chunk: unknown, encoding: BufferEncoding, done: Done): void {
-    if (this.#failedWrite !== undefined) {
+  begin(done: Done): Done | undefined {
+    if (this.failed) {
       done();
-      return;
+      return undefined;
     }
     this.#done = done;
-    super._write(chunk, encoding, this.#onWritten);
-  }
-
-  override _writev(chunks: { chunk: unknown; encoding: BufferEncoding }[], done: Done): void {
-    if (this.#failedWrite !== undefined) {
-      done();
-      return;
-    }
-    this.#done = done;
-    super._writev?.(chunks, this.#onWritten);
+    return this.#onWritten;
   }
 
   readonly #onWritten: Done = (error) => {
     if (error !== null && error !== undefined && 'code' in error && RESET_CODES.has(error.code)) {
-      this.#failedWrite = error;
-      this.#done();
+      this.failed = true;
+      this.#done?.();
     } else {
-      this.#done(error);
+      this.#done?.(error);
     }
   };
-}
-
-/** Whether a failed write has shown that the member reset the connection. */
-export function hasFailedWrite(socket: Socket): boolean {
-  return socket instanceof ReceivingSocket && socket.failedWrite !== undefined;
 }
 
 /** The read size of a plain socket in Node. */
@@ -165,57 +191,70 @@ export class ReadMemory {
 }
 
 /**
- * A socket to a member that reuses its read buffer; a plain socket allocates 64 KiB for every read. It supports 'data',
- * pause, resume and end, but `read()` and `for await` receive nothing.
+ * Creates a socket to a member that reuses its read buffer; a plain socket allocates 64 KiB for every read. It supports
+ * 'data', pause, resume and end, but `read()` and `for await` receive nothing.
  *
  * All tunnels of a dialer read into one shared buffer and emit copies, so an idle tunnel has no buffer of its own. A
  * tunnel that fills the shared buffer reads into a larger private buffer while its transfer rate is high.
  */
-export class TunnelSocket extends ReceivingSocket {
+export function tunnelSocket(memory: ReadMemory): Socket {
+  const reads = new TunnelReads(memory);
+  const socket: MemberSocket = receivingSocket({
+    allowHalfOpen: true,
+    noDelay: true,
+    onread: {
+      buffer: () => reads.buffer, // Node calls this function on connect and after each read
+      callback: (byteCount) => {
+        socket.emit('data', reads.take(byteCount));
+        return true; // Node continues to read. To stop, a listener calls `pause()`.
+      },
+    },
+  });
+  socket[READS] = reads;
+  return socket;
+}
+
+/**
+ * From now on, the socket of a tunnel emits chunks of at least `bytes` without copying them. Such a chunk is valid until
+ * the 'data' listener returns or, if the listener has paused the socket, until `resume`. No-op for other sockets.
+ */
+export function lendChunks(socket: Socket, bytes: number): void {
+  const reads = (socket as MemberSocket)[READS];
+  if (reads !== undefined) reads.lendFromBytes = bytes;
+}
+
+/** The read buffer of one tunnel. */
+class TunnelReads {
   readonly #memory: ReadMemory;
   /**
    * The large buffer, present while the transfer rate is high. When the socket closes, the buffer is not reused,
    * because it may still be in use.
    */
   #large: Buffer | undefined;
-  #lendFromBytes = Number.POSITIVE_INFINITY;
+  lendFromBytes = Number.POSITIVE_INFINITY;
 
   constructor(memory: ReadMemory) {
-    super({
-      allowHalfOpen: true,
-      noDelay: true,
-      onread: {
-        buffer: () => this.#large ?? memory.shared, // Node calls this function on connect and after each read
-        callback: (byteCount) => this.#onRead(byteCount),
-      },
-    });
     this.#memory = memory;
   }
 
-  /**
-   * From now on, the socket emits chunks of at least `bytes` without copying them. Such a chunk is valid until the
-   * 'data' listener returns or, if the listener has paused the socket, until `resume`.
-   */
-  lendFrom(bytes: number): void {
-    this.#lendFromBytes = bytes;
+  /** The buffer for the next read. */
+  get buffer(): Buffer {
+    return this.#large ?? this.#memory.shared;
   }
 
-  /** @returns true, so that Node continues to read. To stop, a listener calls `pause()`. */
-  #onRead(byteCount: number): true {
+  /** Returns the bytes of a read as a chunk, and selects the buffer for the next read. */
+  take(byteCount: number): Buffer {
     const { shared } = this.#memory;
     const large = this.#large;
     if (large === undefined) {
       const full = byteCount === shared.length;
-      if (full && this.#lendFromBytes <= LARGE_BYTES) this.#large = this.#memory.takeLarge();
-      this.emit('data', Buffer.from(shared.subarray(0, byteCount)));
-    } else if (byteCount >= this.#lendFromBytes) {
-      this.emit('data', large.subarray(0, byteCount));
-    } else {
-      const chunk = Buffer.from(large.subarray(0, byteCount));
-      this.#large = undefined;
-      this.#memory.giveBack(large);
-      this.emit('data', chunk);
+      if (full && this.lendFromBytes <= LARGE_BYTES) this.#large = this.#memory.takeLarge();
+      return Buffer.from(shared.subarray(0, byteCount));
     }
-    return true;
+    if (byteCount >= this.lendFromBytes) return large.subarray(0, byteCount);
+    const chunk = Buffer.from(large.subarray(0, byteCount));
+    this.#large = undefined;
+    this.#memory.giveBack(large);
+    return chunk;
   }
 }

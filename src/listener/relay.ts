@@ -7,7 +7,7 @@
 import type { Socket } from 'node:net';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { MemberConnection } from '../dialer/dial.ts';
-import { hasFailedWrite, TCP_KEEP_ALIVE_MS, TunnelSocket } from '../dialer/member-socket.ts';
+import { hasFailedWrite, lendChunks, TCP_KEEP_ALIVE_MS } from '../dialer/member-socket.ts';
 import { canDestroyAtEnd, reset } from './reset.ts';
 
 /** The options of a relay. Durations are in ms. */
@@ -93,7 +93,7 @@ class Relay {
     // The member's socket lends its read buffer for chunks that reach the client's high-water mark. Either such a chunk
     // is written at once, or the relay pauses the member until 'drain'. So the chunk is written before the buffer is
     // reused.
-    if (member instanceof TunnelSocket) member.lendFrom(client.writableHighWaterMark);
+    lendChunks(member, client.writableHighWaterMark);
     client.resume();
     member.resume();
     if (early !== undefined && early.length > 0) this.#sendUp(early);

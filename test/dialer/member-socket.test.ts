@@ -1,7 +1,13 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { hasFailedWrite, ReadMemory, ReceivingSocket, TunnelSocket } from '../../src/dialer/member-socket.ts';
+import {
+  hasFailedWrite,
+  lendChunks,
+  ReadMemory,
+  receivingSocket,
+  tunnelSocket,
+} from '../../src/dialer/member-socket.ts';
 import { until } from '../support/until.ts';
 
 const KIB = 1024;
@@ -19,8 +25,8 @@ async function openMember(serve: (socket: Socket) => void): Promise<number> {
 }
 
 /** Opens a paused tunnel, like one that an attempt passes on. */
-async function openTunnel(port: number, memory = new ReadMemory()): Promise<TunnelSocket> {
-  const socket = new TunnelSocket(memory);
+async function openTunnel(port: number, memory = new ReadMemory()): Promise<Socket> {
+  const socket = tunnelSocket(memory);
   socket.on('error', () => {}); // ignored: 'close' follows
   socket.connect({ port, host: '127.0.0.1' }).pause();
   onTestFinished(() => {
@@ -57,7 +63,7 @@ test.each([
   const sent = pattern(8 * KIB * KIB, 7);
   const port = await openMember((socket) => socket.end(sent));
   const tunnel = await openTunnel(port);
-  if (lend !== undefined) tunnel.lendFrom(lend);
+  if (lend !== undefined) lendChunks(tunnel, lend);
   const received: Buffer[] = [];
   const sizes = new Set<number>();
   tunnel.on('data', (chunk: Buffer) => {
@@ -99,7 +105,7 @@ test('tunnel socket: a small read returns the large buffer for the next tunnel',
     socket.once('data', () => socket.write('.'));
   });
   const tunnel = await openTunnel(port, memory);
-  tunnel.lendFrom(SHARED_BYTES);
+  lendChunks(tunnel, SHARED_BYTES);
   let lentFrom: ArrayBufferLike | undefined;
   let last = '';
   tunnel.on('data', (chunk: Buffer) => {
@@ -161,7 +167,7 @@ test('tunnel socket: bytes that were put back come before later ones', async () 
 });
 
 /** Connects a socket and pauses it. Returns the member's end of the connection. */
-async function openPair(socket: ReceivingSocket): Promise<{ member: Socket }> {
+async function openPair(socket: Socket): Promise<{ member: Socket }> {
   const server = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const accepted = once(server, 'connection');
@@ -177,8 +183,8 @@ async function openPair(socket: ReceivingSocket): Promise<{ member: Socket }> {
 }
 
 test.each([
-  ['a socket for a tunnel', () => new TunnelSocket(new ReadMemory())],
-  ['a socket for requests', () => new ReceivingSocket({ allowHalfOpen: true })],
+  ['a socket for a tunnel', () => tunnelSocket(new ReadMemory())],
+  ['a socket for requests', () => receivingSocket({ allowHalfOpen: true })],
 ])(
   'receiving socket: %s delivers what arrived before a reset, although a write has failed',
   async (_what, open) => {
@@ -210,7 +216,7 @@ test.each([
 );
 
 test('receiving socket: writes succeed while the connection is open', async () => {
-  const socket = new ReceivingSocket({ allowHalfOpen: true });
+  const socket = receivingSocket({ allowHalfOpen: true });
   const { member } = await openPair(socket);
   let received = '';
   member.on('data', (chunk: Buffer) => {

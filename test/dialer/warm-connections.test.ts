@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import type { DialerOptions } from '../../src/dialer/dialer.ts';
-import { type OpenSocket, ReadMemory, TunnelSocket } from '../../src/dialer/member-socket.ts';
+import { type OpenSocket, ReadMemory, tunnelSocket } from '../../src/dialer/member-socket.ts';
 import type { SourceSettings } from '../../src/dialer/source-memory.ts';
 import { FRONT_PROXIES, frontProxyAt } from '../foreign-members/front-proxies.ts';
 import {
@@ -38,7 +38,7 @@ function farSockets(clock: Clock, flightMs: number) {
   const openSocket: OpenSocket = ({ protocol, host, port }) => {
     opened += 1;
     ports.add(port);
-    const tcp = new TunnelSocket(memory);
+    const tcp = tunnelSocket(memory);
     const socket = protocol === 'https' ? connectTls({ socket: tcp, rejectUnauthorized: false }) : tcp;
     for (const each of [tcp, socket]) each.on('error', () => {}); // ignored: 'close' follows
     clock.after(flightMs, () => {

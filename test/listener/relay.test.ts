@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import type { MemberConnection } from '../../src/dialer/dial.ts';
-import { ReadMemory, TunnelSocket } from '../../src/dialer/member-socket.ts';
+import { ReadMemory, tunnelSocket } from '../../src/dialer/member-socket.ts';
 import { type RelayResult, relay } from '../../src/listener/relay.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
@@ -249,7 +249,7 @@ test('relay: large transfers through tunnels with shared memory arrive unchanged
 async function flood(sent: Buffer, memory: ReadMemory) {
   const server = createServer((socket) => socket.on('error', () => {}).end(sent)).listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const member = new TunnelSocket(memory);
+  const member = tunnelSocket(memory);
   member.connect({ host: '127.0.0.1', port: (server.address() as AddressInfo).port }).pause();
   await once(member, 'connect');
   server.close();
