@@ -173,8 +173,8 @@ export class TrafficRing {
   }
 
   /**
-   * Returns the values of all ended steps, oldest first. Recording began during step `firstStep`. For this incomplete
-   * step and all earlier steps, the value is null.
+   * Returns the values of all ended steps, oldest first. Recording began during step `#firstStep`. For this incomplete step and
+   * all earlier steps, the value is null.
    */
   #values(column: Float64Array, convert: (value: number, index: number) => number | null): (number | null)[] {
     const values: (number | null)[] = [];

@@ -17,8 +17,8 @@ import type { AbsoluteAnswer, ForwardMode } from './dial.ts';
  */
 export const MIN_ABSOLUTE_FORM_TARGETS = 3;
 /**
- * If members of the source accepted CONNECT to a port before, and then this number of members in a row refuse CONNECT
- * to the port, noria assumes that the source has changed.
+ * Members of the source accepted CONNECT to a port before. If then this number of members in a row refuse CONNECT to this port,
+ * noria assumes that the source has changed.
  */
 const MIN_CONNECT_REFUSALS = 3;
 /** After this time in absolute form, noria tries CONNECT again. */

@@ -213,9 +213,9 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
   }
 
   /**
-   * Arms the hedge of an attempt. The delay is the same for an attempt on a warm connection, although such an attempt is faster:
-   * the hedge may have to open a connection, and with a shorter delay, the pauses of a busy machine would start a hedge for every
-   * twentieth tunnel.
+   * Arms the hedge of an attempt. The delay is the same for an attempt on a warm connection, although such an attempt is faster,
+   * because the hedge may have to open a connection. With a shorter delay, the pauses of a busy machine would start a hedge for
+   * every twentieth tunnel.
    */
   #armHedge({ lease, memory, startedAt }: Attempt): void {
     this.#hedge.arm(lease, memory.latency.profile?.p95Ms, startedAt);

@@ -1,6 +1,6 @@
 /**
- * Computes how many warm connections to hold for a stream of tunnels: from the rate of the tunnels, and from the times that the
- * members of their source need to open a connection and keep an unused connection.
+ * Computes how many warm connections to hold for a stream of tunnels. The number depends on the rate of the tunnels, on the time
+ * that opening a connection takes, and on how long members keep an unused connection.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';

@@ -10,8 +10,8 @@ import type { Sessions } from './sessions.ts';
 
 /**
  * Number of members that clients can use at `atMs` without another draw. Includes unproven members and the members of a blocked
- * source. The result is lower by one for each waiting client that a draw could serve, at most by the source's size: such a client
- * cannot use the present members, because they are full or do not fit.
+ * source. Each waiting client that a draw could serve lowers the result by one, because the present members are full or do not
+ * fit this client. All waiting clients together lower the result at most by the source's size.
  */
 export function usableAt(members: Members, source: PoolSource, atMs: number): number {
   const usable = heldAt(source, atMs) - quarantinedAt(source, atMs, () => true);

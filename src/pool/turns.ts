@@ -1,8 +1,8 @@
 /**
  * Turns: decide which of several processes that share a pool may use a member now, where a limit applies to all processes
  * together. A hash of the member and the number of the turn assigns each turn to one process, so the processes agree without
- * messages. At the start of its turn, a process waits until it knows the last use by the previous process, or until the minimum
- * time since that use must have passed.
+ * messages. At the start of its turn, a process first waits. After this wait, it knows all uses by the previous process (for
+ * `maxUsesPerMember`), and the minimum time since the last use has passed (for `perHostSpacing`).
  */
 import type { Member } from './member.ts';
 import type { PoolShare, RotationOptions } from './options.ts';

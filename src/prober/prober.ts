@@ -1,6 +1,6 @@
 /**
- * Probes members: unproven members before their first use, members that failed through one client alone and, if a check is
- * configured, members whose quarantine has ended and members without a success for a while.
+ * Probes unproven members before their first use, and members that failed through only one client. If a check is configured, also
+ * probes members whose quarantine has ended, and members without a success for a while.
  *
  * A probe uses the same protocols and credentials as a client's request. With a check, the response of the check's site must
  * arrive through the member. Without a check, the member must answer in its protocol. If the site fails, the prober blames the

@@ -1,6 +1,6 @@
 /**
- * Plans the draws of a source: collects the inputs from the pool, the pace, the options and the results of earlier
- * draws, and decides whether the source draws now, how many members it requests, and when it checks again.
+ * Plans the draws of a source: decides whether the source draws now, how many members it requests, and when it checks again. The
+ * inputs come from the pool, the pace, the options and the results of earlier draws.
  */
 import type { Clock } from '../core/clock.ts';
 import { roughDuration } from '../core/words.ts';

@@ -33,8 +33,8 @@ export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow'
   readonly bindDeadlineMs?: number;
   readonly beatEveryMs?: number;
   /**
-   * A replica writes a snapshot when the number of log entries after the last snapshot exceeds this number, and also exceeds the
-   * number of members and sessions in the state.
+   * The minimum number of log entries between two snapshots. A replica writes a snapshot when the number of log entries after the
+   * last snapshot exceeds this number and the number of members and sessions in the state.
    */
   readonly minEntries?: number;
   readonly observer?: FleetObserver;

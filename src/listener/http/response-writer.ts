@@ -151,8 +151,8 @@ export class ResponseWriter {
   }
 
   /**
-   * Whether another request may follow. After `Expect: 100-continue` without a 100 response, none may follow: the
-   * client may or may not send the body, so the start of its next request is unknown.
+   * Whether another request may follow. After `Expect: 100-continue` without a 100 response, no request may follow. The client
+   * may or may not send the body, so the start of its next request is unknown.
    */
   #mayKeepAlive(): boolean {
     const { draining, refusal } = this.#connection;
