@@ -40,7 +40,6 @@ interface FleetReport {
 
 interface SourceReport {
   readonly name: string;
-  /** The number of members in the shared pool. */
   readonly members: number;
   readonly quarantined: number;
   /** Whether the operator or the service paused the source. */

@@ -38,7 +38,6 @@ export const addSourceCommand =
 
 interface SentCommand {
   readonly verb: Verb;
-  /** The name of the source. */
   readonly name: string;
   readonly flags: SourceFlags;
   readonly terminal: Terminal;

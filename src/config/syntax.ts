@@ -7,7 +7,6 @@ import type { ErrorCode, LineCounter, YAMLParseError } from 'yaml';
 
 /** A problem in the text, found before the check against the schema. */
 export interface SyntaxProblem {
-  /** The offset of the problem in the text. */
   readonly offset: number;
   readonly path: string;
   readonly message: string;

@@ -60,7 +60,7 @@ function serviceCallOf(config: Config, source: ServiceSource): Omit<ExtractCall,
   };
 }
 
-/** Opens connections to the service through the front proxy. Undefined if none is configured. */
+/** Opens connections to the service through the front proxy. Undefined if no front proxy is configured. */
 export function serviceTunnel({ service: { via } }: Config): ServiceClientOptions['openTunnel'] {
   return via && ((server, done) => openFrontTunnel(via, server, done));
 }

@@ -6,7 +6,7 @@ import type { HostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
 import { type Handshake, type HandshakeFailure, type HandshakeStep, MORE, NO_BYTES } from './handshake.ts';
 
-/** Limits the memory and the time that an endless response head can cost. */
+/** The maximum length of a response head, which limits the memory and the time that an endless head can cost. */
 export const MAX_RESPONSE_HEAD_BYTES = 16 * 1024;
 
 const PROXY_AUTHENTICATION_REQUIRED = 407;

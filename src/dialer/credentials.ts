@@ -228,12 +228,10 @@ export class SourceCredentials {
   }
 }
 
-/** The credentials of one member. */
 export function ownLogin(login: Login): PreparedLogin {
   return prepare(login, true);
 }
 
-/** Whether both are the same credentials. */
 export function isSameLogin(one: Login | undefined, other: Login | undefined): boolean {
   if (one === other) return true;
   return one?.username === other?.username && one?.password.reveal() === other?.password.reveal();

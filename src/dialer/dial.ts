@@ -128,7 +128,6 @@ export type DialResult =
   | { readonly ok: true; readonly connection: MemberConnection }
   | { readonly ok: false; readonly failure: DialFailure };
 
-/** A dial in progress. */
 export interface Dialing {
   /** Aborts all attempts with `client-gone`, because the client disconnected. A no-op after the result. */
   cancel(): void;

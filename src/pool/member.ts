@@ -232,7 +232,7 @@ class DecayingRate {
 }
 
 export class PoolSource {
-  /** A reload replaces the options; the name stays the same. */
+  /** The settings of the source. A reload replaces them, but the name stays the same. */
   options: PoolSourceOptions;
   readonly members = new Set<Member>();
   /** Number of members by phase; `left` counts all members that ever left. */

@@ -38,7 +38,7 @@ export class Sessions {
   readonly #timer: EarliestTimer;
   #journal: SessionJournal | undefined;
   readonly observers: readonly PoolObserver[];
-  /** A reload replaces the settings. */
+  /** The settings of sessions. A reload replaces them. */
   settings: Pick<RotationOptions, 'sessionTtlMs' | 'maxSessionTtlMs' | 'maxSessionsPerClient'>;
 
   constructor({ clock, bus, maxCount, observers, settings }: SessionsOptions) {

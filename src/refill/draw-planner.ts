@@ -36,7 +36,7 @@ export interface DrawMemory {
 export class DrawPlanner {
   readonly #context: PlannerContext;
   readonly #memory: DrawMemory;
-  /** A reload may replace the options. */
+  /** The settings of the source. A reload may replace them. */
   options: DrawSourceOptions;
 
   constructor(context: PlannerContext, options: DrawSourceOptions, memory: DrawMemory) {

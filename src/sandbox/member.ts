@@ -109,7 +109,6 @@ export class RunningMember {
     return this.#sockets.size;
   }
 
-  /** The number of connections accepted so far. */
   get accepted(): number {
     return this.#accepted;
   }

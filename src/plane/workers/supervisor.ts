@@ -129,7 +129,7 @@ export class WorkerSupervisor {
       onReport: (report) => onReport(worker, report),
     });
     this.#all.add(worker);
-    void worker.exited.then((exit) => this.#onExit(worker, exit, clock.monotonic() - startedAt)); // never rejects
+    void worker.exited.then((exit) => this.#onExit(worker, exit, clock.monotonic() - startedAt)); // this promise never rejects
     return worker;
   }
 
@@ -153,7 +153,7 @@ export class WorkerSupervisor {
   #restartAfter(delayMs: number, lost: WorkerProcess, exit: WorkerExit): void {
     const restart = this.#options.clock.after(delayMs, () => {
       this.#restarts.delete(restart);
-      void this.#startReplacement(); // never rejects
+      void this.#startReplacement(); // this promise never rejects
     });
     this.#restarts.add(restart);
     this.#options.onLost(lost, exit, delayMs);
