@@ -5,7 +5,14 @@
 import type { Clock } from '../core/clock.ts';
 import type { Random } from '../core/random.ts';
 import { PACE_UNCHANGED } from './pace-rule.ts';
-import { type DrawOutcome, describeOutcome, PARAMS_WRONG, type Reaction, reactTo } from './reaction.ts';
+import {
+  type DrawOutcome,
+  describeOutcome,
+  isLossOfStore,
+  PARAMS_WRONG,
+  type Reaction,
+  reactTo,
+} from './reaction.ts';
 import type { SourceRecords } from './source-records.ts';
 
 interface DrawHistoryOptions {
@@ -49,6 +56,8 @@ export class DrawHistory {
   readonly #options: DrawHistoryOptions;
   readonly spacing: DrawSpacing;
   #last: DrawOutcome | undefined;
+  /** Replaces the last outcome while the fleet's store is lost. */
+  #lossOfStore: DrawOutcome | undefined;
   /** The kind of verdict on the last call (see codes.ts), and the number of calls in a row with this kind. */
   #streak = NO_STREAK;
   /** True after noria has warned that it dropped all proxies of an answer. A successful draw resets the flag. */
@@ -60,7 +69,7 @@ export class DrawHistory {
   }
 
   get last(): DrawOutcome | undefined {
-    return this.#last;
+    return this.#lossOfStore ?? this.#last;
   }
 
   /**
@@ -69,7 +78,7 @@ export class DrawHistory {
    * ready, so there is no demand. An empty answer does not count as a failure, because repeating the call may cost money.
    */
   get mayRecover(): boolean {
-    const kind = this.#last?.verdict.kind ?? 'ok';
+    const kind = this.last?.verdict.kind ?? 'ok';
     return kind !== 'ok' && kind !== 'empty' && kind !== 'halt';
   }
 
@@ -80,7 +89,9 @@ export class DrawHistory {
   /** Records how a call ended. Returns the effects on the pace and on the source. */
   recordCall({ outcome, asked, gained, gapMs, sinceArrivalMs }: EndedCall): Reaction {
     const { clock, random } = this.#options;
-    this.#last = outcome;
+    const isLoss = isLossOfStore(outcome.code);
+    this.#lossOfStore = isLoss ? outcome : undefined;
+    if (!isLoss) this.#last = outcome;
     if (outcome.code === PARAMS_WRONG && asked > 1) return this.#requestLess(asked);
     const { kind } = outcome.verdict;
     this.#streak = { kind, length: this.#streak.kind === kind ? this.#streak.length + 1 : 1 };
@@ -107,9 +118,17 @@ export class DrawHistory {
     if (this.#last?.concerns === 'instance') this.#last = undefined;
   }
 
+  /** Call it when the fleet's store is available again. */
+  forgetLossOfStore(): void {
+    if (this.#lossOfStore === undefined) return;
+    this.#lossOfStore = undefined;
+    this.#streak = NO_STREAK;
+  }
+
   /** Forgets what was learned with an old configuration. */
   reset(): void {
     this.#last = undefined;
+    this.#lossOfStore = undefined;
     this.spacing.reset();
     this.#streak = NO_STREAK;
     this.#warnedOfDropped = false;

@@ -95,6 +95,11 @@ export function describeOutcome({ code, summary }: Pick<DrawOutcome, 'code' | 's
   return /^\d+$/.test(code) ? `${code}: ${summary}` : summary;
 }
 
+/** Whether noria made no call because it had lost the fleet's store, or because the store refuses noria. */
+export function isLossOfStore(code: string | undefined): boolean {
+  return code === 'fleet-store-lost' || code === 'fleet-store-unusable';
+}
+
 function verdictOn(code: FaultCode): CodeVerdict {
   if (code === 'service-blocked') return BLOCKED;
   if (code === 'service-protocol' || code === 'link-unreadable' || code === 'service-not-found')

@@ -18,6 +18,7 @@ import { type InstanceReport, InstanceReports } from './instance-report.ts';
 import type { DrawSourceOptions } from './options.ts';
 import { paceKey } from './pace.ts';
 import { isSuspended, pausedByOperator, phaseFromReport, SourceState, waitingPhase } from './phase.ts';
+import { isLossOfStore } from './reaction.ts';
 import { SourceRecords, type SourceRecordsSnapshot } from './source-records.ts';
 import { forgetOldOptions, SourceTurn, type TurnContext } from './source-turn.ts';
 import { type SourceStatus, sourceStatus } from './status.ts';
@@ -164,9 +165,10 @@ export class DrawSource {
   /** Call it when the fleet's store is available again. Ends a suspension that the loss of the store caused. */
   storeReturned(): void {
     this.#records.budget.shareAgain(this.#context.clock.now());
-    const { last } = this.#history;
-    if (this.#state.phase.name !== 'backoff' || !last?.code.startsWith('fleet-store-')) return;
-    this.#state.move({ name: 'idle', reason: "the fleet's store is connected again" });
+    this.#history.forgetLossOfStore();
+    const { phase } = this.#state;
+    if (!('code' in phase && isLossOfStore(phase.code))) return;
+    this.#state.move(waitingPhase(this.#history.last, this.options.intervalMs));
     this.wake();
   }
 

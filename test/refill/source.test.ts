@@ -337,6 +337,40 @@ test("source: the IPs of today count again when the fleet's store is connected a
   expect(added.slice(2)).toEqual([drawn]);
 });
 
+test("source: the reason changes as soon as the fleet's store is back, and the last draw is the one before the loss", async () => {
+  const clock = new ManualClock();
+  const memory = createPaceMemory(manualTimekeeper(clock));
+  let isLost = false;
+  const lost = new NoriaError('fleet-store-lost', 'connect ECONNREFUSED');
+  const store: PaceStore = {
+    ...memory,
+    change: (key, decide) => (isLost ? Promise.reject(lost) : memory.change(key, decide)),
+  };
+  const rig = openRig({ clock, store, sources: [sourceOptions({ count: 2, size: 10 })] });
+  await pass(clock, 1_000);
+  expect(rig.status(), 'after a draw').toMatchObject({ state: 'waiting', lastDraw: { result: 'succeeded' } });
+  isLost = true;
+  await pass(clock, 14_000);
+  expect(rig.status(), 'the draw that the store prevented').toMatchObject({
+    state: 'backoff',
+    code: 'fleet-store-lost',
+    lastDraw: { result: 'failed' },
+  });
+  const calls = rig.service.calls.length;
+  isLost = false;
+  rig.bus.emit('fleet.store', { up: true });
+  expect(rig.status(), 'at once').toMatchObject({
+    state: 'waiting',
+    reason: 'the pace allows one call every 10 s',
+    code: '10001',
+    lastDraw: { result: 'succeeded' },
+  });
+  await settle();
+  expect(rig.status().reason).not.toContain('store');
+  await pass(clock, 1_000);
+  expect(rig.service.calls.length).toBe(calls + 1);
+});
+
 test("source: the daily budget limits draws until the service's midnight, across restarts", async () => {
   const clock = new ManualClock(Date.UTC(2030, 0, 1, 15, 55)); // this is five minutes before midnight in UTC+8
   const sources = [sourceOptions({ dailyBudget: 7, size: 20 })];
