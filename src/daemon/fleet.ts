@@ -173,17 +173,17 @@ function statusOf({ name, replica }: FleetConnector, { fault, lostMs, replicas }
   };
 }
 
-/** Reports a loss of the store again only if its reason changes, and not after each failed attempt to reconnect. */
+/** Reports a loss of the store once, and once more if the store then refuses noria. The status shows the latest reason. */
 function observe(bus: EventBus, replica: string): FleetObserver {
-  let lostBy: string | undefined;
+  let reported: NoriaError['code'] | undefined;
   return {
     connected() {
-      lostBy = undefined;
+      reported = undefined;
       bus.emit('fleet.store', { up: true });
     },
     lost({ code, message }: NoriaError) {
-      if (lostBy === message) return;
-      lostBy = message;
+      if (reported === code) return;
+      reported = code;
       bus.emit('fleet.store', { up: false, reason: message, code });
     },
     claimed: (outcome) => bus.emit('fleet.claimed', { outcome }),
