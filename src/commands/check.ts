@@ -23,7 +23,7 @@ export function addCheckCommand(program: Command, { action, terminal }: CommandC
     .option('--schema', 'print the JSON Schema of the configuration instead, for use in editors')
     .addHelpText(
       'after',
-      '\nExamples:\n  noria check\n  noria check -c /etc/noria/noria.yaml\n  noria check --schema > noria.schema.json\n\nIf it is invalid, prints every error with file:line:column and exits with code 2. Also checks the files of state.dir, and with a fleet connects to its store.',
+      '\nExamples:\n  noria check\n  noria check -c /etc/noria/noria.yaml\n  noria check --schema > noria.schema.json\n\nIf it is invalid, prints every error with file:line:column. Also checks the files of state.dir, and with a fleet connects to its store.\n\nExit codes: 0 fine, 1 the store refuses noria or cannot serve a fleet, 2 invalid configuration or files, 3 store unreachable.',
     )
     .action(action((flags: CheckFlags) => check(flags, terminal)));
 }
@@ -42,17 +42,17 @@ async function check(flags: CheckFlags, terminal: Terminal): Promise<number> {
     config.state === undefined ? EXIT.fine : await checkStateFolder(config.state.dir, terminal),
     config.fleet === undefined ? EXIT.fine : await checkStore(config.fleet, terminal),
   ];
-  return Math.max(...codes);
+  return codes.find((code) => code !== EXIT.fine) ?? EXIT.fine;
 }
 
 async function checkStore(fleet: FleetConfig, terminal: Terminal): Promise<number> {
   const { inspectStore } = await import('../fleet/redis/inspect-store.ts');
   const { storeAddressOf } = await import('../daemon/fleet.ts');
   const address = storeAddressOf(fleet);
-  const { version, errors, warnings } = await inspectStore(address, fleet.name, holdingClock);
+  const { version, isReachable, errors, warnings } = await inspectStore(address, fleet.name, holdingClock);
   for (const error of errors) terminal.printError(`error: fleet: ${error}`);
   for (const warning of warnings) terminal.printError(`warning: fleet: ${warning}`);
-  if (errors.length > 0) return EXIT.usage;
+  if (errors.length > 0) return isReachable ? EXIT.failed : EXIT.unreachable;
   // The line is a YAML comment, so that the whole output is a valid configuration.
   terminal.print(`# fleet: ${version} at ${address.label} is ready for noria`);
   return EXIT.fine;

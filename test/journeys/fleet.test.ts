@@ -155,7 +155,7 @@ test.skipIf(NO_STORE)('fleet: noria fleet, check and extract use the store', asy
   expectPace(sandbox);
   await store.kill();
   expect(await run('fleet')).toMatchObject({ exitCode: 3, err: expect.stringContaining('ECONNREFUSED') });
-  expect(await run('check')).toMatchObject({ exitCode: 2, err: expect.stringContaining('ECONNREFUSED') });
+  expect(await run('check')).toMatchObject({ exitCode: 3, err: expect.stringContaining('ECONNREFUSED') });
   expect((await run('extract', 'harbor')).exitCode).toBe(3);
 });
 

@@ -1,6 +1,6 @@
 /** Checks whether a store can serve a fleet, for `noria check`. Leaves nothing in the store. */
 import type { Clock } from '../../core/clock.ts';
-import { NoriaError } from '../../core/faults.ts';
+import { hasCode, NoriaError } from '../../core/faults.ts';
 import { STORE_FORMAT } from './epoch.ts';
 import { findEvictions, parseInfo, type StoreInfo } from './evictions.ts';
 import { NO_IDENTITY } from './fleet-store.ts';
@@ -13,6 +13,8 @@ import { COMMAND_DEADLINE_MS } from './store-connection.ts';
 export interface StoreReport {
   /** The version of the store, for example `Valkey 8.1.0` or `Redis 7.0.15`; undefined if unknown. */
   readonly version: string | undefined;
+  /** Whether the store answered. */
+  readonly isReachable: boolean;
   readonly errors: readonly string[];
   readonly warnings: readonly string[];
 }
@@ -39,16 +41,22 @@ export async function inspectStore(address: StoreAddress, name: string, clock: C
   try {
     client = await openPrimary(address, clock, CONNECT_DEADLINE_MS, new AbortController().signal);
   } catch (error) {
-    return { version: undefined, errors: [connectionProblem(error, address)], warnings: [] };
+    return failedReport(error, address);
   }
   try {
     return await inspect(client, fleetKeys(name), aclLine(name, address.server.login.username ?? 'noria'));
   } catch (error) {
-    const problem = error instanceof StoreRefusal ? error.message : connectionProblem(error, address);
-    return { version: undefined, errors: [problem], warnings: [] };
+    return failedReport(error, address);
   } finally {
     client.close();
   }
+}
+
+function failedReport(error: unknown, address: StoreAddress): StoreReport {
+  const isRefusal = error instanceof StoreRefusal;
+  const problem = isRefusal ? error.message : connectionProblem(error, address);
+  const isReachable = isRefusal || hasCode(error, 'fleet-store-unusable');
+  return { version: undefined, isReachable, errors: [problem], warnings: [] };
 }
 
 /** Advice for a failed connection, selected by the text of its error. */
@@ -80,11 +88,12 @@ function connectionProblem(error: unknown, { server }: StoreAddress): string {
 
 async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promise<StoreReport> {
   const info = await readInfo(client, acl);
-  if (typeof info === 'string') return { version: undefined, errors: [info], warnings: [] };
+  if (typeof info === 'string')
+    return { version: undefined, isReachable: true, errors: [info], warnings: [] };
   const { version, isOld } = versionOf(info);
   if (isOld) {
     const error = `the store is ${version}, and noria needs Valkey, or Redis 7.0 or later`;
-    return { version, errors: [error], warnings: [] };
+    return { version, isReachable: true, errors: [error], warnings: [] };
   }
   const errors: string[] = [];
   if (info['run_id'] === undefined || info['master_replid'] === undefined) {
@@ -100,7 +109,7 @@ async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promi
   }
   const evictions = findEvictions(info);
   if (evictions !== undefined) errors.push(evictions);
-  return { version, errors, warnings: findRisks(info) };
+  return { version, isReachable: true, errors, warnings: findRisks(info) };
 }
 
 /**

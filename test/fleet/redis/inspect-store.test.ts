@@ -72,6 +72,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const address = await openInfoServer('redis_version:6.2.7\r\nrole:master\r\n');
     expect(await inspect(address)).toEqual({
       version: 'Redis 6.2.7',
+      isReachable: true,
       errors: ['the store is Redis 6.2.7, and noria needs Valkey, or Redis 7.0 or later'],
       warnings: [],
     });
@@ -81,6 +82,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const address = await openInfoServer('redis_version:7.4.0\r\nrole:master\r\naof_enabled:1\r\n');
     expect(await inspect(address)).toEqual({
       version: 'Redis 7.4.0',
+      isReachable: true,
       errors: [
         expect.stringMatching(/does not report run_id and master_replid .*; use Valkey or Redis itself/),
       ],
