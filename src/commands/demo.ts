@@ -112,24 +112,19 @@ async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | unde
   if (flags.replicas > 1 && (flags.story || secrets !== undefined))
     throw new NoriaError('bad-usage', '--replicas cannot be combined with --story or --host');
   const owner = new Ownership();
+  let exitCode: number;
   try {
     const sandbox = await owner.open('sandbox', openDemoSandbox(flags));
-    if (flags.replicas > 1) return await demoFleet({ flags, sandbox, terminal, level, owner });
-    const config = await demoConfig({ flags, sandbox, secrets }, undefined);
-    const log = createLog({ level: level ?? (flags.story ? 'error' : config.log.level), format: 'pretty' });
-    const daemon = await owner.open('daemon', startDaemon({ config, log }));
-    if (flags.story) return await story(daemon, sandbox, terminal);
-    for (const line of introduction(daemon.addresses, targetOf(sandbox), flags, secrets))
-      terminal.print(line);
-    await untilSignal();
-    printGoodbye(terminal);
-    return EXIT.fine;
+    const context = { flags, sandbox, terminal, level, owner };
+    exitCode = await (flags.replicas > 1 ? demoFleet(context) : demoNoria(context, secrets));
   } finally {
     await owner.close();
   }
+  printGoodbye(terminal); // after the last line of the log
+  return exitCode;
 }
 
-interface FleetDemo {
+interface DemoContext {
   readonly flags: DemoFlags;
   readonly sandbox: Sandbox;
   readonly terminal: Terminal;
@@ -137,7 +132,20 @@ interface FleetDemo {
   readonly owner: Ownership;
 }
 
-async function demoFleet({ flags, sandbox, terminal, level, owner }: FleetDemo): Promise<number> {
+async function demoNoria(
+  { flags, sandbox, terminal, level, owner }: DemoContext,
+  secrets: DemoSecrets | undefined,
+): Promise<number> {
+  const config = await demoConfig({ flags, sandbox, secrets }, undefined);
+  const log = createLog({ level: level ?? (flags.story ? 'error' : config.log.level), format: 'pretty' });
+  const daemon = await owner.open('daemon', startDaemon({ config, log }));
+  if (flags.story) return story(daemon, sandbox, terminal);
+  for (const line of introduction(daemon.addresses, targetOf(sandbox), flags, secrets)) terminal.print(line);
+  await untilSignal();
+  return EXIT.fine;
+}
+
+async function demoFleet({ flags, sandbox, terminal, level, owner }: DemoContext): Promise<number> {
   const store = await openDemoStore();
   if (store !== undefined) owner.own('store', () => store.close());
   const memory = store === undefined ? openMemoryFleet() : undefined;
@@ -155,7 +163,6 @@ async function demoFleet({ flags, sandbox, terminal, level, owner }: FleetDemo):
   const addresses = daemons.map((daemon) => daemon.addresses);
   for (const line of introduceFleet(addresses, targetOf(sandbox), flags, store)) terminal.print(line);
   await untilSignal();
-  printGoodbye(terminal);
   return EXIT.fine;
 }
 
@@ -190,7 +197,6 @@ async function story(daemon: Daemon, sandbox: Sandbox, terminal: Terminal): Prom
     terminal.print(`The story has ended. The proxy ${proxy} and the dashboard ${page} run until Ctrl-C.`);
     await interrupted;
   }
-  printGoodbye(terminal);
   return succeeded || signal.aborted ? EXIT.fine : EXIT.failed;
 }
 

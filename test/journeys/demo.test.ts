@@ -1,10 +1,13 @@
 /** A newcomer starts the demo, runs the commands that it prints, and ends it with Ctrl-C. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { curl } from '../support/curl.ts';
 import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
+import { testFolder } from './noria-process.ts';
 
 const HAS_STORE = hasCommand('valkey-server') || hasCommand('redis-server');
 const ANY_PORTS = ['--port', '0', '--admin-port', '0', '--target-port', '0'];
@@ -83,12 +86,23 @@ test.skipIf(!hasCommand('curl'))(
   },
 );
 
-test('demo: Ctrl-C ends it with exit code 0', async () => {
-  const { child, ended, out } = startDemo({}, '--members', '2');
-  await until('the demo has printed its commands', () => out().includes('Ctrl-C'));
-  child.kill('SIGINT');
-  expect(await ended).toEqual([0, null]);
-});
+test.each([[[]], [['--replicas', '2']]])(
+  'demo: Ctrl-C ends it with exit code 0, and the last line of output and log says so: %j',
+  async (args) => {
+    const file = join(testFolder(), 'demo.txt');
+    const both = openSync(file, 'a');
+    onTestFinished(() => closeSync(both));
+    const child = spawn(process.execPath, ['src/main.ts', 'demo', ...ANY_PORTS, '--members', '2', ...args], {
+      stdio: ['ignore', both, both],
+    });
+    onTestFinished(() => void child.kill('SIGKILL'));
+    const ended = once(child, 'exit');
+    await until('the demo has printed its commands', () => readFileSync(file, 'utf8').includes('Ctrl-C'));
+    child.kill('SIGINT');
+    expect(await ended).toEqual([0, null]);
+    expect(readFileSync(file, 'utf8').trimEnd().split('\n').at(-1)).toMatch(/^The demo has ended\./);
+  },
+);
 
 test.skipIf(!HAS_STORE || !hasCommand('curl'))(
   'demo: --replicas runs norias of one fleet, in which a session has one exit, and ends its store',
