@@ -78,9 +78,6 @@ export class SharedSources {
     const loaded = new Set(reports.map(({ source }) => source));
     for (const own of this.#reports.values()) if (!loaded.has(own.source)) this.#options.publish(own);
     for (const report of reports) {
-      // Skips a report that depends on the configuration: after the report, the operator may have corrected the configuration of
-      // this noria.
-      if (report.suspension?.dependsOnConfig === true) continue;
       if (!isSameReport(report, this.#reports.get(report.source))) this.followed(report);
     }
   }

@@ -18,7 +18,7 @@ export interface InstanceSuspension extends Pick<DrawOutcome, 'code' | 'summary'
   readonly phase: 'paused' | 'halted';
   /** The monotonic moment of the next attempt. If absent, the operator has to act first. */
   readonly untilAt?: number | undefined;
-  /** Whether norias with another key or other parameters may get another answer. */
+  /** Whether norias with another key or other parameters may get another answer. Other norias then continue to draw. */
   readonly dependsOnConfig: boolean;
   readonly limitsConnections: boolean;
 }
@@ -40,8 +40,6 @@ const NO_NEWS: InstanceReport = { quota: {} };
 export class InstanceReports {
   #last: InstanceReport | undefined;
   #unread: InstanceReport | undefined;
-  /** Whether the service has accepted a call with the current configuration of this noria. */
-  #hasDrawn = false;
 
   /**
    * Records a call of this noria.
@@ -52,7 +50,6 @@ export class InstanceReports {
     this.#unread = undefined; // this noria's own call is newer than the unread report
     const { kind } = outcome.verdict;
     const isAccepted = kind === 'ok' || kind === 'empty' || kind === 'slow-down';
-    this.#hasDrawn ||= isAccepted;
     const reported = suspension && suspensionOf(outcome, suspension, now);
     if (!isAccepted && reported === undefined) return undefined;
     const report = { quota, ...(reported !== undefined && { suspension: reported }) };
@@ -68,9 +65,8 @@ export class InstanceReports {
    */
   hear(report: InstanceReport): boolean {
     this.#last = report;
-    // A noria with a wrong configuration must not stop this noria if this noria has drawn with its own configuration.
-    const isOfOther = report.suspension?.dependsOnConfig === true && this.#hasDrawn;
-    this.#unread = isOfOther ? undefined : report;
+    // The key and the parameters of this noria may be right although those of another noria are wrong.
+    if (report.suspension?.dependsOnConfig !== true) this.#unread = report;
     return this.mustStop;
   }
 
@@ -88,7 +84,6 @@ export class InstanceReports {
 
   /** Call it when the configuration of the source has changed. */
   reset(): void {
-    this.#hasDrawn = false;
     this.#unread = undefined;
   }
 }

@@ -78,7 +78,7 @@ test('shared sources: a shared state that was emptied gets the pauses and the re
   ]);
 });
 
-test('shared sources: a replica that starts obeys a report about the instance, and tries its own key', async () => {
+test('shared sources: a replica that starts gets the last report about each source', async () => {
   const { fleet, a, b } = await openPair();
   a.replica.reportSource('city', { quota: {}, suspension: FROZEN });
   a.replica.reportSource('harbor', {
@@ -88,7 +88,10 @@ test('shared sources: a replica that starts obeys a report about the instance, a
   await settled();
   expect(b.reports.map(({ source }) => source)).toEqual(['city', 'harbor']);
   const late = await fleet.open('late');
-  expect(late.reports).toMatchObject([{ source: 'city', suspension: { code: '12006' } }]);
+  expect(late.reports).toMatchObject([
+    { source: 'city', suspension: { code: '12006' } },
+    { source: 'harbor', suspension: { code: '12001', dependsOnConfig: true } },
+  ]);
 });
 
 test('shared sources: a report that a replica knows does not suspend its source again', async () => {

@@ -16,6 +16,7 @@ import {
 } from './rig.ts';
 
 const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
 
 interface Pair {
   readonly clock: ManualClock;
@@ -114,11 +115,20 @@ test('instance report: no answer of the service stops only the noria that called
   expect(pair.reports.every(({ suspension }) => suspension === undefined)).toBe(true);
 });
 
-test('instance report: a wrong key stops a noria that has not drawn', async () => {
+test('instance report: the wrong key of one does not stop a noria that has not drawn', async () => {
   const pair = openPair([code('12001')]);
   await pass(pair.clock, 5 * MINUTE_MS);
+  expect(states(pair).sort()).toEqual(['halted', 'ready']);
+});
+
+test('instance report: each noria tries its own key once', async () => {
+  const pair = openPair([code('12001'), code('12001')]);
+  await pass(pair.clock, 2 * HOUR_MS, 10_000);
   expect(states(pair)).toEqual(['halted', 'halted']);
-  expect(pair.service.calls).toHaveLength(1);
+  expect(pair.service.calls).toHaveLength(2);
+  for (const { status } of [pair.one, pair.two]) {
+    expect(status()).toMatchObject({ code: '12001', reason: '12001: The key is wrong.' });
+  }
 });
 
 test('instance report: the wrong key of one does not stop a noria that has drawn with its own', async () => {
@@ -155,7 +165,7 @@ test('instance report: too many connections halve the tunnels of both, until a d
 });
 
 test('instance report: a reload with other options makes its own attempt', async () => {
-  const pair = openPair([code('12001')]);
+  const pair = openPair([code('12001'), code('12001')]);
   await pass(pair.clock, MINUTE_MS);
   await pair.two.refiller.update({
     sources: [sourceOptions({ size: 4 })],
