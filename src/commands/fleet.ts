@@ -18,6 +18,7 @@ import type { SourceReport as ServiceReport } from '../fleet/shared-pool.ts';
 import type { InstanceSuspension } from '../refill/instance-report.ts';
 import { paceKey } from '../refill/pace.ts';
 import { waitBefore } from '../refill/pace-rule.ts';
+import { describeOutcome } from '../refill/reaction.ts';
 import { createTimekeeper } from '../state/moment.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 import type { CommandContext } from './command.ts';
@@ -46,11 +47,20 @@ interface SourceReport {
   readonly paused: boolean;
   /** Whether an answer of the service stops the draws of all norias. */
   readonly halted: boolean;
+  /** Why the service refused the last call; null if it accepted the call, or if noria will try again. */
+  readonly refusal: Refusal | null;
   /** Whether a call to the service may be in flight. */
   readonly calling: boolean;
   readonly nextCallSeconds: number;
   /** The number of replicas that wait for their turn to call the service. */
   readonly waiting: number;
+}
+
+interface Refusal {
+  readonly reason: string;
+  readonly advice: string;
+  /** Whether only the noria that made the call stops, because its key or its parameters may be wrong. */
+  readonly ofOneNoria: boolean;
 }
 
 export function addFleetCommand(program: Command, { action, terminal }: CommandContext): void {
@@ -97,14 +107,16 @@ async function readReport(config: Config, name: string, store: FleetStore): Prom
   const replicas = await readReplicas(store);
   const sourceReports = config.sources.map(async (source): Promise<SourceReport> => {
     const key = paceKey(callOf(config, source));
-    const suspended = suspensionOf(reports, key, now);
+    const suspension = suspensionOf(reports, key, now);
+    const stopOfAll = suspension?.dependsOnConfig === false ? suspension.phase : undefined;
     const own = present.filter(({ member }) => member.source === key);
     return {
       name: source.name,
       members: own.length,
       quarantined: own.filter(({ quarantine }) => (quarantine?.untilAt ?? 0) > now).length,
-      paused: paused.includes(key) || suspended === 'paused',
-      halted: suspended === 'halted',
+      paused: paused.includes(key) || stopOfAll === 'paused',
+      halted: stopOfAll === 'halted',
+      refusal: suspension === undefined ? null : refusalOf(suspension, source.name),
       ...(await readPace(pace, key, source)),
     };
   });
@@ -119,18 +131,20 @@ async function readReport(config: Config, name: string, store: FleetStore): Prom
   };
 }
 
-/**
- * The suspension of the instance after the last answer of the service; undefined if the answer does not suspend it for all
- * norias. An answer that depends on one noria's configuration suspends only that noria.
- */
+/** The suspension of the instance after the last answer of the service; undefined if the answer does not suspend it. */
 function suspensionOf(
   reports: readonly ServiceReport[],
   key: string,
   now: number,
-): InstanceSuspension['phase'] | undefined {
+): InstanceSuspension | undefined {
   const suspension = reports.find(({ source }) => source === key)?.suspension;
-  if (suspension === undefined || suspension.dependsOnConfig) return undefined;
-  return (suspension.untilAt ?? Infinity) > now ? suspension.phase : undefined;
+  return (suspension?.untilAt ?? Infinity) > now ? suspension : undefined;
+}
+
+function refusalOf(suspension: InstanceSuspension, source: string): Refusal {
+  const { phase, advice, dependsOnConfig: ofOneNoria } = suspension;
+  const then = phase === 'halted' && !ofOneNoria ? ` Then run noria resume ${source}.` : '';
+  return { reason: describeOutcome(suspension), advice: `${advice}${then}`, ofOneNoria };
 }
 
 function readPace(
@@ -175,7 +189,15 @@ function formatReport({ name, replicas, sources, sessions }: FleetReport, column
       ],
       columns,
     ),
+    ...sources.flatMap(({ name: source, refusal }) =>
+      refusal === null ? [] : ['', `source ${source}: ${describeRefusal(refusal)}`],
+    ),
   ];
+}
+
+function describeRefusal({ reason, advice, ofOneNoria }: Refusal): string {
+  if (!ofOneNoria) return `${reason} ${advice}`;
+  return `${reason} One noria got this answer and is halted; the others continue to draw. noria status shows which noria is halted. ${advice}`;
 }
 
 function nextCall({ paused, halted, calling, nextCallSeconds }: SourceReport): string {

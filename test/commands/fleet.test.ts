@@ -36,11 +36,13 @@ function keyOf(file: string): string {
   return paceKey(callOf(config, source));
 }
 
-async function showFleet(...args: readonly string[]) {
+async function run(...args: readonly string[]) {
   const terminal = fakeTerminal();
-  const code = await runProgram(['fleet', ...args], terminal);
+  const code = await runProgram(args, terminal);
   return { code, printed: terminal.printed(), errors: terminal.errors() };
 }
+
+const showFleet = (...args: readonly string[]) => run('fleet', ...args);
 
 describe.skipIf(NO_STORE)('with a store', () => {
   test('fleet: shows whether the service has halted the instance for all norias', async () => {
@@ -58,13 +60,24 @@ describe.skipIf(NO_STORE)('with a store', () => {
       return JSON.parse((await showFleet('-c', file, '--json')).printed).sources[0];
     };
     expect(await report({ suspension: HALTED })).toMatchObject({ name: 'city', halted: true });
-    expect((await showFleet('-c', file)).printed).toMatch(/^city .* halted /m);
+    const { printed } = await showFleet('-c', file);
+    expect(printed).toMatch(/^city .* halted /m);
+    const frozen =
+      'source city: 12006: The instance is frozen or disabled. Enable it. Then run noria resume city.';
+    expect(printed).toContain(`\n${frozen}`);
     const ofOneKey = { ...HALTED, dependsOnConfig: true };
     expect(await report({ suspension: ofOneKey }), 'other norias still draw').toMatchObject({
       halted: false,
+      refusal: { ofOneNoria: true },
     });
+    expect((await showFleet('-c', file)).printed).toMatch(
+      /One noria got this answer and is halted; the others/,
+    );
     const past = { ...HALTED, untilAt: stage.clock.monotonic() - 60_000 };
-    expect(await report({ suspension: past }), 'noria tries again').toMatchObject({ halted: false });
+    expect(await report({ suspension: past }), 'noria tries again').toMatchObject({
+      halted: false,
+      refusal: null,
+    });
     expect(await report({ suspension: HALTED })).toMatchObject({ halted: true });
     const paused = { ...HALTED, phase: 'paused' as const, untilAt: stage.clock.monotonic() + 600_000 };
     expect(await report({ suspension: paused })).toMatchObject({ paused: true, halted: false });
@@ -82,5 +95,17 @@ describe.skipIf(NO_STORE)('with a store', () => {
       /no (?:connection|answer to \w+) within \d+ ms\n {2}Check fleet\.url, that the store runs/,
     );
     expect(errors).not.toContain('reconnects');
+  });
+
+  test('fleet, check: the exit code is 3 for an unreachable store, and 1 for a store that refuses noria', async () => {
+    const store = await openStore();
+    const file = writeConfig(store, 'crawl');
+    const codes = () =>
+      Promise.all(['fleet', 'check'].map(async (command) => (await run(command, '-c', file)).code));
+    expect(await codes()).toEqual([0, 0]);
+    await store.command('CONFIG', 'SET', 'requirepass', 'another-one');
+    expect(await codes(), 'a wrong password').toEqual([1, 1]);
+    await store.kill();
+    expect(await codes(), 'no store').toEqual([3, 3]);
   });
 });
