@@ -3,10 +3,15 @@
  * share (see shared-pool.ts). The facts are kept by subject, which is what a fact is about. Of two facts with the same subject,
  * the later one decides.
  */
+import { BoundedMap } from '../core/bounded-map.ts';
 import type { Fact } from './shared-pool.ts';
+import { UnpublishedFacts } from './unpublished-facts.ts';
+
+/** Maximum number of subjects. While the connection to the shared pool is lost, no fact returns, and clients may cause many facts. */
+export const MAX_SUBJECTS = 10_000;
 
 export class FactsInFlight {
-  readonly #bySubject = new Map<string, { readonly last: Fact; readonly count: number }>();
+  readonly #bySubject = new BoundedMap<string, { readonly last: Fact; readonly count: number }>(MAX_SUBJECTS);
 
   add(fact: Fact): void {
     const subject = subjectOf(fact);
@@ -35,10 +40,10 @@ export class FactsInFlight {
   }
 
   /** Removes all facts. Returns the last fact about each subject. */
-  takeAll(): ReadonlyMap<string, Fact> {
+  takeAll(): UnpublishedFacts {
     const facts = new Map([...this.#bySubject].map(([subject, { last }]) => [subject, last]));
     this.#bySubject.clear();
-    return facts;
+    return new UnpublishedFacts(facts);
   }
 }
 

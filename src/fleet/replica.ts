@@ -8,7 +8,6 @@
  * replica has received its own fact back from the log, it skips other replicas' facts about the same subject, because these facts
  * precede its own fact in the log.
  */
-import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { isSame } from '../core/is-same.ts';
@@ -24,9 +23,10 @@ import {
 } from '../pool/lease.ts';
 import type { LimitPart } from '../pool/options.ts';
 import type { Pool } from '../pool/pool.ts';
-import type { PoolChange, SharedSession } from '../pool/shared-member.ts';
-import type { PoolSharing } from '../pool/sharing.ts';
+import { type PoolChange, type SharedSession, staysOnMachine } from '../pool/shared-member.ts';
+import type { MemberChanges, PoolSharing } from '../pool/sharing.ts';
 import type { InstanceReport } from '../refill/instance-report.ts';
+import { EvictionVotes } from './eviction-votes.ts';
 import { FactsInFlight } from './facts-in-flight.ts';
 import { OtherReplicas } from './other-replicas.ts';
 import type {
@@ -34,7 +34,6 @@ import type {
   FleetView,
   Follower,
   LoggedFact,
-  MemberLeft,
   MemberRecord,
   SharedPool,
   SharedState,
@@ -42,6 +41,7 @@ import type {
   SourceReport,
 } from './shared-pool.ts';
 import { SharedSources } from './shared-sources.ts';
+import type { UnpublishedFacts } from './unpublished-facts.ts';
 
 type Answer = Lease | LeaseRefusal;
 
@@ -68,11 +68,6 @@ export interface ReplicaOptions {
 }
 
 /**
- * A member is removed when enough replicas have reported it as failed. Incomplete votes are remembered for at most this number of
- * members.
- */
-const MAX_VOTES = 10_000;
-/**
  * In members per second. If a beat reports that clients use up members at a higher rate, the replica sends the next beat even if
  * nothing else changes, so that the other replicas see when the rate falls.
  */
@@ -84,11 +79,12 @@ export class Replica implements LeaseProvider, Follower {
   readonly #subscriptions: readonly Disposable[];
   readonly #others: OtherReplicas;
   readonly #sources: SharedSources;
-  /** The replicas that reported a member as failed, by member id. */
-  readonly #votes = new BoundedMap<string, Set<string>>(MAX_VOTES);
+  readonly #votes = new EvictionVotes();
   readonly #inFlight = new FactsInFlight();
   /** The sessions that this replica is opening in the shared pool, by name. */
   readonly #opening = new Map<string, Promise<void>>();
+  /** Ids of the members that this replica put back, until the first replica has put them back. */
+  readonly #putBack = new Set<string>();
   #replicas: readonly string[] = [];
   #machine: LimitPart | undefined;
   #receivePart: ((part: LimitPart) => void) | undefined;
@@ -176,35 +172,34 @@ export class Replica implements LeaseProvider, Follower {
     const sharing = this.#sharing;
     const here = new Map(sharing.members().map((changes) => [changes.member.id, changes]));
     const unpublished = this.#inFlight.takeAll();
+    const sessions = state.sessions.filter(({ name }) => !unpublished.replacesSession(name));
     this.#votes.clear();
-    sharing.apply(state.members.flatMap((record) => this.#changesOf(record)));
-    sharing.apply(state.sessions.map((session) => ({ kind: 'session.moved', session, reason: 'loaded' })));
+    this.#putBack.clear();
+    sharing.apply(state.members.flatMap((record) => this.#changesOf(record, unpublished)));
+    sharing.apply(sessions.map((session) => ({ kind: 'session.moved', session, reason: 'loaded' })));
     sharing.apply(state.restrictions ?? []);
     for (const { member, uses } of state.members) sharing.setUses(member.id, uses);
-    this.#sources.loaded(state, (source) => unpublished.has(`source ${source}`));
+    this.#sources.loaded(state, (source) => unpublished.hasCommandFor(source));
     for (const { member } of state.members) here.delete(member.id);
-    for (const { member, quarantine, bans } of here.values()) {
-      this.#changed({ kind: 'member.joined', member });
-      sharing.reportUsesAgain(member.id);
-      if (quarantine !== undefined)
-        this.#publish({ kind: 'member.quarantined', member: member.id, quarantine });
-      for (const host of bans)
-        this.#publish({ kind: 'member.banned', member: member.id, host, lifted: false });
-    }
-    const known = new Set(state.sessions.map(({ name }) => name));
+    for (const changes of here.values()) this.#putBackMember(changes);
+    const known = new Set(sessions.map(({ name }) => name));
     for (const session of sharing.sessions()) {
       if (!known.has(session.name)) this.#publish({ kind: 'session.moved', session, reason: 'new' });
     }
-    for (const fact of unpublished.values()) if (this.#isStillTrue(fact)) this.#publish(fact);
+    const hasSession = (name: string) => sharing.session(name) !== undefined;
+    for (const fact of unpublished.missingIn(state, hasSession, this.#options.clock.monotonic()))
+      this.#publish(fact);
   }
 
   followed(facts: readonly LoggedFact[]): void {
     const changes: PoolChange[] = [];
     for (const { by, fact } of facts) {
       const isOwn = by === this.#options.name;
+      if (fact.kind === 'member.joined' && this.#putBack.delete(fact.member.id) && isOwn)
+        this.#sharing.reportUsesAgain(fact.member.id); // only by the first replica, because each one would add all uses
       if (fact.kind === 'member.left') {
         if (isOwn) this.#inFlight.returned(fact);
-        if (this.#countVote(fact, by)) changes.push(fact);
+        if (this.#votes.count(fact, by)) changes.push(fact);
       } else if (this.#inFlight.covers(fact)) {
         if (isOwn) this.#inFlight.returned(fact);
       } else if (isOwn && fact.kind !== 'session.moved')
@@ -278,7 +273,7 @@ export class Replica implements LeaseProvider, Follower {
   }
 
   #changed(change: PoolChange): void {
-    if (isLocal(change) && !this.#options.sameMachine) return;
+    if (staysOnMachine(change) && !this.#options.sameMachine) return;
     if (change.kind !== 'member.left') this.#publish(change);
     else {
       const votesNeeded = change.reason === 'failed' ? this.#options.evictionVotes(this.#replicas.length) : 1;
@@ -299,35 +294,29 @@ export class Replica implements LeaseProvider, Follower {
     this.#options.shared.publish(facts);
   }
 
-  /** Whether this replica must publish a fact again if the fact has not returned from the log. */
-  #isStillTrue(fact: Fact): boolean {
-    if (fact.kind === 'member.quarantined') return fact.quarantine.untilAt > this.#options.clock.monotonic();
-    return fact.kind === 'member.left' || fact.kind === 'member.banned';
-  }
-
-  /**
-   * Counts the vote of a replica.
-   * @returns whether enough replicas have voted to remove the member.
-   */
-  #countVote({ member, votesNeeded }: MemberLeft, by: string): boolean {
-    if (votesNeeded <= 1) return true;
-    const votes = this.#votes.get(member) ?? new Set();
-    votes.add(by);
-    this.#votes.set(member, votes);
-    return votes.size >= votesNeeded;
+  /** Publishes a member that the shared state lacks. */
+  #putBackMember({ member, quarantine, bans }: MemberChanges): void {
+    this.#putBack.add(member.id);
+    this.#changed({ kind: 'member.joined', member });
+    if (quarantine !== undefined)
+      this.#publish({ kind: 'member.quarantined', member: member.id, quarantine });
+    for (const host of bans) this.#publish({ kind: 'member.banned', member: member.id, host, lifted: false });
   }
 
   /**
    * Returns the changes that make the pool equal to a loaded record of a member. If the record says that the member was removed,
    * also prevents the pool from adding the member again. Otherwise remembers the votes for its removal.
    */
-  #changesOf({ member, left, quarantine, bans, votes }: MemberRecord): PoolChange[] {
+  #changesOf(record: MemberRecord, unpublished: UnpublishedFacts): PoolChange[] {
+    const { member, left, bans, votes } = record;
     const { id } = member;
+    const now = this.#options.clock.monotonic();
+    const quarantine = unpublished.replacesQuarantine(record, now) ? undefined : record.quarantine;
     if (left !== undefined) {
       this.#sharing.bar(member);
       return [{ kind: 'member.left', member: id, ...left }];
     }
-    if (votes.length > 0) this.#votes.set(id, new Set(votes));
+    this.#votes.load(id, votes);
     return [
       { kind: 'member.joined', member },
       ...(quarantine === undefined ? [] : [{ kind: 'member.quarantined', member: id, quarantine } as const]),
@@ -378,22 +367,5 @@ export class Replica implements LeaseProvider, Follower {
       beat.waiting > 0 ||
       Object.values(beat.demand).some(({ usedUpPerSecond }) => usedUpPerSecond > QUIET_RATE);
     if (isBusy) this.#beatLater();
-  }
-}
-
-/**
- * Whether the change must stay on this machine. It must if it is evidence that only this machine has, or if it contains the login
- * of a member.
- */
-function isLocal(change: PoolChange): boolean {
-  switch (change.kind) {
-    case 'source.restricted':
-    case 'evictions.frozen':
-    case 'member.suspected':
-      return true;
-    case 'member.joined':
-      return change.member.login !== undefined;
-    default:
-      return false;
   }
 }

@@ -59,7 +59,7 @@ export interface LoggedFact {
 /** A member in the state that a new follower loads. */
 export interface MemberRecord {
   readonly member: SharedMember;
-  /** The name of the replica that published the member first. */
+  /** The name of the replica that drew the member. */
   readonly drawnBy: string;
   readonly quarantine?: MemberQuarantine | undefined;
   /** The hosts for which clients banned the member. */
@@ -144,7 +144,8 @@ export interface SharedPool {
   publish(facts: readonly Fact[]): void;
   /**
    * Replaces the demand of this replica and adds its uses to the state. Returns at once and never throws. The other replicas
-   * receive the beat within about a second, and a rise in demand at once. Call it only after changes.
+   * receive the beat within about a second, and a rise in demand at once. Call it only after changes. Without a connection, it
+   * keeps the demand and the uses of members until the connection is back.
    */
   beat(beat: Beat): void;
   /**

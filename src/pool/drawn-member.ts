@@ -22,6 +22,8 @@ export interface DrawnMember {
   /** The location as text from the service, such as province, city and carrier. */
   readonly location?: string | undefined;
   readonly facts?: Facts | undefined;
+  /** Name of the noria of the fleet that drew the member; absent: this noria. */
+  readonly drawnBy?: string | undefined;
 }
 
 /** Further fields of the service's answer, only for display. */

@@ -116,7 +116,7 @@ export class MemberIntake {
   }
 
   #make(source: PoolSource, drawn: DrawnMember, { id, joinedAt, endsAt }: Entry): Member {
-    const { protocol, host, port, unproven, exitIp, login, facts } = drawn;
+    const { protocol, host, port, unproven, exitIp, login, facts, drawnBy } = drawn;
     const location = this.#members.locations.of(drawn.location);
     const member = new Member({ id, source, protocol, host, port, location }, unproven, joinedAt);
     member.endsAt = endsAt;
@@ -124,6 +124,7 @@ export class MemberIntake {
     member.exitIp = exitIp;
     member.login = login;
     member.facts = facts;
+    member.drawnBy = drawnBy;
     return member;
   }
 

@@ -62,6 +62,8 @@ export class Member {
   /** The credentials of the member, which noria uses in place of the credentials of its source. */
   login: Login | undefined;
   facts: Facts | undefined;
+  /** Name of the noria of the fleet that drew the member; undefined: this noria. */
+  drawnBy: string | undefined;
   /** Monotonic moment at which its life ends. */
   endsAt = 0;
   /** True if the service reported no end of life. `endsAt` is then an assumption, and each success renews it. */

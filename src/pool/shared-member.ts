@@ -141,9 +141,26 @@ export interface PoolActivity {
   readonly sessions: readonly SessionActivity[];
 }
 
+/**
+ * Whether the change must stay on this machine. It must if it is evidence that only this machine has, or if it contains the login
+ * of a member.
+ */
+export function staysOnMachine(change: PoolChange): boolean {
+  switch (change.kind) {
+    case 'source.restricted':
+    case 'evictions.frozen':
+    case 'member.suspected':
+      return true;
+    case 'member.joined':
+      return change.member.login !== undefined;
+    default:
+      return false;
+  }
+}
+
 export function describeMember(member: Member): SharedMember {
-  const { id, source, protocol, host, port, location, joinedAt, endsAt, endIsAssumed, exitIp, login, facts } =
-    member;
+  const { id, source, protocol, host, port, location, joinedAt, endsAt, endIsAssumed } = member;
+  const { exitIp, login, facts, drawnBy } = member;
   return {
     id,
     source: source.name,
@@ -158,6 +175,7 @@ export function describeMember(member: Member): SharedMember {
     ...(exitIp !== undefined && { exitIp }),
     ...(login !== undefined && { login }),
     ...(facts !== undefined && { facts }),
+    ...(drawnBy !== undefined && { drawnBy }),
   };
 }
 

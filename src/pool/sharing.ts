@@ -69,7 +69,7 @@ export interface SharingOptions {
 }
 
 /** A member as this replica knows it, in the format of a `PoolChange`. */
-interface MemberChanges {
+export interface MemberChanges {
   readonly member: SharedMember;
   readonly quarantine: MemberQuarantine | undefined;
   readonly bans: readonly string[];

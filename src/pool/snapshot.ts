@@ -96,6 +96,7 @@ function memberRecord(
     exitIp: member.exitIp,
     location: location.text === '' ? undefined : location.text,
     facts: member.facts,
+    drawnBy: member.drawnBy,
     latencyMs: member.latencyMs,
     rest:
       phase.name === 'quarantined'

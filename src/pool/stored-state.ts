@@ -34,6 +34,7 @@ const memberSchema = z.object({
   exitIp: z.string().optional(),
   location: z.string().optional(),
   facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).optional(),
+  drawnBy: z.string().optional(),
   uses: count,
   latencyMs: durationMs.optional(),
   rest: z

@@ -66,9 +66,16 @@ export class BeatExchange {
     this.#options = options;
   }
 
-  /** Sets the id of the last beat that the loaded state includes. Only later beats are new. */
-  start(lastBeat: string): void {
+  /**
+   * Call it when the state has been loaded.
+   * @param lastBeat - the id of the last beat that the state includes. Only later beats are new.
+   * @param hasMember - whether the state has a member of this id. If it does not, the follower reports all uses of the member again.
+   */
+  start(lastBeat: string, hasMember: (id: string) => boolean): void {
     this.#lastBeat = lastBeat;
+    if (this.#unsent === undefined) return;
+    const members = this.#unsent.members.filter(({ member }) => hasMember(member));
+    this.#unsent = { ...this.#unsent, members };
   }
 
   replicas(): readonly ReplicaStatus[] {
@@ -79,9 +86,11 @@ export class BeatExchange {
     }));
   }
 
+  /** Without a connection, keeps the beat until the next one. */
   send(beat: Beat): void {
     this.#unsent = this.#unsent === undefined ? beat : merged(this.#unsent, beat);
-    this.#askWithin(MIN_GAP_MS);
+    if (this.#options.store.connection.fault === undefined) this.#askWithin(MIN_GAP_MS);
+    else this.#unsent = withoutSessions(this.#unsent);
   }
 
   connected(): void {
@@ -91,7 +100,7 @@ export class BeatExchange {
 
   lost(): void {
     this.#timer?.[Symbol.dispose]();
-    this.#unsent = undefined;
+    if (this.#unsent !== undefined) this.#unsent = withoutSessions(this.#unsent);
   }
 
   /** Waits for the exchange in progress. */
@@ -116,7 +125,8 @@ export class BeatExchange {
     try {
       await this.#send(beat);
     } catch (error) {
-      // handled: uses may be lost, so this replica loads the whole state again
+      // handled: other beats may be missing, so this replica loads the whole state again. It does not repeat its own beat,
+      // because a store that hung may still execute the call.
       store.connection.reset(faultOf(error));
     }
     this.#exchange = undefined;
@@ -196,6 +206,11 @@ export class BeatExchange {
  */
 function withoutClient(key: string, value: unknown): unknown {
   return key === 'answeredTo' ? undefined : value;
+}
+
+/** Clients may use any number of sessions while the store is lost, so noria does not keep the uses of sessions. */
+function withoutSessions(beat: Beat): Beat {
+  return { ...beat, sessions: [] };
 }
 
 /** Merges two beats. The later numbers replace the earlier numbers, except for uses: the merged beat has the sum of the uses. */

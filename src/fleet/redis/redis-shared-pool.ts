@@ -1,7 +1,8 @@
 /**
  * The shared pool of a fleet, in Valkey or Redis. Each replica computes the state from the same log (shared-state.ts), in the
  * store's time. Only `bindSession` delays a client's request, and it has a short deadline. While the store is unavailable, facts
- * and beats are dropped. After each reconnect, the replica loads the state again and publishes what the state lacks.
+ * are dropped, and the beats are merged into one. After each reconnect, the replica loads the state again, publishes what the
+ * state lacks, and sends the merged beat.
  */
 import { randomUUID } from 'node:crypto';
 import { type Clock, pause } from '../../core/clock.ts';
@@ -185,7 +186,7 @@ export class RedisSharedPool implements FleetPool {
   }
 
   beat(beat: Beat): void {
-    if (this.fault === undefined && !this.#isClosed) this.#beats.send(beat);
+    if (!this.#isClosed) this.#beats.send(beat);
   }
 
   async bindSession(proposed: SharedSession): Promise<SharedSession> {
@@ -229,7 +230,7 @@ export class RedisSharedPool implements FleetPool {
     this.#state = loaded.state;
     this.#applied = loaded.number;
     this.#useFields = new Set(loaded.fields);
-    this.#beats.start(loaded.beat);
+    this.#beats.start(loaded.beat, (id) => loaded.state.drawnBy(id) !== undefined);
     this.#isOpening = true;
     this.#follower?.loaded(shiftState(loaded.state.read(this.#storeNow), this.#toLocal));
   }

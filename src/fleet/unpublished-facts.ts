@@ -1,0 +1,61 @@
+/**
+ * The facts that a replica published, and that had not returned from the log when the replica loaded the shared state again. The
+ * state may lack them. Where a fact and the state disagree, this file decides which of the two applies.
+ */
+import type { Fact, MemberRecord, SharedState } from './shared-pool.ts';
+
+export class UnpublishedFacts {
+  readonly #bySubject: ReadonlyMap<string, Fact>;
+
+  /** @param bySubject - the last fact about each subject; see facts-in-flight.ts. */
+  constructor(bySubject: ReadonlyMap<string, Fact>) {
+    this.#bySubject = bySubject;
+  }
+
+  /** Whether the operator gave this replica a command for the source. */
+  hasCommandFor(source: string): boolean {
+    return this.#bySubject.has(`source ${source}`);
+  }
+
+  /** Whether this replica ended the session, or moved it for the operator or its client. The session in the state is then outdated. */
+  replacesSession(name: string): boolean {
+    const fact = this.#bySubject.get(`session ${name}`);
+    return fact?.kind === 'session.ended' || (fact?.kind === 'session.moved' && fact.reason === 'rotated');
+  }
+
+  /**
+   * Whether this replica's last fact about the member applies in place of the quarantine in the state. The longer of two
+   * quarantines applies. A restore applies only after the quarantine in the state is over.
+   */
+  replacesQuarantine({ member, quarantine }: MemberRecord, now: number): boolean {
+    const fact = this.#bySubject.get(`member ${member.id}`);
+    const untilAt = quarantine?.untilAt ?? Number.NEGATIVE_INFINITY;
+    if (fact?.kind === 'member.restored') return untilAt <= now;
+    return fact?.kind === 'member.quarantined' && fact.quarantine.untilAt > Math.max(untilAt, now);
+  }
+
+  /**
+   * The facts to publish again.
+   * @param hasSession - whether this replica now has a session of this name.
+   */
+  missingIn(state: SharedState, hasSession: (name: string) => boolean, now: number): Fact[] {
+    const records = new Map(state.members.map((record) => [record.member.id, record]));
+    const sessions = new Set(state.sessions.map(({ name }) => name));
+    return [...this.#bySubject.values()].filter((fact) => {
+      switch (fact.kind) {
+        case 'member.left':
+        case 'member.banned':
+          return true;
+        case 'member.quarantined':
+        case 'member.restored': {
+          const record = records.get(fact.member);
+          return record !== undefined && this.replacesQuarantine(record, now);
+        }
+        case 'session.ended':
+          return sessions.has(fact.name) && !hasSession(fact.name);
+        default:
+          return false; // `Replica` and `SharedSources` publish the current sessions, commands and reports
+      }
+    });
+  }
+}

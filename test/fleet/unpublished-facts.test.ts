@@ -1,0 +1,155 @@
+/** What a replica learned while the shared pool was lost reaches the other replicas when the replica loads the state again. */
+import { describe, expect, test } from 'vitest';
+import { FactsInFlight, MAX_SUBJECTS } from '../../src/fleet/facts-in-flight.ts';
+import type { Fact, SharedPool, SharedState } from '../../src/fleet/shared-pool.ts';
+import { acquire, addMembers, close, drawn, fail, stateOf, use } from '../pool/pool-kit.ts';
+import { acquireAt, type Changes, openFleet, type ReplicaKit, settled } from './replica-kit.ts';
+
+const EMPTY: SharedState = { members: [], sessions: [], paused: [] };
+const LIFE_MS = 600_000;
+
+/** Two replicas. The connection of `a` can be lost. */
+async function openPair(changes: Changes = {}) {
+  const fleet = openFleet();
+  let isLost = false;
+  const wrap = (shared: SharedPool): SharedPool => ({
+    ...shared,
+    follow: (follower) =>
+      shared.follow({
+        loaded: (state) => follower.loaded(state),
+        followed: (facts) => isLost || follower.followed(facts),
+        heard: (view) => isLost || follower.heard(view),
+      }),
+    publish: (facts) => isLost || shared.publish(facts),
+    beat: (beat) => isLost || shared.beat(beat),
+    bindSession: async (proposed) => (isLost ? proposed : shared.bindSession(proposed)),
+  });
+  const a = await fleet.open('a', { ...changes, wrap });
+  const b = await fleet.open('b', changes);
+  return {
+    ...{ fleet, a, b },
+    lose() {
+      isLost = true;
+    },
+    async reconnect() {
+      isLost = false;
+      fleet.memory.reload('a');
+      await settled();
+    },
+  };
+}
+
+const members = ({ pool }: ReplicaKit) => pool.members().map(({ id }) => id);
+const names = ({ pool }: ReplicaKit) => pool.sessions().map(({ id }) => id);
+
+async function openSession(kit: ReplicaKit, session: string): Promise<string> {
+  const lease = await acquireAt(kit, { session });
+  close(kit, lease);
+  await settled();
+  return lease.member;
+}
+
+describe('without the shared pool', () => {
+  test('a session that ended ends in all replicas', async () => {
+    const { a, b, lose, reconnect } = await openPair();
+    addMembers(a, 3, LIFE_MS);
+    for (const session of ['s1', 's2']) await openSession(a, session);
+    lose();
+    a.pool.forgetSession('s1');
+    await settled();
+    expect(names(b)).toEqual(['s1', 's2']);
+    await reconnect();
+    expect([names(a), names(b)]).toEqual([['s2'], ['s2']]);
+  });
+
+  test('a session that ended and was opened again has its new member in all replicas', async () => {
+    const { a, b, lose, reconnect } = await openPair();
+    addMembers(a, 3, LIFE_MS);
+    const before = await openSession(a, 's1');
+    lose();
+    a.pool.forgetSession('s1');
+    const after = await openSession(a, 's1');
+    expect(after, 'the next member of the rotation').not.toBe(before);
+    await reconnect();
+    expect([a, b].map(({ pool }) => pool.memberOfSession('s1'))).toEqual([after, after]);
+  });
+
+  test('a session that was rotated has its new member in all replicas', async () => {
+    const { a, b, lose, reconnect } = await openPair();
+    addMembers(a, 3, LIFE_MS);
+    await openSession(a, 's1');
+    lose();
+    const moved = a.pool.rotateSession('s1');
+    await reconnect();
+    expect([a, b].map(({ pool }) => pool.memberOfSession('s1'))).toEqual([moved?.to, moved?.to]);
+  });
+
+  test('a member that was restored is restored in all replicas', async () => {
+    const { fleet, a, b, lose, reconnect } = await openPair();
+    a.pool.addMembers('city', [drawn(a, 1, LIFE_MS, { unproven: true }), drawn(a, 2, LIFE_MS)]);
+    await settled();
+    const unproven = members(a).find((id) => stateOf(a, id) === 'joining') ?? '';
+    const [failed = ''] = members(a).filter((id) => id !== unproven);
+    fail(a, acquire(a));
+    await settled();
+    expect([unproven, failed].map((id) => stateOf(b, id))).toEqual(['joining', 'quarantined']);
+    lose();
+    const [probe] = a.pool.acquireForProbe(1);
+    a.pool.report({ lease: probe?.id ?? 0, kind: 'accepted', latencyMs: 5 });
+    fleet.clock.advance(10_000);
+    use(a, {}, { avoid: [unproven] });
+    fleet.clock.advance(61_000); // success no longer protects the member from a quarantine of another machine
+    await reconnect();
+    for (const kit of [a, b])
+      expect([unproven, failed].map((id) => stateOf(kit, id))).toEqual(['ready', 'ready']);
+  });
+
+  test('of two quarantines, the longer one applies in all replicas', async () => {
+    const { fleet, a, b, lose, reconnect } = await openPair({
+      pool: { health: { maxFailures: 10, quarantineMs: 10_000 } },
+    });
+    addMembers(a, 2, LIFE_MS);
+    await settled();
+    const [first = '', second = ''] = members(a);
+    const failAt = (kit: ReplicaKit, avoid: string) => fail(kit, acquire(kit, {}, { avoid: [avoid] }));
+    for (const avoid of [second, first]) failAt(a, avoid);
+    await settled();
+    lose();
+    fleet.clock.advance(10_000);
+    use(a, {}, { avoid: [second] });
+    failAt(b, second);
+    await settled();
+    fleet.clock.advance(5_000);
+    failAt(b, first);
+    fleet.clock.advance(1_000);
+    failAt(a, first);
+    await reconnect();
+    fleet.clock.advance(1_000);
+    for (const kit of [a, b]) {
+      expect(stateOf(kit, first), 'quarantined elsewhere after the restore').toBe('quarantined');
+      expect(stateOf(kit, second)).toBe('quarantined');
+    }
+    const ends = (kit: ReplicaKit) =>
+      kit.pool
+        .snapshot()
+        .members.map(({ id, rest }) => `${id} ${rest?.untilAt}`)
+        .sort();
+    expect(ends(a)).toEqual(ends(b));
+  });
+
+  test('a replica remembers a bounded number of facts, the latest ones', () => {
+    const facts = new FactsInFlight();
+    const banned = (number: number): Fact => ({
+      kind: 'member.banned',
+      member: 'm1',
+      host: `host${number}.example`,
+      lifted: false,
+    });
+    const count = 3 * MAX_SUBJECTS;
+    for (let number = 1; number <= count; number += 1) facts.add(banned(number));
+    const missing = facts.takeAll().missingIn(EMPTY, () => false, 0);
+    expect(missing).toHaveLength(MAX_SUBJECTS);
+    expect(missing.at(-1)).toEqual(banned(count));
+    expect(facts.takeAll().missingIn(EMPTY, () => false, 0)).toEqual([]);
+  });
+});
