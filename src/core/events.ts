@@ -82,7 +82,7 @@ export interface NoriaEvents {
     readonly cleared: boolean;
   };
 
-  /** noria connected to the fleet's store, lost the connection, or has a new reason for the loss. */
+  /** noria connected to the fleet's store, or lost the store, or found that the store refuses noria. */
   'fleet.store': { readonly up: boolean; readonly reason?: string; readonly code?: FaultCode };
   /**
    * This noria tried to record its next call to the service in the fleet's store. `granted`: this noria may call.
@@ -92,6 +92,11 @@ export interface NoriaEvents {
   'fleet.answered': { readonly operation: string; readonly ms: number };
   /** noria applied a change `lagMs` after a replica of the fleet (this replica or another replica) had shared the change. */
   'fleet.followed': { readonly lagMs: number };
+  /**
+   * noria loaded the data of the fleet. `movedSessions`: the number of noria's sessions that got another member, because the
+   * fleet had moved them while noria was not connected.
+   */
+  'fleet.loaded': { readonly movedSessions: number };
   'fleet.warned': { readonly message: string };
 
   /** An attempt to reach a target through one member ended. */

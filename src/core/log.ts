@@ -98,7 +98,7 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
   'demand.rose': () => ['trace', 'demand rose'],
   'client.waited': () => ['trace', 'client waited for a member'],
   'session.bound': () => ['debug', 'session bound'],
-  'session.moved': () => ['info', 'session moved'],
+  'session.moved': ({ reason }) => [reason === 'loaded' ? 'debug' : 'info', 'session moved'],
   'session.ended': () => ['debug', 'session ended'],
   'draw.started': () => ['debug', 'draw started'],
   'draw.done': ({ code }) => [code === '10001' ? 'info' : 'warn', 'draw done'],
@@ -114,6 +114,7 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
   'fleet.claimed': () => ['trace', 'fleet recorded a call'],
   'fleet.answered': () => ['trace', "fleet's store answered"],
   'fleet.followed': () => ['trace', 'fleet change applied'],
+  'fleet.loaded': ({ movedSessions }) => [movedSessions === 0 ? 'debug' : 'info', 'fleet data loaded'],
   'fleet.warned': () => ['warn', 'fleet warning'],
   'dial.attempted': ({ outcome }) => [outcome === 'accepted' ? 'trace' : 'debug', 'dial attempted'],
   'dial.ended': () => ['debug', 'dial ended'], // level debug also for a failed dial, because `client.refused` logs it with level info

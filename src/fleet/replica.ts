@@ -23,7 +23,12 @@ import {
 } from '../pool/lease.ts';
 import type { LimitPart } from '../pool/options.ts';
 import type { Pool } from '../pool/pool.ts';
-import { type PoolChange, type SharedSession, staysOnMachine } from '../pool/shared-member.ts';
+import {
+  type PoolChange,
+  type SharedMember,
+  type SharedSession,
+  staysOnMachine,
+} from '../pool/shared-member.ts';
 import type { MemberChanges, PoolSharing } from '../pool/sharing.ts';
 import type { InstanceReport } from '../refill/instance-report.ts';
 import { EvictionVotes } from './eviction-votes.ts';
@@ -173,6 +178,7 @@ export class Replica implements LeaseProvider, Follower {
     const here = new Map(sharing.members().map((changes) => [changes.member.id, changes]));
     const unpublished = this.#inFlight.takeAll();
     const sessions = state.sessions.filter(({ name }) => !unpublished.replacesSession(name));
+    const movedSessions = sessions.filter((session) => this.#isElsewhere(session)).length;
     this.#votes.clear();
     this.#putBack.clear();
     sharing.apply(state.members.flatMap((record) => this.#changesOf(record, unpublished)));
@@ -189,6 +195,7 @@ export class Replica implements LeaseProvider, Follower {
     const hasSession = (name: string) => sharing.session(name) !== undefined;
     for (const fact of unpublished.missingIn(state, hasSession, this.#options.clock.monotonic()))
       this.#publish(fact);
+    if (!this.#options.sameMachine) this.#options.bus.emit('fleet.loaded', { movedSessions });
   }
 
   followed(facts: readonly LoggedFact[]): void {
@@ -206,6 +213,8 @@ export class Replica implements LeaseProvider, Follower {
         continue; // the pool already has this replica's own changes, except sessions that `bindSession` opened
       else if (fact.kind === 'source.commanded' || fact.kind === 'source.reported')
         this.#sources.followed(fact);
+      else if (fact.kind === 'member.joined')
+        changes.push({ ...fact, member: this.#withDrawer(fact.member, by) });
       else changes.push(fact);
     }
     this.#sharing.apply(this.#inOwnOrder(changes));
@@ -303,12 +312,24 @@ export class Replica implements LeaseProvider, Follower {
     for (const host of bans) this.#publish({ kind: 'member.banned', member: member.id, host, lifted: false });
   }
 
+  /** Whether this replica has the session on another member. */
+  #isElsewhere({ name, member }: SharedSession): boolean {
+    const known = this.#sharing.session(name)?.member;
+    return known !== undefined && member !== undefined && known !== member;
+  }
+
+  /** Adds the name of the replica that drew the member, in case this replica has to put the member back into an emptied store. */
+  #withDrawer(member: SharedMember, drawnBy: string): SharedMember {
+    const { name, sameMachine } = this.#options;
+    return sameMachine || drawnBy === name ? member : { drawnBy, ...member };
+  }
+
   /**
    * Returns the changes that make the pool equal to a loaded record of a member. If the record says that the member was removed,
    * also prevents the pool from adding the member again. Otherwise remembers the votes for its removal.
    */
   #changesOf(record: MemberRecord, unpublished: UnpublishedFacts): PoolChange[] {
-    const { member, left, bans, votes } = record;
+    const { member, drawnBy, left, bans, votes } = record;
     const { id } = member;
     const now = this.#options.clock.monotonic();
     const quarantine = unpublished.replacesQuarantine(record, now) ? undefined : record.quarantine;
@@ -318,7 +339,7 @@ export class Replica implements LeaseProvider, Follower {
     }
     this.#votes.load(id, votes);
     return [
-      { kind: 'member.joined', member },
+      { kind: 'member.joined', member: this.#withDrawer(member, drawnBy) },
       ...(quarantine === undefined ? [] : [{ kind: 'member.quarantined', member: id, quarantine } as const]),
       ...bans.map((host) => ({ kind: 'member.banned', member: id, host, lifted: false }) as const),
     ];

@@ -143,7 +143,7 @@ export class SharedPoolState {
       return;
     }
     this.#sweepSometimes(now);
-    this.#members.set(member.id, { member, drawnBy: by, bans: [], uses: 0, votes: [] });
+    this.#members.set(member.id, { member, drawnBy: member.drawnBy ?? by, bans: [], uses: 0, votes: [] });
   }
 
   #change(id: string, change: Partial<MemberRecord>): void {

@@ -63,6 +63,20 @@ test('log: a successful connection is one line at debug, with target and member,
   expect(info.lines).toEqual([]);
 });
 
+test('log: the sessions that a fleet moved during an absence are one line at info, with their count', () => {
+  const { bus, lines } = openTestLog('info');
+  const moved = { session: 's1', from: 'm1', to: 'm2' };
+  bus.emit('session.moved', { ...moved, reason: 'loaded' });
+  bus.emit('fleet.loaded', { movedSessions: 0 });
+  expect(lines).toEqual([]);
+  bus.emit('fleet.loaded', { movedSessions: 75 });
+  bus.emit('session.moved', { ...moved, reason: 'left' });
+  expect(lines).toMatchObject([
+    { msg: 'fleet data loaded', movedSessions: 75 },
+    { msg: 'session moved', reason: 'left' },
+  ]);
+});
+
 test('log: changes of state are info, problems are warn, what needs an operator is error', () => {
   const { bus, lines } = openTestLog('info');
   const moved = { source: 'city', reason: 'why' };

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { FactsInFlight, MAX_SUBJECTS } from '../../src/fleet/facts-in-flight.ts';
 import type { Fact, SharedPool, SharedState } from '../../src/fleet/shared-pool.ts';
-import { acquire, addMembers, close, drawn, fail, stateOf, use } from '../pool/pool-kit.ts';
+import { acquire, addMembers, close, drawn, fail, openKit, stateOf, use } from '../pool/pool-kit.ts';
 import { acquireAt, type Changes, openFleet, type ReplicaKit, settled } from './replica-kit.ts';
 
 const EMPTY: SharedState = { members: [], sessions: [], paused: [] };
@@ -135,6 +135,41 @@ describe('without the shared pool', () => {
         .members.map(({ id, rest }) => `${id} ${rest?.untilAt}`)
         .sort();
     expect(ends(a)).toEqual(ends(b));
+  });
+
+  test('the count of sessions that the fleet moved meanwhile is one event', async () => {
+    const { a, b, lose, reconnect } = await openPair({ sameMachine: false });
+    addMembers(a, 5, LIFE_MS);
+    for (const session of ['s1', 's2', 's3', 's4']) await openSession(a, session);
+    const counts: number[] = [];
+    a.bus.on('fleet.loaded', ({ movedSessions }) => void counts.push(movedSessions));
+    lose();
+    for (const session of ['s1', 's2', 's3']) b.pool.rotateSession(session);
+    await settled();
+    await reconnect();
+    await reconnect();
+    expect(counts).toEqual([3, 0]);
+  });
+
+  test('a member that is put back into an emptied shared pool keeps the name of the replica that drew it', async () => {
+    const published: Fact[] = [];
+    const fleet = openFleet();
+    const a = await fleet.open('a', { sameMachine: false });
+    addMembers(a, 1, LIFE_MS);
+    await settled();
+    const wrap = (shared: SharedPool): SharedPool => ({
+      ...shared,
+      publish: (facts) => void published.push(...facts),
+    });
+    const b = await fleet.open('b', { sameMachine: false, wrap });
+    b.replica.loaded(EMPTY);
+    await settled();
+    expect(published).toMatchObject([{ kind: 'member.joined', member: { drawnBy: 'a' } }]);
+    a.replica.loaded(EMPTY);
+    const restarted = openKit();
+    restarted.pool.restore(b.pool.snapshot(), 0);
+    expect(restarted.pool.snapshot().members).toMatchObject([{ drawnBy: 'a' }]);
+    expect(a.pool.snapshot().members[0]?.drawnBy, 'its own member').toBeUndefined();
   });
 
   test('a replica remembers a bounded number of facts, the latest ones', () => {

@@ -24,6 +24,7 @@ const member = z.object({
   exitIp: z.string().optional(),
   location: z.string().optional(),
   facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).optional(),
+  drawnBy: z.string().optional(),
 });
 
 const quarantine = z.object({

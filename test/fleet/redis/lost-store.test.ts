@@ -90,6 +90,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     for (const machine of [a, b]) await useAt(machine);
     await bothKnow(6);
     expect(await store.command('HGET', uses, `uses:m:${id}`)).toBe('6');
+    expect(links.map((link) => link.drawnBy(id))).toEqual(['a', 'a']);
   });
 
   test('redis: while the store hangs, a replica keeps no facts and no sessions, however many clients it serves', async () => {
