@@ -93,6 +93,8 @@ export class RedisSharedPool implements FleetPool {
   #isOpening = false;
   #publishing: Promise<void> | undefined;
   #lostAt: number | undefined;
+  /** The reason with which `reload` last ended the connection. It is no loss of the store. */
+  #reloading: NoriaError | undefined;
   #isClosed = false;
   /** The last warning about a store that deletes data when its memory is full. */
   #evictions: string | undefined;
@@ -160,9 +162,8 @@ export class RedisSharedPool implements FleetPool {
 
   /** Loads the state again. Call it when the follower needs the whole state. */
   reload(): void {
-    this.#store.connection.reset(
-      new NoriaError('fleet-store-lost', 'noria loads the data of the store again'),
-    );
+    this.#reloading = new NoriaError('fleet-store-lost', 'noria loads the data of the store again');
+    this.#store.connection.reset(this.#reloading);
   }
 
   /**
@@ -276,7 +277,7 @@ export class RedisSharedPool implements FleetPool {
     this.#unpublished = [];
     this.#beats.lost();
     this.#release();
-    this.#options.observer?.lost(error);
+    if (error !== this.#reloading) this.#options.observer?.lost(error);
   }
 
   /**

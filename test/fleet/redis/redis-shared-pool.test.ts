@@ -52,6 +52,16 @@ describe.skipIf(NO_STORE)('with a store', () => {
     expect(seen.loads.map(({ members }) => members.length)).toEqual([0, 0]);
   });
 
+  test('redis: loading the state again is no loss of the store', async () => {
+    const stage = openStoreStage(server);
+    const pool = stage.connect('a');
+    const seen = new Recorder();
+    await pool.follow(seen);
+    pool.reload();
+    await until('it is connected again', () => seen.loads.length === 2 && pool.fault === undefined);
+    expect(stage.lost).toEqual([]);
+  });
+
   test('redis: each of two replicas with one name reports the other process once', async () => {
     const stage = openStoreStage(server);
     const connect = () => {
