@@ -3,7 +3,7 @@ import { parseConfig } from '../../src/config/load.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import { EventBus } from '../../src/core/events.ts';
 import { systemRandom } from '../../src/core/random.ts';
-import { placeInStore } from '../../src/daemon/fleet.ts';
+import { storeConnector } from '../../src/daemon/fleet.ts';
 import { Recorder } from '../fleet/shared-pool-contract.ts';
 import { NO_STORE, openStore, type TestStore } from '../support/store-server.ts';
 import { until } from '../support/until.ts';
@@ -23,7 +23,12 @@ async function join({ url }: TestStore) {
   const events: string[] = [];
   bus.on('fleet.store', ({ up, code }) => void events.push(up ? 'connected' : `${code}`));
   const options = { restored: undefined, clients: () => 0, callTimeoutMs: () => 10_000 };
-  const pool = await placeInStore(fleet).open({ ...options, clock: systemClock, random: systemRandom, bus });
+  const pool = await storeConnector(fleet).open({
+    ...options,
+    clock: systemClock,
+    random: systemRandom,
+    bus,
+  });
   onTestFinished(() => pool.close());
   await pool.follow(new Recorder());
   return { pool, events };
