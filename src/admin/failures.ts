@@ -6,7 +6,7 @@
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
-import type { EventBus } from '../core/events.ts';
+import type { EventBus, NoriaEvents } from '../core/events.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { FailureView } from './schemas.ts';
 
@@ -58,20 +58,7 @@ export function openFailures(bus: EventBus, clock: Clock): Failures {
 
 function follow(bus: EventBus, record: RecordFailure): Disposable[] {
   return [
-    bus.on('dial.ended', ({ outcome, target, source, attempts, ms }) => {
-      if (outcome === 'accepted' || outcome === 'client-gone') return;
-      // Failures of noria and of its sources affect every target. So all targets share one entry for such a failure.
-      // The entry contains the latest target.
-      const { side } = FAULTS[outcome];
-      const perTarget = side !== 'noria' && side !== 'source';
-      record(`request ${outcome} ${perTarget ? target : ''}`, {
-        kind: 'request',
-        ...describeFault(outcome),
-        target,
-        detail: `${attempts} ${attempts === 1 ? 'member' : 'members'} tried in ${Math.round(ms)} ms`,
-        ...(source === undefined ? {} : { source }),
-      });
-    }),
+    bus.on('dial.ended', (dial) => recordRequest(dial, record)),
     bus.on('client.refused', ({ code, listener, protocol, detail, dialFailed }) => {
       if (dialFailed === true) return;
       record(`refusal ${code} ${listener} ${protocol}`, {
@@ -101,6 +88,24 @@ function follow(bus: EventBus, record: RecordFailure): Disposable[] {
       if (down) record('network', { kind: 'attempt', ...describeFault('network-down') });
     }),
   ];
+}
+
+function recordRequest(
+  { outcome, target, source, attempts, ms }: NoriaEvents['dial.ended'],
+  record: RecordFailure,
+): void {
+  if (outcome === 'accepted' || outcome === 'client-gone') return;
+  // Failures of noria and of its sources affect every target. So all targets share one entry for such a failure. The
+  // entry contains the latest target.
+  const { side } = FAULTS[outcome];
+  const perTarget = side !== 'noria' && side !== 'source';
+  record(`request ${outcome} ${perTarget ? target : ''}`, {
+    kind: 'request',
+    ...describeFault(outcome),
+    target,
+    detail: `${attempts} ${attempts === 1 ? 'member' : 'members'} tried in ${Math.round(ms)} ms`,
+    ...(source === undefined ? {} : { source }),
+  });
 }
 
 function describeFault(code: FaultCode): Pick<FailureView, 'code' | 'side' | 'says' | 'advice'> {

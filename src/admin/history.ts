@@ -50,13 +50,22 @@ export interface History {
 export function openHistory(bus: EventBus, clock: Clock): History {
   const startedAt = clock.monotonic();
   const bySpan = { '15m': new TrafficRing('15m', startedAt), '24h': new TrafficRing('24h', startedAt) };
-  const rings = Object.values(bySpan);
+  const subscriptions = recordTraffic(Object.values(bySpan), bus, clock);
+  return {
+    read: (span) => bySpan[span].read(clock),
+    close: () => {
+      for (const subscription of subscriptions) subscription[Symbol.dispose]();
+    },
+  };
+}
+
+function recordTraffic(rings: readonly TrafficRing[], bus: EventBus, clock: Clock): Disposable[] {
   const addFailure = (side: FailureSide) => {
     const now = clock.monotonic();
     for (const ring of rings) ring.addFailure(side, now);
   };
   const addRefusal = (code: FaultCode) => addFailure(SIDE_OF_FAULT[FAULTS[code].side]);
-  const subscriptions = [
+  return [
     bus.on('dial.ended', ({ outcome, ms }) => {
       const now = clock.monotonic();
       if (outcome === 'accepted') {
@@ -84,10 +93,4 @@ export function openHistory(bus: EventBus, clock: Clock): History {
       for (const ring of rings) ring.addBytes(bytesUp, bytesDown, ms, now);
     }),
   ];
-  return {
-    read: (span) => bySpan[span].read(clock),
-    close: () => {
-      for (const subscription of subscriptions) subscription[Symbol.dispose]();
-    },
-  };
 }

@@ -210,20 +210,7 @@ function addGauge<Label extends string = never>(
 
 /** The metrics of a fleet. When noria is in no fleet, these metrics have no samples. */
 function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBackend): Disposable[] {
-  const fleet = () => backend.status().fleet;
-  addGauge(
-    registry,
-    { name: 'noria_fleet_replicas', help: 'Norias of the fleet, including this noria.' },
-    (gauge) => {
-      const status = fleet();
-      if (status !== null) gauge.set(status.replicas.length);
-    },
-  );
-  const storeHelp = "1 while the fleet's store is connected, else 0.";
-  addGauge(registry, { name: 'noria_fleet_store_up', help: storeHelp }, (gauge) => {
-    const status = fleet();
-    if (status !== null) gauge.set(status.store === 'connected' ? 1 : 0);
-  });
+  addFleetGauges(registry, backend);
   let lagMs: number | undefined;
   const lagHelp = 'Time from the moment when a noria shared the last change until this noria received it.';
   addGauge(registry, { name: 'noria_fleet_lag_seconds', help: lagHelp }, (gauge) => {
@@ -250,4 +237,21 @@ function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBacken
       lagMs = event.lagMs;
     }),
   ];
+}
+
+function addFleetGauges(registry: Registry, backend: AdminBackend): void {
+  const fleet = () => backend.status().fleet;
+  addGauge(
+    registry,
+    { name: 'noria_fleet_replicas', help: 'Norias of the fleet, including this noria.' },
+    (gauge) => {
+      const status = fleet();
+      if (status !== null) gauge.set(status.replicas.length);
+    },
+  );
+  const storeHelp = "1 while the fleet's store is connected, else 0.";
+  addGauge(registry, { name: 'noria_fleet_store_up', help: storeHelp }, (gauge) => {
+    const status = fleet();
+    if (status !== null) gauge.set(status.store === 'connected' ? 1 : 0);
+  });
 }

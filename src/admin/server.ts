@@ -84,15 +84,8 @@ function buildApp(
     },
   });
   const hasRoute = (method: string, path: string) => methodsAt(app, path).includes(method);
-  app.use(
-    guard({
-      name: 'the admin address',
-      address,
-      openPaths,
-      hasRoute,
-      ...(token === undefined ? {} : { token }),
-    }),
-  );
+  const access = { name: 'the admin address', address, openPaths, hasRoute };
+  app.use(guard(token === undefined ? access : { ...access, token }));
   app.use(
     bodyLimit({
       maxSize: MAX_BODY_BYTES,

@@ -60,11 +60,32 @@ interface DemoFlags {
 }
 
 export function addDemoCommand(program: Command, { action, terminal, logLevel }: CommandContext): void {
-  program
+  const command = program
     .command('demo')
     .description(
       'run the daemon on an embedded sandbox with real members and a target site; prints commands to try',
+    );
+  addListenOptions(command);
+  command
+    .option('--story', 'demonstrate noria step by step, and say what to look at on the dashboard')
+    .option(
+      '--replicas <count>',
+      'number of norias that form a fleet with one pool, through valkey-server or redis-server if one is in the search path',
+      integerOption(1, MAX_REPLICAS),
+      1,
     )
+    .option('--members <count>', 'size of the pool', integerOption(1, 1_000), DEFAULT_MEMBERS)
+    .option('--dead <fraction>', 'fraction of members that are dead when drawn, 0 to 1', fractionOption, 0)
+    .option('--slow <fraction>', 'fraction of members with a delay of 2 s, 0 to 1', fractionOption, 0)
+    .addHelpText(
+      'after',
+      '\nExamples:\n  noria demo\n  noria demo --story\n  noria demo --replicas 3\n  noria demo --members 40 --dead 0.2 --slow 0.1\n  noria demo --port 9000 --admin-port 9001\n  noria demo --host 0.0.0.0\n\nWith --host, NORIA_ADMIN_TOKEN sets the token.',
+    )
+    .action(action((flags: DemoFlags) => demo(flags, terminal, logLevel())));
+}
+
+function addListenOptions(command: Command): void {
+  command
     .option(
       '--host <address>',
       'address to listen on, 0.0.0.0 in a container; if other machines can reach it, the demo requires a password and a token, which it prints',
@@ -85,22 +106,7 @@ export function addDemoCommand(program: Command, { action, terminal, logLevel }:
       '--target-port <port>',
       `port of the target site (default: ${DEFAULT_TARGET_PORT}, or a free one)`,
       portOption,
-    )
-    .option('--story', 'demonstrate noria step by step, and say what to look at on the dashboard')
-    .option(
-      '--replicas <count>',
-      'number of norias that form a fleet with one pool, through valkey-server or redis-server if one is in the search path',
-      integerOption(1, MAX_REPLICAS),
-      1,
-    )
-    .option('--members <count>', 'size of the pool', integerOption(1, 1_000), DEFAULT_MEMBERS)
-    .option('--dead <fraction>', 'fraction of members that are dead when drawn, 0 to 1', fractionOption, 0)
-    .option('--slow <fraction>', 'fraction of members with a delay of 2 s, 0 to 1', fractionOption, 0)
-    .addHelpText(
-      'after',
-      '\nExamples:\n  noria demo\n  noria demo --story\n  noria demo --replicas 3\n  noria demo --members 40 --dead 0.2 --slow 0.1\n  noria demo --port 9000 --admin-port 9001\n  noria demo --host 0.0.0.0\n\nWith --host, NORIA_ADMIN_TOKEN sets the token.',
-    )
-    .action(action((flags: DemoFlags) => demo(flags, terminal, logLevel())));
+    );
 }
 
 async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | undefined): Promise<number> {

@@ -75,6 +75,14 @@ export async function buildProgram(
       async (...args) =>
         onExitCode(await run(...args)),
   };
+  describeProgram(program, terminal);
+  const named = argv[0] === 'completion' ? undefined : COMMANDS.get(argv[0] ?? '');
+  for (const load of named === undefined ? COMMANDS.values() : [named]) (await load())(program, context);
+  for (const command of program.commands) command.copyInheritedSettings(program);
+  return program;
+}
+
+function describeProgram(program: Command, terminal: Terminal): void {
   program
     .description(
       'A local rotating forward proxy over short-lived proxy IPs: one port, a healthy member behind every connection.',
@@ -100,10 +108,6 @@ export async function buildProgram(
       getErrHasColors: () => terminal.colour,
       outputError: (text, write) => write(text.replace(/^error: /, 'noria: ')),
     });
-  const named = argv[0] === 'completion' ? undefined : COMMANDS.get(argv[0] ?? '');
-  for (const load of named === undefined ? COMMANDS.values() : [named]) (await load())(program, context);
-  for (const command of program.commands) command.copyInheritedSettings(program);
-  return program;
 }
 
 const HELP_TAIL = `

@@ -6,6 +6,7 @@ import { loadConfig } from '../config/load.ts';
 import { systemBoot } from '../core/boot.ts';
 import { systemClock } from '../core/clock.ts';
 import { collectGarbageOfStart, tuneForShortLives } from '../core/engine.ts';
+import type { NoriaError } from '../core/faults.ts';
 import { createLog, type Log } from '../core/log.ts';
 import type { LogLevel } from '../core/log-options.ts';
 import { type Daemon, startDaemon } from '../daemon/daemon.ts';
@@ -41,13 +42,8 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   const log = createLog(config.log);
   const signalled = untilSignal(); // registered before noria starts, because the kernel ignores signals for PID 1 that have no handler
   const started = Promise.withResolvers<Daemon>();
-  const reloader = new Reloader({
-    daemon: started.promise,
-    log,
-    file,
-    read,
-    onPhase: (phase) => manager[phase](),
-  });
+  const onPhase = (phase: 'reloading' | 'ready') => manager[phase]();
+  const reloader = new Reloader({ daemon: started.promise, log, file, read, onPhase });
   const hangups = reloader.onHangup(); // registered before noria starts, because SIGHUP without a handler would end the process
   logWarnings(config, log);
   const daemon = await startDaemon({
@@ -56,13 +52,8 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
     reload: (answered) => reloader.reload('admin API', answered),
     inheritedFds: inheritedSockets(env, process.pid),
   });
-  const manager = openServiceManager({
-    env,
-    clock: systemClock,
-    boot: systemBoot(),
-    log,
-    status: () => readinessHeadline(daemon.control.status()),
-  });
+  const status = () => readinessHeadline(daemon.control.status());
+  const manager = openServiceManager({ env, clock: systemClock, boot: systemBoot(), log, status });
   const observers = [
     daemon.bus.on('readiness.changed', () => manager.statusChanged()),
     hangups,
@@ -73,8 +64,7 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   logAddresses(daemon, log);
   manager.ready();
   const end = await Promise.race([signalled, daemon.failed]);
-  if (typeof end === 'string') log.info({ signal: end }, 'noria is shutting down');
-  else log.error({ error: end.message }, 'noria failed and is shutting down');
+  logShutdown(end, log);
   for (const observer of observers) observer[Symbol.dispose]();
   await stop(daemon, manager);
   log.info({}, 'noria has ended');
@@ -85,6 +75,11 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
 function logAddresses({ addresses: { listeners, admin, proxyPool } }: Daemon, log: Log): void {
   const fields = { listeners, admin: admin ?? 'off', ...(proxyPool !== undefined && { proxyPool }) };
   log.info(fields, 'noria is running');
+}
+
+function logShutdown(end: string | NoriaError, log: Log): void {
+  if (typeof end === 'string') log.info({ signal: end }, 'noria is shutting down');
+  else log.error({ error: end.message }, 'noria failed and is shutting down');
 }
 
 async function stop(daemon: Daemon, manager: ServiceManager): Promise<void> {

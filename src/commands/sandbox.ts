@@ -4,7 +4,7 @@ import { openSandbox } from '../sandbox/open-sandbox.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 import { type CommandContext, fractionOption, integerOption, portOption, untilSignal } from './command.ts';
 import { formatTable } from './table.ts';
-import { EXIT } from './terminal.ts';
+import { EXIT, type Terminal } from './terminal.ts';
 
 interface SandboxFlags {
   readonly port: number;
@@ -49,18 +49,18 @@ export function addSandboxCommand(program: Command, { action, terminal }: Comman
       'after',
       '\nExamples:\n  noria sandbox --port 9090\n  noria sandbox --dead 0.2 --pace 1000\n  noria sandbox --scenario scenario.yaml\n\ndocs/sandbox.md explains how to make the sandbox answer with any code.',
     )
-    .action(
-      action(async ({ pace, ...flags }: SandboxFlags) => {
-        const sandbox = await openSandbox({ ...flags, ...(pace === undefined ? {} : { paceMs: pace }) });
-        try {
-          for (const line of describeSandbox(sandbox)) terminal.print(line);
-          await untilSignal();
-          return EXIT.fine;
-        } finally {
-          await sandbox.close();
-        }
-      }),
-    );
+    .action(action((flags: SandboxFlags) => runSandbox(flags, terminal)));
+}
+
+async function runSandbox({ pace, ...flags }: SandboxFlags, terminal: Terminal): Promise<number> {
+  const sandbox = await openSandbox({ ...flags, ...(pace === undefined ? {} : { paceMs: pace }) });
+  try {
+    for (const line of describeSandbox(sandbox)) terminal.print(line);
+    await untilSignal();
+    return EXIT.fine;
+  } finally {
+    await sandbox.close();
+  }
 }
 
 function describeSandbox(sandbox: Sandbox): string[] {

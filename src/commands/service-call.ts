@@ -66,14 +66,9 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   const store = fleet === undefined ? state.pace : await openSharedPace(fleet, timeoutMs, owner);
   const client = new ServiceClient({ timeoutMs, clock, openTunnel, refuses });
   const pace = new Pace(paceKey(call), { store, clock, random: systemRandom });
-  let hasWaited = false;
   const turn = {
     rule: { intervalMs: call.intervalMs, callTimeoutMs: timeoutMs },
-    onWait: (ms: number) => {
-      if (hasWaited) return; // a later wait is part of the wait that was printed, so it is not printed again
-      hasWaited = true;
-      terminal.printError(`waiting ${Math.ceil(ms / SECOND_MS)} s: the pace does not allow the call earlier`);
-    },
+    onWait: printFirstWait(terminal),
     open: async () => {
       const connection = await client.connect(call);
       const send = async (gate: WriteGate) => {
@@ -91,6 +86,16 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
     client.close();
     await owner.close();
   }
+}
+
+/** Returns a function that prints the first wait. A later wait is part of the printed wait. */
+function printFirstWait(terminal: Terminal): (ms: number) => void {
+  let hasWaited = false;
+  return (ms) => {
+    if (hasWaited) return;
+    hasWaited = true;
+    terminal.printError(`waiting ${Math.ceil(ms / SECOND_MS)} s: the pace does not allow the call earlier`);
+  };
 }
 
 async function openSharedPace(fleet: FleetConfig, timeoutMs: number, owner: Ownership): Promise<PaceStore> {

@@ -17,7 +17,7 @@ import { SANDBOX_PRODUCTS } from './operations.ts';
 import { Rules } from './rules.ts';
 import { Sandbox } from './sandbox.ts';
 import { behaviourFrom, loadScenario, type Scenario } from './scenario.ts';
-import { openService } from './service.ts';
+import { openService, type ServiceOptions } from './service.ts';
 import { type CommonSettings, fillInIdentities, type InstanceOptions } from './settings.ts';
 import { openTarget } from './target.ts';
 
@@ -56,56 +56,59 @@ const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
  * @throws NoriaError `listen-failed` if it cannot listen on a port, `bad-config` for an invalid scenario file.
  */
 export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
-  const {
-    host = '127.0.0.1',
-    clock = systemClock,
-    random = systemRandom,
-    account = DEFAULT_ACCOUNT,
-  } = options;
-  const scenario =
-    typeof options.scenario === 'string' ? await loadScenario(options.scenario) : (options.scenario ?? {});
-  const rules = new Rules(scenario.rules);
-  const log = new CallLog();
-
-  const { built, owner } = await openAll(async (parts) => {
-    const exits = await openExits(options.aliases);
-    const target = await parts.open(
-      'target',
-      openTarget({ host, port: options.targetPort ?? 0, clock, exitOf: exits.exitOf.bind(exits) }),
-    );
-    const connections = new ConnectionServer(exits, clock);
-    const serve = (socket: Socket, member: RunningMember) => connections.serve(socket, member);
-    const makeMembers = memberFactory({ exits, clock, random, serve }, parts);
-    const instances = identifiedInstances(options).map((instance) => {
-      const { product } = instance;
-      const behaviourOf = (n: number) => behaviourFrom(scenario.members ?? [], { product, n, random });
-      return new Instance(instance, clock, makeMembers(instance, behaviourOf));
-    });
-    const links = new LinkServer({
-      clock,
-      paceMs: options.paceMs,
-      lifetimeMs: options.lifetimeMs,
-      membersOf: (vendor) => makeMembers(linkInstance(vendor, options), () => undefined),
-    });
-    const service = await parts.open(
-      'service',
-      openService({
-        host,
-        port: options.port ?? 0,
-        extractPort: options.extractPort ?? 0,
-        instances,
-        account,
-        rules,
-        log,
-        links,
-        clock,
-        control: (request, response, path) => answerControl(request, response, { path, sandbox }),
-      }),
-    );
-    return { exits, target, instances, links, service };
-  });
-  const sandbox = new Sandbox({ ...built, account, rules, log, close: () => owner.close() });
+  const given = options.scenario ?? {};
+  const scenario = typeof given === 'string' ? await loadScenario(given) : given;
+  const parts = {
+    scenario,
+    account: options.account ?? DEFAULT_ACCOUNT,
+    rules: new Rules(scenario.rules),
+    log: new CallLog(),
+    sandbox: () => sandbox,
+  };
+  const { built, owner } = await openAll((servers) => openServers(options, parts, servers));
+  const sandbox = new Sandbox({ ...parts, ...built, close: () => owner.close() });
   return sandbox;
+}
+
+interface SandboxBase {
+  readonly scenario: Scenario;
+  readonly account: Account;
+  readonly rules: Rules;
+  readonly log: CallLog;
+  /** Returns the sandbox, which is created after its servers. */
+  readonly sandbox: () => Sandbox;
+}
+
+async function openServers(
+  options: SandboxOptions,
+  { scenario, sandbox, ...base }: SandboxBase,
+  owner: Ownership,
+) {
+  const { host = '127.0.0.1', clock = systemClock, random = systemRandom } = options;
+  const exits = await openExits(options.aliases);
+  const exitOf = exits.exitOf.bind(exits);
+  const target = await owner.open(
+    'target',
+    openTarget({ host, port: options.targetPort ?? 0, clock, exitOf }),
+  );
+  const connections = new ConnectionServer(exits, clock);
+  const serve = (socket: Socket, member: RunningMember) => connections.serve(socket, member);
+  const makeMembers = memberFactory({ exits, clock, random, serve }, owner);
+  const instances = identifiedInstances(options).map((instance) => {
+    const { product } = instance;
+    const behaviourOf = (n: number) => behaviourFrom(scenario.members ?? [], { product, n, random });
+    return new Instance(instance, clock, makeMembers(instance, behaviourOf));
+  });
+  const { paceMs, lifetimeMs, port = 0, extractPort = 0 } = options;
+  const membersOf = (vendor: LinkVendor) => makeMembers(linkInstance(vendor, options), () => undefined);
+  const links = new LinkServer({ clock, paceMs, lifetimeMs, membersOf });
+  const control: ServiceOptions['control'] = (request, response, path) =>
+    answerControl(request, response, { path, sandbox: sandbox() });
+  const service = await owner.open(
+    'service',
+    openService({ ...base, host, port, extractPort, instances, links, clock, control }),
+  );
+  return { exits, target, instances, links, service };
 }
 
 type MemberFactory = (

@@ -47,7 +47,7 @@ interface EndpointCall {
   readonly early: boolean;
 }
 
-interface ServiceOptions extends ServiceState {
+export interface ServiceOptions extends ServiceState {
   readonly host: string;
   readonly port: number;
   readonly extractPort: number;

@@ -120,12 +120,7 @@ export class Transport {
     const limits = this.#limit(progress);
     const client = clientOn(socket, request.url.origin);
     try {
-      const answer = await client.request({
-        method: request.method,
-        path: request.url.pathname + request.url.search,
-        headers: headersOf(request),
-        body: request.body ?? null,
-      });
+      const answer = await client.request(undiciRequest(request));
       gate?.answered();
       this.#isUnanswered = false;
       progress.phase = 'body';
@@ -209,6 +204,11 @@ function guardFirstWrite(socket: Socket, allow: () => void): void {
     socket.write = write;
     return Reflect.apply(write, socket, written);
   };
+}
+
+function undiciRequest(request: ServiceRequest) {
+  const { method, url, body = null } = request;
+  return { method, path: url.pathname + url.search, headers: headersOf(request), body };
 }
 
 function headersOf({ body, headers }: ServiceRequest): Record<string, string> {

@@ -160,10 +160,14 @@ function addRoutes(app: Hono<PoolEnv>, { backend, clock, ports }: ProxyPoolOptio
     },
   };
   for (const [path, handle] of Object.entries(routes)) {
-    app.get(path, handle);
-    const other = path.endsWith('/') ? path.slice(0, -1) : `${path}/`;
-    if (other !== '' && !Object.hasOwn(routes, other)) app.get(other, handle);
+    for (const accepted of pathsOf(path, routes)) app.get(accepted, handle);
   }
+}
+
+/** Returns the path with and without a slash at the end, unless the other form is a route of its own. */
+function pathsOf(path: string, routes: object): readonly string[] {
+  const other = path.endsWith('/') ? path.slice(0, -1) : `${path}/`;
+  return other === '' || Object.hasOwn(routes, other) ? [path] : [path, other];
 }
 
 /** Waits for a member, because the pool of an idle noria is empty until a client wants a member. */
