@@ -66,7 +66,10 @@ export class HandshakeChoice {
     this.#sentAt = now;
   }
 
-  /** The trial failed. @param maxPlainMs - see the field. */
+  /**
+   * Call it when the trial failed.
+   * @param maxPlainMs - see `#maxPlainMs`.
+   */
   endTrial(maxPlainMs = Number.POSITIVE_INFINITY): void {
     this.#maxPlainMs = maxPlainMs;
   }

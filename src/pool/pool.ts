@@ -351,7 +351,7 @@ export class Pool implements LeaseProvider {
     return this.#sessions.journal(onChange);
   }
 
-  /** Restores the stored sessions that have not ended since. */
+  /** Restores the stored sessions that have not ended in the meantime. */
   restoreSessions(stored: Iterable<readonly [name: string, StoredSession]>): void {
     this.#sessions.restore(stored, this.#clock.monotonic());
   }

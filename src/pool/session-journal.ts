@@ -66,7 +66,7 @@ export class SessionJournal {
   }
 }
 
-/** Restores the session of a record at monotonic `now`; undefined if it has ended since. */
+/** Restores the session of a record at monotonic `now`. Returns undefined if the session has ended in the meantime. */
 export function restoredSession(name: string, stored: StoredSession, now: number): Session | undefined {
   const { user, address, member, ttlMs, uses } = stored.record;
   const idleMs = stored.record.idleMs + stored.ageMs;

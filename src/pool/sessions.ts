@@ -77,7 +77,7 @@ export class Sessions {
     return this.#journal;
   }
 
-  /** Adds the stored sessions that have not ended since. */
+  /** Adds the stored sessions that have not ended in the meantime. */
   restore(stored: Iterable<readonly [name: string, StoredSession]>, now: number): void {
     for (const [name, record] of stored) {
       if (this.#byName.has(name)) continue;

@@ -47,7 +47,7 @@ export interface SharingParts {
   readonly faults: MemberFaults;
   readonly sessions: Sessions;
   readonly requests: Requests;
-  /** All sharings of the pool, this one included. They observe its members and sessions. */
+  /** All sharings of the pool, including this sharing. They observe its members and sessions. */
   readonly sharings: PoolSharing[];
 }
 

@@ -1,10 +1,9 @@
 /**
- * Parses a small XML document into elements, in one pass and within limits. All functions are pure.
- *
- * It reads what an extraction service may send: elements, attributes, CDATA, comments, processing instructions, and predefined
- * and numeric character references. It removes namespace prefixes. It rejects a document type declaration, because its entities
- * enable attacks. The time is linear in the length of the text: each pattern is sticky, and each search continues where the last
- * one ended.
+ * Parses a small XML document into elements, in one pass and within limits. All functions are pure. The parser reads what an
+ * extraction service may send: elements, attributes, CDATA, comments, processing instructions, and predefined and numeric
+ * character references. It removes namespace prefixes. It rejects a document type declaration, because its entities enable
+ * attacks. The time is linear in the length of the text: each pattern is sticky, and each search continues where the last one
+ * ended.
  */
 
 export interface XmlElement {
