@@ -7,7 +7,7 @@ ARG NODE_IMAGE=node:24.21.0-bookworm-slim
 
 FROM ${NODE_IMAGE} AS build
 WORKDIR /build
-# The lock file first: Docker reinstalls dependencies only when it changes.
+# The lock file is copied first, so that Docker reinstalls dependencies only when the lock file changes.
 COPY package.json package-lock.json ./
 RUN npm ci --ignore-scripts
 COPY scripts ./scripts
@@ -32,12 +32,12 @@ RUN ln -s /opt/noria/dist/main.js /usr/local/bin/noria
 
 ENV NODE_ENV=production \
     NO_COLOR=1
-# A number, so that Kubernetes can verify that it is not root (runAsNonRoot).
+# The user is a number, so that Kubernetes can verify that it is not root (runAsNonRoot).
 USER 65532:65532
-# Pace and snapshot. The root file system can be read-only otherwise. In the configuration: state: { dir: /var/lib/noria }
+# noria keeps pace and snapshot here (state: { dir: /var/lib/noria }). The rest of the file system can be read-only.
 VOLUME ["/var/lib/noria"]
 EXPOSE 8888 8889
-# Exits with 0 when noria is ready. Asks the address in NORIA_ADMIN, else admin.address of /etc/noria/noria.yaml, else 127.0.0.1:8889.
+# The check succeeds when noria is ready. It asks the address in NORIA_ADMIN, else admin.address of /etc/noria/noria.yaml, else 127.0.0.1:8889.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=10s --retries=3 CMD ["noria", "status"]
 # noria is PID 1. On SIGTERM it lets tunnels finish for shutdown.drainTimeout (30s): stop it with a longer timeout.
 STOPSIGNAL SIGTERM
