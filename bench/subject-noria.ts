@@ -1,6 +1,6 @@
 /** noria with its default settings, on the members of the benchmark's world. */
 import { parseConfig } from '../src/config/load.ts';
-import { tuneForShortLives } from '../src/core/engine.ts';
+import { collectGarbageOfStart, tuneForShortLives } from '../src/core/engine.ts';
 import { createLog } from '../src/core/log.ts';
 import { startDaemon } from '../src/daemon/daemon.ts';
 import { until } from '../test/support/until.ts';
@@ -30,6 +30,7 @@ ${storePort === undefined ? '' : `fleet: { url: "redis://127.0.0.1:${storePort}"
   );
   const log = createLog({ ...config.log, destination: { write: () => {} } });
   const daemon = await startDaemon({ config, log });
+  collectGarbageOfStart(); // as `noria run` does
   await until('the members are ready', () => daemon.control.status().pool.ready >= usable, 20_000);
   return Number(daemon.addresses.listeners[0]?.split(':')[1]);
 });
