@@ -51,17 +51,23 @@ const MAX_USER_ID_BYTES = 512;
 const MAX_NAME_BYTES = 255;
 const COMMANDS: Readonly<Record<number, string>> = { 1: 'CONNECT', 2: 'BIND', 3: 'UDP ASSOCIATE' };
 
+/** A complete message and its length. */
+interface Parsed {
+  readonly message: SocksMessage;
+  readonly endBytes: number;
+}
+
 /**
- * Parses one message: yields the number of bytes it needs next, and receives exactly these. So a message cannot be longer than
- * its grammar allows, and no byte is parsed twice.
+ * Parses the message at the start of `bytes`. Returns undefined while the message is incomplete, and a fault as soon as the bytes
+ * show one. So a message cannot become longer than its grammar allows.
  */
-type Parser<Result> = Generator<number, Result, Buffer>;
+type Parser = (bytes: Buffer) => Parsed | SocksFault | undefined;
+
+const NOTHING: Buffer = Buffer.alloc(0);
 
 export class SocksReader {
   readonly #version: SocksVersion;
-  #bytes: Buffer = Buffer.alloc(0);
-  /** The parser of an incomplete message, and how many bytes it needs next. */
-  #current: { readonly parser: Parser<SocksMessage | SocksFault>; needed: number } | undefined;
+  #bytes = NOTHING;
 
   constructor(version: SocksVersion) {
     this.#version = version;
@@ -77,18 +83,11 @@ export class SocksReader {
    * After a fault it must not be called again.
    */
   next(expected: ExpectedMessage): SocksMessage | SocksFault | undefined {
-    this.#current ??= { parser: this.#parserFor(expected), needed: 0 };
-    while (this.#bytes.length >= this.#current.needed) {
-      const taken = this.#bytes.subarray(0, this.#current.needed);
-      this.#bytes = this.#bytes.subarray(this.#current.needed);
-      const step = this.#current.parser.next(taken);
-      if (step.done) {
-        this.#current = undefined;
-        return step.value;
-      }
-      this.#current.needed = step.value;
-    }
-    return undefined;
+    const bytes = this.#bytes;
+    const parsed = this.#parserFor(expected)(bytes);
+    if (parsed === undefined || 'kind' in parsed) return parsed;
+    this.#bytes = parsed.endBytes === bytes.length ? NOTHING : bytes.subarray(parsed.endBytes);
+    return parsed.message;
   }
 
   /** Everything received after the messages returned so far: the first bytes for the target. */
@@ -96,15 +95,15 @@ export class SocksReader {
     return this.#bytes;
   }
 
-  #parserFor(expected: ExpectedMessage): Parser<SocksMessage | SocksFault> {
-    if (this.#version === 4) return parseSocks4Request();
+  #parserFor(expected: ExpectedMessage): Parser {
+    if (this.#version === 4) return parseSocks4Request;
     switch (expected) {
       case 'greeting':
-        return parseGreeting();
+        return parseGreeting;
       case 'credentials':
-        return parseCredentials();
+        return parseCredentials;
       case 'request':
-        return parseSocks5Request();
+        return parseSocks5Request;
     }
   }
 }
@@ -133,91 +132,100 @@ export function socks4AuthRejection(): Buffer {
   return Buffer.from([0x00, userIdMismatch, 0, 0, 0, 0, 0, 0]);
 }
 
-function* parseGreeting(): Parser<SocksMessage | SocksFault> {
-  const version = yield* byte();
-  if (version !== VERSION_5) return malformed(`the message has SOCKS version ${version}`);
-  return { kind: 'greeting', methods: [...(yield yield* byte())] };
+/** `0x05 COUNT METHOD…` */
+function parseGreeting(bytes: Buffer): Parsed | SocksFault | undefined {
+  const version = bytes[0];
+  const count = bytes[1];
+  if (version !== undefined && version !== VERSION_5) return wrongVersion('the message', version);
+  if (count === undefined || bytes.length < 2 + count) return undefined;
+  const endBytes = 2 + count;
+  return { message: { kind: 'greeting', methods: [...bytes.subarray(2, endBytes)] }, endBytes };
 }
 
-function* parseCredentials(): Parser<SocksMessage | SocksFault> {
-  const version = yield* byte();
-  if (version !== AUTH_VERSION) return malformed(`the message has username/password version ${version}`);
-  // RFC 1929 requires 1 to 255 bytes. noria accepts empty texts, because clients send them where no password is needed.
-  const username = yield* countedText();
-  const password = yield* countedText();
-  return { kind: 'credentials', username, password };
-}
-
-function* parseSocks5Request(): Parser<SocksMessage | SocksFault> {
-  const version = yield* byte();
-  if (version !== VERSION_5) return malformed(`the request has SOCKS version ${version}`);
-  const command = yield* byte();
-  if (command !== CONNECT) return unsupportedCommand(command);
-  yield* byte(); // reserved; some clients do not send 0
-  const host = yield* parseAddress();
-  return typeof host === 'string' ? request(host, yield* uint16(), '') : host;
-}
-
-function* parseAddress(): Parser<string | SocksFault> {
-  const type = yield* byte();
-  switch (type) {
-    case IPV4:
-      return (yield 4).join('.');
-    case NAME:
-      // Some clients send an IPv6 literal in brackets as a name.
-      return (yield* countedText()).replace(/^\[(.*)\]$/, '$1');
-    case IPV6:
-      return ipv6Text(yield 16);
-    default:
-      return unsupported(`the message has address type ${type}`, SOCKS5_REPLY.addressUnknown);
+/** `0x01 LENGTH USERNAME LENGTH PASSWORD` */
+function parseCredentials(bytes: Buffer): Parsed | SocksFault | undefined {
+  const version = bytes[0];
+  if (version !== undefined && version !== AUTH_VERSION) {
+    return malformed(`the message has username/password version ${version}`);
   }
+  // RFC 1929 requires 1 to 255 bytes. noria accepts empty texts, because clients send them where no password is needed.
+  const usernameEnd = countedEnd(bytes, 1);
+  const passwordEnd = usernameEnd === undefined ? undefined : countedEnd(bytes, usernameEnd);
+  if (usernameEnd === undefined || passwordEnd === undefined) return undefined;
+  const username = bytes.toString('utf8', 2, usernameEnd);
+  const password = bytes.toString('utf8', usernameEnd + 1, passwordEnd);
+  return { message: { kind: 'credentials', username, password }, endBytes: passwordEnd };
+}
+
+/** `0x05 COMMAND RESERVED ADDRESS-TYPE ADDRESS PORT`. Some clients do not send 0 as the reserved byte. */
+function parseSocks5Request(bytes: Buffer): Parsed | SocksFault | undefined {
+  const version = bytes[0];
+  const command = bytes[1];
+  const type = bytes[3];
+  if (version !== undefined && version !== VERSION_5) return wrongVersion('the request', version);
+  if (command !== undefined && command !== CONNECT) return unsupportedCommand(command);
+  if (type === undefined) return undefined;
+  if (type !== IPV4 && type !== NAME && type !== IPV6) {
+    return unsupported(`the message has address type ${type}`, SOCKS5_REPLY.addressUnknown);
+  }
+  const hostEnd = type === NAME ? countedEnd(bytes, 4) : type === IPV4 ? 8 : 20;
+  if (hostEnd === undefined || bytes.length < hostEnd + 2) return undefined;
+  const target = hostPort(hostOf(type, bytes, hostEnd), bytes.readUInt16BE(hostEnd));
+  return request(target, '', hostEnd + 2);
+}
+
+function hostOf(type: typeof IPV4 | typeof NAME | typeof IPV6, bytes: Buffer, hostEnd: number): string {
+  if (type === IPV4) return ipv4Text(bytes, 4);
+  if (type === IPV6) return ipv6Text(bytes.subarray(4, hostEnd));
+  // Some clients send an IPv6 literal in brackets as a name.
+  return bytes.toString('utf8', 5, hostEnd).replace(/^\[(.*)\]$/, '$1');
 }
 
 /** SOCKS4 (`0x04 CMD PORT IP USERID NUL`) and SOCKS4a, in which the address 0.0.0.x announces a host name after the user id. */
-function* parseSocks4Request(): Parser<SocksMessage | SocksFault> {
-  const version = yield* byte();
-  if (version !== VERSION_4) return malformed(`the message has SOCKS version ${version}`);
-  const command = yield* byte();
-  if (command !== CONNECT) return unsupportedCommand(command);
-  const port = yield* uint16();
-  const address = yield 4;
-  const userId = yield* textToNul(MAX_USER_ID_BYTES);
-  if (userId === undefined) return malformed(`the user id is longer than ${MAX_USER_ID_BYTES} bytes`);
-  const named = address.readUInt32BE() > 0 && address.readUInt32BE() <= 0xff;
-  const host = named ? yield* textToNul(MAX_NAME_BYTES) : address.join('.');
-  if (host === undefined) return malformed(`the host name is longer than ${MAX_NAME_BYTES} bytes`);
-  return request(host, port, userId);
-}
-
-function* byte(): Parser<number> {
-  return (yield 1).readUInt8();
-}
-
-function* uint16(): Parser<number> {
-  return (yield 2).readUInt16BE();
-}
-
-/** Parses a length byte and a text of that length. */
-function* countedText(): Parser<string> {
-  return (yield yield* byte()).toString('utf8');
-}
-
-/** Parses text up to a NUL. Returns undefined if the text is longer than `maxBytes`. */
-function* textToNul(maxBytes: number): Parser<string | undefined> {
-  const bytes: number[] = [];
-  for (;;) {
-    const next = yield* byte();
-    if (next === 0) return Buffer.from(bytes).toString('utf8');
-    if (bytes.length === maxBytes) return undefined;
-    bytes.push(next);
+function parseSocks4Request(bytes: Buffer): Parsed | SocksFault | undefined {
+  const version = bytes[0];
+  const command = bytes[1];
+  if (version !== undefined && version !== VERSION_4) return wrongVersion('the message', version);
+  if (command !== undefined && command !== CONNECT) return unsupportedCommand(command);
+  if (bytes.length < 8) return undefined;
+  const userIdEnd = nulAt(bytes, 8, MAX_USER_ID_BYTES);
+  if (userIdEnd === undefined) return undefined;
+  if (userIdEnd < 0) return malformed(`the user id is longer than ${MAX_USER_ID_BYTES} bytes`);
+  const port = bytes.readUInt16BE(2);
+  const userId = bytes.toString('utf8', 8, userIdEnd);
+  const address = bytes.readUInt32BE(4);
+  if (address === 0 || address > 0xff) {
+    return request(hostPort(ipv4Text(bytes, 4), port), userId, userIdEnd + 1);
   }
+  const nameEnd = nulAt(bytes, userIdEnd + 1, MAX_NAME_BYTES);
+  if (nameEnd === undefined) return undefined;
+  if (nameEnd < 0) return malformed(`the host name is longer than ${MAX_NAME_BYTES} bytes`);
+  const name = bytes.toString('utf8', userIdEnd + 1, nameEnd);
+  return request(hostPort(name, port), userId, nameEnd + 1);
 }
 
-function request(host: string, port: number, userId: string): SocksMessage | SocksFault {
-  const target = hostPort(host, port);
+/** The offset after a length byte at `at` and a text of that length; undefined if the text is incomplete. */
+function countedEnd(bytes: Buffer, at: number): number | undefined {
+  const length = bytes[at];
+  return length === undefined || bytes.length < at + 1 + length ? undefined : at + 1 + length;
+}
+
+/** The offset of the first NUL from `start`; undefined if it has not arrived; -1 if the text before it is longer than `maxBytes`. */
+function nulAt(bytes: Buffer, start: number, maxBytes: number): number | undefined {
+  const nul = bytes.indexOf(0, start);
+  const textBytes = (nul < 0 ? bytes.length : nul) - start;
+  if (textBytes > maxBytes) return -1;
+  return nul < 0 ? undefined : nul;
+}
+
+function request(target: HostPort | undefined, userId: string, endBytes: number): Parsed | SocksFault {
   return target === undefined
     ? malformed('the target is not a valid host and port')
-    : { kind: 'request', target, userId };
+    : { message: { kind: 'request', target, userId }, endBytes };
+}
+
+function wrongVersion(what: string, version: number): SocksFault {
+  return malformed(`${what} has SOCKS version ${version}`);
 }
 
 function malformed(detail: string): SocksFault {
@@ -230,6 +238,10 @@ function unsupported(detail: string, reply: number): SocksFault {
 
 function unsupportedCommand(command: number): SocksFault {
   return unsupported(`command ${COMMANDS[command] ?? command}`, SOCKS5_REPLY.commandUnknown);
+}
+
+function ipv4Text(bytes: Buffer, at: number): string {
+  return `${bytes[at]}.${bytes[at + 1]}.${bytes[at + 2]}.${bytes[at + 3]}`;
 }
 
 function ipv6Text(bytes: Buffer): string {
