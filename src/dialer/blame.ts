@@ -214,6 +214,7 @@ export class DialBlame {
   /** Ends the dial: decides all pending blames. The blame for a failure that is recorded later is decided at once. */
   close(end: DialEnd): void {
     this.#end = end;
+    if (this.#undecided.length === 0) return;
     for (const failed of this.#undecided.splice(0)) this.#decide(failed, end);
   }
 

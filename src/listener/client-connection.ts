@@ -64,6 +64,8 @@ const MAX_EARLY_BYTES = 64 * 1024;
 
 export class ClientConnection implements Listed {
   listedAt = -1;
+  /** Called once, when the accepted socket has closed. */
+  onClosed: ((connection: ClientConnection) => void) | undefined;
   readonly options: ConnectionOptions;
   /** The port that the client connected to, for listeners with a port range. */
   readonly #localPort: number;
@@ -77,6 +79,8 @@ export class ClientConnection implements Listed {
   #phase: 'idle' | 'request' | 'tunnel' = 'idle';
   #answered = false;
   #draining = false;
+  /** The dial in progress. */
+  #dialing: Dialing | undefined;
 
   /** Emits `connection.opened` now, and `connection.closed` when the accepted socket closes for whatever reason. */
   constructor(accepted: Socket, localPort: number, options: ConnectionOptions) {
@@ -231,24 +235,27 @@ export class ClientConnection implements Listed {
       earlyBytes += chunk.length;
       if (earlyBytes >= MAX_EARLY_BYTES) socket.pause();
     };
-    // The dial is undefined until `dial` returns. If `dial` throws, the caller closes the client's connection.
-    let dialing: Dialing | undefined;
-    const cancel = (): void => dialing?.cancel();
     const onEnd = (): void => {
-      if (earlyBytes === 0) cancel();
+      if (earlyBytes === 0) this.#dialing?.cancel();
     };
+    let isOver = false;
 
-    socket.on('data', onData).on('end', onEnd).on('close', cancel);
+    socket.on('data', onData).on('end', onEnd);
     socket.resume();
-    dialing = this.options.dialer.dial(request, (result) => {
-      socket.off('data', onData).off('end', onEnd).off('close', cancel);
+    // If `dial` throws, the caller closes the client's connection.
+    const dialing = this.options.dialer.dial(request, (result) => {
+      isOver = true;
+      this.#dialing = undefined;
+      socket.off('data', onData).off('end', onEnd);
       try {
         done(result, chunks.length > 1 ? Buffer.concat(chunks) : chunks[0]);
       } catch (error) {
         this.fail(error);
       }
     });
-    if (socket.destroyed || (socket.readableEnded && earlyBytes === 0)) cancel();
+    if (isOver) return;
+    this.#dialing = dialing;
+    if (socket.destroyed || (socket.readableEnded && earlyBytes === 0)) dialing.cancel();
   }
 
   /**
@@ -384,5 +391,7 @@ export class ClientConnection implements Listed {
     const unanswered = this.#phase === 'request' && this.#outcome === 'ok';
     const outcome = unanswered ? 'client-gone' : this.#outcome;
     bus.emit('connection.closed', { listener: name, protocol: this.#protocol, outcome, ms });
+    this.onClosed?.(this);
+    this.#dialing?.cancel();
   }
 }

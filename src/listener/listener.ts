@@ -75,7 +75,8 @@ export class Listener {
   readonly #admissionQueue: AdmissionQueue | undefined;
   /** Called when the last connection has closed. */
   readonly #onEmpty: (() => void)[] = [];
-  #refusedOpenCount = 0;
+  /** The open connections that noria refuses. */
+  readonly #refused = new Set<ClientConnection>();
   #secureContext: SecureContext | undefined;
   #closing: Promise<void> | undefined;
 
@@ -193,7 +194,7 @@ export class Listener {
       this.#admissionQueue.request(accepted, (allowed) => this.#open(accepted, localPort, allowed));
       return;
     }
-    const openCount = this.#connections.size - this.#refusedOpenCount;
+    const openCount = this.#connections.size - this.#refused.size;
     this.#open(accepted, localPort, openCount < this.#options.maxConnections);
   }
 
@@ -205,13 +206,17 @@ export class Listener {
 
   #open(accepted: Socket, localPort: number, withinLimit: boolean): void {
     const refusal = this.#refusalFor(accepted, withinLimit);
-    if (refusal !== undefined && this.#refusedOpenCount >= MAX_REFUSED_OPEN) {
+    if (refusal !== undefined && this.#refused.size >= MAX_REFUSED_OPEN) {
       accepted.destroy();
       return;
     }
     const connection = new ClientConnection(accepted, localPort, this.#options);
-    this.#track(connection, accepted, refusal !== undefined);
-    if (refusal !== undefined) connection.refuseAll(refusal);
+    connection.onClosed = this.#onClosed;
+    this.#connections.add(connection);
+    if (refusal !== undefined) {
+      this.#refused.add(connection);
+      connection.refuseAll(refusal);
+    }
     if (this.#secureContext !== undefined) connection.startTls(this.#secureContext);
     connection.readFirst((first) => this.#serve(first, connection));
   }
@@ -228,15 +233,12 @@ export class Listener {
     );
   }
 
-  #track(connection: ClientConnection, accepted: Socket, isRefused: boolean): void {
-    this.#connections.add(connection);
-    if (isRefused) this.#refusedOpenCount += 1;
-    accepted.on('close', () => {
-      this.#connections.delete(connection);
-      if (isRefused) this.#refusedOpenCount -= 1;
-      if (this.#connections.size === 0) for (const resolve of this.#onEmpty.splice(0)) resolve();
-    });
-  }
+  readonly #onClosed = (connection: ClientConnection): void => {
+    this.#connections.delete(connection);
+    this.#refused.delete(connection);
+    if (this.#connections.size > 0) return;
+    for (const resolve of this.#onEmpty.splice(0)) resolve();
+  };
 
   #serve(first: Buffer, connection: ClientConnection): void {
     const version = SOCKS_VERSIONS.get(first[0]);
