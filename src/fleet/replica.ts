@@ -203,7 +203,7 @@ export class Replica implements LeaseProvider, Follower {
     for (const { by, fact } of facts) {
       const isOwn = by === this.#options.name;
       if (fact.kind === 'member.joined' && this.#putBack.delete(fact.member.id) && isOwn)
-        this.#sharing.reportUsesAgain(fact.member.id); // only by the first replica, because each one would add all uses
+        this.#sharing.reportUsesAgain(fact.member.id); // only the first replica reports, because the others would add the same uses again
       if (fact.kind === 'member.left') {
         if (isOwn) this.#inFlight.returned(fact);
         if (this.#votes.count(fact, by)) changes.push(fact);
@@ -312,7 +312,7 @@ export class Replica implements LeaseProvider, Follower {
     for (const host of bans) this.#publish({ kind: 'member.banned', member: member.id, host, lifted: false });
   }
 
-  /** Whether this replica has the session on another member. */
+  /** Whether this replica has the session on a different member than the shared state. */
   #isElsewhere({ name, member }: SharedSession): boolean {
     const known = this.#sharing.session(name)?.member;
     return known !== undefined && member !== undefined && known !== member;

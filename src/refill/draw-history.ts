@@ -56,7 +56,7 @@ export class DrawHistory {
   readonly #options: DrawHistoryOptions;
   readonly spacing: DrawSpacing;
   #last: DrawOutcome | undefined;
-  /** Replaces the last outcome while the fleet's store is lost. */
+  /** While the fleet's store is lost, `last` is this outcome. */
   #lossOfStore: DrawOutcome | undefined;
   /** The kind of verdict on the last call (see codes.ts), and the number of calls in a row with this kind. */
   #streak = NO_STREAK;

@@ -65,7 +65,7 @@ export class InstanceReports {
    */
   hear(report: InstanceReport): boolean {
     this.#last = report;
-    // The key and the parameters of this noria may be right although those of another noria are wrong.
+    // A report that depends on the other noria's key or parameters does not stop this noria: its key and parameters may be right.
     if (report.suspension?.dependsOnConfig !== true) this.#unread = report;
     return this.mustStop;
   }

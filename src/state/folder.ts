@@ -80,7 +80,7 @@ const NOTHING_STORED: Omit<State, 'pace'> = {
   close: async () => {},
 };
 
-/** Identifies the process that owns the folder. The pid alone is not enough, because another process may get it later. */
+/** Identifies the process that owns the folder. The pid alone is not enough: another process may get the same pid later. */
 const ownerSchema = z.object({
   pid: z.int().positive(),
   boot: z.string(),

@@ -164,7 +164,10 @@ function addRoutes(app: Hono<PoolEnv>, { backend, clock, ports }: ProxyPoolOptio
   }
 }
 
-/** Returns the path with and without a slash at the end, unless the other form is a route of its own. */
+/**
+ * Returns the accepted paths of the route: with and without a slash at the end. If the other form is another route, returns only
+ * `path`.
+ */
 function pathsOf(path: string, routes: object): readonly string[] {
   const other = path.endsWith('/') ? path.slice(0, -1) : `${path}/`;
   return other === '' || Object.hasOwn(routes, other) ? [path] : [path, other];

@@ -86,7 +86,7 @@ export class BeatExchange {
     }));
   }
 
-  /** Without a connection, keeps the beat until the next one. */
+  /** Sends the beat soon. Without a connection, keeps the beat, without its uses of sessions, until the connection is back. */
   send(beat: Beat): void {
     this.#unsent = this.#unsent === undefined ? beat : merged(this.#unsent, beat);
     if (this.#options.store.connection.fault === undefined) this.#askWithin(MIN_GAP_MS);

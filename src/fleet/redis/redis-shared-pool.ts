@@ -93,7 +93,7 @@ export class RedisSharedPool implements FleetPool {
   #isOpening = false;
   #publishing: Promise<void> | undefined;
   #lostAt: number | undefined;
-  /** The reason with which `reload` last ended the connection. It is no loss of the store. */
+  /** The error with which `reload` last ended the connection. This error is not reported as a loss of the store. */
   #reloading: NoriaError | undefined;
   #isClosed = false;
   /** The last warning about a store that deletes data when its memory is full. */
