@@ -1,11 +1,13 @@
-/** A TCP proxy that delays the first bytes of each client. So a request is slow or, with TLS, a connection. */
+/**
+ * A TCP proxy that delays the first bytes of each client. These bytes are the request or, with TLS, the start of the handshake.
+ */
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 
 export interface DelayingProxy {
   readonly port: number;
-  /** Returns how many connections have sent bytes so far, delivered or not. */
+  /** Returns how many connections have sent bytes so far, including bytes that are still delayed. */
   begun(): number;
 }
 

@@ -1,7 +1,7 @@
 /**
- * The pace as the service sees it: real norias call a service through a proxy that delays their bytes, and are stopped
- * and killed at the worst moments. The judge is the service's own record of arrivals: no two are closer than the
- * interval. The scenarios wait for real intervals, so they run at the same time.
+ * The pace as the service sees it: real norias call a service through a proxy that delays their bytes, and are stopped and killed
+ * at the worst moments. The service records when calls arrive: the time between two arrivals is never shorter than the interval.
+ * The scenarios wait for real intervals, so they run at the same time.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -67,8 +67,8 @@ export class Recording {
     return [...byName].map(([name, played]) => {
       const promise = played[0]?.fault.promise ?? 'served';
       const during = played.map((one) => this.exchanges.filter((exchange) => overlaps(one, exchange)));
-      // A failure during a fault that promises service is attributed to this fault, unless a `broken` fault was active
-      // as well.
+      // A failure during a fault that promises service is attributed to this fault, unless a `broken` fault was active at the
+      // same time.
       const failed = during.map((list) =>
         list.filter(
           (exchange) =>

@@ -26,7 +26,7 @@ export interface AnswerClient {
 export interface ClientKind {
   readonly name: string;
   readonly isMissing: boolean;
-  /** Whether it takes any 1xx response except 100 for the final response. */
+  /** Whether the client treats every 1xx response except 100 as the final response. */
   readonly misreadsInterim?: boolean;
   /** @param port - noria's port. */
   open(port: number): Promise<AnswerClient>;

@@ -10,7 +10,7 @@ export interface Answer {
   readonly ending: 'keeps' | 'ends' | 'resets';
   /** What the client must get. `error`: noria's own 502, or a connection that fails before the response is complete. */
   readonly expected: { readonly status: number; readonly body: string } | 'error';
-  /** Whether a 1xx response precedes it. */
+  /** Whether a 1xx response precedes the response. */
   readonly hasInterim: boolean;
 }
 

@@ -28,7 +28,7 @@ export type Spelling = (id: string, method: string, body: Body) => SentRequest;
 /** A body and the one field that frames it. */
 export interface Body {
   readonly field?: string;
-  /** The value of that field when it reaches the target; undefined if unchanged. */
+  /** The value with which `field` reaches the target; undefined if noria does not change the value. */
   readonly forwarded?: string;
   /** The body with its framing. */
   readonly wire: string;

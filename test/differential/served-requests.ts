@@ -7,7 +7,7 @@ import { HOST, HOST_LINE, type SentRequest, type Spelling, sortFields } from './
 interface Served {
   /** The field lines, without the one that frames the body. */
   readonly lines?: readonly string[];
-  /** The lines of these that reach the target, without Host. */
+  /** The field lines that reach the target, without Host and without the line that frames the body. */
   readonly kept?: readonly string[];
   readonly requestLine?: (method: string, path: string) => string;
   readonly path?: (path: string) => string;

@@ -26,7 +26,7 @@ interface Stage {
   readonly workers: readonly [ReplicaKit, ReplicaKit, ReplicaKit, ReplicaKit];
   /** The pools of all processes. */
   readonly all: readonly PoolKit[];
-  /** Beats have passed from every worker to every other one. */
+  /** Resolves when beats have passed from every worker to every other worker. */
   heard(): Promise<void>;
 }
 
@@ -60,7 +60,7 @@ const ids = ({ pool }: PoolKit) =>
     .map(({ id }) => id)
     .sort();
 
-/** A connection that can be cut: then nothing passes, as if the store were lost. */
+/** A connection that a test can cut. A cut connection passes nothing, as if the store were lost. */
 function cuttable() {
   let isCut = false;
   let reconnect = () => {};

@@ -15,9 +15,9 @@ import { BEAT_MS, openFleet, type ReplicaKit, settled } from './replica-kit.ts';
 interface Process {
   readonly kit: PoolKit;
   readonly late: LateConnection;
-  /** Absent: it serves no clients. */
+  /** Absent if the process serves no clients. */
   readonly replica?: ReplicaKit['replica'];
-  /** Whether it draws. */
+  /** Whether the process draws. */
   readonly draws: boolean;
 }
 

@@ -53,7 +53,7 @@ export function prepare(suite: Suite): Prepared {
   return { folder, python, modules };
 }
 
-/** Returns a folder of its own for each content of the list of packages. `install` fills it. */
+/** Returns a separate folder for each content of the list of packages. `install` fills the folder. */
 function prepareTools(kind: string, list: string, install: (folder: string) => void): string {
   const state = createHash('sha256').update(readFileSync(list)).digest('hex').slice(0, 12);
   const folder = join(CACHE, `${kind}-${state}`);

@@ -55,11 +55,12 @@ const urllib3 = {
 /** Tests that would end the whole run, because they wait without limit or panic. */
 const GO_SKIPPED = [
   'TestConnectRequest', // sends a CONNECT that is meant for the target
-  // These wait until the client sees that the target closed its connection; behind noria the client has another one.
+  // These tests wait until the client sees that the target closed a connection. Behind noria, the client's connection is to noria
+  // and stays open.
   'TestServerConnState',
   'TestServerSetKeepAlivesEnabledClosesConns',
   'TestTransportRemovesDeadIdleConnections',
-  'TestTransportResponseHeaderTimeout', // gives up after 2 ms, and waits until the target has the request all the same
+  'TestTransportResponseHeaderTimeout', // cancels the request after 2 ms, but waits until the target has received the request
   // These use a network inside the test.
   'TestNewClientServerTest',
   'TestTransportIdleConnRacesRequest',

@@ -17,7 +17,8 @@ import { type NoriaProcess, runNoria, testFolder, writeIn } from './noria-proces
 
 const KILLS = Number(process.env['NORIA_KILLS'] ?? 6);
 /**
- * The maximum time until a kill, measured in turn from the start of the process and from the moment at which it runs.
+ * The maximum time until a kill. In every second cycle, the time begins at the start of the process; in the other cycles, when
+ * noria is running.
  */
 const LONGEST_LIFE_MS = 1_000;
 const MS_PER_CYCLE_AT_MOST = 15_000;

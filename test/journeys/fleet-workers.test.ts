@@ -1,6 +1,6 @@
 /**
  * Two hosts with two workers each, in processes of their own, behave as one noria to their clients and to the service: also while
- * a worker, a host or the store is killed. The judge of the pace is the sandbox's own record of calls.
+ * a worker, a host or the store is killed. The sandbox records the calls, and the test checks the pace in this record.
  */
 import { expect, test } from 'vitest';
 import { z } from 'zod';

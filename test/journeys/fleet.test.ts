@@ -1,6 +1,6 @@
 /**
- * Two norias that have only `fleet.url` in common behave as one, to their clients and to the service. The judge of the pace is the
- * sandbox's own record of calls: no two are closer than the interval.
+ * Two norias that have only `fleet.url` in common behave as one, to their clients and to the service. The sandbox records the
+ * calls: the time between two calls is never shorter than the interval.
  */
 import { expect, test } from 'vitest';
 import { runProgram } from '../../src/commands/program.ts';

@@ -10,8 +10,8 @@ type Step =
   /** A number of half-lives that pass. */
   | number
   /**
-   * A failure that may be the target's fault: the target's name, `+` if another member reached it, `/` if it is a cut,
-   * `!` if it is of a client that has sent no request before.
+   * A failure that may be the target's fault: the target's name; `+` if another member reached the target; `/` if the failure is
+   * a closed tunnel; `!` if the client had sent no request before.
    */
   | `${'a' | 'b' | 'c' | 'd' | 'e' | 'f' | 'g' | 'h'}${'' | '+'}${'' | '/'}${'' | '!'}`;
 

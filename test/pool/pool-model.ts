@@ -45,7 +45,7 @@ export type Step =
 interface OpenLease {
   readonly lease: Lease;
   readonly isProbe: boolean;
-  /** For the lease of a trial: how often the member had been quarantined before. */
+  /** How often the member had been quarantined before; undefined unless the lease is the member's trial after a quarantine. */
   readonly trialAfter: number | undefined;
 }
 
@@ -65,7 +65,7 @@ export class PoolModel {
   readonly #limited = new Set<string>();
   /** For each address, the latest end of life that was added. */
   readonly #endsAt = new Map<string, number>();
-  /** The error of a check of a late answer. It fails the step. */
+  /** The error of a check of a late answer. The current step then fails with this error. */
   #failure: unknown;
 
   constructor(rotation: Partial<RotationOptions>) {

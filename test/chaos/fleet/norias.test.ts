@@ -1,6 +1,6 @@
 /**
- * Whole norias of one fleet, with faults of their store. Clients must not notice the faults. The sandbox's record of
- * calls is the judge of the pace: no two calls are closer than the interval.
+ * Whole norias of one fleet, with faults of their store. Clients must not notice the faults. The sandbox records the calls: the
+ * time between two calls is never shorter than the interval.
  */
 import { expect, onTestFinished, test } from 'vitest';
 import type { Sandbox } from '../../../src/sandbox/sandbox.ts';

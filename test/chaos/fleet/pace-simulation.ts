@@ -1,6 +1,6 @@
 /**
- * Simulated norias on one real store, with faults. The judge is the service, which records when calls arrive: no two
- * may be closer than the interval.
+ * Simulated norias on one real store, with faults. The service records when calls arrive: the time between two arrivals must not
+ * be shorter than the interval.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -35,9 +35,9 @@ export interface Verdict {
   readonly early: readonly string[];
 }
 
-/** How long a noria is stopped; its claim has then expired. */
+/** How long a noria is stopped. Its claim on a call expires in this time. */
 const STOPPED_MS = 5_000;
-/** The time at the end of a run: enough for the claim of a dead noria to expire, and for one more call. */
+/** The time at the end of a run without faults. It is enough for the claim of a dead noria to expire, and for one more call. */
 const REST_MS = 9_000;
 const HANG_MS = 2_500;
 const MOST_STEP_MS = 400;
@@ -74,7 +74,7 @@ export class PaceSimulation {
   async play(): Promise<Verdict> {
     this.#admin = await this.#server.client();
     await this.#command(flushCommand(this.#clock.now()));
-    await this.#command(['CONFIG', 'RESETSTAT']); // the store of a new fleet has not been emptied
+    await this.#command(['CONFIG', 'RESETSTAT']); // otherwise the FLUSHALL above would tell noria that the store has lost claims
     try {
       for (let n = 0; n < this.#schedule.norias; n += 1) this.#norias.push(this.#start());
       for (const { afterMs, fault } of this.#schedule.faults) {

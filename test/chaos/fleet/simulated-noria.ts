@@ -12,8 +12,8 @@ import { createTimekeeper } from '../../../src/state/moment.ts';
 import { StoppableClock } from './stoppable-clock.ts';
 
 /**
- * A defect that shows whether the judge detects it. `use-by`: calls start with claims of any age. `floor`: no wait
- * after a change of the store.
+ * A deliberate defect, to test that a run reports it. `use-by`: a call may start although its claim has expired. `floor`: calls
+ * do not wait after a change of the store.
  */
 export type Defect = 'none' | 'use-by' | 'floor';
 
@@ -23,7 +23,7 @@ export type Moment = 'now' | 'claim' | 'call';
 export interface SimulatedNoriaOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** By how many ms its wall clock is wrong. */
+  /** By how many ms the noria's wall clock is wrong. */
   readonly skewMs: number;
   readonly port: number;
   /** The name of the fleet. */
@@ -63,7 +63,7 @@ export class SimulatedNoria {
     void this.#run();
   }
 
-  /** Lets `fate` happen at the next such moment. */
+  /** Calls `fate` now, or at the noria's next claim or call. */
   at(moment: Moment, fate: () => void): void {
     if (moment === 'now') fate();
     else this.#fates.set(moment, fate);
@@ -77,7 +77,7 @@ export class SimulatedNoria {
     this.clock.continue();
   }
 
-  /** Kills the process. What it has sent still arrives. */
+  /** Kills the process. The messages that it has sent still arrive. */
   kill(): void {
     this.clock.kill();
     this.#ended.abort();

@@ -168,8 +168,8 @@ test.skipIf(NO_STORE)(
     await claim(old, 'one');
     await server.command('FLUSHALL');
     const fresh = await open();
-    // The old replica has not contacted the new store yet. When it does, the store makes all replicas wait, although
-    // the new one knows nothing of a claim.
+    // The old replica has not contacted the emptied store yet. When it contacts the store, all replicas must wait, although the
+    // new replica knows nothing of a claim.
     await entryOf(old).catch(() => {});
     await untilConnected(old.store);
     expect(await waitMs(fresh)).toBeGreaterThan(RULE.intervalMs);
@@ -217,15 +217,16 @@ test.skipIf(NO_STORE)('redis pace: a store whose clock was set forward grants no
   const { pace, store } = replica;
   const key = store.keys.pace('city');
   const entry = String(await server.command('HGET', key, 'entry'));
-  // The store's clock was set forward by an hour: the clock that the replica remembers, and the entry, are an hour earlier.
+  // Simulates that the store's clock was set forward by an hour: sets back, by an hour, the time that the replica remembers and
+  // the moments of the entry.
   store.clock.record(Date.now() - 3_600_000, store.clock.elapsed());
   const hourAgo = entry.replace(
     /"(wallAt|elapsedMs)":(\d+)/g,
     (_all, name, at) => `"${name}":${at - 3_600_000}`,
   );
   await server.command('HSET', key, 'entry', hourAgo);
-  await entryOf(replica).catch(() => {}); // notices that the clock was set
-  await entryOf(replica).catch(() => {}); // reports it to the store
+  await entryOf(replica).catch(() => {}); // the replica notices that the clock was set
+  await entryOf(replica).catch(() => {}); // the replica reports to the store that the clock was set
   await untilConnected(store);
   expect(await pace.change('city', (found) => ({ result: found?.call?.fate }))).toBe('unanswered');
   expect(await waitMs(replica)).toBeGreaterThan(RULE.intervalMs);

@@ -241,7 +241,7 @@ export class InvariantChecker {
     for (const source of this.#options.refill.sources) {
       const { name, count, call } = source;
       const oneDraw = count ?? OPERATIONS[call.product].count.defaultMax;
-      // The highest number ever wanted: members that clients no longer need stay until they expire.
+      // This is the highest number that was ever wanted, because members that clients no longer need stay until they expire.
       const wanted = Math.max(this.#wanted(pool.demand(name), source), this.#maxWanted.get(name) ?? 0);
       this.#maxWanted.set(name, wanted);
       const held = members.filter(

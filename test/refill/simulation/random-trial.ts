@@ -54,7 +54,7 @@ export function randomTrial(seed: number, days: number): TrialOptions {
       deadShare: pick(random, [0, 0.1, 0.3]),
       repeatShare: pick(random, [0, 0.2]),
       connectMs: [5, pick(random, [50, 4_000])],
-      diskMs: [0, pick(random, [0, 20, 1_100])], // the longest delay exceeds the life of a permit
+      diskMs: [0, pick(random, [0, 20, 1_100])], // the longest of these delays exceeds the life of a permit
       callMs: [50, pick(random, [300, 1_200, 5_000])],
       maxCount: pick(random, [Number.POSITIVE_INFINITY, 3]),
       troubles: randomTroubles(random, days),

@@ -20,7 +20,7 @@ export interface World extends Pick<SimulatedServiceOptions, 'connectMs' | 'call
   readonly crashesPerDay: number;
   /** The share of changes of the pace, and of sent calls, after which the process is stopped (SIGSTOP) for up to a minute. */
   readonly stopShare: number;
-  /** The same share, after which the process is killed. */
+  /** The share of changes of the pace, and of sent calls, after which the process is killed. */
   readonly killShare: number;
   /** How often per day another process on the same state folder makes one call. */
   readonly extractsPerDay: number;
