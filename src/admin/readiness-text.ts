@@ -24,7 +24,7 @@ export function readinessLines(readiness: Readiness): string[] {
     nextAttemptSeconds === null
       ? 'noria tries again only after the operator or a client acts'
       : nextAttemptSeconds === 0
-        ? 'the next attempt is under way'
+        ? 'the next attempt is in progress'
         : `the next attempt starts in ${nextAttemptSeconds} s`;
   return [
     readinessHeadline(readiness),

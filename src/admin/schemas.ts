@@ -254,7 +254,7 @@ export const failureSchema = z
     side: z.enum(SIDES).openapi({ description: 'The side at fault' }),
     says: z.string().openapi({ description: 'What happened' }),
     advice: z.string().openapi({ description: 'What the operator can do' }),
-    times: integer('Occurrences from firstAt to lastAt'),
+    times: integer('Number of occurrences from firstAt to lastAt'),
     firstAt: z.string(),
     lastAt: z.string(),
     target: z.string().optional(),

@@ -123,7 +123,7 @@ function answerErrors(app: OpenAPIHono, onError: AdminOptions['onError']): void 
       return sendError(context, 'bad-request', 'the body is not valid JSON');
     }
     onError(error);
-    return sendError(context, 'internal', 'internal error of noria: see its log');
+    return sendError(context, 'internal', 'internal error of noria: see the log of noria');
   });
 }
 

@@ -28,7 +28,7 @@ export function addAreasCommand(program: Command, { action, terminal }: CommandC
     .command('areas')
     .description('list the area lines that can be added to the pool of an exclusive source')
     .argument('<source>', 'an exclusive source of the configuration')
-    .option('--keyword <keywords>', 'only area lines with these comma-separated keywords')
+    .option('--keyword <keywords>', 'list only area lines with these keywords, separated by commas')
     .option('--json', "print a JSON array with the service's field names")
     .addOption(configOption())
     .addHelpText(

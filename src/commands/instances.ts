@@ -24,7 +24,7 @@ export function addInstancesCommand(program: Command, { action, terminal }: Comm
     .command('instances')
     .description('list the exclusive-pool instances of the configured account')
     .addOption(
-      new Option('--status <status>', 'only instances with this status').choices(
+      new Option('--status <status>', 'list only instances with this status').choices(
         Object.keys(INSTANCE_STATUSES),
       ),
     )

@@ -51,7 +51,7 @@ async function evict(id: string | undefined, flags: MembersFlags, terminal: Term
   if (id === undefined) {
     throw new NoriaError(
       'bad-usage',
-      'noria members evict needs the ID of a member; noria members lists them',
+      'noria members evict needs the ID of a member; noria members lists the IDs',
     );
   }
   if (flags.source !== undefined) {

@@ -73,7 +73,7 @@ async function change(
   if (id === undefined) {
     throw new NoriaError(
       'bad-usage',
-      `noria sessions ${verb} needs the ID of a session; noria sessions lists them`,
+      `noria sessions ${verb} needs the ID of a session; noria sessions lists the IDs`,
     );
   }
   if (verb === 'forget' && flags.close === true) {

@@ -52,7 +52,8 @@ function checkClearText({ service, sources }: Resolved, problems: Problems): voi
     const { protocol, hostname } = new URL(url);
     const host = hostname.replace(/^\[|\]$/g, '');
     if (protocol === 'https:' || host === 'localhost' || isPrivateAddress(host)) continue;
-    const message = 'the key is sent over the network unencrypted; use https:// if the service offers it';
+    const message =
+      'noria sends the key over the network unencrypted; use https:// if the service offers HTTPS';
     problems.warn(path, message, 'value');
   }
 }
@@ -66,7 +67,7 @@ function checkFleet({ fleet }: Resolved, problems: Problems): void {
   const hosts = fleet.sentinel?.addresses.map(({ host }) => host) ?? [fleet.url.host];
   if (hosts.every((host) => host === 'localhost' || isLoopbackAddress(host))) return;
   const message =
-    'the members, and the password of the store, are sent over the network unencrypted; use rediss:// if the store offers TLS';
+    'noria sends the members, and the password of the store, over the network unencrypted; use rediss:// if the store offers TLS';
   problems.warn(problems.isGiven('fleet.url') ? 'fleet.url' : 'fleet', message);
 }
 

@@ -167,7 +167,7 @@ export const FAULTS = {
   'fleet-store-lost': {
     side: 'operator',
     retry: 'later',
-    summary: "noria cannot reach the fleet's store, so it draws no members.",
+    summary: "noria cannot reach the fleet's store, so noria draws no members.",
     advice:
       'Check fleet.url and the store; noria continues with the members it has, and reconnects by itself.',
   },

@@ -116,7 +116,8 @@ export class Socks5Handshake implements Handshake {
     if (method === NO_ACCEPTABLE_METHOD || (method === USERNAME_PASSWORD && method !== wanted)) {
       return failed('member-auth', `method ${method}`);
     }
-    if (method !== wanted) return failed('member-protocol', `method ${method} was not offered`);
+    if (method !== wanted)
+      return failed('member-protocol', `the member chose method ${method}, which noria did not offer`);
     const phase = this.#login === undefined ? 'reply' : 'login';
     return { kind: 'next', phase, replyBytes: METHOD_REPLY_BYTES };
   }

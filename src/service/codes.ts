@@ -20,7 +20,7 @@ export type CodeVerdict =
   | { readonly kind: 'slow-down' }
   /** The service requires a pause. noria makes no call for `ms`, because an earlier call would restart the pause. */
   | { readonly kind: 'silence'; readonly ms: number }
-  /** A condition that ends by itself, or that the operator can remove in the console. noria retries every `retryEveryMs`. */
+  /** A condition that ends by itself, or that the operator can remove in the console of the service. noria retries every `retryEveryMs`. */
   | { readonly kind: 'pause'; readonly retryEveryMs: number }
   /**
    * A quota is used up. noria retries after `retryFromMs`, then each time after twice the last wait, at most `retryToMs`. With
@@ -78,7 +78,7 @@ const TOO_OFTEN: CodeMeaning = {
 const PARAMS_WRONG: CodeMeaning = {
   summary: 'The parameters are incomplete or wrong.',
   advice:
-    'Compare params, count and instance of the source with the settings of the instance in the console.',
+    'Compare params, count and instance of the source with the settings of the instance in the console of the service.',
   verdict: { kind: 'halt' },
   concerns: 'configuration',
 };
@@ -91,13 +91,13 @@ const NO_INSTANCE: CodeMeaning = {
 };
 const EXPIRED: CodeMeaning = {
   summary: 'The instance has expired.',
-  advice: 'Renew the instance in the console.',
+  advice: 'Renew the instance in the console of the service.',
   verdict: RETRY_EVERY_HALF_HOUR,
   concerns: 'instance',
 };
 const FROZEN: CodeMeaning = {
   summary: 'The instance is frozen or disabled.',
-  advice: 'Enable the instance in the console, or ask the service why it is frozen.',
+  advice: 'Enable the instance in the console of the service, or ask the service why it is frozen.',
   verdict: RETRY_EVERY_HALF_HOUR,
   concerns: 'instance',
 };
@@ -105,17 +105,17 @@ const RETRY_EACH_MINUTE = { kind: 'pause', retryEveryMs: MINUTE_MS } as const;
 const NOT_BOUND: CodeMeaning = {
   summary: 'The instance authorises by terminal IP, and no IP is bound.',
   advice:
-    "Bind this machine's public address in the console, or switch the instance to user name and password.",
+    "Bind this machine's public address in the console of the service, or switch the instance to user name and password.",
   verdict: RETRY_EACH_MINUTE,
 };
 const NO_WHITELIST: CodeMeaning = {
   summary: 'The instance has no IP whitelist.',
-  advice: "Add this machine's public address to the instance's whitelist in the console.",
+  advice: "Add this machine's public address to the instance's whitelist in the console of the service.",
   verdict: RETRY_EACH_MINUTE,
 };
 const NOT_AUTHORISED: CodeMeaning = {
   summary: 'This device is not authorised to call the operation.',
-  advice: "Bind this machine's public address in the console.",
+  advice: "Bind this machine's public address in the console of the service.",
   verdict: RETRY_EACH_MINUTE,
 };
 const USED_UP = {
@@ -126,14 +126,14 @@ const USED_UP = {
 } as const;
 const CONNECTIONS: CodeMeaning = {
   summary: 'The instance holds more HTTP connections than its quota allows.',
-  advice: 'Lower rotation.maxTunnelsPerMember or the load, or raise the quota in the console.',
+  advice: 'Lower rotation.maxTunnelsPerMember or the load, or raise the quota in the console of the service.',
   verdict: USED_UP,
   concerns: 'instance',
   limitsConnections: true,
 };
 const USAGE: CodeMeaning = {
   summary: 'The usage quota of the instance is exceeded.',
-  advice: 'Raise the quota in the console, or wait until it is renewed.',
+  advice: 'Raise the quota in the console of the service, or wait until the quota is renewed.',
   verdict: USED_UP,
   concerns: 'instance',
 };
@@ -143,7 +143,8 @@ const USAGE_OR_TRAFFIC: CodeMeaning = {
 };
 const RESTRICTED: CodeMeaning = {
   summary: 'The instance is restricted.',
-  advice: 'Look up the reason in the console and remove the restriction there, or ask the service.',
+  advice:
+    'Look up the reason in the console of the service and remove the restriction there, or ask the service.',
   verdict: USED_UP,
   concerns: 'instance',
 };

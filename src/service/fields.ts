@@ -49,7 +49,7 @@ const FIELD_ROWS = {
   expired_seconds: { text: 'number', about: 'remaining lifetime in seconds', ...lifetime },
   cometime: {
     text: 'number',
-    about: 'time online in seconds',
+    about: 'how long the proxy has been online, in seconds',
     read: (raw) => {
       const seconds = readInteger(raw);
       return seconds === undefined || seconds < 0 ? {} : { onlineMs: seconds * 1_000 };
@@ -62,9 +62,9 @@ const FIELD_ROWS = {
     ...field('isNew', readFlag),
   },
   protocol: { text: 'word', about: 'protocol of the proxy', print: (entry) => entry.protocol },
-  level: { text: 'free', about: 'anonymity label', ...field('level', readText) },
-  area: { text: 'free', about: 'area line', ...field('area', readText) },
-  id: { text: 'word', about: 'server number', ...field('serverId', readText) },
+  level: { text: 'free', about: 'anonymity level, as the service labels it', ...field('level', readText) },
+  area: { text: 'free', about: 'area line of the proxy', ...field('area', readText) },
+  id: { text: 'word', about: 'number of the server', ...field('serverId', readText) },
   lastscore: {
     text: 'number',
     about: 'latest score of its network; -1: not available',

@@ -22,7 +22,7 @@ test('warnings: an ordinary configuration has none', () => {
 test('warnings: warns of an unencrypted key, unless it stays on this machine or in a private network', () => {
   const city = 'name: a, product: short-classic, instance: 1';
   expect(warnedAt('http://extract.example.com', city)).toEqual([
-    'service.baseUrl: the key is sent over the network unencrypted; use https:// if the service offers it',
+    'service.baseUrl: noria sends the key over the network unencrypted; use https:// if the service offers HTTPS',
   ]);
   expect(warnedAt('https://extract.example.com', `${city}, baseUrl: "http://192.0.2.1/"`)[0]).toContain(
     'sources[0].baseUrl',

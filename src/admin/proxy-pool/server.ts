@@ -105,7 +105,7 @@ function buildApp(options: ProxyPoolOptions, address: () => BoundAddress, rings:
   app.notFound((context) => sendError(context, 'not-found', 'no such route: / lists the routes'));
   app.onError((error, context) => {
     options.onError(error);
-    return sendError(context, 'internal', 'internal error of noria: see its log');
+    return sendError(context, 'internal', 'internal error of noria: see the log of noria');
   });
   return app;
 

@@ -61,7 +61,7 @@ function failedReport(error: unknown, address: StoreAddress): StoreReport {
 
 /** Advice for a failed connection, selected by the text of its error. */
 const CONNECTION_ADVICE: readonly (readonly [text: RegExp, advice: string])[] = [
-  [/without any password/, 'the store has no password: remove it from the URL'],
+  [/without any password/, 'the store has no password: remove the password from the URL'],
   [/WRONGPASS|NOAUTH|invalid username-password/i, 'check user name and password in the URL'],
   [/DB index/, 'check the database number in the URL'],
   [/Unknown RESP type/, 'another kind of server listens there: check host and port in the URL'],
@@ -129,7 +129,7 @@ async function readInfo(client: StoreClient, acl: string): Promise<StoreInfo | s
     return parseInfo(String(await client.call(['INFO'], COMMAND_DEADLINE_MS)));
   } catch (error) {
     if (!(error instanceof StoreRefusal)) throw error;
-    if (error.message.startsWith('NOAUTH')) return 'the store needs a password; add it to the URL';
+    if (error.message.startsWith('NOAUTH')) return 'the store needs a password; add the password to the URL';
     return `${error.message}; give the user the permissions of noria: ${acl}`;
   }
 }

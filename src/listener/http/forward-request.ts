@@ -62,7 +62,7 @@ export function readForwardRequest(
 function checkExpectation({ minorVersion, fields }: RequestHead): NoriaError | undefined {
   const known = fieldValues(fields, 'expect').every((value) => value.toLowerCase() === '100-continue');
   if (known || minorVersion === 0) return undefined;
-  return new NoriaError('expectation-failed', 'Expect has a value other than 100-continue');
+  return new NoriaError('expectation-failed', 'the Expect header has a value other than 100-continue');
 }
 
 /**

@@ -106,7 +106,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     ]);
     const password = new Secret('pass');
     expect((await at({ login: { password } })).errors).toEqual([
-      expect.stringMatching(/; the store has no password: remove it from the URL$/),
+      expect.stringMatching(/; the store has no password: remove the password from the URL$/),
     ]);
   });
 
@@ -118,7 +118,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     expect(wrong).not.toContain('hunter3');
     const { label, server } = store.address();
     const [missing] = (await inspect({ label, server: { ...server, login: {} } })).errors;
-    expect(missing).toBe('the store needs a password; add it to the URL');
+    expect(missing).toBe('the store needs a password; add the password to the URL');
   });
 
   test('store check: names the missing permissions, and the line that grants them', async () => {
