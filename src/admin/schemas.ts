@@ -187,7 +187,7 @@ export const memberSchema = z
     facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
     drawnBy: z.string().nullable().optional().openapi({
       description:
-        'The noria that drew the member; null: only this noria has the member. Absent without a fleet',
+        "The noria that drew the member; null until the member is in the fleet's store. Absent without a fleet",
     }),
   })
   .openapi('Member');

@@ -111,7 +111,7 @@ function answerErrors(app: OpenAPIHono, onError: AdminOptions['onError']): void 
   app.notFound((context) => {
     const allowed = methodsAt(app, context.req.path);
     if (allowed.length === 0)
-      return sendError(context, 'not-found', 'no such route: /openapi.json lists the routes');
+      return sendError(context, 'not-found', 'no such route; GET /openapi.json lists the routes');
     context.header('Allow', allowed.join(', '));
     return sendError(context, 'method-not-allowed', `allowed methods: ${allowed.join(', ')}`);
   });

@@ -179,7 +179,7 @@ export function formatMembers(
   );
 }
 
-/** Returns for each source the remaining lifetime that fills a bar: the longest remaining lifetime among its members. */
+/** Returns, for each source, the value of a full bar: the longest remaining lifetime among its members. */
 function longestLifeBySource(members: readonly MemberJson[]): ReadonlyMap<string, number> {
   const longest = new Map<string, number>();
   for (const { source, remainingSeconds } of members) {

@@ -9,8 +9,8 @@ interface Substituted {
 }
 
 /**
- * Matches references. Also matches `$${`, which means the text `${`. Also matches a `${` without `}`; that is a
- * problem.
+ * Matches references. Also matches `$${`, which means the text `${`, and a `${` without `}`, which noria reports as an
+ * error.
  */
 const REFERENCE = /\$\$\{|\$\{([^}]*)(\}?)/g;
 const NAME_AND_DEFAULT = /^([A-Za-z_][A-Za-z0-9_]*)(?::-([\s\S]*))?$/;

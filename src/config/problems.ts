@@ -47,7 +47,7 @@ export class Problems {
   readonly #warnings: Problem[] = [];
   /** For each problem about a missing key: the paths of all keys that can solve it. One of them is enough. */
   readonly #wanted = new Map<Problem, readonly string[]>();
-  /** The paths of the known keys that the unknown keys are probably meant to be. */
+  /** The paths of the known keys that noria suggests in place of unknown keys. */
   readonly #meant: string[] = [];
 
   constructor(document: ParsedDocument) {

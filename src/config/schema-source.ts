@@ -39,7 +39,7 @@ const ANSWER = section({
       maxBytes: 200,
     }),
     'fields that form the address, each in braces; for entries that are text, the layout of the whole entry',
-    'fields with the usual names',
+    'the fields that have usual names',
   ),
   expiry: optional(
     section({
@@ -56,13 +56,17 @@ const ANSWER = section({
       zone: given(zone(), DEFAULT_ZONE, 'time zone of a date and time that has no zone'),
     }),
     'when an entry expires',
-    'a field with a usual name, else `lifetime`',
+    'the field that has a usual name, such as `expire_time`; else `lifetime`',
   ),
-  exitIp: optional(field('real_ip'), 'field with the exit IP', 'a field with a usual name'),
+  exitIp: optional(
+    field('real_ip'),
+    'field with the exit IP',
+    'the field that has a usual name, such as `real_ip`',
+  ),
   location: optional(
     z.array(field('city')),
     'fields with the location, joined by spaces',
-    'fields with the usual names',
+    'the fields that have usual names',
   ),
   ok: codeRule('marks a success; every other answer is then an error', '"0"'),
   tooFast: codeRule('marks an answer to calls that come too often: noria then calls less often', '"113"'),

@@ -146,7 +146,7 @@ export const CLIENT_FAULTS = {
     retry: 'never',
     http: 502,
     proxyStatus: 'http_protocol_error',
-    summary: 'A proxy must not forward the response to this request.',
+    summary: 'The response is not valid HTTP for this request, so noria did not forward it.',
     advice:
       'Request the target without a proxy to see its response, or use CONNECT, which forwards any response.',
   },

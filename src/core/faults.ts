@@ -110,7 +110,7 @@ export const FAULTS = {
   'service-not-found': {
     side: 'service',
     retry: 'later',
-    summary: 'The server at the address of the service does not have the operation.',
+    summary: 'The server does not offer this operation of the service.',
     advice: "Check service.baseUrl, or the source's own baseUrl, host or url.",
   },
   'service-protocol': {

@@ -144,8 +144,8 @@ function readinessLevel({ from, to, ready, problems, cleared }: NoriaEvents['rea
 }
 
 /**
- * Logs every event until the result is disposed of. If noria refuses a client many times, only the first refusals get
- * a line.
+ * Logs every event until the caller disposes the returned subscription. If noria refuses a client many times, only the
+ * first refusals get a line.
  */
 export function logEvents(bus: EventBus, log: Log, clock: Clock): Disposable {
   const names = Object.keys(LINES) as UnlimitedEvent[];

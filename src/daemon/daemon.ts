@@ -213,5 +213,5 @@ async function applyConfig(parts: Parts, before: Config, next: Config): Promise<
   parts.prober.configure(proberSettings(next));
   parts.faults.forget();
   await parts.refiller.update(refillSettings(next));
-  if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload(); // a reload of the shared pool adds the fleet's members of new sources
+  if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload(); // the reload adds the members that the fleet already has for new sources
 }

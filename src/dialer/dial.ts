@@ -90,7 +90,7 @@ export interface DialOutcome {
   readonly cut: boolean;
   /** Whether at least one byte arrived from the target. */
   readonly answered?: boolean;
-  /** `forward` only: true returns the socket to the dialer after a complete exchange, for another request. */
+  /** Used only with `forward`. If true, the dialer gets the socket back after a complete exchange and may use it for another request. */
   readonly keep?: boolean;
   /** `absolute` only: whether the response was a 407. The next dial then sends other credentials if there are any. */
   readonly proxyAuthRequired?: boolean;

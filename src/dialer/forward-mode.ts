@@ -25,7 +25,7 @@ const MIN_CONNECT_REFUSALS = 3;
 const RELEARN_MS = 10 * 60_000;
 const MAX_TARGETS = 256;
 
-/** Header fields that only proxies send with their own errors. */
+/** Header fields that show that a proxy, not the target, generated an error response. */
 const PROXY_FIELDS: ReadonlyMap<string, RegExp> = new Map([
   ['server', /^(?:squid|tinyproxy|privoxy)\b/i],
   ['x-squid-error', /^ERR_/],

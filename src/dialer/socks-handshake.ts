@@ -206,7 +206,8 @@ function readReply(all: Buffer): HandshakeStep {
   if (code !== SUCCEEDED) return refusal(code);
   if (all.length < REPLY_START_BYTES) return MORE;
   const addressBytes = boundAddressBytes(all);
-  if (addressBytes === undefined) return failed('member-protocol', `the message has address type ${all[3]}`);
+  if (addressBytes === undefined)
+    return failed('member-protocol', `the reply has the unknown address type ${all[3]}`);
   const replyBytes = REPLY_START_BYTES - 1 + addressBytes + PORT_BYTES;
   return all.length < replyBytes ? MORE : { kind: 'accepted', rest: all.subarray(replyBytes) };
 }

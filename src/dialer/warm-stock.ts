@@ -42,7 +42,7 @@ export class TunnelRate {
     this.#at = now;
   }
 
-  /** Tunnels per ms at the time of the latest tunnel; 0 if there are too few tunnels for a stream. */
+  /** Tunnels per ms at the time of the latest tunnel; 0 if there were too few tunnels to estimate a rate. */
   get perMs(): number {
     if (this.#long < MIN_TUNNELS) return 0;
     // The latest tunnel itself is not counted: it only marks the end of the window.

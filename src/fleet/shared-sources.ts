@@ -13,7 +13,7 @@ interface SharedSourcesOptions {
 }
 
 /**
- * Two moments that differ by less than this count as equal, because conversions between clocks change a moment by less than this.
+ * noria treats two moments as equal if they are closer than this. The error of a conversion between two clocks is smaller.
  */
 const SAME_MOMENT_MS = 1_000;
 

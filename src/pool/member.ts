@@ -269,11 +269,11 @@ export class PoolSource {
 
   readonly evidence = new SourceEvidence();
 
-  /** The protocols of all members that the source ever had. */
+  /** The protocols of all present and past members of the source. */
   readonly protocols = new Set<MemberProtocol>();
   /** The longest life with which a member joined; 0 before the first member. */
   longestLifeMs = 0;
-  /** Number of members with a location that the source ever had. */
+  /** Number of members with a location, among all present and past members of the source. */
   locatedCount = 0;
   /** Whether any of these locations had a Latin letter. */
   hasLatinLocation = false;

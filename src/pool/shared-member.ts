@@ -111,8 +111,8 @@ export interface MemberActivity {
   readonly answeredTo?: string | undefined;
   readonly latencyMs?: number | undefined;
   /**
-   * Present only if the end of life is assumed: the end of life after the last success in this replica. Every replica applies the
-   * latest end.
+   * The end of life that this replica assumes since the member's last success. Absent if the service gave an expiry. Of the
+   * values of several replicas, every replica uses the latest.
    */
   readonly endsAt?: number | undefined;
 }

@@ -220,8 +220,8 @@ export class Prober implements AsyncDisposable {
   }
 
   /**
-   * No member reached the site, so the suspects are not at fault. Admits new members that are alive, as a probe without a check
-   * would.
+   * No member reached the check site, so the site is at fault and not the members. Admits the new members that accepted the
+   * connection, as if no check site were configured.
    */
   #releaseSuspects(suspects: readonly Suspect[]): void {
     for (const { lease, alive } of suspects) {

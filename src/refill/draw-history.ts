@@ -38,12 +38,12 @@ interface EndedCall {
   readonly sinceArrivalMs: number | undefined;
 }
 
-/** noria warns the operator after this many draws in a row without a member. */
+/** noria warns the operator after this many consecutive draws that brought no member. */
 const EMPTY_BEFORE_WARNING = 3;
 /** Advice for members that fail before their first use. */
 export const UNUSED_FAILURES_ADVICE =
   "Check that this machine's address is bound in the console of the service, and check upstream.protocol and upstream.auth of the source.";
-/** The time between draws grows after this number of draws in a row without a gain. A single empty answer is normal. */
+/** The time between draws grows after this many consecutive draws that added no usable member. A single empty answer is normal. */
 const MAX_FRUITLESS_DRAWS = 3;
 /** After this many members in a row that failed before their first use, noria distrusts the source. */
 const DISTRUST_AFTER = 10;

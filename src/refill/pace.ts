@@ -288,7 +288,7 @@ export class Permit implements WriteGate {
     this.state = 'expired';
     throw new NoriaError(
       'pace-held',
-      `noria did not send the call: it recorded the call ${Math.round(ageMs)} ms ago, and such a record expires after ${USE_BY_MS} ms`,
+      `noria did not send the call, because it started too late: ${Math.round(ageMs)} ms after its reservation (limit ${USE_BY_MS} ms); noria tries again`,
       { context: { ms: Math.round(ageMs) } },
     );
   }

@@ -39,8 +39,7 @@ const BOUGHT_DAYS = 60;
 const RESET_PERIOD_MINUTES = 10;
 
 /**
- * The numbers of idle servers and the scores are constant and differ by line. One line has the score -1, which means
- * unknown.
+ * Each area has a fixed number of idle servers and a fixed score. One area has the score -1, which means unknown.
  */
 const AREAS = LOCATIONS.filter(({ region }) => region === 'mainland').map(({ area }, at) => ({
   area,

@@ -79,7 +79,7 @@ export const faultSchema = z.discriminatedUnion('fault', [
   z.strictObject({ fault: z.literal('redirect'), to: z.string().optional() }),
   /** The service sends a body of `bytes` (default 8 MiB) that begins like a JSON answer. */
   z.strictObject({ fault: z.literal('huge'), bytes: count.optional() }),
-  // With each of the following faults, the service decides the call, and the fault then alters the answer.
+  // For each of the following faults, the service first processes the call as usual. The fault then alters the answer.
   z.strictObject({ fault: z.literal('delay'), ms }),
   /** The service sends the head at once, then the body in small pieces over `ms`. */
   z.strictObject({ fault: z.literal('slow'), ms }),

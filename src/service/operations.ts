@@ -102,10 +102,10 @@ export const OPERATIONS: Readonly<
     identity: BY_API,
     params: {
       adr: ADR,
-      nadr: { kind: 'keywords', about: 'the excluded locations: keywords' },
+      nadr: { kind: 'keywords', about: 'locations to exclude: keywords for province, city or carrier' },
       pro: PRO,
-      // The specification gives no range but "timespan-10 minutes", and its sample request does not have the
-      // parameter. So there is no default.
+      // For the range, the specification says only "timespan-10 minutes". Its sample request omits the parameter, so there
+      // is no default.
       timespan: {
         kind: 'whole',
         from: 0,

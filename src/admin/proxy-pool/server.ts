@@ -102,7 +102,7 @@ function buildApp(options: ProxyPoolOptions, address: () => BoundAddress, rings:
     return next();
   });
   addRoutes(app, options);
-  app.notFound((context) => sendError(context, 'not-found', 'no such route: / lists the routes'));
+  app.notFound((context) => sendError(context, 'not-found', 'no such route; GET / lists the routes'));
   app.onError((error, context) => {
     options.onError(error);
     return sendError(context, 'internal', 'internal error of noria: see the log of noria');

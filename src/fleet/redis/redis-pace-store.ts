@@ -184,6 +184,6 @@ function decodeEntry(text: string): PaceEntry {
   if (entry !== undefined) return entry;
   throw new NoriaError(
     'fleet-store-unusable',
-    'the store has an invalid pace entry; delete the keys of the fleet',
+    'the store has an invalid pace entry; stop all norias of the fleet, then delete its keys (docs/operations/fleet.md)',
   );
 }

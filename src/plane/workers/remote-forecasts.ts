@@ -1,6 +1,6 @@
 /**
- * The forecasts of the sources, which the primary sends to the workers. Between two messages, a worker subtracts the time that
- * has passed from the received forecasts.
+ * The forecasts of the sources, which the primary sends to the workers. Between two messages, a worker reduces the received
+ * forecasts by the time since their arrival.
  */
 import type { Clock } from '../../core/clock.ts';
 import type { SourceForecast } from '../../pool/options.ts';

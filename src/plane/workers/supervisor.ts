@@ -37,7 +37,7 @@ const CLOSE_TIMEOUT_MS = 2_000;
  * signal caused is no failure. The primary gets the same signal and decides whether noria continues.
  */
 const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
-/** The supervisor gives up when signals of SENT_TO_ALL have ended this many starts of one worker. */
+/** The supervisor gives up after a signal of SENT_TO_ALL has ended the same worker this many times while it loaded. */
 const MAX_STARTS = 3;
 
 /**
