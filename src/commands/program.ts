@@ -56,8 +56,8 @@ const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
 ]);
 
 /**
- * Builds the program. If `argv` names a command, the program has only this command. If `argv` names no command, or
- * names `completion`, which lists commands, the program has all commands.
+ * Builds the program. If `argv` names a command, the program has only this command, and for `--version` it has none. If
+ * `argv` names no command, or names `completion`, which lists commands, the program has all commands.
  *
  * @param onExitCode - called after a command has run.
  */
@@ -76,8 +76,7 @@ export async function buildProgram(
         onExitCode(await run(...args)),
   };
   describeProgram(program, terminal);
-  const named = argv[0] === 'completion' ? undefined : COMMANDS.get(argv[0] ?? '');
-  for (const load of named === undefined ? COMMANDS.values() : [named]) (await load())(program, context);
+  for (const load of loadersFor(argv)) (await load())(program, context);
   for (const command of program.commands) command.copyInheritedSettings(program);
   return program;
 }
@@ -108,6 +107,12 @@ function describeProgram(program: Command, terminal: Terminal): void {
       getErrHasColors: () => terminal.colour,
       outputError: (text, write) => write(text.replace(/^error: /, 'noria: ')),
     });
+}
+
+function loadersFor([first = '']: readonly string[]): Iterable<() => Promise<AddCommand>> {
+  if (first === '--version') return [];
+  const named = first === 'completion' ? undefined : COMMANDS.get(first);
+  return named === undefined ? COMMANDS.values() : [named];
 }
 
 const HELP_TAIL = `
