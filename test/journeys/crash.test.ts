@@ -15,7 +15,7 @@ import { NO_HEDGE, openTestSandbox, sourceLine, WORKERS_LINE } from '../support/
 import { until } from '../support/until.ts';
 import { type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
 
-const KILLS = Number(process.env['NORIA_KILLS'] ?? 6);
+const KILLS = Number(process.env['NORIA_KILLS'] ?? 4);
 /**
  * The maximum time until a kill. In every second cycle, the time begins at the start of the process; in the other cycles, when
  * noria is running.

@@ -1,12 +1,11 @@
-/** curl works with noria over every proxy protocol, to HTTP and HTTPS targets, for downloads and uploads. */
-import { createHash } from 'node:crypto';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+/**
+ * curl works with noria over every proxy protocol, to HTTP and HTTPS targets. curl-transfers.test.ts tests long downloads
+ * and uploads.
+ */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type ClientStage, openClientStage, SCHEMES } from '../support/client-stage.ts';
 import { curl } from '../support/curl.ts';
-import { BYTES, TARGET_CERTIFICATE } from '../support/exit-origin.ts';
+import { PROTOCOLS, TRUST } from '../support/curl-protocols.ts';
 import { hasCommand } from '../support/tools.ts';
 
 let stage: ClientStage;
@@ -15,21 +14,6 @@ beforeAll(async () => {
 });
 afterAll(() => stage?.close());
 afterEach(() => expect(stage.strangers(), 'connections past noria').toEqual([]));
-
-const TRUST = ['--cacert', TARGET_CERTIFICATE];
-const PROTOCOLS: Readonly<Record<string, (proxy: string) => string[]>> = {
-  'an HTTP proxy': (proxy) => ['-x', `http://${proxy}`],
-  'an HTTP proxy, always CONNECT': (proxy) => ['-p', '-x', `http://${proxy}`],
-  'an HTTP/1.0 proxy': (proxy) => ['--proxy1.0', proxy],
-  socks4a: (proxy) => ['-x', `socks4a://${proxy}`],
-  socks5h: (proxy) => ['-x', `socks5h://${proxy}`],
-};
-
-async function folder(): Promise<string> {
-  const path = await mkdtemp(join(tmpdir(), 'noria-curl-'));
-  onTestFinished(() => rm(path, { recursive: true, force: true }));
-  return path;
-}
 
 describe.skipIf(!hasCommand('curl'))('curl', () => {
   for (const [protocol, argsOf] of Object.entries(PROTOCOLS)) {
@@ -40,24 +24,6 @@ describe.skipIf(!hasCommand('curl'))('curl', () => {
         const { exitCode, out, err } = await call(`${stage.target(scheme)}/ip`);
         expect({ exitCode, err }).toEqual({ exitCode: 0, err: '' });
         expect(stage.sandbox.members().map(({ exit }) => exit)).toContain(out.trim());
-      });
-
-      test(`curl: ${protocol}, ${scheme} target: uploads of known and unknown length arrive complete`, async () => {
-        const file = join(await folder(), 'body');
-        await writeFile(file, BYTES);
-        const sum = `${BYTES.length} ${createHash('sha256').update(BYTES).digest('hex')}\n`;
-        const url = `${stage.target(scheme)}/upload`;
-        expect(await call('-T', file, url)).toMatchObject({ exitCode: 0, out: sum });
-        const chunked = ['-H', 'Transfer-Encoding: chunked', '-H', 'Expect: 100-continue'];
-        expect(await call(...chunked, '-T', file, url)).toMatchObject({ exitCode: 0, out: sum });
-      });
-
-      test(`curl: ${protocol}, ${scheme} target: a partial download is resumed`, async () => {
-        const file = join(await folder(), 'part');
-        await writeFile(file, BYTES.subarray(0, 300_000));
-        const { exitCode, err } = await call('-C', '-', '-o', file, `${stage.target(scheme)}/bytes`);
-        expect({ exitCode, err }).toEqual({ exitCode: 0, err: '' });
-        expect(BYTES.equals(await readFile(file))).toBe(true);
       });
     }
   }
