@@ -24,8 +24,8 @@ const MIN_TUNNELS = 1.5;
  */
 const DEVIATIONS = 2;
 /**
- * noria holds warm connections only if a tunnel takes all of them, on average, within this share of the time for which
- * members keep an unused connection.
+ * noria holds warm connections only if tunnels will, on average, take all of them early enough: within this share of the time for
+ * which members keep an unused connection.
  */
 const USE_SHARE = 0.5;
 
@@ -59,8 +59,8 @@ export interface StockTerms {
 }
 
 /**
- * The number of connections to hold: rate × opening time, plus a reserve for irregular arrivals. Returns 0 if tunnels
- * would not use all of them within USE_SHARE of `keepMs`.
+ * The number of connections to hold: rate × opening time, plus a reserve for irregular arrivals. Returns 0 if tunnels would not
+ * take all of these connections within USE_SHARE of `keepMs`.
  */
 export function stockFor({ perMs, openingMs, keepMs }: StockTerms): number {
   const duringOpening = perMs * openingMs;

@@ -203,7 +203,7 @@ class Relay {
       this.#cut = true;
   }
 
-  /** One direction has ended: from now on the shorter limit applies. */
+  /** Call it when one direction has ended: from now on, the shorter of the two idle timeouts applies. */
   #linger(): void {
     if (this.#lingering || this.#open === 0) return;
     this.#lingering = true;

@@ -64,7 +64,7 @@ const HEADER_TIMEOUT_MS = 15_000;
 const HANDSHAKE_TIMEOUT_MS = 15_000;
 /** How long one direction of a tunnel may stay open and silent after the other has ended. */
 const LINGER_MS = 60_000;
-/** Resolution of the deadlines: coarse, because the timeouts above are much longer. */
+/** Resolution of the listeners' deadlines. It is coarse, because their timeouts are much longer. */
 const DEADLINE_TICK_MS = 250;
 
 export class ListenerSet {

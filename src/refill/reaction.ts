@@ -28,9 +28,9 @@ export interface DrawOutcome extends CodeMeaning {
 /** For how long a source draws nothing, and its phase during that time. */
 export interface Suspension {
   readonly phase: 'backoff' | 'paused' | 'halted';
-  /** The duration in ms. Infinity means that the operator has to act first. */
+  /** The duration of the suspension in ms if no client is waiting. Infinity means that the operator has to act first. */
   readonly ms: number;
-  /** The duration in ms if clients are waiting. */
+  /** The duration of the suspension in ms if clients are waiting. */
   readonly urgentMs: number;
 }
 

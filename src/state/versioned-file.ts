@@ -141,8 +141,8 @@ export class VersionedFile {
     } catch (error) {
       const code = errnoOf(error);
       if (code === 'EEXIST') return false;
-      // `link` also fails if a daemon that has just started has removed the draft. If the folder is not readable, the error is
-      // thrown.
+      // `link` also fails if a daemon that has just started has removed the draft. In an unreadable folder, `link` fails for
+      // another reason.
       const swept = code === 'ENOENT' && isOfLink(error);
       if (swept && (await isReadable(this.#folder))) return false; // the caller then tries again
       throw error;

@@ -84,7 +84,7 @@ class WorkersPlane implements DataPlane {
   readonly #open = new Map<number, OpenWorker>();
   readonly #shared: MemorySharedPool;
   readonly #replica: Replica;
-  /** The forecasts that the workers have. */
+  /** The forecasts of the sources that the primary last sent to the workers. */
   readonly #forecasts: RemoteForecasts;
   readonly #subscriptions: readonly Disposable[];
   #forecastTimer: Disposable | undefined;

@@ -13,7 +13,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
   readonly #random: Random;
   /** The length of the first part of the array, which has the entries not yet picked in this round. */
   #remaining = 0;
-  /** The number of entries at the end of the first part whose order is fixed. */
+  /** How many entries, counted from the end of the first part, have a fixed order. */
   #decided = 0;
   #round = 0;
 
@@ -41,7 +41,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
 
   used(entry: Entry): void {
     if (this.#remaining === 0) this.#startRound();
-    if (entry.arrayIndex >= this.#remaining) return; // the entry is picked a second time in this round, because no entry of the first part fitted
+    if (entry.arrayIndex >= this.#remaining) return; // the entry was already picked in this round, and is picked again because no other entry fitted
     entry.lastTurn = this.#round;
     this.#endTurn(entry);
   }
