@@ -182,7 +182,7 @@ export class DialBlame {
   accepted(attempt: Attempt, forwardMode: ForwardMode, now: number): void {
     const { lease } = attempt;
     const ms = now - attempt.startedAt;
-    const latencyMs = ms + attempt.savedMs; // adds the time that a warm connection saved: so the latencies of all attempts are comparable
+    const latencyMs = ms + attempt.savedMs; // adds the time that a warm connection saved, so that latencies are comparable
     const { pool, network, reachability } = this.#parts;
     network.answered(now);
     if (forwardMode === 'direct') reachability.recordReached(lease.member, this.#target, now);

@@ -67,7 +67,7 @@ export class HandshakeChoice {
   }
 
   /**
-   * Call it when the trial failed.
+   * Call it when the trial of pipelining failed.
    * @param maxPlainMs - see `#maxPlainMs`.
    */
   endTrial(maxPlainMs = Number.POSITIVE_INFINITY): void {

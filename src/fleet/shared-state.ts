@@ -72,7 +72,7 @@ export class SharedPoolState {
         this.#restrictions.set(fact.source, fact);
         break;
       case 'evictions.frozen':
-        this.#restrictions.set('', fact); // no source has an empty name
+        this.#restrictions.set('', fact); // the key '' is free, because no source has an empty name
         break;
       case 'member.suspected':
         break; // no change of the state: this fact matters only at the moment of its publication

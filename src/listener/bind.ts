@@ -17,7 +17,7 @@ interface BindOptions {
    * Called when a connection could not be accepted, for example because no file descriptor is free. The server keeps listening.
    */
   readonly onAcceptError: (error: Error) => void;
-  /** Whether other machines may be able to reach the address. */
+  /** Whether the address is allowed to be reachable from other machines. */
   readonly allowNonLoopback: boolean;
 }
 

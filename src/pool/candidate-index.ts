@@ -238,9 +238,7 @@ function removeFromTier(tier: Tier, member: Member): void {
   member.candidates.splice(index, 1);
 }
 
-/**
- * Saves the moment of the last request for a list in the sources of the list's first tier. Call it before the list is dropped.
- */
+/** Records in each source of the list's first tier when a request last searched that tier. Call it before the list is dropped. */
 function saveLastWanted({ tiers: [first] }: Candidates): void {
   if (first === undefined) return;
   for (const source of first.sources) source.lastWantedAt = Math.max(source.lastWantedAt, first.lastWantedAt);

@@ -121,7 +121,8 @@ export function reactTo(outcome: DrawOutcome, consecutive: number, wallAt: numbe
     case 'slow-down':
       return { settlement: { kind: 'refused', minMs: intervalNamedMs(outcome.message ?? '') } };
     case 'silence':
-      // The pace file stores the settlement, so that a restarted noria and other processes also make no call.
+      // The pace store keeps this settlement (the effect on the next call), so that a restarted noria and other processes also
+      // make no call.
       return { settlement: { kind: 'silence', ms: verdict.ms }, suspension: suspend('paused', verdict.ms) };
     case 'pause':
       return { settlement: PACE_UNCHANGED, suspension: suspend('paused', verdict.retryEveryMs) };

@@ -41,7 +41,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
 
   used(entry: Entry): void {
     if (this.#remaining === 0) this.#startRound();
-    if (entry.arrayIndex >= this.#remaining) return; // the entry was already picked in this round, and is picked again because no other entry fitted
+    if (entry.arrayIndex >= this.#remaining) return; // already picked in this round, and picked again because no other entry fitted
     entry.lastTurn = this.#round;
     this.#endTurn(entry);
   }
