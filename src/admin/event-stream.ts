@@ -93,7 +93,7 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
     const stream = streamOf(() => {
       // The stream opens later than the request. Other clients may have reached the limit in the meantime.
       if (readers.reasonToRefuse(client) !== undefined) return undefined;
-      return new EventQueue(bus, clock, names, readers.add(client));
+      return new EventQueue(names, { bus, clock, onClose: readers.add(client) });
     });
     return context.body(stream, 200, { 'Content-Type': 'text/event-stream' });
   });
@@ -153,6 +153,12 @@ function streamOf(openQueue: () => EventQueue | undefined): ReadableStream<Uint8
 }
 
 /** The events that one client has not read yet. Owns the subscriptions and the heartbeat timer. */
+interface EventQueueOptions {
+  readonly bus: EventBus;
+  readonly clock: Clock;
+  readonly onClose: () => void;
+}
+
 class EventQueue {
   readonly #clock: Clock;
   readonly #onClose: () => void;
@@ -162,7 +168,7 @@ class EventQueue {
   #wake: (() => void) | undefined;
   #closed = false;
 
-  constructor(bus: EventBus, clock: Clock, names: readonly EventName[], onClose: () => void) {
+  constructor(names: readonly EventName[], { bus, clock, onClose }: EventQueueOptions) {
     this.#clock = clock;
     this.#onClose = onClose;
     this.#subscriptions = names.map((name) =>

@@ -67,6 +67,7 @@ async function listAreas(name: string, flags: AreasFlags, terminal: Terminal): P
     terminal,
   );
   if (answer.code !== NO_MATCHING_AREA) requireSuccess(9, answer);
-  printRecords(answer.records, Object.keys(OPERATIONS.areas.fields), flags.json === true, terminal);
+  const fields = Object.keys(OPERATIONS.areas.fields);
+  printRecords(answer.records, { fields, json: flags.json === true }, terminal);
   return EXIT.fine;
 }

@@ -56,8 +56,8 @@ export async function demoConfig(
   const adminPort = await found(flags.adminPort, DEFAULT_ADMIN_PORT);
   const [http, socks] = split(flags.members);
   const sources = [
-    sourceText('city', 'short-classic', http, sandbox),
-    ...(socks === 0 ? [] : [sourceText('harbour', 'short-socks5', socks, sandbox)]),
+    sourceText({ name: 'city', product: 'short-classic', size: http }, sandbox),
+    ...(socks === 0 ? [] : [sourceText({ name: 'harbour', product: 'short-socks5', size: socks }, sandbox)]),
   ];
   return parseConfig(
     `
@@ -88,12 +88,13 @@ export function replicaName(number: number): string {
   return `replica-${number}`;
 }
 
-function sourceText(
-  name: string,
-  product: 'short-classic' | 'short-socks5',
-  size: number,
-  sandbox: Sandbox,
-): string {
+interface DemoSource {
+  readonly name: string;
+  readonly product: 'short-classic' | 'short-socks5';
+  readonly size: number;
+}
+
+function sourceText({ name, product, size }: DemoSource, sandbox: Sandbox): string {
   const { id, password } = sandbox.instance(product);
   return `  - { name: ${name}, product: ${product}, instance: "${id}", password: "${password}", params: { count: ${size} }, size: ${size} }`;
 }

@@ -78,7 +78,8 @@ async function untilAccepting(child: ChildProcess, program: string, port: number
   const startedAt = systemClock.monotonic();
   while (child.exitCode === null && systemClock.monotonic() - startedAt < START_LIMIT_MS) {
     try {
-      const client = await openStoreClient(server, systemClock, START_LIMIT_MS, signal);
+      const options = { clock: systemClock, deadlineMs: START_LIMIT_MS, signal };
+      const client = await openStoreClient(server, options);
       client.close();
       return;
     } catch {

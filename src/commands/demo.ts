@@ -146,7 +146,12 @@ async function demoNoria(
   const log = createLog({ level: level ?? (flags.story ? 'error' : config.log.level), format: 'pretty' });
   const daemon = await owner.open('daemon', startDaemon({ config, log }));
   if (flags.story) return story(daemon, sandbox, terminal);
-  for (const line of introduction(daemon.addresses, targetOf(sandbox), flags, secrets)) terminal.print(line);
+  for (const line of introduction(daemon.addresses, {
+    targetUrl: targetOf(sandbox),
+    members: flags.members,
+    secrets,
+  }))
+    terminal.print(line);
   await untilSignal();
   return EXIT.fine;
 }
@@ -167,7 +172,12 @@ async function demoFleet({ flags, sandbox, terminal, level, owner }: DemoContext
     daemons.push(await owner.open(name, startDaemon({ config, log, ...joined })));
   }
   const addresses = daemons.map((daemon) => daemon.addresses);
-  for (const line of introduceFleet(addresses, targetOf(sandbox), flags, store)) terminal.print(line);
+  for (const line of introduceFleet(addresses, {
+    targetUrl: targetOf(sandbox),
+    members: flags.members,
+    store,
+  }))
+    terminal.print(line);
   await untilSignal();
   return EXIT.fine;
 }
@@ -238,11 +248,15 @@ function demoSecrets({ host }: DemoFlags, { env }: Terminal): DemoSecrets | unde
   return { password: random(), token: env['NORIA_ADMIN_TOKEN'] || random() };
 }
 
+interface DemoFacts {
+  readonly targetUrl: string;
+  /** The number of members. */
+  readonly members: number;
+}
+
 function introduction(
   { listeners, admin = '' }: Daemon['addresses'],
-  targetUrl: string,
-  { members }: DemoFlags,
-  secrets: DemoSecrets | undefined,
+  { targetUrl, members, secrets }: DemoFacts & { readonly secrets: DemoSecrets | undefined },
 ): string[] {
   const proxy = reachable(listeners[0] ?? '');
   const password = secrets?.password ?? 'x';
@@ -274,9 +288,7 @@ function introduction(
 
 function introduceFleet(
   norias: readonly Daemon['addresses'][],
-  targetUrl: string,
-  { members }: DemoFlags,
-  store: DemoStore | undefined,
+  { targetUrl, members, store }: DemoFacts & { readonly store: DemoStore | undefined },
 ): string[] {
   const proxies = norias.map(({ listeners }) => listeners[0] ?? '');
   return [

@@ -56,13 +56,17 @@ async function extract(name: string, flags: ExtractFlags, terminal: Terminal): P
       send: (connection, gate) =>
         connection.extract({ ...callOf(config, source), count }, { secrets: secretsOf(source), gate }),
       settle: (received) =>
-        reactTo(outcomeOfAnswer(source.product, received), 1, systemClock.now(), systemRandom).settlement,
+        reactTo(outcomeOfAnswer(source.product, received), {
+          consecutive: 1,
+          wallAt: systemClock.now(),
+          random: systemRandom,
+        }).settlement,
     },
     terminal,
   );
   requireSuccess(number, answer);
   const rows = answer.entries.map((entry) => printEntry(entry, fields));
-  printRecords(rows, fields, flags.json === true, terminal);
+  printRecords(rows, { fields, json: flags.json === true }, terminal);
   for (const [reason, dropped] of Object.entries(answer.dropped)) {
     terminal.printError(`${dropped} dropped: ${dropText(reason)}`);
   }

@@ -67,6 +67,7 @@ async function listInstances(flags: InstancesFlags, terminal: Terminal): Promise
     terminal,
   );
   if (answer.code !== NO_MATCHING_INSTANCE) requireSuccess(10, answer);
-  printRecords(answer.records, Object.keys(OPERATIONS.instances.fields), flags.json === true, terminal);
+  const fields = Object.keys(OPERATIONS.instances.fields);
+  printRecords(answer.records, { fields, json: flags.json === true }, terminal);
   return EXIT.fine;
 }

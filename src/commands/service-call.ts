@@ -161,8 +161,7 @@ export function dropText(reason: string): string {
 /** Prints records with the service's own field names, as a table or as a JSON array. */
 export function printRecords(
   records: readonly Readonly<Record<string, string | number | boolean>>[],
-  fields: readonly string[],
-  json: boolean,
+  { fields, json }: { readonly fields: readonly string[]; readonly json: boolean },
   terminal: Terminal,
 ): void {
   if (json) {

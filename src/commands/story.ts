@@ -89,7 +89,7 @@ async function rotate({ proxy, target, print, signal }: StoryOptions): Promise<b
   print(`   $ curl -x http://${proxy} ${target}/ip    (${ROTATIONS} times)`);
   const exits = new Set<string>();
   for (let n = 0; n < ROTATIONS; n += 1) {
-    const { exit } = await ask(proxy, `${target}/ip`, signal);
+    const { exit } = await ask(proxy, `${target}/ip`, { signal });
     print(`   ${exit}`);
     if (exit !== '') exits.add(exit);
   }
@@ -100,7 +100,7 @@ async function keepSession({ proxy, target, print, signal }: StoryOptions): Prom
   print(`   $ curl -x http://me-session-${SESSION}:x@${proxy} ${target}/ip    (${STICKY_REQUESTS} times)`);
   const exits: string[] = [];
   for (let n = 0; n < STICKY_REQUESTS; n += 1) {
-    exits.push((await ask(proxy, `${target}/ip`, signal, `me-session-${SESSION}`)).exit);
+    exits.push((await ask(proxy, `${target}/ip`, { signal, username: `me-session-${SESSION}` })).exit);
     print(`   ${exits.at(-1)}`);
   }
   return exits[0] !== '' && new Set(exits).size === 1;
@@ -108,12 +108,12 @@ async function keepSession({ proxy, target, print, signal }: StoryOptions): Prom
 
 async function loseMember({ proxy, target, sandbox, print, signal }: StoryOptions): Promise<boolean> {
   const username = `me-session-${SESSION}`;
-  const { exit: before } = await ask(proxy, `${target}/ip`, signal, username);
+  const { exit: before } = await ask(proxy, `${target}/ip`, { signal, username });
   const victim = sandbox.members().find(({ exit }) => exit === before);
   if (victim === undefined) return false;
   await sandbox.kill(victim.id);
   print(`   The demo now closes the port of ${before}, the session's member. noria does not know.`);
-  const { status, exit, attempts } = await ask(proxy, `${target}/ip`, signal, username);
+  const { status, exit, attempts } = await ask(proxy, `${target}/ip`, { signal, username });
   print(`   The session's next request: status ${status} through ${exit}, after ${attempts} attempts.`);
   print('   noria found the port closed and used another member before it answered the client.');
   return status === 200 && exit !== before && attempts > 1;
@@ -127,7 +127,7 @@ async function askDeadTarget({ proxy, control, print, signal }: StoryOptions): P
   );
   const codes: string[] = [];
   for (let n = 0; n < DEAD_TARGET_REQUESTS; n += 1) {
-    const { status, code, attempts } = await ask(proxy, DEAD_TARGET, signal);
+    const { status, code, attempts } = await ask(proxy, DEAD_TARGET, { signal });
     print(`   status ${status} ${code}, after ${attempts} attempts`);
     codes.push(code);
   }
@@ -149,7 +149,11 @@ interface StoryAnswer {
 }
 
 /** Sends one absolute-form request on a new connection, as curl does. */
-async function ask(proxy: string, url: string, signal: AbortSignal, username?: string): Promise<StoryAnswer> {
+async function ask(
+  proxy: string,
+  url: string,
+  { signal, username }: { readonly signal: AbortSignal; readonly username?: string },
+): Promise<StoryAnswer> {
   const { hostname, port } = new URL(`http://${proxy}`);
   const { host } = new URL(url);
   const auth = username === undefined ? {} : { 'Proxy-Authorization': `Basic ${btoa(`${username}:x`)}` };

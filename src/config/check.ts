@@ -29,13 +29,13 @@ export function checkTree(tree: Tree, problems: Problems): CheckedConfig {
   const { sources: _sources, listeners: _listeners, ...sections } = SCHEMA.shape;
   const checked = Object.entries(sections).map(([name, schema]) => [
     name,
-    checkPart(schema, file[name], [name], problems),
+    checkPart(schema, { tree: file[name], path: [name] }, problems),
   ]);
   return {
     // `checkPart` has checked each key, so the cast is safe
     ...(Object.fromEntries(checked) as Omit<FileConfig, 'sources' | 'listeners'>),
-    sources: checkEntries(SOURCE, 'sources', file['sources'] ?? [], problems),
-    listeners: checkEntries(LISTENER, 'listeners', file['listeners'] ?? [{}], problems),
+    sources: checkEntries(SOURCE, { name: 'sources', list: file['sources'] ?? [] }, problems),
+    listeners: checkEntries(LISTENER, { name: 'listeners', list: file['listeners'] ?? [{}] }, problems),
   };
 }
 
@@ -45,14 +45,14 @@ function readRoot(tree: Tree | undefined, problems: Problems): TreeMap {
     problems.error('', `the file is ${describe(tree)}; expected a map with the keys ${names.join(', ')}`);
     return {};
   }
-  for (const key of Object.keys(tree)) if (!names.includes(key)) reportUnknownKey('', key, names, problems);
+  for (const key of Object.keys(tree))
+    if (!names.includes(key)) reportUnknownKey(key, { path: '', known: names }, problems);
   return tree;
 }
 
 function checkEntries<S extends z.ZodType>(
   schema: S,
-  name: 'sources' | 'listeners',
-  list: Tree,
+  { name, list }: { readonly name: 'sources' | 'listeners'; readonly list: Tree },
   problems: Problems,
 ): readonly (z.output<S> | undefined)[] {
   if (!isTreeList(list)) {
@@ -61,21 +61,24 @@ function checkEntries<S extends z.ZodType>(
   }
   if (list.length === 0 && name === 'listeners')
     problems.error(name, 'is empty; expected at least one entry');
-  return list.map((entry, index) => checkPart(schema.optional(), entry, [name, index], problems));
+  return list.map((entry, index) =>
+    checkPart(schema.optional(), { tree: entry, path: [name, index] }, problems),
+  );
+}
+
+interface TreePart {
+  readonly tree: Tree | undefined;
+  /** The path of `tree` in the file. */
+  readonly path: Path;
 }
 
 /** @param schema - a schema that also accepts `undefined`. */
-function checkPart<S extends z.ZodType>(
-  schema: S,
-  tree: Tree | undefined,
-  path: Path,
-  problems: Problems,
-): z.output<S> {
-  const first = schema.safeParse(tree);
+function checkPart<S extends z.ZodType>(schema: S, part: TreePart, problems: Problems): z.output<S> {
+  const first = schema.safeParse(part.tree);
   if (first.success) return first.data;
   const { issues } = first.error;
-  for (const issue of issues) reportIssue(issue, path, tree, problems);
-  const second = schema.safeParse(issues.reduce(prune, tree));
+  for (const issue of issues) reportIssue(issue, part, problems);
+  const second = schema.safeParse(issues.reduce(prune, part.tree));
   return second.success ? second.data : schema.parse(undefined);
 }
 
@@ -106,28 +109,32 @@ function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undef
   return undefined;
 }
 
-/** @param base - the path of `tree` in the file. The path of the issue begins at `tree`. */
-function reportIssue(issue: Issue, base: Path, tree: Tree | undefined, problems: Problems): void {
+/** The path of the issue begins at `part.tree`. */
+function reportIssue(issue: Issue, part: TreePart, problems: Problems): void {
   const inner = issue.path.map((part) => (typeof part === 'number' ? part : String(part)));
-  const path = pathText([...base, ...inner]);
-  const value = valueAt(tree, inner);
+  const path = pathText([...part.path, ...inner]);
+  const value = valueAt(part.tree, inner);
   if (issue.code === 'unrecognized_keys') {
-    for (const key of issue.keys) reportUnknownKey(path, key, fieldAt(path)?.keys ?? [], problems);
+    for (const key of issue.keys) reportUnknownKey(key, { path, known: fieldAt(path)?.keys ?? [] }, problems);
     return;
   }
   if (issue.code === 'invalid_union') {
     // In a union, the schema lists the simple form first: a word before a map, a text before a list of texts.
     const branch = issue.errors[typeof value === 'string' ? 0 : 1] ?? [];
-    for (const nested of branch)
-      reportIssue({ ...nested, path: [...inner, ...nested.path] }, base, tree, problems);
+    for (const nested of branch) reportIssue({ ...nested, path: [...inner, ...nested.path] }, part, problems);
     return;
   }
   if (problems.hasAt(path)) return; // No second error is reported for a value that already has an error, for example an invalid reference.
   if (value === undefined) problems.missing(path, `is missing; ${expectedAt(path)}`);
-  else problems.error(path, `${predicateOf(issue, path, value, problems)}; ${expectedAt(path)}`);
+  else problems.error(path, `${predicateOf(issue, { path, value }, problems)}; ${expectedAt(path)}`);
 }
 
-function reportUnknownKey(path: string, key: string, known: readonly string[], problems: Problems): void {
+/** Reports a key of the map at `path`, which may have only the `known` keys. */
+function reportUnknownKey(
+  key: string,
+  { path, known }: { readonly path: string; readonly known: readonly string[] },
+  problems: Problems,
+): void {
   const below = (name: string) => (path === '' ? name : `${path}.${name}`);
   const meant = nearest(key, known);
   const elsewhere = FIELDS.map((field) => field.path).filter((each) => each.endsWith(`.${key}`));
@@ -140,7 +147,11 @@ function reportUnknownKey(path: string, key: string, known: readonly string[], p
   problems.unknownKey(below(key), `unknown key; ${advice}`, meant && below(meant));
 }
 
-function predicateOf(issue: Issue, path: string, value: Tree, problems: Problems): string {
+function predicateOf(
+  issue: Issue,
+  { path, value }: { readonly path: string; readonly value: Tree },
+  problems: Problems,
+): string {
   if (issue.code === 'too_small') return 'is empty';
   if (issue.code !== 'custom') return `is ${describe(value)}`;
   const quoted = typeof value === 'string' ? problems.quote(path, value) : '';

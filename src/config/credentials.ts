@@ -53,8 +53,7 @@ interface KeySection {
  */
 export function resolveKey(
   section: KeySection,
-  path: string,
-  keyName: 'key' | 'akey',
+  { path, keyName }: { readonly path: string; readonly keyName: 'key' | 'akey' },
   { problems, files }: ResolveContext,
 ): { readonly key: Secret; readonly password: Secret | undefined } | undefined {
   const plain = files.readSecret(

@@ -35,8 +35,7 @@ export function rejectLinkKeys({ product }: FileSource, path: string, problems: 
 /** @returns undefined if the source is invalid; `problems` then says why. */
 export function resolveLinkSource(
   source: FileSource,
-  path: string,
-  { size, count }: { readonly size: number; readonly count: number | undefined },
+  { path, size, count }: Pick<LinkSource, 'size' | 'count'> & { readonly path: string },
   context: ResolveContext,
 ): LinkSource | undefined {
   const { problems, files } = context;

@@ -28,7 +28,7 @@ export function loadConfig(path: string, options: LoadOptions = {}): Config {
   } catch (error) {
     throw unreadable(path, `cannot read the file: ${describeError(error)}`);
   }
-  return build(decode(bytes, path), path, options, isWorldReadable);
+  return build(decode(bytes, path), { file: path, isWorldReadable }, options);
 }
 
 /**
@@ -38,10 +38,14 @@ export function loadConfig(path: string, options: LoadOptions = {}): Config {
  * @throws ConfigError with all errors.
  */
 export function parseConfig(text: string, file: string, options: LoadOptions = {}): Config {
-  return build(text, file, options, false);
+  return build(text, { file, isWorldReadable: false }, options);
 }
 
-function build(text: string, file: string, options: LoadOptions, isWorldReadable: boolean): Config {
+function build(
+  text: string,
+  { file, isWorldReadable }: { readonly file: string; readonly isWorldReadable: boolean },
+  options: LoadOptions,
+): Config {
   const { env = process.env, files: system = systemFiles } = options;
   const document = readDocument(text, env);
   const problems = new Problems(document);

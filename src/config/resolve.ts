@@ -46,7 +46,7 @@ export function resolveConfig(
 ): Omit<Config, 'warnings'> {
   const defaults = { baseUrl: checked.service.baseUrl, size: checked.pool.size };
   const sources = checked.sources.map(
-    (source, index) => source && resolveSource(source, `sources[${index}]`, defaults, context),
+    (source, index) => source && resolveSource(source, { path: `sources[${index}]`, defaults }, context),
   );
   const listeners = checked.listeners.map(
     (listener, index) => listener && resolveListener(listener, `listeners[${index}]`, context),
@@ -72,7 +72,7 @@ function resolveAccount(
   account: NonNullable<CheckedConfig['account']>,
   context: ResolveContext,
 ): AccountConfig | undefined {
-  const found = resolveKey(account, 'account', 'key', context);
+  const found = resolveKey(account, { path: 'account', keyName: 'key' }, context);
   return found && { username: account.username, key: found.key };
 }
 

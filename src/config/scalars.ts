@@ -76,7 +76,7 @@ export function whole(from: number, to: number): Scalar<number> {
     quoted: 'always',
     read(text) {
       if (!/^[+-]?\d{1,15}$/.test(text)) return { wrong: 'is not a whole number' };
-      return inRange(Number(text), from, to, String);
+      return inRange(Number(text), { from, to }, String);
     },
     write: String,
   });
@@ -90,7 +90,7 @@ export function duration(fromMs: number, toMs = DAY_MS): Duration {
     quoted: 'always',
     read(text) {
       const ms = parseDuration(text);
-      if (ms !== undefined) return inRange(ms, fromMs, toMs, formatDuration);
+      if (ms !== undefined) return inRange(ms, { from: fromMs, to: toMs }, formatDuration);
       return { wrong: /^\d+$/.test(text) ? 'has no unit' : 'is not a duration' };
     },
     write: formatDuration,
@@ -98,7 +98,11 @@ export function duration(fromMs: number, toMs = DAY_MS): Duration {
   return Object.assign(scalar(type), { unit: 'ms' } as const);
 }
 
-function inRange(value: number, from: number, to: number, write: (value: number) => string): Reading<number> {
+function inRange(
+  value: number,
+  { from, to }: { readonly from: number; readonly to: number },
+  write: (value: number) => string,
+): Reading<number> {
   if (value < from) return { wrong: `is less than ${write(from)}` };
   if (value > to) return { wrong: `is more than ${write(to)}` };
   return { value };

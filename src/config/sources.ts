@@ -34,34 +34,38 @@ const EXTRACT_PORT = 8080;
  */
 export function resolveSource(
   source: FileSource,
-  path: string,
-  defaults: SourceDefaults,
+  { path, defaults }: { readonly path: string; readonly defaults: SourceDefaults },
   context: ResolveContext,
 ): SourceConfig | undefined {
   const { count, ...params } = resolveParams(source, path, context.problems);
   const max = typeof count === 'number' ? count : undefined;
   const { product } = source;
   return product === 'link'
-    ? resolveLinkSource(source, path, { size: defaults.size, count: max }, context)
-    : resolveInstance({ ...source, product }, path, { defaults, params, count: max }, context);
+    ? resolveLinkSource(source, { path, size: defaults.size, count: max }, context)
+    : resolveInstance({ ...source, product }, { path, defaults, params, count: max }, context);
+}
+
+interface InstanceFacts extends Pick<ServiceSource, 'params' | 'count'> {
+  /** The path of the source in the file. */
+  readonly path: string;
+  readonly defaults: SourceDefaults;
 }
 
 function resolveInstance(
   source: InstanceSource,
-  path: string,
-  {
-    defaults,
-    params,
-    count,
-  }: Pick<ServiceSource, 'params' | 'count'> & { readonly defaults: SourceDefaults },
+  { path, defaults, params, count }: InstanceFacts,
   context: ResolveContext,
 ): ServiceSource | undefined {
   rejectLinkKeys(source, path, context.problems);
   const { password, passwordFile, akey, akeyFile, host, instance } = source;
-  const secrets = resolveKey({ password, passwordFile, key: akey, keyFile: akeyFile }, path, 'akey', context);
+  const secrets = resolveKey(
+    { password, passwordFile, key: akey, keyFile: akeyFile },
+    { path, keyName: 'akey' },
+    context,
+  );
   checkInstance(source, path, context.problems);
   checkLayout(source, path, context.problems);
-  const upstream = resolveUpstream(source, path, { params, password: secrets?.password }, context);
+  const upstream = resolveUpstream(source, { path, params, password: secrets?.password }, context);
   checkHost(source, path, context.problems);
   const intervalMs = resolveInterval(source, path, context.problems);
   if (secrets === undefined || upstream === undefined || instance === undefined) return undefined;
@@ -116,15 +120,20 @@ function checkLayout(
   if (problem !== undefined) problems.error(`${path}.textLayout`, problem);
 }
 
+interface UpstreamFacts extends Pick<SourceConfig, 'params'> {
+  /** The path of the source in the file. */
+  readonly path: string;
+  readonly password: Secret | undefined;
+}
+
 function resolveUpstream(
   source: InstanceSource,
-  path: string,
-  { params, password }: { params: SourceConfig['params']; password: Secret | undefined },
+  { path, params, password }: UpstreamFacts,
   context: ResolveContext,
 ): UpstreamConfig | undefined {
   const byEntry = OPERATIONS[source.product].protocol === 'by-entry';
   const protocol = source.upstream.protocol ?? (byEntry ? undefined : memberProtocol(source.product, params));
-  const auth = resolveAuth(source, `${path}.upstream.auth`, password, context);
+  const auth = resolveAuth(source, { path: `${path}.upstream.auth`, password }, context);
   if (auth?.kind === 'always' && protocol === 'socks4') {
     const message = 'SOCKS4 has no password authentication; set auth: none, or another protocol';
     context.problems.error(`${path}.upstream.auth`, message);
@@ -134,8 +143,7 @@ function resolveUpstream(
 
 function resolveAuth(
   { product, instance, upstream: { auth } }: InstanceSource,
-  path: string,
-  password: Secret | undefined,
+  { path, password }: Omit<UpstreamFacts, 'params'>,
   context: ResolveContext,
 ): UpstreamAuth | undefined {
   // Free proxies belong to unknown operators, who must never see the credentials of an instance.

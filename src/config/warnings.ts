@@ -16,7 +16,7 @@ export function checkWarnings(config: Resolved, problems: Problems): void {
   config.sources.forEach((source, index) => {
     const path = `sources[${index}]`;
     checkSize(source, path, problems);
-    checkLifetimes(source, path, config, problems);
+    checkLifetimes({ source, path }, config, problems);
     checkSharedInstance(config.sources, index, problems);
   });
   config.listeners.forEach((listener, index) => {
@@ -91,7 +91,11 @@ function checkSize(source: SourceConfig, path: string, problems: Problems): void
 }
 
 /** Warns about lifetime that costs money but is never used. */
-function checkLifetimes(source: SourceConfig, path: string, config: Resolved, problems: Problems): void {
+function checkLifetimes(
+  { source, path }: { readonly source: SourceConfig; readonly path: string },
+  config: Resolved,
+  problems: Problems,
+): void {
   const timespan = source.params['timespan'];
   const { minRemainingMs, safetyMarginMs } = config.pool;
   const margin = Math.max(minRemainingMs, safetyMarginMs);

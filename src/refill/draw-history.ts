@@ -98,7 +98,7 @@ export class DrawHistory {
     if (kind === 'ok' || kind === 'empty') this.spacing.recordDraw(gained, clock.monotonic(), gapMs);
     if (kind === 'ok') this.#warnedOfDropped = false;
     this.#warnAbout(outcome, sinceArrivalMs);
-    return reactTo(outcome, this.#streak.length, clock.now(), random);
+    return reactTo(outcome, { consecutive: this.#streak.length, wallAt: clock.now(), random });
   }
 
   /** Records that the pool removed a member because it failed before its first use. */

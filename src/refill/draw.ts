@@ -33,6 +33,12 @@ interface DrawOrder {
   readonly gate: WriteGate;
 }
 
+interface EndedCall {
+  readonly outcome: DrawOutcome;
+  /** Absent if the service did not answer. */
+  readonly answer?: DrawAnswer;
+}
+
 export interface DrawResult {
   readonly outcome: DrawOutcome;
   /** The number of additional members that will be usable `aheadMs` after the draw. */
@@ -54,8 +60,7 @@ const NONE_ADDED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
  */
 export async function openDraw(
   context: DrawContext,
-  drawer: Drawer,
-  asked: number,
+  { asked, ...drawer }: Drawer & { readonly asked: number },
   signal: AbortSignal,
 ): Promise<Draw | DrawResult | undefined> {
   const startedAt = context.clock.monotonic();
@@ -70,7 +75,7 @@ export async function openDraw(
     bus.emit('draw.started', { source, asked });
     drawer.records.countCall(outcome.code, undefined);
     const ended = { source, asked, ms: clock.monotonic() - startedAt };
-    bus.emit('draw.done', drawDone(ended, outcome, undefined, NONE_ADDED));
+    bus.emit('draw.done', drawDone(ended, { outcome }));
     return { outcome, gained: 0 };
   }
 }
@@ -112,7 +117,7 @@ export class Draw {
     const added = answer === undefined ? NONE_ADDED : addToPool(this.#options, answer);
     const gained = usable() - usableBefore;
     records.countCall(outcome.code, answer === undefined ? undefined : ms);
-    bus.emit('draw.done', drawDone({ source, asked, ms }, outcome, answer, added));
+    bus.emit('draw.done', drawDone({ source, asked, ms }, call, added));
     return signal.aborted ? undefined : { outcome, gained };
   }
 
@@ -120,10 +125,7 @@ export class Draw {
     this.#options.connection.close();
   }
 
-  async #call({
-    count,
-    gate,
-  }: DrawOrder): Promise<{ readonly outcome: DrawOutcome; readonly answer?: DrawAnswer } | undefined> {
+  async #call({ count, gate }: DrawOrder): Promise<EndedCall | undefined> {
     const { connection, options, signal } = this.#options;
     try {
       const answer = await connection.extract({ ...options.call, count }, { secrets: options.secrets, gate });
@@ -191,9 +193,8 @@ function factsOf(entry: DrawnEntry): DrawnMember['facts'] {
 /** Builds the event for a draw that has ended. The numbers `received` and `rejected` include the entries that noria dropped. */
 function drawDone(
   ended: Pick<NoriaEvents['draw.done'], 'source' | 'asked' | 'ms'>,
-  outcome: DrawOutcome,
-  answer: DrawAnswer | undefined,
-  { joined, renewed }: AddedMembers,
+  { outcome, answer }: EndedCall,
+  { joined, renewed }: AddedMembers = NONE_ADDED,
 ): NoriaEvents['draw.done'] {
   const dropped = Object.values(answer?.dropped ?? {}).reduce((total, number) => total + number, 0);
   const received = (answer?.entries.length ?? 0) + dropped;

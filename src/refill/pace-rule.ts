@@ -100,7 +100,7 @@ interface Outlook {
 export function askTurn(entry: PaceEntry | undefined, now: Moment, turn: Turn): PaceDecision<Outlook> {
   const current = currentEntry(entry, now);
   const ahead = turnsAhead(current, turn);
-  const waitMs = waitInQueue(current, now, ahead, turn);
+  const waitMs = waitInQueue(current, now, { ahead, rule: turn.rule });
   const [next] = ahead;
   const untilNextMs = next === undefined ? Infinity : waitBefore(current, now, next) + PLACE_GRACE_MS;
   const result = { waitMs, askInMs: Math.min(waitMs, untilNextMs) };
@@ -117,7 +117,7 @@ export function askTurn(entry: PaceEntry | undefined, now: Moment, turn: Turn): 
  */
 export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn): PaceDecision<Claim> {
   const current = currentEntry(entry, now);
-  const waitMs = waitInQueue(current, now, turnsAhead(current, turn), turn);
+  const waitMs = waitInQueue(current, now, { ahead: turnsAhead(current, turn), rule: turn.rule });
   if (waitMs > 0) return { result: { granted: false, waitMs } };
   const { call: before, refusals } = current;
   const call: LastCall = {
@@ -155,6 +155,7 @@ interface SentCall {
   /** The moment at which the answer began; undefined if the call ended without an answer. */
   readonly answeredAt: Moment | undefined;
   readonly settlement: Settlement;
+  readonly random: Random;
 }
 
 /** Records how a call ended. If this call seemed lost and another turn has claimed a call since then, nothing changes. */
@@ -162,12 +163,11 @@ export function settleCall(
   entry: PaceEntry | undefined,
   now: Moment,
   ended: SentCall,
-  random: Random,
 ): PaceDecision<PaceEntry | undefined> {
   if (entry?.call?.id !== ended.turn.id) return { result: entry };
-  const { answeredAt, turn, settlement } = ended;
+  const { answeredAt } = ended;
   const arrivedAt = answeredAt ?? now;
-  const { holdMs, refusals } = consequences(entry.refusals, now, arrivedAt, { turn, settlement, random });
+  const { holdMs, refusals } = consequences(entry.refusals, now, ended);
   const call: LastCall = {
     ...entry.call,
     arrivedWithinMs: Math.max(0, elapsedBetween(entry.call.claimedAt, arrivedAt)),
@@ -196,8 +196,12 @@ export function waitBefore(
   return Math.max(0, Math.ceil(Math.max(gapMs, call.holdMs + PACE_SLACK_MS) - countedMs));
 }
 
-/** The time in ms until this turn may call, if all turns ahead of it call, and each source keeps its own interval. */
-function waitInQueue(entry: PaceEntry, now: Moment, ahead: readonly QueuedTurn[], { rule }: Turn): number {
+/** The time in ms until a turn may call, if all turns ahead of it call, and each source keeps its own interval. */
+function waitInQueue(
+  entry: PaceEntry,
+  now: Moment,
+  { ahead, rule }: { readonly ahead: readonly QueuedTurn[]; readonly rule: PaceRule },
+): number {
   const [first = rule, ...others] = [...ahead, rule];
   const laterMs = others.map(({ intervalMs }) => Math.ceil(gapOf(intervalMs, entry.refusals, now)));
   return laterMs.reduce((sum, ms) => sum + ms, waitBefore(entry, now, first));
@@ -239,22 +243,17 @@ function validForMs({ renewedAt, validMs }: QueuedTurn, now: Moment): number {
   return elapsedMs < 0 ? 0 : validMs - elapsedMs;
 }
 
-interface CallEffect extends Pick<SentCall, 'turn' | 'settlement'> {
-  readonly random: Random;
-}
-
-/** Computes how a call affects the next call. The call has ended now, and the service received it at `arrivedAt` or earlier. */
+/** Computes how a call that has ended now affects the next call. */
 function consequences(
   refusals: Refusals | undefined,
   now: Moment,
-  arrivedAt: Moment,
-  { turn, settlement, random }: CallEffect,
+  { turn, answeredAt = now, settlement, random }: SentCall,
 ): { readonly holdMs: number; readonly refusals: Refusals | undefined } {
   switch (settlement.kind) {
     case 'done':
       return { holdMs: 0, refusals: withoutStreak(refusals, now) };
     case 'silence': {
-      const tookMs = Math.max(0, elapsedBetween(arrivedAt, now));
+      const tookMs = Math.max(0, elapsedBetween(answeredAt, now));
       return { holdMs: tookMs + settlement.ms, refusals: withoutStreak(refusals, now) };
     }
     case 'refused': {

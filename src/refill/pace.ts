@@ -60,6 +60,7 @@ export interface PreparedCall<T> {
 }
 
 interface Claimed {
+  readonly turn: Turn;
   readonly permit: Permit;
   readonly before: LastCall | undefined;
 }
@@ -113,7 +114,7 @@ export class Pace {
           const claimed = await this.#claim(turn);
           // the turn lost its place while it connected, so it starts again
           if (claimed === undefined) continue;
-          const result = await this.#send(call, turn, claimed, signal);
+          const result = await this.#send(call, claimed, signal);
           if (claimed.permit.state !== 'expired') return result;
         } finally {
           call.close();
@@ -171,14 +172,13 @@ export class Pace {
     const claim = await this.#change((entry, now) => claimCall(entry, now, turn));
     this.#expectFreeIn(claim.granted ? turn.rule.intervalMs + PACE_SLACK_MS : claim.waitMs);
     if (!claim.granted) return undefined;
-    return { permit: new Permit(store, ageMs, claim.sinceArrivalMs), before: claim.before };
+    return { turn, permit: new Permit(store, ageMs, claim.sinceArrivalMs), before: claim.before };
   }
 
   /** Sends the call and records how it ended. If the call was not sent, removes the claim. */
   async #send<T>(
     call: PreparedCall<T>,
-    turn: Turn,
-    { permit, before }: Claimed,
+    { turn, permit, before }: Claimed,
     signal: AbortSignal,
   ): Promise<T | undefined> {
     let settlement = PACE_UNCHANGED; // if the call throws, the pace does not change
@@ -192,11 +192,9 @@ export class Pace {
       throw error;
     } finally {
       const { answeredAt } = permit;
-      const ended = { turn, answeredAt, settlement };
+      const ended = { turn, answeredAt, settlement, random: this.#options.random };
       await this.#end(turn, (entry, now) =>
-        permit.state === 'used'
-          ? settleCall(entry, now, ended, this.#options.random)
-          : giveBackClaim(entry, turn, before),
+        permit.state === 'used' ? settleCall(entry, now, ended) : giveBackClaim(entry, turn, before),
       );
     }
   }

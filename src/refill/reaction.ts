@@ -34,6 +34,14 @@ export interface Suspension {
   readonly urgentMs: number;
 }
 
+interface ReactionFacts {
+  /** The number of calls in a row with a verdict of this kind, including this call. */
+  readonly consecutive: number;
+  /** The current time in epoch ms. */
+  readonly wallAt: number;
+  readonly random: Random;
+}
+
 export interface Reaction {
   readonly settlement: Settlement;
   readonly suspension?: Suspension;
@@ -108,11 +116,7 @@ function verdictOn(code: FaultCode): CodeVerdict {
   return code === 'bad-config' ? { kind: 'halt' } : NO_ANSWER;
 }
 
-/**
- * @param consecutive - the number of calls in a row with a verdict of this kind, including this call.
- * @param wallAt - the current time in epoch ms.
- */
-export function reactTo(outcome: DrawOutcome, consecutive: number, wallAt: number, random: Random): Reaction {
+export function reactTo(outcome: DrawOutcome, { consecutive, wallAt, random }: ReactionFacts): Reaction {
   const { verdict } = outcome;
   switch (verdict.kind) {
     case 'ok':

@@ -110,8 +110,8 @@ export class SourceTurn {
     const abort = () => call.abort();
     this.#call = call;
     signal.addEventListener('abort', abort);
-    const drawer = { options, records: this.#memory.records };
-    const draw = await openDraw(this.#context, drawer, count, call.signal);
+    const drawer = { options, records: this.#memory.records, asked: count };
+    const draw = await openDraw(this.#context, drawer, call.signal);
     signal.removeEventListener('abort', abort);
     if (draw instanceof Draw) {
       return { send: (permit) => this.#send(draw, options, permit), close: () => draw.close() };

@@ -99,7 +99,11 @@ function discard(socket: Socket): void {
 
 async function acceptAndDiscard(socket: Socket, member: RunningMember): Promise<void> {
   const send = sendTo(socket);
-  const request = await readProxyRequest(socket, member.traits.protocol, member.login, send);
+  const request = await readProxyRequest(
+    socket,
+    { protocol: member.traits.protocol, login: member.login },
+    send,
+  );
   if (request === undefined) return endWith(socket);
   await send(request.accepted);
   discard(socket);
@@ -113,7 +117,11 @@ async function answerStatus(socket: Socket, member: RunningMember, status: numbe
   const { protocol } = member.traits;
   if (protocol === 'socks5' && status === 407) return endWith(socket, Buffer.from([0x05, 0xff]));
   const isHttp = protocol === 'http';
-  const request = await readProxyRequest(socket, protocol, isHttp ? undefined : member.login, sendTo(socket));
+  const request = await readProxyRequest(
+    socket,
+    { protocol, login: isHttp ? undefined : member.login },
+    sendTo(socket),
+  );
   if (request === undefined) return endWith(socket);
   if (!isHttp) return endWith(socket, request.refusal(STATUS_CAUSES[status] ?? 'general'));
   endWith(socket, httpAnswer(status, status === 407 ? PROXY_CHALLENGE : ''));
@@ -121,7 +129,11 @@ async function answerStatus(socket: Socket, member: RunningMember, status: numbe
 
 /** Sends half of the reply for a connected target, then ends the connection. */
 async function answerHalf(socket: Socket, member: RunningMember): Promise<void> {
-  const request = await readProxyRequest(socket, member.traits.protocol, member.login, sendTo(socket));
+  const request = await readProxyRequest(
+    socket,
+    { protocol: member.traits.protocol, login: member.login },
+    sendTo(socket),
+  );
   const whole = request === undefined || request.accepted.length === 0 ? httpAnswer(200) : request.accepted;
   endWith(socket, whole.subarray(0, Math.floor(whole.length / 2)));
 }

@@ -20,6 +20,13 @@ import {
 import type { Behaviour } from './scenario.ts';
 import { HandshakeError } from './socket-reader.ts';
 
+interface ClientWriter {
+  /** Sends the member's own answers to the client. */
+  readonly send: Send;
+  /** Transforms the target's bytes on their way to the client. */
+  readonly back?: Transform;
+}
+
 export class ConnectionServer {
   readonly #exits: Pick<Exits, 'dial'>;
   readonly #clock: Clock;
@@ -49,9 +56,9 @@ export class ConnectionServer {
         await this.#pause(behaviour.ms, socket);
         return this.#serveWell(socket, member);
       case 'dribble':
-        return this.#relay(socket, member, (bytes) => this.#dribble(socket, bytes, behaviour.ms));
+        return this.#relay(socket, member, { send: (bytes) => this.#dribble(socket, bytes, behaviour.ms) });
       case 'cut':
-        return this.#relay(socket, member, send, cutAfter(behaviour.afterBytes, socket));
+        return this.#relay(socket, member, { send, back: cutAfter(behaviour.afterBytes, socket) });
       default:
         return answerBadly(socket, member, behaviour);
     }
@@ -59,12 +66,16 @@ export class ConnectionServer {
 
   #serveWell(socket: Socket, member: RunningMember): Promise<void> | void {
     if (member.traits.protocol === 'http') return this.#httpProxy.serve(socket, member);
-    return this.#relay(socket, member, sendTo(socket));
+    return this.#relay(socket, member, { send: sendTo(socket) });
   }
 
   /** Reads the client's request, connects to the target, answers the client, and relays between the two. */
-  async #relay(socket: Socket, member: RunningMember, send: Send, back?: Transform): Promise<void> {
-    const request = await readProxyRequest(socket, member.traits.protocol, member.login, send);
+  async #relay(socket: Socket, member: RunningMember, { send, back }: ClientWriter): Promise<void> {
+    const request = await readProxyRequest(
+      socket,
+      { protocol: member.traits.protocol, login: member.login },
+      send,
+    );
     if (request === undefined) return endWith(socket);
     const target = await this.#dial(member, request);
     if ('cause' in target) {

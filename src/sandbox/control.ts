@@ -151,14 +151,14 @@ export async function answerControl(
     const route = routes.find(({ method }) => method === request.method);
     if (route === undefined) {
       const message = `no ${request.method} /_control/${path}; GET /_control/ lists all requests`;
-      return sendError(response, routes.length > 0 ? 405 : 404, 'not-found', message);
+      return sendError(response, routes.length > 0 ? 405 : 404, { code: 'not-found', message });
     }
     const result = await route.run({ id, body: parseBody(body) }, sandbox);
     if (result === undefined) response.writeHead(204).end();
     else sendJson(response, 200, result);
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;
-    sendError(response, error.code === 'not-found' ? 404 : 400, error.code, error.message);
+    sendError(response, error.code === 'not-found' ? 404 : 400, error);
   }
 }
 
@@ -185,10 +185,17 @@ function describeRoute({ method, path, does }: Route): Readonly<Record<string, s
   return { request: `${method} /_control/${path}`, does };
 }
 
-function sendError(response: ServerResponse, status: number, code: string, message: string): void {
+function sendError(
+  response: ServerResponse,
+  status: number,
+  { code, message }: { readonly code: string; readonly message: string },
+): void {
   sendJson(response, status, { error: { code, message } });
 }
 
 function sendJson(response: ServerResponse, status: number, content: unknown): void {
-  send(response, status, 'application/json; charset=utf-8', `${JSON.stringify(content, null, 2)}\n`);
+  send(response, status, {
+    type: 'application/json; charset=utf-8',
+    body: `${JSON.stringify(content, null, 2)}\n`,
+  });
 }

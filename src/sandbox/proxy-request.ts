@@ -79,8 +79,7 @@ export const PROXY_CHALLENGE = 'Proxy-Authenticate: Basic realm="sandbox"\r\n';
  */
 export function readProxyRequest(
   socket: Socket,
-  protocol: ProxyProtocol,
-  login: ClientLogin | undefined,
+  { protocol, login }: { readonly protocol: ProxyProtocol; readonly login: ClientLogin | undefined },
   send: Send,
 ): Promise<ProxyRequest | undefined> {
   const reader = new SocketReader(socket);

@@ -51,9 +51,9 @@ export async function sendFault(
     case 'hang': // never answers: the call ends when the caller gives up or the server closes
       return;
     case 'status':
-      return send(response, fault.status, 'text/html', htmlPage(fault.status));
+      return send(response, fault.status, { type: 'text/html', body: htmlPage(fault.status) });
     case 'garbage':
-      return send(response, 200, 'application/octet-stream', GARBAGE);
+      return send(response, 200, { type: 'application/octet-stream', body: GARBAGE });
     case 'redirect':
       response.writeHead(302, { Location: fault.to ?? `/moved${path}`, 'Content-Length': 0 });
       response.end();
@@ -78,12 +78,12 @@ export async function sendAnswer(
   switch (fault?.fault) {
     case undefined:
     case 'wrong-format':
-      return send(response, 200, contentType, body);
+      return send(response, 200, { type: contentType, body });
     case 'bom':
-      return send(response, 200, contentType, `\uFEFF${body}`);
+      return send(response, 200, { type: contentType, body: `\uFEFF${body}` });
     case 'delay':
       await pause(clock, fault.ms, server.signal);
-      return send(response, 200, contentType, body);
+      return send(response, 200, { type: contentType, body });
     case 'slow':
       return sendSlowly({ body, contentType }, response, () =>
         pause(clock, fault.ms / SLICES, server.signal),

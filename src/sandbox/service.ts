@@ -199,7 +199,7 @@ async function answerCall(
   if (rule !== undefined && 'body' in rule) {
     record('body');
     const { body, contentType = 'application/json; charset=utf-8', status = 200 } = rule;
-    return send(context.response, status, contentType, body);
+    return send(context.response, status, { type: contentType, body });
   }
   const fault = rule !== undefined && 'fault' in rule ? rule : undefined;
   if (fault !== undefined && replacesAnswer(fault)) {
@@ -227,7 +227,7 @@ function answerWithCode(
 }
 
 function sendPage(response: ServerResponse, status: number): void {
-  send(response, status, 'text/html', htmlPage(status));
+  send(response, status, { type: 'text/html', body: htmlPage(status) });
 }
 
 /** Returns the parameters of the query. For POST, those of the form in the body are added and take precedence. */

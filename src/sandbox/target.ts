@@ -104,14 +104,14 @@ async function answerPage(
 }
 
 function sendText(response: ServerResponse, status: number, body: string): void {
-  send(response, status, 'text/plain; charset=utf-8', body);
+  send(response, status, { type: 'text/plain; charset=utf-8', body });
 }
 
 async function echo(request: IncomingMessage, response: ServerResponse): Promise<void> {
   const body = await readBody(request, MAX_ECHO_BYTES);
   const { method, url, httpVersion, rawHeaders, rawTrailers } = request;
   const content = { method, url, httpVersion, rawHeaders, rawTrailers, body };
-  send(response, 200, 'application/json', JSON.stringify(content));
+  send(response, 200, { type: 'application/json', body: JSON.stringify(content) });
 }
 
 async function sendBytes(response: ServerResponse, count: number): Promise<void> {

@@ -123,7 +123,7 @@ export class WebServer {
     this.#options.answer(request, response).catch((error: unknown) => {
       if (response.destroyed || response.headersSent) return response.destroy();
       const status = hasCode(error, 'bad-request') ? 400 : 500;
-      send(response, status, 'text/plain; charset=utf-8', `${describeError(error)}\n`);
+      send(response, status, { type: 'text/plain; charset=utf-8', body: `${describeError(error)}\n` });
     });
   }
 }
@@ -131,10 +131,9 @@ export class WebServer {
 export function send(
   response: ServerResponse,
   status: number,
-  contentType: string,
-  body: string | Buffer,
+  { type, body }: { readonly type: string; readonly body: string | Buffer },
 ): void {
-  response.writeHead(status, { 'Content-Type': contentType, 'Content-Length': Buffer.byteLength(body) });
+  response.writeHead(status, { 'Content-Type': type, 'Content-Length': Buffer.byteLength(body) });
   response.end(body);
 }
 

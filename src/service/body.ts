@@ -95,8 +95,7 @@ export function webPageAnswer(text: string, origin: AnswerOrigin): NoriaError {
 
 /** The error for an answer that has neither status 200 nor a code of the service. */
 export function unexpectedStatus(
-  status: number,
-  redirectsTo: string | undefined,
+  { status, redirectsTo }: { readonly status: number; readonly redirectsTo?: string },
   text: string,
   origin: AnswerOrigin,
 ): NoriaError {

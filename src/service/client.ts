@@ -136,12 +136,9 @@ export class ServiceConnection {
   async extract(call: DrawCall, options: CallOptions = {}): Promise<DrawAnswer> {
     if (call.product === 'link') return this.extractLink(call, options);
     const { refuses } = this.#parts;
-    return this.#call(
-      extractRequest(call),
-      [call.key],
-      options,
-      (body, origin): DecodedDraw => decodeDraw(body, { ...origin, ...call, refuses }),
-    );
+    const decode = (body: Uint8Array, origin: AnswerOrigin): DecodedDraw =>
+      decodeDraw(body, { ...origin, ...call, refuses });
+    return this.#call(extractRequest(call), withSecrets(options, call.key), decode);
   }
 
   /** Makes one draw from a link. The result also contains what noria recognised in the answer. */
@@ -151,19 +148,19 @@ export class ServiceConnection {
       status === TOO_MANY_REQUESTS
         ? tooFastAnswer(body, origin)
         : decodeLink(body, { ...call, ...origin, refuses, wallAt: clock.now() });
-    return this.#call(extractRequest(call), call.secrets, options, decode);
+    return this.#call(extractRequest(call), withSecrets(options, ...call.secrets), decode);
   }
 
   /** Operation 9: the area lines that can be added to the exclusive pool. */
   async areas(call: AreasCall, options: CallOptions = {}): Promise<ListAnswer> {
-    return this.#call(areasRequest(call), [call.key], options, (body, origin) =>
+    return this.#call(areasRequest(call), withSecrets(options, call.key), (body, origin) =>
       decodeList('areas', body, origin),
     );
   }
 
   /** Operation 10: the exclusive-pool instances of an account. */
   async instances(call: InstancesCall, options: CallOptions = {}): Promise<ListAnswer> {
-    return this.#call(instancesRequest(call), [call.key], options, (body, origin) =>
+    return this.#call(instancesRequest(call), withSecrets(options, call.key), (body, origin) =>
       decodeList('instances', body, origin),
     );
   }
@@ -175,14 +172,18 @@ export class ServiceConnection {
 
   async #call<Decoded extends { readonly code: string }>(
     request: ServiceRequest,
-    own: readonly Secret[],
     { gate, secrets = [] }: CallOptions,
     decode: Decode<Decoded>,
   ): Promise<Decoded & Timing> {
     const reply = await this.#transport.exchange(request, gate);
-    const decoded = decodeReply(reply, { host: request.url.host, secrets: [...own, ...secrets] }, decode);
+    const decoded = decodeReply(reply, { host: request.url.host, secrets }, decode);
     return { ...decoded, sentAt: reply.sentAt, tookMs: reply.tookMs };
   }
+}
+
+/** Adds the secrets of a call to those that noria masks. */
+function withSecrets(options: CallOptions, ...own: readonly Secret[]): CallOptions {
+  return { ...options, secrets: [...own, ...(options.secrets ?? [])] };
 }
 
 /**
@@ -190,10 +191,11 @@ export class ServiceConnection {
  * success needs status 200.
  */
 function decodeReply<Decoded extends { readonly code: string }>(
-  { status, redirectsTo, body }: Exchange,
+  reply: Exchange,
   origin: AnswerOrigin,
   decode: Decode<Decoded>,
 ): Decoded {
+  const { status, body } = reply;
   if (status === 200) return decode(body, origin, status);
   try {
     const decoded = decode(body, origin, status);
@@ -202,5 +204,5 @@ function decodeReply<Decoded extends { readonly code: string }>(
     if (!(error instanceof NoriaError)) throw error;
     // ignored: the caller gets the error for the HTTP status, which explains more
   }
-  throw unexpectedStatus(status, redirectsTo, bodyText(body), origin);
+  throw unexpectedStatus(reply, bodyText(body), origin);
 }

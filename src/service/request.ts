@@ -9,7 +9,7 @@ import { formatHostPort, parseHostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
 import { withCount } from './link/link-url.ts';
 import type { EntryOptions } from './link/read-entry.ts';
-import type { Format, ListName, Method, Product } from './operation.ts';
+import type { Format, Method, Product } from './operation.ts';
 import { OPERATIONS } from './operations.ts';
 
 /** The address of the service. At least one of the two fields is required. */
@@ -112,7 +112,9 @@ export function extractRequest(call: DrawCall): ServiceRequest {
  * @throws NoriaError bad-config if the address is unusable.
  */
 export function areasRequest(call: AreasCall): ServiceRequest {
-  return listRequest('areas', call, call.instance, pair('areaKeyword', call.areaKeyword));
+  const { identity, path } = OPERATIONS.areas;
+  const filter = pair('areaKeyword', call.areaKeyword);
+  return request(call, path, [[identity.name, call.instance], [identity.key, call.key], ...filter]);
 }
 
 /**
@@ -121,7 +123,9 @@ export function areasRequest(call: AreasCall): ServiceRequest {
  * @throws NoriaError bad-config if the address is unusable.
  */
 export function instancesRequest(call: InstancesCall): ServiceRequest {
-  return listRequest('instances', call, call.username, pair('status', call.status));
+  const { identity, path } = OPERATIONS.instances;
+  const filter = pair('status', call.status);
+  return request(call, path, [[identity.name, call.username], [identity.key, call.key], ...filter]);
 }
 
 /**
@@ -141,11 +145,6 @@ function linkRequest({ method, url, headers, body, count = 1 }: LinkCall): Servi
     headers: Object.fromEntries(revealed),
     ...(body === undefined ? {} : { body: withCount(body.reveal(), count) }),
   };
-}
-
-function listRequest(name: ListName, call: CallBase, identifier: string, filter: Pairs): ServiceRequest {
-  const { identity, path } = OPERATIONS[name];
-  return request(call, path, [[identity.name, identifier], [identity.key, call.key], ...filter]);
 }
 
 function pair(name: string, value: string | number | undefined): Pairs {

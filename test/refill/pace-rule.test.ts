@@ -47,7 +47,7 @@ function called(
 ) {
   const answeredAt = answeredMs === null ? undefined : at(answeredMs);
   const ended = { turn: A, answeredAt, settlement };
-  const settled = settleCall(claimed(ms, before), at(endedMs), ended, () => 0).result;
+  const settled = settleCall(claimed(ms, before), at(endedMs), { ...ended, random: () => 0 }).result;
   if (settled === undefined) throw new Error('not settled');
   return settled;
 }
@@ -108,7 +108,7 @@ test('pace rule: a claim that is given back leaves the entry as it was', () => {
 test('pace rule: neither a late end nor a claim given back touches the claim of another turn', () => {
   const second = claimed(27_250, claimed(0), B);
   const ended = { turn: A, answeredAt: at(28_000), settlement: { kind: 'done' } } as const;
-  expect(settleCall(second, at(28_000), ended, () => 0)).toEqual({ result: second });
+  expect(settleCall(second, at(28_000), { ...ended, random: () => 0 })).toEqual({ result: second });
   expect(giveBackClaim(second, A, undefined)).toEqual({ result: second });
 });
 
@@ -223,6 +223,6 @@ test('pace rule: the interval is widened at most four times', () => {
 test('pace rule: the wait after 12002 has a jitter of a fifth', () => {
   const ended = { turn: A, answeredAt: at(0), settlement: { kind: 'refused', minMs: undefined } } as const;
   const hold = (random: number) =>
-    settleCall(claimed(0), at(0), ended, () => random).result?.call?.holdMs ?? 0;
+    settleCall(claimed(0), at(0), { ...ended, random: () => random }).result?.call?.holdMs ?? 0;
   expect(hold(0.999) / hold(0)).toBeCloseTo(1.2, 2);
 });

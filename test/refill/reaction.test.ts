@@ -15,10 +15,14 @@ function answer(code: string, changes: Partial<DrawAnswer> = {}): DrawAnswer {
   return { code, message: '', entries, dropped: {}, quota: {}, sentAt: 0, tookMs: 100, ...changes };
 }
 
-const react = (product: Product, given: DrawAnswer, inARow = 1, wallAt = NOON_AT): Reaction =>
-  reactTo(outcomeOfAnswer(product, given), inARow, wallAt, steady);
-const reactToFault = (code: FaultCode, inARow = 1) =>
-  reactTo(outcomeOfError(new NoriaError(code, 'what happened')), inARow, NOON_AT, steady);
+const react = (product: Product, given: DrawAnswer, consecutive = 1, wallAt = NOON_AT): Reaction =>
+  reactTo(outcomeOfAnswer(product, given), { consecutive, wallAt, random: steady });
+const reactToFault = (code: FaultCode, consecutive = 1) =>
+  reactTo(outcomeOfError(new NoriaError(code, 'what happened')), {
+    consecutive,
+    wallAt: NOON_AT,
+    random: steady,
+  });
 
 const EVERY = PRODUCTS.flatMap((product) =>
   Object.keys(CODES[OPERATIONS[product].number]).map((code) => [product, code] as const),
@@ -82,7 +86,9 @@ test.each<[Product, string, Reaction]>([
 });
 
 test('reaction: retries of a used-up quota back off, and happen just after midnight', () => {
-  const waits = [1, 2, 3, 4, 5].map((inARow) => react('shared', answer('12008'), inARow).suspension?.ms);
+  const waits = [1, 2, 3, 4, 5].map(
+    (consecutive) => react('shared', answer('12008'), consecutive).suspension?.ms,
+  );
   expect(waits).toEqual([5, 10, 20, 30, 30].map((minutes) => minutes * MINUTE_MS));
   const beforeMidnight = Date.UTC(2030, 0, 1, 15, 50);
   expect(react('long-residential', answer('12010'), 1, beforeMidnight).suspension?.ms).toBe(
@@ -111,7 +117,7 @@ test('reaction: without an answer the backoff doubles up to ten minutes, one min
 });
 
 test('reaction: a block causes silence from two minutes up to half an hour, also while clients wait', () => {
-  const reactions = [1, 2, 5, 20].map((inARow) => reactToFault('service-blocked', inARow));
+  const reactions = [1, 2, 5, 20].map((consecutive) => reactToFault('service-blocked', consecutive));
   expect(reactions.map(({ suspension }) => suspension?.ms)).toEqual(
     [2, 4, 30, 30].map((minutes) => minutes * MINUTE_MS),
   );
@@ -128,9 +134,10 @@ test('reaction: an unusable address halts, and a defect of the program is rethro
 
 test('reaction: the backoff has a jitter of a tenth within its bounds', () => {
   const outcome = outcomeOfError(new NoriaError('service-transport', ''));
-  const ms = (random: number) => reactTo(outcome, 3, NOON_AT, () => random).suspension?.ms ?? 0;
+  const ms = (random: number) =>
+    reactTo(outcome, { consecutive: 3, wallAt: NOON_AT, random: () => random }).suspension?.ms ?? 0;
   expect([ms(0), ms(0.5), ms(0.999)].map(Math.round)).toEqual([18_000, 20_000, 21_996]);
-  expect(reactTo(outcome, 1, NOON_AT, () => 0).suspension?.ms).toBe(5_000);
+  expect(reactTo(outcome, { consecutive: 1, wallAt: NOON_AT, random: () => 0 }).suspension?.ms).toBe(5_000);
 });
 
 test('reaction: the summary and advice contain no text of the service', () => {

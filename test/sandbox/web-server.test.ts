@@ -11,7 +11,7 @@ test('web server: listens again after a refusal, even if another program holds i
     host: '127.0.0.1',
     port: 0,
     clock,
-    answer: async (_request, response) => send(response, 200, 'text/plain', 'here'),
+    answer: async (_request, response) => send(response, 200, { type: 'text/plain', body: 'here' }),
   });
   onTestFinished(() => server.close());
   server.refuseFor(1_000);

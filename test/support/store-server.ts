@@ -104,7 +104,8 @@ export class TestStore {
   }
 
   client(): Promise<StoreClient> {
-    return openStoreClient(this.address().server, systemClock, LIMIT_MS, new AbortController().signal);
+    const { signal } = new AbortController();
+    return openStoreClient(this.address().server, { clock: systemClock, deadlineMs: LIMIT_MS, signal });
   }
 
   signal(signal: NodeJS.Signals): void {

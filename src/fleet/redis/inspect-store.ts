@@ -39,7 +39,8 @@ export function aclLine(name: string, username: string): string {
 export async function inspectStore(address: StoreAddress, name: string, clock: Clock): Promise<StoreReport> {
   let client: StoreClient;
   try {
-    client = await openPrimary(address, clock, CONNECT_DEADLINE_MS, new AbortController().signal);
+    const { signal } = new AbortController();
+    client = await openPrimary(address, { clock, deadlineMs: CONNECT_DEADLINE_MS, signal });
   } catch (error) {
     return failedReport(error, address);
   }

@@ -43,16 +43,15 @@ export async function loadState(store: FleetStore, client?: StoreClient): Promis
 }
 
 /**
- * Calls `apply` for each entry after `number`.
+ * Calls `apply` for each entry after the number `after`.
  * @throws NoriaError fleet-store-lost if the connection of `client` ends or log entries are missing.
  */
 export async function readLog(
   { keys }: FleetStore,
   client: StoreClient,
-  number: number,
-  apply: (entry: LogEntry) => void,
+  { after, apply }: { readonly after: number; readonly apply: (entry: LogEntry) => void },
 ): Promise<never> {
-  for (let last = number; ; ) {
+  for (let last = after; ; ) {
     const command = ['XREAD', 'BLOCK', String(BLOCK_MS), 'COUNT', String(ENTRIES_PER_READ)];
     const reply = await client.call(
       [...command, 'STREAMS', keys.log, `${last}-0`],

@@ -237,7 +237,7 @@ export class RedisSharedPool implements FleetPool {
   }
 
   #read(client: StoreClient): Promise<never> {
-    return readLog(this.#store, client, this.#applied, (entry) => this.#apply(entry));
+    return readLog(this.#store, client, { after: this.#applied, apply: (entry) => this.#apply(entry) });
   }
 
   #apply({ number, at, facts }: LogEntry): void {

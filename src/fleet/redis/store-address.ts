@@ -1,11 +1,11 @@
 /** The address of the fleet's store: a server, or the Sentinels that know the server. */
-import type { Clock } from '../../core/clock.ts';
 import { describeError } from '../../core/faults.ts';
 import { formatHostPort } from '../../core/host-port.ts';
 import {
   lostStore,
   openStoreClient,
   type StoreClient,
+  type StoreDialOptions,
   type StoreLogin,
   StoreRefusal,
   type StoreServer,
@@ -28,13 +28,9 @@ export interface StoreAddress {
  *
  * @throws NoriaError fleet-store-lost, fleet-store-unusable
  */
-export async function openPrimary(
-  address: StoreAddress,
-  clock: Clock,
-  deadlineMs: number,
-  signal: AbortSignal,
-): Promise<StoreClient> {
-  const open = (server: StoreServer) => openStoreClient(server, clock, deadlineMs, signal);
+export async function openPrimary(address: StoreAddress, options: StoreDialOptions): Promise<StoreClient> {
+  const { deadlineMs } = options;
+  const open = (server: StoreServer) => openStoreClient(server, options);
   const primary = await findPrimary(address, open, deadlineMs);
   const client = await open({ ...address.server, ...primary });
   if (address.sentinel === undefined) return client;

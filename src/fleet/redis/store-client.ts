@@ -119,15 +119,20 @@ export class StoreClient {
   }
 }
 
+export interface StoreDialOptions {
+  readonly clock: Clock;
+  /** The time limit for the connection and the login. */
+  readonly deadlineMs: number;
+  readonly signal: AbortSignal;
+}
+
 /**
  * Opens a connection and logs in.
  * @throws NoriaError fleet-store-lost; fleet-store-unusable if the store refuses the login.
  */
 export async function openStoreClient(
   server: StoreServer,
-  clock: Clock,
-  deadlineMs: number,
-  signal: AbortSignal,
+  { clock, deadlineMs, signal }: StoreDialOptions,
 ): Promise<StoreClient> {
   const address = formatHostPort(server.host, server.port);
   const client = new StoreClient(createLibraryClient(server), clock, address);

@@ -133,6 +133,7 @@ export class StoreConnection {
 
   #openClient(): Promise<StoreClient> {
     const { address, clock } = this.#options;
-    return openPrimary(address, clock, CONNECT_DEADLINE_MS, this.#closing.signal);
+    const { signal } = this.#closing;
+    return openPrimary(address, { clock, deadlineMs: CONNECT_DEADLINE_MS, signal });
   }
 }

@@ -108,7 +108,7 @@ export class LinkServer {
   /** @param name - the part of the path after `/links/`. */
   async answer(request: IncomingMessage, response: ServerResponse, name: string): Promise<void> {
     const link = this.#links.get(name);
-    if (link === undefined) return send(response, 404, 'text/html', htmlPage(404));
+    if (link === undefined) return send(response, 404, { type: 'text/html', body: htmlPage(404) });
     const { vendor } = link;
     const body = await readBody(request, MAX_BODY_BYTES);
     const params = new URL(request.url ?? '', 'http://vendor.example').searchParams;
@@ -116,7 +116,7 @@ export class LinkServer {
     const drawn = refusal === undefined ? await this.#draw(link, countOf(vendor, params, body)) : [];
     const why = refusal ?? (drawn.length === 0 ? 'empty' : undefined);
     const answer = why === undefined ? vendor.answer(drawn) : vendor.refuse(why);
-    send(response, 200, answer.contentType, answer.body);
+    send(response, 200, { type: answer.contentType, body: answer.body });
   }
 
   #refusal(link: OpenLink, request: IncomingMessage, params: URLSearchParams): LinkRefusal | undefined {

@@ -99,7 +99,10 @@ export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedL
   const read = readEntries(list?.entries ?? [], entryOptions);
   // If noria cannot read most of the lines, the text is not a list of proxies.
   const isOtherText = list?.path === undefined && (read.dropped.address ?? 0) > read.entries.length;
-  if (isOtherText || (read.parts === undefined && isUnexplained(text, list, read, options))) {
+  if (
+    isOtherText ||
+    (read.parts === undefined && isUnexplained(text, { list, dropped: read.dropped }, options))
+  ) {
     throw unreadableAnswer(noAddress(list, options), text, options);
   }
   const ok = json === undefined ? undefined : okOf(json);
@@ -241,8 +244,7 @@ function readEntries(list: readonly unknown[], options: EntryOptions): ReadEntri
  */
 function isUnexplained(
   text: string,
-  list: FoundList | undefined,
-  { dropped }: ReadEntries,
+  { list, dropped }: Pick<ReadEntries, 'dropped'> & { readonly list: FoundList | undefined },
   { rules }: LinkDecodeOptions,
 ): boolean {
   const { private: privateCount, own, expired, credentials } = dropped;

@@ -132,12 +132,12 @@ export function entryFields(entry: object): EntryFields {
   const inner: object[] = [];
   for (const [name, value] of firstFields(entry)) {
     if (typeof value === 'object' && value !== null) inner.push(value);
-    else add(fields, name, name, value);
+    else add(fields, name, value);
   }
   for (const object of inner) {
     if (Array.isArray(object)) continue;
     for (const [name, value] of firstFields(object)) {
-      if (typeof value !== 'object') add(fields, name, name, value);
+      if (typeof value !== 'object') add(fields, name, value);
     }
   }
   return fields;
@@ -153,8 +153,8 @@ function firstFields(object: object): [string, unknown][] {
   return names.map((name) => [name, Reflect.get(object, name)]);
 }
 
-function add(fields: Map<string, NamedField>, key: string, name: string, value: unknown): void {
+function add(fields: Map<string, NamedField>, name: string, value: unknown): void {
   if (value === null || value === undefined || value === '') return;
-  const plain = key.replace(/[_-]/g, '').toLowerCase();
+  const plain = name.replace(/[_-]/g, '').toLowerCase();
   if (!fields.has(plain)) fields.set(plain, { name, value });
 }

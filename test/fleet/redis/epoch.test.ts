@@ -21,7 +21,8 @@ test.skipIf(NO_STORE)(
   async () => {
     const store = await openStore();
     const { signal } = new AbortController();
-    const client = await openStoreClient(store.address().server, systemClock, COMMAND_DEADLINE_MS, signal);
+    const options = { clock: systemClock, deadlineMs: COMMAND_DEADLINE_MS, signal };
+    const client = await openStoreClient(store.address().server, options);
     const runner = { call: (command: readonly string[]) => client.call(command, COMMAND_DEADLINE_MS) };
     const args = epochArguments({ remembered: '', rememberedForMs: 0, fresh: 'one', clockWasSet: false });
     for (const field of ['run_id', 'master_replid']) {

@@ -21,7 +21,7 @@ const signal = new AbortController().signal;
 /** Returns the answer to PING at this address, or the error. */
 async function ping(address: StoreAddress): Promise<unknown> {
   try {
-    const client = await openPrimary(address, systemClock, LIMIT_MS, signal);
+    const client = await openPrimary(address, { clock: systemClock, deadlineMs: LIMIT_MS, signal });
     const pong = await client.call(['PING'], LIMIT_MS);
     client.close();
     return pong;
@@ -67,7 +67,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     await store.command('ACL', 'SETUSER', 'me', 'on', '>hunter2', '~*', '+@all');
     const login = { username: 'me', password: new Secret('hunter2') };
     const address = { label: 'x', server: { ...store.address().server, login, database: 3 } };
-    const client = await openPrimary(address, systemClock, LIMIT_MS, signal);
+    const client = await openPrimary(address, { clock: systemClock, deadlineMs: LIMIT_MS, signal });
     expect(await client.call(['ACL', 'WHOAMI'], LIMIT_MS)).toBe('me');
     await client.call(['SET', 'a', '1'], LIMIT_MS);
     client.close();
