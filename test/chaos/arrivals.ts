@@ -36,7 +36,7 @@ export interface Stage {
   extract(source: string): NoriaProcess;
 }
 
-/** Opens the stage. The first source gets one member per call, so it always lacks some. */
+/** Opens the stage. The first source gets only one member per call, so it draws all the time. */
 export async function openStage(options: StageOptions): Promise<Stage> {
   const arrivals: number[] = [];
   const counts: number[] = [];

@@ -212,7 +212,7 @@ async function echoThrough(tap: Tap, options: ClientOptions, open: OpenTunnel): 
   return compare(await tap.read(sent.length), sent);
 }
 
-/** Ends its own direction first, and must still get the answer. */
+/** Ends the direction to the target before the answer arrives. The client must nevertheless get the answer. */
 async function halfClose(tap: Tap, options: ClientOptions): Promise<Outcome> {
   await openConnect(tap, options);
   const sent = someBytes(options, 32_768);

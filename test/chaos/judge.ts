@@ -34,7 +34,7 @@ export interface Measured {
   readonly after: readonly Footprint[];
   /** The p99 of the event loop delay of each noria, in ms, without the times in which the noria was stopped. */
   readonly eventLoopDelayMs: readonly number[];
-  /** The same for the judging process on the same machine. */
+  /** The p99 of the event loop delay of this process, in ms. It runs on the same machine as the norias. */
   readonly ownDelayMs: number;
   /** Exit addresses of all members that ever lived. */
   readonly exits: ReadonlySet<string>;

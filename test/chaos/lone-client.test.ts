@@ -30,7 +30,10 @@ function answer(socket: Socket): void {
   socket.on('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok'));
 }
 
-/** Fails every second exit that it sees by the trick, and answers the others. @returns its port. Nothing listens for `refuses`. */
+/**
+ * Opens the target. It plays the trick on every second exit from which it is reached, and answers all other exits. With
+ * `refuses`, nothing listens on the port. @returns the port.
+ */
 async function openTarget(trick: Trick): Promise<number> {
   if (trick === 'refuses') return freePort();
   const exits: string[] = [];

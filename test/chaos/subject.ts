@@ -57,7 +57,7 @@ export class Subject {
     return children.split(' ').filter(Boolean).map(Number);
   }
 
-  /** Starts it and waits until its admin API answers. @param nodeOptions - further options of Node. */
+  /** Starts the noria and waits until its admin API answers. @param nodeOptions - further options of Node. */
   async start(nodeOptions: readonly string[] = []): Promise<void> {
     const entry = join(process.cwd(), 'src/main.ts');
     const child = spawn(process.execPath, [...nodeOptions, entry, 'run', '-c', this.file], {

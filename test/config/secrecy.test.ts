@@ -115,8 +115,7 @@ test('config errors: a secret in place of any value is never shown, whatever els
       // Removes a character, which makes typical mistakes: a missing colon, quote, brace or line end.
       const at = cut === undefined ? text.length : cut % text.length;
       const given = text.slice(0, at) + text.slice(at + 1);
-      // Excludes two cases: without one of its characters, the secret is another text; with a colon after it, it is a
-      // key.
+      // Excludes texts in which the secret is followed by a colon, because the secret is then a key.
       fc.pre(!new RegExp(`${SECRET}[^\\n]{0,2}:`).test(given));
       for (const { path, message, excerpt = '' } of answerTo(given)?.problems ?? []) {
         excerpts += excerpt === '' ? 0 : 1;

@@ -28,7 +28,7 @@ const SOCKS_LISTENERS = [
   `address: "127.0.0.1:7785", users: [{ username: admin, password: admin }], tls: { cert: "${CERTIFICATE}", key: "${KEY}" }`,
 ];
 
-/** The edits: members of the sandbox resolve only names under `.example`. */
+/** These edits are necessary because members of the sandbox resolve only names under `.example`. */
 const SOCKS_EDITS: readonly Edit[] = [
   { file: 'tests/config.py', from: 'target.example.com', to: 'target.example' },
 ];
@@ -144,11 +144,12 @@ export const SUITES: readonly Suite[] = [
     ...socksSuite,
     name: 'aiohttp-socks',
     source: { registry: 'pypi', package: 'aiohttp-socks', version: '0.12.0' },
-    // The archive has the tests without the files that they import. httpx-socks has the same ones.
+    // The archive has the tests without the files that they import. The archive of httpx-socks has these files.
     support: [{ source: httpxSocks, folder: 'tests' }],
     edits: [
       ...SOCKS_EDITS,
-      // Its own target answers `200 OK`; the target of httpx-socks answers `200` without a reason phrase.
+      // The tests of aiohttp-socks expect the answer `200 OK`, but the target in the files of httpx-socks answers `200` without a
+      // reason phrase.
       {
         file: 'tests/http_app2.py',
         from: 'asyncio.run(serve(app, config))',
@@ -192,7 +193,7 @@ export const SUITES: readonly Suite[] = [
         `address: "[::1]:7791", tls: { cert: "${certs}/server.crt", key: "${certs}/server.key" }`,
       ];
     },
-    // The other class starts a proxy for each of its tests, with a certificate of its own.
+    // The excluded class starts another proxy for each of its tests, with another certificate.
     command: (place) =>
       pytest(
         place,

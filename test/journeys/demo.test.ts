@@ -56,7 +56,7 @@ test.skipIf(!hasCommand('curl'))(
 
     const exits = new Set<string>();
     for (let n = 0; n < 6; n += 1) exits.add((await curl(...(n % 2 === 0 ? http : socks))).out);
-    expect(exits.size).toBeGreaterThanOrEqual(5); // a hedge may take the turn of a member
+    expect(exits.size).toBeGreaterThanOrEqual(5); // a hedge may use a member, so that the next request gets another member
     expect(await exitOfSession(session)).toBe(await exitOfSession(session));
     const page = /dashboard {2}(\S+)/.exec(out())?.[1] ?? '';
     expect((await curl(`${page}readyz`)).out).toMatch(/^serving: 6 members/);

@@ -42,7 +42,7 @@ class Host {
     return (await curl('-x', `http://${user}${this.#proxy}`, `${this.#targetUrl}/ip`)).out.trim();
   }
 
-  /** The same, through this worker. */
+  /** The exit that the target sees if this worker serves the client. */
   exitThrough(worker: number, session: string): Promise<string> {
     return whileAlone(worker, this.workers(), () => this.exit(session));
   }
@@ -128,7 +128,7 @@ async function untilAgreed(hosts: readonly Host[], session: string, before = '')
   return exit;
 }
 
-/** Evicts a member at one host. Waits until a draw has replaced it, for all. */
+/** Evicts a member at the first host. Waits until the member has left at all hosts and a draw has replaced it. */
 async function replaceMember(...hosts: readonly [Host, ...Host[]]): Promise<void> {
   const [id = ''] = await hosts[0].memberIds();
   await hosts[0].evict(id);

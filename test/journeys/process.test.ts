@@ -45,7 +45,7 @@ test('process: SIGTERM lets a tunnel finish, refuses new clients, and ends with 
   noria.child.kill('SIGTERM');
   await noria.line('noria is shutting down');
   expect(await getIp(tunnel)).toContain('200 OK');
-  await until('new clients are refused', () => refuses(stage.port)); // with workers, only when all have closed
+  await until('new clients are refused', () => refuses(stage.port)); // with several workers, this takes until all of them have stopped listening
   tunnel.end();
   expect(await noria.ended).toEqual([0, null]);
   expect(existsSync(join(stage.folder, 'state/snapshot.json'))).toBe(true);

@@ -33,8 +33,8 @@ const NAMES: readonly EventName[] = [
 ];
 
 /**
- * Options for a listener, with the test's own ones on top. Unless the test brings a clock, no time passes: no timeout ends a step
- * that a busy machine delays.
+ * Options for a listener. Options that the test passes replace the defaults. Unless the test brings a clock, no time passes: no
+ * timeout ends a step that a busy machine delays.
  */
 export function listenerOptions(
   dialer: Dialer,

@@ -68,7 +68,7 @@ const GOOD: readonly [text: string, routing: RoutingOptions][] = [
   ['session-abc-life-30s,adr-Shanghai,rotate', { session: 'abc', minLifeMs: 30_000, location: 'Shanghai' }],
 ];
 
-/** Each with what the message must contain. */
+/** Invalid routing options, each with the text that the message must contain. */
 const BAD: readonly [text: string, named: RegExp][] = [
   ['colour-red', /unknown key "colour"/],
   ['session-abc-colour-red', /unknown key "colour"/],

@@ -14,7 +14,7 @@ test('sessions: an idle session ends even if its count of open leases is negativ
     settings,
   });
   const session = sessions.use('cart', {}, clock.monotonic());
-  session.openLeases -= 1; // cannot happen; the timer must return even so
+  session.openLeases -= 1; // an impossible count: the callback of the timer must return nevertheless
   for (let minute = 0; minute < 2; minute += 1) clock.advance(60_000);
   expect(sessions.size).toBe(0);
   sessions.close();

@@ -114,7 +114,7 @@ test('pace: a permit that is 2 s old is given back, and the turn starts again', 
   await pass(clock, 4_000, 50);
   expect(await taken).toBe('late');
   expect(starts).toEqual([
-    ['next', 3_250], // this turn asked while the call seemed to be in flight
+    ['next', 3_250], // this turn computed its wait while the call seemed to be in flight
     ['late', 4_600],
   ]);
 });

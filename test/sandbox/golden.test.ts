@@ -1,6 +1,6 @@
 /**
- * The sandbox's answers have the same shape as the hand-written golden answers, with which noria's client is tested. So
- * one misreading cannot be in both unnoticed.
+ * The sandbox's answers have the same shape as the hand-written golden answers, with which noria's client is tested. So a
+ * misreading of the specification in only one of them fails a test.
  */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';

@@ -8,7 +8,10 @@ import { reading } from './reading.ts';
 
 const LAYOUT = '{ip}:{port},{adr}';
 
-/** Products that are read differently: -1 and exit IPs, own fields and counters, own text line. */
+/**
+ * Three products that are decoded in different ways: the first has lifetimes of -1 and exit IPs, the second has fields and
+ * counters of its own, and the third has a text line of its own.
+ */
 const DIFFERENT: readonly Product[] = ['long-residential', 'short-pure', 'free'];
 
 /** All products, formats and layouts to read an answer with. */
@@ -19,7 +22,10 @@ const READINGS: readonly { product: Product; format: Format; textLayout?: string
   ],
 );
 
-/** Expects that `body` is a valid answer or a fault of the service in each of them. Returns the number of answers. */
+/**
+ * Expects that `body`, decoded in each way of `READINGS`, is a valid answer or a fault of the service. Returns the number of
+ * valid answers.
+ */
 export function readEveryWay(body: Uint8Array): number {
   let answers = 0;
   for (const how of READINGS) {

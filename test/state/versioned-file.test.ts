@@ -41,7 +41,8 @@ test('versioned file: a process whose base version was swept decides again on th
   const seen: unknown[] = [];
   await file.change((value) => {
     seen.push(value);
-    // Another process creates twenty versions now and sweeps our next one, so its name is free again.
+    // Another process now creates twenty versions and removes old versions. The name of the version that this change creates is
+    // then free again.
     if (seen.length === 1) execFileSync(process.execPath, [COUNTER, folder, '20']);
     return { next: 'mine', result: undefined };
   });

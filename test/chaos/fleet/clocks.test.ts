@@ -13,7 +13,7 @@ import { FAKE_CLOCK } from '../subject.ts';
 const MEMBERS = 4;
 const HOUR_MS = 3_600_000;
 const AHEAD = { LD_PRELOAD: FAKE_CLOCK, DONT_FAKE_MONOTONIC: '1', FAKETIME: '+3600s' };
-/** Both lists are read one after the other, on a busy machine. */
+/** The tolerance for times in the lists of two norias, which are read one after the other, on a busy machine. */
 const NEAR_SECONDS = 120;
 
 test.skipIf(NO_STORE || !hasCommand('curl') || !existsSync(FAKE_CLOCK))(

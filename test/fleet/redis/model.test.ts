@@ -128,7 +128,8 @@ describe.skipIf(NO_STORE)('with a store', () => {
       fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 25 }), async (steps) => {
         const stage = openStoreStage(server);
         const options = { minEntries: 1, beatEveryMs: 5 };
-        // A lost connection drops facts, as it should. A busy machine may lose one, and such a run compares nothing.
+        // Facts are dropped when a connection is lost, as intended. On a busy machine a connection may be lost; the two states
+        // are then not compared.
         const goOn = () => fc.pre(stage.lost.length === 0);
         const inStore = await play(steps, (replica) => stage.connect(replica, options), goOn);
         const pace = createPaceMemory(createTimekeeper(systemClock, systemBoot()));
