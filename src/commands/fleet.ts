@@ -197,7 +197,7 @@ function formatReport({ name, replicas, sources, sessions }: FleetReport, column
 
 function describeRefusal({ reason, advice, ofOneNoria }: Refusal): string {
   if (!ofOneNoria) return `${reason} ${advice}`;
-  return `${reason} One noria got this answer and is halted; the others continue to draw. noria status shows which noria is halted. ${advice}`;
+  return `${reason} A noria got this answer and is halted. Norias with another key or other parameters continue. noria status shows whether a noria is halted. ${advice}`;
 }
 
 function nextCall({ paused, halted, calling, nextCallSeconds }: SourceReport): string {

@@ -92,7 +92,10 @@ export class SourceTurn {
     const { state, history } = this.#memory;
     const { last } = history;
     if (ms > 2 * this.#planner.gapMs && (last === undefined || last.verdict.kind === 'ok')) {
-      const cause = 'an earlier answer of the service, or a call of another process, delays it';
+      const isInFleet = this.#context.onReport !== undefined;
+      const cause = isInFleet
+        ? "an earlier answer of the service, a call of another noria, or a loss of data in the fleet's store delays it"
+        : 'an earlier answer of the service, or a call of another process, delays it';
       state.move({ name: 'waiting', reason: `the next call must wait ${roughDuration(ms)}: ${cause}` });
     } else if (state.phase.name === 'drawing') {
       // another process made a call while this turn connected, so this turn waits again

@@ -71,7 +71,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
       refusal: { ofOneNoria: true },
     });
     expect((await showFleet('-c', file)).printed).toMatch(
-      /One noria got this answer and is halted; the others/,
+      /A noria got this answer and is halted\. Norias with another key/,
     );
     const past = { ...HALTED, untilAt: stage.clock.monotonic() - 60_000 };
     expect(await report({ suspension: past }), 'noria tries again').toMatchObject({

@@ -225,13 +225,23 @@ test('source: after 12012 it makes no call for two minutes, despite a restart an
   expect(rig.status()).toMatchObject({ state: 'paused', code: '12012' });
   await rig.refiller.close();
 
+  const inFleet = openRig({ clock, store, sources, pool: new CountingPool(clock), onReport() {} });
+  inFleet.refiller.refill('city');
+  await settle();
+  expect(inFleet.status().reason).toMatch(
+    /a call of another noria, or a loss of data in the fleet's store delays it$/,
+  );
+  await inFleet.refiller.close();
+
   const restarted = openRig({ clock, store, sources, pool: new CountingPool(clock) });
   restarted.refiller.refill('city');
   await pass(clock, 118_000);
   expect(restarted.service.calls).toEqual([]);
   expect(restarted.status()).toMatchObject({
     state: 'waiting',
-    reason: expect.stringMatching(/^the next call must wait 120 s|^the next call must wait 2 min/),
+    reason: expect.stringMatching(
+      /^the next call must wait (?:120 s|2 min).*: an earlier answer .* a call of another process, delays it$/,
+    ),
   });
   await pass(clock, 3_000);
   expect(restarted.service.calls).toHaveLength(1);
