@@ -85,7 +85,10 @@ function formatFleet(fleet: Status['fleet']): string[] {
   if (fleet === null) return [];
   const { name, replica, store, lostForSeconds, replicas } = fleet;
   const others = replicas.filter((each) => each.name !== replica).map((each) => each.name);
-  const state = store === 'connected' ? 'store connected' : `store lost for ${roughSeconds(lostForSeconds)}`;
+  const state =
+    store === 'connected'
+      ? 'store connected'
+      : `store lost for ${roughSeconds(lostForSeconds)} (noria check says why)`;
   const known = store === 'connected' ? 'with' : 'last seen with';
   const company = others.length === 0 ? 'no other noria is known' : `${known} ${others.join(', ')}`;
   return [`fleet ${name}: ${state}; this is ${replica}, ${company}`];
