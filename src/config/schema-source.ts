@@ -7,7 +7,7 @@ import { FORMATS, METHODS, SOURCE_PRODUCTS } from '../service/operation.ts';
 import { given, optional, required, section } from './keys.ts';
 import { baseAddress } from './network-scalars.ts';
 import { duration, oneOf, text, whole, zone } from './scalars.ts';
-import { MOST, secretFile, username } from './schema-values.ts';
+import { MAX, secretFile, username } from './schema-values.ts';
 import { key, linkUrl, password, secretText } from './secret-scalars.ts';
 
 const field = (example: string) =>
@@ -181,15 +181,15 @@ export const SOURCE = section({
     'pace: minimum time from one call to the next',
     '10s, as the service recommends; required for `link`',
   ),
-  dailyBudget: optional(whole(1, MOST.tunnels), 'maximum number of distinct IPs drawn in a day', 'no limit'),
+  dailyBudget: optional(whole(1, MAX.tunnels), 'maximum number of distinct IPs drawn in a day', 'no limit'),
   lifetime: optional(
     duration(SECOND_MS, WEEK_MS),
     'lifetime of members when the service reports none; each success renews it',
     '10m for reverse-proxy members; 60s for `link`; for others by product, see docs/service.md',
   ),
-  size: optional(whole(1, MOST.members), 'number of usable members to hold for this source', '`pool.size`'),
+  size: optional(whole(1, MAX.members), 'number of usable members to hold for this source', '`pool.size`'),
   priority: given(
-    whole(1, MOST.priority),
+    whole(1, MAX.priority),
     '1',
     'noria uses a source, and draws from it, only while no source with a smaller number can serve',
   ),

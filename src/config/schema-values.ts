@@ -4,7 +4,7 @@ import { text } from './scalars.ts';
 /**
  * The maximum values that the configuration accepts. The limits of the pool, the dialer and a process determine them.
  */
-export const MOST = {
+export const MAX = {
   members: 100_000,
   sessions: 100_000,
   tunnels: 1_000_000,

@@ -25,7 +25,7 @@ import {
 import { duration, flag, oneOf, text, whole, wordOr } from './scalars.ts';
 import { FLEET } from './schema-fleet.ts';
 import { SOURCE } from './schema-source.ts';
-import { filePath, MOST, secretFile, username } from './schema-values.ts';
+import { filePath, MAX, secretFile, username } from './schema-values.ts';
 import { key, password, token } from './secret-scalars.ts';
 
 export const LISTENER = section({
@@ -72,7 +72,7 @@ export const LISTENER = section({
     'refused targets: hosts, networks, ports, `private` (this machine, private networks), `smtp` (mail ports)',
   ),
   idleTimeout: given(duration(SECOND_MS), '10m', 'time after which a tunnel without traffic is closed'),
-  maxConnections: given(whole(1, MOST.tunnels), '10000', 'maximum number of client connections at once'),
+  maxConnections: given(whole(1, MAX.tunnels), '10000', 'maximum number of client connections at once'),
   source: optional(
     text({ expected: 'the name of a source', example: 'city' }),
     'the only source whose members this listener uses',
@@ -120,7 +120,7 @@ export const SCHEMA = z.strictObject({
   pool: given(
     section({
       size: given(
-        whole(1, MOST.members),
+        whole(1, MAX.members),
         '20',
         'number of usable members to hold for each source while there is demand for it',
       ),
@@ -152,12 +152,12 @@ export const SCHEMA = z.strictObject({
     section({
       strategy: given(oneOf(STRATEGIES), 'round-robin', 'how the pool picks a member'),
       maxTunnelsPerMember: given(
-        whole(0, MOST.tunnels),
+        whole(0, MAX.tunnels),
         '0',
         'maximum number of tunnels through one member at once; 0: no limit',
       ),
       maxUsesPerMember: given(
-        whole(0, MOST.tunnels),
+        whole(0, MAX.tunnels),
         '0',
         'number of uses after which a member is retired; 0: never',
       ),
@@ -173,7 +173,7 @@ export const SCHEMA = z.strictObject({
         'maximum `ttl` that a client may set; longer ones are refused',
       ),
       maxSessionsPerClient: given(
-        whole(1, MOST.sessions),
+        whole(1, MAX.sessions),
         '1000',
         'maximum number of sessions of one user (of one client address if there are no users); at the limit, the session that has been idle longest ends',
       ),
@@ -183,7 +183,7 @@ export const SCHEMA = z.strictObject({
   ),
   dial: given(
     section({
-      attempts: given(whole(1, MOST.attempts), '3', 'maximum number of members tried for one client request'),
+      attempts: given(whole(1, MAX.attempts), '3', 'maximum number of members tried for one client request'),
       attemptTimeout: given(
         duration(100),
         '5s',
@@ -197,7 +197,7 @@ export const SCHEMA = z.strictObject({
       deadline: given(duration(100), '30s', 'time limit for one request, including the wait for a member'),
       waitForMember: given(duration(0), '15s', 'how long a request may wait while the pool is empty'),
       warm: given(
-        wordOr(['auto', 'off'], whole(1, MOST.warm)),
+        wordOr(['auto', 'off'], whole(1, MAX.warm)),
         'auto',
         'maximum number of warm connections for each source, which noria opens to members before tunnels need them; `off`: none; `auto`: as many as the current rate of tunnels needs',
       ),
@@ -284,7 +284,7 @@ export const SCHEMA = z.strictObject({
     'how noria stops',
   ),
   workers: given(
-    wordOr(['auto'], whole(1, MOST.processes)),
+    wordOr(['auto'], whole(1, MAX.processes)),
     '1',
     'number of processes that share the listeners; `auto`: one for each CPU core',
   ),

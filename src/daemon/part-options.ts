@@ -128,13 +128,7 @@ export function configuredAddresses({ listeners, admin, proxyPool }: Config): Bo
 
 export function poolSettings(config: Config): PoolSettings {
   const { pool, rotation, health } = config;
-  return {
-    sources: config.sources.map(poolSourceOptions),
-    rotation,
-    safetyMarginMs: pool.safetyMarginMs,
-    minRemainingMs: pool.minRemainingMs,
-    health,
-  };
+  return { ...pool, rotation, health, sources: config.sources.map(poolSourceOptions) };
 }
 
 function poolSourceOptions({
