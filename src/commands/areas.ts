@@ -26,7 +26,9 @@ interface AreasFlags {
 export function addAreasCommand(program: Command, { action, terminal }: CommandContext): void {
   program
     .command('areas')
-    .description('list the area lines that can be added to the pool of an exclusive source')
+    .description(
+      'list the idle area lines (location and carrier) that an exclusive instance can add to its servers',
+    )
     .argument('<source>', 'an exclusive source of the configuration')
     .option('--keyword <keywords>', 'list only area lines with these keywords, separated by commas')
     .option('--json', "print a JSON array with the service's field names")

@@ -184,7 +184,7 @@ class Composer {
 
   /**
    * Returns the keys and values that `<<` merges: those of one map, or of a list of maps. If several maps of a list
-   * have the same key, the first map has priority. So the result begins with the last map.
+   * have the same key, the first map has priority. A later entry overwrites an earlier one, so the result lists the maps in reverse.
    */
   #merged(pair: Pair, path: Path): readonly (readonly [string, Tree])[] {
     const from = isAlias(pair.value) ? this.#resolve(pair.value) : pair.value;
@@ -242,8 +242,8 @@ class Composer {
   }
 
   /**
-   * Adds the scalars that are not in the tree, for example those in a complex key. Messages mask them, because their
-   * meaning is unknown.
+   * Adds the extents of scalars that are not in the tree, for example those in a complex key. Their meaning is unknown, so
+   * messages mask these extents.
    */
   #addUnseen(): void {
     visit(this.#document, {

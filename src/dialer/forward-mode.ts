@@ -17,8 +17,8 @@ import type { AbsoluteAnswer, ForwardMode } from './dial.ts';
  */
 export const MIN_ABSOLUTE_FORM_TARGETS = 3;
 /**
- * Members of the source accepted CONNECT to a port before. If then this number of members in a row refuse CONNECT to this port,
- * noria assumes that the source has changed.
+ * A source whose members accepted CONNECT to a port may change. noria assumes such a change after this many consecutive members
+ * refused CONNECT to the port.
  */
 const MIN_CONNECT_REFUSALS = 3;
 /** After this time in absolute form, noria tries CONNECT again. */

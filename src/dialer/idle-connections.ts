@@ -132,7 +132,7 @@ export class IdleConnections {
 
 type Serving = Pick<IdleConnection, 'target' | 'owner'>;
 
-/** The newest connection of this forward mode that can serve such a request. */
+/** The newest connection of this forward mode that can serve a request of this owner to this target. */
 function findServing(entries: readonly Entry[], mode: ForwardMode, use: Serving): Entry | undefined {
   return entries.findLast(({ connection }) => isServing(connection, mode, use));
 }

@@ -49,8 +49,9 @@ export function relay(
 }
 
 /**
- * How long a client may read the data that the member sent before a reset. An immediate reset of the client's connection would
- * discard data in flight, and a client that is still sending would see the reset before the answer.
+ * After a member has reset its connection, noria waits for this time before it resets the client's connection, so that the client can
+ * read the data that the member sent before. An immediate reset would discard data in flight, and a client that is still sending
+ * would see the reset before the answer.
  */
 const RESET_DELAY_MS = 2_000;
 /** Bits for the sides whose socket has not closed. */

@@ -31,7 +31,7 @@ export interface SessionPin {
   readonly taken: ReadonlyMap<string, unknown>;
   /**
    * Which members the pin may return. `keep`: only the session's own member. `fill`: another member if the own member no longer
-   * works. `move`: like `fill`. A session without an open lease also gets another member if its own member cannot serve it now.
+   * works. `move`: like `fill`, and also another member if the session has no open lease and its own member cannot serve it now.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }

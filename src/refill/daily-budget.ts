@@ -17,7 +17,7 @@ interface BudgetRecord {
 /** The number of distinct IPs that all norias of a fleet have drawn today. */
 export interface SharedCount {
   add(ips: readonly string[]): void;
-  /** Returns the last number that this noria knows. */
+  /** Returns the number of IPs that this noria read last. Other norias may have drawn more since then. */
   used(): number;
 }
 

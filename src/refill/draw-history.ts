@@ -170,7 +170,7 @@ function causeOfRefusal(sinceArrivalMs: number | undefined): string {
   if (sinceArrivalMs === undefined) {
     return 'noria has no record of when its previous call arrived, so its own calls may be the cause; noria now calls less often. If this repeats, raise interval';
   }
-  return `noria's previous call arrived at least ${Math.floor(sinceArrivalMs)} ms earlier, so another program may be using this instance, or the service wants a longer interval: stop the other program, or raise interval`;
+  return `noria's previous call arrived at least ${Math.floor(sinceArrivalMs)} ms earlier, so another program may be using this instance; stop that program. If there is none, raise interval`;
 }
 
 /**

@@ -59,7 +59,7 @@ export class DrawPlanner {
     return this.gapMs + this.#memory.records.latencyMs;
   }
 
-  /** Plans a draw before the pace allows its call. */
+  /** Plans the next draw while the pace still prevents its call. */
   plan(): DrawPlan {
     const plan = this.#planAfter(this.pace.nextInMs);
     const { refillRequested } = this.#memory.state;
@@ -176,7 +176,7 @@ function deficit(inputs: DrawInputs): { readonly missing: number; readonly urgen
   const { now, stock, demand, startInMs, latencyMs, size } = inputs;
   const missing = Math.min(wanted(inputs) - stock.countedAt(now + horizonMs(inputs)), room(inputs));
   // An urgent draw may exceed the room in the pool. Quarantined members use some of this room, but waiting clients cannot use
-  // these members now. One draw serves all waiting clients.
+  // these members now. One such draw is enough for all waiting clients.
   const urgent = demand.waiting > 0 && stock.countedAt(now + startInMs + latencyMs) === 0;
   return { missing: urgent ? Math.max(missing, Math.min(demand.waiting, size)) : missing, urgent };
 }

@@ -18,7 +18,7 @@ export interface InstanceSuspension extends Pick<DrawOutcome, 'code' | 'summary'
   readonly phase: 'paused' | 'halted';
   /** The monotonic moment of the next attempt. If absent, the operator has to act first. */
   readonly untilAt?: number | undefined;
-  /** Whether norias with another key or other parameters may get another answer. Other norias then continue to draw. */
+  /** Whether a noria with another key or other parameters may get another answer. If true, the other norias of the fleet continue to draw. */
   readonly dependsOnConfig: boolean;
   readonly limitsConnections: boolean;
 }

@@ -196,7 +196,7 @@ export function waitBefore(
   return Math.max(0, Math.ceil(Math.max(gapMs, call.holdMs + PACE_SLACK_MS) - countedMs));
 }
 
-/** The time in ms until a turn may call, if all turns ahead of it call, and each source keeps its own interval. */
+/** The time in ms until a turn may call. Assumes that every turn ahead of it calls. Each source keeps its own interval. */
 function waitInQueue(
   entry: PaceEntry,
   now: Moment,

@@ -64,7 +64,7 @@ export class SourceTurn {
     try {
       await this.#planner.pace.take(turn, signal);
     } catch (error) {
-      // The pace could not write to its store. A failed call does not throw: its failure is an outcome.
+      // The pace throws if it cannot write to its store. A failed call does not throw: its failure is an outcome.
       if (!(error instanceof NoriaError)) throw error;
       // A refill that the operator requested ignores a suspension. Without this reset, noria would repeat the refill without a
       // pause.

@@ -108,7 +108,12 @@ function addressOf(host: string): string | undefined {
 }
 
 function unreachable(host: string): NodeJS.ErrnoException {
-  return Object.assign(new Error(`members do not reach ${host}`), { code: 'EHOSTUNREACH' });
+  return Object.assign(
+    new Error(
+      `members of the sandbox reach only loopback addresses and the names of the sandbox, not ${host}`,
+    ),
+    { code: 'EHOSTUNREACH' },
+  );
 }
 
 function canBind(host: string): Promise<boolean> {

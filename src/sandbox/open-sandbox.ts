@@ -75,7 +75,7 @@ interface SandboxBase {
   readonly account: Account;
   readonly rules: Rules;
   readonly log: CallLog;
-  /** Returns the sandbox, which is created after its servers. */
+  /** Returns the sandbox. This is a function, because the sandbox is created after its servers. */
   readonly sandbox: () => Sandbox;
 }
 

@@ -23,7 +23,7 @@ export interface Envelope {
   readonly code: string;
   /** The service's own text, as received. */
   readonly message: string;
-  /** The objects that may contain counters, the most likely object first. */
+  /** The objects of the answer that may contain its counters, such as `count` and `leftIp`. The most likely object is the first. */
   readonly counters: readonly RawFields[];
   readonly entries: readonly RawFields[];
 }

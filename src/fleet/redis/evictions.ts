@@ -28,7 +28,7 @@ export async function readEvictions(connection: StoreConnection): Promise<string
   try {
     return findEvictions(parseInfo(String(await connection.call(['INFO', 'memory']))));
   } catch (error) {
-    if (error instanceof StoreRefusal || error instanceof NoriaError) return undefined; // handled: only a warning is missing then, and noria check reports the error
+    if (error instanceof StoreRefusal || error instanceof NoriaError) return undefined; // handled: without this answer, only the warning about evictions is missing; noria check reports the error
     throw error;
   }
 }

@@ -61,7 +61,7 @@ async function findPrimary(
         const question = ['SENTINEL', 'get-master-addr-by-name', sentinel.primary];
         const [host, port] = asList(await client.call(question, deadlineMs));
         if (typeof host === 'string') return { host, port: Number(port) };
-        problems.push(`${name} does not know ${sentinel.primary}`);
+        problems.push(`the Sentinel ${name} monitors no primary with this name`);
       } finally {
         client.close();
       }
