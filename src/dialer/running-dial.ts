@@ -205,10 +205,12 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
   /** Takes the warm connection to the member, if there is one and this request may use it. */
   #takeWarm(lease: Lease): TakenConnection | undefined {
     const { target, fresh } = this.#request;
-    const { forwardMode } = this.#parts.memoryOf(lease.source);
-    // In absolute form, the request itself is the first message on the connection. If the connection is closed, the
-    // request is lost, and a `fresh` request cannot be repeated.
-    if (fresh === true && forwardMode.first(target.text) === 'absolute') return undefined;
+    if (fresh === true) {
+      const { forwardMode } = this.#parts.memoryOf(lease.source);
+      // In absolute form, the request itself is the first message on the connection. If the connection is closed, the
+      // request is lost, and a `fresh` request cannot be repeated.
+      if (forwardMode.first(target.text) === 'absolute') return undefined;
+    }
     return this.#parts.warm.take(lease);
   }
 

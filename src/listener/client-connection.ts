@@ -148,7 +148,7 @@ export class ClientConnection implements Listed {
       socket.destroy();
     };
     socket.on('data', onData).on('end', onEnd);
-    socket.resume();
+    if (socket.isPaused()) socket.resume();
   }
 
   /** Call it when a complete request has arrived. Clears the time limit. Idempotent. */
@@ -241,7 +241,7 @@ export class ClientConnection implements Listed {
     let isOver = false;
 
     socket.on('data', onData).on('end', onEnd);
-    socket.resume();
+    if (socket.isPaused()) socket.resume();
     // If `dial` throws, the caller closes the client's connection.
     const dialing = this.options.dialer.dial(request, (result) => {
       isOver = true;

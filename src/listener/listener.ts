@@ -189,7 +189,7 @@ export class Listener {
   }
 
   #accept(accepted: Socket, localPort: number): void {
-    accepted.on('error', () => {}); // ignored: 'close' follows every error
+    accepted.on('error', ignoreError);
     if (this.#admissionQueue !== undefined && this.#admits(accepted)) {
       this.#admissionQueue.request(accepted, (allowed) => this.#open(accepted, localPort, allowed));
       return;
@@ -259,4 +259,8 @@ function secureContext(listener: string, { cert, key }: TlsMaterial): SecureCont
     const message = `listener ${listener}: the certificate or key cannot be used`;
     throw new NoriaError('bad-config', message, { cause });
   }
+}
+
+function ignoreError(): void {
+  // ignored: 'close' follows every error
 }

@@ -89,14 +89,12 @@ class Relay {
     const [client, member] = [this.#client, this.#member];
     client.on('data', this.#sendUp).on('end', this.#onClientEnd).on('close', this.#onClientClose);
     member.on('data', this.#sendDown).on('end', this.#onMemberEnd).on('close', this.#onMemberClose);
-    client.on('drain', this.#onClientDrain);
-    member.on('drain', this.#onMemberDrain);
     // The member's socket lends its read buffer for chunks that reach the client's high-water mark. Either such a chunk
     // is written at once, or the relay pauses the member until 'drain'. So the chunk is written before the buffer is
     // reused.
     lendChunks(member, client.writableHighWaterMark);
-    client.resume();
-    member.resume();
+    if (client.isPaused()) client.resume();
+    if (member.isPaused()) member.resume();
     if (early !== undefined && early.length > 0) this.#sendUp(early);
     if (head.length > 0) this.#sendDown(head);
     // Handles events that were emitted before the listeners were added.
@@ -109,23 +107,13 @@ class Relay {
   readonly #sendUp = (chunk: Buffer): void => {
     this.#bytesUp += chunk.length;
     this.#deadlines.refresh(this.#idleTimeout);
-    this.#member.write(chunk);
-    if (this.#member.writableLength >= this.#member.writableHighWaterMark) this.#client.pause();
+    forward(chunk, this.#client, this.#member);
   };
 
   readonly #sendDown = (chunk: Buffer): void => {
     this.#bytesDown += chunk.length;
     this.#deadlines.refresh(this.#idleTimeout);
-    this.#client.write(chunk);
-    if (this.#client.writableLength >= this.#client.writableHighWaterMark) this.#member.pause();
-  };
-
-  readonly #onClientDrain = (): void => {
-    this.#member.resume();
-  };
-
-  readonly #onMemberDrain = (): void => {
-    this.#client.resume();
+    forward(chunk, this.#member, this.#client);
   };
 
   /** Called TCP_KEEP_ALIVE_MS after the start, to save system calls: most tunnels end before they need keep-alive. */
@@ -228,4 +216,12 @@ class Relay {
     this.#deadlines.clear(this.#keepAliveDelay);
     this.#options.onEnd({ bytesUp: this.#bytesUp, bytesDown: this.#bytesDown, cut: this.#cut });
   }
+}
+
+/** Writes a chunk from `source` to `sink`. If `sink` cannot send it at once, pauses `source` until `sink` has sent everything. */
+function forward(chunk: Buffer, source: Socket, sink: Socket): void {
+  sink.write(chunk);
+  if (sink.writableLength < sink.writableHighWaterMark) return;
+  source.pause();
+  sink.once('drain', () => source.resume());
 }
