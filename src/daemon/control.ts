@@ -23,7 +23,7 @@ interface ControlOptions {
   readonly log: Log;
   readonly reload: AdminBackend['reload'];
   readonly pool: Pool;
-  readonly refiller: () => Refiller;
+  readonly refiller: () => Pick<Refiller, 'sources' | 'refill' | 'pause' | 'resume'>;
   readonly plane: Pick<DataPlane, 'listeners' | 'workers' | 'closeConnections'>;
   readonly readiness: Pick<ReadinessMonitor, 'check'>;
   readonly faults: Pick<SourceFaults, 'of' | 'tryAgain'>;

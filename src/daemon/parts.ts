@@ -18,7 +18,7 @@ import { Pool } from '../pool/pool.ts';
 import { decodeSessions } from '../pool/stored-state.ts';
 import { Prober } from '../prober/prober.ts';
 import type { RefillerOptions } from '../refill/options.ts';
-import { openRefiller, type Refiller } from '../refill/refiller.ts';
+import { Refiller } from '../refill/refiller.ts';
 import { ServiceClient } from '../service/client.ts';
 import type { RefuseAddress } from '../service/decode.ts';
 import { openState, type State } from '../state/folder.ts';
@@ -92,32 +92,34 @@ export async function openParts(context: PartsContext): Promise<Parts> {
 
 /** Holds the refiller, which the other parts need before it opens. */
 class RefillerSlot {
-  current = NO_REFILLER;
+  #refiller: Refiller | undefined;
   readonly #commands: ((refiller: Refiller) => void)[] = [];
+
+  get current(): SlotRefiller {
+    return this.#refiller ?? NO_REFILLER;
+  }
 
   /** Runs the command with the refiller: now or, if the refiller is not open yet, just before the refiller opens. */
   run(command: (refiller: Refiller) => void): void {
-    if (this.current === NO_REFILLER) this.#commands.push(command);
-    else command(this.current);
+    if (this.#refiller === undefined) this.#commands.push(command);
+    else command(this.#refiller);
   }
 
   fill(refiller: Refiller): void {
-    this.current = refiller;
+    this.#refiller = refiller;
     for (const command of this.#commands) command(refiller);
   }
 }
 
+type SlotRefiller = Pick<Refiller, 'sources' | 'forecasts' | 'refill' | 'pause' | 'resume'>;
+
 /** Takes the place of the refiller until refill opens. */
-const NO_REFILLER: Refiller = {
+const NO_REFILLER: SlotRefiller = {
   sources: () => [],
   forecasts: () => [],
   refill: () => false,
   pause: () => false,
   resume: () => false,
-  hear: () => false,
-  update: async () => {},
-  record: () => ({}),
-  close: async () => {},
 };
 
 interface StoredParts {
@@ -261,7 +263,7 @@ async function openRefill(
   const restored = state.snapshot.read('refill');
   const pace = fleet?.shared.pace ?? state.pace;
   const drawing = { clock, random, bus, pace, extractor, pool, restored, ...drawingTogether(fleet) };
-  const refiller = openRefiller({ ...refillSettings(config()), ...drawing });
+  const refiller = new Refiller({ ...refillSettings(config()), ...drawing });
   slot.fill(refiller); // passes the earlier commands to the refiller now, because each source decides during the next `await` whether to draw
   await owner.open('refill', refiller);
   const contents = { pool: () => pool.snapshot(), refill: () => refiller.record() };

@@ -12,39 +12,6 @@ import { DrawSource, type DrawSourceContext } from './source.ts';
 import { readRecords, type SourceRecordsSnapshot } from './source-records.ts';
 import type { SourceStatus } from './status.ts';
 
-export interface Refiller {
-  /** Returns the status of every source, in the order of the configuration. */
-  sources(): readonly SourceStatus[];
-  /** Returns what each source waits for, and when its next draw can bring a member. */
-  forecasts(): readonly SourceForecast[];
-  /**
-   * Draws the missing members of the source as soon as the pace allows, even without demand.
-   *
-   * @returns false if there is no source with this name. `pause`, `resume` and `hear` do the same.
-   */
-  refill(name: string): boolean;
-  /** Pauses the source until `resume` is called. A call in flight continues, and the pool gets its members. */
-  pause(name: string): boolean;
-  /** Ends the pause of the source. If the source is suspended for another reason, it makes one attempt. */
-  resume(name: string): boolean;
-  /** Call it when another noria of the fleet has got an answer about the instance of the source. */
-  hear(name: string, report: InstanceReport): boolean;
-  /**
-   * Applies a reloaded configuration. Unchanged sources continue. Changed sources make one attempt even if they are
-   * suspended. Resolves when the removed sources are closed.
-   */
-  update(settings: RefillSettings): Promise<void>;
-  /** Returns the state that noria keeps across a restart, as plain data for the option `restored`. */
-  record(): unknown;
-  /** Aborts the calls in flight and waits for their end. Idempotent. */
-  close(): Promise<void>;
-}
-
-/** Opens the sources. Each source checks immediately whether it should draw. */
-export function openRefiller(options: RefillerOptions): Refiller {
-  return new SourceRefiller(options);
-}
-
 /** Events after which a source may have to draw. */
 const WAKING_EVENTS = [
   'member.quarantined',
@@ -53,13 +20,14 @@ const WAKING_EVENTS = [
   'member.joined',
 ] as const satisfies readonly EventName[];
 
-class SourceRefiller implements Refiller {
+export class Refiller {
   readonly #context: DrawSourceContext;
   /** The sources by name, in the order of the configuration. */
   #sources = new Map<string, DrawSource>();
   #settings: RefillSettings;
   readonly #subscriptions: readonly Disposable[];
 
+  /** Opens the sources. Each source checks immediately whether it should draw. */
   constructor(options: RefillerOptions) {
     const { clock, random, bus, extractor, pool, pace, sharedCount, onReport } = options;
     this.#settings = options;
@@ -81,30 +49,44 @@ class SourceRefiller implements Refiller {
     this.#wakeAll();
   }
 
+  /** Returns the status of every source, in the order of the configuration. */
   sources(): readonly SourceStatus[] {
     return [...this.#sources.values()].map((source) => source.status());
   }
 
+  /** Returns what each source waits for, and when its next draw can bring a member. */
   forecasts(): readonly SourceForecast[] {
     return [...this.#sources.values()].map((source) => source.forecast());
   }
 
+  /**
+   * Draws the missing members of the source as soon as the pace allows, even without demand.
+   *
+   * @returns false if there is no source with this name. `pause`, `resume` and `hear` do the same.
+   */
   refill(name: string): boolean {
     return this.#command(name, (source) => source.refill());
   }
 
+  /** Pauses the source until `resume` is called. A call in flight continues, and the pool gets its members. */
   pause(name: string): boolean {
     return this.#command(name, (source) => source.pause());
   }
 
+  /** Ends the pause of the source. If the source is suspended for another reason, it makes one attempt. */
   resume(name: string): boolean {
     return this.#command(name, (source) => source.resume());
   }
 
+  /** Call it when another noria of the fleet has got an answer about the instance of the source. */
   hear(name: string, report: InstanceReport): boolean {
     return this.#command(name, (source) => source.hear(report));
   }
 
+  /**
+   * Applies a reloaded configuration. Unchanged sources continue. Changed sources make one attempt even if they are
+   * suspended. Resolves when the removed sources are closed.
+   */
   async update(settings: RefillSettings): Promise<void> {
     this.#settings = settings;
     const removed = this.#sources;
@@ -124,10 +106,12 @@ class SourceRefiller implements Refiller {
     await Promise.all([...removed.values()].map((source) => source.close()));
   }
 
+  /** Returns the state that noria keeps across a restart, as plain data for the option `restored`. */
   record(): unknown {
     return Object.fromEntries([...this.#sources].map(([name, source]) => [name, source.snapshot()]));
   }
 
+  /** Aborts the calls in flight and waits for their end. Idempotent. */
   async close(): Promise<void> {
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
     await Promise.all([...this.#sources.values()].map((source) => source.close()));

@@ -10,7 +10,7 @@ import type {
   RefillerOptions,
   RefillPool,
 } from '../../src/refill/options.ts';
-import { openRefiller, type Refiller } from '../../src/refill/refiller.ts';
+import { Refiller } from '../../src/refill/refiller.ts';
 import type { SourceStatus } from '../../src/refill/status.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
 import type { DrawCall, ExtractCall, ServiceAddress } from '../../src/service/request.ts';
@@ -232,7 +232,7 @@ export function openRig(options: RigOptions = {}): Rig {
     bus.on(name, (event) => emitted.push(event));
   }
   options.prepare?.({ clock, pool, service });
-  const refiller = openRefiller({
+  const refiller = new Refiller({
     clock,
     bus,
     pool,

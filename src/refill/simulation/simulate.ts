@@ -10,7 +10,7 @@ import { SERVICE_ZONE_OFFSET_MS } from '../../service/codes.ts';
 import type { DrawCall } from '../../service/request.ts';
 import { createTimekeeper } from '../../state/moment.ts';
 import { createPaceMemory } from '../../state/pace-file.ts';
-import { openRefiller } from '../refiller.ts';
+import { Refiller } from '../refiller.ts';
 import { SimulatedClients } from './clients.ts';
 import type { Range, SimulationOptions } from './options.ts';
 import { type SimulationReport, summarizeWaits } from './report.ts';
@@ -34,7 +34,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const pool = new Pool({ ...options.pool, clock, random, bus, forecasts: () => refiller.forecasts() });
   const elapsedMs = () => clock.monotonic();
   const boot = { id: 'simulated', elapsedMs, uptimeMs: elapsedMs };
-  const refiller = openRefiller({
+  const refiller = new Refiller({
     ...refill,
     // The simulation needs no protocol and no probe, so these two values have no effect.
     sources: refill.sources.map((source) => ({ ...source, unproven: false, protocol: 'http' })),

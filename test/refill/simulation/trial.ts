@@ -13,7 +13,7 @@ import { decodeSnapshot } from '../../../src/pool/stored-state.ts';
 import type { Extractor } from '../../../src/refill/options.ts';
 import { Pace, paceKey } from '../../../src/refill/pace.ts';
 import { USE_BY_MS } from '../../../src/refill/pace-rule.ts';
-import { openRefiller, type Refiller } from '../../../src/refill/refiller.ts';
+import { Refiller } from '../../../src/refill/refiller.ts';
 import { SimulatedClients } from '../../../src/refill/simulation/clients.ts';
 import { randomIn } from '../../../src/refill/simulation/options.ts';
 import { SIMULATION_START_AT } from '../../../src/refill/simulation/simulate.ts';
@@ -135,7 +135,7 @@ class Trial {
     const snapshot = decodeSnapshot(members);
     if (snapshot !== undefined) pool.restore(snapshot, this.#clock.monotonic() - this.#snapshot.takenAt);
     checker.started(pool, life);
-    const refiller = openRefiller({
+    const refiller = new Refiller({
       ...refill,
       ...{ clock, random, bus, pool, restored },
       pace: this.#storeOf(life),
