@@ -147,7 +147,9 @@ export const statusSchema = z
       .openapi({ description: 'Processes that serve clients: configured and running' }),
     listeners: z.array(
       z.object({
-        name: z.string().openapi({ description: 'The configured address; its name in metrics and events' }),
+        name: z.string().openapi({
+          description: 'The configured address, which is also the name of the listener in metrics and events',
+        }),
         address: z.string().openapi({ description: 'The bound address' }),
         protocols: z.array(z.string()),
         connections: integer('Open client connections'),
@@ -180,9 +182,10 @@ export const memberSchema = z
     remainingSeconds: z.number().nullable().openapi({ description: 'Null when unknown' }),
     openTunnels: z.number().int(),
     uses: z.number().int(),
-    faults: z
-      .number()
-      .openapi({ description: 'Consecutive faults; a tunnel cut before its first byte counts half' }),
+    faults: z.number().openapi({
+      description:
+        'Number of consecutive faults; a tunnel that the member cut before the first byte counts as half a fault',
+    }),
     latencyMs: z.number().nullable(),
     facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
     drawnBy: z.string().nullable().optional().openapi({

@@ -23,7 +23,7 @@ export function addCheckCommand(program: Command, { action, terminal }: CommandC
     .option('--schema', 'print the JSON Schema of the configuration instead, for use in editors')
     .addHelpText(
       'after',
-      '\nExamples:\n  noria check\n  noria check -c /etc/noria/noria.yaml\n  noria check --schema > noria.schema.json\n\nIf it is invalid, prints every error with file:line:column. Also checks the files of state.dir, and with a fleet connects to its store.\n\nExit codes: 0 fine, 1 the store refuses noria or cannot serve a fleet, 2 invalid configuration or files, 3 store unreachable.',
+      '\nExamples:\n  noria check\n  noria check -c /etc/noria/noria.yaml\n  noria check --schema > noria.schema.json\n\nIf the file is invalid, the command prints every error with file:line:column. The command also checks the files of state.dir, and with a fleet connects to its store.\n\nExit codes: 0 fine, 1 the store refuses noria or cannot serve a fleet, 2 invalid configuration or files, 3 store unreachable.',
     )
     .action(action((flags: CheckFlags) => check(flags, terminal)));
 }

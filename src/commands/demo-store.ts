@@ -89,7 +89,7 @@ async function untilAccepting(child: ChildProcess, program: string, port: number
   const how = child.exitCode === null ? `does not accept connections` : `ended with code ${child.exitCode}`;
   throw new NoriaError(
     'bad-usage',
-    `--replicas: ${program} on port ${port} ${how}; run it yourself to see why`,
+    `--replicas: ${program} on port ${port} ${how}; run this program yourself to see why`,
   );
 }
 

@@ -280,7 +280,7 @@ function introduction(
     '',
     secrets === undefined
       ? `Browsers send a user name only after a 407. For them, ${listeners[1] ?? ''} requires user me, password x (docs/clients.md).`
-      : `It listens on ${listeners[0] ?? ''}: other machines can use it with this password until the demo ends.`,
+      : `The demo listens on ${listeners[0] ?? ''}: other machines can use it with this password until the demo ends.`,
     'Stop the demo with Ctrl-C. Its log:',
     '',
   ];
@@ -320,7 +320,7 @@ function aboutStore(store: DemoStore | undefined): string[] {
   if (store === undefined)
     return [
       'Neither valkey-server nor redis-server is in the search path, so the norias share their pool in the memory of this process.',
-      'With one of them installed, the demo shows how a fleet works through a store.',
+      'With one of these programs installed, the demo shows how a fleet works through a store.',
     ];
   const { pid } = store;
   return [

@@ -38,11 +38,11 @@ export function addLinkCommand(program: Command, { action, terminal }: CommandCo
   program
     .command('link')
     .description(
-      'call an extraction link once, say what it contains, and print the source for the configuration',
+      'call an extraction link once, print what noria recognises in the answer, and print the source for the configuration',
     )
     .argument(
       '<url>',
-      'the link; - reads it from standard input, which keeps it out of the history of the shell',
+      'the link; with -, the command reads the link from standard input, so that it is not in the history of the shell',
     )
     .addOption(
       new Option('-n, --count <count>', 'what replaces {count} in the link')

@@ -11,7 +11,9 @@ interface ReloadFlags extends AdminFlags {
 export function addReloadCommand(program: Command, { action, terminal }: CommandContext): void {
   const command = program
     .command('reload')
-    .description('make a running daemon read its configuration file again; an invalid one is refused');
+    .description(
+      'make a running daemon read its configuration file again; the daemon refuses an invalid file',
+    );
   addAdminOptions(command)
     .option('--json', 'print the answer of /api/reload')
     .addHelpText(

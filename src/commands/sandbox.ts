@@ -81,6 +81,6 @@ function describeSandbox(sandbox: Sandbox): string[] {
     'Extraction links of other vendors:',
     ...sandbox.links.map(({ url }) => `  ${url}`),
     '',
-    'The passwords are public. A configuration that uses the sandbox needs pool.allowPrivateAddresses: true. Stop it with Ctrl-C.',
+    'The passwords are public. A configuration that uses the sandbox needs pool.allowPrivateAddresses: true. Stop the sandbox with Ctrl-C.',
   ];
 }

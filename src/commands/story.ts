@@ -59,7 +59,7 @@ const CHAPTERS: readonly Chapter[] = [
   },
   {
     title: 'A dead target is not blamed on members',
-    look: 'Members: as many are ready as before. Failures: they name the target, not a member.',
+    look: 'Members: as many are ready as before. Failures: the entries name the target, not a member.',
     show: askDeadTarget,
   },
 ];

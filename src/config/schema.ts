@@ -91,7 +91,7 @@ export const SCHEMA = z.strictObject({
       baseUrl: optional(
         baseAddress(),
         'address of the extraction service ({base_url})',
-        'none; then every source needs its own',
+        'none; then every source needs its own `baseUrl`',
       ),
       method: given(oneOf(METHODS), 'GET', 'how parameters are sent: in the query (GET) or as a form (POST)'),
       timeout: given(duration(100, 600 * SECOND_MS), '10s', 'timeout of one call'),
