@@ -81,7 +81,7 @@ const TLS_MISMATCH = /no connection within|closed|EPROTO|ECONNRESET|wrong versio
 
 function connectionProblem(error: unknown, { server }: StoreAddress): string {
   if (!(error instanceof NoriaError)) throw error;
-  const { message } = error;
+  const message = error.message.replace(/\.$/, '');
   const [, advice = OTHER_ADVICE] = CONNECTION_ADVICE.find(([text]) => text.test(message)) ?? [];
   if (!TLS_MISMATCH.test(message)) return `${message}; ${advice}`;
   return `${message}; ${advice}; ${server.tls === undefined ? TRY_TLS : TRY_PLAIN}`;

@@ -56,6 +56,18 @@ describe.skipIf(NO_STORE)('with a store', () => {
     expect(late.loads[0]?.members).toMatchObject([{ uses: 14 }]);
   });
 
+  test('redis: uses that wait to be sent while the connection ends are sent after the reconnect', async () => {
+    const stage = openStoreStage(await openStore());
+    const pool = stage.connect('a', { beatEveryMs: LIFE_MS });
+    const seen = new Recorder();
+    await pool.follow(seen);
+    pool.publish([{ kind: 'member.joined', member: sharedMember(stage, 'm1', LIFE_MS) }]);
+    await until('the log has the member', () => seen.facts.length === 1);
+    pool.beat(usesOf('m1', 3));
+    pool.reload();
+    await until('the uses have arrived', () => seen.views.some(({ uses }) => uses['m1'] === 3));
+  });
+
   test('redis: an emptied store gets the uses of a member back once', async () => {
     const store = await openStore();
     const stage = openStoreStage(store);
