@@ -18,7 +18,7 @@ export function addReloadCommand(program: Command, { action, terminal }: Command
     .option('--json', 'print the answer of /api/reload')
     .addHelpText(
       'after',
-      `\nExamples:\n  noria reload\n  noria reload --json | jq .restart\n\nThe daemon reads its own file, with its own environment; -c names its file, in which this command finds the admin address and the token.\n${TOKEN_HELP} Exit codes: 0 reloaded, 2 the configuration is invalid, 3 unreachable.`,
+      `\nExamples:\n  noria reload\n  noria reload --json | jq .restart\n\nThe daemon reloads the file with which it was started, in its own environment.\nThis command reads only the admin address and the token from the file that -c names.\n${TOKEN_HELP} Exit codes: 0 reloaded, 2 the configuration is invalid, 3 unreachable.`,
     )
     .action(action((flags: ReloadFlags) => reload(flags, terminal)));
 }

@@ -68,7 +68,7 @@ function describeSandbox(sandbox: Sandbox): string[] {
     `sandbox of the extraction service: ${sandbox.url}`,
     `  target   ${sandbox.targetUrl}/ip  answers with the client's exit address`,
     `  control  ${sandbox.url}/_control/  lists calls and sets faults`,
-    `  account  ${sandbox.account.username}, password ${sandbox.account.password}  for noria instances`,
+    `  account  ${sandbox.account.username}, password ${sandbox.account.password}  (for the command "noria instances")`,
     '',
     ...formatTable(sandbox.instances, [
       { title: 'PRODUCT', cell: ({ product }) => product },

@@ -184,7 +184,8 @@ class Composer {
 
   /**
    * Returns the keys and values that `<<` merges: those of one map, or of a list of maps. If several maps of a list
-   * have the same key, the first map has priority. A later entry overwrites an earlier one, so the result lists the maps in reverse.
+   * have the same key, the first map has priority. The caller lets later entries overwrite earlier ones, so the result
+   * lists the maps in reverse.
    */
   #merged(pair: Pair, path: Path): readonly (readonly [string, Tree])[] {
     const from = isAlias(pair.value) ? this.#resolve(pair.value) : pair.value;

@@ -153,7 +153,7 @@ export const SOURCE = section({
       protocol: optional(
         oneOf(MEMBER_PROTOCOLS),
         'protocol of the members',
-        'by product and params; `link`: by each entry, else http',
+        'depends on product and params; `link`: the protocol in the entry, or http',
       ),
       auth: given(
         z.union([

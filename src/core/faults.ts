@@ -124,7 +124,7 @@ export const FAULTS = {
     retry: 'later',
     summary: 'The answer of the link contains no proxy that noria can read.',
     advice:
-      'Read the quoted answer, which may say why. If it lists proxies, correct the key answer of the source in the configuration; the command noria link shows what noria recognises.',
+      'Read the quoted answer, which may say why. If it lists proxies, correct `answer` of the source in the configuration; `noria link` shows what noria recognises.',
   },
   'service-refused': {
     side: 'service',

@@ -58,7 +58,7 @@ export class SourceMemory {
   }
 }
 
-/** The minimum number of samples from which noria computes the 95th percentile and the slow members. */
+/** The minimum number of latency samples for computing their 95th percentile and for deciding which members are slow. */
 export const MIN_SAMPLES = 20;
 /** The maximum number of samples to keep: a few for each member of a typical pool. */
 const MAX_SAMPLES = 256;

@@ -40,7 +40,7 @@ export interface TakenConnection {
   readonly isConnected: boolean;
   /** SOCKS5 only: a handshake that has already sent its opening message. */
   readonly handshake: Socks5Handshake | undefined;
-  /** The time that the tunnel saves in ms. */
+  /** How many ms a tunnel saves by using this connection instead of a new one. */
   readonly savedMs: number;
 }
 

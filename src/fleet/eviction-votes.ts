@@ -6,7 +6,7 @@ import type { MemberLeft } from './shared-pool.ts';
 const MAX_MEMBERS = 10_000;
 
 export class EvictionVotes {
-  /** The names of the replicas, by member id. */
+  /** The names of the replicas that voted for the eviction of a member, by member id. */
   readonly #byMember = new BoundedMap<string, Set<string>>(MAX_MEMBERS);
 
   clear(): void {

@@ -21,8 +21,8 @@ export class FactsInFlight {
   }
 
   /**
-   * Whether this replica has a fact with the same subject in flight. If so, `fact` has no effect, because the fact in flight
-   * comes later in the log.
+   * Whether this replica has a fact with the same subject in flight: published, but not yet read back from the log. If so, the
+   * fact in flight comes later in the log and overrides `fact`.
    */
   covers(fact: Fact): boolean {
     const subject = subjectOf(fact);

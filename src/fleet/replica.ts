@@ -325,7 +325,7 @@ export class Replica implements LeaseProvider, Follower {
   }
 
   /**
-   * Returns the changes that make the pool equal to a loaded record of a member. If the record says that the member was removed,
+   * Returns the changes that bring a member of the pool in line with its loaded record. If the record says that the member was removed,
    * also prevents the pool from adding the member again. Otherwise remembers the votes for its removal.
    */
   #changesOf(record: MemberRecord, unpublished: UnpublishedFacts): PoolChange[] {

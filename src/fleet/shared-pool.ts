@@ -138,8 +138,8 @@ export interface SharedPool {
    */
   follow(follower: Follower): Promise<void>;
   /**
-   * Appends facts to the log in this order. Returns at once and never throws. Without a connection, drops the facts; the next
-   * `loaded` shows what the state lacks.
+   * Appends facts to the log in this order. Returns at once and never throws. Without a connection, drops the facts. After
+   * the next `loaded`, the caller compares the state with its own and publishes what is missing.
    */
   publish(facts: readonly Fact[]): void;
   /**

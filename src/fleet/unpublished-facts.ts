@@ -24,8 +24,8 @@ export class UnpublishedFacts {
   }
 
   /**
-   * Whether this replica's last fact about the member applies in place of the quarantine in the state. The longer of two
-   * quarantines applies. A restore applies only after the quarantine in the state is over.
+   * Whether this replica's last unpublished fact about the member replaces the member's quarantine in the loaded state. A
+   * quarantine replaces it if it ends later. A restore replaces it only if the loaded quarantine is over.
    */
   replacesQuarantine({ member, quarantine }: MemberRecord, now: number): boolean {
     const fact = this.#bySubject.get(`member ${member.id}`);

@@ -31,7 +31,7 @@ export type Facts = Readonly<Record<string, string | number | boolean>>;
 
 export interface AddedMembers {
   readonly joined: number;
-  /** The number of proxies that were already in the pool. The later end of life applies to them. */
+  /** The number of proxies that were already in the pool. For each, the pool keeps the later of the old and the new end of life. */
   readonly renewed: number;
   /**
    * The number of proxies that the pool refused, because the remaining life was too short, or because the same address failed,

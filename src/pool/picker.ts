@@ -108,7 +108,7 @@ export class Picker {
     return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated');
   }
 
-  /** Keeps the session on its own member, and counts the pin as a use of the session. No-op if `own` is undefined. */
+  /** Keeps the session on its own member, and counts this pick as a use of the session. No-op if `own` is undefined. */
   #keep(own: Member | undefined, name: string, routing: RoutingOptions): Member | undefined {
     if (own !== undefined) this.#sessions.use(name, routing, this.check.now);
     return own;

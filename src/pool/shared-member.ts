@@ -13,7 +13,7 @@ import type { Session } from './session.ts';
 
 /** The properties of a member that are the same in every replica. Its login is a secret. */
 export interface SharedMember extends Omit<DrawnMember, 'endsAt'> {
-  /** The id that the replica that drew the member has assigned. It is the same in every replica. */
+  /** The id, assigned by the replica that drew the member. It is the same in every replica. */
   readonly id: string;
   readonly source: string;
   readonly joinedAt: number;

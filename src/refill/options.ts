@@ -109,7 +109,7 @@ export interface RefillerOptions extends RefillSettings {
   readonly pace: PaceStore;
   readonly extractor: Extractor;
   readonly pool: RefillPool;
-  /** Returns the count that all norias of a fleet share for the daily budget of a source. */
+  /** Returns the counter of IPs that all norias of a fleet share for the daily budget of a source. */
   readonly sharedCount?: ((source: string) => SharedCount) | undefined;
   /** Called when an answer of the service contains news for the other norias of a fleet. */
   readonly onReport?: ((source: string, report: InstanceReport) => void) | undefined;

@@ -213,8 +213,7 @@ function turnsAhead({ queue }: PaceEntry, { id }: Turn): readonly QueuedTurn[] {
 }
 
 /**
- * The time in ms since the latest moment at which the call can have reached the service. Negative if that moment is
- * in the future.
+ * The minimum time in ms since the call reached the service. Negative if the call may still reach the service later.
  */
 function sinceLatestArrival({ claimedAt, arrivedWithinMs }: LastCall, now: Moment): number {
   return elapsedBetween(claimedAt, now) - arrivedWithinMs;

@@ -259,7 +259,7 @@ export function paceKey(call: ServiceAddress & { readonly instance: string }): s
 export class Permit implements WriteGate {
   readonly #store: PaceStore;
   readonly #ageMs: () => number;
-  /** At least this time in ms had passed since the service received the previous call to the instance; undefined if unknown. */
+  /** The minimum time in ms between the arrival of the previous call to the instance and this permit; undefined if unknown. */
   readonly sinceArrivalMs: number | undefined;
   /**
    * What happened to the permit. `used`: noria sent the request. `expired`: the permit was too old, and noria did not send the

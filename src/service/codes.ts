@@ -178,7 +178,7 @@ const LOGIN_WRONG: CodeMeaning = {
 };
 const LIST_PARAMS_WRONG: CodeMeaning = {
   ...PARAMS_WRONG,
-  advice: 'Check the instance or the account in the configuration, and the filter of the command.',
+  advice: 'Check the instance or the account in the configuration, and the options of the command.',
 };
 
 /**

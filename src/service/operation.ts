@@ -93,7 +93,7 @@ interface OperationRow {
   readonly params: Readonly<Record<string, OperationParam>>;
 }
 
-/** An operation that draws proxies (1 to 8). */
+/** One of the operations 1 to 8, which draw proxies. */
 export interface DrawOperation extends OperationRow, DrawRow {
   readonly number: OperationNumber;
   readonly params: Readonly<Record<string, OperationParam>>;

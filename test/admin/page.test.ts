@@ -104,12 +104,7 @@ test.each([
     '',
     '… noria: 20 usable',
   ],
-  [
-    { state: 'idle', reason: 'no clients' },
-    'noria is ready, without clients: no clients.',
-    '',
-    'noria: 20 usable',
-  ],
+  [{ state: 'idle', reason: 'no clients' }, 'noria is ready and idle: no clients.', '', 'noria: 20 usable'],
   [
     { state: 'not-serving', ready: false, sinceSeconds: 75, nextAttemptSeconds: 4 },
     'noria cannot serve clients.',

@@ -48,7 +48,7 @@ export const EN = {
   headlines: {
     serving: { text: 'noria works', titleMark: '' },
     starting: { text: 'noria is starting', titleMark: '… ' },
-    idle: { text: 'noria is ready, without clients', titleMark: '' },
+    idle: { text: 'noria is ready and idle', titleMark: '' },
     degraded: { text: 'noria works, with problems', titleMark: '! ' },
     'not-serving': { text: 'noria cannot serve clients', titleMark: '✕ ' },
   },

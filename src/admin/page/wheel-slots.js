@@ -48,7 +48,7 @@ export class WheelSlots {
   }
 
   /**
-   * The level of a bucket from 0 to 1: `seconds` as a share of the longest recent remaining lifetime of the source.
+   * How full to draw the bucket of a member, from 0 to 1: `seconds`, divided by the longest recent remaining lifetime in the source.
    *
    * @param {string} source
    * @param {number} seconds - remaining lifetime

@@ -53,7 +53,7 @@ export interface WrongCredentials {
 /** The first message to a worker. It opens the worker's data plane. */
 export interface OpenPlane {
   readonly kind: 'open';
-  /** The name of the worker's replica of the pool. */
+  /** The name of the worker as a replica of the pool. Each worker has its own copy of the pool. */
   readonly replica: string;
   /** The primary's clock and the time since boot, both read at the same moment. */
   readonly primaryClock: { readonly monotonicMs: number; readonly sinceBootMs: number };

@@ -50,7 +50,7 @@ export interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' |
   readonly onFailed: (error: NoriaError) => void;
 }
 
-/** The number of the primary in the network verdict. Workers have numbers from 1. */
+/** The number of the primary where processes report whether their network works. Workers have numbers from 1. */
 const PRIMARY = 0;
 /** How often the primary looks for changes of the forecasts that no event announces. */
 const FORECAST_MS = 500;

@@ -1,6 +1,6 @@
 /**
  * The rules for the answers of an extraction link: the keys of `answer` in the configuration of a source. noria
- * recognises the parts without a rule by itself.
+ * itself recognises the parts that have no rule.
  */
 
 export const ANSWER_FORMATS = ['auto', 'json', 'text'] as const;
