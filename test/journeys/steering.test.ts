@@ -67,7 +67,9 @@ test('steering: noria reload may move the admin API itself', async () => {
   const nextPort = await freePort();
   writeFileSync(stage.file, withAdmin(stage, nextPort));
   const { code, out } = await command(stage, 'reload', '--admin', String(adminPort));
-  expect(out).toMatch(/^configuration accepted; changed: admin\n {2}The admin API restarts to apply it/);
+  expect(out).toMatch(
+    /^configuration accepted; changed: admin\n {2}The admin API restarts to apply the change/,
+  );
   expect(code).toBe(0);
   await noria.line('configuration reloaded');
   expect((await command(stage, 'status')).code).toBe(0);
