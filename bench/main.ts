@@ -3,7 +3,7 @@
  * proxy's process, from /proc (Linux). Clients, members and targets run in separate processes. bench/README.md explains the
  * results.
  *
- *   npm run bench                   all scenarios, about eight minutes
+ *   npm run bench                   all scenarios, about nine minutes
  *   npm run bench -- --quick        small loads, about one minute; exits with 1 if a figure is beyond its limit
  */
 import { platform } from 'node:os';
