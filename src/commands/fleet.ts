@@ -12,8 +12,8 @@ import { systemRandom } from '../core/random.ts';
 import { formatCount } from '../core/words.ts';
 import { connectStore } from '../daemon/fleet.ts';
 import { callOf } from '../daemon/part-options.ts';
+import type { ReplicaStatus } from '../fleet/fleet-pool.ts';
 import type { FleetStore } from '../fleet/redis/fleet-store.ts';
-import type { FoundReplica } from '../fleet/redis/read-fleet.ts';
 import type { SourceReport as ServiceReport } from '../fleet/shared-pool.ts';
 import type { InstanceSuspension } from '../refill/instance-report.ts';
 import { paceKey } from '../refill/pace.ts';
@@ -34,7 +34,7 @@ interface FleetFlags {
 
 interface FleetReport {
   readonly name: string;
-  readonly replicas: readonly (FoundReplica & { readonly drew: number })[];
+  readonly replicas: readonly (ReplicaStatus & { readonly drew: number })[];
   readonly sources: readonly SourceReport[];
   readonly sessions: number;
 }

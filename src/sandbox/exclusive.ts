@@ -62,15 +62,14 @@ export function listAreas(params: URLSearchParams, instance: Instance | undefine
   return { code: SUCCESS_CODE, msg: '获取成功', list: { name: 'serverList', items } };
 }
 
+export interface ServiceState {
+  readonly instances: readonly Instance[];
+  readonly account: Account;
+  readonly clock: Clock;
+}
+
 /** Answers operation 10. */
-export function listInstances(
-  params: URLSearchParams,
-  {
-    account,
-    instances,
-    clock,
-  }: { readonly account: Account; readonly instances: readonly Instance[]; readonly clock: Clock },
-): Answer {
+export function listInstances(params: URLSearchParams, { account, instances, clock }: ServiceState): Answer {
   const [username, password, status = ''] = ['username', 'password', 'status'].map(
     (name) => params.get(name) ?? '',
   );

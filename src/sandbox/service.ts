@@ -6,10 +6,15 @@
  * edition's extraction address.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Clock } from '../core/clock.ts';
 import type { CallLog } from './call-log.ts';
 import { type RefusalCodes, SUCCESS_CODE, textForCode } from './codes.ts';
-import { type Account, AREAS_REFUSALS, INSTANCES_REFUSALS, listAreas, listInstances } from './exclusive.ts';
+import {
+  AREAS_REFUSALS,
+  INSTANCES_REFUSALS,
+  listAreas,
+  listInstances,
+  type ServiceState,
+} from './exclusive.ts';
 import { extract, layoutOf } from './extraction.ts';
 import type { Instance } from './instance.ts';
 import { type Answer, type Layout, plainLine } from './layouts.ts';
@@ -30,12 +35,6 @@ interface Endpoint {
   readonly refusals: RefusalCodes;
   readonly decide: (call: EndpointCall, state: ServiceState) => Answer | Promise<Answer>;
   readonly layout: (call: EndpointCall) => Layout;
-}
-
-interface ServiceState {
-  readonly instances: readonly Instance[];
-  readonly account: Account;
-  readonly clock: Clock;
 }
 
 interface EndpointCall {

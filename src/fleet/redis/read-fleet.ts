@@ -1,32 +1,16 @@
 /** Reads the state of a fleet from its store for noria's commands, without joining the fleet. */
-import type { Clock } from '../../core/clock.ts';
 import { SECOND_MS } from '../../core/duration.ts';
-import type { Random } from '../../core/random.ts';
-import type { Timekeeper } from '../../state/moment.ts';
+import type { ReplicaStatus } from '../fleet-pool.ts';
 import type { SharedState } from '../shared-pool.ts';
 import { REPLICA_SILENT_MS } from './fleet-log.ts';
-import { FleetScript, FleetStore } from './fleet-store.ts';
+import { FleetScript, FleetStore, type FleetStoreOptions } from './fleet-store.ts';
 import { fieldsOf, loadState } from './log-reader.ts';
 import { decodeReplica } from './schemas.ts';
-import type { StoreAddress } from './store-address.ts';
-
-interface StoreAccess {
-  readonly address: StoreAddress;
-  readonly name: string;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly timekeeper: Timekeeper;
-}
-
-export interface FoundReplica {
-  readonly name: string;
-  readonly version: string;
-  readonly clients: number;
-  readonly lastSeenSeconds: number;
-}
 
 /** Connects without following the log. @throws NoriaError fleet-store-lost, fleet-store-unusable */
-export async function openFleetStore(access: StoreAccess): Promise<FleetStore> {
+export async function openFleetStore(
+  access: Pick<FleetStoreOptions, 'address' | 'name' | 'clock' | 'random' | 'timekeeper'>,
+): Promise<FleetStore> {
   const store = new FleetStore(access);
   store.connection.start();
   await store.connection.tried;
@@ -39,9 +23,9 @@ export async function openFleetStore(access: StoreAccess): Promise<FleetStore> {
 const REPLICAS = new FleetScript('replicas', `return answer(redis.call('HGETALL', KEYS[4]))`);
 
 /** The replicas, sorted by name. A killed replica stays in the list for a few seconds. */
-export async function readReplicas(store: FleetStore): Promise<FoundReplica[]> {
+export async function readReplicas(store: FleetStore): Promise<ReplicaStatus[]> {
   const { epoch, values } = await store.run(REPLICAS);
-  const found = Object.entries(fieldsOf(values[0])).flatMap(([name, text]): FoundReplica[] => {
+  const found = Object.entries(fieldsOf(values[0])).flatMap(([name, text]): ReplicaStatus[] => {
     const [, at = '', record = ''] = /^(\d+) (.*)$/.exec(text) ?? [];
     const silentMs = epoch.now - Number(at);
     const { version, clients } = decodeReplica(record) ?? {};
