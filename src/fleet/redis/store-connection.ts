@@ -46,6 +46,8 @@ export class StoreConnection {
   readonly #options: StoreConnectionOptions;
   readonly #closing = new AbortController();
   readonly #tried = Promise.withResolvers<void>();
+  /** The clients of the current connection, also while it is being opened. */
+  readonly #opened = new Set<StoreClient>();
   #commands: StoreClient | undefined;
   #fault: NoriaError;
   #running: Promise<void> | undefined;
@@ -85,7 +87,7 @@ export class StoreConnection {
 
   async close(): Promise<void> {
     this.#closing.abort();
-    this.#commands?.close();
+    for (const client of this.#opened) client.close();
     await this.#running;
   }
 
@@ -105,16 +107,10 @@ export class StoreConnection {
   /** Opens the clients and waits until one of them ends. Returns whether the connection was usable. */
   async #serve(): Promise<boolean> {
     const { greet, follow, onConnected } = this.#options;
-    const opened: StoreClient[] = [];
-    const open = async () => {
-      const client = await this.#openClient();
-      opened.push(client);
-      return client;
-    };
     try {
-      const commands = await open();
+      const commands = await this.#openClient();
       await greet(commands);
-      const reader = follow && (await open());
+      const reader = follow && (await this.#openClient());
       if (reader !== undefined) await follow?.load(reader);
       this.#commands = commands;
       this.#tried.resolve();
@@ -126,14 +122,18 @@ export class StoreConnection {
       return this.#commands !== undefined;
     } finally {
       this.#commands = undefined;
-      for (const client of opened) client.close();
+      for (const client of this.#opened) client.close();
+      this.#opened.clear();
       this.#tried.resolve();
     }
   }
 
-  #openClient(): Promise<StoreClient> {
+  async #openClient(): Promise<StoreClient> {
     const { address, clock } = this.#options;
     const { signal } = this.#closing;
-    return openPrimary(address, { clock, deadlineMs: CONNECT_DEADLINE_MS, signal });
+    const client = await openPrimary(address, { clock, deadlineMs: CONNECT_DEADLINE_MS, signal });
+    this.#opened.add(client);
+    if (signal.aborted) client.close();
+    return client;
   }
 }

@@ -3,10 +3,12 @@ import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
+import { systemRandom } from '../../../src/core/random.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import type { StoreAddress } from '../../../src/fleet/redis/store-address.ts';
 import { openPrimary } from '../../../src/fleet/redis/store-address.ts';
 import type { StoreTls } from '../../../src/fleet/redis/store-client.ts';
+import { StoreConnection } from '../../../src/fleet/redis/store-connection.ts';
 import { freePort } from '../../support/free-port.ts';
 import { NO_STORE, openStore, type TestStore } from '../../support/store-server.ts';
 import { until } from '../../support/until.ts';
@@ -41,6 +43,27 @@ async function openTlsStore(authClients: 'yes' | 'no') {
 }
 
 describe.skipIf(NO_STORE)('with a store', () => {
+  test('store connection: closing also ends a connection that is not open for commands yet', async () => {
+    const store = await openStore();
+    const [greeting, greeted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const connection = new StoreConnection({
+      address: store.address(),
+      clock: systemClock,
+      random: systemRandom,
+      greet() {
+        greeting.resolve();
+        return greeted.promise;
+      },
+      onConnected() {},
+      onLost() {},
+    });
+    connection.start();
+    await greeting.promise;
+    const closed = connection.close();
+    greeted.resolve();
+    await closed;
+  });
+
   test('store connection: TLS needs a trusted certificate', async () => {
     const address = await openTlsStore('no');
     const ca = readFileSync(CERT, 'utf8');
