@@ -70,7 +70,7 @@ test('workers: a replacement worker knows the sessions of the other workers', as
 });
 
 test('workers: maxUsesPerMember counts the uses of all workers', async () => {
-  const more = 'workers: 2\nrotation: { maxUsesPerMember: 1 }';
+  const more = `workers: 2\nrotation: { maxUsesPerMember: 1 }\ndial: { ${NO_HEDGE} }`;
   const { noria, target, through } = await startPair({ more });
   const used: string[] = [];
   for (const worker of [0, 1, 0, 1, 0, 1] as const) {
