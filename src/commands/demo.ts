@@ -117,11 +117,12 @@ async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | unde
     throw new NoriaError('bad-usage', '--story works only on loopback: remove --host');
   if (flags.replicas > 1 && (flags.story || secrets !== undefined))
     throw new NoriaError('bad-usage', '--replicas cannot be combined with --story or --host');
+  const signalled = untilSignal(); // registered before the start, because a signal without a handler would leave the store running
   const owner = new Ownership();
   let exitCode: number;
   try {
     const sandbox = await owner.open('sandbox', openDemoSandbox(flags));
-    const context = { flags, sandbox, terminal, level, owner };
+    const context = { flags, sandbox, terminal, level, owner, signalled };
     exitCode = await (flags.replicas > 1 ? demoFleet(context) : demoNoria(context, secrets));
   } finally {
     await owner.close();
@@ -136,27 +137,36 @@ interface DemoContext {
   readonly terminal: Terminal;
   readonly level: LogLevel | undefined;
   readonly owner: Ownership;
+  /** Resolves when the user ends the demo. */
+  readonly signalled: Promise<unknown>;
 }
 
 async function demoNoria(
-  { flags, sandbox, terminal, level, owner }: DemoContext,
+  { flags, sandbox, terminal, level, owner, signalled }: DemoContext,
   secrets: DemoSecrets | undefined,
 ): Promise<number> {
   const config = await demoConfig({ flags, sandbox, secrets }, undefined);
   const log = createLog({ level: level ?? (flags.story ? 'error' : config.log.level), format: 'pretty' });
   const daemon = await owner.open('daemon', startDaemon({ config, log }));
-  if (flags.story) return story(daemon, sandbox, terminal);
+  if (flags.story) return story(daemon, { sandbox, terminal, signalled });
   for (const line of introduction(daemon.addresses, {
     targetUrl: targetOf(sandbox),
     members: flags.members,
     secrets,
   }))
     terminal.print(line);
-  await untilSignal();
+  await signalled;
   return EXIT.fine;
 }
 
-async function demoFleet({ flags, sandbox, terminal, level, owner }: DemoContext): Promise<number> {
+async function demoFleet({
+  flags,
+  sandbox,
+  terminal,
+  level,
+  owner,
+  signalled,
+}: DemoContext): Promise<number> {
   const store = await openDemoStore();
   if (store !== undefined) owner.own('store', () => store.close());
   const memory = store === undefined ? openMemoryFleet() : undefined;
@@ -178,7 +188,7 @@ async function demoFleet({ flags, sandbox, terminal, level, owner }: DemoContext
     store,
   }))
     terminal.print(line);
-  await untilSignal();
+  await signalled;
   return EXIT.fine;
 }
 
@@ -188,13 +198,16 @@ function openMemoryFleet(): MemoryFleet {
 }
 
 /** Runs the story. After the story, the demo ends, but on a terminal it continues until Ctrl-C. */
-async function story(daemon: Daemon, sandbox: Sandbox, terminal: Terminal): Promise<number> {
+async function story(
+  daemon: Daemon,
+  { sandbox, terminal, signalled }: Pick<DemoContext, 'sandbox' | 'terminal' | 'signalled'>,
+): Promise<number> {
   const { listeners, admin } = daemon.addresses;
   const [proxy = ''] = listeners;
   const page = `http://${admin ?? ''}/`;
   const interruption = new AbortController();
   const { signal } = interruption;
-  const interrupted = untilSignal().then(() => interruption.abort());
+  const interrupted = signalled.then(() => interruption.abort());
   const succeeded = await tellStory({
     proxy,
     page,

@@ -53,10 +53,11 @@ export function addSandboxCommand(program: Command, { action, terminal }: Comman
 }
 
 async function runSandbox({ pace, ...flags }: SandboxFlags, terminal: Terminal): Promise<number> {
+  const signalled = untilSignal();
   const sandbox = await openSandbox({ ...flags, ...(pace === undefined ? {} : { paceMs: pace }) });
   try {
     for (const line of describeSandbox(sandbox)) terminal.print(line);
-    await untilSignal();
+    await signalled;
     return EXIT.fine;
   } finally {
     await sandbox.close();
