@@ -7,10 +7,10 @@
  * young collections keep copying these objects.
  */
 
-/** An item of a list. It can be in one list at a time. Only the list writes `listedAt`. */
+/** An item of a list. It can be in one list at a time. Only the list writes `listIndex`. */
 export interface Listed {
   /** The index of the item in the list; -1 while it is in no list. */
-  listedAt: number;
+  listIndex: number;
 }
 
 export class LiveList<Item extends Listed> {
@@ -22,20 +22,20 @@ export class LiveList<Item extends Listed> {
 
   /** Adds an item. No-op if the item is already in the list. */
   add(item: Item): void {
-    if (item.listedAt >= 0) return;
-    item.listedAt = this.#items.length;
+    if (item.listIndex >= 0) return;
+    item.listIndex = this.#items.length;
     this.#items.push(item);
   }
 
   /** Moves the last item to the place of the deleted one. No-op if the item is not in the list. */
   delete(item: Item): void {
-    const { listedAt } = item;
-    if (listedAt < 0) return;
-    item.listedAt = -1;
+    const { listIndex } = item;
+    if (listIndex < 0) return;
+    item.listIndex = -1;
     const last = this.#items.pop();
     if (last === undefined || last === item) return;
-    last.listedAt = listedAt;
-    this.#items[listedAt] = last;
+    last.listIndex = listIndex;
+    this.#items[listIndex] = last;
   }
 
   /** Returns a copy, so that the caller can add and remove items while it iterates over the result. */

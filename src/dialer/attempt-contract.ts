@@ -46,7 +46,7 @@ export interface RawConnection {
    */
   readonly socket: Socket;
   /** Bytes that the member sent after its answer. */
-  readonly head: Buffer;
+  readonly early: Buffer;
   readonly forwardMode: ForwardMode;
   /** Only with `absolute`: the HTTP status with which the member refused CONNECT for the same request. */
   readonly connectStatus?: number | undefined;

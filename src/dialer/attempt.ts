@@ -316,7 +316,7 @@ export class Attempt {
     this.#connect(login, forwardMode, this.#parts.clock.monotonic());
   }
 
-  #accept(head: Buffer): void {
+  #accept(early: Buffer): void {
     const socket = this.#socket;
     if (socket === undefined) return;
     this.#socket = undefined;
@@ -329,7 +329,7 @@ export class Attempt {
     if (forwardMode === 'direct') this.memory.credentials.accepted(this.lease.member, login, now);
     const connectStatus = this.#connectStatus;
     const isWarm = this.#isWarm && forwardMode === 'absolute';
-    this.#owner.attemptAccepted(this, { socket, head, forwardMode, isWarm, login, connectStatus }, now);
+    this.#owner.attemptAccepted(this, { socket, early, forwardMode, isWarm, login, connectStatus }, now);
   }
 
   #fail(fault: FaultCode, detail: string, notes: FailureNotes = NO_NOTES): void {

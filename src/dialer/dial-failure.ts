@@ -23,7 +23,8 @@ const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {
   'target-doubted': 'could not reach the target',
 };
 
-export function noMember(
+/** The failure of a dial for which the pool has no member. */
+export function failureWithoutMember(
   { refused, reason, retryAfterMs, sources }: LeaseRefusal,
   attempts: number,
 ): DialFailure {
@@ -32,10 +33,10 @@ export function noMember(
 }
 
 /**
- * No attempt is left.
+ * The failure of a dial that has no attempt left.
  * @param ms - duration of the dial.
  */
-export function afterLastAttempt(
+export function failureAfterAttempts(
   { failures, isTargetUnreachable, allAtFrontProxy }: DialBlame,
   attempts: number,
   ms: number,

@@ -56,7 +56,7 @@ export interface MemberConnection {
    */
   readonly socket: Socket;
   /** The bytes that the member sent after its answer. Send them to the client first. Often empty. */
-  readonly head: Buffer;
+  readonly early: Buffer;
   readonly forwardMode: ForwardMode;
   /** The value of Proxy-Authorization for a request in absolute form. Never log it. */
   readonly proxyAuthorization?: string | undefined;
@@ -82,10 +82,11 @@ export interface MemberConnection {
    * Ends the lease. Call it in all cases; idempotent. It does not close the socket: destroy the socket yourself, or
    * return it with `keep`.
    */
-  end(outcome: DialOutcome): void;
+  end(outcome: ConnectionOutcome): void;
 }
 
-export interface DialOutcome {
+/** How the use of a member connection ended. */
+export interface ConnectionOutcome {
   /** Whether the member closed the connection, or the connection failed, before the member had sent a byte. */
   readonly cut: boolean;
   /** Whether at least one byte arrived from the target. */

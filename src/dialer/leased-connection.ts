@@ -5,7 +5,7 @@ import type { Listed, LiveList } from '../core/live-list.ts';
 import type { Lease, LeaseProvider } from '../pool/lease.ts';
 import type { ClientBudgets } from './attempt-budget.ts';
 import type { RawConnection } from './attempt-contract.ts';
-import type { AbsoluteAnswer, DialOutcome, ForwardMode, MemberConnection } from './dial.ts';
+import type { AbsoluteAnswer, ConnectionOutcome, ForwardMode, MemberConnection } from './dial.ts';
 import type { IdleConnections } from './idle-connections.ts';
 import type { Reachability } from './reachability.ts';
 import type { SourceMemory } from './source-memory.ts';
@@ -37,10 +37,10 @@ export interface ConnectionFacts {
 }
 
 export class LeasedConnection implements MemberConnection, Listed {
-  listedAt = -1;
+  listIndex = -1;
   readonly leaseId: number;
   readonly socket: Socket;
-  readonly head: Buffer;
+  readonly early: Buffer;
   readonly forwardMode: ForwardMode;
   readonly proxyAuthorization: string | undefined;
   readonly reused: boolean;
@@ -64,7 +64,7 @@ export class LeasedConnection implements MemberConnection, Listed {
     this.#startedAt = facts.reusable ? parts.clock.monotonic() : 0;
     this.leaseId = lease.id;
     this.socket = raw.socket;
-    this.head = raw.head;
+    this.early = raw.early;
     this.forwardMode = raw.forwardMode;
     this.proxyAuthorization = raw.forwardMode === 'absolute' ? raw.login?.authorization.reveal() : undefined;
     this.reused = facts.reused;
@@ -84,7 +84,7 @@ export class LeasedConnection implements MemberConnection, Listed {
     return this.#isMemberError;
   }
 
-  end(outcome: DialOutcome): void {
+  end(outcome: ConnectionOutcome): void {
     if (this.#ended) return;
     this.#ended = true;
     const { pool, idle, openConnections, reachability } = this.#parts;

@@ -15,7 +15,7 @@ import { AttemptBudget, type AttemptBudgetSettings } from './attempt-budget.ts';
 import type { AttemptFailure, AttemptParts, RawConnection } from './attempt-contract.ts';
 import { type BlameParts, DialBlame, type DialEnd } from './blame.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './dial.ts';
-import { afterLastAttempt, describeAttempts, noMember } from './dial-failure.ts';
+import { describeAttempts, failureAfterAttempts, failureWithoutMember } from './dial-failure.ts';
 import { helpsAnotherMember } from './front-hop.ts';
 import { NO_BYTES } from './handshake.ts';
 import { Hedge, type HedgeParts, type HedgeSettings, type OverdueAttempts } from './hedge.ts';
@@ -39,7 +39,7 @@ const NONE: readonly string[] = [];
 type DialEnded = NoriaEvents['dial.ended'];
 
 export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
-  listedAt = -1;
+  listIndex = -1;
   readonly #parts: DialParts;
   readonly #settings: DialSettings;
   readonly #request: DialRequest;
@@ -52,7 +52,7 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
   #phase: 'open' | 'connected' | 'failed' = 'open';
   readonly #running: Attempt[] = [];
   #deadline: Deadline | undefined;
-  #askedAll = false;
+  #startedOver = false;
 
   constructor(
     parts: DialParts,
@@ -239,7 +239,7 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     if (idle === undefined) return false;
     this.#parts.pool.report({ lease: lease.id, kind: 'accepted' });
     if (hedge) this.#hedge.ended('won');
-    this.#succeed(lease, { ...idle, head: NO_BYTES, isWarm: false }, true);
+    this.#succeed(lease, { ...idle, early: NO_BYTES, isWarm: false }, true);
     return true;
   }
 
@@ -288,17 +288,17 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     const { failures, allRequireCredentials } = this.#blame;
     const tried = refusal.refused === 'pool-empty' && failures.length > 0;
     const isWithheld = allRequireCredentials && failures.some(({ withheld }) => withheld);
-    if (tried && isWithheld && !this.#askedAll) {
+    if (tried && isWithheld && !this.#startedOver) {
       // Tries all members again: a member that requires credentials for the second time gets the credentials.
-      this.#askedAll = true;
+      this.#startedOver = true;
       this.#search.startOver();
       this.#acquire(false);
     } else if (tried) this.#failAfterAttempts();
-    else this.#fail(noMember(refusal, this.#budget.attempts));
+    else this.#fail(failureWithoutMember(refusal, this.#budget.attempts));
   }
 
   #failAfterAttempts(): void {
-    this.#fail(afterLastAttempt(this.#blame, this.#budget.attempts, this.#elapsedMs));
+    this.#fail(failureAfterAttempts(this.#blame, this.#budget.attempts, this.#elapsedMs));
   }
 
   #abort(code: 'deadline' | 'client-gone' | 'shutting-down'): void {

@@ -63,7 +63,7 @@ const CLOSE_TIMEOUT_MS = 2_000;
 const MAX_EARLY_BYTES = 64 * 1024;
 
 export class ClientConnection implements Listed {
-  listedAt = -1;
+  listIndex = -1;
   /** Called once, when the accepted socket has closed. */
   onClosed: ((connection: ClientConnection) => void) | undefined;
   readonly options: ConnectionOptions;
@@ -72,7 +72,7 @@ export class ClientConnection implements Listed {
   readonly #accepted: Socket;
   readonly #openedAt: number;
   #socket: Socket;
-  #refusal: NoriaError | undefined;
+  #refusalError: NoriaError | undefined;
   #protocol: ClientProtocol = 'unknown';
   #outcome: 'ok' | FaultCode = 'ok';
   #timeout: Deadline | undefined;
@@ -104,8 +104,8 @@ export class ClientConnection implements Listed {
    * refuses when the client is not allowed, the listener is full, or the protocol is not enabled. The reply uses the
    * client's own protocol. noria does not check the credentials of a refused client.
    */
-  get refusal(): NoriaError | undefined {
-    return this.#refusal;
+  get refusalError(): NoriaError | undefined {
+    return this.#refusalError;
   }
 
   /** Whether the listener is closing. noria still answers the current request, but accepts no further request. */
@@ -119,9 +119,9 @@ export class ClientConnection implements Listed {
     this.#socket.on('error', () => {}); // ignored: 'close' follows every error
   }
 
-  /** Refuses every request of this connection. The first reason wins. */
-  refuseAll(reason: NoriaError): void {
-    this.#refusal ??= reason;
+  /** Refuses every request of this connection. The first error wins. */
+  refuseAll(error: NoriaError): void {
+    this.#refusalError ??= error;
   }
 
   /** Sets the protocol that events report. */

@@ -37,7 +37,7 @@ export interface RelayResult {
 
 /**
  * Relays between `client` and the member's socket. Each may be paused or flowing, and must not have another 'data' listener.
- * @param early - what the client has already sent; goes to the target first. `memberConnection.head` goes to the client first.
+ * @param early - what the client has already sent; goes to the target first. `memberConnection.early` goes to the client first.
  */
 export function relay(
   client: Socket,
@@ -45,7 +45,7 @@ export function relay(
   early: Buffer | undefined,
   options: RelayOptions,
 ): void {
-  new Relay(client, memberConnection.socket, options).start(early, memberConnection.head);
+  new Relay(client, memberConnection.socket, options).start(early, memberConnection.early);
 }
 
 /**
@@ -73,7 +73,7 @@ class Relay {
   #memberEnded = false;
   #lingering = false;
   #cut = false;
-  #open = CLIENT | MEMBER;
+  #openSides = CLIENT | MEMBER;
 
   constructor(client: Socket, member: Socket, options: RelayOptions) {
     this.#client = client;
@@ -85,7 +85,7 @@ class Relay {
     this.#keepAliveDelay = deadlines.set(TCP_KEEP_ALIVE_MS, this.#enableKeepAlive, startedAt);
   }
 
-  start(early: Buffer | undefined, head: Buffer): void {
+  start(clientEarly: Buffer | undefined, memberEarly: Buffer): void {
     const [client, member] = [this.#client, this.#member];
     client.on('data', this.#sendUp).on('end', this.#onClientEnd).on('close', this.#onClientClose);
     member.on('data', this.#sendDown).on('end', this.#onMemberEnd).on('close', this.#onMemberClose);
@@ -95,8 +95,8 @@ class Relay {
     lendChunks(member, client.writableHighWaterMark);
     if (client.isPaused()) client.resume();
     if (member.isPaused()) member.resume();
-    if (early !== undefined && early.length > 0) this.#sendUp(early);
-    if (head.length > 0) this.#sendDown(head);
+    if (clientEarly !== undefined && clientEarly.length > 0) this.#sendUp(clientEarly);
+    if (memberEarly.length > 0) this.#sendDown(memberEarly);
     // Handles events that were emitted before the listeners were added.
     if (client.readableEnded) this.#onClientEnd();
     if (member.readableEnded) this.#onMemberEnd();
@@ -146,14 +146,14 @@ class Relay {
   }
 
   readonly #onClientClose = (): void => {
-    if ((this.#open & CLIENT) === 0) return;
+    if ((this.#openSides & CLIENT) === 0) return;
     // No reset is necessary after two clean ends: the member's socket flushes its buffer and closes by itself.
     if (!this.#clientEnded || !this.#memberEnded) reset(this.#member);
     this.#onClose(CLIENT);
   };
 
   readonly #onMemberClose = (): void => {
-    if ((this.#open & MEMBER) === 0) return;
+    if ((this.#openSides & MEMBER) === 0) return;
     if (!this.#memberEnded) {
       this.#noteCut();
       this.#memberEnded = true;
@@ -194,7 +194,7 @@ class Relay {
 
   /** Call it when one direction has ended: from now on, the shorter of the two idle timeouts applies. */
   #linger(): void {
-    if (this.#lingering || this.#open === 0) return;
+    if (this.#lingering || this.#openSides === 0) return;
     this.#lingering = true;
     this.#setTimeout(Math.min(this.#options.lingerMs, this.#options.idleTimeoutMs), this.#destroy);
   }
@@ -210,8 +210,8 @@ class Relay {
   };
 
   #onClose(side: number): void {
-    this.#open &= ~side;
-    if (this.#open !== 0) return;
+    this.#openSides &= ~side;
+    if (this.#openSides !== 0) return;
     this.#deadlines.clear(this.#idleTimeout);
     this.#deadlines.clear(this.#keepAliveDelay);
     this.#options.onEnd({ bytesUp: this.#bytesUp, bytesDown: this.#bytesDown, cut: this.#cut });

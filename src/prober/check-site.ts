@@ -44,7 +44,7 @@ export function askSite(
 ): Promise<SiteAnswer> {
   return new Promise((resolve) => {
     const socket = site.tls ? overTls(connection.socket, site.target) : connection.socket;
-    let held = connection.head;
+    let held = connection.early;
     const end = (answer: SiteAnswer) => {
       deadlines.clear(deadline);
       socket.off('data', onData).off('end', onEnd).off('close', onEnd);

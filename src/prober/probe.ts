@@ -173,7 +173,7 @@ export class Probe {
  * that a client would send to the member, and waits for any byte. Always closes the connection. Never rejects.
  */
 function isRelayed(
-  { socket, head }: RawConnection,
+  { socket, early }: RawConnection,
   protocol: MemberProtocol,
   { deadlines, timeoutMs }: { readonly deadlines: Deadlines; readonly timeoutMs: number },
 ): Promise<boolean> {
@@ -188,7 +188,7 @@ function isRelayed(
     const onData = () => end(true);
     const onEnd = () => end(false);
     socket.on('data', onData).on('end', onEnd).on('close', onEnd);
-    if (head.length > 0) end(true);
+    if (early.length > 0) end(true);
     else {
       socket.write(memberHandshake(protocol, { target: NOWHERE }).opening, 'latin1');
       socket.resume();

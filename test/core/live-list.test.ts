@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { type Listed, LiveList } from '../../src/core/live-list.ts';
 
 function make(): Listed {
-  return { listedAt: -1 };
+  return { listIndex: -1 };
 }
 
 test('live list: has the same items as a Set after any operations', () => {
@@ -49,7 +49,7 @@ test('live list: young garbage collections free removed items, also of a list in
   const list = new LiveList<Listed & { payload: number[] }>();
   const churn = () => {
     for (let n = 0; n < 5_000; n += 1) {
-      const item = { listedAt: -1, payload: Array.from({ length: 200 }, () => n) };
+      const item = { listIndex: -1, payload: Array.from({ length: 200 }, () => n) };
       list.add(item);
       if (list.size > 64) for (const old of list.all().slice(0, 1)) list.delete(old);
     }

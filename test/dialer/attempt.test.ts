@@ -113,7 +113,7 @@ test('attempt: an accepted connection is handed over once, without listeners of 
   expect(connections).toHaveLength(1);
   const [connection] = connections;
   expect(connection).toMatchObject({ forwardMode: 'direct', login: undefined });
-  expect(connection?.head.toString()).toBe('hello');
+  expect(connection?.early.toString()).toBe('hello');
   expect([deadlines.size, connection?.socket.destroyed]).toEqual([0, false]);
   const left = ['data', 'connect', 'secureConnect', 'close'].filter(
     (name) => (connection?.socket.listenerCount(name) ?? 0) > 0,

@@ -95,8 +95,12 @@ export function failureOf(result: DialResult): DialFailure {
 }
 
 /** Sends a word and reads its echo, which proves that the connection carries bytes in both directions. */
-export async function echo({ socket, head }: MemberConnection, word: string, expected = word): Promise<void> {
-  let got = head.toString('latin1');
+export async function echo(
+  { socket, early }: MemberConnection,
+  word: string,
+  expected = word,
+): Promise<void> {
+  let got = early.toString('latin1');
   const done = new Promise<void>((resolve, reject) => {
     const look = () => got.length >= expected.length && resolve();
     socket.on('data', (bytes) => {

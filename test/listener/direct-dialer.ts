@@ -2,10 +2,10 @@
 import type { Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 import type {
+  ConnectionOutcome,
   Dialer,
   DialFailure,
   Dialing,
-  DialOutcome,
   DialRequest,
   DialResult,
   MemberConnection,
@@ -18,7 +18,7 @@ export interface DirectDialer extends Dialer {
   /** The field `client` of each request. */
   readonly clients: (string | undefined)[];
   /** The outcome of each lease, in the order in which they ended, without `answered`. */
-  readonly ended: (Omit<DialOutcome, 'answered'> & { readonly member: string })[];
+  readonly ended: (Omit<ConnectionOutcome, 'answered'> & { readonly member: string })[];
   /** Whether the target answered, for each lease. */
   readonly answered: (boolean | undefined)[];
   /** The number of dials that the listener has cancelled. */
@@ -93,7 +93,7 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
         dialer.sockets.push(socket);
         const connection: MemberConnection = {
           socket,
-          head: Buffer.alloc(0),
+          early: Buffer.alloc(0),
           forwardMode: options.absolute === undefined ? 'direct' : 'absolute',
           ...options.absolute,
           reused: kept !== undefined,

@@ -45,7 +45,7 @@ async function join(
 function memberConnection(socket: Socket, head = ''): MemberConnection {
   return {
     socket,
-    head: Buffer.from(head),
+    early: Buffer.from(head),
     forwardMode: 'direct',
     reused: false,
     isMemberError: () => false,

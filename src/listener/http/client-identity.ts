@@ -13,7 +13,7 @@ export function identifyRequest(
   fields: readonly HeaderField[],
   connection: ClientConnection,
 ): ClientIdentity | NoriaError {
-  if (connection.refusal !== undefined) return connection.refusal;
+  if (connection.refusalError !== undefined) return connection.refusalError;
   const credentials = fieldValues(fields, 'proxy-authorization');
   if (credentials.length > 1)
     return new NoriaError('bad-request', 'the request has two Proxy-Authorization fields');

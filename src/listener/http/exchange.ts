@@ -4,7 +4,7 @@
  * decides what to do with the response and whether to retry.
  */
 import { NoriaError } from '../../core/faults.ts';
-import type { DialOutcome, MemberConnection } from '../../dialer/dial.ts';
+import type { ConnectionOutcome, MemberConnection } from '../../dialer/dial.ts';
 import { hasFailedWrite } from '../../dialer/member-socket.ts';
 import type { ForwardRequest } from './forward-request.ts';
 import { isEmptyBody } from './framing.ts';
@@ -73,7 +73,7 @@ export class HttpExchange {
       .on('drain', this.#onDrain);
     socket.resume();
     this.#write(head);
-    if (this.memberConnection.head.length > 0)
+    if (this.memberConnection.early.length > 0)
       this.#fail(new NoriaError('member-protocol', 'the member sent bytes before the request'));
     else if (socket.destroyed) this.#onClose();
     else if (socket.readableEnded) this.#onEnd();
@@ -237,7 +237,7 @@ export class HttpExchange {
     this.#callbacks.onFailed(error, silent);
   }
 
-  #end(outcome: DialOutcome): void {
+  #end(outcome: ConnectionOutcome): void {
     if (this.#over) return;
     this.#over = true;
     this.#removeListeners();

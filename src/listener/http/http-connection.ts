@@ -49,9 +49,9 @@ interface CurrentRequest {
 
 /** @param first - the bytes already read from the socket. */
 export function serveHttp(first: Buffer, connection: ClientConnection): void {
-  const plain = parseConnectHead(first);
-  if (plain === undefined) new HttpConnection(connection).start(first);
-  else serveConnect(plain.head, first.subarray(plain.bytes), connection, () => awaitNext(connection));
+  const request = parseConnectHead(first);
+  if (request === undefined) new HttpConnection(connection).start(first);
+  else serveConnect(request.head, first.subarray(request.bytes), connection, () => awaitNext(connection));
 }
 
 /** Waits for the next request after a refused CONNECT. */

@@ -101,7 +101,7 @@ function afterFirstRequest(connection: MemberConnection, clock: Clock): MemberCo
     session,
     reused: true,
     attempts: 1,
-    head: NOTHING,
+    early: NOTHING,
     get remainingMs() {
       return remainingMs === undefined ? undefined : remainingMs - (clock.monotonic() - pinnedAt);
     },

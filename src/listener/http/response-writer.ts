@@ -155,10 +155,10 @@ export class ResponseWriter {
    * may or may not send the body, so the start of its next request is unknown.
    */
   #mayKeepAlive(): boolean {
-    const { draining, refusal } = this.#connection;
+    const { draining, refusalError } = this.#connection;
     const bodyUnclear = expectsContinue(this.#request) && !this.#continueSent;
     return (
-      this.#request.keepAlive && !this.#closesAfter && !draining && refusal === undefined && !bodyUnclear
+      this.#request.keepAlive && !this.#closesAfter && !draining && refusalError === undefined && !bodyUnclear
     );
   }
 

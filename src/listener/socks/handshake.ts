@@ -105,9 +105,9 @@ class SocksHandshake {
    * that is refused anyway need not send credentials.
    */
   #selectMethod(methods: readonly number[]): NoriaError | undefined {
-    const { refusal, options } = this.#connection;
+    const { refusalError, options } = this.#connection;
     const withoutPassword = methods.includes(AUTH_METHOD.none);
-    if (methods.includes(AUTH_METHOD.password) && !(refusal !== undefined && withoutPassword)) {
+    if (methods.includes(AUTH_METHOD.password) && !(refusalError !== undefined && withoutPassword)) {
       this.#socket.write(methodSelection(AUTH_METHOD.password));
       this.#phase = { name: 'credentials' };
       return undefined;
@@ -117,7 +117,7 @@ class SocksHandshake {
         'bad-request',
         `the client offers ${methodList(methods)}, but noria needs method 0 or 2`,
       );
-    if (refusal === undefined && options.access.requiresCredentials) {
+    if (refusalError === undefined && options.access.requiresCredentials) {
       return new NoriaError(
         'auth-required',
         `the client sends no credentials: it offers ${methodList(methods)}`,
@@ -143,7 +143,7 @@ class SocksHandshake {
   }
 
   #identify(credentials: ClientCredentials | undefined): ClientIdentity | NoriaError {
-    return this.#connection.refusal === undefined ? this.#connection.identify(credentials) : ANONYMOUS;
+    return this.#connection.refusalError === undefined ? this.#connection.identify(credentials) : ANONYMOUS;
   }
 
   /**
@@ -151,16 +151,16 @@ class SocksHandshake {
    * SOCKS4.
    */
   #identifySocks4(userId: string): ClientIdentity | NoriaError {
-    const { refusal, options } = this.#connection;
-    if (refusal === undefined && options.access.requiresCredentials) {
+    const { refusalError, options } = this.#connection;
+    if (refusalError === undefined && options.access.requiresCredentials) {
       return new NoriaError('auth-required', 'SOCKS4 carries no password, and this listener has users');
     }
     return this.#identify({ username: userId, password: '' });
   }
 
   #serve({ target, userId }: Extract<SocksMessage, { kind: 'request' }>): NoriaError | undefined {
-    const { refusal } = this.#connection;
-    if (refusal !== undefined) return refusal;
+    const { refusalError } = this.#connection;
+    if (refusalError !== undefined) return refusalError;
     const known = this.#phase.name === 'request' ? this.#phase.identity : undefined;
     const identity = known ?? this.#identifySocks4(userId);
     if (identity instanceof NoriaError) return identity;

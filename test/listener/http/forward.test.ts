@@ -585,7 +585,7 @@ async function promptDialer(
       const socket = sockets.shift();
       const member = `m${nth}`;
       const facts = {
-        head: Buffer.alloc(0),
+        early: Buffer.alloc(0),
         forwardMode: 'direct',
         reused: true,
         isMemberError: () => false,

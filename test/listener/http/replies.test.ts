@@ -92,7 +92,7 @@ describe('replies: headers of a successful response', () => {
   function connection(more: Partial<MemberConnection> = {}): MemberConnection {
     return {
       socket: new Socket(),
-      head: Buffer.alloc(0),
+      early: Buffer.alloc(0),
       forwardMode: 'direct',
       isMemberError: () => false,
       reused: false,

@@ -265,7 +265,7 @@ test('smuggling: bytes received before the request are not its response', async 
   const origin = await rawOrigin((socket) => {
     socket.on('data', () => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nreal'));
   });
-  const dialer = directDialer({ overrides: { head: Buffer.from(SECOND) } });
+  const dialer = directDialer({ overrides: { early: Buffer.from(SECOND) } });
   const { port } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);

@@ -10,10 +10,10 @@ import { EventBus, type EventName, type NoriaEvents } from '../../../src/core/ev
 import type { NoriaError } from '../../../src/core/faults.ts';
 import { Secret } from '../../../src/core/secret.ts';
 import type {
+  ConnectionOutcome,
   Dialer,
   DialFailure,
   Dialing,
-  DialOutcome,
   DialRequest,
   DialResult,
   MemberConnection,
@@ -39,10 +39,10 @@ export interface PendingDial {
   readonly request: DialRequest;
   cancelled: boolean;
   /** The outcomes with which its lease was ended: at most one. */
-  ended: DialOutcome[];
+  ended: ConnectionOutcome[];
   /** Set once the dial has succeeded. */
   memberSocket: Socket | undefined;
-  succeed(head?: Buffer): Promise<void>;
+  succeed(early?: Buffer): Promise<void>;
   fail(failure: Partial<DialFailure> & Pick<DialFailure, 'code'>): void;
 }
 
@@ -157,16 +157,16 @@ export class Stage {
       cancelled: false,
       ended: [],
       memberSocket: undefined,
-      succeed: async (head = Buffer.alloc(0)) => {
+      succeed: async (early = Buffer.alloc(0)) => {
         const socket = connect({ port: portOf(this.#echo), host: '127.0.0.1', allowHalfOpen: true });
         this.#own(socket);
         await once(socket, 'connect');
         dial.memberSocket = socket;
-        const end = (outcome: DialOutcome) => void dial.ended.push(outcome);
+        const end = (outcome: ConnectionOutcome) => void dial.ended.push(outcome);
         const connection: MemberConnection = {
           ...{
             socket,
-            head,
+            early,
             forwardMode: 'direct',
             reused: false,
             isMemberError: () => false,
