@@ -160,7 +160,7 @@ async function openFleet(
     sources: sourceKeys(config),
     callTimeoutMs: () => config().service.timeoutMs,
     onCommand: ({ source, command }) => slot.run((refiller) => refiller[command](source)),
-    onReport: (report) => slot.run((refiller) => refiller.hear(report.source, report)),
+    onReport: (report) => slot.run((refiller) => refiller.receiveReport(report.source, report)),
   });
   owner.own('fleet', () => fleet.replica.close());
   return fleet;

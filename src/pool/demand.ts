@@ -9,27 +9,31 @@ import type { Members } from './members.ts';
 import type { Sessions } from './sessions.ts';
 
 /**
- * Number of members that clients can use at `atMs` without another draw. Includes unproven members and the members of a blocked
+ * Number of members that clients can use at `moment` without another draw. Includes unproven members and the members of a blocked
  * source. Each waiting client that a draw could serve lowers the result by one, because the present members are full or do not
  * fit this client. All waiting clients together lower the result at most by the source's size.
  */
-export function usableAt(members: Members, source: PoolSource, atMs: number): number {
-  const usable = heldAt(source, atMs) - quarantinedAt(source, atMs, () => true);
+export function usableAt(members: Members, source: PoolSource, moment: number): number {
+  const usable = heldAt(source, moment) - quarantinedAt(source, moment, () => true);
   return withoutWaiting(members, source, usable);
 }
 
 /** Like `usableAt`, but includes the quarantined members that no draw replaces. */
-export function countedAt(members: Members, source: PoolSource, atMs: number): number {
-  const counted = heldAt(source, atMs) - quarantinedAt(source, atMs, ({ replaced }) => replaced);
+export function countedAt(members: Members, source: PoolSource, moment: number): number {
+  const counted = heldAt(source, moment) - quarantinedAt(source, moment, ({ replaced }) => replaced);
   return withoutWaiting(members, source, counted);
 }
 
 type Quarantine = Extract<MemberPhase, { name: 'quarantined' }>;
 
-function quarantinedAt(source: PoolSource, atMs: number, isCounted: (phase: Quarantine) => boolean): number {
+function quarantinedAt(
+  source: PoolSource,
+  moment: number,
+  isCounted: (phase: Quarantine) => boolean,
+): number {
   let count = 0;
   for (const { phase, usableUntil } of source.quarantined) {
-    if (phase.name !== 'quarantined' || phase.untilAt <= atMs || usableUntil.key <= atMs) continue;
+    if (phase.name !== 'quarantined' || phase.untilAt <= moment || usableUntil.key <= moment) continue;
     if (isCounted(phase)) count += 1;
   }
   return count;
@@ -39,9 +43,9 @@ function withoutWaiting(members: Members, source: PoolSource, count: number): nu
   return Math.max(0, count - Math.min(waitingFor(members, source), source.options.size));
 }
 
-/** Number of members that have not expired at `atMs`, including quarantined members. */
-export function heldAt({ expiries }: PoolSource, atMs: number): number {
-  return expiries.size - expiries.countUpTo(atMs);
+/** Number of members that have not expired at `moment`, including quarantined members. */
+export function heldAt({ expiries }: PoolSource, moment: number): number {
+  return expiries.size - expiries.countUpTo(moment);
 }
 
 /**

@@ -24,7 +24,8 @@ interface RestoredMember extends DrawnMember, MemberHistory {
     | undefined;
 }
 
-interface Entry {
+/** The identity of a member and its lifetime. Moments are monotonic. */
+interface MemberLife {
   readonly id: string;
   readonly joinedAt: number;
   readonly endsAt: number;
@@ -47,7 +48,7 @@ export class MemberIntake {
   /** Adds the members of a draw in random order. */
   addDraw(source: PoolSource, drawn: readonly DrawnMember[], now: number): AddedMembers {
     const added = { joined: 0, renewed: 0, rejected: 0 };
-    for (const one of shuffled(this.#random, drawn)) added[this.#add(source, one, now)] += 1;
+    for (const proxy of shuffled(this.#random, drawn)) added[this.#add(source, proxy, now)] += 1;
     if (added.joined > 0) forgetWaitingElsewhere(source);
     return added;
   }
@@ -100,22 +101,25 @@ export class MemberIntake {
     return endsAt - this.#members.settings.safetyMarginMs <= now;
   }
 
-  /** Whether a draw may bring this proxy back now (see `DepartedMembers`). */
+  /**
+   * Adds the member, unless a draw must not bring this proxy back yet (see `DepartedMembers`).
+   * @returns whether the member joined.
+   */
   #joinUnlessBarred(
     source: PoolSource,
     drawn: DrawnMember,
-    { now, ...entry }: Entry & { readonly now: number },
+    { now, ...life }: MemberLife & { readonly now: number },
   ): boolean {
     const departed = this.#members.departed.find(memberKey(source.name, drawn), now);
     if (departed?.barred === true) return false;
-    source.learn(drawn, entry.endsAt - now);
-    const member = this.#make(source, drawn, entry);
+    source.learn(drawn, life.endsAt - now);
+    const member = this.#make(source, drawn, life);
     if (departed !== undefined) inherit(member, departed, now);
     this.#members.join(member, now);
     return true;
   }
 
-  #make(source: PoolSource, drawn: DrawnMember, { id, joinedAt, endsAt }: Entry): Member {
+  #make(source: PoolSource, drawn: DrawnMember, { id, joinedAt, endsAt }: MemberLife): Member {
     const { protocol, host, port, unproven, exitIp, login, facts, drawnBy } = drawn;
     const location = this.#members.locations.of(drawn.location);
     const member = new Member({ id, source, protocol, host, port, location }, unproven, joinedAt);

@@ -44,7 +44,7 @@ import {
 } from './views.ts';
 
 /** A client's report that a target host bans a member, or no longer bans it. */
-interface ClientVerdict {
+interface BanReport {
   readonly of: LeaseHolder;
   /** Canonical host of the target. */
   readonly host: string;
@@ -147,27 +147,27 @@ export class Pool implements LeaseProvider {
     return member && this.#leases.grantProbe(member, now);
   }
 
-  /** The number of members that will be usable at `atMs`; see `usableAt` in demand.ts. */
-  usableAt(sourceName: string, atMs: number): number {
+  /** The number of members that will be usable at `moment`; see `usableAt` in demand.ts. */
+  usableAt(sourceName: string, moment: number): number {
     const source = this.#members.sources.get(sourceName);
-    return source === undefined ? 0 : usableAt(this.#members, source, atMs);
+    return source === undefined ? 0 : usableAt(this.#members, source, moment);
   }
 
   /** Like `usableAt`, but includes the quarantined members that no draw replaces; see `countedAt` in demand.ts. */
-  countedAt(sourceName: string, atMs: number): number {
+  countedAt(sourceName: string, moment: number): number {
     const source = this.#members.sources.get(sourceName);
-    return source === undefined ? 0 : countedAt(this.#members, source, atMs);
+    return source === undefined ? 0 : countedAt(this.#members, source, moment);
   }
 
-  /** The number of members that will not have expired at `atMs`; see `heldAt` in demand.ts. */
-  heldAt(sourceName: string, atMs: number): number {
+  /** The number of members that will not have expired at `moment`; see `heldAt` in demand.ts. */
+  heldAt(sourceName: string, moment: number): number {
     const source = this.#members.sources.get(sourceName);
-    return source === undefined ? 0 : heldAt(source, atMs);
+    return source === undefined ? 0 : heldAt(source, moment);
   }
 
-  /** The first monotonic moment after `afterMs` at which a member of the source stops being usable; undefined if no member does. */
-  nextLossAt(sourceName: string, afterMs: number): number | undefined {
-    const at = this.#members.sources.get(sourceName)?.expiries.nextAfter(afterMs);
+  /** The first monotonic moment after `moment` at which a member of the source stops being usable; undefined if no member does. */
+  nextLossAt(sourceName: string, moment: number): number | undefined {
+    const at = this.#members.sources.get(sourceName)?.expiries.nextAfter(moment);
     return at === Number.POSITIVE_INFINITY ? undefined : at;
   }
 
@@ -235,7 +235,7 @@ export class Pool implements LeaseProvider {
    * Applies a client's report on a member, or on the member of its session. The pool does not use a banned member for the host.
    * @returns false when there is no such member or session.
    */
-  ban({ of, host, verdict }: ClientVerdict): boolean {
+  ban({ of, host, verdict }: BanReport): boolean {
     const session = 'session' in of ? this.#sessions.find(of.session) : undefined;
     const member = this.#members.find('member' in of ? of.member : session?.member);
     if (member === undefined) return session !== undefined; // the session's member has left, so there is no member to ban

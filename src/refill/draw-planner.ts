@@ -92,7 +92,7 @@ export class DrawPlanner {
       size,
       idleAfterMs: settings().idleAfterMs,
       startInMs,
-      gapMs: this.aheadMs,
+      callCycleMs: this.aheadMs,
       latencyMs: records.latencyMs,
       maxPerCall: Math.min(count ?? defaultMax, max, history.maxPerCall),
       quotaLeft: records.quotaLeft(dailyBudget, clock.now()),
@@ -103,9 +103,9 @@ export class DrawPlanner {
 
 /** The members of one source in the pool. See `RefillPool` for the methods. */
 interface Stock {
-  countedAt(atMs: number): number;
-  heldAt(atMs: number): number;
-  nextLossAt(afterMs: number): number | undefined;
+  countedAt(moment: number): number;
+  heldAt(moment: number): number;
+  nextLossAt(moment: number): number | undefined;
 }
 
 export interface DrawInputs {
@@ -120,7 +120,7 @@ export interface DrawInputs {
   /** The time until the next call may start. */
   readonly startInMs: number;
   /** The time from the start of one call to the start of the next. */
-  readonly gapMs: number;
+  readonly callCycleMs: number;
   /** The usual time from the start of a call until its members are usable. */
   readonly latencyMs: number;
   /** The maximum number of members to request in one call. */
@@ -182,8 +182,8 @@ function deficit(inputs: DrawInputs): { readonly missing: number; readonly urgen
 }
 
 /** How far the plan looks ahead: until the draw after the next one delivers. */
-function horizonMs({ startInMs, gapMs, latencyMs }: DrawInputs): number {
-  return startInMs + gapMs + latencyMs;
+function horizonMs({ startInMs, callCycleMs, latencyMs }: DrawInputs): number {
+  return startInMs + callCycleMs + latencyMs;
 }
 
 /**

@@ -21,7 +21,7 @@ export interface DrawContext {
   readonly pool: RefillPool;
 }
 
-interface Drawer {
+interface DrawingSource {
   readonly options: DrawSourceOptions;
   readonly records: SourceRecords;
 }
@@ -60,27 +60,27 @@ const NONE_ADDED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
  */
 export async function openDraw(
   context: DrawContext,
-  { asked, ...drawer }: Drawer & { readonly asked: number },
+  { asked, ...drawing }: DrawingSource & { readonly asked: number },
   signal: AbortSignal,
 ): Promise<Draw | DrawResult | undefined> {
   const startedAt = context.clock.monotonic();
   try {
-    const connection = await context.extractor.connect(drawer.options.call, signal);
-    return new Draw({ ...context, ...drawer, connection, startedAt, signal });
+    const connection = await context.extractor.connect(drawing.options.call, signal);
+    return new Draw({ ...context, ...drawing, connection, startedAt, signal });
   } catch (error) {
     if (signal.aborted) return undefined; // ignored: the caller aborted the draw
     const outcome = outcomeOfError(error);
     const { bus, clock } = context;
-    const source = drawer.options.name;
+    const source = drawing.options.name;
     bus.emit('draw.started', { source, asked });
-    drawer.records.countCall(outcome.code, undefined);
+    drawing.records.countCall(outcome.code, undefined);
     const ended = { source, asked, ms: clock.monotonic() - startedAt };
     bus.emit('draw.done', drawDone(ended, { outcome }));
     return { outcome, gained: 0 };
   }
 }
 
-interface DrawOptions extends DrawContext, Drawer {
+interface DrawOptions extends DrawContext, DrawingSource {
   readonly connection: ExtractConnection;
   readonly startedAt: number;
   readonly signal: AbortSignal;
@@ -139,7 +139,7 @@ export class Draw {
 }
 
 function addToPool(
-  { pool, clock, options, records }: DrawContext & Drawer,
+  { pool, clock, options, records }: DrawContext & DrawingSource,
   answer: DrawAnswer,
 ): AddedMembers {
   records.quota = { ...records.quota, ...answer.quota };

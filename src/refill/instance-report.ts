@@ -63,7 +63,7 @@ export class InstanceReports {
    *
    * @returns whether this noria must stop drawing.
    */
-  hear(report: InstanceReport): boolean {
+  receive(report: InstanceReport): boolean {
     this.#last = report;
     // A report that depends on the other noria's key or parameters does not stop this noria: its key and parameters may be right.
     if (report.suspension?.dependsOnConfig !== true) this.#unread = report;

@@ -40,21 +40,21 @@ export interface ExtractConnection {
  */
 export interface RefillPool {
   /**
-   * The number of members of the source that will be usable at `atMs` without a further draw. Includes members whose
+   * The number of members of the source that will be usable at `moment` without a further draw. Includes members whose
    * quarantine ends before.
    */
-  usableAt(source: string, atMs: number): number;
+  usableAt(source: string, moment: number): number;
   /**
    * Like `usableAt`, but also counts quarantined members through which only one client has failed. So no draw replaces such
    * members.
    */
-  countedAt(source: string, atMs: number): number;
-  /** The number of members of the source that will not have expired at `atMs`, including quarantined members. */
-  heldAt(source: string, atMs: number): number;
+  countedAt(source: string, moment: number): number;
+  /** The number of members of the source that will not have expired at `moment`, including quarantined members. */
+  heldAt(source: string, moment: number): number;
   /**
-   * The first moment after `afterMs` at which a member of the source stops being usable; undefined if there is none.
+   * The first moment after `moment` at which a member of the source stops being usable; undefined if there is none.
    */
-  nextLossAt(source: string, afterMs: number): number | undefined;
+  nextLossAt(source: string, moment: number): number | undefined;
   demand(source: string): Demand;
   /** Adds the members of a draw in random order. Waiting clients get them immediately. */
   addMembers(source: string, drawn: readonly DrawnMember[]): AddedMembers;

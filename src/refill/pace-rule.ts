@@ -57,7 +57,7 @@ export const PACE_UNCHANGED: Settlement = { kind: 'done' };
  */
 export const PACE_SLACK_MS = 250;
 /** noria must send a call within this time, in ms, after it has recorded that the call is next (the claim). */
-export const USE_BY_MS = 2_000;
+export const PERMIT_VALID_MS = 2_000;
 
 /**
  * A turn loses its place in the queue this long after the expected end of its wait. `askTurn` renews the place. So a turn whose
@@ -123,7 +123,7 @@ export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn)
   const call: LastCall = {
     id: turn.id,
     claimedAt: now,
-    arrivedWithinMs: USE_BY_MS + turn.rule.callTimeoutMs,
+    arrivedWithinMs: PERMIT_VALID_MS + turn.rule.callTimeoutMs,
     holdMs: 0,
     fate: 'pending',
   };
@@ -133,7 +133,7 @@ export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn)
 }
 
 /** Removes the claim of a turn whose call was not sent. If another turn has claimed a call since then, nothing changes. */
-export function giveBackClaim(
+export function releaseClaim(
   entry: PaceEntry | undefined,
   turn: Turn,
   before: LastCall | undefined,

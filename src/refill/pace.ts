@@ -3,7 +3,7 @@
  * interval apart.
  *
  * A turn waits in the queue of the pace store, which all processes share (pace-rule.ts). Then the turn opens its connection,
- * records that it sends the next call (a claim), and sends the call immediately, because the claim is valid for only USE_BY_MS.
+ * records that it sends the next call (a claim), and sends the call immediately, because the claim is valid for only PERMIT_VALID_MS.
  * If the process is stopped for longer than that after the claim, the turn starts again.
  */
 
@@ -19,16 +19,16 @@ import type { LastCall, PaceDecision, PaceEntry, PaceStore } from '../state/pace
 import {
   askTurn,
   claimCall,
-  giveBackClaim,
   KEEP_PLACE_EVERY_MS,
   leaveQueue,
   PACE_SLACK_MS,
   PACE_UNCHANGED,
   type PaceRule,
+  PERMIT_VALID_MS,
+  releaseClaim,
   type Settlement,
   settleCall,
   type Turn,
-  USE_BY_MS,
   waitBefore,
 } from './pace-rule.ts';
 
@@ -194,7 +194,7 @@ export class Pace {
       const { answeredAt } = permit;
       const ended = { turn, answeredAt, settlement, random: this.#options.random };
       await this.#end(turn, (entry, now) =>
-        permit.state === 'used' ? settleCall(entry, now, ended) : giveBackClaim(entry, turn, before),
+        permit.state === 'used' ? settleCall(entry, now, ended) : releaseClaim(entry, turn, before),
       );
     }
   }
@@ -223,7 +223,7 @@ export class Pace {
 function tooSlow(): NoriaError {
   return new NoriaError(
     'state-unwritable',
-    `recording a call in the state folder took longer than ${USE_BY_MS} ms, ${MAX_EXPIRED_PERMITS} times in a row, so noria made no call; put state.dir on a faster disk`,
+    `recording a call in the state folder took longer than ${PERMIT_VALID_MS} ms, ${MAX_EXPIRED_PERMITS} times in a row, so noria made no call; put state.dir on a faster disk`,
   );
 }
 
@@ -255,7 +255,7 @@ export function paceKey(call: ServiceAddress & { readonly instance: string }): s
   return `${address.replace(/\/+$/, '').toLowerCase()} ${call.instance}`;
 }
 
-/** A permit of the pace: the right to send one call to the service within USE_BY_MS. */
+/** A permit of the pace: the right to send one call to the service within PERMIT_VALID_MS. */
 export class Permit implements WriteGate {
   readonly #store: PaceStore;
   readonly #ageMs: () => number;
@@ -279,14 +279,14 @@ export class Permit implements WriteGate {
   /** @throws NoriaError pace-held if the permit is too old: another process may send a call soon. */
   beforeWrite(): void {
     const ageMs = this.#ageMs();
-    if (this.state === 'unused' && ageMs < USE_BY_MS) {
+    if (this.state === 'unused' && ageMs < PERMIT_VALID_MS) {
       this.state = 'used';
       return;
     }
     this.state = 'expired';
     throw new NoriaError(
       'pace-held',
-      `noria did not send the call, because it started too late: ${Math.round(ageMs)} ms after its reservation (limit ${USE_BY_MS} ms); noria tries again`,
+      `noria did not send the call, because it started too late: ${Math.round(ageMs)} ms after its reservation (limit ${PERMIT_VALID_MS} ms); noria tries again`,
       { context: { ms: Math.round(ageMs) } },
     );
   }

@@ -62,7 +62,7 @@ export class Refiller {
   /**
    * Draws the missing members of the source as soon as the pace allows, even without demand.
    *
-   * @returns false if there is no source with this name. `pause`, `resume` and `hear` do the same.
+   * @returns false if there is no source with this name. `pause`, `resume` and `receiveReport` do the same.
    */
   refill(name: string): boolean {
     return this.#command(name, (source) => source.refill());
@@ -79,8 +79,8 @@ export class Refiller {
   }
 
   /** Call it when another noria of the fleet has got an answer about the instance of the source. */
-  hear(name: string, report: InstanceReport): boolean {
-    return this.#command(name, (source) => source.hear(report));
+  receiveReport(name: string, report: InstanceReport): boolean {
+    return this.#command(name, (source) => source.receiveReport(report));
   }
 
   /**

@@ -30,9 +30,9 @@ export class SourceTurn {
   readonly #planner: DrawPlanner;
   readonly #memory: DrawMemory;
   /** Aborts the turn. Has no effect after the call is sent. */
-  readonly #turn = new AbortController();
+  readonly #turnAbort = new AbortController();
   /** Aborts the connection and the call. */
-  #call: AbortController | undefined;
+  #callAbort: AbortController | undefined;
 
   constructor(context: TurnContext, planner: DrawPlanner, memory: DrawMemory) {
     this.#context = context;
@@ -44,9 +44,9 @@ export class SourceTurn {
    * @param planned - the number of members to draw, as planned before the wait.
    * @throws only if noria has a bug.
    */
-  async take(planned: number): Promise<void> {
+  async run(planned: number): Promise<void> {
     const { state } = this.#memory;
-    const { signal } = this.#turn;
+    const { signal } = this.#turnAbort;
     let count = planned;
     const turn = {
       rule: {
@@ -75,13 +75,13 @@ export class SourceTurn {
 
   /** Ends the turn. If its call is already sent, the call continues. Idempotent. */
   abort(): void {
-    this.#turn.abort();
+    this.#turnAbort.abort();
   }
 
   /** Ends the turn and aborts its call. Idempotent. */
   abortCall(): void {
-    this.#turn.abort();
-    this.#call?.abort();
+    this.#turnAbort.abort();
+    this.#callAbort?.abort();
   }
 
   /**
@@ -111,10 +111,10 @@ export class SourceTurn {
     const { options } = this.#planner;
     const call = new AbortController();
     const abort = () => call.abort();
-    this.#call = call;
+    this.#callAbort = call;
     signal.addEventListener('abort', abort);
-    const drawer = { options, records: this.#memory.records, asked: count };
-    const draw = await openDraw(this.#context, drawer, call.signal);
+    const drawing = { options, records: this.#memory.records, asked: count };
+    const draw = await openDraw(this.#context, drawing, call.signal);
     signal.removeEventListener('abort', abort);
     if (draw instanceof Draw) {
       return { send: (permit) => this.#send(draw, options, permit), close: () => draw.close() };

@@ -49,7 +49,7 @@ export class DrawSource {
   readonly #state: SourceState;
   #turn: SourceTurn | undefined;
   /** Resolves when the last turn has ended. */
-  #running: Promise<void> = Promise.resolve();
+  #turnEnded: Promise<void> = Promise.resolve();
   #isCheckQueued = false;
   readonly #timer: EarliestTimer;
   readonly #closing = new AbortController();
@@ -144,9 +144,9 @@ export class DrawSource {
   }
 
   /** Call it when another noria of the fleet has got an answer about the instance. */
-  hear(report: InstanceReport): void {
+  receiveReport(report: InstanceReport): void {
     this.#records.quota = report.quota;
-    if (this.#reports.hear(report)) this.#turn?.abort();
+    if (this.#reports.receive(report)) this.#turn?.abort();
     this.wake();
   }
 
@@ -220,14 +220,14 @@ export class DrawSource {
     this.#closing.abort();
     this.#turn?.abortCall();
     this.#timer.disarm();
-    await this.#running;
+    await this.#turnEnded;
   }
 
   #check(): void {
     if (this.#closing.signal.aborted || this.#turn !== undefined) return;
     this.#timer.disarm();
     const report = this.#reports.read();
-    if (report !== undefined) this.#follow(report);
+    if (report !== undefined) this.#applyReport(report);
     const suspendedUntilAt = this.#suspendedUntilAt();
     if (this.#state.isPausedByOperator) this.#state.move(pausedByOperator(this.options.name));
     else if (suspendedUntilAt > this.#context.clock.monotonic()) this.#timer.armBy(suspendedUntilAt);
@@ -240,7 +240,7 @@ export class DrawSource {
   }
 
   /** Applies what another noria of the fleet reported about the instance. */
-  #follow({ suspension }: InstanceReport): void {
+  #applyReport({ suspension }: InstanceReport): void {
     const { clock, pool } = this.#context;
     const { name } = this.options;
     const { phase: own, isPausedByOperator } = this.#state;
@@ -291,12 +291,12 @@ export class DrawSource {
       this.#timer.armBy(startAt);
       return;
     }
-    this.#running = this.#takeTurn(count);
+    this.#turnEnded = this.#takeTurn(count);
   }
 
   async #takeTurn(count: number): Promise<void> {
     this.#turn = new SourceTurn(this.#context, this.#planner, this.#memory);
-    await this.#turn.take(count);
+    await this.#turn.run(count);
     this.#turn = undefined;
     this.#check();
   }

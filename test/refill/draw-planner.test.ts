@@ -24,7 +24,7 @@ function inputs(expiries: readonly number[], changes: Partial<DrawInputs> = {}):
     size: 5,
     idleAfterMs: 300_000,
     startInMs: 0,
-    gapMs: GAP_MS,
+    callCycleMs: GAP_MS,
     latencyMs: LATENCY_MS,
     maxPerCall: 5,
     quotaLeft: Infinity,

@@ -38,14 +38,14 @@ function openPair(replies: readonly Reply[], options: DrawSourceOptions = source
     ...common,
     onReport: (source, report) => {
       reports.push(report);
-      two.refiller.hear(source, report);
+      two.refiller.receiveReport(source, report);
     },
   });
   const two: Rig = openRig({
     ...common,
     onReport: (source, report) => {
       reports.push(report);
-      one.refiller.hear(source, report);
+      one.refiller.receiveReport(source, report);
     },
   });
   return { clock, service, one, two, reports };

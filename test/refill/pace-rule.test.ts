@@ -3,8 +3,8 @@ import { HOUR_MS } from '../../src/core/duration.ts';
 import {
   askTurn,
   claimCall,
-  giveBackClaim,
   leaveQueue,
+  releaseClaim,
   type Settlement,
   settleCall,
   type Turn,
@@ -102,14 +102,14 @@ test('pace rule: a claim that is given back leaves the entry as it was', () => {
   const before = called(0);
   const { next, result } = claimCall(before, at(10_250), B);
   if (!result.granted) throw new Error('no permit');
-  expect(giveBackClaim(next, B, result.before).next).toEqual(before);
+  expect(releaseClaim(next, B, result.before).next).toEqual(before);
 });
 
 test('pace rule: neither a late end nor a claim given back touches the claim of another turn', () => {
   const second = claimed(27_250, claimed(0), B);
   const ended = { turn: A, answeredAt: at(28_000), settlement: { kind: 'done' } } as const;
   expect(settleCall(second, at(28_000), { ...ended, random: () => 0 })).toEqual({ result: second });
-  expect(giveBackClaim(second, A, undefined)).toEqual({ result: second });
+  expect(releaseClaim(second, A, undefined)).toEqual({ result: second });
 });
 
 test('pace rule: turns call in the order in which they asked', () => {

@@ -10,7 +10,7 @@
 import { type Clock, pause } from '../../core/clock.ts';
 import { WEEK_MS } from '../../core/duration.ts';
 import { NoriaError } from '../../core/faults.ts';
-import { USE_BY_MS } from '../../refill/pace-rule.ts';
+import { PERMIT_VALID_MS } from '../../refill/pace-rule.ts';
 import type { Moment } from '../../state/moment.ts';
 import {
   type LastCall,
@@ -142,7 +142,7 @@ export class RedisPaceStore implements PaceStore {
    */
   #withFloor(entry: PaceEntry | undefined, { floorAt, id }: EpochState): PaceEntry | undefined {
     if (floorAt === 0 || (entry?.call !== undefined && entry.call.claimedAt.wallAt >= floorAt)) return entry;
-    const arrivedWithinMs = USE_BY_MS + this.#options.callTimeoutMs();
+    const arrivedWithinMs = PERMIT_VALID_MS + this.#options.callTimeoutMs();
     const floor: LastCall = {
       id: '',
       claimedAt: momentAt(floorAt, id),

@@ -3,7 +3,13 @@ import { systemBoot } from '../../../src/core/boot.ts';
 import { systemClock } from '../../../src/core/clock.ts';
 import type { FleetStore } from '../../../src/fleet/redis/fleet-store.ts';
 import { type FollowedLog, RedisPaceStore } from '../../../src/fleet/redis/redis-pace-store.ts';
-import { type Claim, claimCall, type Turn, USE_BY_MS, waitBefore } from '../../../src/refill/pace-rule.ts';
+import {
+  type Claim,
+  claimCall,
+  PERMIT_VALID_MS,
+  type Turn,
+  waitBefore,
+} from '../../../src/refill/pace-rule.ts';
 import { createTimekeeper } from '../../../src/state/moment.ts';
 import type { PaceEntry } from '../../../src/state/pace-file.ts';
 import { openCuttingProxy } from '../../support/cutting-proxy.ts';
@@ -115,7 +121,7 @@ test.skipIf(NO_STORE)('redis pace: a new fleet opens within 3 s, and no claim is
 });
 
 /** The minimum wait after a claim may have been lost: the longest call, then one interval. */
-const FULL_WAIT_MS = USE_BY_MS + RULE.callTimeoutMs + RULE.intervalMs;
+const FULL_WAIT_MS = PERMIT_VALID_MS + RULE.callTimeoutMs + RULE.intervalMs;
 /** The store counts some of its times in whole seconds. */
 const ROUNDING_MS = 2_000;
 

@@ -12,7 +12,7 @@ import { Pool } from '../../../src/pool/pool.ts';
 import { decodeSnapshot } from '../../../src/pool/stored-state.ts';
 import type { Extractor } from '../../../src/refill/options.ts';
 import { Pace, paceKey } from '../../../src/refill/pace.ts';
-import { USE_BY_MS } from '../../../src/refill/pace-rule.ts';
+import { PERMIT_VALID_MS } from '../../../src/refill/pace-rule.ts';
 import { Refiller } from '../../../src/refill/refiller.ts';
 import { SimulatedClients } from '../../../src/refill/simulation/clients.ts';
 import { randomIn } from '../../../src/refill/simulation/options.ts';
@@ -92,7 +92,7 @@ class Trial {
       maxCallMs: connectMs[1] + callMs[1] + 6 * world.diskMs[1] + (world.stopShare > 0 ? DOWN_MS[1] : 0),
       maxBlockMs:
         world.crashesPerDay + world.stopShare + world.killShare > 0
-          ? 2 * (USE_BY_MS + options.refill.callTimeoutMs + PLACE_MS) // two delays, one after the other
+          ? 2 * (PERMIT_VALID_MS + options.refill.callTimeoutMs + PLACE_MS) // two delays, one after the other
           : 0,
       isAlive: (host, port) => this.#service.member(host, port) !== undefined,
     });
