@@ -41,11 +41,14 @@ async function listInstances(flags: InstancesFlags, terminal: Terminal): Promise
   if (account === undefined) {
     throw new NoriaError(
       'bad-config',
-      `${config.file}: account: missing; noria instances needs the account's username and password`,
+      `${config.file}: account: missing; the command "noria instances" requires the account's username and password`,
     );
   }
   if (baseUrl === undefined)
-    throw new NoriaError('bad-config', `${config.file}: service.baseUrl: missing; noria instances needs it`);
+    throw new NoriaError(
+      'bad-config',
+      `${config.file}: service.baseUrl: missing; the command "noria instances" requires it`,
+    );
   const answer = await callWithinPace(
     callSettingsOf(config),
     {

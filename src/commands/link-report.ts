@@ -32,7 +32,7 @@ interface LinkFacts {
   readonly hasPrivate: boolean;
   /** The YAML of a source for the configuration. */
   readonly source: string;
-  /** The environment variables in the YAML. Each value says where the link contains the secret: `the value of key`. */
+  /** Maps each environment variable in the YAML to the place of its secret in the link, such as `the value of key`. */
   readonly variables: Readonly<Record<string, string>>;
 }
 

@@ -23,7 +23,7 @@ interface Stretch {
   readonly start: number;
   readonly end: number;
   readonly shown: string;
-  /** Whether `shown` differs from the text in the file. The pointer then cannot point into this part. */
+  /** Whether `shown` differs from the text in the file. If so, the `^` below the line cannot point into this part. */
   readonly masked?: boolean;
 }
 

@@ -46,7 +46,7 @@ export function resolveLinkSource(
   const url = files.readSecret(`${path}.url`, { plain: source.url, file: source.urlFile }, linkUrl());
   const wanted = [`${path}.url`, `${path}.urlFile`];
   if (url === undefined && !wanted.some((one) => problems.has(one)))
-    problems.missing(path, 'has no url, which product: link requires; set url or urlFile', { wanted });
+    problems.missing(path, 'has no url: a source with `product: link` requires url or urlFile', { wanted });
   checkInterval(source, path, problems);
   checkAnswer(source, path, problems);
   const upstream = resolveLinkUpstream(source, `${path}.upstream`, context);
@@ -75,7 +75,7 @@ function checkInterval({ intervalMs }: FileSource, path: string, problems: Probl
   const wanted = `${path}.interval`;
   if (intervalMs !== undefined || problems.has(wanted)) return;
   const message =
-    'has no interval, which product: link requires; set the minimum time between two calls that the vendor allows, for example interval: 5s';
+    'has no interval: a source with `product: link` requires it; set the minimum time between two calls that the vendor allows, for example interval: 5s';
   problems.missing(path, message, { wanted: [wanted] });
 }
 

@@ -74,7 +74,7 @@ const ANSWER = section({
     'marks an answer that requires a person to act: not on the whitelist, expired, wrong key',
     '"401"',
   ),
-  empty: codeRule('marks an answer without proxies at the moment', '"-3"'),
+  empty: codeRule('marks an answer that says: no proxies are available at the moment', '"-3"'),
 });
 
 export const SOURCE = section({

@@ -24,7 +24,7 @@ export function token(): Scalar<Secret> {
   });
 }
 
-/** A text that may contain secrets. When noria sends the text, a number replaces `{count}` in the text. */
+/** A text that may contain secrets. noria replaces `{count}` in it with the number of proxies that a call asks for. */
 export function secretText(example: string): Scalar<Secret> {
   return secret({ expected: 'a text without line breaks', example, maxBytes: MAX_LINK_BYTES });
 }

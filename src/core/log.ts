@@ -135,7 +135,7 @@ function sourceLevel(from: string, to: string): Level {
   return ROUTINE_STATES.has(from) && ROUTINE_STATES.has(to) ? 'debug' : 'info';
 }
 
-/** Without a problem, `degraded` only means that the pool is empty for a moment. */
+/** The level of a change of readiness. `degraded` with no problems only means that the pool is empty for a moment. */
 function readinessLevel({ from, to, ready, problems, cleared }: NoriaEvents['readiness.changed']): Level {
   if (!ready) return problems[0]?.startsWith('shutting down') ? 'info' : 'error';
   if (problems.length > 0) return 'warn';

@@ -124,8 +124,8 @@ export class SourceCredentials {
   }
 
   /**
-   * Records that `member` got the credentials `sent` and still required credentials. If `neverInstance` leaves noria without
-   * credentials, only this member is at fault.
+   * Records that `member` got the credentials `sent` and still required credentials. If noria has no
+   * credentials because the source forbids those of the instance (`neverInstance`), only this member is at fault.
    * @returns the credentials for one retry with the same member; undefined if noria has none for this member.
    */
   refused(member: string, sent: PreparedLogin | undefined): PreparedLogin | undefined {

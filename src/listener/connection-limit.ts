@@ -1,6 +1,6 @@
 /**
- * Asks a limit that several processes share whether an accepted connection is allowed. The connection waits for the
- * answer; until then, data from the client stays in the socket.
+ * Checks each accepted connection against a limit that several processes share. The connection waits for the result;
+ * until then, data from the client stays in the socket.
  */
 import type { Socket } from 'node:net';
 import type { Deadlines } from '../core/deadlines.ts';
@@ -13,8 +13,8 @@ export interface ConnectionLimit {
 }
 
 /**
- * The maximum number of unanswered calls of `acquire`. The kernel's accept queue holds as many, so a burst of
- * connections is not refused.
+ * The maximum number of unanswered calls of `acquire`. It equals the length of the kernel's accept queue, so noria
+ * refuses no connection even if it accepts the whole queue at once.
  */
 const MAX_PENDING = 512;
 /**

@@ -322,7 +322,7 @@ export class Pool implements LeaseProvider {
     this.#requests.refuseHopeless();
   }
 
-  /** Ignores faults of members while noria's own network is down. Unfreezing lets clients try quarantined members at once. */
+  /** If `on`, ignores faults of members, because noria's own network is down. After that, clients may try quarantined members at once. */
   freezeEvictions(on: boolean): void {
     const now = this.#clock.monotonic();
     this.#faults.freezeEvictions(on, now);

@@ -135,7 +135,7 @@ export interface PoolActivity {
   readonly waiting: number;
   /** Demand by source name. A source that never had demand may be missing. `lastWantedAt` is finite. */
   readonly demand: Readonly<Record<string, Demand>>;
-  /** Members whose numbers changed since the last report. */
+  /** Members whose uses, open leases or latency changed since the last report. */
   readonly members: readonly MemberActivity[];
   /** Sessions used since the last report. Sessions with open leases are included from time to time. */
   readonly sessions: readonly SessionActivity[];

@@ -121,8 +121,8 @@ export class Probe {
    * `NOWHERE` does not exist. Most working members report it as unreachable; some close the connection or wait for their
    * resolver. The other target is the member's own address, at which the member listens.
    *
-   * @param asks - `sign-of-life`: `NOWHERE` first. `own-address`: the member's own address first, and the member must relay bytes
-   * from its own address.
+   * @param asks - `sign-of-life`: asks for `NOWHERE` first. `own-address`: asks for the member's own address first; if the member
+   * accepts that, it must also relay bytes from there.
    */
   async #askForSignOfLife(asks: 'sign-of-life' | 'own-address'): Promise<ProbeOutcome> {
     const { host, port } = this.lease;

@@ -29,7 +29,7 @@ export interface InstanceMembersOptions {
 
 const DEFAULT_MEMBERS = 20;
 const DEFAULT_SLOW_MS = 2000;
-/** The share of reverse proxies among new members, when a call accepts both kinds. */
+/** The share of `reverse` proxies (a level of anonymity) among new members, if a call accepts both levels. */
 const REVERSE_SHARE = 0.25;
 const MAX_ALIVE_HOURS = 96;
 

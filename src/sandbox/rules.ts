@@ -48,7 +48,7 @@ export class Rules {
   }
 
   /**
-   * Returns the answer of the first rule that matches the call and counts the call for that rule. Removes a rule after
+   * Returns the answer of the first rule that matches the call. Counts the call for that rule, and removes the rule after
    * its last answer.
    */
   answerTo(operation: SandboxOperationName, instance: string): RuleAnswer | undefined {

@@ -29,8 +29,8 @@ export interface Envelope {
 }
 
 /**
- * Limits for the values and levels of an answer. noria checks them before or while it parses, so that decoding never
- * blocks other work for long. A full answer of 1,000 entries with all fields contains half as many values.
+ * The maximum number of values in an answer and its maximum depth. noria checks both before or while it parses, so that
+ * decoding never blocks other work for long. A full answer of 1,000 entries with all fields has half of these values.
  */
 export const MAX_VALUES = 32_000;
 export const MAX_DEPTH = 32;

@@ -53,7 +53,7 @@ export interface CodeMeaning {
   readonly concerns?: 'instance' | 'configuration';
   /** True if the answer contained proxies and noria dropped all of them. */
   readonly allDropped?: true;
-  /** True if noria has to halve the open tunnels of the source until a call succeeds. */
+  /** True if noria limits the source to half of its present tunnels, until a call succeeds. */
   readonly limitsConnections?: true;
 }
 

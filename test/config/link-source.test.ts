@@ -66,11 +66,11 @@ test('link source: is printed with masked secrets, and without the keys of other
 });
 
 test.each<[keys: string, problems: readonly string[]]>([
-  ['interval: 2s', ['sources[0]: has no url, which product: link requires; set url or urlFile']],
+  ['interval: 2s', ['sources[0]: has no url: a source with `product: link` requires url or urlFile']],
   [
     `url: "${URL_TEXT}"`,
     [
-      'sources[0]: has no interval, which product: link requires; set the minimum time between two calls that the vendor allows, for example interval: 5s',
+      'sources[0]: has no interval: a source with `product: link` requires it; set the minimum time between two calls that the vendor allows, for example interval: 5s',
     ],
   ],
   [

@@ -18,7 +18,7 @@ const MIN_LEVEL = 0.02;
 export class WheelSlots {
   /** The ids of the members in the slots of each source; '' is an empty slot. @type {Map<string, string[]>} */
   #slots = new Map();
-  /** The longest recent remaining lifetime in seconds, by source. @type {Map<string, number>} */
+  /** The longest remaining lifetime in seconds that a member recently had, by source. @type {Map<string, number>} */
   #longest = new Map();
 
   /**

@@ -175,8 +175,8 @@ export class FleetStore {
 }
 
 /**
- * A stopwatch that also counts while the machine is suspended. The boot time is exact only to about 10 ms, so a difference below
- * UNCERTAIN_MS does not count as a suspension.
+ * A stopwatch that also counts while the machine is suspended. It compares the monotonic clock, which stops during a suspension,
+ * with the time since boot. The time since boot is exact only to about 10 ms, so a difference below UNCERTAIN_MS is no suspension.
  */
 function exactStopwatch(clock: Clock, timekeeper: Timekeeper): () => number {
   const startedAt = clock.monotonic();

@@ -28,7 +28,7 @@ interface RedisPaceStoreOptions {
   /** Starts a stopwatch that continues while the machine is suspended. */
   readonly stopwatch: () => () => number;
   readonly callTimeoutMs: () => number;
-  /** The log that this replica follows. If absent, a replica may write a claim without having applied the whole log. */
+  /** The log that this replica follows. If absent, a replica may claim a call before it has applied the whole log. */
   readonly log?: FollowedLog;
   readonly onClaim?: (outcome: ClaimOutcome) => void;
 }

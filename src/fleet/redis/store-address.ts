@@ -69,7 +69,10 @@ async function findPrimary(
       problems.push(`${name}: ${describeError(error)}`);
     }
   }
-  throw lostStore(label, `no Sentinel named the primary ${sentinel.primary} (${problems.join('; ')})`);
+  throw lostStore(
+    label,
+    `no Sentinel knows the address of the primary ${sentinel.primary} (${problems.join('; ')})`,
+  );
 }
 
 /** First tries without a password: often the store requires a password, but its Sentinels do not. */

@@ -35,7 +35,7 @@ export class SimulatedService implements Extractor {
   #created = 0;
   /** The number of calls for each code. */
   readonly calls = new Map<string, number>();
-  /** The numbers of members: returned to noria, expired after use, and expired without use. */
+  /** The numbers of members that the service delivered, that expired after use, and that expired without use. */
   drawn = 0;
   used = 0;
   wasted = 0;
