@@ -59,8 +59,8 @@ export function createControl(options: ControlOptions): AdminBackend {
     forgetSession: (session) => pool.forgetSession(session),
     reportMember({ session, member, host, verdict }) {
       const canonical = hostPort(host, ANY_PORT)?.host ?? host;
-      if (session !== undefined) return pool.ban({ of: { session }, host: canonical, verdict });
-      return member !== undefined && pool.ban({ of: { member }, host: canonical, verdict });
+      if (session !== undefined) return pool.ban({ holder: { session }, host: canonical, verdict });
+      return member !== undefined && pool.ban({ holder: { member }, host: canonical, verdict });
     },
     setLogLevel: (level) => {
       log.level = level;

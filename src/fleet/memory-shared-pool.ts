@@ -107,7 +107,7 @@ export class MemorySharedPool {
       const sum = this.#state.addUse(use);
       if (sum !== undefined && use.uses > 0) uses[use.member] = sum;
     }
-    for (const use of beat.sessions) this.#state.useSession(use);
+    for (const use of beat.sessions) this.#state.recordSessionUse(use);
     for (const [name, connection] of this.#connections) {
       connection.addUses(uses);
       if (name !== by) connection.addBeat(by, beat);

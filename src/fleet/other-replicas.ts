@@ -69,7 +69,7 @@ export class OtherReplicas {
       if (!this.#countsLeases) continue;
       const member = this.#sharing.findMember(activity.member);
       const change = changeCount(other.memberLeases, activity.member, member, activity.openLeases);
-      this.#sharing.count(activity, change);
+      this.#sharing.countForMember(activity, change);
     }
     for (const activity of sessions) {
       this.#sharing.recordSessionUse(activity);
@@ -84,7 +84,8 @@ export class OtherReplicas {
     const other = this.#byName.get(name);
     this.#byName.delete(name);
     for (const [member, { subject, count }] of other?.memberLeases ?? []) {
-      if (this.#sharing.findMember(member) === subject) this.#sharing.count({ member, uses: 0 }, -count);
+      if (this.#sharing.findMember(member) === subject)
+        this.#sharing.countForMember({ member, uses: 0 }, -count);
     }
     for (const [session, { subject, count }] of other?.sessionLeases ?? []) {
       if (this.#sharing.findSession(session) === subject) this.#sharing.countForSession(session, -count);

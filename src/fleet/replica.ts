@@ -88,10 +88,10 @@ export class Replica implements LeaseProvider, Follower {
   readonly #inFlight = new FactsInFlight();
   /** The sessions that this replica is opening in the shared pool, by name. */
   readonly #opening = new Map<string, Promise<void>>();
-  /** Ids of the members that this replica put back, until the first replica has put them back. */
-  readonly #putBack = new Set<string>();
+  /** Ids of the members that this replica has published again. The first such fact in the log removes the id. */
+  readonly #republished = new Set<string>();
   #replicas: readonly string[] = [];
-  #machine: LimitPart | undefined;
+  #machinePart: LimitPart | undefined;
   #receivePart: ((part: LimitPart) => void) | undefined;
   #outbox: Fact[] = [];
   #beatTimer: Disposable | undefined;
@@ -178,16 +178,16 @@ export class Replica implements LeaseProvider, Follower {
     const here = new Map(sharing.members().map((changes) => [changes.member.id, changes]));
     const unpublished = this.#inFlight.takeAll();
     const sessions = state.sessions.filter(({ name }) => !unpublished.replacesSession(name));
-    const movedSessions = sessions.filter((session) => this.#isElsewhere(session)).length;
+    const movedSessions = sessions.filter((session) => this.#hasMoved(session)).length;
     this.#votes.clear();
-    this.#putBack.clear();
+    this.#republished.clear();
     sharing.apply(state.members.flatMap((record) => this.#changesOf(record, unpublished)));
     sharing.apply(sessions.map((session) => ({ kind: 'session.moved', session, reason: 'loaded' })));
     sharing.apply(state.restrictions ?? []);
     for (const { member, uses } of state.members) sharing.setUses(member.id, uses);
     this.#sources.loaded(state, (source) => unpublished.hasCommandFor(source));
     for (const { member } of state.members) here.delete(member.id);
-    for (const changes of here.values()) this.#putBackMember(changes);
+    for (const changes of here.values()) this.#republishMember(changes);
     const known = new Set(sessions.map(({ name }) => name));
     for (const session of sharing.sessions()) {
       if (!known.has(session.name)) this.#publish({ kind: 'session.moved', session, reason: 'new' });
@@ -202,7 +202,7 @@ export class Replica implements LeaseProvider, Follower {
     const changes: PoolChange[] = [];
     for (const { by, fact } of facts) {
       const isOwn = by === this.#options.name;
-      if (fact.kind === 'member.joined' && this.#putBack.delete(fact.member.id) && isOwn)
+      if (fact.kind === 'member.joined' && this.#republished.delete(fact.member.id) && isOwn)
         this.#sharing.reportUsesAgain(fact.member.id); // only the first replica reports, because the others would add the same uses again
       if (fact.kind === 'member.left') {
         if (isOwn) this.#inFlight.returned(fact);
@@ -214,16 +214,16 @@ export class Replica implements LeaseProvider, Follower {
       else if (fact.kind === 'source.commanded' || fact.kind === 'source.reported')
         this.#sources.followed(fact);
       else if (fact.kind === 'member.joined')
-        changes.push({ ...fact, member: this.#withDrawer(fact.member, by) });
+        changes.push({ ...fact, member: this.#withDrawnBy(fact.member, by) });
       else changes.push(fact);
     }
     this.#sharing.apply(this.#inOwnOrder(changes));
   }
 
   heard({ replicas, beats, uses, machine }: FleetView): void {
-    if (replicas.join() !== this.#replicas.join() || !isSame(machine, this.#machine)) {
+    if (replicas.join() !== this.#replicas.join() || !isSame(machine, this.#machinePart)) {
       this.#replicas = replicas;
-      this.#machine = machine;
+      this.#machinePart = machine;
       this.#divideLimits();
     }
     this.#others.hear(beats);
@@ -252,7 +252,7 @@ export class Replica implements LeaseProvider, Follower {
     }
     const changedAt = clock.monotonic();
     const clockAheadMs = commonMs && changedAt - commonMs();
-    this.#sharing.setShare({ ...part, machine: this.#machine, clockAheadMs, changedAt });
+    this.#sharing.setShare({ ...part, machine: this.#machinePart, clockAheadMs, changedAt });
   }
 
   /** Grants the lease after all replicas have agreed on a member for its session. */
@@ -304,8 +304,8 @@ export class Replica implements LeaseProvider, Follower {
   }
 
   /** Publishes a member that the shared state lacks. */
-  #putBackMember({ member, quarantine, bans }: MemberChanges): void {
-    this.#putBack.add(member.id);
+  #republishMember({ member, quarantine, bans }: MemberChanges): void {
+    this.#republished.add(member.id);
     this.#changed({ kind: 'member.joined', member });
     if (quarantine !== undefined)
       this.#publish({ kind: 'member.quarantined', member: member.id, quarantine });
@@ -313,13 +313,13 @@ export class Replica implements LeaseProvider, Follower {
   }
 
   /** Whether this replica has the session on a different member than the shared state. */
-  #isElsewhere({ name, member }: SharedSession): boolean {
+  #hasMoved({ name, member }: SharedSession): boolean {
     const known = this.#sharing.session(name)?.member;
     return known !== undefined && member !== undefined && known !== member;
   }
 
   /** Adds the name of the replica that drew the member, in case this replica has to put the member back into an emptied store. */
-  #withDrawer(member: SharedMember, drawnBy: string): SharedMember {
+  #withDrawnBy(member: SharedMember, drawnBy: string): SharedMember {
     const { name, sameMachine } = this.#options;
     return sameMachine || drawnBy === name ? member : { drawnBy, ...member };
   }
@@ -334,12 +334,12 @@ export class Replica implements LeaseProvider, Follower {
     const now = this.#options.clock.monotonic();
     const quarantine = unpublished.replacesQuarantine(record, now) ? undefined : record.quarantine;
     if (left !== undefined) {
-      this.#sharing.bar(member);
+      this.#sharing.rememberRemoved(member);
       return [{ kind: 'member.left', member: id, ...left }];
     }
     this.#votes.load(id, votes);
     return [
-      { kind: 'member.joined', member: this.#withDrawer(member, drawnBy) },
+      { kind: 'member.joined', member: this.#withDrawnBy(member, drawnBy) },
       ...(quarantine === undefined ? [] : [{ kind: 'member.quarantined', member: id, quarantine } as const]),
       ...bans.map((host) => ({ kind: 'member.banned', member: id, host, lifted: false }) as const),
     ];
@@ -353,7 +353,9 @@ export class Replica implements LeaseProvider, Follower {
     const joined = changes.filter(({ kind }) => kind === 'member.joined');
     const index = this.#replicas.indexOf(this.#options.name);
     if (joined.length < 2 || index < 1) return changes;
-    const first = Math.floor((joined.length * index) / (this.#replicas.length * (this.#machine?.count ?? 1)));
+    const first = Math.floor(
+      (joined.length * index) / (this.#replicas.length * (this.#machinePart?.count ?? 1)),
+    );
     const others = changes.filter(({ kind }) => kind !== 'member.joined');
     return [...joined.slice(first), ...joined.slice(0, first), ...others];
   }

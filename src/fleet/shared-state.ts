@@ -98,7 +98,7 @@ export class SharedPoolState {
   }
 
   /** Applies the part of a beat about one session. */
-  useSession({ session: name, uses, usedAt, ttlMs }: SessionActivity): void {
+  recordSessionUse({ session: name, uses, usedAt, ttlMs }: SessionActivity): void {
     const session = this.#sessions.get(name);
     if (session === undefined) return;
     const latest = Math.max(session.usedAt, usedAt);

@@ -45,7 +45,7 @@ import {
 
 /** A client's report that a target host bans a member, or no longer bans it. */
 interface BanReport {
-  readonly of: LeaseHolder;
+  readonly holder: LeaseHolder;
   /** Canonical host of the target. */
   readonly host: string;
   /** What the client reported. `ok`: the host no longer bans the member. */
@@ -235,9 +235,9 @@ export class Pool implements LeaseProvider {
    * Applies a client's report on a member, or on the member of its session. The pool does not use a banned member for the host.
    * @returns false when there is no such member or session.
    */
-  ban({ of, host, verdict }: BanReport): boolean {
-    const session = 'session' in of ? this.#sessions.find(of.session) : undefined;
-    const member = this.#members.find('member' in of ? of.member : session?.member);
+  ban({ holder, host, verdict }: BanReport): boolean {
+    const session = 'session' in holder ? this.#sessions.find(holder.session) : undefined;
+    const member = this.#members.find('member' in holder ? holder.member : session?.member);
     if (member === undefined) return session !== undefined; // the session's member has left, so there is no member to ban
     if (verdict === 'banned') this.#members.ban(member, host);
     else this.#members.unban(member, host);

@@ -227,7 +227,7 @@ export class PoolSharing implements PoolObserver {
   }
 
   /** Remembers a member that other replicas have removed, so that no draw brings it back. */
-  bar(removed: SharedMember): void {
+  rememberRemoved(removed: SharedMember): void {
     const { departed } = this.#parts.members;
     const history = { bans: [], health: { inRow: 0, rests: 0 } };
     const key = memberKey(removed.source, removed);
@@ -315,7 +315,10 @@ export class PoolSharing implements PoolObserver {
   }
 
   /** Counts the open leases, latency and successes of a member in another replica as those of this pool. */
-  count({ member: id, latencyMs, uses }: Omit<MemberActivity, 'openLeases'>, openLeasesChange: number): void {
+  countForMember(
+    { member: id, latencyMs, uses }: Omit<MemberActivity, 'openLeases'>,
+    openLeasesChange: number,
+  ): void {
     const { clock, members } = this.#parts;
     const member = members.find(id);
     if (member === undefined) return;

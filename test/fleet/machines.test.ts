@@ -323,7 +323,7 @@ test('machines: a machine without its store goes on with all its workers, and ca
   const opened = await Promise.all([acquireAt(a1, { session: 's1' }), acquireAt(a2, { session: 's1' })]);
   expect(opened[0]?.member, 'both workers agree').toBe(opened[1]?.member);
   const [first = '', second = ''] = ids(a.primary).filter((id) => id !== opened[0]?.member);
-  a2.pool.ban({ of: { member: second }, host: 'one.example', verdict: 'banned' });
+  a2.pool.ban({ holder: { member: second }, host: 'one.example', verdict: 'banned' });
   a.primary.pool.evict(first);
   b.primary.pool.addMembers('city', [drawn(b.primary, 9)]);
   await settled();
@@ -350,7 +350,7 @@ test('machines: a worker that starts later knows what all have learned', async (
   addMembers(a.primary, 3);
   await settled();
   const { member } = await acquireAt(a1, { session: 's1' });
-  b.primary.pool.ban({ of: { member }, host: 'one.example', verdict: 'banned' });
+  b.primary.pool.ban({ holder: { member }, host: 'one.example', verdict: 'banned' });
   b.primary.pool.evict(ids(a1).find((id) => id !== member) ?? '');
   await heard();
   const late = await b.openWorker('b3');

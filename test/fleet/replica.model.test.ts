@@ -133,7 +133,7 @@ class Model {
         break;
       case 'ban':
         pool.ban({
-          of: { member: member(step.which) },
+          holder: { member: member(step.which) },
           host: 'one.example',
           verdict: step.lifted ? 'ok' : 'banned',
         });

@@ -51,7 +51,7 @@ test('replica: one that starts later has members, quarantines, bans, sessions an
   const session = await acquireAt(a, { session: 's1' });
   accept(a, session);
   fail(a, acquire(a));
-  a.pool.ban({ of: { member: session.member }, host: 'one.example', verdict: 'banned' });
+  a.pool.ban({ holder: { member: session.member }, host: 'one.example', verdict: 'banned' });
   await beaten(fleet.clock);
   const late = await fleet.open('late');
   const seen = late.pool.members().map(({ openTunnels: _, latencyMs: __, ...view }) => view);
@@ -158,11 +158,11 @@ test('replica: requested evictions and bans apply in all replicas', async () => 
   await settled();
   const [first = '', second = ''] = ids(a);
   a.pool.evict(first);
-  b.pool.ban({ of: { member: second }, host: 'one.example', verdict: 'banned' });
+  b.pool.ban({ holder: { member: second }, host: 'one.example', verdict: 'banned' });
   await settled();
   expect([ids(a), ids(b)]).toEqual([[second], [second]]);
   expect(a.pool.acquire(request({}, { targetHost: 'one.example' }))).toMatchObject({ refused: 'pool-empty' });
-  a.pool.ban({ of: { member: second }, host: 'one.example', verdict: 'ok' });
+  a.pool.ban({ holder: { member: second }, host: 'one.example', verdict: 'ok' });
   await settled();
   expect(b.pool.acquire(request({}, { targetHost: 'one.example' }))).toMatchObject({ member: second });
 });
@@ -455,7 +455,7 @@ test('replica: what it learned while the shared pool was lost reaches the others
   isLost = true;
   a.pool.evict(evicted);
   fail(a, acquire(a, {}, { avoid: [banned] }));
-  a.pool.ban({ of: { member: banned }, host: 'one.example', verdict: 'banned' });
+  a.pool.ban({ holder: { member: banned }, host: 'one.example', verdict: 'banned' });
   await settled();
   expect(ids(b)).toHaveLength(3);
   isLost = false;

@@ -93,7 +93,7 @@ test('refusal: clients wait for a member that the halted source still has', () =
   expect(waits({ location: '江苏' })).toBe(false);
   expect(waits({ minLifeMs: 70_000 })).toBe(false);
   expect(waits({}, { avoid: [member] })).toBe(false);
-  kit.pool.ban({ of: { member }, host: 'banned.example', verdict: 'banned' });
+  kit.pool.ban({ holder: { member }, host: 'banned.example', verdict: 'banned' });
   expect(waits({}, { targetHost: 'banned.example' })).toBe(false);
   kit.pool.evict(member);
   expect(waits(), 'it drains').toBe(false);

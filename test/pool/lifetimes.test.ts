@@ -156,7 +156,7 @@ test('lifetimes: an expired member that is drawn again has its history, for the 
   const kit = openKit();
   addMembers(kit, 1, 60_000);
   const { member } = acquire(kit);
-  kit.pool.ban({ of: { member }, host: 'banned.example', verdict: 'banned' });
+  kit.pool.ban({ holder: { member }, host: 'banned.example', verdict: 'banned' });
   kit.clock.advance(60_000);
   addMembers(kit, 1, 30_000);
   expect(refusal(kit, {}, { targetHost: 'banned.example' }).refused).toBe('pool-empty');

@@ -211,7 +211,7 @@ export class PoolModel {
   }
 
   #ban(member: string, host: string): void {
-    const isMember = this.kit.pool.ban({ of: { member }, host, verdict: 'banned' });
+    const isMember = this.kit.pool.ban({ holder: { member }, host, verdict: 'banned' });
     if (isMember) this.#bans.add(`${member} ${host}`);
   }
 

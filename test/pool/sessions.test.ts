@@ -298,15 +298,15 @@ test('sessions: a banned member is used for that host neither by its session nor
   const kit = openKit();
   addMembers(kit, 2);
   const own = use(kit, ABC);
-  expect(kit.pool.ban({ of: { session: 'abc' }, host: 'example.com', verdict: 'banned' })).toBe(true);
+  expect(kit.pool.ban({ holder: { session: 'abc' }, host: 'example.com', verdict: 'banned' })).toBe(true);
   expect(kit.events('member.banned')).toMatchObject([{ member: own.member, host: 'example.com' }]);
   expect(use(kit, ABC).member).not.toBe(own.member);
   for (let round = 0; round < 5; round += 1) expect(use(kit).member).not.toBe(own.member);
   const elsewhere = Array.from({ length: 2 }, () => use(kit, {}, { targetHost: 'other.example' }).member);
   expect(elsewhere).toContain(own.member);
-  expect(kit.pool.ban({ of: { member: own.member }, host: 'example.com', verdict: 'ok' })).toBe(true);
+  expect(kit.pool.ban({ holder: { member: own.member }, host: 'example.com', verdict: 'ok' })).toBe(true);
   expect([use(kit).member, use(kit).member]).toContain(own.member);
-  expect(kit.pool.ban({ of: { member: 'nobody' }, host: 'example.com', verdict: 'banned' })).toBe(false);
+  expect(kit.pool.ban({ holder: { member: 'nobody' }, host: 'example.com', verdict: 'banned' })).toBe(false);
 });
 
 test('sessions: spacing does not apply to a session', () => {

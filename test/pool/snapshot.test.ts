@@ -33,7 +33,7 @@ test('snapshot: members keep their ids, lives and histories', () => {
     drawn(before, 1, 120_000, { exitIp: '198.51.100.7', location: '广东', facts: { level: 'elite' } }),
   ]);
   const { member } = use(before);
-  before.pool.ban({ of: { member }, host: 'banned.example', verdict: 'banned' });
+  before.pool.ban({ holder: { member }, host: 'banned.example', verdict: 'banned' });
   fail(before, acquire(before));
   const after = restarted(before, 20_000);
   expect(after.pool.members()).toEqual([

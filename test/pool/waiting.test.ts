@@ -265,9 +265,9 @@ test('waiting: lifting a ban serves the client that waited because of it', async
   const kit = openKit();
   addMembers(kit, 1);
   const { member } = acquire(kit);
-  kit.pool.ban({ of: { member }, host: 'example.com', verdict: 'banned' });
+  kit.pool.ban({ holder: { member }, host: 'example.com', verdict: 'banned' });
   const client = wait(kit);
-  kit.pool.ban({ of: { member }, host: 'example.com', verdict: 'ok' });
+  kit.pool.ban({ holder: { member }, host: 'example.com', verdict: 'ok' });
   await settle();
   expect(served([client])).toEqual([true]);
 });

@@ -35,9 +35,9 @@ export interface BeatAnswer {
   readonly members: readonly MemberActivity[];
   readonly sessions: readonly SessionActivity[];
   /** The number of the last entry of the log. */
-  readonly number: number;
+  readonly lastNumber: number;
   /** The number of the last log entry that the latest snapshot includes. */
-  readonly snapshot: number;
+  readonly snapshotNumber: number;
 }
 
 /** The minimum time between two calls of the store. Beats that are sent in between are merged. */
@@ -52,7 +52,7 @@ export class BeatExchange {
   readonly #options: BeatExchangeOptions;
   /** The merged beats that no call has sent yet. */
   #unsent: Beat | undefined;
-  #lastBeat = '0-0';
+  #lastBeatId = '0-0';
   #listed: readonly ListedReplica[] = [];
   #exchange: Promise<void> | undefined;
   #timer: Disposable | undefined;
@@ -72,7 +72,7 @@ export class BeatExchange {
    * @param hasMember - whether the state has a member of this id. If it does not, the follower reports all uses of the member again.
    */
   start(lastBeat: string, hasMember: (id: string) => boolean): void {
-    this.#lastBeat = lastBeat;
+    this.#lastBeatId = lastBeat;
     if (this.#unsent === undefined) return;
     const members = this.#unsent.members.filter(({ member }) => hasMember(member));
     this.#unsent = { ...this.#unsent, members };
@@ -89,13 +89,13 @@ export class BeatExchange {
   /** Sends the beat soon. Without a connection, keeps the beat, without its uses of sessions, until the connection is back. */
   send(beat: Beat): void {
     this.#unsent = this.#unsent === undefined ? beat : merged(this.#unsent, beat);
-    if (this.#options.store.connection.fault === undefined) this.#askWithin(MIN_GAP_MS);
+    if (this.#options.store.connection.fault === undefined) this.#exchangeWithin(MIN_GAP_MS);
     else this.#unsent = withoutSessions(this.#unsent);
   }
 
   connected(): void {
     this.#isListed = false;
-    this.#askWithin(0);
+    this.#exchangeWithin(0);
   }
 
   lost(): void {
@@ -110,15 +110,15 @@ export class BeatExchange {
     await this.#exchange;
   }
 
-  #askWithin(ms: number): void {
+  #exchangeWithin(ms: number): void {
     if (this.#exchange !== undefined || this.#isClosed) return; // at its end, the current exchange schedules the next one
     this.#timer?.[Symbol.dispose]();
     this.#timer = this.#options.clock.after(ms, () => {
-      this.#exchange = this.#ask();
+      this.#exchange = this.#runExchange();
     });
   }
 
-  async #ask(): Promise<void> {
+  async #runExchange(): Promise<void> {
     const { store, everyMs } = this.#options;
     const beat = this.#unsent;
     this.#unsent = undefined;
@@ -131,7 +131,7 @@ export class BeatExchange {
     }
     this.#exchange = undefined;
     if (store.connection.fault !== undefined) return;
-    this.#askWithin(this.#unsent === undefined ? everyMs : Math.min(MIN_GAP_MS, everyMs));
+    this.#exchangeWithin(this.#unsent === undefined ? everyMs : Math.min(MIN_GAP_MS, everyMs));
   }
 
   async #send(beat: Beat | undefined): Promise<void> {
@@ -142,7 +142,7 @@ export class BeatExchange {
     const { epoch, values } = await store.run(BEAT, {
       keys: sessions.map(({ session }) => store.keys.session(session)),
       args: [
-        ...[replica, record(), text, this.#lastBeat],
+        ...[replica, record(), text, this.#lastBeatId],
         ...sessions.flatMap(({ session, uses, usedAt, ttlMs }) => [session, uses, usedAt, ttlMs]),
         ...members.flatMap(({ member, uses, endsAt }) => [member, uses, endsAt ?? '']),
       ],
@@ -155,8 +155,8 @@ export class BeatExchange {
       beats,
       members: [...members, ...beats.flatMap(({ beat }) => beat.members)],
       sessions: [...sessions, ...beats.flatMap(({ beat }) => beat.sessions)],
-      number: Number(number),
-      snapshot: Number(snapshot),
+      lastNumber: Number(number),
+      snapshotNumber: Number(snapshot),
     });
   }
 
@@ -192,7 +192,7 @@ export class BeatExchange {
   #readBeats(reply: Reply | undefined): { readonly by: string; readonly beat: Beat }[] {
     return listOf(reply).flatMap((entry) => {
       const [id, fields] = listOf(entry);
-      this.#lastBeat = String(id);
+      this.#lastBeatId = String(id);
       const { by = '', beat: text = '' } = fieldsOf(fields);
       const beat = by === this.#options.replica ? undefined : decodeBeat(text);
       return beat === undefined ? [] : [{ by, beat }];

@@ -46,7 +46,7 @@ interface EpochArguments {
   /** The time since the last answer of the store in the remembered epoch. */
   readonly rememberedForMs: number;
   /** The id of the new epoch, in case one begins. */
-  readonly fresh: string;
+  readonly newEpochId: string;
   /** Whether the store's clock was changed since the last script. */
   readonly clockWasSet: boolean;
 }
@@ -57,8 +57,8 @@ export function epochKeys({ epoch, log, snapshot, replicas, beats, uses }: Fleet
 }
 
 export function epochArguments(state: EpochArguments): (string | number)[] {
-  const { remembered, rememberedForMs, fresh, clockWasSet } = state;
-  return [remembered, Math.ceil(rememberedForMs), fresh, clockWasSet ? 1 : 0];
+  const { remembered, rememberedForMs, newEpochId, clockWasSet } = state;
+  return [remembered, Math.ceil(rememberedForMs), newEpochId, clockWasSet ? 1 : 0];
 }
 
 /**

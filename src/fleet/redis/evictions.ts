@@ -14,19 +14,19 @@ export function parseInfo(text: string): StoreInfo {
 /**
  * Returns a warning if the store deletes data when its memory is full; undefined if it never does, or does not report its policy.
  */
-export function findEvictions({ maxmemory, maxmemory_policy: policy }: StoreInfo): string | undefined {
+export function evictionWarning({ maxmemory, maxmemory_policy: policy }: StoreInfo): string | undefined {
   if (maxmemory === undefined || maxmemory === '0') return undefined;
   if (policy === undefined || policy === 'noeviction') return undefined;
   return `the store has maxmemory-policy ${policy}, so it deletes data of the fleet when its memory is full, such as the pace, the members and the sessions; set it to noeviction`;
 }
 
 /**
- * Asks the store for its memory settings, and calls `findEvictions` with them. Returns undefined if the store refuses INFO or the
+ * Asks the store for its memory settings, and calls `evictionWarning` with them. Returns undefined if the store refuses INFO or the
  * connection is lost.
  */
-export async function readEvictions(connection: StoreConnection): Promise<string | undefined> {
+export async function readEvictionWarning(connection: StoreConnection): Promise<string | undefined> {
   try {
-    return findEvictions(parseInfo(String(await connection.call(['INFO', 'memory']))));
+    return evictionWarning(parseInfo(String(await connection.call(['INFO', 'memory']))));
   } catch (error) {
     if (error instanceof StoreRefusal || error instanceof NoriaError) return undefined; // handled: without this answer, only the warning about evictions is missing; noria check reports the error
     throw error;

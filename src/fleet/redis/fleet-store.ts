@@ -136,7 +136,7 @@ export class FleetStore {
     const epoch = {
       remembered,
       rememberedForMs: sentAt - this.#contactAt,
-      fresh: randomUUID(),
+      newEpochId: randomUUID(),
       clockWasSet: this.#clockWasSet,
     };
     const keys = [...epochKeys(this.keys), ...(input.keys ?? [])];

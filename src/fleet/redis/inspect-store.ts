@@ -2,7 +2,7 @@
 import type { Clock } from '../../core/clock.ts';
 import { hasCode, NoriaError } from '../../core/faults.ts';
 import { STORE_FORMAT } from './epoch.ts';
-import { findEvictions, parseInfo, type StoreInfo } from './evictions.ts';
+import { evictionWarning, parseInfo, type StoreInfo } from './evictions.ts';
 import { NO_IDENTITY } from './fleet-store.ts';
 import { type FleetKeys, fleetKeys } from './keys.ts';
 import { listOf } from './log-reader.ts';
@@ -108,8 +108,8 @@ async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promi
     errors.push(...(await findMissingPermissions(client, keys, acl)));
     if (errors.length === 0) errors.push(...(await findFormatProblem(client, keys)));
   }
-  const evictions = findEvictions(info);
-  if (evictions !== undefined) errors.push(evictions);
+  const warning = evictionWarning(info);
+  if (warning !== undefined) errors.push(warning);
   return { version, isReachable: true, errors, warnings: findRisks(info) };
 }
 

@@ -16,10 +16,10 @@ export interface LogEntry {
 interface LoadedState {
   readonly state: SharedPoolState;
   /** The number of the last log entry that the state includes. */
-  readonly number: number;
+  readonly lastNumber: number;
   /** The number of the last log entry that the latest snapshot includes. */
-  readonly snapshot: number;
-  readonly beat: string;
+  readonly snapshotNumber: number;
+  readonly lastBeatId: string;
   /** The names of the fields in the hash of uses (`FleetKeys.uses`). */
   readonly fields: readonly string[];
 }
@@ -39,7 +39,13 @@ export async function loadState(store: FleetStore, client?: StoreClient): Promis
   const state = new SharedPoolState(text === '' ? EMPTY_STATE : decodeState(text));
   for (const entry of readEntries(entries)) for (const fact of entry.facts) state.apply(fact, epoch.now);
   const fields = addUses(state, textsOf(uses));
-  return { state, number: Number(number), snapshot: Number(position), beat: String(beat), fields };
+  return {
+    state,
+    lastNumber: Number(number),
+    snapshotNumber: Number(position),
+    lastBeatId: String(beat),
+    fields,
+  };
 }
 
 /**
@@ -96,7 +102,7 @@ function addUses(state: SharedPoolState, texts: readonly string[]): string[] {
     if (!field.startsWith(USED_SESSION)) continue;
     const [usedAt = 0, ttlMs = 0] = value.split(' ').map(Number);
     const uses = Number(fields[`${SESSION_USES}${name}`] ?? 0);
-    state.useSession({ session: name, uses, usedAt, ttlMs, openLeases: 0 });
+    state.recordSessionUse({ session: name, uses, usedAt, ttlMs, openLeases: 0 });
   }
   return Object.keys(fields);
 }
@@ -107,7 +113,7 @@ const SESSION_USES = 'uses:s:';
 const USED_SESSION = 'used:s:';
 
 /** The names of the fields that a beat changes in the hash of uses. */
-export function useFields({ members, sessions }: Pick<Beat, 'members' | 'sessions'>): string[] {
+export function fieldsOfUses({ members, sessions }: Pick<Beat, 'members' | 'sessions'>): string[] {
   return [
     ...members.flatMap(({ member }) => [`${MEMBER_USES}${member}`, `${MEMBER_ENDS}${member}`]),
     ...sessions.flatMap(({ session }) => [`${SESSION_USES}${session}`, `${USED_SESSION}${session}`]),

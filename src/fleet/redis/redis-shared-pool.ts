@@ -15,10 +15,10 @@ import type { Beat, Fact, Follower } from '../shared-pool.ts';
 import { SharedPoolState } from '../shared-state.ts';
 import { type BeatAnswer, BeatExchange } from './beat-exchange.ts';
 import { DayCounts } from './day-counts.ts';
-import { readEvictions } from './evictions.ts';
+import { readEvictionWarning } from './evictions.ts';
 import { BIND, LEAVE, PUBLISH, SNAPSHOT } from './fleet-log.ts';
 import { FleetStore, type FleetStoreOptions } from './fleet-store.ts';
-import { isCoveredBy, type LogEntry, loadState, readLog, useFields } from './log-reader.ts';
+import { fieldsOfUses, isCoveredBy, type LogEntry, loadState, readLog } from './log-reader.ts';
 import { type ClaimOutcome, RedisPaceStore } from './redis-pace-store.ts';
 import { decodeSession } from './schemas.ts';
 import { faultOf, type StoreClient } from './store-client.ts';
@@ -83,7 +83,7 @@ export class RedisSharedPool implements FleetPool {
   /** The number of the last log entry that this replica has applied. */
   #applied = 0;
   /** The field names in the hash of uses (`FleetKeys.uses`) that this replica knows. */
-  #useFields = new Set<string>();
+  #usesFields = new Set<string>();
   #waiters: { readonly number: number; readonly resolve: () => void }[] = [];
   #unpublished: Fact[] = [];
   /**
@@ -97,7 +97,7 @@ export class RedisSharedPool implements FleetPool {
   #reloading: NoriaError | undefined;
   #isClosed = false;
   /** The last warning about a store that deletes data when its memory is full. */
-  #evictions: string | undefined;
+  #evictionWarning: string | undefined;
   /** Distinguishes this process from another process with the same replica name. */
   readonly #process = randomUUID();
 
@@ -210,7 +210,7 @@ export class RedisSharedPool implements FleetPool {
     if (this.fault === undefined) await this.#store.run(LEAVE, { args }).catch(() => {});
     await this.#store.close();
     this.#lostAt ??= this.#options.clock.monotonic();
-    this.#release();
+    this.#resolveWaiters();
   }
 
   #record(): string {
@@ -229,9 +229,9 @@ export class RedisSharedPool implements FleetPool {
   async #load(client: StoreClient): Promise<void> {
     const loaded = await loadState(this.#store, client);
     this.#state = loaded.state;
-    this.#applied = loaded.number;
-    this.#useFields = new Set(loaded.fields);
-    this.#beats.start(loaded.beat, (id) => loaded.state.drawnBy(id) !== undefined);
+    this.#applied = loaded.lastNumber;
+    this.#usesFields = new Set(loaded.fields);
+    this.#beats.start(loaded.lastBeatId, (id) => loaded.state.drawnBy(id) !== undefined);
     this.#isOpening = true;
     this.#follower?.loaded(shiftState(loaded.state.read(this.#storeNow), this.#toLocal));
   }
@@ -247,7 +247,7 @@ export class RedisSharedPool implements FleetPool {
     const local = facts.map(({ by, fact }) => ({ by, fact: shiftFact(fact, this.#toLocal) }));
     if (local.length > 0) this.#follower?.followed(local);
     this.#options.observer?.lagged(Math.max(0, now - at));
-    this.#release();
+    this.#resolveWaiters();
   }
 
   get #storeNow(): number {
@@ -265,9 +265,9 @@ export class RedisSharedPool implements FleetPool {
 
   /** Warns if the store deletes data when its memory is full. Warns again only if the warning has changed. */
   async #checkEvictions(): Promise<void> {
-    const found = await readEvictions(this.#store.connection);
-    if (found === undefined || found === this.#evictions) return;
-    this.#evictions = found;
+    const found = await readEvictionWarning(this.#store.connection);
+    if (found === undefined || found === this.#evictionWarning) return;
+    this.#evictionWarning = found;
     this.#options.observer?.warned(found);
   }
 
@@ -276,7 +276,7 @@ export class RedisSharedPool implements FleetPool {
     this.#isOpening = false;
     this.#unpublished = [];
     this.#beats.lost();
-    this.#release();
+    this.#resolveWaiters();
     if (error !== this.#reloading) this.#options.observer?.lost(error);
   }
 
@@ -343,10 +343,10 @@ export class RedisSharedPool implements FleetPool {
     return shiftSession({ ...found, ...latest }, this.#toLocal);
   }
 
-  #hear({ beats, members, sessions, number, snapshot }: BeatAnswer): void {
+  #hear({ beats, members, sessions, lastNumber, snapshotNumber }: BeatAnswer): void {
     const sums: Record<string, number> = {};
-    for (const field of useFields({ members, sessions })) this.#useFields.add(field);
-    for (const use of sessions) this.#state.useSession(use);
+    for (const field of fieldsOfUses({ members, sessions })) this.#usesFields.add(field);
+    for (const use of sessions) this.#state.recordSessionUse(use);
     for (const use of members) {
       const sum = this.#state.addUse(use);
       if (sum !== undefined && use.uses > 0) sums[use.member] = sum;
@@ -358,14 +358,14 @@ export class RedisSharedPool implements FleetPool {
     this.dayCounts.refresh();
     const turn = 1 + TURN_SHARE * replicas.indexOf(this.#options.replica);
     const size = Math.max(this.#options.minEntries ?? MIN_ENTRIES, this.#state.size);
-    if (number - snapshot > turn * size) void this.#saveSnapshot();
+    if (lastNumber - snapshotNumber > turn * size) void this.#saveSnapshot();
   }
 
   async #saveSnapshot(): Promise<void> {
     const state = this.#state.read(this.#storeNow);
     const members = state.members.map((record) => ({ ...record, uses: 0 })); // the snapshot has 0 uses, because the store counts them in the hash of uses
-    const covered = [...this.#useFields].filter(isCoveredBy(state));
-    for (const field of covered) this.#useFields.delete(field);
+    const covered = [...this.#usesFields].filter(isCoveredBy(state));
+    for (const field of covered) this.#usesFields.delete(field);
     const text = JSON.stringify({ ...state, members });
     const args = [this.#store.epochId, this.#applied, text, ...covered];
     await this.#store.run(SNAPSHOT, { args }).catch(() => {}); // ignored: noria tries again after the next exchange of beats
@@ -381,7 +381,7 @@ export class RedisSharedPool implements FleetPool {
     return new Promise((resolve) => this.#waiters.push({ number, resolve }));
   }
 
-  #release(): void {
+  #resolveWaiters(): void {
     const isLost = this.fault !== undefined;
     const isDue = ({ number }: { readonly number: number }) => isLost || number <= this.#applied;
     for (const { resolve } of this.#waiters.filter(isDue)) resolve();

@@ -24,7 +24,12 @@ test.skipIf(NO_STORE)(
     const options = { clock: systemClock, deadlineMs: COMMAND_DEADLINE_MS, signal };
     const client = await openStoreClient(store.address().server, options);
     const runner = { call: (command: readonly string[]) => client.call(command, COMMAND_DEADLINE_MS) };
-    const args = epochArguments({ remembered: '', rememberedForMs: 0, fresh: 'one', clockWasSet: false });
+    const args = epochArguments({
+      remembered: '',
+      rememberedForMs: 0,
+      newEpochId: 'one',
+      clockWasSet: false,
+    });
     for (const field of ['run_id', 'master_replid']) {
       const script = new Script(without(field), EPOCH_LUA, 'return answer()');
       await expect(script.run(runner, epochKeys(fleetKeys('noria')), args), field).rejects.toThrow(
