@@ -160,10 +160,11 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Call it when the request has been answered. If the listener is closing, this method closes the connection.
-   * Otherwise the client may send another request, and must do so within `timeoutMs` if `timeoutMs` is given.
+   * Call it when no request is in progress: before the first request, and after each answer. If the listener is closing,
+   * this method closes the connection. Otherwise the client may send another request, and must do so within `timeoutMs` if
+   * `timeoutMs` is given.
    */
-  awaitRequest(timeoutMs?: number): void {
+  becomeIdle(timeoutMs?: number): void {
     this.#phase = 'idle';
     this.#answered = true;
     this.#clearTimeout();

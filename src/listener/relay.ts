@@ -58,7 +58,7 @@ const RESET_DELAY_MS = 2_000;
 const CLIENT = 1;
 const MEMBER = 2;
 
-const NOTHING = Buffer.alloc(0);
+const NO_BYTES = Buffer.alloc(0);
 
 class Relay {
   readonly #client: Socket;
@@ -176,7 +176,7 @@ class Relay {
     client.off('data', this.#sendUp).on('end', this.#resetClientNow).resume();
     this.#linger();
     // An empty write: its callback runs when all earlier data has been written.
-    client.write(NOTHING, () => {
+    client.write(NO_BYTES, () => {
       if (client.destroyed) return;
       if (client.readableEnded) this.#resetClientNow();
       else this.#setTimeout(RESET_DELAY_MS, this.#resetClientNow);

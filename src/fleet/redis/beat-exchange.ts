@@ -218,12 +218,12 @@ function merged(before: Beat, { waiting, demand, members, sessions }: Beat): Bea
   return {
     waiting,
     demand: { ...before.demand, ...demand },
-    members: withUses(before.members, members, ({ member }) => member),
-    sessions: withUses(before.sessions, sessions, ({ session }) => session),
+    members: mergeUses(before.members, members, ({ member }) => member),
+    sessions: mergeUses(before.sessions, sessions, ({ session }) => session),
   };
 }
 
-function withUses<T extends { readonly uses: number }>(
+function mergeUses<T extends { readonly uses: number }>(
   before: readonly T[],
   after: readonly T[],
   nameOf: (use: T) => string,

@@ -24,7 +24,7 @@ const MAX_SIZE_DIGITS = 13;
 const MAX_SPARSE_BYTES = 4 * 1024;
 /** A block with fewer bytes is moved byte by byte, which is faster than a call of `copyWithin`. */
 const MIN_BLOCK_COPY_BYTES = 32;
-const NOTHING: Buffer = Buffer.alloc(0);
+const NO_BYTES: Buffer = Buffer.alloc(0);
 const TAB = 0x09;
 const LF = 0x0a;
 const CR = 0x0d;
@@ -62,9 +62,9 @@ export class BodyReader {
   #leftBytes = 0;
   /** The length of the current size line so far: first of its digits, then of its extensions. */
   #lineBytes = 0;
-  #trailerBytes: Buffer = NOTHING;
+  #trailerBytes: Buffer = NO_BYTES;
   #trailers: readonly HeaderField[] = [];
-  #rest: Buffer = NOTHING;
+  #rest: Buffer = NO_BYTES;
 
   constructor(framing: Framing, rules: BodyRules) {
     this.#rules = rules;
@@ -103,7 +103,7 @@ export class BodyReader {
     switch (this.#state) {
       case COMPLETE:
         this.#rest = bytes;
-        return NOTHING;
+        return NO_BYTES;
       case UNTIL_CLOSE:
         return bytes;
       case LENGTH:
@@ -213,8 +213,8 @@ export class BodyReader {
 
   #completeAt(bytes: Buffer, end: number): void {
     this.#state = COMPLETE;
-    this.#trailerBytes = NOTHING;
-    this.#rest = bytes.length === end ? NOTHING : bytes.subarray(end);
+    this.#trailerBytes = NO_BYTES;
+    this.#rest = bytes.length === end ? NO_BYTES : bytes.subarray(end);
   }
 
   #malformedSize(): NoriaError {

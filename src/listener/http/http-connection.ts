@@ -29,7 +29,7 @@ const KEEP_ALIVE_MS = 60_000;
 /** How long to discard the rest of an answered request's body before the connection is destroyed. */
 const MAX_DISCARD_MS = 2_000;
 const MAX_AHEAD_BYTES = 64 * 1024;
-const NOTHING = Buffer.alloc(0);
+const NO_BYTES = Buffer.alloc(0);
 /** The framing to use when the end of the request is unclear: everything that follows is discarded. */
 const UNCLEAR: Framing = { kind: 'until-close' };
 const BODY_RULES: BodyRules = {
@@ -56,7 +56,7 @@ export function serveHttp(first: Buffer, connection: ClientConnection): void {
 
 /** Waits for the next request after a refused CONNECT. */
 function awaitNext(connection: ClientConnection): void {
-  connection.awaitRequest(KEEP_ALIVE_MS);
+  connection.becomeIdle(KEEP_ALIVE_MS);
   connection.readFirst((first) => serveHttp(first, connection));
 }
 
@@ -64,7 +64,7 @@ class HttpConnection {
   readonly #connection: ClientConnection;
   readonly #pin: Pin;
   /** Bytes received but not yet parsed. */
-  #received: Buffer = NOTHING;
+  #received: Buffer = NO_BYTES;
   #current: CurrentRequest | undefined;
   /** Whether a caller further up the stack is already parsing requests. */
   #parsing = false;
@@ -88,7 +88,7 @@ class HttpConnection {
       .on('close', this.#onClose)
       .on('drain', this.#onDrain);
     this.#connection.setProtocol('http');
-    this.#connection.awaitRequest();
+    this.#connection.becomeIdle();
     this.#onData(first);
     if (socket.readableEnded && !this.#over) this.#onEnd();
   }
@@ -167,7 +167,7 @@ class HttpConnection {
       return false;
     }
     const rest = this.#received.subarray(parsed.bytes);
-    this.#received = NOTHING;
+    this.#received = NO_BYTES;
     this.#serve(parsed.head, rest);
     return true;
   }
@@ -272,14 +272,14 @@ class HttpConnection {
     const idleMs = socket.writableLength > 0 ? options.idleTimeoutMs : KEEP_ALIVE_MS;
     this.#setDeadline(idleMs, () => socket.destroy());
     if (draining) this.#release();
-    this.#connection.awaitRequest();
+    this.#connection.becomeIdle();
     if (!draining) this.#parse();
   }
 
   /** @param allRead - whether noria has read everything that the client is known to have sent. */
   #close(allRead: boolean): void {
     this.#release();
-    this.#connection.awaitRequest();
+    this.#connection.becomeIdle();
     if (allRead) this.#connection.socket.destroySoon();
     else this.#connection.close();
   }

@@ -5,7 +5,7 @@
 import type { Socket } from 'node:net';
 
 const MAX_PARTS = 64;
-const NOTHING = Buffer.alloc(0);
+const NO_BYTES = Buffer.alloc(0);
 
 export class PartLimit {
   readonly #socket: Socket;
@@ -33,7 +33,7 @@ export class PartLimit {
     }
     this.#parts += 1;
     if (this.#parts === MAX_PARTS) {
-      socket.write(NOTHING, (error) => {
+      socket.write(NO_BYTES, (error) => {
         this.#parts = 0;
         if (error === null || error === undefined) this.#onWritten();
       });

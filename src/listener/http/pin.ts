@@ -21,7 +21,7 @@ export interface PinPurpose {
 const REQUEST_BOUND = new Set(['basic', 'digest', 'bearer']);
 const CONNECTION_BOUND_OFFER = /(?:^|,)\s*(?:ntlm|negotiate)\b/i;
 const UNAUTHORIZED = 401;
-const NOTHING = Buffer.alloc(0);
+const NO_BYTES = Buffer.alloc(0);
 
 /** Whether the credentials of a request may authenticate the whole connection. */
 export function authenticatesConnection(fields: readonly HeaderField[]): boolean {
@@ -101,7 +101,7 @@ function afterFirstRequest(connection: MemberConnection, clock: Clock): MemberCo
     session,
     reused: true,
     attempts: 1,
-    early: NOTHING,
+    early: NO_BYTES,
     get remainingMs() {
       return remainingMs === undefined ? undefined : remainingMs - (clock.monotonic() - pinnedAt);
     },

@@ -38,7 +38,7 @@ const MAX_INTERIM_RESPONSES = 32;
 const SWITCHING_PROTOCOLS = 101;
 
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?\r\n/;
-const NOTHING = Buffer.alloc(0);
+const NO_BYTES = Buffer.alloc(0);
 const BODY_RULES: BodyRules = { maxTrailerBytes: MAX_BLOCK_BYTES, fieldSyntax: 'response', invalid };
 
 /** Usage: `push` received bytes, call `next` until it returns no part, and call `finish` when the connection has ended. */
@@ -48,7 +48,7 @@ export class ResponseReader {
   #body: BodyReader | undefined;
   #completed = false;
   /** Bytes received but not yet parsed. */
-  #bytes: Buffer = NOTHING;
+  #bytes: Buffer = NO_BYTES;
   #interimCount = 0;
 
   /** @param method - of the request: a response to HEAD has no body. */
@@ -129,7 +129,7 @@ export class ResponseReader {
       throw invalid(`the head is longer than ${MAX_BLOCK_BYTES} bytes`);
     }
     if (end < 0) return undefined;
-    this.#bytes = bytes.length === end + 4 ? NOTHING : bytes.subarray(end + 4);
+    this.#bytes = bytes.length === end + 4 ? NO_BYTES : bytes.subarray(end + 4);
     return bytes.toString('latin1', 0, end + 2);
   }
 }

@@ -63,11 +63,11 @@ interface Parsed {
  */
 type Parser = (bytes: Buffer) => Parsed | SocksFault | undefined;
 
-const NOTHING: Buffer = Buffer.alloc(0);
+const NO_BYTES: Buffer = Buffer.alloc(0);
 
 export class SocksReader {
   readonly #version: SocksVersion;
-  #bytes = NOTHING;
+  #bytes = NO_BYTES;
 
   constructor(version: SocksVersion) {
     this.#version = version;
@@ -86,7 +86,7 @@ export class SocksReader {
     const bytes = this.#bytes;
     const parsed = this.#parserFor(expected)(bytes);
     if (parsed === undefined || 'kind' in parsed) return parsed;
-    this.#bytes = parsed.endBytes === bytes.length ? NOTHING : bytes.subarray(parsed.endBytes);
+    this.#bytes = parsed.endBytes === bytes.length ? NO_BYTES : bytes.subarray(parsed.endBytes);
     return parsed.message;
   }
 
