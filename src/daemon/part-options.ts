@@ -10,7 +10,7 @@ import type { DialerSettings } from '../dialer/dialer.ts';
 import { openFrontTunnel } from '../dialer/front-tunnel.ts';
 import type { SourceSettings } from '../dialer/source-memory.ts';
 import type { SourceKeys } from '../fleet/source-keys.ts';
-import { isOwnAddress } from '../listener/deny-targets.ts';
+import { isOwnMember } from '../listener/deny-targets.ts';
 import type { ListenerSettings, PlaneContext } from '../plane/data-plane.ts';
 import type { PoolSettings, PoolSourceOptions } from '../pool/options.ts';
 import type { ProberSettings } from '../prober/prober.ts';
@@ -107,7 +107,7 @@ export function refusesOf(config: Config, ownAddresses: readonly BoundAddress[])
   const { allowPrivateAddresses } = config.pool;
   return (host, port) => {
     const address = hostPort(host, port);
-    if (address !== undefined && isOwnAddress(address, ownAddresses)) return 'own';
+    if (address !== undefined && isOwnMember(address, ownAddresses)) return 'own';
     return !allowPrivateAddresses && isPrivateAddress(host) ? 'private' : undefined;
   };
 }

@@ -111,6 +111,19 @@ export function isOwnAddress(target: HostPort, own: readonly BoundAddress[]): bo
   });
 }
 
+/**
+ * Whether the address of a member is one of noria's own. Other than for a target, 127.0.0.2 is a different server from
+ * 127.0.0.1, even on the same port: noria itself connects to the member, so it knows which server it reaches.
+ */
+export function isOwnMember(member: HostPort, own: readonly BoundAddress[]): boolean {
+  const isOther = (address: string) =>
+    [member.host, address].every((host) => host.startsWith('127.')) && member.host !== address;
+  return isOwnAddress(
+    member,
+    own.filter(({ host }) => !isOther(host)),
+  );
+}
+
 /** Whether a connection to `host` reaches a server that is bound to `address`. */
 function reaches(host: string, address: string): boolean {
   if (host === address) return true;

@@ -1,7 +1,7 @@
 import { hostname, networkInterfaces } from 'node:os';
 import { describe, expect, test } from 'vitest';
 import { type HostPort, parseHostPort } from '../../src/core/host-port.ts';
-import { DenyTargets, isOwnAddress } from '../../src/listener/deny-targets.ts';
+import { DenyTargets, isOwnAddress, isOwnMember } from '../../src/listener/deny-targets.ts';
 
 function target(text: string): HostPort {
   const parsed = parseHostPort(text, 443);
@@ -137,6 +137,14 @@ describe("deny-targets: noria's own addresses", () => {
       expect(own(`${text}:8887`, '127.0.0.1'), `${text} on another port`).toBe(false);
     for (const text of ['192.0.2.1', 'example.com'])
       expect(own(`${text}:8888`, '127.0.0.1'), text).toBe(false);
+  });
+
+  test('deny-targets: a member at another loopback address is not noria itself', () => {
+    const own = [{ host: '127.0.0.1', port: 8888 }];
+    expect(isOwnMember(target('127.0.0.1:8888'), own)).toBe(true);
+    expect(isOwnMember(target('localhost:8888'), own)).toBe(true);
+    expect(isOwnMember(target('127.0.0.2:8888'), own)).toBe(false);
+    expect(isOwnMember(target('127.0.0.2:8888'), [{ host: '0.0.0.0', port: 8888 }])).toBe(true);
   });
 
   test('deny-targets: if noria is bound to one address, only that address is its own', () => {
