@@ -88,8 +88,9 @@ export class Children {
   /** Like `load`. @throws Error if any part of the load failed, because its figure would be meaningless. */
   async loadOrThrow(load: Load): Promise<LoadResult> {
     const result = await this.load(load);
-    const { done, failed } = result;
-    if (failed > 0) throw new Error(`${failed} of ${done + failed} failed: ${JSON.stringify(load)}`);
+    const { done, failed, firstError } = result;
+    if (failed > 0)
+      throw new Error(`${failed} of ${done + failed} failed: ${firstError}: ${JSON.stringify(load)}`);
     return result;
   }
 
@@ -103,7 +104,8 @@ export class Children {
     );
     const seconds = (performance.now() - startedAt) / SECOND_MS;
     const failed = results.reduce((sum, result) => sum + result.failed, 0);
-    if (failed > 0) throw new Error(`${failed} failed: ${JSON.stringify(load)}`);
+    const { firstError } = results.find((result) => result.failed > 0) ?? {};
+    if (failed > 0) throw new Error(`${failed} failed: ${firstError}: ${JSON.stringify(load)}`);
     return results.reduce((sum, { done }) => sum + done, 0) / seconds;
   }
 

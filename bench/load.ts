@@ -58,9 +58,14 @@ export type Load =
   | { readonly kind: 'hold'; readonly port: number; readonly target: number; readonly count: number }
   | { readonly kind: 'release' };
 
-export interface LoadResult {
+interface Counts {
   readonly done: number;
   readonly failed: number;
+  /** The error of the first failure. */
+  readonly firstError?: string | undefined;
+}
+
+export interface LoadResult extends Counts {
   /** The latency of each tunnel, request or round trip, sorted; empty for loads without latencies. */
   readonly latenciesMs: readonly number[];
 }
@@ -95,7 +100,8 @@ function nextChunk(socket: Socket): Promise<Buffer> {
 async function connectOverHttp(socket: Socket, target: number): Promise<void> {
   socket.write(`CONNECT ${HOST}:${target} HTTP/1.1\r\nHost: ${HOST}:${target}\r\n\r\n`);
   const head = await nextChunk(socket);
-  if (!head.subarray(0, 12).toString('latin1').includes(' 200')) throw new Error('refused');
+  if (!head.subarray(0, 12).toString('latin1').includes(' 200'))
+    throw new Error(head.toString('latin1', 0, 400));
 }
 
 async function connectOverSocks5(socket: Socket, target: number): Promise<void> {
@@ -118,28 +124,32 @@ async function inParallel(
   count: number,
   concurrency: number,
   one: (n: number) => Promise<void>,
-): Promise<{ done: number; failed: number }> {
+): Promise<Counts> {
   let next = 0;
   let done = 0;
   let failed = 0;
+  let firstError: string | undefined;
   const worker = async () => {
     while (next < count) {
       const n = next++;
       await one(n).then(
         () => done++,
-        () => failed++,
+        (error: unknown) => {
+          failed += 1;
+          firstError ??= String(error);
+        },
       );
     }
   };
   await Promise.all(Array.from({ length: concurrency }, worker));
-  return { done, failed };
+  return { done, failed, firstError };
 }
 
 const BYTE = Buffer.from('x');
 
 async function run(load: Load): Promise<LoadResult> {
   const latenciesMs: number[] = [];
-  const result = async (): Promise<{ done: number; failed: number }> => {
+  const result = async (): Promise<Counts> => {
     switch (load.kind) {
       case 'tunnels': {
         const startedAt = performance.now();
@@ -252,7 +262,7 @@ function isComplete(text: string): boolean {
 process.on('message', (load: Load) => {
   void run(load).then(
     (result) => process.send?.(result),
-    (error: unknown) => process.send?.({ done: 0, failed: 1, latenciesMs: [], error: String(error) }),
+    (error: unknown) => process.send?.({ done: 0, failed: 1, latenciesMs: [], firstError: String(error) }),
   );
 });
 process.on('disconnect', () => process.exit(0));
