@@ -194,8 +194,8 @@ export class ReadMemory {
  * Creates a socket to a member that reuses its read buffer; a plain socket allocates 64 KiB for every read. It supports
  * 'data', pause, resume and end, but `read()` and `for await` receive nothing.
  *
- * All tunnels of a dialer read into one shared buffer and emit copies, so an idle tunnel has no buffer of its own. A
- * tunnel that fills the shared buffer reads into a larger private buffer while its transfer rate is high.
+ * All tunnels of a dialer read into one shared buffer and emit copies, so an idle tunnel has no read buffer. A tunnel
+ * that fills the shared buffer reads into a larger private buffer while its transfer rate is high.
  */
 export function tunnelSocket(memory: ReadMemory): Socket {
   const reads = new TunnelReads(memory);

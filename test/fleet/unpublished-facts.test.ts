@@ -139,7 +139,7 @@ describe('without the shared pool', () => {
     expect(restMs(a, restored)).toBeGreaterThan(0);
   });
 
-  test('the count of sessions that the fleet moved meanwhile is one event', async () => {
+  test('one event reports how many sessions the fleet moved in the meantime', async () => {
     const { a, b, lose, reconnect } = await openPair({ sameMachine: false });
     addMembers(a, 5, LIFE_MS);
     for (const session of ['s1', 's2', 's3', 's4']) await openSession(a, session);

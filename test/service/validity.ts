@@ -9,8 +9,8 @@ import { reading } from './reading.ts';
 const LAYOUT = '{ip}:{port},{adr}';
 
 /**
- * Three products that are decoded in different ways: the first has lifetimes of -1 and exit IPs, the second has fields and
- * counters of its own, and the third has a text line of its own.
+ * Three products that are decoded in different ways: the first has lifetimes of -1 and exit IPs, the second has special fields and
+ * counters, and the third has a special text line.
  */
 const DIFFERENT: readonly Product[] = ['long-residential', 'short-pure', 'free'];
 
