@@ -22,7 +22,7 @@ export function readinessLines(readiness: Readiness): string[] {
   if (ready) return [readinessHeadline(readiness)];
   const next =
     nextAttemptSeconds === null
-      ? 'noria tries again when a client sends a request, or when the operator has solved the problem'
+      ? 'noria does not retry by itself: it waits for a client request or for the operator'
       : nextAttemptSeconds === 0
         ? 'the next attempt is in progress'
         : `the next attempt starts in ${nextAttemptSeconds} s`;
