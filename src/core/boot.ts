@@ -1,9 +1,10 @@
 /**
  * The time since this machine started: a clock that all processes share and that cannot be set.
  *
- * Use it for moments that one process stores and another process compares. `monotonic()` of a Clock starts at a different moment
- * in each process, and the wall clock may jump. On Linux, this is CLOCK_MONOTONIC (`process.hrtime`) together with the boot id of
- * the kernel. On other systems every process gets its own boot id; the caller then compares moments by the wall clock.
+ * Use it for moments that one process stores and another process compares. `monotonic()` of a Clock starts at a
+ * different moment in each process, and the wall clock may jump. On Linux, this is CLOCK_MONOTONIC (`process.hrtime`)
+ * together with the boot id of the kernel. On other systems, each process gets its own boot id, so that callers compare
+ * moments by the wall clock.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -16,7 +17,7 @@ export interface BootClock {
   readonly id: string;
   /** The time in ms since the boot, without the time in which the machine was suspended. */
   elapsedMs(): number;
-  /** The time in ms since the boot, including suspended time, to about 10 ms. */
+  /** The time in ms since the boot, including suspended time. It is exact only to about 10 ms. */
   uptimeMs(): number;
 }
 
@@ -34,6 +35,6 @@ function bootId(): string {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
   } catch {
-    return randomUUID(); // ignored: this is not Linux. A unique id prevents comparisons with other processes.
+    return randomUUID(); // ignored: this is not Linux. A unique id prevents comparisons with the moments of other processes.
   }
 }

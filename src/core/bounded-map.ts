@@ -17,7 +17,7 @@ export class BoundedMap<Key, Value> extends Map<Key, Value> {
     return super.set(key, value);
   }
 
-  /** Deletes entries, oldest first. Stops at the first entry for which `isOver` returns false. */
+  /** Deletes the oldest entry as long as `isOver` returns true for its value. */
   deleteOldestWhile(isOver: (value: Value) => boolean): void {
     for (const [key, value] of this) {
       if (!isOver(value)) return;

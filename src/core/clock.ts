@@ -2,7 +2,7 @@
  * The only place that reads the time or arms a timer. All other code gets a Clock.
  *
  * Use `monotonic()` for lifetimes, deadlines and durations. Use `now()` for times that leave the process (snapshots,
- * display) and to determine the date by which the service counts its daily quota.
+ * display), and for the date: the service counts its quotas by calendar day.
  */
 
 export interface Clock {
@@ -10,7 +10,7 @@ export interface Clock {
   now(): number;
   /** The time in ms since an arbitrary origin. It never steps back. */
   monotonic(): number;
-  /** Calls `fn` once, after at least `ms`. Disposing of the result before that cancels the call. */
+  /** Calls `fn` once, after at least `ms`. Disposing of the result cancels a call that has not happened yet. */
   after(ms: number, fn: () => void): Disposable;
 }
 
@@ -40,7 +40,7 @@ function clockWhoseTimers(armed: (timer: NodeJS.Timeout) => NodeJS.Timeout): Clo
   };
 }
 
-/** Resolves after `ms`, or when `signal` aborts. It never rejects, so the caller checks the signal. */
+/** Resolves after `ms`, or when `signal` aborts. It never rejects, so the caller must check the signal. */
 export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();

@@ -1,8 +1,9 @@
 /**
  * Many coarse timeouts on one timer: a hashed timing wheel.
  *
- * Use it for timeouts that every connection sets and that rarely expire (handshakes, idle tunnels). A timeout costs
- * one small object, and no Node timer. It never fires early, and fires at most about one tick late.
+ * Use it for timeouts that every connection sets and that rarely expire (handshakes, idle tunnels). The wheel has one
+ * slot for each tick of time. A timeout costs one small object, and no Node timer. It never fires early, and at most
+ * about one tick late.
  */
 import type { Clock } from './clock.ts';
 
@@ -53,7 +54,7 @@ export class Deadlines {
 
   /**
    * Calls `fn` once, after at least `ms`.
-   * @param now - the current monotonic moment, for a caller that has just read the clock.
+   * @param now - the current monotonic time in ms, if the caller has just read the clock.
    */
   set(ms: number, fn: () => void, now = this.#clock.monotonic()): Deadline {
     const deadline = new Deadline(ms, fn);
@@ -69,7 +70,7 @@ export class Deadlines {
    * or was cleared.
    */
   refresh(deadline: Deadline): void {
-    // The deadline stays in its slot, because a move for every packet would be too slow. `#collect` moves it later.
+    // The deadline stays in its old slot, because a move for every packet would be too slow. `#collect` moves it later.
     if (Number.isNaN(deadline.dueTick)) return;
     deadline.dueTick = this.#dueTick(deadline.ms, this.#clock.monotonic());
   }
@@ -109,8 +110,7 @@ export class Deadlines {
 
   #dueTick(ms: number, now: number): number {
     const tick = Math.ceil((now + ms) / this.#tickMs);
-    // A past tick is replaced by the next tick, because the wheel would reach the slot of a past tick only in its next
-    // revolution.
+    // The next tick replaces a past tick. The wheel would reach the slot of a past tick only in its next revolution.
     return Math.max(tick, this.#doneTick + 1);
   }
 
@@ -135,7 +135,7 @@ export class Deadlines {
     for (let tick = firstTick; tick <= nowTick; tick += 1) this.#collect(tick, nowTick, due);
     this.#doneTick = Math.max(this.#doneTick, nowTick);
     try {
-      // The loop takes one deadline at a time, because a callback may set or clear other deadlines, even due deadlines.
+      // Takes one deadline at a time, because a callback may set or clear other deadlines, even deadlines in `due`.
       while (due.next !== due) {
         const deadline = due.next;
         this.#forget(deadline);
@@ -165,7 +165,7 @@ export class Deadlines {
   /**
    * Arms the timer for the next slot that is not empty.
    *
-   * @param due - the due deadlines that have not fired. The list is empty unless a callback threw.
+   * @param due - the deadlines that did not fire because a callback threw. They fire at the next tick. Usually empty.
    */
   #armNext(due: Deadline): void {
     while (due.next !== due) {

@@ -12,13 +12,12 @@ import { systemClock } from './clock.ts';
  */
 const MAX_YOUNG_BYTES = 64 * 1024 * 1024;
 /**
- * The interval in ms between two checks of the size. It is short enough, because V8 needs several collections before it doubles
- * the young generation.
+ * The interval in ms between two checks of the young generation's size. V8 doubles the size only after several
+ * collections, so this interval is short enough.
  */
 const YOUNG_CHECK_MS = 250;
 
-/** Keeps its objects in memory. See `keepTickObject`. */
-const kept: object[] = [];
+const tickObjects: object[] = [];
 
 /**
  * Disables allocation-site pretenuring, limits the size of the young generation, and keeps process.nextTick() fast. Call it before
@@ -36,17 +35,19 @@ export function tuneForShortLives(): void {
 }
 
 /**
- * Keeps one of the objects in which Node queues a callback of process.nextTick(). Without any such object, a full collection frees
- * the hidden class of these objects. V8 then never again optimizes the code that creates them, and process.nextTick() takes five
- * times as long until the process ends. The loss is about a twentieth of the CPU time of a tunnel (docs/performance.md).
+ * Keeps in memory one of the objects in which Node queues a callback of process.nextTick(). Without any such object, a
+ * full collection frees the hidden class of these objects. V8 then never again optimizes the code that creates them,
+ * and process.nextTick() takes five times as long until the process ends. The loss is about a twentieth of the CPU time
+ * of a tunnel (docs/performance.md).
  */
 function keepTickObject(): void {
-  process.nextTick(() => kept.push(executionAsyncResource()));
+  process.nextTick(() => tickObjects.push(executionAsyncResource()));
 }
 
 /**
- * Stops the growth of the young generation at MAX_YOUNG_BYTES. V8 reduces the size when there are few allocations. This function
- * then allows growth again. V8's own flag for the maximum size has no effect after Node has started.
+ * Stops the growth of the young generation when it has MAX_YOUNG_BYTES. When V8 has made it smaller, because there are
+ * few allocations, it may grow again. The V8 flag for the maximum size cannot do this: it has no effect after Node has
+ * started.
  */
 function limitYoungMemory(wasFull: boolean): void {
   const young = getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space');
@@ -56,8 +57,8 @@ function limitYoungMemory(wasFull: boolean): void {
 }
 
 /**
- * Collects the garbage that remains from loading and compiling the code, about 20 MiB. In a noria with few clients,
- * V8 would keep it forever. Blocks for about 25 ms, so call it once, at the start.
+ * Collects about 20 MiB of garbage that remains from loading and compiling the code. In a noria with few clients, V8
+ * would keep it forever. Blocks the process for about 25 ms, so call this function only once, at the start.
  */
 export function collectGarbageOfStart(): void {
   setFlagsFromString('--expose-gc');

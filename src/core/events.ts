@@ -23,7 +23,8 @@ export interface NoriaEvents {
   'member.banned': MemberEvent & { readonly host: string };
 
   /**
-   * A client began to wait for a member of one of `sources`, or the first client came after a time without clients.
+   * A client began to wait for a member of one of `sources`, or `sources` got their first request after a time without
+   * requests.
    */
   'demand.rose': { readonly sources: readonly string[] };
   /** The wait of a client for a member ended. */
@@ -40,9 +41,10 @@ export interface NoriaEvents {
 
   'draw.started': { readonly source: string; readonly asked: number };
   /**
-   * `code` is the result code of the service, `transport` if the service did not answer, or a fault code if noria
-   * could not send the call. `forbidden` counts those `rejected` entries that cost money but must not be used:
-   * proxies with a private address or with noria's own address.
+   * `code` is the result code of the service, `transport` if the service did not answer, or a fault code if noria could
+   * not send the call. `rejected` counts the entries that noria did not add to the pool. `forbidden` is the part of
+   * them with a private address or with noria's own address: noria paid for these proxies, but must not connect to
+   * them.
    */
   'draw.done': {
     readonly source: string;
@@ -56,7 +58,7 @@ export interface NoriaEvents {
     readonly ms: number;
     readonly message?: string;
   };
-  /** A source changed its state, or the reason for its state changed. */
+  /** The state of a source, or the reason for its state, changed. */
   'source.moved': {
     readonly source: string;
     readonly from: string;
@@ -67,7 +69,7 @@ export interface NoriaEvents {
   };
   'source.warned': { readonly source: string; readonly message: string };
 
-  /** The readiness of noria to serve clients changed, or the reason for it. */
+  /** The readiness of noria to serve clients, or the reason for it, changed. */
   'readiness.changed': {
     readonly from: string;
     readonly to: string;
@@ -78,11 +80,11 @@ export interface NoriaEvents {
      * The current problems as texts. A problem of a source has the form `SOURCE: REASON`, any other problem the form `REASON`.
      */
     readonly problems: readonly string[];
-    /** Whether the last problem ended with this event. */
+    /** Whether noria now has no problem, but had one before this event. */
     readonly cleared: boolean;
   };
 
-  /** noria connected to the fleet's store, or lost the store, or found that the store refuses noria. */
+  /** noria connected to the fleet's store, lost the connection, or found that the store refuses noria. */
   'fleet.store': { readonly up: boolean; readonly reason?: string; readonly code?: FaultCode };
   /**
    * This noria tried to record its next call to the service in the fleet's store. `granted`: this noria may call.
@@ -90,16 +92,16 @@ export interface NoriaEvents {
    */
   'fleet.claimed': { readonly outcome: 'granted' | 'behind' | 'outrun' };
   'fleet.answered': { readonly operation: string; readonly ms: number };
-  /** noria applied a change `lagMs` after a replica of the fleet (this replica or another replica) had shared the change. */
+  /** noria applied a fleet change `lagMs` after a replica (this one or another one) had shared it. */
   'fleet.followed': { readonly lagMs: number };
   /**
-   * noria loaded the data of the fleet. `movedSessions`: the number of noria's sessions that got another member, because the
-   * fleet had moved them while noria was not connected.
+   * noria loaded the data of the fleet. `movedSessions`: the number of sessions for which the fleet had chosen another
+   * member while noria was not connected to the fleet's store.
    */
   'fleet.loaded': { readonly movedSessions: number };
   'fleet.warned': { readonly message: string };
 
-  /** An attempt to reach a target through one member ended. */
+  /** An attempt to reach a target through a member ended. */
   'dial.attempted': {
     readonly source: string;
     readonly member: string;

@@ -19,21 +19,22 @@ const DEFAULT_PORTS: Readonly<Record<FrontProxy['protocol'], number>> = { http: 
 const MAX_LOGIN_BYTES = 255;
 
 /**
- * @returns the proxy in `value`; or in `wrong` the end of a message that begins with the key: `is not a URL`. `wrong`
- * does not quote the URL, which may contain a password.
+ * Reads the URL of a front proxy.
+ *
+ * @returns `value`: the proxy. Or `wrong`: the reason, such as `is not a URL`; the caller puts the name of the key
+ * before it. The reason does not quote the URL, which may contain a password.
  */
 export function readFrontProxy(text: string): { readonly value: FrontProxy } | { readonly wrong: string } {
   const [, scheme = ''] = /^([a-z0-9]+):\/\//i.exec(text) ?? [];
   const protocol = protocolOf(scheme);
   if (protocol === undefined) return { wrong: 'does not begin with http:// or socks5://' };
-  // The code parses the URL as http, because the rules for host, user name and password apply only to schemes that
-  // the URL standard knows.
+  // Parses the URL as http: the URL standard applies its rules for host, user name and password only to known schemes.
   const address = `http://${text.slice(scheme.length + '://'.length)}`;
   if (!URL.canParse(address)) return { wrong: 'is not a URL' };
   const url = new URL(address);
   if (url.pathname !== '/' || url.search + url.hash !== '')
     return { wrong: 'has a path, a query or a fragment' };
-  const givenPort = /:(\d+)\/?$/.exec(address)?.[1]; // the port is read from the text, because `url.port` is empty for port 80
+  const givenPort = /:(\d+)\/?$/.exec(address)?.[1]; // read from the text, because `url.port` is empty for port 80
   const server = hostPort(
     url.hostname.replace(/^\[|\]$/g, ''),
     givenPort === undefined ? DEFAULT_PORTS[protocol] : Number(givenPort),

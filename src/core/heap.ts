@@ -71,9 +71,7 @@ export class Heap<Node extends HeapNode> {
     return Math.min(this.nextAfter(key, 2 * index + 1), this.nextAfter(key, 2 * index + 2));
   }
 
-  /**
-   * The node with the smallest key among those that `fits` accepts. Skips subtrees that cannot contain a smaller key.
-   */
+  /** The node with the smallest key among the nodes that `fits` accepts. */
   firstThat(fits: (node: Node) => boolean, index = 0, best?: Node): Node | undefined {
     const node = this.#nodes[index];
     if (node === undefined || (best !== undefined && node.key >= best.key)) return best;
@@ -81,7 +79,7 @@ export class Heap<Node extends HeapNode> {
     return this.firstThat(fits, 2 * index + 2, this.firstThat(fits, 2 * index + 1, best));
   }
 
-  /** At most `count` nodes: those with the smallest keys, in the order of their keys. */
+  /** At most `count` nodes, those with the smallest keys, in ascending order of their keys. */
   smallest(count: number): Node[] {
     const found: Node[] = [];
     const open = this.#nodes.slice(0, 1);

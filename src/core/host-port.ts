@@ -28,7 +28,7 @@ const MAX_TEXT_LENGTH = 512;
 const HOST_TEXT = /^[^\s\p{Cc}%@/\\?#[\]:<>^|"'`{}!$&()*+,;=~]+$/u;
 /** Matches a label after normalisation. Underscores are allowed, because many real names contain them. */
 const LABEL = /^[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?$/;
-/** Matches lower-case names whose last label cannot be a number: the common case, which needs no URL parser. */
+/** Matches lower-case names whose last label cannot be a number. They are the common case, and need no URL parser. */
 const PLAIN_NAME = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$/;
 
 /**

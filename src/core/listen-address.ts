@@ -1,6 +1,6 @@
 /**
- * Where a server listens: the grammar of `host:port`, `[v6]:port`, `host:24000-24019` and `fd:3`, and comparisons. All functions
- * are pure.
+ * The address on which a server listens: its grammar (`host:port`, `[v6]:port`, `host:24000-24019` or `fd:3`), and
+ * comparisons of addresses. All functions are pure.
  */
 import { formatHostPort, hostPort } from './host-port.ts';
 import { isLoopbackAddress } from './networks.ts';
@@ -40,12 +40,12 @@ const FIRST_FD = 3;
 const MAX_RANGE = 1000;
 const MAX_PORT = 65_535;
 /**
- * `hostPort` requires a port of at least 1, but a listen address may have port 0. Only the host of the result is
- * used.
+ * Any valid port. `hostPort` rejects port 0, which a listen address may have; so it gets this port, and only the host
+ * of its result is used.
  */
 const ANY_PORT = 1;
 
-/** @returns the address in `value`; or in `wrong` the end of a message that begins with the address: `has no port`. */
+/** @returns `value`: the address. Or `wrong`: the reason, such as `has no port`; the caller puts the text before it. */
 export function readListenAddress(
   text: string,
 ): { readonly value: ListenAddress } | { readonly wrong: string } {
@@ -82,7 +82,7 @@ export function isLocalAddress(address: ListenAddress): boolean {
 }
 
 /**
- * The host at which a client on this machine reaches a server that listens on `host`: loopback instead of a wildcard.
+ * The host at which a client on this machine reaches a server that listens on `host`: loopback if `host` is a wildcard.
  */
 export function localHostOf(host: string): string {
   return WILDCARDS.get(host) ?? host;

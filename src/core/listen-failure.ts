@@ -12,7 +12,7 @@ const REASONS: Readonly<Record<string, string>> = {
   ENOTSOCK: 'the file descriptor is not a listening socket; check the systemd socket unit',
 };
 
-/** @param where - the address, as it follows "cannot listen on" in the message. */
+/** @param where - the address that noria could not listen on. */
 export function listenFailure(where: string, cause: unknown): NoriaError {
   const errno = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   const reason = Object.hasOwn(REASONS, errno) ? REASONS[errno] : describeError(cause);

@@ -20,7 +20,6 @@ export class LiveList<Item extends Listed> {
     return this.#items.length;
   }
 
-  /** Adds an item. No-op if the item is already in the list. */
   add(item: Item): void {
     if (item.listIndex >= 0) return;
     item.listIndex = this.#items.length;

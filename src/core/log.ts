@@ -46,8 +46,7 @@ export function createLog(options: LogOptions): Log {
       level: options.level,
       base: options.replica === undefined ? null : { replica: options.replica },
       formatters: { log: roundDurations },
-      // The pretty stream parses the JSON line, and parsing removes a backslash from each escape. So for the pretty stream, each
-      // escape has two backslashes.
+      // The pretty stream parses the JSON line. Parsing removes a backslash from each escape, so each escape gets two.
       hooks: { streamWrite: (line) => escapeFormat(line, asPretty ? '\\\\' : '\\') },
       redact: { paths: REDACTED.flatMap((name) => [name, `*.${name}`]), censor: '[secret]' },
       ...(asPretty ? {} : { timestamp: pino.stdTimeFunctions.isoTime }),
@@ -80,12 +79,12 @@ function prettyStream(destination: DestinationStream | undefined): DestinationSt
 type Level = 'trace' | 'debug' | 'info' | 'warn' | 'error';
 type Line<Name extends EventName> = (event: NoriaEvents[Name]) => readonly [Level, string];
 
-/** A source changes between these states in normal operation, so such changes have the level `debug`. */
+/** A source often changes between these states in normal operation, so the log level of such a change is `debug`. */
 const ROUTINE_STATES = new Set(['ready', 'drawing', 'waiting']);
 
 const ROUTINE_READINESS = new Set(['serving', 'degraded']);
 
-/** All events except `client.refused`, which RefusalLog limits. */
+/** The events that each get a log line. RefusalLog limits the lines for `client.refused`. */
 type UnlimitedEvent = Exclude<EventName, 'client.refused'>;
 
 const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
@@ -117,14 +116,14 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
   'fleet.loaded': ({ movedSessions }) => [movedSessions === 0 ? 'debug' : 'info', 'fleet data loaded'],
   'fleet.warned': () => ['warn', 'fleet warning'],
   'dial.attempted': ({ outcome }) => [outcome === 'accepted' ? 'trace' : 'debug', 'dial attempted'],
-  'dial.ended': () => ['debug', 'dial ended'], // level debug also for a failed dial, because `client.refused` logs it with level info
+  'dial.ended': () => ['debug', 'dial ended'], // a failed dial also has level debug: its `client.refused` line has level info
   'hedge.ended': () => ['trace', 'hedge ended'],
   'network.judged': ({ down }) => [
     down ? 'error' : 'info',
     down ? 'network of this machine failed; noria evicts no members' : 'network of this machine works again',
   ],
   'connection.opened': () => ['trace', 'connection opened'],
-  // A successful connection already has a debug line: `dial ended`.
+  // level trace if the connection succeeded: its `dial ended` line already has level debug
   'connection.closed': ({ outcome }) => [outcome === 'ok' ? 'trace' : 'debug', 'connection closed'],
   'tunnel.closed': () => ['trace', 'tunnel closed'],
 };
@@ -135,7 +134,10 @@ function sourceLevel(from: string, to: string): Level {
   return ROUTINE_STATES.has(from) && ROUTINE_STATES.has(to) ? 'debug' : 'info';
 }
 
-/** The level of a change of readiness. `degraded` with no problems only means that the pool is empty for a moment. */
+/**
+ * Returns the log level of a change of readiness. If `problems` is empty, `degraded` only means that the pool is empty
+ * for a moment.
+ */
 function readinessLevel({ from, to, ready, problems, cleared }: NoriaEvents['readiness.changed']): Level {
   if (!ready) return problems[0]?.startsWith('shutting down') ? 'info' : 'error';
   if (problems.length > 0) return 'warn';

@@ -4,7 +4,8 @@
  *
  * Source: IANA special-purpose registries. Some IPv6 addresses contain IPv4 addresses: addresses of NAT64 (RFC 6052),
  * 6to4 (RFC 3056), Teredo (RFC 4380) and ISATAP (RFC 5214), and IPv4-compatible addresses. Such an IPv6 address is
- * private if one of its IPv4 addresses is private. `net.BlockList` checks only IPv4-mapped addresses for that.
+ * private if one of its IPv4 addresses is private. `net.BlockList` looks for an IPv4 address only in IPv4-mapped
+ * addresses.
  */
 import { BlockList, isIP, isIPv6 } from 'node:net';
 

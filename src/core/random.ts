@@ -1,4 +1,7 @@
-/** Returns a number from 0 up to but not including 1. Functions get it as a parameter, so that tests are repeatable. */
+/**
+ * Returns a number from 0 up to but not including 1. Functions get their Random as a parameter, so that tests can be
+ * repeated.
+ */
 export type Random = () => number;
 
 export const systemRandom: Random = () => Math.random();

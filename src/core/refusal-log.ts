@@ -1,8 +1,9 @@
 /**
- * Limits the log lines about refused clients. Otherwise a client that retries again and again would fill the disk.
+ * Limits the log lines about refused clients. Without a limit, a client that retries again and again would fill the
+ * disk.
  *
- * The log gets a line for each of the first refusals of a client in a window of time. At the end of the window, one
- * more line has the number of the client's other refusals.
+ * Each client has a window of time. The log gets one line for each of the first refusals in the window. At the end of
+ * the window, one more line states the number of further refusals.
  */
 import { BoundedMap } from './bounded-map.ts';
 import type { Clock } from './clock.ts';
@@ -11,7 +12,7 @@ import type { FaultCode } from './faults.ts';
 
 type Refusal = NoriaEvents['client.refused'];
 
-/** The refusals of a client in one window that got no log line of their own. */
+/** The refusals of one client in its window that got no log line of their own. */
 interface RefusalSummary {
   readonly client: string;
   readonly count: number;

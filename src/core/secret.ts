@@ -46,8 +46,8 @@ export function maskSecrets(text: string, secrets: readonly Secret[]): string {
     .map((secret) => secret.reveal())
     .filter((value) => value.length >= MIN_MASKED_LENGTH);
   if (values.length === 0) return text;
-  // One pass, the longest secret first: if a secret starts with a shorter one, masking the shorter one would leave
-  // the rest visible.
+  // Masks all secrets in one pass, the longest first. If a secret starts with a shorter secret, masking the shorter one
+  // first would leave the rest visible.
   const forms = values.flatMap((value) => [value, encodeURIComponent(value)]);
   const longestFirst = forms.sort((a, b) => b.length - a.length).map(escapeRegExp);
   return text.replace(new RegExp(longestFirst.join('|'), 'g'), MASK);

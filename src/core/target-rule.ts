@@ -12,12 +12,12 @@ export const TARGET_SETS = ['private', 'smtp'] as const;
 
 export type TargetRule =
   | { readonly kind: (typeof TARGET_SETS)[number] }
-  /** `text` is canonical: a name in A-labels, an address or a network. The `text` of a `below` rule is the name after `*.`. */
+  /** `text` is canonical: a name in A-labels, an address or a network. For `below`, it is the name after `*.`. */
   | { readonly kind: 'host' | 'below' | 'network'; readonly text: string }
   /** The range includes both ports. */
   | { readonly kind: 'ports'; readonly from: number; readonly to: number };
 
-/** `hostPort` requires a port, but only the host of its result is used. */
+/** Any valid port. `hostPort` requires one, but only the host of its result is used. */
 const ANY_PORT = 1;
 
 /** @returns undefined for an invalid rule; `wrongTargetRule` says why. */
@@ -38,7 +38,7 @@ export function parseTargetRule(text: string): TargetRule | undefined {
   return below ? undefined : { kind: 'network', text: host.host };
 }
 
-/** Says why `text` is invalid. Returns the end of a message that begins with the value: `is not a network`. */
+/** Returns the reason why `text` is invalid, such as `is not a network`. The caller puts the text before it. */
 export function wrongTargetRule(text: string): string {
   if (text.startsWith(':')) return 'is not a port or a port range from 1 to 65535';
   if (text.includes('/')) return 'is not a network';
