@@ -1,8 +1,8 @@
 /**
  * Reads only the section `admin` of a configuration, for commands that control a running noria.
  *
- * These commands need no other secret or variable, so the rest of the file may be invalid. This file does not load the
- * schema: loading the schema would double the CPU time of a health check.
+ * These commands need no other secret or variable, so the rest of the file may be invalid. This file does not import
+ * the schema, because loading the schema would double the CPU time of a health check.
  */
 import { dirname, resolve } from 'node:path';
 import { describeError, NoriaError } from '../core/faults.ts';
@@ -17,7 +17,7 @@ export interface AdminSection {
   /** The address that the file sets; `undefined` if it sets none. */
   readonly address: ListenAddress | 'off' | undefined;
   readonly token: Secret | undefined;
-  /** Why noria cannot read the configured token; `undefined` if it can, or if there is none. */
+  /** Why noria cannot read the configured token. `undefined` if noria can read it, or if no token is configured. */
   readonly tokenProblem: string | undefined;
 }
 

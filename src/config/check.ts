@@ -2,8 +2,8 @@
  * Checks the tree of a file against the schema. Reports each problem with the value, what was expected, and for a
  * misspelt key the most similar known key.
  *
- * Then replaces invalid values with their defaults, so that later rules, which compare several keys, can check the
- * rest of the file. The caller uses the result only if there is no problem.
+ * Then replaces invalid values with their defaults, so that the rules about several keys can check the rest of the
+ * file. The caller uses the result only if there was no problem.
  */
 import type { z } from 'zod';
 import { nearest } from '../core/nearest.ts';
@@ -13,7 +13,7 @@ import { type FileConfig, type FileListener, LISTENER, SCHEMA } from './schema.t
 import { type FileSource, SOURCE } from './schema-source.ts';
 import { isTreeList, isTreeMap, type Path, pathText, type Tree, type TreeMap, valueAt } from './tree.ts';
 
-/** A file without its invalid values. An entry is `undefined` if it has a problem that defaults cannot solve. */
+/** A file without its invalid values. A source or listener is `undefined` if it is invalid and has no defaults. */
 export interface CheckedConfig extends Omit<FileConfig, 'sources' | 'listeners'> {
   readonly sources: readonly (FileSource | undefined)[];
   readonly listeners: readonly (FileListener | undefined)[];
@@ -72,7 +72,7 @@ interface TreePart {
   readonly path: Path;
 }
 
-/** @param schema - a schema that also accepts `undefined`. */
+/** @param schema - a schema that also accepts `undefined`, so that it can replace an invalid part by its defaults. */
 function checkPart<S extends z.ZodType>(schema: S, part: TreePart, problems: Problems): z.output<S> {
   const first = schema.safeParse(part.tree);
   if (first.success) return first.data;
@@ -83,8 +83,8 @@ function checkPart<S extends z.ZodType>(schema: S, part: TreePart, problems: Pro
 }
 
 /**
- * Returns the tree without the keys that have no value. For a section without a value, its defaults apply. A scalar
- * without a value is a problem.
+ * Returns the tree without the keys that have no value. A section or a list then gets its defaults. Reports each scalar
+ * without a value.
  */
 function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undefined {
   if (isTreeList(tree)) {
@@ -101,7 +101,7 @@ function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undef
   const text = pathText(path);
   const { shape, type } = fieldAt(text) ?? {};
   const isFreeName = fieldAt(text.slice(0, text.lastIndexOf('.')))?.shape === 'names';
-  if (shape === undefined && !isFreeName) return ''; // unknown keys are kept, because the caller reports them
+  if (shape === undefined && !isFreeName) return ''; // keeps unknown keys, because the caller reports them
   if ((shape === 'scalar' || shape === undefined) && !problems.hasAt(text)) {
     const expected = type === undefined ? 'remove the key' : `expected ${type.expected}, or remove the key`;
     problems.error(text, `has no value; ${expected}`);
@@ -109,7 +109,7 @@ function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undef
   return undefined;
 }
 
-/** The path of the issue begins at `part.tree`. */
+/** Reports an issue of zod. The path of the issue begins at `part.tree`. */
 function reportIssue(issue: Issue, part: TreePart, problems: Problems): void {
   const inner = issue.path.map((part) => (typeof part === 'number' ? part : String(part)));
   const path = pathText([...part.path, ...inner]);
@@ -119,12 +119,12 @@ function reportIssue(issue: Issue, part: TreePart, problems: Problems): void {
     return;
   }
   if (issue.code === 'invalid_union') {
-    // In a union, the schema lists the simple form first: a word before a map, a text before a list of texts.
+    // Each union of the schema has a simple form, such as a text, and then another form, such as a list of texts.
     const branch = issue.errors[typeof value === 'string' ? 0 : 1] ?? [];
     for (const nested of branch) reportIssue({ ...nested, path: [...inner, ...nested.path] }, part, problems);
     return;
   }
-  if (problems.hasAt(path)) return; // No second error is reported for a value that already has an error, for example an invalid reference.
+  if (problems.hasAt(path)) return; // does not report a second error for a value that already has one, such as an invalid reference
   if (value === undefined) problems.missing(path, `is missing; ${expectedAt(path)}`);
   else problems.error(path, `${predicateOf(issue, { path, value }, problems)}; ${expectedAt(path)}`);
 }
@@ -184,7 +184,6 @@ export function expectedAt(path: string): string {
   }
 }
 
-/** Whether the path is inside `headers`. The only other map in which the schema allows any key is `params`. */
 function isHeader(path: string): boolean {
   return path.includes('.headers.');
 }
@@ -200,8 +199,8 @@ function describe(tree: Tree | undefined): string {
 }
 
 /**
- * Returns the tree without the part that caused the issue: without the invalid value, without the whole list if an
- * item is invalid, or without the map that lacks a required key.
+ * Returns the tree without the part that caused the issue: the invalid value, the whole list that has an invalid item,
+ * or the map that lacks a required key.
  */
 function prune(tree: Tree | undefined, issue: Issue): Tree | undefined {
   if (issue.code === 'unrecognized_keys') {

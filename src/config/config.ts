@@ -83,7 +83,7 @@ export interface LinkSource extends SourceBase, Pick<FileSource, 'body' | 'answe
   readonly url: Secret;
   readonly method: Method;
   readonly headers: Readonly<Record<string, Secret>>;
-  /** The secrets in URL, headers and body, which noria masks in every text. */
+  /** The secrets in the URL, the headers and the body. noria masks them in every text. */
   readonly secrets: readonly Secret[];
   readonly entryLogin: EntryLogin;
   readonly key?: undefined;
@@ -111,7 +111,8 @@ interface SourceBase extends Pick<FileSource, 'name' | 'lifetimeMs' | 'dailyBudg
 /** How noria connects to the members of a source. */
 export interface UpstreamConfig {
   /**
-   * The protocol of the members. `undefined` for `free` and most links: each entry of an answer names the protocol of its member.
+   * The protocol of the members. `undefined` if each entry of an answer names the protocol of its member, as for `free`
+   * and for most links.
    */
   readonly protocol: MemberProtocol | undefined;
   readonly auth: UpstreamAuth;
@@ -119,7 +120,7 @@ export interface UpstreamConfig {
 }
 
 export type UpstreamAuth =
-  /** If there are credentials, noria sends them only after a member has asked for them. */
+  /** noria sends the credentials, if there are any, only after a member has asked for them. */
   | { readonly kind: 'auto'; readonly credentials: Login | undefined }
   | { readonly kind: 'none' }
   /** noria sends the credentials with the first request. */

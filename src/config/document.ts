@@ -23,28 +23,31 @@ import { type Environment, substitute } from './environment.ts';
 import { type SyntaxProblem, syntaxProblems } from './syntax.ts';
 import { type Path, pathText, type Tree, type TreeMap } from './tree.ts';
 
-/** Where a value is, as offsets into the text of the file. */
+/** The position of a value, as offsets into the text of the file. */
 export interface ValuePosition {
   /** The offset of the key; for an item of a list, the offset of the value. */
   readonly keyOffset: number;
   readonly valueOffset: number;
-  /** The names of the environment variables in the value. */
+  /** The names of the environment variables that the value refers to. */
   readonly variables: readonly string[];
   /**
-   * Whether a `#` without a space after it ends the value, as in `abc #def`. YAML reads `#def` as a comment, but the
-   * author may have meant it as a part of the value.
+   * Whether the value ends before a `#` without a space after it, as in `abc #def`. YAML reads `#def` as a comment, but
+   * the author may have meant it as a part of the value.
    */
   readonly isCutOff?: boolean;
 }
 
 /**
- * The start and the end of a value in the text. A value with aliases has one more extent for each alias: with the same
- * start and end, but with the path of the alias.
+ * The start and the end of a value in the text. If an alias repeats the value, the value has one more extent for each
+ * alias, with the same start and end, and with the path of the alias.
  */
 interface Extent {
   readonly start: number;
   readonly end: number;
-  /** The path of the value. Empty for a value that is not in the tree, such as the second value of a duplicate key. */
+  /**
+   * The path of the value. Empty if the tree does not contain the value, for example the second value of a duplicate
+   * key.
+   */
   readonly path: string;
   /** The text of a scalar before references are replaced; undefined for a list or a map. */
   readonly text: string | undefined;
@@ -97,7 +100,9 @@ class Composer {
   readonly #extents: Extent[] = [];
   readonly #resolved = new Map<Alias, unknown>();
   readonly #seen = new Set<unknown>();
-  /** The nodes whose tag has been reported. They are remembered because an alias leads to the same node again. */
+  /**
+   * The nodes whose tag has been reported. An alias leads to the same node again, but must not report the tag again.
+   */
   readonly #refused = new Set<unknown>();
   #nodeCount = 0;
   #tooLarge = false;
@@ -183,9 +188,10 @@ class Composer {
   }
 
   /**
-   * Returns the keys and values that `<<` merges: those of one map, or of a list of maps. If several maps of a list
-   * have the same key, the first map has priority. The caller lets later entries overwrite earlier ones, so the result
-   * lists the maps in reverse.
+   * Returns the keys and values that `<<` merges. They come from one map, or from a list of maps.
+   *
+   * The caller lets later keys overwrite earlier ones. But in YAML the first map of the list has priority, so the
+   * result has the maps in reverse order.
    */
   #merged(pair: Pair, path: Path): readonly (readonly [string, Tree])[] {
     const from = isAlias(pair.value) ? this.#resolve(pair.value) : pair.value;
@@ -243,8 +249,8 @@ class Composer {
   }
 
   /**
-   * Adds the extents of scalars that are not in the tree, for example those in a complex key. Their meaning is unknown, so
-   * messages mask these extents.
+   * Adds the extents of the scalars that the tree does not contain, for example those inside a complex key. Messages
+   * mask these extents, because their meaning is unknown.
    */
   #addUnseen(): void {
     visit(this.#document, {
@@ -265,7 +271,7 @@ class Composer {
   }
 }
 
-/** The offset at which a node starts; `otherwise` for an empty value, which has no text. */
+/** The offset at which a node starts. Returns `otherwise` for an empty value, which has no text. */
 function offsetOf(node: unknown, otherwise = 0): number {
   const range = isScalar(node) || isMap(node) || isSeq(node) || isAlias(node) ? node.range : undefined;
   return range?.[0] ?? otherwise;

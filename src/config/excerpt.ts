@@ -55,8 +55,8 @@ function draw(line: number, shown: string, column: number): string {
 }
 
 /**
- * The column of the excerpt for an offset in the line. For an offset inside a masked part, the column where that part
- * begins.
+ * Converts an offset in the line to a column of the excerpt. An offset inside a masked part becomes the column where
+ * that part begins.
  */
 function columnOf(stretches: readonly Stretch[], offset: number): number {
   let column = 0;

@@ -58,8 +58,9 @@ export function shownAs(path: string, text: string | undefined): 'itself' | 'sec
   const { type, shape } = fieldAt(path) ?? {};
   if (type?.quoted === 'never') return 'secret';
   if (text === undefined || text === '') return 'itself';
-  if (type === undefined || text.includes('@')) return 'nothing'; // The text may be user:password@host.
-  // A key with the shape `choice` may have a map. If the file has a text instead of the map, the text may be a secret.
+  if (type === undefined || text.includes('@')) return 'nothing'; // the text may be user:password@host
+  // The value of a `choice` may be a map with a password. If the file has a text in its place, the text may be that
+  // password.
   const isHarmless = type.quoted === 'always' && shape !== 'choice';
   return isHarmless || 'value' in type.read(text) ? 'itself' : 'nothing';
 }
@@ -92,7 +93,7 @@ interface Form extends Pick<Field, 'shape' | 'type'> {
 
 function formOf(schema: unknown): Form {
   if (isScalar(schema)) return { shape: 'scalar', type: schema.scalarType };
-  // `section` and `sectionOrOff` return codecs, whose input schema has the keys
+  // The codecs of `section` and `sectionOrOff` have the keys in their input schema.
   const plain = schema instanceof z.ZodCodec ? schema.def.in : schema;
   if (plain instanceof z.ZodObject) return { shape: 'map', type: undefined, below: plain };
   if (plain instanceof z.ZodRecord) return { shape: 'names', type: undefined };

@@ -9,7 +9,7 @@ import { secretsIn } from '../core/secret.ts';
 import type { Problems } from './problems.ts';
 import type { Scalar } from './scalars.ts';
 
-/** How loading accesses files; tests replace it. Both functions throw the error of the system. */
+/** Reads files for the configuration; tests replace it. Both functions throw the error of the system. */
 export interface ConfigFiles {
   read(path: string): Buffer;
   /** Whether every user of this machine may read the file. */
@@ -31,8 +31,8 @@ export function findDefaultFile(): string | undefined {
 }
 
 /**
- * A secret is the value of a key such as `password`, or the content of the file that a key such as `passwordFile`
- * names.
+ * The two keys of a secret: one for the secret itself, such as `password`, and one for the path of a file, such as
+ * `passwordFile`.
  */
 interface SecretKeys<T> {
   readonly plain: T | undefined;
@@ -55,7 +55,7 @@ export class FileReader {
     this.#problems = problems;
   }
 
-  /** The path of the first key whose secret is in the configuration file itself. */
+  /** The path of the first key whose secret is in the configuration file, not in a file of its own. */
   get firstLiteral(): string | undefined {
     return this.#firstLiteral;
   }
@@ -66,8 +66,8 @@ export class FileReader {
   }
 
   /**
-   * Reads a value that is a secret or contains a secret. The value is in the configuration, in the key at `path`; or it
-   * is in a file, and the key `${path}File` names the file.
+   * Reads a value that is or contains a secret. The key at `path` has the value, or the key `${path}File` names a file
+   * that contains it.
    *
    * @returns undefined if there is no value, or if noria cannot read the value; `problems` then says why.
    */

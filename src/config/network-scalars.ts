@@ -126,8 +126,8 @@ export function denyTarget(): Scalar<string> {
     read(given) {
       const rule = parseTargetRule(given);
       if (rule === undefined) return { wrong: wrongTargetRule(given) };
-      // A misspelt set, such as `privat`, would be a valid host name. So a word that is similar to the name of a set
-      // is rejected.
+      // A misspelt set, such as `privat`, is a valid host name. So noria rejects words that are similar to the name of
+      // a set.
       const meant = rule.kind === 'host' && !given.includes('.') ? nearest(given, TARGET_SETS) : undefined;
       return meant === undefined
         ? { value: given }

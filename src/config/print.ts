@@ -34,7 +34,7 @@ export function printConfig(config: Config): string {
     fleet: fleet && fileFleet(fleet),
   });
   const printed = { ...texts, sources: texts.sources?.map(withoutForeignKeys) };
-  // The failsafe schema is used because every scalar is a text there, so the library prints 20 and false without quotes.
+  // In the failsafe schema, every scalar is a text. So the library prints texts such as 20 and false without quotes.
   return new Document(withoutUndefined(printed), { schema: 'failsafe' }).toString(NO_FOLDING);
 }
 
@@ -46,8 +46,8 @@ function withoutForeignKeys(source: object): object {
 }
 
 /**
- * The type of a source has the keys of both kinds: of a source of the service and of a link. These constants fill in
- * the keys of the other kind, and `withoutForeignKeys` removes them again.
+ * A FileSource has two groups of keys: those of a source of the service, and those of a link. These constants fill the
+ * group that the source does not use, and `withoutForeignKeys` removes it again.
  */
 const NO_LINK = { url: undefined, urlFile: undefined, method: undefined, headers: {}, body: undefined };
 const NO_ANSWER: FileSource['answer'] = {

@@ -45,7 +45,7 @@ export class Problems {
   readonly #document: ParsedDocument;
   readonly #errors: Problem[] = [];
   readonly #warnings: Problem[] = [];
-  /** For each problem about a missing key: the paths of all keys that can solve it. One of them is enough. */
+  /** For each problem "missing key": the paths of the keys that can solve it. One of these keys is enough. */
   readonly #wanted = new Map<Problem, readonly string[]>();
   /** The paths of the known keys that noria suggests in place of unknown keys. */
   readonly #meant: string[] = [];
@@ -57,8 +57,8 @@ export class Problems {
   }
 
   /**
-   * The errors in the order of the file. If the file probably has a misspelt form of a key, the error about the missing
-   * key is left out.
+   * The errors in the order of the file. An error about a missing key is omitted if the file probably has a misspelt
+   * form of that key.
    */
   get errors(): readonly Problem[] {
     const isMisspelt = (path: string) => this.#meant.some((meant) => isWithin(path, meant));
@@ -70,7 +70,10 @@ export class Problems {
     return this.#warnings.toSorted(byPosition);
   }
 
-  /** If the file does not contain `path`, the error points at the nearest path above `path` that the file contains. */
+  /**
+   * Adds an error. If the file does not contain `path`, the error points at the nearest path above it that the file
+   * contains.
+   */
   error(path: string, message: string, side: Side = 'value'): void {
     this.#errors.push(this.#at(this.#offset(path, side), path, message));
   }
@@ -122,7 +125,7 @@ export class Problems {
     return this.#document.positions.has(path);
   }
 
-  /** The paths of secrets that end at a `#`, although the text after the `#` may belong to the secret. */
+  /** The paths of the secrets that YAML ends at a `#`, although the text after the `#` may belong to the secret. */
   get cutOffSecrets(): readonly string[] {
     const positions = [...this.#document.positions];
     return positions.flatMap(([path, { isCutOff }]) =>
@@ -136,7 +139,7 @@ export class Problems {
   }
 
   /**
-   * The value for a message: in quotation marks, or the names of its variables. Empty if the value may be a secret.
+   * The value, for a message. Returns it in quotation marks, or the names of its variables; '' if it may be a secret.
    */
   quote(path: string, value: string): string {
     const variables = this.#document.positions.get(path)?.variables ?? [];

@@ -38,7 +38,7 @@ const ANY_STORE: StoreUrl = {
   database: 0,
 };
 
-/** Reports problems to `context.problems`. The result is valid only if `context.problems` has no errors. */
+/** Reports problems to `context.problems`. If that has errors afterwards, the result is invalid. */
 export function resolveConfig(
   checked: CheckedConfig,
   file: string,

@@ -1,8 +1,8 @@
 /**
  * The types of scalar values. Each type reads, checks, describes and prints its values.
  *
- * Every scalar of the file is a text at first (see document.ts). So an instance of 18 digits keeps all its digits, and a value
- * from the environment is read like a value from the file. secret-scalars.ts and network-scalars.ts have more types.
+ * These types read texts (see document.ts). So an instance of 18 digits keeps all its digits, and a value from the
+ * environment is read like a value from the file. secret-scalars.ts and network-scalars.ts have more types.
  */
 import { z } from 'zod';
 import { DAY_MS, formatDuration, parseDuration } from '../core/duration.ts';
@@ -20,8 +20,8 @@ export interface ScalarJsonSchema {
 }
 
 /**
- * The result of reading a scalar. `wrong` is the end of a message that begins with the value or the key: `is not a
- * duration`. It never quotes the value, which may be a secret.
+ * The result of reading a scalar. `wrong`: the reason, such as `is not a duration`; the caller puts the value or the
+ * key before it. The reason never quotes the value, which may be a secret.
  */
 export type Reading<T> = { readonly value: T } | { readonly wrong: string };
 
@@ -32,8 +32,8 @@ export interface ScalarType<T> {
   readonly example?: string;
   readonly json: ScalarJsonSchema;
   /**
-   * Which values messages may quote. `valid`: no invalid value, because the operator may have put a password at the
-   * wrong key.
+   * Which values messages may quote. `valid`: only valid values. An invalid value may be a password that the operator
+   * put at the wrong key.
    */
   readonly quoted: 'always' | 'valid' | 'never';
   read(text: string): Reading<T>;
@@ -157,11 +157,17 @@ export interface TextRules {
   readonly example: string;
   /** The whole text must match this pattern. */
   readonly pattern?: RegExp;
-  /** The end of a message about a text that does not match the pattern, such as `is not a host`. */
+  /**
+   * Why a text that does not match the pattern is wrong, such as `is not a host`. The caller puts the value or the key
+   * before it.
+   */
   readonly wrong?: string;
   /** The maximum length in bytes of UTF-8. */
   readonly maxBytes?: number;
-  /** If true, messages do not quote invalid values, because an invalid value may be a password at the wrong key. */
+  /**
+   * If true, messages do not quote invalid values: such a value may be a password that the operator put at the wrong
+   * key.
+   */
   readonly private?: boolean;
   /** If true, line breaks and tabs are allowed. */
   readonly controls?: boolean;
@@ -172,7 +178,7 @@ export function text(rules: TextRules): Scalar<string> {
   return scalar({
     expected: rules.expected,
     example: rules.example,
-    // YAML editors read unquoted digits as a number, but noria reads them as text.
+    // accepts integers too: for YAML editors, unquoted digits are a number, although noria reads them as text
     json: {
       type: ['string', 'integer'],
       ...(rules.pattern === undefined ? {} : { pattern: rules.pattern.source }),

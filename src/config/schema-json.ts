@@ -21,7 +21,7 @@ const PARAMS = {
   ),
 };
 
-/** Returns a new object with the JSON Schema (draft 2020-12) of a configuration file. */
+/** Returns the JSON Schema (draft 2020-12) of a configuration file. The object is new at each call. */
 export function schemaJson(): Readonly<Record<string, unknown>> {
   const schema = z.toJSONSchema(SCHEMA, {
     io: 'input',
@@ -51,7 +51,7 @@ function replace(target: object, by: object): void {
   Object.assign(target, by);
 }
 
-/** Converts a default to the type that YAML gives it. */
+/** Converts a default to the type that YAML editors expect, such as a number. */
 function typed(text: string): string | number | boolean {
   if (text === 'true' || text === 'false') return text === 'true';
   return /^\d+$/.test(text) ? Number(text) : text;

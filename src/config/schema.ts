@@ -307,6 +307,6 @@ export const SCHEMA = z.strictObject({
   ),
 });
 
-/** The file with its defaults, before noria reads the files of secrets and compares the entries with each other. */
+/** The checked file with its defaults. noria has not yet read the files of secrets, or compared several keys. */
 export type FileConfig = z.output<typeof SCHEMA>;
 export type FileListener = z.output<typeof LISTENER>;

@@ -17,7 +17,7 @@ import { rejectLinkKeys, resolveLinkSource } from './link-source.ts';
 import type { Problems } from './problems.ts';
 import type { FileSource } from './schema-source.ts';
 
-/** Values from other sections. They apply to sources that do not set these keys. */
+/** Values from other sections, for sources that do not set the same keys. */
 interface SourceDefaults {
   readonly baseUrl: string | undefined;
   readonly size: number;
@@ -25,7 +25,7 @@ interface SourceDefaults {
 
 type InstanceSource = FileSource & { readonly product: Product };
 
-/** `parseHostPort` requires a default port, but the check of `host` ignores the port. */
+/** Any valid port. `parseHostPort` requires a default port, but the check of `host` ignores it. */
 const EXTRACT_PORT = 8080;
 
 /**

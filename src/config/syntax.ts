@@ -37,8 +37,8 @@ const WORDS: { readonly [Code in ErrorCode]?: string } = {
 const BARE_REFERENCE = /^([^#]*[{[,][^#]*[\s:,{[])\$\{/;
 
 /**
- * Returns at most one problem for each line, because later errors in a line usually result from the first error.
- * Unquoted references cause further errors. So if there are unquoted references, returns only these.
+ * Returns at most one problem for each line, because later errors in a line usually result from the first one. An
+ * unquoted reference also causes errors in other lines. So if there are unquoted references, returns only these.
  */
 export function syntaxProblems(
   text: string,

@@ -10,7 +10,10 @@ import type { Problems } from './problems.ts';
 
 type Resolved = Omit<Config, 'warnings'>;
 
-/** @param config - a configuration without errors, whose entries have the same indexes as in the file. */
+/**
+ * @param config - a configuration without errors. The paths of its warnings need the indexes of the file, so no entry
+ * may be missing.
+ */
 export function checkWarnings(config: Resolved, problems: Problems): void {
   checkClearText(config, problems);
   config.sources.forEach((source, index) => {
@@ -77,7 +80,7 @@ function checkSize(source: SourceConfig, path: string, problems: Problems): void
     const message = `count ${count} is more than size ${size}; no call asks for more than ${size} members`;
     problems.warn(`${path}.params.count`, message);
   }
-  // The configuration of a link does not say how many proxies a call returns or how long they live.
+  // Without these numbers, the check below is impossible: the configuration of a link does not contain them.
   if (product === 'link') return;
   const leastLifeMs = source.lifetimeMs ?? defaultLifetimeMs(product, params);
   const perCall = Math.min(count ?? OPERATIONS[product].count.defaultMax, size);
