@@ -1,12 +1,15 @@
-/** Counts the replicas that reported a member as failed. A member is removed when enough replicas have reported it. */
+/**
+ * Counts, for each member, the replicas that reported it as failed. If there are enough of them, all replicas remove
+ * the member.
+ */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { MemberLeft } from './shared-pool.ts';
 
-/** Incomplete votes are remembered for at most this number of members. */
+/** The maximum number of members for which votes are kept. */
 const MAX_MEMBERS = 10_000;
 
 export class EvictionVotes {
-  /** The names of the replicas that voted for the eviction of a member, by member id. */
+  /** By member id: the names of the replicas that voted to evict the member. */
   readonly #byMember = new BoundedMap<string, Set<string>>(MAX_MEMBERS);
 
   clear(): void {
@@ -18,7 +21,7 @@ export class EvictionVotes {
   }
 
   /**
-   * Counts the vote of a replica.
+   * Counts the vote of the replica `by`.
    * @returns whether enough replicas have voted to remove the member.
    */
   count({ member, votesNeeded }: MemberLeft, by: string): boolean {

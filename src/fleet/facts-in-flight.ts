@@ -1,13 +1,16 @@
 /**
- * Keeps the facts that a replica has published and has not yet received back from the log. A fact is a change that the replicas
- * share (see shared-pool.ts). The facts are kept by subject, which is what a fact is about. Of two facts with the same subject,
- * the later one decides.
+ * Keeps the facts in flight: facts that a replica has published and has not yet received back from the log. The subject
+ * of a fact is what it is about, for example a member or a session. Of two facts with the same subject, the later one
+ * decides.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Fact } from './shared-pool.ts';
 import { UnpublishedFacts } from './unpublished-facts.ts';
 
-/** Maximum number of subjects. While the connection to the shared pool is lost, no fact returns, and clients may cause many facts. */
+/**
+ * Maximum number of subjects. It limits the memory: while the connection to the shared pool is lost, clients cause more
+ * and more facts, and none of them returns.
+ */
 export const MAX_SUBJECTS = 10_000;
 
 export class FactsInFlight {
@@ -21,15 +24,15 @@ export class FactsInFlight {
   }
 
   /**
-   * Whether this replica has a fact with the same subject in flight: published, but not yet read back from the log. If so, the
-   * fact in flight comes later in the log and overrides `fact`.
+   * Whether this replica has a fact with the same subject in flight. That fact is later in the log, so it overrides
+   * `fact`.
    */
   covers(fact: Fact): boolean {
     const subject = subjectOf(fact);
     return subject !== undefined && this.#bySubject.has(subject);
   }
 
-  /** Removes a fact. Call it when the replica has received its own fact from the log. */
+  /** Removes a fact. Call it when the replica receives its own fact from the log. */
   returned(fact: Fact): void {
     const subject = subjectOf(fact);
     if (subject === undefined) return;
@@ -47,7 +50,7 @@ export class FactsInFlight {
   }
 }
 
-/** Returns undefined if the order of facts of this kind does not matter. */
+/** Returns undefined if the order of facts of this kind does not matter, such as the facts that add members. */
 function subjectOf(fact: Fact): string | undefined {
   switch (fact.kind) {
     case 'member.joined':

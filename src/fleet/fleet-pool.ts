@@ -1,8 +1,8 @@
-/** The shared pool of a fleet, and the facts about the fleet that a noria shows to its operator. */
+/** The shared pool of a fleet, and what a noria shows its operator about the fleet. */
 import type { NoriaError } from '../core/faults.ts';
 import type { PacedSharedPool } from './shared-pool.ts';
 
-/** A noria of the fleet, as the other norias see it. */
+/** What every noria of the fleet knows about one of them. */
 export interface ReplicaStatus {
   readonly name: string;
   readonly version: string;
@@ -18,12 +18,12 @@ export interface FleetPool extends PacedSharedPool {
   /** The replicas of the fleet, by name. */
   readonly replicas: readonly ReplicaStatus[];
   /**
-   * The id of the store's epoch, which changes if the store may have lost data. Empty before the first contact, and without a
-   * store.
+   * The id of the store's epoch. The store gets another epoch when it may have lost data. Empty before the first answer
+   * of the store, and in a fleet without a store.
    */
   readonly epochId: string;
   /**
-   * Counts the distinct IPs that the fleet drew today, separately for each instance of the service. `key` is the key of an
+   * Counts the distinct IPs that the fleet drew today from each instance of the service. `key` is the key of the
    * instance.
    */
   readonly dayCounts: {
@@ -31,8 +31,8 @@ export interface FleetPool extends PacedSharedPool {
     /** The last known number of distinct IPs that the fleet drew from the instance today. */
     used(key: string): number;
   };
-  /** The replica that drew the member; undefined if the shared pool does not have the member. */
+  /** Returns the name of the replica that drew the member; undefined if the shared pool does not have the member. */
   drawnBy(member: string): string | undefined;
-  /** Passes the whole state to the follower again. */
+  /** Loads the whole shared state again and passes it to this noria's replica. */
   reload(): void;
 }

@@ -1,4 +1,4 @@
-/** A fleet whose norias all run in this process, without a store. The demo uses it. */
+/** A fleet without a store: all its norias run in this process. `noria demo` uses it. */
 import type { Clock } from '../core/clock.ts';
 import { serviceDay } from '../refill/daily-budget.ts';
 import type { Timekeeper } from '../state/moment.ts';
@@ -10,12 +10,12 @@ interface MemoryFleetOptions {
   readonly name: string;
   readonly clock: Clock;
   readonly timekeeper: Timekeeper;
-  /** The version of all norias. */
+  /** The version that every noria of the fleet reports. */
   readonly version: string;
 }
 
 interface Replica {
-  /** The number of connected clients. */
+  /** Returns the number of clients that are connected to this noria. */
   readonly clients: () => number;
 }
 
@@ -24,7 +24,7 @@ export class MemoryFleet {
   readonly #shared: MemorySharedPool;
   /** The running replicas by name. */
   readonly #replicas = new Map<string, Replica>();
-  /** The IPs drawn on one day of the service, by key of the instance and day. */
+  /** The distinct IPs drawn in one day of the service, by `INSTANCE DAY`. */
   readonly #drawn = new Map<string, Set<string>>();
 
   constructor(options: MemoryFleetOptions) {
@@ -34,8 +34,8 @@ export class MemoryFleet {
   }
 
   /**
-   * Connects one noria to the fleet.
-   * @param replica - unique in the fleet.
+   * Returns what one noria needs to connect to the fleet.
+   * @param replica - the name of the noria; unique in the fleet.
    */
   connector(replica: string) {
     const open = async (own: Replica): Promise<FleetPool> => this.#open(replica, own);

@@ -1,9 +1,9 @@
 /**
- * A shared pool in memory: the reference model for tests, and the shared pool in the primary process of a noria with workers.
- * Each replica gets every fact in the microtask after its publication. All replicas get the facts in the same order.
+ * A shared pool in memory. Tests use it as the reference model. A noria with workers uses it in its primary process.
+ * Every replica receives every fact, in the same order, in the microtask after the publication.
  *
- * If the noria belongs to a fleet, its machine is one replica of the fleet's shared pool. The pool of the primary process then
- * passes data between the shared pool of the machine and the shared pool of the fleet.
+ * In a fleet, the whole machine is one replica of the fleet's shared pool. The pool of the primary process passes data
+ * between the machine's shared pool and the fleet's shared pool.
  */
 import type { Clock } from '../core/clock.ts';
 import type { LimitPart } from '../pool/options.ts';
@@ -15,9 +15,12 @@ import { SharedPoolState } from './shared-state.ts';
 
 interface MemorySharedPoolOptions {
   readonly clock: Clock;
-  /** The pace that the replicas share. Absent if only one replica draws: that replica then keeps its own pace. */
+  /** The pace that the replicas share. Absent if only one replica draws; it then keeps the pace itself. */
   readonly pace?: PaceStore;
-  /** This machine's replica in the fleet. This replica opens the sessions, and receives this machine's part of the limits. */
+  /**
+   * The replica that represents this machine in the fleet. It opens the sessions of the machine, and receives the
+   * machine's part of the fleet's limits.
+   */
   readonly machine?: Pick<Replica, 'bindSession' | 'delegateLimits'> | undefined;
 }
 
@@ -32,9 +35,9 @@ export class MemorySharedPool {
   readonly #pace: PaceStore;
   readonly #machine: MemorySharedPoolOptions['machine'];
   readonly #state = new SharedPoolState();
-  /** The connections by replica name, in the order in which the replicas began to follow. */
+  /** The connections by replica name, in the order in which the replicas started to follow. */
   readonly #connections = new Map<string, Connection>();
-  /** This machine's part of the limits of the fleet. */
+  /** This machine's part of the fleet's limits; undefined without a fleet. */
   #part: LimitPart | undefined;
 
   constructor({ clock, pace = NO_PACE, machine }: MemorySharedPoolOptions) {
@@ -48,8 +51,8 @@ export class MemorySharedPool {
   }
 
   /**
-   * The shared pool for one replica.
-   * @param replica - unique among the connected replicas.
+   * Returns the shared pool as one replica sees it.
+   * @param replica - the name of the replica; unique among the connected replicas.
    * @param servesClients - if false, `FleetView.replicas` does not contain the replica.
    */
   connect(replica: string, { servesClients = true } = {}): PacedSharedPool {
@@ -79,7 +82,7 @@ export class MemorySharedPool {
     };
   }
 
-  /** The replica that published the member first; undefined if there is no such member. */
+  /** Returns the name of the replica that drew the member; undefined if there is no such member. */
   drawnBy(member: string): string | undefined {
     return this.#state.drawnBy(member);
   }
@@ -118,7 +121,8 @@ export class MemorySharedPool {
     if (!this.#follows(by, connection)) return proposed;
     const known = this.#state.session(proposed.name, this.#clock.monotonic());
     if (known?.member !== undefined) return known;
-    // the primary's pool publishes the opened session in this shared pool, so no fact is appended here
+    // no fact is appended here: when the fleet has opened the session, the primary's pool publishes it in this shared
+    // pool
     if (this.#machine !== undefined) return this.#machine.bindSession(proposed);
     this.#append(by, [{ kind: 'session.moved', session: proposed, reason: 'new' }]);
     return proposed;
@@ -132,8 +136,8 @@ export class MemorySharedPool {
 }
 
 /**
- * Holds the facts and beats that one replica has not received yet. A microtask delivers them, so that no method of the pool calls
- * a follower directly.
+ * Queues the facts and beats for one replica, and delivers them in a microtask. So a follower is never called during a
+ * call of a pool method.
  */
 class Connection {
   readonly servesClients: boolean;
@@ -156,7 +160,7 @@ class Connection {
     this.load(state);
   }
 
-  /** @param state - includes all facts so far. */
+  /** @param state - includes all facts published so far. */
   load(state: SharedState): void {
     this.#unloaded = state;
     this.#facts = [];

@@ -1,4 +1,7 @@
-/** Converts the moments in facts, states and beats from one clock to another. */
+/**
+ * Converts the moments in facts, states and beats from one clock to another clock, for example from the store's clock
+ * to the replica's.
+ */
 import type { MemberActivity, MemberQuarantine, SharedMember, SharedSession } from '../pool/shared-member.ts';
 import type { Beat, Fact, MemberRecord, SharedState, SourceReport } from './shared-pool.ts';
 

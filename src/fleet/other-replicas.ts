@@ -1,4 +1,7 @@
-/** Tracks the demand and the activity of the other replicas of a pool, from their beats (see shared-pool.ts). */
+/**
+ * Tracks the demand and the open leases of the other replicas of a pool. Learns both from their beats (see
+ * shared-pool.ts).
+ */
 import { addDemand } from '../pool/demand.ts';
 import type { Demand } from '../pool/drawn-member.ts';
 import type { PoolSharing } from '../pool/sharing.ts';
@@ -7,15 +10,15 @@ import type { Beat, FleetView } from './shared-pool.ts';
 interface OtherReplica {
   waiting: number;
   demand: Readonly<Record<string, Demand>>;
-  /** The open leases of this replica by member id. */
+  /** The number of open leases of this replica, by member id. */
   readonly memberLeases: Map<string, CountedLeases>;
-  /** The open leases of this replica by session name. */
+  /** The number of open leases of this replica, by session name. */
   readonly sessionLeases: Map<string, CountedLeases>;
 }
 
 /**
- * The number of open leases of another replica that the pool counts for `subject`, a member or a session. If the pool replaces
- * the subject with a new one of the same name, the count does not apply to the new one.
+ * The open leases of another replica on `subject`, a member or a session of this pool. If the pool replaces the subject
+ * by a new object of the same name, the count does not apply to the new object.
  */
 interface CountedLeases {
   readonly subject: object;
@@ -27,7 +30,7 @@ export class OtherReplicas {
   readonly #countsLeases: boolean;
   readonly #byName = new Map<string, OtherReplica>();
 
-  /** @param countsLeases - whether the pool counts the open leases of the other replicas as its own leases. */
+  /** @param countsLeases - whether the pool adds the open leases of the other replicas to its own. */
   constructor(sharing: PoolSharing, { countsLeases }: { readonly countsLeases: boolean }) {
     this.#sharing = sharing;
     this.#countsLeases = countsLeases;
@@ -37,7 +40,7 @@ export class OtherReplicas {
     for (const { by, beat } of beats) this.#hear(by, beat);
   }
 
-  /** Forgets all replicas except `replicas`, and ends the leases of the forgotten replicas. */
+  /** Removes all replicas that are not in `replicas`, with their open leases. */
   keep(replicas: readonly string[]): void {
     for (const name of this.#byName.keys()) if (!replicas.includes(name)) this.#forget(name);
   }
@@ -94,9 +97,9 @@ export class OtherReplicas {
 }
 
 /**
- * Sets the number of open leases that the pool counts for a member or a session.
- * @param subject - the member or the session; undefined if the pool does not have it, and then nothing is counted.
- * @returns the difference between the new count and the previous count of this subject.
+ * Sets the number of open leases of a replica on a member or a session.
+ * @param subject - the member or the session; undefined if the pool does not have it. Leases are then not counted.
+ * @returns the new count minus the previous count of this subject.
  */
 function changeCount(
   counts: Map<string, CountedLeases>,

@@ -1,12 +1,10 @@
 /**
- * Keeps a pool and its shared pool in step: publishes the changes of the pool as facts, and applies the facts of other replicas.
- * It also grants the leases of the pool. For a session that this replica does not know, it first opens the session in the shared
- * pool, so that all replicas choose the same member.
+ * Keeps a pool and its shared pool equal: publishes the changes of the pool as facts, and applies the facts of other
+ * replicas. Also grants the leases of the pool. All replicas agree on the member of a session before its first lease.
  *
- * Facts are published at the end of the turn of the event loop in which they arose. A beat, the report of the pool's activity, is
- * published at most every `beatMs`, but at once if demand rises. For each subject, the last fact in the log decides. Until this
- * replica has received its own fact back from the log, it skips other replicas' facts about the same subject, because these facts
- * precede its own fact in the log.
+ * Of all facts about a subject, the last one in the log decides. While this replica waits for its own fact to come back
+ * from the log, it skips other replicas' facts about the same subject. They are earlier in the log, so its own fact
+ * overrides them.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
@@ -58,13 +56,18 @@ export interface ReplicaOptions {
   readonly shared: SharedPool;
   /** Whether all replicas run on this machine. See `SharingOptions.sameMachine`. */
   readonly sameMachine: boolean;
-  /** False if this replica serves no clients. Such a replica counts the open leases of the other replicas as its own leases. */
+  /** False if this replica serves no clients. It then counts the open leases of the other replicas as its own. */
   readonly servesClients: boolean;
-  /** How many replicas must report a member as failed before it is removed everywhere. */
+  /**
+   * Returns how many replicas must report a member as failed before all replicas remove it. Receives the number of
+   * replicas.
+   */
   readonly evictionVotes: (replicas: number) => number;
-  /** Returns the time in ms of a clock that all replicas share; absent without such a clock. See `PoolShare.clockAheadMs`. */
+  /**
+   * Returns the ms of a clock that all replicas share; absent if there is no such clock. See `PoolShare.clockAheadMs`.
+   */
   readonly commonMs?: () => number;
-  /** Minimum time between two beats. */
+  /** The minimum time between two beats. */
   readonly beatMs: number;
   /** Executes an operator's command that another replica received, or that was received before this replica started. */
   readonly onCommand?: (command: SourceCommand) => void;
@@ -73,8 +76,8 @@ export interface ReplicaOptions {
 }
 
 /**
- * In members per second. If a beat reports that clients use up members at a higher rate, the replica sends the next beat even if
- * nothing else changes, so that the other replicas see when the rate falls.
+ * In members per second. While clients use up members faster than this, the replica sends beats even without other
+ * changes. So the other replicas learn when the rate falls.
  */
 const QUIET_RATE = 0.001;
 
@@ -88,7 +91,10 @@ export class Replica implements LeaseProvider, Follower {
   readonly #inFlight = new FactsInFlight();
   /** The sessions that this replica is opening in the shared pool, by name. */
   readonly #opening = new Map<string, Promise<void>>();
-  /** Ids of the members that this replica has published again. The first such fact in the log removes the id. */
+  /**
+   * Ids of the members that this replica has published again. An id is removed when the first fact that adds the member
+   * arrives from the log.
+   */
   readonly #republished = new Set<string>();
   #replicas: readonly string[] = [];
   #machinePart: LimitPart | undefined;
@@ -118,7 +124,7 @@ export class Replica implements LeaseProvider, Follower {
   }
 
   /**
-   * Loads the shared state and follows it.
+   * Loads the shared state and starts to follow it.
    * @throws NoriaError like `SharedPool.follow`.
    */
   async open(): Promise<void> {
@@ -151,15 +157,15 @@ export class Replica implements LeaseProvider, Follower {
     const known = sharing.session(proposed.name);
     if (known?.member !== undefined) return known;
     const agreed = await this.#options.shared.bindSession(proposed);
-    // Another process may have opened the session in the meantime. The first result counts for all processes of this machine. Without a
-    // connection to the store, the results are only proposals, which may differ.
+    // Another process of this machine may have opened the session meanwhile. The first result counts for all of them:
+    // without a connection to the store, each result is only a proposal, and proposals may differ.
     if (sharing.session(proposed.name)?.member === undefined) sharing.confirm(agreed);
     return sharing.session(proposed.name) ?? agreed;
   }
 
   /**
-   * From now on, passes this replica's part of the limits to `receive` instead of the pool. Used on a machine where other
-   * processes serve the clients.
+   * From now on, passes this replica's part of the limits to `receive` instead of the pool. For a machine whose clients
+   * are served by other processes.
    */
   delegateLimits(receive: (part: LimitPart) => void): void {
     this.#receivePart = receive;
@@ -203,14 +209,15 @@ export class Replica implements LeaseProvider, Follower {
     for (const { by, fact } of facts) {
       const isOwn = by === this.#options.name;
       if (fact.kind === 'member.joined' && this.#republished.delete(fact.member.id) && isOwn)
-        this.#sharing.reportUsesAgain(fact.member.id); // only the first replica reports, because the others would add the same uses again
+        // only the replica whose fact is the first one reports its uses again; otherwise they would count several times
+        this.#sharing.reportUsesAgain(fact.member.id);
       if (fact.kind === 'member.left') {
         if (isOwn) this.#inFlight.returned(fact);
         if (this.#votes.count(fact, by)) changes.push(fact);
       } else if (this.#inFlight.covers(fact)) {
         if (isOwn) this.#inFlight.returned(fact);
       } else if (isOwn && fact.kind !== 'session.moved')
-        continue; // the pool already has this replica's own changes, except sessions that `bindSession` opened
+        continue; // the pool already has its own changes, except the sessions that `bindSession` opened
       else if (fact.kind === 'source.commanded' || fact.kind === 'source.reported')
         this.#sources.followed(fact);
       else if (fact.kind === 'member.joined')
@@ -229,12 +236,12 @@ export class Replica implements LeaseProvider, Follower {
     this.#others.hear(beats);
     this.#others.keep(replicas);
     for (const [member, sum] of Object.entries(uses)) this.#sharing.setUses(member, sum);
-    this.#isHearing = true; // while this flag is true, a rise of demand causes no beat: it is the demand of other replicas
+    this.#isHearing = true; // while true, a rise in demand sends no beat, because it is the demand of other replicas
     this.#others.reportDemand();
     this.#isHearing = false;
   }
 
-  /** Stops following: the other replicas no longer see this replica. Idempotent. */
+  /** Stops following. The other replicas no longer see this replica. Idempotent. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#beatTimer?.[Symbol.dispose]();
@@ -255,7 +262,10 @@ export class Replica implements LeaseProvider, Follower {
     this.#sharing.setShare({ ...part, machine: this.#machinePart, clockAheadMs, changedAt });
   }
 
-  /** Grants the lease after all replicas have agreed on a member for its session. */
+  /**
+   * Returns the lease after the replicas have agreed on a member for its session. If they agreed on another member,
+   * acquires a new lease.
+   */
   #inOpenSession(request: LeaseRequest, answer: Answer): Answer | Promise<Answer> {
     if (!isLease(answer)) return answer;
     const { session, member } = answer;
@@ -268,7 +278,7 @@ export class Replica implements LeaseProvider, Follower {
     });
   }
 
-  /** Opens the session in the shared pool for its first request. Other requests of the session wait for the result. */
+  /** Opens the session in the shared pool. Concurrent requests of the session wait for the same result. */
   async #openSession(name: string): Promise<void> {
     const opening = this.#opening.get(name) ?? this.#bind(name);
     this.#opening.set(name, opening);
@@ -312,21 +322,25 @@ export class Replica implements LeaseProvider, Follower {
     for (const host of bans) this.#publish({ kind: 'member.banned', member: member.id, host, lifted: false });
   }
 
-  /** Whether this replica has the session on a different member than the shared state. */
+  /** Whether the session is on another member in this pool than in the shared state. */
   #hasMoved({ name, member }: SharedSession): boolean {
     const known = this.#sharing.session(name)?.member;
     return known !== undefined && member !== undefined && known !== member;
   }
 
-  /** Adds the name of the replica that drew the member, in case this replica has to put the member back into an emptied store. */
+  /**
+   * Adds the name of the replica that drew the member. This replica needs the name if it has to publish the member
+   * again after the store was emptied.
+   */
   #withDrawnBy(member: SharedMember, drawnBy: string): SharedMember {
     const { name, sameMachine } = this.#options;
     return sameMachine || drawnBy === name ? member : { drawnBy, ...member };
   }
 
   /**
-   * Returns the changes that bring a member of the pool in line with its loaded record. If the record says that the member was removed,
-   * also prevents the pool from adding the member again. Otherwise remembers the votes for its removal.
+   * Returns the changes that bring the pool's member in line with its record in the loaded state. If the record says
+   * that the member was removed, the pool will not add it again. Otherwise this replica continues with the votes in the
+   * record.
    */
   #changesOf(record: MemberRecord, unpublished: UnpublishedFacts): PoolChange[] {
     const { member, drawnBy, left, bans, votes } = record;
@@ -346,8 +360,8 @@ export class Replica implements LeaseProvider, Follower {
   }
 
   /**
-   * Puts the new members of a draw in a different order in each replica, so that the replicas' rotations start at different
-   * members and use all of them evenly.
+   * Gives the new members of a draw another order in each replica. The rotations of the replicas then start at
+   * different members, and the members are used evenly.
    */
   #inOwnOrder(changes: readonly PoolChange[]): readonly PoolChange[] {
     const joined = changes.filter(({ kind }) => kind === 'member.joined');
@@ -361,8 +375,8 @@ export class Replica implements LeaseProvider, Follower {
   }
 
   /**
-   * If no client waits any longer, reports it at once. Otherwise another replica could draw members for clients that no longer
-   * need them.
+   * If no client waits, sends a beat at once. Otherwise another replica could draw members for clients that no longer
+   * wait.
    */
   #allServed(): void {
     if (this.#sharing.waiting === 0) this.#beatNow();

@@ -1,6 +1,6 @@
 /**
- * Keeps two things about each source equal in all replicas: the operator's last pause or resume, and the last answer of the
- * service about the instance. Publishes both again if a shared state has lost them.
+ * Gives all replicas the same two facts about each source: the operator's last pause or resume, and the service's last
+ * answer about the instance. Publishes both again if a loaded state lacks them.
  */
 import type { Fact, SharedState, SourceCommand, SourceReport } from './shared-pool.ts';
 
@@ -26,14 +26,14 @@ export class SharedSources {
     this.#options = options;
   }
 
-  /** Applies a command that the operator gave to this replica. */
+  /** Publishes a command that the operator gave to this replica. */
   command(source: string, command: SourceCommand['command']): void {
     const fact: SourceCommand = { kind: 'source.commanded', source, command };
     if (command !== 'refill') this.#commands.set(source, fact);
     this.#options.publish(fact);
   }
 
-  /** Applies an answer of the service that this replica got. */
+  /** Publishes an answer of the service that this replica got. */
   report(report: SourceReport): void {
     this.#reports.set(report.source, report);
     this.#options.publish(report);
@@ -52,7 +52,7 @@ export class SharedSources {
 
   /**
    * Applies a loaded state, and publishes what the state lacks.
-   * @param isUnpublished - whether this replica received a command for the source that may be missing from the log.
+   * @param isUnpublished - returns whether the log may lack this replica's last command for the source.
    */
   loaded(state: SharedState, isUnpublished: (source: string) => boolean): void {
     this.#loadCommands(state, isUnpublished);

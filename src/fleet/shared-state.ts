@@ -1,6 +1,6 @@
 /**
- * Computes the shared state from the facts in the log. It is the reference for every implementation of `SharedPool`. It needs no
- * timer: some of the additions also remove expired entries.
+ * Computes the shared state from the facts in the log. It is the reference for every implementation of `SharedPool`. It
+ * has no timer: after every ADDITIONS_PER_SWEEP added members and sessions, it removes those that have ended.
  */
 import type {
   MemberActivity,
@@ -20,7 +20,7 @@ import type {
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-/** Expired entries are removed once in this number of additions. */
+/** After this number of added members and sessions, those that have ended are removed. */
 const ADDITIONS_PER_SWEEP = 1_000;
 
 export class SharedPoolState {
@@ -29,13 +29,13 @@ export class SharedPoolState {
   readonly #commands = new Map<string, 'pause' | 'resume'>();
   readonly #reports = new Map<string, SourceReport>();
   /**
-   * The latest restriction of each source by source name. The key '' has the latest restriction that concerns the network of this
-   * machine.
+   * The latest restriction of each source, by source name. The key '' has the latest restriction that concerns the
+   * machine's network.
    */
   readonly #restrictions = new Map<string, Restriction>();
   #additions = 0;
 
-  /** @param state - the initial state; empty by default. */
+  /** @param state - the initial state; empty if absent. */
   constructor(state?: SharedState) {
     for (const record of state?.members ?? []) this.#members.set(record.member.id, { ...record });
     for (const session of state?.sessions ?? []) this.#sessions.set(session.name, session);
@@ -44,7 +44,10 @@ export class SharedPoolState {
     for (const report of state?.reports ?? []) this.#reports.set(report.source, report);
   }
 
-  /** Applies the next fact of the log. `now` is on the same clock as the moments in the facts. */
+  /**
+   * Applies the next fact of the log.
+   * @param now - by the same clock as the moments in the facts.
+   */
   apply({ by, fact }: LoggedFact, now: number): void {
     switch (fact.kind) {
       case 'member.joined':
@@ -75,7 +78,7 @@ export class SharedPoolState {
         this.#restrictions.set('', fact); // the key '' is free, because no source has an empty name
         break;
       case 'member.suspected':
-        break; // no change of the state: this fact matters only at the moment of its publication
+        break; // the state does not change: this fact matters only when it is published
       case 'source.commanded':
         this.#recordCommand(fact);
         break;
@@ -86,7 +89,7 @@ export class SharedPoolState {
   }
 
   /**
-   * Applies the part of a beat about one member.
+   * Applies the part of a beat that concerns one member.
    * @returns the member's uses in all replicas; undefined if there is no such member.
    */
   addUse({ member, uses, endsAt }: MemberActivity): number | undefined {
@@ -97,7 +100,7 @@ export class SharedPoolState {
     return state.uses;
   }
 
-  /** Applies the part of a beat about one session. */
+  /** Applies the part of a beat that concerns one session. */
   recordSessionUse({ session: name, uses, usedAt, ttlMs }: SessionActivity): void {
     const session = this.#sessions.get(name);
     if (session === undefined) return;
@@ -109,7 +112,7 @@ export class SharedPoolState {
     return this.#members.get(member)?.drawnBy;
   }
 
-  /** The number of members and sessions. It may include members and sessions that have ended. */
+  /** The number of members and sessions, including some that have ended. */
   get size(): number {
     return this.#members.size + this.#sessions.size;
   }
@@ -191,7 +194,7 @@ export class SharedPoolState {
   }
 }
 
-/** Returns the member with the later of the two ends of life `member.endsAt` and `endsAt`. */
+/** Returns the member with the later end of life: its own one or `endsAt`. */
 function withEnd(member: SharedMember, endsAt: number, endIsAssumed = member.endIsAssumed): SharedMember {
   return endsAt > member.endsAt ? { ...member, endsAt, endIsAssumed } : member;
 }

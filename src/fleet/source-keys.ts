@@ -1,11 +1,12 @@
 /**
- * A view of a shared pool with local source names. The shared pool names a source by the instance from which the source draws,
- * because norias may use different names for it. The view omits facts about an instance without a local source.
+ * A view of a shared pool with the source names of one configuration. The shared pool names a source by its instance,
+ * because norias may use different names for the same instance. The view omits facts about an instance from which no
+ * local source draws.
  */
 import type { Demand } from '../pool/drawn-member.ts';
 import type { Beat, Fact, Follower, LoggedFact, SharedPool, SharedState } from './shared-pool.ts';
 
-/** Translates names in both directions. Called for each fact, because a reload may change the names. */
+/** Translates source names in both directions. Called for each fact, because a reload may change the names. */
 export interface SourceKeys {
   keyOf(source: string): string;
   /** Returns undefined if no local source draws from the instance. */
@@ -41,7 +42,7 @@ function translateFor(follower: Follower, { sourceOf }: SourceKeys): Follower {
   };
 }
 
-/** Returns an empty list if the fact is about an instance without a local source. */
+/** Returns an empty list if no local source draws from the fact's instance. */
 function renameFact(fact: Fact, rename: Rename): Fact[] {
   switch (fact.kind) {
     case 'member.joined': {
@@ -56,7 +57,7 @@ function renameFact(fact: Fact, rename: Rename): Fact[] {
     case 'source.restricted':
     case 'evictions.frozen':
     case 'member.suspected':
-      return []; // these facts stay on their machine, because the service and the network may treat each machine differently
+      return []; // these facts stay on their machine: the service and the network may treat each machine differently
     case 'member.quarantined':
     case 'member.restored':
     case 'member.left':

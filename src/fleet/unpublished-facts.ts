@@ -1,6 +1,6 @@
 /**
- * The facts that a replica published, and that had not returned from the log when the replica loaded the shared state again. The
- * state may lack them. Where a fact and the state disagree, this file decides which of the two applies.
+ * The facts that a replica had published, but had not yet received back when it loaded the shared state again. The
+ * state may lack them. Decides for each of them whether the fact or the state applies.
  */
 import type { Fact, MemberRecord, SharedState } from './shared-pool.ts';
 
@@ -12,20 +12,23 @@ export class UnpublishedFacts {
     this.#bySubject = bySubject;
   }
 
-  /** Whether the operator gave this replica a command for the source. */
+  /** Whether the operator gave this replica a command for the source that the log may lack. */
   hasCommandFor(source: string): boolean {
     return this.#bySubject.has(`source ${source}`);
   }
 
-  /** Whether this replica ended the session, or moved it for the operator or its client. The session in the state is then outdated. */
+  /**
+   * Whether the session in the state is outdated, because this replica ended it, or moved it for the operator or its
+   * client.
+   */
   replacesSession(name: string): boolean {
     const fact = this.#bySubject.get(`session ${name}`);
     return fact?.kind === 'session.ended' || (fact?.kind === 'session.moved' && fact.reason === 'rotated');
   }
 
   /**
-   * Whether this replica's last unpublished fact about the member replaces the member's quarantine in the loaded state. A
-   * quarantine replaces it if it ends later. A restore replaces it only if the loaded quarantine is over.
+   * Whether this replica's last fact about the member overrides the quarantine in the loaded state. A quarantine does
+   * if it ends later. A restore does only if the loaded quarantine is over.
    */
   replacesQuarantine({ member, quarantine }: MemberRecord, now: number): boolean {
     const fact = this.#bySubject.get(`member ${member.id}`);
@@ -35,8 +38,8 @@ export class UnpublishedFacts {
   }
 
   /**
-   * The facts to publish again.
-   * @param hasSession - whether this replica now has a session of this name.
+   * Returns the facts to publish again.
+   * @param hasSession - returns whether this replica has the session now.
    */
   missingIn(state: SharedState, hasSession: (name: string) => boolean, now: number): Fact[] {
     const records = new Map(state.members.map((record) => [record.member.id, record]));
@@ -54,7 +57,7 @@ export class UnpublishedFacts {
         case 'session.ended':
           return sessions.has(fact.name) && !hasSession(fact.name);
         default:
-          return false; // `Replica` and `SharedSources` publish the current sessions, commands and reports
+          return false; // `Replica` and `SharedSources` publish these again
       }
     });
   }

@@ -1,7 +1,7 @@
 /**
- * Exchanges beats, the reports of the replicas' activity, through the store: each call of the store sends this replica's beat and
- * receives the new beats of the other replicas. A replica without changes still calls the store once a second, so that the other
- * replicas know that it is running.
+ * Exchanges beats, the reports of the replicas' activity, through the store. One call to the store sends this replica's
+ * beat and receives the new beats of the other replicas. A replica calls the store once a second even if it has nothing
+ * to report, so that the other replicas know that it is running.
  */
 import type { Clock } from '../../core/clock.ts';
 import type { MemberActivity, SessionActivity } from '../../pool/shared-member.ts';
@@ -16,22 +16,22 @@ import { faultOf, type Reply } from './store-client.ts';
 interface BeatExchangeOptions {
   readonly store: FleetStore;
   readonly clock: Clock;
-  /** The maximum time between two calls of the store. */
+  /** The maximum time between two calls to the store. */
   readonly everyMs: number;
   readonly replica: string;
-  /** Returns the version, the number of clients and the process of this replica, as text. */
+  /** Returns the replica's record, a JSON text with its version, its number of clients and its process. */
   readonly record: () => string;
   /** Converts the moments of a beat to the store's clock. */
   readonly shift: (beat: Beat) => Beat;
   readonly receive: (answer: BeatAnswer) => void;
-  /** Called once for each other process with the name of this replica. */
+  /** Called once for each other process that uses the name of this replica. */
   readonly nameTaken: () => void;
 }
 
-/** What a call of the store returns. Moments are by the store's clock. */
+/** The result of a call to the store. Moments are by the store's clock. */
 export interface BeatAnswer {
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
-  /** The activity of the members and sessions in all new beats, including the beat that this replica sent. */
+  /** The activity of the members in all new beats, including the beat that this replica sent. */
   readonly members: readonly MemberActivity[];
   readonly sessions: readonly SessionActivity[];
   /** The number of the last entry of the log. */
@@ -40,25 +40,25 @@ export interface BeatAnswer {
   readonly snapshotNumber: number;
 }
 
-/** The minimum time between two calls of the store. Beats that are sent in between are merged. */
+/** The minimum time between two calls to the store. Beats that the replica sends within this time are merged. */
 const MIN_GAP_MS = 100;
 
 interface ListedReplica extends Omit<ReplicaStatus, 'lastSeenSeconds'> {
-  /** The monotonic moment of the last beat of the listed replica. */
+  /** The monotonic moment of the replica's last beat. */
   readonly seenAt: number;
 }
 
 export class BeatExchange {
   readonly #options: BeatExchangeOptions;
-  /** The merged beats that no call has sent yet. */
+  /** The merged beats for the next call. */
   #unsent: Beat | undefined;
   #lastBeatId = '0-0';
   #listed: readonly ListedReplica[] = [];
   #exchange: Promise<void> | undefined;
   #timer: Disposable | undefined;
-  /** Whether this process has written its record to the store on this connection. */
+  /** Whether this process has added its record to the store's list of replicas since the connection opened. */
   #isListed = false;
-  /** The other processes with the name of this replica that `nameTaken` has reported. */
+  /** The other processes with the name of this replica for which `nameTaken` was called. */
   readonly #namesakes = new Set<string>();
   #isClosed = false;
 
@@ -67,9 +67,10 @@ export class BeatExchange {
   }
 
   /**
-   * Call it when the state has been loaded.
+   * Call it after the state has been loaded.
    * @param lastBeat - the id of the last beat that the state includes. Only later beats are new.
-   * @param hasMember - whether the state has a member of this id. If it does not, the follower reports all uses of the member again.
+   * @param hasMember - returns whether the state has the member. The uses of other members are dropped here, because
+   * the follower reports all their uses again.
    */
   start(lastBeat: string, hasMember: (id: string) => boolean): void {
     this.#lastBeatId = lastBeat;
@@ -86,7 +87,10 @@ export class BeatExchange {
     }));
   }
 
-  /** Sends the beat soon. Without a connection, keeps the beat, without its uses of sessions, until the connection is back. */
+  /**
+   * Sends the beat soon. Without a connection, keeps the beat, except its uses of sessions, until the connection is
+   * back.
+   */
   send(beat: Beat): void {
     this.#unsent = this.#unsent === undefined ? beat : merged(this.#unsent, beat);
     if (this.#options.store.connection.fault === undefined) this.#exchangeWithin(MIN_GAP_MS);
@@ -103,7 +107,7 @@ export class BeatExchange {
     if (this.#unsent !== undefined) this.#unsent = withoutSessions(this.#unsent);
   }
 
-  /** Waits for the exchange in progress. */
+  /** Waits for the call in progress. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#timer?.[Symbol.dispose]();
@@ -111,7 +115,8 @@ export class BeatExchange {
   }
 
   #exchangeWithin(ms: number): void {
-    if (this.#exchange !== undefined || this.#isClosed) return; // at its end, the current exchange schedules the next one
+    // the exchange in progress starts the timer of the next one when it ends
+    if (this.#exchange !== undefined || this.#isClosed) return;
     this.#timer?.[Symbol.dispose]();
     this.#timer = this.#options.clock.after(ms, () => {
       this.#exchange = this.#runExchange();
@@ -125,8 +130,8 @@ export class BeatExchange {
     try {
       await this.#send(beat);
     } catch (error) {
-      // handled: other beats may be missing, so this replica loads the whole state again. It does not repeat its own beat,
-      // because a store that hung may still execute the call.
+      // handled: beats of other replicas may be lost, so this replica loads the whole state again. It does not send its
+      // own beat again: a store that hung may still execute the call, and the uses would count twice.
       store.connection.reset(faultOf(error));
     }
     this.#exchange = undefined;
@@ -162,7 +167,7 @@ export class BeatExchange {
 
   /**
    * Detects another process with the name of this replica.
-   * @param previous - the time and the record that the store had under this replica's name before the call.
+   * @param previous - the time and the record under this replica's name in the store before the call.
    */
   #checkName(previous: string): void {
     const { record, nameTaken } = this.#options;
@@ -176,7 +181,10 @@ export class BeatExchange {
     nameTaken();
   }
 
-  /** Parses the list of replicas, which contains three values for each replica: name, time of the last beat, record. */
+  /**
+   * Parses the list of replicas. It has three values for each replica: the name, the time of the last beat and the
+   * record.
+   */
   #readReplicas(storeNow: number, reply: Reply | undefined): ListedReplica[] {
     const now = this.#options.clock.monotonic();
     const texts = listOf(reply).map(String);
@@ -201,19 +209,22 @@ export class BeatExchange {
 }
 
 /**
- * Omits the names of clients. They show to which clients a member has answered, and that proves nothing about the network of
+ * Omits the names of the clients to which a member answered. Answers on this machine prove nothing about the network of
  * another machine.
  */
 function withoutClient(key: string, value: unknown): unknown {
   return key === 'answeredTo' ? undefined : value;
 }
 
-/** Clients may use any number of sessions while the store is lost, so noria does not keep the uses of sessions. */
+/**
+ * Drops the uses of sessions. While the store is unavailable, clients may use any number of sessions, so keeping their
+ * uses would take unlimited memory.
+ */
 function withoutSessions(beat: Beat): Beat {
   return { ...beat, sessions: [] };
 }
 
-/** Merges two beats. The later numbers replace the earlier numbers, except for uses: the merged beat has the sum of the uses. */
+/** Merges two beats. Uses are added up. All other numbers of the later beat replace those of the earlier one. */
 function merged(before: Beat, { waiting, demand, members, sessions }: Beat): Beat {
   return {
     waiting,

@@ -1,8 +1,8 @@
 /**
- * Counts the distinct IPs that all norias of a fleet drew on the current day of the service, by instance.
+ * Counts the distinct IPs that all norias of a fleet drew from an instance on the current day of the service.
  *
- * The store keeps a set of hashes of these IPs. A noria learns with a short delay which IPs the other norias add, so draws during
- * this delay may exceed a daily budget.
+ * The store keeps a set of hashes of these IPs. A noria learns only after a short delay how many IPs the other norias
+ * drew. A daily budget may therefore be slightly exceeded.
  */
 
 import { createHash } from 'node:crypto';
@@ -10,11 +10,14 @@ import { DAY_MS } from '../../core/duration.ts';
 import { serviceDay } from '../../refill/daily-budget.ts';
 import { FleetScript, type FleetStore } from './fleet-store.ts';
 
-/** How long the store keeps a set: one day of the service, and a second day in case clocks differ. */
+/** How long the store keeps a set: the day of the service, and one more day in case clocks differ. */
 const KEPT_MS = 2 * DAY_MS;
 const HASH_CHARACTERS = 16;
 
-/** Adds hashes to the set of a day, and returns the size of the set. KEYS: 7 the set. ARGV: 5 and following: the hashes. */
+/**
+ * Adds hashes to the set of a day, and returns the size of the set. KEYS[7] is the set. ARGV[5] and the following
+ * values are the hashes.
+ */
 const COUNT = new FleetScript(
   'count',
   `
@@ -33,8 +36,8 @@ export class DayCounts {
   }
 
   /**
-   * The last known count of the instance; 0 before the first answer.
-   * @param key - key of the instance.
+   * The last known number of distinct IPs drawn today; 0 before the first answer of the store.
+   * @param key - the key of the instance.
    */
   used(key: string): number {
     const known = this.#counts.get(key);
@@ -46,7 +49,7 @@ export class DayCounts {
     void this.#count(key, ips);
   }
 
-  /** Asks the store for the counts of all instances for which `used` was called. Returns before the answer. */
+  /** Asks the store for the counts of all instances for which `used` was called. Does not wait for the answer. */
   refresh(): void {
     for (const key of this.#counts.keys()) void this.#count(key, []);
   }

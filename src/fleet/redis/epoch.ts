@@ -1,31 +1,26 @@
 /**
- * The epoch of a fleet's data. By the epoch, replicas detect that the store lost data, because the store was restarted, emptied,
- * restored from a backup, or replaced by a server that lacks the last writes. The lost data may include the record of a call to
- * the service.
+ * The epoch of a fleet's data. Every script runs EPOCH_LUA first. If the store may have lost data, for example in a
+ * restart, EPOCH_LUA begins a new epoch.
  *
- * So every script begins with EPOCH_LUA, which compares the identity of the server with the identity that is stored with the
- * data. If the two identities differ, EPOCH_LUA begins a new epoch with a floor: the moment at which every instance counts as
- * called.
+ * The lost data may include the record of a call to the service, and the next call could then be too early. So a new
+ * epoch has a floor: the moment at which every instance counts as called.
  *
- * If the data has no epoch, the fleet is new or the store was emptied. A store that has executed FLUSHALL or FLUSHDB since its
- * start counts as emptied. For any other store, only a replica that remembers an epoch knows that the store was emptied. So the
- * first claim (the record that reserves a call to the service) waits NEW_STORE_WAIT_MS for such a replica, and each script passes
- * the epoch that its replica remembers.
+ * If the data was deleted together with its epoch, only a replica that remembers the epoch may know. So the first call
+ * to the service waits NEW_STORE_WAIT_MS for such a replica.
  */
 import type { FleetKeys } from './keys.ts';
 import type { Reply } from './store-client.ts';
 
-/** Format version of the data. A replica refuses to start if the data in the store has a higher version. */
+/** The version of the data format. A replica refuses to start if the data in the store has a higher version. */
 export const STORE_FORMAT = 1;
 /**
- * How long, in ms, the first call to the service waits for replicas that remember an epoch. All replicas reconnect in less time
- * (see MAX_DELAY_MS in store-connection.ts).
+ * How long, in ms, a fleet without an epoch delays its first call to the service, so that replicas that remember an
+ * epoch can reconnect. Every replica reconnects sooner (see MAX_DELAY_MS in store-connection.ts).
  */
 export const NEW_STORE_WAIT_MS = 2_500;
 /**
- * A claim is the record that reserves a call to the service. A replica that remembers an epoch knows the last moment at which it
- * reached the store. Another replica, which no longer runs, may have made claims after that moment, but for no longer than this
- * time.
+ * How long, in ms, claims may have been made after the last contact of a replica that remembers an epoch. Another
+ * replica, which no longer runs, may have made them.
  */
 const FORGOTTEN_CLAIMS_MS = 5_000;
 
@@ -33,25 +28,25 @@ export interface EpochState {
   /** The store's time when the script ran, in epoch ms. */
   readonly now: number;
   readonly id: string;
-  /** The floor of the epoch: every instance of the service counts as called at this moment of the store's time. 0: no floor. */
+  /** The floor of the epoch, by the store's clock: the moment at which every instance counts as called. 0: no floor. */
   readonly floorAt: number;
-  /** No noria may call the service before this moment of the store's time. */
+  /** No noria may call the service before this moment of the store's clock. */
   readonly openAt: number;
 }
 
-/** The arguments of EPOCH_LUA. In ARGV, the script's own arguments follow them. */
+/** The arguments of EPOCH_LUA. The script's own arguments follow them in ARGV. */
 interface EpochArguments {
   /** The epoch that the replica remembers; empty if it remembers none. */
   readonly remembered: string;
-  /** The time since the last answer of the store in the remembered epoch. */
+  /** The time since the store last answered in the remembered epoch. */
   readonly rememberedForMs: number;
-  /** The id of the new epoch, in case one begins. */
+  /** The id that a new epoch gets if the script begins one. */
   readonly newEpochId: string;
-  /** Whether the store's clock was changed since the last script. */
+  /** Whether the store's clock was set since the last script. */
   readonly clockWasSet: boolean;
 }
 
-/** The first six keys of every script: KEYS[1] to KEYS[6]. */
+/** The keys that every script gets first: KEYS[1] to KEYS[6]. */
 export function epochKeys({ epoch, log, snapshot, replicas, beats, uses }: FleetKeys): readonly string[] {
   return [epoch, log, snapshot, replicas, beats, uses];
 }
@@ -62,9 +57,10 @@ export function epochArguments(state: EpochArguments): (string | number)[] {
 }
 
 /**
- * The Lua code at the start of every script. KEYS are those of `epochKeys`; ARGV[1] to ARGV[4] are `EpochArguments`. Defines
- * `now`, and `answer(...)`, which puts the state of the epoch before the script's values. If the data has no epoch, the code
- * deletes all other data of the fleet, because the order in which the data were written is unknown.
+ * The Lua code at the start of every script. KEYS[1] to KEYS[6] are those of `epochKeys`; ARGV[1] to ARGV[4] are
+ * `EpochArguments`. Defines `now`, the store's time in ms, and `answer(...)`, which puts the state of the epoch before
+ * the script's own results. If the data has no epoch, the code deletes all data of the fleet, because the number of the
+ * last log entry is lost.
  */
 export const EPOCH_LUA = `
 local function whole(number) return string.format('%.0f', number) end
@@ -100,7 +96,7 @@ end
 local function answer(...) return { whole(now), epoch, whole(floorAt), whole(openAt), ... } end
 `;
 
-/** Splits a script's answer into the state of the epoch and the script's values. */
+/** Splits the answer of a script into the state of the epoch and the script's own results. */
 export function readEpoch(reply: Reply): { readonly state: EpochState; readonly values: readonly Reply[] } {
   if (!Array.isArray(reply))
     throw new TypeError(`a script of the fleet returned ${typeof reply} instead of a list`);

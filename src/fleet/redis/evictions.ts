@@ -5,14 +5,15 @@ import type { StoreConnection } from './store-connection.ts';
 
 export type StoreInfo = Readonly<Record<string, string>>;
 
-/** Parses the answer to INFO. */
+/** Parses the answer to INFO into its fields. */
 export function parseInfo(text: string): StoreInfo {
   const lines = text.split('\r\n').map((line) => /^([^#:][^:]*):(.*)$/.exec(line));
   return Object.fromEntries(lines.flatMap((line) => (line ? [[line[1], line[2]]] : [])));
 }
 
 /**
- * Returns a warning if the store deletes data when its memory is full; undefined if it never does, or does not report its policy.
+ * Returns a warning if the store deletes data when its memory is full. Returns undefined if it never does, or does not
+ * report its policy.
  */
 export function evictionWarning({ maxmemory, maxmemory_policy: policy }: StoreInfo): string | undefined {
   if (maxmemory === undefined || maxmemory === '0') return undefined;
@@ -21,14 +22,15 @@ export function evictionWarning({ maxmemory, maxmemory_policy: policy }: StoreIn
 }
 
 /**
- * Asks the store for its memory settings, and calls `evictionWarning` with them. Returns undefined if the store refuses INFO or the
- * connection is lost.
+ * Reads the memory settings of the store and returns the warning of `evictionWarning`. Returns undefined if the store
+ * refuses INFO or the connection is lost.
  */
 export async function readEvictionWarning(connection: StoreConnection): Promise<string | undefined> {
   try {
     return evictionWarning(parseInfo(String(await connection.call(['INFO', 'memory']))));
   } catch (error) {
-    if (error instanceof StoreRefusal || error instanceof NoriaError) return undefined; // handled: without this answer, only the warning about evictions is missing; noria check reports the error
+    // handled: only this warning is missing; `noria check` reports the error
+    if (error instanceof StoreRefusal || error instanceof NoriaError) return undefined;
     throw error;
   }
 }

@@ -1,17 +1,19 @@
 /**
- * The Lua scripts for the log, the sessions and the beats of a fleet. The state of a fleet is the result of all facts, and each
- * replica computes it in the same way (shared-state.ts). The store has a snapshot of the state and the log entries after it. Any
- * replica may write the next snapshot, which also trims the log.
+ * The Lua scripts for the log, the sessions and the beats of a fleet.
+ *
+ * The state of a fleet is the result of all facts in its log. Every replica computes it in the same way
+ * (shared-state.ts). The store has a snapshot of the state and the log entries after it. Any replica may write a
+ * snapshot; this also removes old log entries.
  */
 import { FleetScript } from './fleet-store.ts';
 
 /** A replica that has sent no beat for this time is removed from the list of replicas. */
 export const REPLICA_SILENT_MS = 5_000;
-/** How long the store keeps beats, so that slow replicas can still read them. */
+/** How long the store keeps a beat, so that slow replicas can still read it. */
 const BEATS_KEPT_MS = 10_000;
 /**
- * When a snapshot is written, the store keeps this number of log entries that the snapshot includes. So a slow reader can
- * continue without loading the whole state.
+ * The number of log entries before a new snapshot that the store keeps. So a slow reader of the log can continue and
+ * does not have to load the whole state.
  */
 const KEPT_ENTRIES = 256;
 
@@ -29,10 +31,10 @@ end
 /**
  * Appends facts to the log.
  *
- * KEYS: 7 and following: the keys of the sessions that the facts change. ARGV: 5 replica, 6 facts; then for each of these
- * sessions: name, text (empty: the session has ended), member (empty: none), remaining ms.
- * The script deletes the use counts that the periodic reports of replicas (beats) wrote for these sessions, because the facts
- * already include them.
+ * KEYS[7] and the following keys are the sessions that the facts change. ARGV: 5 replica, 6 facts; then for each of
+ * these sessions: name, text (empty: the session has ended), member (empty: none), remaining ms.
+ *
+ * Deletes the use counts of these sessions that beats have added up, because the facts already include them.
  */
 export const PUBLISH = new FleetScript(
   'publish',
@@ -49,12 +51,12 @@ return answer()
 );
 
 /**
- * Opens a session, unless the store already has this session and its member.
+ * Opens a session, unless the store already has the session with a member.
  *
- * KEYS: 7 session.
- * ARGV: 5 replica, 6 facts; then of the session: 7 name, 8 text, 9 member (empty: none), 10 remaining ms.
- * @returns the text of the session in the store, and its use count and last use as the periodic reports of the replicas (beats)
- * recorded them. All three are empty if the script has opened the session.
+ * KEYS[7] is the session. ARGV: 5 replica, 6 facts, 7 name of the session, 8 its text, 9 its member (empty: none), 10
+ * its remaining ms.
+ * @returns the session that the store already had: its text, the uses that beats have added to it, and its last use.
+ * All three are empty if the script has opened the session.
  */
 export const BIND = new FleetScript(
   'bind',
@@ -70,8 +72,8 @@ return answer('', '', '')
 );
 
 /**
- * Returns, in this order: the snapshot; the number of the last log entry in the snapshot; the number of the last entry of the
- * log; the entries after the snapshot; the uses; the id of the last beat.
+ * Returns, in this order: the snapshot; the number of the last log entry in it; the number of the last entry of the
+ * log; the entries after the snapshot; the hash of uses; the id of the last beat.
  */
 export const LOAD = new FleetScript(
   'load',
@@ -90,7 +92,7 @@ return answer(
 /**
  * Writes a snapshot.
  *
- * ARGV: 5 epoch, 6 number of the last log entry in the snapshot, 7 state; 8 and following: the fields to delete from the hash of
+ * ARGV: 5 epoch, 6 number of the last log entry in the snapshot, 7 state; from 8: the fields to delete from the hash of
  * uses.
  */
 export const SNAPSHOT = new FleetScript(
@@ -107,13 +109,13 @@ return answer()
 );
 
 /**
- * Writes a beat and reads the beats that the replica does not know.
+ * Writes a beat and reads the beats that the replica has not read yet.
  *
- * KEYS: 7 and following: the used sessions.
- * ARGV: 5 replica, 6 record of the replica, 7 beat (empty: none), 8 id of the last beat that the replica knows; then for each
- * used session: name, uses, last use, TTL; then for each used member: id, uses, end of life (empty: unchanged).
- * @returns the replica's previous record, the number of the last log entry, the number of the last log entry in the latest
- * snapshot, all replicas with their records, and the new beats.
+ * KEYS[7] and the following keys are the used sessions. ARGV: 5 replica, 6 record of the replica, 7 beat (empty: none),
+ * 8 id of the last beat that the replica has read. Then for each used session: name, uses, last use, TTL. Then for each
+ * used member: id, uses, end of life (empty: unchanged).
+ * @returns the replica's previous record, the number of the last log entry, the number of the last log entry in the
+ * latest snapshot, all replicas with their records, and the new beats.
  */
 export const BEAT = new FleetScript(
   'beat',
@@ -161,7 +163,7 @@ return answer(previous, positions[1] or '0', positions[2] or '0', replicas,
 `,
 );
 
-/** Removes the replica from the list, unless another process uses its name now. ARGV: 5 replica, 6 process. */
+/** Removes the replica from the list, unless another process now uses its name. ARGV: 5 replica, 6 process. */
 export const LEAVE = new FleetScript(
   'leave',
   `

@@ -1,4 +1,4 @@
-/** One replica's access to the store of a fleet: runs scripts, and tracks the clock and the epoch of the store. */
+/** One replica's access to the store of a fleet. Runs scripts, and tracks the clock and the epoch of the store. */
 import { createHash, randomUUID } from 'node:crypto';
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
@@ -17,7 +17,7 @@ export interface FleetStoreOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly timekeeper: Timekeeper;
-  /** The id of the epoch in which an earlier run of this replica used the store. */
+  /** The id of the epoch that an earlier run of this replica saw last in the store. */
   readonly rememberedEpoch?: string | undefined;
   readonly follow?: LogFollower;
   readonly onConnected?: () => void;
@@ -30,18 +30,21 @@ interface ScriptRunner {
   call(command: readonly string[]): Promise<Reply>;
 }
 
-/** Lua scripts that run in the store. Each one runs as one atomic step. */
+/** A Lua script that the store runs as one atomic step. */
 export class Script {
   readonly #source: string;
   readonly #sha1: string;
 
-  /** @param parts - Lua source, joined in this order. */
+  /** @param parts - Lua source code; the parts are joined with line breaks. */
   constructor(...parts: readonly string[]) {
     this.#source = parts.join('\n');
     this.#sha1 = createHash('sha1').update(this.#source).digest('hex');
   }
 
-  /** Runs the script by its hash. Sends the source only if the store lacks it, after a restart or SCRIPT FLUSH. */
+  /**
+   * Runs the script by its hash. Sends the source code only if the store does not have it, for example after a restart
+   * or SCRIPT FLUSH.
+   */
   async run(
     store: ScriptRunner,
     keys: readonly string[],
@@ -57,7 +60,10 @@ export class Script {
   }
 }
 
-/** A script of the fleet. It starts with EPOCH_LUA, so the script's own KEYS begin at 7 and its own ARGV at 5. */
+/**
+ * A script that works on the data of the fleet. It starts with EPOCH_LUA, so its own KEYS begin at 7 and its own ARGV
+ * at 5.
+ */
 export class FleetScript {
   /** The name of the script in the metrics. */
   readonly operation: string;
@@ -74,7 +80,7 @@ interface FleetAnswer {
   readonly values: readonly Reply[];
 }
 
-/** The script's own keys and arguments. In KEYS and ARGV, they follow the keys and arguments of EPOCH_LUA. */
+/** The script's own keys and arguments. They follow those of EPOCH_LUA in KEYS and ARGV. */
 interface ScriptInput {
   readonly keys?: readonly string[];
   readonly args?: readonly (string | number)[];
@@ -82,7 +88,8 @@ interface ScriptInput {
 
 const HELLO = new FleetScript('hello', 'return answer()');
 /**
- * A new connection first runs this number of scripts to estimate the store's time. The fastest answer gives the closest bounds.
+ * On a new connection, noria first runs this number of scripts to estimate the store's time. The fastest answer gives
+ * the closest bounds.
  */
 const HELLOS = 3;
 const UNCERTAIN_MS = 50;
@@ -105,8 +112,8 @@ export class FleetStore {
     this.#epochId = options.rememberedEpoch ?? '';
     this.#elapsed = exactStopwatch(clock, timekeeper);
     this.keys = fleetKeys(name);
-    // An earlier run of this replica may have called the service a moment ago, so the last contact in the remembered epoch counts
-    // as now.
+    // An earlier run of this replica may have called the service a moment ago. So the last contact in the remembered
+    // epoch counts as now.
     this.#contactAt = this.#elapsed();
     this.clock = new StoreClock(this.#elapsed);
     this.connection = new StoreConnection({
@@ -120,13 +127,13 @@ export class FleetStore {
     });
   }
 
-  /** The id of the remembered epoch; empty before the first answer. */
+  /** The id of the remembered epoch; empty if this replica remembers none. */
   get epochId(): string {
     return this.#epochId;
   }
 
   /**
-   * Runs a script over `client`. Default: over the connection for commands.
+   * Runs a script over `client`, or over the connection for commands if `client` is absent.
    * @throws NoriaError fleet-store-lost, fleet-store-unusable
    */
   async run(script: FleetScript, input: ScriptInput = {}, client?: StoreClient): Promise<FleetAnswer> {
@@ -160,8 +167,8 @@ export class FleetStore {
   }
 
   /**
-   * Remembers the clock and the epoch of an answer. If the epoch has changed, this replica loads the state again: the log may
-   * lack facts, or its entry numbers may now belong to other facts.
+   * Records the store's time and the epoch of an answer. If the epoch has changed, this replica loads the state again.
+   * The log may lack facts, and its entry numbers may now belong to other facts.
    */
   #learn({ now, id }: EpochState, sentAt: number): void {
     const isOther = this.#epochId !== '' && this.#epochId !== id;
@@ -175,8 +182,9 @@ export class FleetStore {
 }
 
 /**
- * A stopwatch that also counts while the machine is suspended. It compares the monotonic clock, which stops during a suspension,
- * with the time since boot. The time since boot is exact only to about 10 ms, so a difference below UNCERTAIN_MS is no suspension.
+ * Starts a stopwatch that also counts while the machine is suspended. The monotonic clock stops during a suspension;
+ * the time since boot does not, but it is exact only to about 10 ms. So the stopwatch uses the time since boot only if
+ * the two differ by more than UNCERTAIN_MS.
  */
 function exactStopwatch(clock: Clock, timekeeper: Timekeeper): () => number {
   const startedAt = clock.monotonic();

@@ -1,4 +1,4 @@
-/** Checks whether a store can serve a fleet, for `noria check`. Leaves nothing in the store. */
+/** Checks for `noria check` whether a store can serve a fleet. Leaves nothing in the store. */
 import type { Clock } from '../../core/clock.ts';
 import { hasCode, NoriaError } from '../../core/faults.ts';
 import { STORE_FORMAT } from './epoch.ts';
@@ -22,20 +22,23 @@ export interface StoreReport {
 const CONNECT_DEADLINE_MS = 5_000;
 const MIN_REDIS_VERSION = 7;
 
-/** The commands that noria sends, directly or in its scripts. */
+/** The commands that noria sends directly. IN_SCRIPTS has those that its scripts send. */
 const SENT = ['EVAL', 'EVALSHA', 'XREAD', 'PING', 'ROLE', 'SELECT'];
 const IN_SCRIPTS = [
   ...['DEL', 'EXISTS', 'GET', 'HDEL', 'HGET', 'HGETALL', 'HINCRBY', 'HMGET', 'HSET', 'INFO', 'PEXPIRE'],
   ...['SADD', 'SCARD', 'SET', 'TIME', 'XADD', 'XRANGE', 'XREVRANGE', 'XTRIM'],
 ];
 
-/** The store command that gives a user exactly the permissions that noria needs. */
+/**
+ * Returns the store command that gives a user exactly the permissions that noria needs.
+ * @param name - the name of the fleet.
+ */
 export function aclLine(name: string, username: string): string {
   const commands = [...SENT, ...IN_SCRIPTS].map((command) => `+${command.toLowerCase()}`);
   return `ACL SETUSER ${username} on >PASSWORD resetkeys ~{noria:${name}}:* resetchannels -@all ${commands.join(' ')}`;
 }
 
-/** @param name - name of the fleet. */
+/** @param name - the name of the fleet. */
 export async function inspectStore(address: StoreAddress, name: string, clock: Clock): Promise<StoreReport> {
   let client: StoreClient;
   try {
@@ -60,7 +63,7 @@ function failedReport(error: unknown, address: StoreAddress): StoreReport {
   return { version: undefined, isReachable, errors: [problem], warnings: [] };
 }
 
-/** Advice for a failed connection, selected by the text of its error. */
+/** What to do about a failed connection. The first entry whose pattern matches the error applies. */
 const CONNECTION_ADVICE: readonly (readonly [text: RegExp, advice: string])[] = [
   [/without any password/, 'the store has no password: remove the password from the URL'],
   [/WRONGPASS|NOAUTH|invalid username-password/i, 'check user name and password in the URL'],
@@ -74,8 +77,8 @@ const OTHER_ADVICE =
 const TRY_TLS = 'if the store requires TLS, begin the URL with rediss://';
 const TRY_PLAIN = 'if the store has no TLS on this port, begin the URL with redis://';
 /**
- * Errors that a wrong TLS setting may cause: a server without TLS waits for more bytes, and a server with TLS closes the
- * connection.
+ * Matches errors that a wrong TLS setting may cause. A server without TLS waits for more bytes; a server with TLS
+ * closes the connection.
  */
 const TLS_MISMATCH = /no connection within|closed|EPROTO|ECONNRESET|wrong version number|packet length/i;
 
@@ -114,8 +117,8 @@ async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promi
 }
 
 /**
- * Warns of a store without an append-only file: a restart of the store may lose data. The fleet then continues, but its next
- * draws are delayed.
+ * Warns about a store without an append-only file, which may lose data in a restart. The fleet continues after a loss,
+ * but its next draws are delayed.
  */
 function findRisks(info: StoreInfo): string[] {
   if (info['aof_enabled'] !== '0') return [];
@@ -124,7 +127,7 @@ function findRisks(info: StoreInfo): string[] {
   ];
 }
 
-/** Returns the fields of INFO, or a sentence that says why noria could not read them. */
+/** Returns the fields of INFO, or a problem as text if the store refuses INFO. */
 async function readInfo(client: StoreClient, acl: string): Promise<StoreInfo | string> {
   try {
     return parseInfo(String(await client.call(['INFO'], COMMAND_DEADLINE_MS)));
@@ -145,8 +148,8 @@ function versionOf(info: StoreInfo): {
 }
 
 /**
- * Tries the commands of noria's scripts on a temporary key. Returns the names of the commands for which the user has no
- * permission.
+ * Tries on a temporary key the commands that noria's scripts use. Returns the names of the commands that the user must
+ * not run.
  */
 const TRY_LUA = `
 local key, missing = KEYS[1], {}
@@ -182,7 +185,7 @@ async function findMissingPermissions(client: StoreClient, keys: FleetKeys, acl:
       if (!(error instanceof StoreRefusal)) throw error;
       if (KEY_REFUSED.test(error.message)) isKeyRefused = true;
       else if (error.message.startsWith('NOPERM')) missing.push(name);
-      return null; // handled: any error other than NOPERM shows that the user has the permission
+      return null; // handled: only NOPERM shows that a permission is missing
     }
   };
   const inScripts = await attempt('EVAL', ['EVAL', TRY_LUA, '1', keys.check]);

@@ -1,36 +1,36 @@
 /**
- * The key names of a fleet. All have the same hash tag, so that one script may use several of them in a cluster. Names of
- * instances and sessions are hashed, because they may contain a secret: the address of a service, or the name of a session.
+ * The names of a fleet's keys in the store. All keys have the same hash tag, so that a script may use several of them
+ * in a cluster. The names of instances and sessions are hashed, because they may contain a secret.
  */
 import { createHash } from 'node:crypto';
 
 export interface FleetKeys {
-  /** Hash: the identity of the server, the identity of the data (epoch), and the number of the last log entry. */
+  /** Hash: the epoch (the identity of the data), the identity of the server, and the number of the last log entry. */
   readonly epoch: string;
   /** Stream: the log of facts. Entry N has the id `N-0`. */
   readonly log: string;
-  /** String: the snapshot of the state. Log entries before the snapshot may be trimmed. */
+  /** String: the snapshot of the state. The log may lack the entries before the snapshot. */
   readonly snapshot: string;
-  /** Hash: for each replica its version, its number of clients and the time of its last beat. */
+  /** Hash: by replica, the time of its last beat, its version, its number of clients and its process. */
   readonly replicas: string;
-  /** Stream: the beats of the last seconds. */
+  /** Stream: the beats of the last few seconds. */
   readonly beats: string;
   /**
-   * Hash of the sums that beats change: `uses:m:MEMBER`, `ends:m:MEMBER`, `uses:s:SESSION` and `used:s:SESSION` (last use and
-   * TTL).
+   * Hash: what beats have added since the snapshot. `uses:m:MEMBER` and `uses:s:SESSION` are numbers of uses.
+   * `ends:m:MEMBER` is the end of life. `used:s:SESSION` is the last use and the TTL.
    */
   readonly uses: string;
-  /** The temporary key that `noria check` uses. */
+  /** The temporary key of `noria check`. */
   readonly check: string;
-  /** Hash of an instance: the last call, the queue and the version of the entry. */
+  /** Hash: the pace of an instance, as a version and an entry (the last call and the queue). */
   pace(instance: string): string;
-  /** Hash of a session: its text and its member. Expires with the session. */
+  /** Hash: the text and the member of a session. Expires with the session. */
   session(name: string): string;
-  /** Set: the distinct IPs drawn in one day of the service. */
+  /** Set: hashes of the distinct IPs drawn in one day of the service. */
   day(source: string, day: number): string;
 }
 
-/** @param name - letters, digits, `-` and `_`. */
+/** @param name - the name of the fleet; letters, digits, `-` and `_`. */
 export function fleetKeys(name: string): FleetKeys {
   const prefix = `{noria:${name}}`;
   return {

@@ -1,4 +1,4 @@
-/** Loads the state of a fleet and reads the entries of its log. All moments are by the store's clock. */
+/** Loads the state of a fleet, and reads its log. All moments are by the store's clock. */
 import type { Beat, LoggedFact, SharedState } from '../shared-pool.ts';
 import { SharedPoolState } from '../shared-state.ts';
 import { LOAD } from './fleet-log.ts';
@@ -20,7 +20,7 @@ interface LoadedState {
   /** The number of the last log entry that the latest snapshot includes. */
   readonly snapshotNumber: number;
   readonly lastBeatId: string;
-  /** The names of the fields in the hash of uses (`FleetKeys.uses`). */
+  /** The names of the fields in the hash of uses (see `FleetKeys.uses`). */
   readonly fields: readonly string[];
 }
 
@@ -29,8 +29,8 @@ const BLOCK_MS = 5_000;
 const ENTRIES_PER_READ = 500;
 
 /**
- * Loads the state over `client`. Default: over the connection for commands.
- * @throws NoriaError fleet-store-lost, fleet-store-unusable; ZodError or SyntaxError if the snapshot is damaged
+ * Loads the state over `client`, or over the connection for commands if `client` is absent.
+ * @throws NoriaError fleet-store-lost, fleet-store-unusable; ZodError or SyntaxError if the snapshot is invalid
  */
 export async function loadState(store: FleetStore, client?: StoreClient): Promise<LoadedState> {
   const { epoch, values } = await store.run(LOAD, {}, client);
@@ -49,8 +49,8 @@ export async function loadState(store: FleetStore, client?: StoreClient): Promis
 }
 
 /**
- * Calls `apply` for each entry after the number `after`.
- * @throws NoriaError fleet-store-lost if the connection of `client` ends or log entries are missing.
+ * Calls `apply` for each log entry after the entry with the number `after`.
+ * @throws NoriaError fleet-store-lost if the connection ends or the store no longer has the next log entry.
  */
 export async function readLog(
   { keys }: FleetStore,
@@ -88,14 +88,14 @@ function readEntries(reply: Reply | undefined): LogEntry[] {
 }
 
 /**
- * Adds to the state the uses and ends of life that beats have written.
+ * Adds the uses and ends of life that beats have written since the snapshot.
  * @param texts - the hash of uses as the store returns it: field, value, field, value, and so on.
- * @returns the field names.
+ * @returns the names of the fields.
  */
 function addUses(state: SharedPoolState, texts: readonly string[]): string[] {
   const fields = fieldsOf(texts);
   for (const [field, value] of Object.entries(fields)) {
-    const name = field.slice(USED_SESSION.length); // the four prefixes have the same length
+    const name = field.slice(USED_SESSION.length); // all four prefixes have this length
     if (field.startsWith(MEMBER_USES)) state.addUse({ member: name, uses: Number(value), openLeases: 0 });
     if (field.startsWith(MEMBER_ENDS))
       state.addUse({ member: name, uses: 0, openLeases: 0, endsAt: Number(value) });
@@ -112,7 +112,7 @@ const MEMBER_ENDS = 'ends:m:';
 const SESSION_USES = 'uses:s:';
 const USED_SESSION = 'used:s:';
 
-/** The names of the fields that a beat changes in the hash of uses. */
+/** Returns the names of the fields that a beat changes in the hash of uses. */
 export function fieldsOfUses({ members, sessions }: Pick<Beat, 'members' | 'sessions'>): string[] {
   return [
     ...members.flatMap(({ member }) => [`${MEMBER_USES}${member}`, `${MEMBER_ENDS}${member}`]),
@@ -121,8 +121,9 @@ export function fieldsOfUses({ members, sessions }: Pick<Beat, 'members' | 'sess
 }
 
 /**
- * Returns a function that tells whether a snapshot replaces a field of the hash of uses. A snapshot replaces the fields of all
- * sessions, because it contains their uses. It also replaces the fields of members that have ended.
+ * Returns a function that tells whether a field of the hash of uses can be deleted after `state` is saved as a
+ * snapshot. The fields of sessions can, because the snapshot contains their uses. The fields of members can only if the
+ * snapshot lacks the member.
  */
 export function isCoveredBy({ members }: SharedState): (field: string) => boolean {
   const living = new Set(members.map(({ member }) => member.id));
@@ -136,7 +137,7 @@ export function listOf(reply: Reply | undefined): readonly Reply[] {
   return Array.isArray(reply) ? reply : [];
 }
 
-/** Parses a list that contains two values for each field: name, value. */
+/** Parses a list that alternates between names and values. */
 export function fieldsOf(reply: Reply | undefined): Readonly<Record<string, string>> {
   const texts = textsOf(reply);
   const pairs = texts.flatMap((name, index) => (index % 2 === 0 ? [[name, texts[index + 1] ?? '']] : []));

@@ -1,4 +1,4 @@
-/** Reads the state of a fleet from its store for noria's commands, without joining the fleet. */
+/** Reads the state of a fleet from its store for noria's commands. Does not join the fleet. */
 import { SECOND_MS } from '../../core/duration.ts';
 import type { ReplicaStatus } from '../fleet-pool.ts';
 import type { SharedState } from '../shared-pool.ts';
@@ -7,7 +7,10 @@ import { FleetScript, FleetStore, type FleetStoreOptions } from './fleet-store.t
 import { fieldsOf, loadState } from './log-reader.ts';
 import { decodeReplica } from './schemas.ts';
 
-/** Connects without following the log. @throws NoriaError fleet-store-lost, fleet-store-unusable */
+/**
+ * Connects to the store and does not follow the log.
+ * @throws NoriaError fleet-store-lost, fleet-store-unusable
+ */
 export async function openFleetStore(
   access: Pick<FleetStoreOptions, 'address' | 'name' | 'clock' | 'random' | 'timekeeper'>,
 ): Promise<FleetStore> {
@@ -22,7 +25,7 @@ export async function openFleetStore(
 
 const REPLICAS = new FleetScript('replicas', `return answer(redis.call('HGETALL', KEYS[4]))`);
 
-/** The replicas, sorted by name. A killed replica stays in the list for a few seconds. */
+/** Returns the replicas, sorted by name. A killed replica stays in the list for a few seconds. */
 export async function readReplicas(store: FleetStore): Promise<ReplicaStatus[]> {
   const { epoch, values } = await store.run(REPLICAS);
   const found = Object.entries(fieldsOf(values[0])).flatMap(([name, text]): ReplicaStatus[] => {
@@ -35,7 +38,7 @@ export async function readReplicas(store: FleetStore): Promise<ReplicaStatus[]> 
   return found.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** The members and sessions that have not ended. Moments are by the store's clock. */
+/** Returns the members and sessions that have not ended. Moments are by the store's clock. */
 export async function readSharedState(store: FleetStore): Promise<SharedState> {
   const { state } = await loadState(store);
   return state.read(store.clock.atMost() ?? 0);

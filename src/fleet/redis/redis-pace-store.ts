@@ -1,10 +1,12 @@
 /**
- * Keeps the pace of a fleet's instances in the store. A change is a compare-and-swap: one script reads the entry with its
- * version, `decide` runs in this process, and a second script writes if the version is unchanged. All moments are in the store's
- * time, so the replicas' clocks do not matter.
+ * Keeps the pace of a fleet's instances in the store. All moments are by the store's clock, so the clocks of the
+ * replicas do not matter.
  *
- * A claim is an entry that reserves a call to the service. A replica writes a claim only after it has applied the whole log.
- * Otherwise it could draw again what another replica has just drawn.
+ * A change is a compare-and-swap. One script reads the entry of the instance and its version. `decide` runs in this
+ * process. A second script writes the new entry if the version is unchanged.
+ *
+ * A claim is an entry that reserves a call to the service. A replica makes a claim only after it has applied the whole
+ * log. Otherwise it could draw members that another replica has just drawn.
  */
 
 import { type Clock, pause } from '../../core/clock.ts';
@@ -28,7 +30,7 @@ interface RedisPaceStoreOptions {
   /** Starts a stopwatch that continues while the machine is suspended. */
   readonly stopwatch: () => () => number;
   readonly callTimeoutMs: () => number;
-  /** The log that this replica follows. If absent, a replica may claim a call before it has applied the whole log. */
+  /** The log that this replica follows. If absent, claims do not wait for the log. */
   readonly log?: FollowedLog;
   readonly onClaim?: (outcome: ClaimOutcome) => void;
 }
@@ -43,20 +45,22 @@ export interface FollowedLog {
 }
 
 /**
- * How the store answered a claim, which reserves a call to the service. `granted`: the store wrote the claim. `behind`: this
- * replica had not applied the whole log. `outrun`: another replica changed the entry first.
+ * How the store answered a claim. `granted`: the store wrote it. `behind`: this replica had not yet applied the whole
+ * log. `outrun`: another replica changed the entry first.
  */
 export type ClaimOutcome = 'granted' | 'behind' | 'outrun';
 
 /**
- * The maximum number of tries to write a decision. If replicas write at the same time, one of them succeeds. So this many failed
- * tries in a row have another cause.
+ * The maximum number of tries to write an entry. In each round of simultaneous writes, one replica succeeds. So this
+ * many failures in a row have another cause.
  */
 const MAX_TRIES = 1_000;
-/** An entry expires after a week without a call, because the instance is probably no longer configured. */
+/**
+ * The store deletes an entry this long after its last change. By then, the instance is probably no longer configured.
+ */
 const FORGOTTEN_AFTER_MS = WEEK_MS;
 
-/** Reads an entry. KEYS: 7 the entry. */
+/** Reads the entry KEYS[7]. */
 const READ = new FleetScript(
   'pace-read',
   `
@@ -66,8 +70,8 @@ return answer(entry[1] or '0', entry[2] or '')
 );
 
 /**
- * Writes an entry if its version is unchanged. KEYS: 7 the entry. ARGV: 5 epoch, 6 version, 7 new entry, 8 empty or, for a claim,
- * the number of the last applied log entry.
+ * Writes the entry KEYS[7] if its version is unchanged. ARGV: 5 epoch, 6 version, 7 new entry, 8 the number of the last
+ * log entry that this replica has applied (empty: the entry is not a claim).
  */
 const WRITE = new FleetScript(
   'pace-write',
@@ -90,7 +94,10 @@ export class RedisPaceStore implements PaceStore {
     this.#options = options;
   }
 
-  /** An upper bound of the store's time. With a lower bound, a call could count as earlier than it was. */
+  /**
+   * An upper bound of the store's time. A lower bound could date a call too early, and the next call would come too
+   * early.
+   */
   now(): Moment {
     const { clock, epochId } = this.#options.store;
     return momentAt(clock.atMost() ?? 0, epochId);
@@ -121,7 +128,10 @@ export class RedisPaceStore implements PaceStore {
     throw new NoriaError('fleet-store-lost', problem);
   }
 
-  /** Writes the decision. Returns false if the store did not accept it: the caller then reads the entry and decides again. */
+  /**
+   * Writes the new entry. Returns false if the store did not accept it. The caller then reads the entry and decides
+   * again.
+   */
   async #write(key: string, { epoch, version, entry, next }: Change): Promise<boolean> {
     const { store, log, onClaim } = this.#options;
     const isClaim = next.call?.fate === 'pending' && next.call.id !== entry?.call?.id;
@@ -137,8 +147,8 @@ export class RedisPaceStore implements PaceStore {
   }
 
   /**
-   * Applies the floor of the epoch, the moment at which every instance counts as called (see epoch.ts). If the entry has no later
-   * call, adds a call of the maximum duration at the floor.
+   * Applies the floor of the epoch, the moment at which every instance counts as called (see epoch.ts). If the instance
+   * had no call since the floor, adds a call of the maximum duration at the floor.
    */
   #withFloor(entry: PaceEntry | undefined, { floorAt, id }: EpochState): PaceEntry | undefined {
     if (floorAt === 0 || (entry?.call !== undefined && entry.call.claimedAt.wallAt >= floorAt)) return entry;
@@ -161,10 +171,7 @@ interface Change {
   readonly next: PaceEntry;
 }
 
-/**
- * The moment of the store's clock at which the requested pause after the call ends, if the service received the call as late as
- * possible.
- */
+/** Returns the moment at which the pause after the call ends if the service received the call as late as possible. */
 function endOf(call: LastCall | undefined): number {
   return call === undefined ? 0 : call.claimedAt.wallAt + call.arrivedWithinMs + call.holdMs;
 }
@@ -173,7 +180,10 @@ function momentAt(storeAt: number, epochId: string): Moment {
   return { wallAt: storeAt, boot: epochId, elapsedMs: storeAt };
 }
 
-/** @throws NoriaError fleet-store-unusable for an invalid entry: if noria guessed a value, its next call could be too early. */
+/**
+ * @throws NoriaError fleet-store-unusable if the entry is invalid. noria does not guess a value, because its next call
+ * could then be too early.
+ */
 function decodeEntry(text: string): PaceEntry {
   let entry: PaceEntry | undefined;
   try {

@@ -1,8 +1,9 @@
 /**
- * The shared pool of a fleet, in Valkey or Redis. Each replica computes the state from the same log (shared-state.ts), in the
- * store's time. Only `bindSession` delays a client's request, and it has a short deadline. While the store is unavailable, facts
- * are dropped, and the beats are merged into one. After each reconnect, the replica loads the state again, publishes what the
- * state lacks, and sends the merged beat.
+ * The shared pool of a fleet, in Valkey or Redis. Every replica computes the state from the same log (shared-state.ts),
+ * in the store's time. Only `bindSession` delays a client's request; its deadline is short.
+ *
+ * While the store is unavailable, this replica drops its facts and merges its beats. After each reconnect, it loads the
+ * state again, publishes what the state lacks, and sends the merged beat.
  */
 import { randomUUID } from 'node:crypto';
 import { type Clock, pause } from '../../core/clock.ts';
@@ -30,33 +31,33 @@ export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow'
   readonly version: string;
   readonly clients: () => number;
   readonly callTimeoutMs: () => number;
-  /** This option and the next two options are only for tests. */
+  /** Only for tests, like the next two options. */
   readonly bindDeadlineMs?: number;
   readonly beatEveryMs?: number;
   /**
-   * The minimum number of log entries between two snapshots. A replica writes a snapshot when the number of log entries after the
-   * last snapshot exceeds this number and the number of members and sessions in the state.
+   * The minimum number of log entries between two snapshots. If the state has more members and sessions than this
+   * number, the minimum is their number.
    */
   readonly minEntries?: number;
   readonly observer?: FleetObserver;
 }
 
-/** Receives the events of the connection to the store. The daemon writes them to the log and the metrics. */
+/** Receives the events of the connection to the store. The daemon turns them into logs and metrics. */
 export interface FleetObserver {
   connected(): void;
   lost(error: NoriaError): void;
   claimed(outcome: ClaimOutcome): void;
-  /** An entry of the log arrived `ms` after it was appended. */
+  /** This replica received a log entry `ms` after another replica appended it. */
   lagged(ms: number): void;
   nameTaken(): void;
-  /** The store has a setting that endangers the data of the fleet. */
+  /** The store has a setting that may destroy data of the fleet. */
   warned(message: string): void;
 }
 
-/** How a fact changes the key of a session. */
+/** What a fact changes in the store's hash of a session. */
 interface SessionChange {
   readonly name: string;
-  /** The session as text; empty if the session has ended. */
+  /** The session as JSON; empty if the session has ended. */
   readonly text: string;
   readonly member: string;
   readonly leftMs: number;
@@ -66,8 +67,8 @@ const BIND_DEADLINE_MS = 30;
 const BEAT_EVERY_MS = 1_000;
 const MIN_ENTRIES = 500;
 /**
- * The first replica in the list writes a snapshot after a certain number of log entries. The replica at index n waits for 1 + n ×
- * TURN_SHARE times that number, so that usually only one replica writes a snapshot.
+ * Replica n of the list, counted from 0, writes a snapshot after (1 + n × TURN_SHARE) times the minimum number of log
+ * entries. So usually only the first replica writes one.
  */
 const TURN_SHARE = 0.25;
 
@@ -82,23 +83,26 @@ export class RedisSharedPool implements FleetPool {
   #state = new SharedPoolState();
   /** The number of the last log entry that this replica has applied. */
   #applied = 0;
-  /** The field names in the hash of uses (`FleetKeys.uses`) that this replica knows. */
+  /** The fields in the hash of uses that this replica knows (see `FleetKeys.uses`). */
   #usesFields = new Set<string>();
   #waiters: { readonly number: number; readonly resolve: () => void }[] = [];
   #unpublished: Fact[] = [];
   /**
-   * True after the state has been loaded and before the connection opens. During this time, `publish` keeps the facts of the
-   * follower; they are published when the connection opens.
+   * True from the load of the state until the connection opens. During this time, `publish` keeps facts until the
+   * connection is open.
    */
   #isOpening = false;
   #publishing: Promise<void> | undefined;
   #lostAt: number | undefined;
-  /** The error with which `reload` last ended the connection. This error is not reported as a loss of the store. */
+  /**
+   * The error with which `reload` last ended the connection. Ending it on purpose is not reported as a loss of the
+   * store.
+   */
   #reloading: NoriaError | undefined;
   #isClosed = false;
-  /** The last warning about a store that deletes data when its memory is full. */
+  /** The last warning that the store deletes data when its memory is full. */
   #evictionWarning: string | undefined;
-  /** Distinguishes this process from another process with the same replica name. */
+  /** Tells this process from another process with the same replica name. */
   readonly #process = randomUUID();
 
   constructor(options: RedisSharedPoolOptions) {
@@ -141,7 +145,10 @@ export class RedisSharedPool implements FleetPool {
     return this.#store.connection.fault;
   }
 
-  /** The id of the store's epoch, which changes if the store may have lost data. Empty before the first contact. */
+  /**
+   * The id of the store's epoch. The store gets another epoch when it may have lost data. Empty before the first
+   * answer.
+   */
   get epochId(): string {
     return this.#store.epochId;
   }
@@ -155,20 +162,21 @@ export class RedisSharedPool implements FleetPool {
     return this.#beats.replicas();
   }
 
-  /** The name of the replica that drew the member; undefined if the shared pool does not have the member. */
+  /** Returns the name of the replica that drew the member; undefined if the shared pool does not have the member. */
   drawnBy(member: string): string | undefined {
     return this.#state.drawnBy(member);
   }
 
-  /** Loads the state again. Call it when the follower needs the whole state. */
+  /** Loads the whole shared state again and passes it to the follower. */
   reload(): void {
     this.#reloading = new NoriaError('fleet-store-lost', 'noria loads the data of the store again');
     this.#store.connection.reset(this.#reloading);
   }
 
   /**
-   * If the first attempt to connect fails, resolves without a loaded state; `loaded` is then called after the first connect.
-   * @throws NoriaError fleet-store-unusable if the first attempt shows that this noria cannot use the store.
+   * Starts to follow. If the first attempt to connect fails, resolves without a state; the follower's `loaded` is
+   * called after the first successful attempt.
+   * @throws NoriaError fleet-store-unusable if the first attempt shows that only the operator can fix the problem.
    */
   async follow(follower: Follower): Promise<void> {
     this.#follower = follower;
@@ -194,7 +202,7 @@ export class RedisSharedPool implements FleetPool {
     if (this.fault !== undefined || this.#isClosed) return proposed;
     const { clock, bindDeadlineMs = BIND_DEADLINE_MS } = this.#options;
     const answered = new AbortController();
-    const bound = this.#bind(proposed).catch(() => proposed); // handled: the proposal then applies to this replica only
+    const bound = this.#bind(proposed).catch(() => proposed); // handled: only this replica then uses the proposal
     const session = await Promise.race([bound, pause(clock, bindDeadlineMs, answered.signal)]);
     answered.abort();
     return session ?? proposed;
@@ -206,7 +214,7 @@ export class RedisSharedPool implements FleetPool {
     await this.#flushed();
     await this.#beats.close();
     const args = [this.#options.replica, this.#process];
-    // ignored: if LEAVE fails, the other replicas notice that no more beats arrive
+    // ignored: without LEAVE, the other replicas drop this one when its beats stop
     if (this.fault === undefined) await this.#store.run(LEAVE, { args }).catch(() => {});
     await this.#store.close();
     this.#lostAt ??= this.#options.clock.monotonic();
@@ -218,11 +226,15 @@ export class RedisSharedPool implements FleetPool {
     return JSON.stringify({ process: this.#process, version, clients: clients() });
   }
 
-  /** Converts a moment from this replica's clock to the store's. The result is never later than the exact moment. */
+  /**
+   * Converts a moment from this replica's clock to the store's clock. The result may be too early, but never too late.
+   */
   readonly #toStore: Shift = (moment) =>
     Math.floor((this.#store.clock.atLeast() ?? 0) + moment - this.#options.clock.monotonic());
 
-  /** Converts a moment from the store's clock to this replica's. The result is never later than the exact moment. */
+  /**
+   * Converts a moment from the store's clock to this replica's clock. The result may be too early, but never too late.
+   */
   readonly #toLocal: Shift = (moment) =>
     this.#options.clock.monotonic() + moment - (this.#store.clock.atMost() ?? 0);
 
@@ -263,7 +275,7 @@ export class RedisSharedPool implements FleetPool {
     void this.#checkEvictions();
   }
 
-  /** Warns if the store deletes data when its memory is full. Warns again only if the warning has changed. */
+  /** Warns if the store deletes data when its memory is full. Does not repeat the same warning. */
   async #checkEvictions(): Promise<void> {
     const found = await readEvictionWarning(this.#store.connection);
     if (found === undefined || found === this.#evictionWarning) return;
@@ -281,8 +293,8 @@ export class RedisSharedPool implements FleetPool {
   }
 
   /**
-   * Runs one script at a time. Otherwise the facts could change their order: if the store lacks a script, noria sends it again,
-   * and a second script could run before it.
+   * Publishes one batch of facts after the other, to keep their order. If the store lacks the script, noria sends it
+   * again; without waiting, a later batch could be appended first.
    */
   async #publishAll(): Promise<void> {
     while (this.#unpublished.length > 0) {
@@ -291,7 +303,7 @@ export class RedisSharedPool implements FleetPool {
       try {
         await this.#publish(facts);
       } catch (error) {
-        // handled: facts were lost, so this replica loads the state again
+        // handled: facts are lost, so this replica loads the state again
         this.#store.connection.reset(faultOf(error));
         this.#unpublished = [];
       }
@@ -311,7 +323,7 @@ export class RedisSharedPool implements FleetPool {
     });
   }
 
-  /** How a fact changes the key of its session in the store. The moments of the fact are by the store's clock. */
+  /** Returns what a fact changes in the store's hash of a session. The moments of the fact are by the store's clock. */
   #sessionChange(fact: Fact): SessionChange[] {
     if (fact.kind === 'session.ended') return [{ name: fact.name, text: '', member: '', leftMs: 0 }];
     if (fact.kind !== 'session.moved') return [];
@@ -363,12 +375,14 @@ export class RedisSharedPool implements FleetPool {
 
   async #saveSnapshot(): Promise<void> {
     const state = this.#state.read(this.#storeNow);
-    const members = state.members.map((record) => ({ ...record, uses: 0 })); // the snapshot has 0 uses, because the store counts them in the hash of uses
+    // the hash of uses has the uses, so the snapshot has 0
+    const members = state.members.map((record) => ({ ...record, uses: 0 }));
     const covered = [...this.#usesFields].filter(isCoveredBy(state));
     for (const field of covered) this.#usesFields.delete(field);
     const text = JSON.stringify({ ...state, members });
     const args = [this.#store.epochId, this.#applied, text, ...covered];
-    await this.#store.run(SNAPSHOT, { args }).catch(() => {}); // ignored: noria tries again after the next exchange of beats
+    // ignored: noria tries again after the next exchange of beats
+    await this.#store.run(SNAPSHOT, { args }).catch(() => {});
   }
 
   async #flushed(): Promise<void> {

@@ -1,5 +1,5 @@
 /**
- * Decodes and validates what the store contains. Another version of noria may have written the data, so decoding skips unknown
+ * Decodes and validates the data in the store. Another version of noria may have written it. So decoding skips unknown
  * facts and replaces unknown fault codes.
  */
 import { z } from 'zod';
@@ -130,7 +130,7 @@ const beat = z.object({
   ),
 });
 
-/** The facts of one log entry, except those that this version does not know. */
+/** Returns the facts of one log entry. Omits facts of a kind that this version does not know. */
 export function decodeFacts(text: string): Fact[] {
   const entries: unknown = JSON.parse(text);
   if (!Array.isArray(entries)) return [];
@@ -140,7 +140,7 @@ export function decodeFacts(text: string): Fact[] {
   });
 }
 
-/** @throws ZodError, SyntaxError */
+/** @throws ZodError, SyntaxError if the snapshot is invalid. */
 export function decodeState(text: string): SharedState {
   return state.parse(JSON.parse(text));
 }
@@ -154,7 +154,7 @@ export function decodeBeat(text: string): Beat | undefined {
 }
 
 const replicaSchema = z.object({
-  /** Distinguishes two processes with the same replica name. */
+  /** The id of the process. It tells two processes with the same replica name apart. */
   process: z.string(),
   version: z.string(),
   clients: z.number(),

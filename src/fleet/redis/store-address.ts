@@ -1,4 +1,4 @@
-/** The address of the fleet's store: a server, or the Sentinels that know the server. */
+/** The address of the fleet's store: one server, or Sentinels that know which server is the primary. */
 import { describeError } from '../../core/faults.ts';
 import { formatHostPort } from '../../core/host-port.ts';
 import {
@@ -12,20 +12,19 @@ import {
 } from './store-client.ts';
 
 export interface StoreAddress {
-  /** The name of the store in messages. It contains no secret. */
+  /** How messages name the store. Contains no secret. */
   readonly label: string;
-  /** Host and port are ignored if `sentinel` is set. */
+  /** If `sentinel` is set, its answer replaces this host and port. */
   readonly server: StoreServer;
   readonly sentinel?: {
-    /** The name under which the Sentinels know the primary. */
+    /** The name of the primary in the configuration of the Sentinels. */
     readonly primary: string;
     readonly addresses: readonly { readonly host: string; readonly port: number }[];
   };
 }
 
 /**
- * Opens a connection to the server that accepts writes.
- *
+ * Opens a connection to the primary, the server that accepts writes.
  * @throws NoriaError fleet-store-lost, fleet-store-unusable
  */
 export async function openPrimary(address: StoreAddress, options: StoreDialOptions): Promise<StoreClient> {
@@ -75,7 +74,10 @@ async function findPrimary(
   );
 }
 
-/** First tries without a password: often the store requires a password, but its Sentinels do not. */
+/**
+ * Connects first without a password, because often only the store requires one. If the Sentinel refuses, connects with
+ * the password of the store.
+ */
 async function openSentinel(server: StoreServer, open: Open, deadlineMs: number): Promise<StoreClient> {
   const anonymous: StoreLogin = {};
   if (server.login.password === undefined) return open(server);

@@ -1,9 +1,8 @@
 /**
- * One connection to the fleet's store, from connect to end. It never reconnects; store-connection.ts opens the next one.
+ * One connection to the fleet's store. It never reconnects; store-connection.ts opens the next one.
  *
- * The library's offline queue, reconnects and timeouts are off. The library's timeout covers only the time before it writes a
- * command. In this file, the deadline of a command covers the time until its answer. If a command misses its deadline, the client
- * ends the connection, because the store hangs.
+ * The library's offline queue, reconnects and timeouts are off. Instead, each command has a deadline for its answer. If
+ * the store misses it, the client ends the connection.
  */
 import { isIP } from 'node:net';
 import { createClient, ErrorReply } from '@redis/client';
@@ -13,15 +12,15 @@ import { formatHostPort } from '../../core/host-port.ts';
 import type { Secret } from '../../core/secret.ts';
 
 export interface StoreLogin {
-  /** If absent, the connection uses the default user of the store. */
+  /** If absent, the store's default user logs in. */
   readonly username?: string;
   readonly password?: Secret;
 }
 
 export interface StoreTls {
-  /** The certificate authority, in PEM. If absent, the connection uses the certificate authorities that Node trusts. */
+  /** The certificate authority, in PEM. If absent, Node's certificate authorities apply. */
   readonly ca?: string;
-  /** The client certificate, in PEM. Set it together with `key`. */
+  /** The client certificate, in PEM. Requires `key`. */
   readonly cert?: string;
   readonly key?: Secret;
 }
@@ -30,20 +29,20 @@ export interface StoreServer {
   readonly host: string;
   readonly port: number;
   readonly login: StoreLogin;
-  /** If undefined, the connection has no TLS. */
+  /** undefined: a connection without TLS. */
   readonly tls: StoreTls | undefined;
   readonly database: number;
 }
 
-/** A RESP2 value: a string, an integer, null, or an array of them. */
+/** A value of the protocol RESP2. */
 export type Reply = string | number | null | readonly Reply[];
 
-/** An error that the store answered. Its text begins with a code such as `NOPERM`. */
+/** An error that the store returned. Its text begins with a code such as `NOPERM`. */
 export { ErrorReply as StoreRefusal };
 
 type LibraryClient = ReturnType<typeof createLibraryClient>;
 
-/** Errors of a server that cannot serve at present: it is a replica, or it is starting or stopping. */
+/** Errors of a server that cannot serve now, because it is a replica, is starting or is stopping. */
 const UNFIT = /^(?:READONLY|LOADING|MASTERDOWN|NOREPLICAS|UNBLOCKED|CLUSTERDOWN|MOVED)\b/;
 
 export class StoreClient {
@@ -63,7 +62,7 @@ export class StoreClient {
 
   /**
    * Sends one command.
-   * @throws StoreRefusal if the store answers an error. NoriaError fleet-store-lost if the connection ends before the answer, or
+   * @throws StoreRefusal if the store returns an error. NoriaError fleet-store-lost if the connection ends first, or
    * after `deadlineMs` without an answer.
    */
   async call(command: readonly string[], deadlineMs: number): Promise<Reply> {
@@ -73,8 +72,8 @@ export class StoreClient {
     try {
       return await this.#client.sendCommand<Reply>([...command]);
     } catch (error) {
-      // When the connection ends, the library rejects pending commands with its own error. This method throws the reason for the
-      // end instead.
+      // When the connection ends, the library rejects pending commands with its own error. Throw the first reason for
+      // the end instead.
       if (!(error instanceof ErrorReply))
         throw this.end(lostStore(this.address, describeError(error), error));
       if (!UNFIT.test(error.message)) throw error;
@@ -100,7 +99,7 @@ export class StoreClient {
     }
   }
 
-  /** Ends the connection and fails all pending commands. Idempotent. */
+  /** Ends the connection; all pending commands fail. Idempotent. */
   close(): void {
     this.end(lostStore(this.address, 'noria closed the connection'));
   }
@@ -109,7 +108,7 @@ export class StoreClient {
     throw await this.#end.promise;
   }
 
-  /** Ends the connection for this reason. Returns the first reason for which the connection was ended. */
+  /** Ends the connection with this error. Returns the error with which the connection was first ended. */
   end(error: NoriaError): NoriaError {
     if (this.#endedBy !== undefined) return this.#endedBy;
     this.#endedBy = error;
@@ -121,13 +120,13 @@ export class StoreClient {
 
 export interface StoreDialOptions {
   readonly clock: Clock;
-  /** The time limit for the connection and the login. */
+  /** The time limit for connecting and logging in together. */
   readonly deadlineMs: number;
   readonly signal: AbortSignal;
 }
 
 /**
- * Opens a connection and logs in.
+ * Connects and logs in.
  * @throws NoriaError fleet-store-lost; fleet-store-unusable if the store refuses the login.
  */
 export async function openStoreClient(
@@ -174,7 +173,10 @@ function tlsOptions(host: string, { ca, cert, key }: StoreTls) {
   };
 }
 
-/** Classifies an error during connect and login. Only the operator can fix a refused login; all other errors may be temporary. */
+/**
+ * Classifies an error during connect and login. Only the operator can fix a refused login; any other error may be
+ * temporary.
+ */
 function openingFault(address: string, error: unknown): NoriaError {
   if (error instanceof NoriaError) return error;
   const why = describeError(error);

@@ -1,7 +1,7 @@
 /**
- * One replica's estimate of the store's clock. Each answer contains the store's time at a moment between the sending of the
- * command and the arrival of the answer. Each answer therefore gives a lower and an upper bound of the store's time. The fastest
- * recent answer gives the closest bounds.
+ * One replica's estimate of the store's time. An answer contains the store's time at some moment between the sending of
+ * the command and the arrival of the answer. So each answer gives a lower and an upper bound. The fastest recent answer
+ * gives the closest bounds.
  */
 
 interface Sample {
@@ -10,35 +10,38 @@ interface Sample {
   readonly receivedAt: number;
 }
 
-/** Older samples are ignored, because two clocks drift apart. */
+/** Older answers are ignored, because two clocks drift apart. */
 const MAX_AGE_MS = 60_000;
 const KEPT_SAMPLES = 16;
-/** The store's time is truncated to whole milliseconds. */
+/** The store reports whole milliseconds, so its real time may be up to 1 ms later. */
 const CUT_MS = 1;
 /**
- * If the store's time differs from the expected time by more than this, the store's clock was changed. Drift causes smaller
- * differences.
+ * A larger difference than this, in ms, between the store's time and the expected time means that someone set the
+ * store's clock. Drift causes smaller differences.
  */
 const STEP_MS = 100;
 const DRIFT = 1e-3;
 
 export class StoreClock {
   readonly #elapsed: () => number;
-  /** The latest samples, in order of arrival. */
+  /** The latest answers, in order of arrival. */
   #samples: readonly Sample[] = [];
   #best: Sample | undefined;
 
-  /** @param elapsed - returns the ms since a fixed moment, including the time in which the machine was suspended. */
+  /** @param elapsed - returns the ms since a fixed moment. Also counts while the machine is suspended. */
   constructor(elapsed: () => number) {
     this.#elapsed = elapsed;
   }
 
-  /** The current moment. Read it when a command is sent, and pass it to `record` as `sentAt`. */
+  /** Returns the current moment. Call it when you send a command, and pass the result to `record` as `sentAt`. */
   elapsed(): number {
     return this.#elapsed();
   }
 
-  /** Records an answer. Returns whether the store's clock was changed since the last answer. If so, drops all earlier answers. */
+  /**
+   * Records an answer. Returns whether the store's clock was set since the last answer. If so, drops all earlier
+   * answers.
+   */
   record(storeAt: number, sentAt: number): boolean {
     const receivedAt = this.#elapsed();
     const wasSet = this.#isStep(storeAt, sentAt, receivedAt);
@@ -49,13 +52,13 @@ export class StoreClock {
     return wasSet;
   }
 
-  /** Upper bound of the store's time, in epoch ms; undefined before the first answer. */
+  /** The latest possible time of the store, in epoch ms; undefined before the first answer. */
   atMost(): number | undefined {
     const best = this.#best;
     return best && best.storeAt + CUT_MS + (this.#elapsed() - best.sentAt);
   }
 
-  /** Lower bound of the store's time, in epoch ms; undefined before the first answer. */
+  /** The earliest possible time of the store, in epoch ms; undefined before the first answer. */
   atLeast(): number | undefined {
     const best = this.#best;
     return best && best.storeAt + (this.#elapsed() - best.receivedAt);

@@ -1,10 +1,9 @@
 /**
- * The connection to the fleet's store, which reconnects after each loss.
+ * The connection to the fleet's store. It reconnects after each loss. Without a connection, commands are not queued:
+ * they fail at once. Random delays keep the replicas of a fleet from reconnecting all at once.
  *
- * It consists of a client for commands and, for a replica that follows the log, a second client for blocking reads. Both end
- * together: after the loss of either client, facts may be lost, so the replica must load the state again. Commands are not
- * queued: without a connection, a command fails at once. Random delays prevent all replicas of a fleet from reconnecting at the
- * same moment. With Sentinels, each attempt asks them for the current primary.
+ * One client sends commands. A replica that follows the log has a second client for blocking reads. If one of them
+ * ends, both end: facts may be lost, so the replica must load the state again.
  */
 import { type Clock, pause } from '../../core/clock.ts';
 import type { NoriaError } from '../../core/faults.ts';
@@ -16,28 +15,28 @@ interface StoreConnectionOptions {
   readonly address: StoreAddress;
   readonly clock: Clock;
   readonly random: Random;
-  /** Called after each connect, before any other command. `client` is the client for commands. */
+  /** Called after each connect, before any other command. `client` sends the commands. */
   readonly greet: (client: StoreClient) => Promise<void>;
-  /** Follows the log with a second client. If absent, no second client is opened. */
+  /** Follows the log over a second client. If absent, there is no second client. */
   readonly follow?: LogFollower | undefined;
   readonly onConnected: () => void;
-  /** Called when the connection was lost or could not be opened. */
+  /** Called when the connection was lost, and after each failed attempt to connect. */
   readonly onLost: (error: NoriaError) => void;
 }
 
 export interface LogFollower {
-  /** Loads the state before the connection opens for other commands. */
+  /** Loads the state. Called before the connection accepts other commands. */
   load(client: StoreClient): Promise<void>;
-  /** Reads the log until the connection of `client` ends. */
+  /** Reads the log until `client` ends. */
   read(client: StoreClient): Promise<never>;
 }
 
-/** Deadline of a command: longer than any script takes, and shorter than the clients of noria wait for a member. */
+/** The deadline of a command. Longer than any script takes, and shorter than noria's clients wait for a member. */
 export const COMMAND_DEADLINE_MS = 1_000;
 const CONNECT_DEADLINE_MS = 2_000;
 /**
- * Minimum and maximum delay between two attempts. The maximum must be below NEW_STORE_WAIT_MS, so that replicas that remember an
- * earlier epoch reconnect within NEW_STORE_WAIT_MS.
+ * Minimum and maximum delay between two attempts to connect. The maximum is below NEW_STORE_WAIT_MS, so that replicas
+ * that remember an earlier epoch reconnect in time (see epoch.ts).
  */
 const MIN_DELAY_MS = 100;
 const MAX_DELAY_MS = 1_000;
@@ -46,7 +45,7 @@ export class StoreConnection {
   readonly #options: StoreConnectionOptions;
   readonly #closing = new AbortController();
   readonly #tried = Promise.withResolvers<void>();
-  /** The clients of the current connection, also while it is being opened. */
+  /** The clients of the current connection, also while it opens. */
   readonly #opened = new Set<StoreClient>();
   #commands: StoreClient | undefined;
   #fault: NoriaError;
@@ -66,21 +65,21 @@ export class StoreConnection {
     return this.#commands === undefined ? this.#fault : undefined;
   }
 
-  /** Resolves when the first attempt has ended, whether it succeeded or not. */
+  /** Resolves after the first attempt to connect, successful or not. */
   get tried(): Promise<void> {
     return this.#tried.promise;
   }
 
   /**
-   * Sends one command.
-   * @throws StoreRefusal; NoriaError fleet-store-lost. Without a connection, it throws at once.
+   * Sends one command. Without a connection, throws at once.
+   * @throws StoreRefusal; NoriaError fleet-store-lost
    */
   async call(command: readonly string[]): Promise<Reply> {
     if (this.#commands === undefined) throw this.#fault;
     return this.#commands.call(command, COMMAND_DEADLINE_MS);
   }
 
-  /** Ends the current connection for this reason. The next connection opens as after any other loss. */
+  /** Ends the current connection with this error. noria then reconnects as after any other loss. */
   reset(reason: NoriaError): void {
     this.#commands?.end(reason);
   }
@@ -104,7 +103,7 @@ export class StoreConnection {
     }
   }
 
-  /** Opens the clients and waits until one of them ends. Returns whether the connection was usable. */
+  /** Connects, and waits until one of the clients ends. Returns whether the connection was usable. */
   async #serve(): Promise<boolean> {
     const { greet, follow, onConnected } = this.#options;
     try {
