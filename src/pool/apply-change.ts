@@ -1,6 +1,6 @@
 /**
- * Applies a change that another replica of the pool reported. A change may arrive more than once or too late, so every
- * change is idempotent, and a change of an unknown member has no effect.
+ * Applies a change that another replica of the pool reported. A change may arrive twice, or after its member has left.
+ * So every change is idempotent, and a change of an unknown member has no effect.
  */
 import { partOf } from './candidate-index.ts';
 import { WORKED_MS } from './health.ts';
@@ -21,7 +21,10 @@ interface ChangedParts {
 
 interface ApplyOptions {
   readonly now: number;
-  /** Whether the other replica runs on this machine. See `SharingOptions.sameMachine`. */
+  /**
+   * Whether the other replica runs on this machine. If so, its evidence about a member counts like evidence of this
+   * process.
+   */
   readonly sameMachine: boolean;
 }
 

@@ -15,8 +15,8 @@ import { RoundRobin } from './rotation/round-robin.ts';
 import { makeRotation } from './strategies.ts';
 
 /**
- * The maximum number of lists. A further list replaces the list that no request has used for the longest time. Lists with waiting
- * clients are kept.
+ * The maximum number of lists. A further list replaces the list that no request has used for the longest time, but
+ * never a list with waiting clients.
  */
 const MAX_LISTS = 256;
 
@@ -24,8 +24,8 @@ export class CandidateIndex {
   /** True when a member may have become free. The pool sets it to false, and then gives free members to the waiting clients. */
   membersFreed = false;
   /**
-   * The part of shared limits that this process may use. After a change of `share`, the caller must call `update` for each
-   * member.
+   * The part that this process may use of the limits that several processes share, such as `maxTunnelsPerMember`. After
+   * a change of `share`, the caller must call `update` for each member.
    */
   share: PoolShare = { count: 1, index: 0, clockAheadMs: 0, changedAt: 0 };
 
@@ -50,7 +50,7 @@ export class CandidateIndex {
     });
   }
 
-  /** The list for a filter. Builds it from `members` if it does not exist. */
+  /** Returns the list for a filter. If the list does not exist, builds it from `members`. */
   find(filter: MemberFilter, members: ReadonlyMap<string, Member>, now: number): Candidates {
     if (filter === ANY_MEMBER) return this.#anyMember;
     const key = keyOfFilter(filter);
@@ -69,7 +69,10 @@ export class CandidateIndex {
     return this.#lists.values();
   }
 
-  /** Drops all lists, because settings or sources changed. Lists that `find` returned earlier are invalid afterwards. */
+  /**
+   * Drops all lists and builds the list of all members again. Call it when settings or sources change. Lists that
+   * `find` returned earlier are then invalid.
+   */
   rebuild(
     settings: PoolSettings,
     sources: readonly PoolSource[],
@@ -88,8 +91,8 @@ export class CandidateIndex {
   }
 
   /**
-   * A member whose bucket or phase must change at `now` or before. The caller must update or remove the member before the next
-   * call.
+   * Returns a member that expires, or whose bucket must change, at `now` or earlier. The caller must update or remove
+   * this member before the next call.
    */
   due(now: number): Member | undefined {
     return this.#changes.firstKey <= now ? this.#changes.first?.member : undefined;
@@ -128,7 +131,7 @@ export class CandidateIndex {
   /** Moves the member to the bucket that its state requires, and schedules the next change of the bucket. */
   update(member: Member, now: number): void {
     const { name } = member.phase;
-    if (name === 'draining' || name === 'left') return; // returns if the member is no longer in the index
+    if (name === 'draining' || name === 'left') return; // the lists no longer contain the member
     const bucket = this.#bucketOf(member, now);
     if (bucket !== member.bucket) {
       this.#move(member, bucket);
@@ -150,7 +153,7 @@ export class CandidateIndex {
     if (phase.name !== 'ready' && phase.name !== 'quarantined') return undefined;
     if (source.blockedReason !== undefined || this.#isFull(member)) return undefined;
     if (phase.name === 'quarantined') {
-      if (member.trialLease !== undefined) return undefined; // a client already tries the quarantined member, and only one client may try it at a time
+      if (member.trialLease !== undefined) return undefined; // only one lease at a time may test a quarantined member
       if (phase.untilAt > now) return 'quarantined';
     }
     return member.endsAt - this.#settings.minRemainingMs > now ? 'fresh' : 'expiring';
@@ -238,7 +241,10 @@ function removeFromTier(tier: Tier, member: Member): void {
   member.candidates.splice(index, 1);
 }
 
-/** Records in each source of the list's first tier when a request last searched that tier. Call it before the list is dropped. */
+/**
+ * Copies the time of the last search of the list's first tier to each source of this tier. Call it before the list is
+ * dropped, so that the sources keep the time of their last demand.
+ */
 function saveLastWanted({ tiers: [first] }: Candidates): void {
   if (first === undefined) return;
   for (const source of first.sources) source.lastWantedAt = Math.max(source.lastWantedAt, first.lastWantedAt);

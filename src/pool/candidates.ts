@@ -16,7 +16,10 @@ import {
 } from './rotation/rotation.ts';
 import type { Turns } from './turns.ts';
 
-/** If no request has searched a tier for longer than this, the next request that searches the tier emits `demand.rose`. */
+/**
+ * If no request has searched a tier for longer than this, the next request that searches the tier emits the event
+ * `demand.rose`.
+ */
 export const QUIET_MS = 1_000;
 
 export class Candidate extends RotationEntry implements MemberCandidate {
@@ -131,9 +134,9 @@ export class MemberCheck implements PickCheck<Candidate> {
   host = '';
   avoid: readonly string[] = [];
   minEndsAt = Number.NEGATIVE_INFINITY;
-  /** A member with this exit address is a second choice. */
+  /** The pick prefers a member with another exit address than this. */
   lastExit = '';
-  /** The members that sessions use, by member id. Such a member is a second choice. */
+  /** The members that sessions use, by member id. The pick prefers other members. */
   heldBySessions: ReadonlyMap<string, unknown> | undefined;
   /**
    * The turns decide which of several processes may use a member now (turns.ts). If set, a member fits only during a turn of this
@@ -142,13 +145,13 @@ export class MemberCheck implements PickCheck<Candidate> {
   turns: Turns | undefined;
 
   /**
-   * Result: the pick rejected members only because another process has the turn for them. This is the earliest moment at which a
-   * turn of this process starts for one of these members.
+   * Result: the earliest moment at which this process gets the turn for a member that the pick rejected only because
+   * another process has the turn. Infinity if there is no such member.
    */
   turnAt = Number.POSITIVE_INFINITY;
   /**
-   * Result: the pick rejected members because of their spacing (`perHostSpacing`). This is the earliest moment at which one of
-   * these spacings ends.
+   * Result: the earliest moment at which the spacing (`perHostSpacing`) ends for a member that the pick rejected only
+   * because of it. Infinity if there is no such member.
    */
   spacedUntil = Number.POSITIVE_INFINITY;
   /** Result: whether the pick rejected a member that may fit other requests with the same filter. */

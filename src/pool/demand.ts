@@ -50,7 +50,7 @@ export function heldAt({ expiries }: PoolSource, moment: number): number {
 
 /**
  * The demand of all replicas for the source.
- * @param except - a sharing of the pool whose demand the result omits.
+ * @param except - the result omits the demand that this sharing of the pool has received.
  */
 export function demandFor(
   members: Members,
@@ -63,7 +63,8 @@ export function demandFor(
 }
 
 /**
- * Sets the waiting clients of other replicas to 0 until these replicas report again, because new members may serve these clients.
+ * Assumes that the other replicas have no waiting clients until they report again, because the new members may serve
+ * those clients.
  */
 export function forgetWaitingElsewhere({ demandElsewhere }: PoolSource): void {
   for (const [by, demand] of demandElsewhere) demandElsewhere.set(by, { ...demand, waiting: 0 });
@@ -77,7 +78,7 @@ export function addDemand(one: Demand, other: Demand): Demand {
   };
 }
 
-/** A request changes `lastWantedAt` of the source only if no source of higher priority can serve it. */
+/** The demand of this replica. A request that a source of higher priority can serve is no demand for this source. */
 function demandHere(members: Members, source: PoolSource, now: number): Demand {
   let { lastWantedAt } = source;
   for (const candidates of members.index.lists()) {

@@ -1,7 +1,8 @@
 /**
- * Remembers members that left, in case the service draws the same address again. Until the announced end of a member's life, its
- * address belongs to the same machine. So a member that failed, was used up or was evicted must not join again until then: it is
- * barred. A member that left for another reason may return with its bans and its health.
+ * Remembers members that left, because the service may draw the same address again. Until the announced end of a
+ * member's life, its address belongs to the same machine. So a member that failed, was used up or was evicted is
+ * barred: it must not join again before this end. A member that left for another reason may join again, and keeps its
+ * bans and its health.
  */
 import { hash } from 'node:crypto';
 import { BoundedMap } from '../core/bounded-map.ts';
@@ -16,13 +17,16 @@ export interface MemberHistory {
 }
 
 interface DepartedMember extends MemberHistory {
-  /** Monotonic moment at which the record expires. */
+  /** The pool forgets the record at this monotonic moment. */
   readonly untilAt: number;
   /** Whether draws of the same address are rejected until `untilAt`. */
   readonly barred: boolean;
 }
 
-/** Maximum number of remembered members. A pool loses fewer members within the lifetime of a record. */
+/**
+ * The maximum number of remembered members. It is higher than the number of members that a pool loses while it keeps
+ * one record.
+ */
 const MAX_DEPARTED = 50_000;
 
 /**

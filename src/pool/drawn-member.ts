@@ -17,12 +17,15 @@ export interface DrawnMember {
   /** Whether a probe must succeed before clients may use the member. */
   readonly unproven: boolean;
   readonly exitIp?: string | undefined;
-  /** User name and password of this member alone. A snapshot contains no secrets, so it omits members that have a login. */
+  /**
+   * The member's own user name and password, which replace those of its source. A snapshot contains no secrets, so it
+   * omits members with a login.
+   */
   readonly login?: Login | undefined;
   /** The location as text from the service, such as province, city and carrier. */
   readonly location?: string | undefined;
   readonly facts?: Facts | undefined;
-  /** Name of the noria of the fleet that drew the member; absent: this noria. */
+  /** Name of the replica of the fleet that drew the member. Absent if this replica drew it. */
   readonly drawnBy?: string | undefined;
 }
 
@@ -34,8 +37,8 @@ export interface AddedMembers {
   /** The number of proxies that were already in the pool. For each, the pool keeps the later of the old and the new end of life. */
   readonly renewed: number;
   /**
-   * The number of proxies that the pool refused, because the remaining life was too short, or because the same address failed,
-   * was used up or was evicted before.
+   * The number of proxies that the pool refused. Their remaining life was too short, or a member with the same address
+   * failed, was used up or was evicted before.
    */
   readonly rejected: number;
 }

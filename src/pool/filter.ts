@@ -1,8 +1,9 @@
 /**
- * Which members satisfy the routing options of a client. A filter contains the options that a member either always or
- * never satisfies: source, protocol and location. Whether a source can ever have a member that satisfies all options
- * follows from its configuration and its members so far. Anything unknown counts as possible, so that no client is
- * refused by mistake.
+ * Decides which members satisfy the routing options of a client.
+ *
+ * A filter contains the options that a member either always or never satisfies: source, protocol and location. The
+ * configuration of a source, and the members that it has had, show whether a draw could bring a member that satisfies
+ * all options. Anything unknown counts as possible, so that no client is refused by mistake.
  */
 
 import { formatDuration } from '../core/duration.ts';
@@ -25,7 +26,7 @@ export interface MemberFilter {
   readonly location?: string;
 }
 
-/** Passes every member. `filterOf` returns this object when the routing options filter nothing. */
+/** The filter that every member passes. `filterOf` returns this object when the routing options filter nothing. */
 export const ANY_MEMBER: MemberFilter = {};
 
 export function filterOf({ source, protocol, location }: RoutingOptions): MemberFilter {
@@ -82,7 +83,7 @@ export function whyImpossible(
   }
   if (protocol === undefined && minLifeMs === undefined && location === undefined) return undefined;
   if (location === undefined || !looksLikeCode(location)) {
-    for (const one of sources.values()) if (couldServe(one, routing)) return undefined; // returns early to save time: every request with these options runs this check
+    for (const one of sources.values()) if (couldServe(one, routing)) return undefined; // the usual case
   }
   const named = [...sources.values()].filter(({ name }) => source === undefined || source === name);
   const speaking = named.filter((one) => couldSpeak(one, routing));
@@ -101,7 +102,7 @@ export function whyImpossible(
 
 function whyNowhere(sources: readonly PoolSource[], routing: RoutingOptions): string | undefined {
   const { location = '' } = routing;
-  const advice = 'Omit adr, or use a word of a location that noria members shows.';
+  const advice = 'Omit adr, or use a word of a location; run noria members to list the locations.';
   if (looksLikeCode(location)) {
     if (sources.some(({ options }) => couldDrawLocation(options.locationParams ?? {}, location) === true))
       return undefined;
@@ -132,9 +133,9 @@ function couldBeIn(source: PoolSource, { location }: RoutingOptions): boolean {
 }
 
 /**
- * Whether the keyword has Latin letters and the source's locations have none, so that no location can contain the keyword. False
- * until the source has had as many members with a location as its size. Always false for a source with locations in several
- * languages.
+ * Whether the keyword has Latin letters and the source's locations have none, so that no location can contain the
+ * keyword. False until the source has had at least `size` members with a location. Always false for a source with
+ * locations in several languages.
  */
 function isForeignScript({ options, locatedCount, hasLatinLocation }: PoolSource, keyword: string): boolean {
   if (options.mixedLocations === true || hasLatinLocation || locatedCount < options.size) return false;

@@ -1,11 +1,13 @@
 /**
- * The evidence about the health of a member, and about its source, with which the member is compared.
+ * Evidence about the health of a member and, for comparison, about all members of its source.
  *
- * `Health` counts the consecutive faults of one member, and decides what the next fault causes. A fault that no target can
- * cause counts in full. A failure that the target may have caused is only a suspicion. An accepted attempt clears
- * suspicions from refusals. Only an answer from a target clears suspicions from closed tunnels, because a faulty member
- * may accept every target and then close. After each half-life without a fault, the count is halved and all suspicions
- * end.
+ * `Health` counts the consecutive faults of one member and decides the consequence of the next fault. A fault that no
+ * target can cause counts in full. A failure that the target may have caused is only a suspicion.
+ *
+ * An accepted attempt clears suspicions from refusals. Only an answer from a target clears suspicions from closed
+ * tunnels, because a faulty member may accept every target and then close the tunnel. After each half-life without a
+ * fault, the count is halved and all suspicions end. The half-life is the time from the member's joining to its end of
+ * life.
  */
 
 import { MINUTE_MS } from '../core/duration.ts';
@@ -119,7 +121,10 @@ export class Health {
     return { inRow: this.#faults, rests: this.#quarantines };
   }
 
-  /** Restores the counts of a snapshot. Monotonic `now` counts as the moment of the last fault. */
+  /**
+   * Sets the counts that an earlier process, an earlier stay in the pool or another replica recorded. Monotonic `now`
+   * counts as the moment of the last fault.
+   */
   inherit({ inRow, rests }: HealthRecord, now: number): void {
     this.#faults = inRow;
     this.#quarantines = rests;
@@ -147,11 +152,9 @@ export class Health {
 }
 
 interface Surroundings {
-  /** Whether the member succeeded recently. */
   readonly memberWorked: boolean;
-  /** Whether any member of the source succeeded recently. */
   readonly sourceWorked: boolean;
-  /** Whether a target recently answered another client through the source. */
+  /** Whether a target recently answered another client through a member of the source. */
   readonly otherClientsServed: boolean;
   readonly sourceTotals: Readonly<SourceTotals>;
 }
@@ -162,12 +165,14 @@ const MAX_HOSTS = 16;
 const MIN_HOSTS_FOR_PROBE = 8;
 
 /**
- * Failures of one member in a row that the target may have caused, such as a refusal or a closed tunnel. One target proves little
- * about a member, and a client can request as many targets as it likes. Suspicion therefore grows with the number of distinct
- * targets, and one client alone proves nothing: the targets may accept some members and refuse others.
+ * Consecutive failures of one member that the target may have caused, such as a refusal or a closed tunnel.
+ *
+ * Several failures for one target count only once, because the target may refuse this member. Failures of a single
+ * client do not count while targets answer other clients, because one client can request as many bad targets as it
+ * likes.
  */
 class Suspicion {
-  /** For each host, whether another member reached it. */
+  /** For each target host, whether another member reached it. */
   readonly #hosts = new Map<string, boolean>();
   readonly #clients = new Set<string>();
   #totalsAtStart: Pick<SourceTotals, 'successes' | 'failures'> = { successes: 0, failures: 0 };
@@ -180,7 +185,7 @@ class Suspicion {
     return this.#counted;
   }
 
-  /** Whether several clients failed through the member. */
+  /** Whether requests of several clients failed through the member. */
   get isShared(): boolean {
     return this.#clients.size > 1;
   }
@@ -229,7 +234,7 @@ export interface SourceTotals {
   succeededAt: number;
 }
 
-/** How long a success counts as evidence that a client is served. */
+/** How long an answer from a target counts as evidence that the source serves a client. */
 const CLIENT_SERVED_MS = 10 * MINUTE_MS;
 /**
  * In a trial, a draw replaces a member that may be good, to find out whether new members work. Each new member adds this number
@@ -267,7 +272,7 @@ export class SourceEvidence {
     this.#latestAt = now;
   }
 
-  /** Whether a target answered another client within CLIENT_SERVED_MS. */
+  /** Whether a target answered a client other than `client` within CLIENT_SERVED_MS. */
   servedOther(client: string, now: number): boolean {
     const at = client === this.#latestClient ? this.#otherAt : this.#latestAt;
     return now - at <= CLIENT_SERVED_MS;

@@ -1,6 +1,6 @@
 /**
- * Builds the pool's refusals. A refusal lists the sources that could serve the client, what each source does next, and when a
- * retry may succeed. It omits the other sources, because their draws would not help the client.
+ * Builds the pool's refusals. A refusal lists the sources that could serve the client, what each of these sources does
+ * next, and when a retry may succeed.
  */
 import { couldServe, filterOf, passesFilter } from './filter.ts';
 import type { LeaseRefusal, LeaseRequest, RoutingOptions, SourceOutlook } from './lease.ts';
@@ -35,8 +35,8 @@ export class LeaseRefusals {
   }
 
   /**
-   * Returns a function that refuses a request if no member can become free for it within its waiting time. The function uses the
-   * forecasts of the sources at monotonic `now`.
+   * Returns a function that refuses a request if no member can become free within the waiting time of the request. The
+   * function uses the forecasts of the sources at monotonic `now`.
    */
   judge(now: number): (request: LeaseRequest, waitMs: number) => LeaseRefusal | undefined {
     const forecasts = new Map(this.#forecasts().map((forecast) => [forecast.name, forecast]));

@@ -8,7 +8,9 @@ import type { FaultCode } from '../core/faults.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Login } from '../core/secret.ts';
 
-/** The client that a session belongs to. All sessions of one owner count together toward its limit. */
+/**
+ * The client that a session belongs to. The limit of sessions per client applies to all sessions of one owner together.
+ */
 export interface SessionOwner {
   /** The authenticated user; '' when the listener has no users. */
   readonly user: string;
@@ -19,7 +21,7 @@ export interface SessionOwner {
 export interface RoutingOptions {
   /** The user or, on a listener without users, the client's network. Requests without this field count as one client. */
   readonly client?: string;
-  /** Full name of the session, unique among users and listeners. X-Noria-Session has the same value. */
+  /** The full name of the session. Sessions of different users or listeners never have the same full name. */
   readonly session?: string;
   /** The owner of the session. The pool uses the owner only if this request creates the session. */
   readonly sessionOwner?: SessionOwner;
@@ -43,7 +45,10 @@ export interface LeaseRequest {
   readonly avoid: readonly string[];
   /** Maximum time for which the request may wait for a member. 0: the request does not wait. */
   readonly waitMs: number;
-  /** True for a hedge, a request in parallel with a slow attempt. The success of a hedge does not move the session. */
+  /**
+   * True for a hedge: a request in parallel with a slow attempt. The success of a hedge does not move the session to
+   * another member, unless the session's own member has failed.
+   */
   readonly hedge?: boolean;
 }
 
@@ -81,7 +86,7 @@ export type UpcomingMember = Pick<
 >;
 
 export interface UpcomingQuery {
-  /** If the options name a session, only the session's own member is upcoming. */
+  /** If the options name a session, the result contains only the session's own member. */
   readonly routing: RoutingOptions;
   readonly count: number;
   /** Whether the caller already knows the member. `upcoming` omits the members that the caller knows. */

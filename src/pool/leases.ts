@@ -118,9 +118,11 @@ export class Leases {
   }
 
   /**
-   * Records that a member accepted an attempt of the session. If it is not the session's member, the session moves to it.
-   * Exception: if a hedge won and the session's member has not failed, the session stays, and remembers the member of the hedge
-   * as `fallback`.
+   * Records that a member accepted an attempt of the session. If this is not the session's own member, the session
+   * moves to it.
+   *
+   * Exception: if a hedge won and the session's own member has not failed, the session does not move. It stores the
+   * hedge's member as `fallback`.
    */
   #confirm(session: Session, { member, leasedAt, isHedge }: OpenLease, now: number): void {
     if (session.member === member.id) {

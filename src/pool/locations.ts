@@ -29,7 +29,7 @@ export class Locations {
 
   /**
    * Whether a location seen so far contains the keyword.
-   * @param keyword - folded by `foldLocation`.
+   * @param keyword - in the form that `foldLocation` returns.
    */
   someContain(keyword: string): boolean {
     for (const { folded } of this.#byText.values()) if (folded.includes(keyword)) return true;
@@ -37,7 +37,7 @@ export class Locations {
   }
 }
 
-/** The form in which locations and keywords are compared. */
+/** Returns the text in the form in which locations and keywords are compared. */
 export function foldLocation(text: string): string {
   return text.toLowerCase();
 }
@@ -59,9 +59,9 @@ export function looksLikeCode(keyword: string): boolean {
 }
 
 /**
- * Names of regions that never occur in a location of another region. Names that occur in a location of another region are
- * omitted: 海南 (海南州 in 青海), 河南 (河南县 in 青海), 河北 (河北区 in 天津). Two adjacent place names can also form a region name, as 芜湖 and 南陵
- * form 湖南. For this reason, 山西, 山东, 湖北, 湖南, 江西 and 云南 are omitted as well.
+ * Regions whose names occur only in their own locations. 海南, 河南 and 河北 are omitted, because places in other regions
+ * contain these names (海南州 in 青海, 河南县 in 青海, 河北区 in 天津). 山西, 山东, 湖北, 湖南, 江西 and 云南 are omitted, because two adjacent
+ * place names can form them, as 芜湖 and 南陵 form 湖南.
  */
 const REGIONS = [
   ...[

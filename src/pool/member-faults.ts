@@ -1,6 +1,6 @@
 /**
- * Applies the consequence of a member's fault: a quarantine, a probe or an eviction, as the member's health decides.
- * docs/health.md explains the rules.
+ * Applies the consequence of a member's fault: nothing, a quarantine, a probe or an eviction. The member's health
+ * decides which. docs/health.md explains the rules.
  */
 import type { FaultCode } from '../core/faults.ts';
 import { type SuspectFailure, WORKED_MS } from './health.ts';
@@ -79,8 +79,8 @@ export class MemberFaults {
   }
 
   /**
-   * Freezes or unfreezes evictions. While they are frozen, faults do not count. Unfreezing ends all quarantines, so that clients
-   * may try the quarantined members at once.
+   * While evictions are frozen, faults of members do not count. When they are no longer frozen, all quarantines end, so
+   * that clients may try the quarantined members at once.
    */
   freezeEvictions(on: boolean, now: number): void {
     this.#evictionsFrozen = on;

@@ -11,7 +11,7 @@ import { Member, type PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 import type { SharedMember } from './shared-member.ts';
 
-/** A member as a snapshot contains it. Moments are monotonic. */
+/** A member as a snapshot contains it, but with monotonic moments. */
 interface RestoredMember extends DrawnMember, MemberHistory {
   readonly id: string;
   readonly joinedAt: number;
@@ -102,7 +102,7 @@ export class MemberIntake {
   }
 
   /**
-   * Adds the member, unless a draw must not bring this proxy back yet (see `DepartedMembers`).
+   * Adds the member, unless the proxy is barred (see `DepartedMembers`).
    * @returns whether the member joined.
    */
   #joinUnlessBarred(

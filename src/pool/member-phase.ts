@@ -7,7 +7,7 @@ import type { FaultCode } from '../core/faults.ts';
  */
 export type LeaveReason = 'expired' | 'failed' | 'used-up' | 'evicted' | 'removed';
 
-/** Why a member leaves. `fault` is its last fault, if that was the cause. */
+/** Why a member leaves. `fault` is the member's last fault, if this fault was the cause. */
 export interface Departure {
   readonly reason: LeaveReason;
   readonly fault?: FaultCode;
@@ -18,7 +18,10 @@ export type MemberPhase =
   /** Unproven: clients do not get the member before a probe succeeds. */
   | { readonly name: 'joining' }
   | { readonly name: 'ready' }
-  /** The pool does not pick the member until `untilAt`. Then one attempt decides whether the member is ready again. */
+  /**
+   * Until `untilAt`, the pool picks the member only if no other member fits. After that, one attempt decides whether
+   * the member is ready again.
+   */
   | {
       readonly name: 'quarantined';
       readonly sinceAt: number;
@@ -35,7 +38,7 @@ export type MemberPhase =
 
 export type MemberPhaseName = MemberPhase['name'];
 
-/** The allowed moves. From `quarantined` to `quarantined`: a failed trial starts a longer quarantine. */
+/** The allowed moves. From `quarantined` to `quarantined`: an attempt failed, so a longer quarantine starts. */
 export const MEMBER_MOVES = {
   joining: ['ready', 'draining', 'left'],
   ready: ['quarantined', 'draining', 'left'],

@@ -13,11 +13,13 @@ import { hasLatinLetter, type Location } from './locations.ts';
 import { type Departure, MEMBER_MOVES, type MemberPhase, type MemberPhaseName } from './member-phase.ts';
 import type { PoolSourceOptions } from './options.ts';
 
-/** The time constant of latency readings in ms: a reading that is much older has little weight. */
+/** Time constant of the moving average of latency. A reading that is much older than this has little weight. */
 const LATENCY_MEMORY_MS = 10_000;
 /** The minimum weight of a new latency reading, even if it immediately follows another reading. */
 const MIN_READING_WEIGHT = 0.2;
-/** Maximum number of hosts that a member remembers for bans. The same maximum applies to hosts with a spacing. */
+/**
+ * Maximum number of hosts that a member remembers for bans, and maximum number of hosts that it remembers for spacing.
+ */
 const MAX_HOSTS = 1_000;
 
 /**
@@ -62,9 +64,9 @@ export class Member {
   /** The credentials of the member, which noria uses in place of the credentials of its source. */
   login: Login | undefined;
   facts: Facts | undefined;
-  /** Name of the noria of the fleet that drew the member; undefined: this noria. */
+  /** Name of the replica of the fleet that drew the member; undefined if this replica drew it. */
   drawnBy: string | undefined;
-  /** Monotonic moment at which its life ends. */
+  /** Monotonic moment at which the member's life ends. */
   endsAt = 0;
   /** True if the service reported no end of life. `endsAt` is then an assumption, and each success renews it. */
   endIsAssumed = false;
@@ -182,7 +184,10 @@ export class Member {
     return typicalLatencyMs + (this.latencyMs - typicalLatencyMs) * remaining;
   }
 
-  /** The monotonic moment from which the spacing allows a use for `host`; 0 if it allows a use now. */
+  /**
+   * Monotonic moment from which noria may use the member again for `host`; 0 if the member has no spacing for this
+   * host.
+   */
   spacedUntil(host: string): number {
     return this.#spacing?.get(host) ?? 0;
   }
@@ -248,7 +253,7 @@ export class PoolSource {
   /** Members that do not drain, ordered by the monotonic moment at which they stop being usable. */
   readonly expiries = new Heap<MemberMoment>();
   readonly quarantined = new Set<Member>();
-  /** Members that wait for a probe, because the evidence against them comes from too few clients. */
+  /** Members that wait for a probe, because the evidence against them is too weak for an eviction. */
   readonly suspected = new Set<Member>();
   openLeases = 0;
   /** Maximum number of open leases on the members of the source. */
@@ -260,7 +265,7 @@ export class PoolSource {
    * exists.
    */
   lastWantedAt = Number.NEGATIVE_INFINITY;
-  /** The demand of other replicas. Each sharing of the pool sets its own entry. */
+  /** The demand that other replicas reported, by the `PoolSharing` that received it. */
   readonly demandElsewhere = new Map<object, Demand>();
   /** Rate at which members become unusable because they reach `maxUsesPerMember` or must wait for `perHostSpacing`. */
   readonly usedUp = new DecayingRate();
@@ -275,7 +280,7 @@ export class PoolSource {
   longestLifeMs = 0;
   /** Number of members with a location, among all present and past members of the source. */
   locatedCount = 0;
-  /** Whether any of these locations had a Latin letter. */
+  /** Whether a location of a present or past member had a Latin letter. */
   hasLatinLocation = false;
 
   constructor(options: PoolSourceOptions) {
@@ -300,7 +305,7 @@ export class PoolSource {
   }
 
   /**
-   * Remembers what the members of this source are like.
+   * Records the protocol, life and location of a new member. They show which routing options this source can satisfy.
    * @param lifeMs - the member's life when it joined.
    */
   learn({ protocol, location = '' }: DrawnMember, lifeMs: number): void {

@@ -136,7 +136,7 @@ export class Members {
     member.source.evidence.recordAnswer(client, now);
   }
 
-  /** Applies the end of a lease. Call it after the counters have been updated. */
+  /** Applies the end of a lease. Call it after the counters of open leases have been updated. */
   leaseEnded(member: Member, now: number): void {
     if (member.phase.name !== 'draining') this.index.leaseEnded(member, now);
     else if (member.openLeases === 0) this.#delete(member, member.finishDraining());
@@ -209,7 +209,7 @@ export class Members {
     this.#emitJoined(member, false, now);
   }
 
-  /** Applies a draw of the member again. `endsAt`: the end of life that follows from the draw. */
+  /** Updates a member that a draw brought again. `endsAt` is the end of life that this draw gives the member. */
   renew(
     member: Member,
     { drawn, endsAt }: { readonly drawn: DrawnMember; readonly endsAt: number },
@@ -244,7 +244,6 @@ export class Members {
     if (wasQuarantined) this.#bus.emit('member.restored', eventOf(member));
   }
 
-  /** Quarantines a member that is ready or quarantined. */
   quarantineUntil(
     member: Member,
     { untilAt, fault, replaced = true }: Pick<MemberQuarantine, 'untilAt' | 'fault' | 'replaced'>,

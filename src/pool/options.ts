@@ -28,7 +28,7 @@ export interface PoolSourceOptions {
   readonly size: number;
   /** How long a member with unknown lifetime lives after it joined or last had a success. */
   readonly unknownLifetimeMs: number;
-  /** The protocol of all its members; absent if unknown. */
+  /** The protocol of all members of the source; absent if unknown. */
   readonly protocol?: MemberProtocol;
   /** The longest life of a newly drawn member; absent if unknown. */
   readonly longestLifeMs?: number;

@@ -19,14 +19,14 @@ export interface SessionRotation {
   readonly to: string | undefined;
 }
 
-/** Asks for a member for a session without granting a lease, because the session's client connects later. */
+/** A request to give a session a member without a lease, because the session's client connects later. */
 export interface SessionPin {
   readonly session: string;
   /** The routing options of the session's later requests. */
   readonly routing: RoutingOptions;
   /**
-   * The members that other pins hold, by member id. The session never moves to such a member, and leaves such a member for a
-   * better one.
+   * The members to which other sessions are pinned, by member id. The session never moves to one of them. If its own
+   * member is one of them, the session prefers a better member.
    */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
@@ -37,7 +37,7 @@ export interface SessionPin {
 }
 
 export class Picker {
-  /** Contains the results of the last pick. */
+  /** The check of the last pick, with the results of this pick. */
   readonly check = new MemberCheck();
   readonly #members: Members;
   readonly #sessions: Sessions;
@@ -174,7 +174,7 @@ function servesNow(member: Member, candidates: Candidates, check: MemberCheck): 
   return !member.source.isFull && whyMove(member, candidates, check) === undefined;
 }
 
-/** Whether the member works. A member that works may be full, or unable to serve this client. */
+/** Whether the member is ready and its source is not blocked. The member may still be full, or not fit this client. */
 function works(member: Member | undefined): boolean {
   return member?.phase.name === 'ready' && member.source.blockedReason === undefined;
 }

@@ -29,7 +29,7 @@ export interface PoolObserver {
    */
   sessionUsed(session: Session, uses: number): void;
   sessionEnded(session: Session, reason: string): void;
-  /** The reason for which clients may not use the source changed, or the limit of its open leases changed. */
+  /** The source was blocked or unblocked, or the limit of its open leases changed. */
   sourceRestricted(source: PoolSource): void;
   evictionsFrozen(on: boolean): void;
 }

@@ -1,8 +1,9 @@
 /**
- * The pool: the members that clients may use, granted by lease. It grants leases to the data plane (`LeaseProvider`), takes drawn
- * members from refill, and reports to refill how many members are usable and how many clients want. It owns its parts and their
- * timers: members, sessions, open leases and waiting clients. Each method that frees a member serves the waiting clients before
- * it returns.
+ * The pool: the members that clients may use. It grants leases on members to the data plane (`LeaseProvider`) and adds
+ * the members that refill draws. For refill, it counts the usable members and measures the demand of the clients.
+ *
+ * It owns its parts and their timers: members, sessions, open leases and waiting clients. Each method that frees a
+ * member serves the waiting clients before it returns.
  */
 import type { Clock } from '../core/clock.ts';
 import { countedAt, demandFor, heldAt, usableAt } from './demand.ts';
@@ -48,7 +49,7 @@ interface BanReport {
   readonly holder: LeaseHolder;
   /** Canonical host of the target. */
   readonly host: string;
-  /** What the client reported. `ok`: the host no longer bans the member. */
+  /** `banned`: the host bans the member. `ok`: the host no longer bans the member. */
   readonly verdict: 'banned' | 'ok';
 }
 
@@ -125,8 +126,8 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Grants leases for probes on at most `limit` members, most urgent first. With `staleMs`, also on members without a success
-   * for that long. The caller reports the outcomes like those of other leases.
+   * Grants leases for probes on at most `limit` members, most urgent first. If `staleMs` is given, this includes ready
+   * members without a success for that time. The caller reports the outcomes like those of other leases.
    */
   acquireForProbe(limit: number, staleMs?: number): readonly ProbeLease[] {
     if (this.#closed) return [];
@@ -216,7 +217,10 @@ export class Pool implements LeaseProvider {
     );
   }
 
-  /** Removes a member for the operator. Its open tunnels continue. @returns false when there is no such member. */
+  /**
+   * Removes a member at the request of the operator. Its open tunnels continue. @returns false when there is no such
+   * member.
+   */
   evict(id: string): boolean {
     const member = this.#members.find(id);
     if (member === undefined) return false;
@@ -316,13 +320,19 @@ export class Pool implements LeaseProvider {
     this.#requests.refuseHopeless();
   }
 
-  /** Stops picking members of a source; clients see the reason. `undefined` ends the block. */
+  /**
+   * Stops picking members of a source; clients see the reason. If the reason is undefined, the pool picks these members
+   * again.
+   */
   blockSource(sourceName: string, reason: string | undefined): void {
     this.#restrict(sourceName, () => ({ blockedReason: reason }));
     this.#requests.refuseHopeless();
   }
 
-  /** If `on`, ignores faults of members, because noria's own network is down. After that, clients may try quarantined members at once. */
+  /**
+   * If `on` is true, faults of members no longer count, because noria's own network is down. If it is false, faults
+   * count again, and clients may try quarantined members at once.
+   */
   freezeEvictions(on: boolean): void {
     const now = this.#clock.monotonic();
     this.#faults.freezeEvictions(on, now);
@@ -334,7 +344,7 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Restores what has not expired since the snapshot. Call it on a pool that has just been opened.
+   * Restores the members that have not expired since the snapshot. Call it before the pool serves clients.
    *
    * @param passedMs - time since the snapshot; by default, the wall clock measures it.
    */
@@ -343,10 +353,7 @@ export class Pool implements LeaseProvider {
     this.#requests.serveWaiting(this.#clock.monotonic());
   }
 
-  /**
-   * The sessions as records, and their changes from now on.
-   * @param onChange - called after each change.
-   */
+  /** Returns a journal with a record of each session, and of each change of a session from now on. */
   sessionJournal(onChange: () => void): SessionJournal {
     return this.#sessions.journal(onChange);
   }

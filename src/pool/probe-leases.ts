@@ -7,7 +7,10 @@ import type { Members } from './members.ts';
 interface ProbeTerms {
   readonly now: number;
   readonly limit: number;
-  /** A ready member without a success for this time, in ms, needs a probe. Undefined if no check is configured. */
+  /**
+   * A ready member needs a probe if it had no success for this time. Undefined if no check (`health.check`) is
+   * configured.
+   */
   readonly staleMs: number | undefined;
 }
 

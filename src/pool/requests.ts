@@ -253,7 +253,7 @@ export class Requests {
     const hopeless = this.#refusals.judge(now)(request, waitMs);
     if (hopeless !== undefined) return hopeless;
     if (this.#queue.size >= this.#maxWaiting) {
-      const reason = `No member is free, and ${this.#maxWaiting} clients wait for one already, which is the limit.`;
+      const reason = `No member is free, and ${this.#maxWaiting} other clients, the maximum, already wait for one.`;
       return this.#refusals.poolEmpty(reason, routing);
     }
     const { spacedUntil, turnAt } = this.#picker.check;

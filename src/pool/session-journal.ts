@@ -18,7 +18,6 @@ export class SessionJournal {
   /** Names of changed and ended sessions that `takeChanges` has not returned yet. */
   readonly #changed = new Set<string>();
 
-  /** @param onChange - called for each change. */
   constructor(clock: Clock, sessions: ReadonlyMap<string, Session>, onChange: () => void) {
     this.#clock = clock;
     this.#sessions = sessions;

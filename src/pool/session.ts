@@ -15,7 +15,8 @@ export class Session implements HeapNode {
   /** Id of the session's member; undefined until the next pick if the session has none. */
   member: string | undefined;
   /**
-   * Id of the member through which a hedge last won for this session. If its own member fails, the session moves to this member.
+   * Id of the member through which a hedge last won for this session. If the session's own member fails, the session
+   * moves to this member.
    */
   fallback: string | undefined;
   /** Whether the session's member failed an attempt and has accepted no attempt since. */
@@ -60,7 +61,7 @@ export class Session implements HeapNode {
 }
 
 /**
- * A session in the heap of its client. `key` is the moment of a use. Later uses do not change `key`; `SessionClients` updates it
+ * A session in the heap of its client. `key` is the moment of an earlier use. `SessionClients` updates `key` only
  * before it chooses a session to end.
  */
 export class SessionUse implements HeapNode {

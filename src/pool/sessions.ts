@@ -117,7 +117,10 @@ export class Sessions {
     return this.#insert(session, now);
   }
 
-  /** Applies the session of another replica. Does not check the limit per client, because the other replica has checked it. */
+  /**
+   * Adds or updates a session that another replica reported. Does not check the limit per client, because the other
+   * replica has checked it.
+   */
   adopt(shared: SharedSession, reason: string, now: number): void {
     const { name, owner, member, ttlMs, usedAt, uses } = shared;
     const known = this.#byName.get(name);

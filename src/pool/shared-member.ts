@@ -27,7 +27,7 @@ export interface MemberQuarantine {
   readonly fault: FaultCode;
   /** False: no draw replaces the member, because only one client failed through it. Absent: true. */
   readonly replaced?: boolean | undefined;
-  /** The faults of the member so far. */
+  /** The counts of the member's faults so far. */
   readonly health: HealthRecord;
 }
 
@@ -45,8 +45,8 @@ export interface SharedSession {
 /** A change of the pool that all replicas apply. Idempotent. */
 export type PoolChange =
   /**
-   * A draw brought the member, for the first time or again. The later end of life applies. Has no effect if the member was
-   * removed.
+   * A draw brought the member, for the first time or again. If two draws give different ends of life, the later end
+   * applies. The change has no effect if the member was removed.
    */
   | { readonly kind: 'member.joined'; readonly member: SharedMember }
   | { readonly kind: 'member.quarantined'; readonly member: string; readonly quarantine: MemberQuarantine }
@@ -80,14 +80,14 @@ export type PoolChange =
     }
   /** The session got this member. A replica without the session creates it. */
   | { readonly kind: 'session.moved'; readonly session: SharedSession; readonly reason: string }
-  /** The operator or a limit ended the session. Sessions that end because they were idle cause no change. */
+  /** A client, the operator or a limit ended the session. Sessions that end because they were idle cause no change. */
   | { readonly kind: 'session.ended'; readonly name: string }
   | MachineChange;
 
 /** Changes that only replicas on the same machine exchange. */
 type MachineChange =
   | Restriction
-  /** The member needs a probe by the replica that probes members. */
+  /** The replica that probes members must probe this member. */
   | { readonly kind: 'member.suspected'; readonly member: string };
 
 /** What one machine learned about a source or about its network. */
@@ -185,7 +185,7 @@ export function quarantineOf({ phase, health }: Member): MemberQuarantine | unde
   return { untilAt, fault, replaced, health: health.record() };
 }
 
-/** @param unsharedUses - the leases that the next beat reports; the described `uses` exclude them. */
+/** @param unsharedUses - the leases that this replica has not reported yet. `uses` of the result excludes them. */
 export function describeSession(session: Session, unsharedUses: number): SharedSession {
   const { name, owner, member, ttlMs, usedAt, uses } = session;
   return { name, owner, ...(member !== undefined && { member }), ttlMs, usedAt, uses: uses - unsharedUses };

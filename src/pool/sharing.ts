@@ -1,10 +1,10 @@
 /**
- * Connects a pool with a group of replicas of the same pool. It describes the changes and the activity of this pool as data, and
- * applies the changes and the activity of the other replicas. It does not report a change that it has applied. Every change is
- * idempotent.
+ * Connects a pool with a group of replicas of the same pool. It describes the changes and the activity of this pool as
+ * data, and applies the changes and the activity of the other replicas. It never reports back a change that it
+ * received. Every change is idempotent.
  *
- * A pool can have two sharings: one with the workers of its machine, and one with other machines. Each sharing reports what the
- * other sharing applies, so changes and activity pass through the pool from one group to the other.
+ * A pool can have two sharings: one with the workers of its machine, and one with other machines. What one sharing
+ * applies, the other sharing reports. So changes and activity pass through the pool from one group to the other.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
@@ -47,7 +47,7 @@ export interface SharingParts {
   readonly faults: MemberFaults;
   readonly sessions: Sessions;
   readonly requests: Requests;
-  /** All sharings of the pool, including this sharing. They observe its members and sessions. */
+  /** All sharings of the pool, including this sharing. Each sharing observes the pool's members and sessions. */
   readonly sharings: PoolSharing[];
 }
 
@@ -59,7 +59,7 @@ export interface SharingOptions {
    * must be cheap.
    */
   readonly onUse: () => void;
-  /** Called when the last waiting client in the group of another sharing of this pool waits no longer. */
+  /** Called when the number of waiting clients in the group of another sharing falls to 0. */
   readonly onServed: () => void;
   /**
    * Whether the other replicas run on this machine. If so, their evidence counts like that of this process. If not, their
@@ -79,7 +79,7 @@ export class PoolSharing implements PoolObserver {
   readonly #parts: SharingParts;
   readonly #options: SharingOptions;
   readonly #unshared = new UnsharedActivity();
-  /** Names of the sessions with a member that the other replicas do not know yet. */
+  /** Names of the sessions whose member the other replicas do not know yet. */
   readonly #unconfirmed = new Set<string>();
   /** Number of clients that wait in the other replicas of this group. */
   #waitingElsewhere = 0;
@@ -181,7 +181,7 @@ export class PoolSharing implements PoolObserver {
     return this.#unconfirmed.has(session);
   }
 
-  /** Sets the member that all replicas now know for the session. */
+  /** Assigns the session to the member on which all replicas have agreed. */
   confirm(session: SharedSession): void {
     this.#unconfirmed.delete(session.name);
     this.apply([{ kind: 'session.moved', session, reason: 'bound' }]);
@@ -201,7 +201,10 @@ export class PoolSharing implements PoolObserver {
     return this.#parts.requests.waitingHere + others;
   }
 
-  /** The activity of this process and of the groups of the other sharings, with all changes since the last call. */
+  /**
+   * Returns the current demand, and the activity since the last call: of this process and of the groups of the other
+   * sharings.
+   */
   takeActivity(): PoolActivity {
     const { clock, members } = this.#parts;
     const now = clock.monotonic();
@@ -242,7 +245,7 @@ export class PoolSharing implements PoolObserver {
     requests.serveWaiting(now);
   }
 
-  /** Replaces the demand of the other replicas, by source name. */
+  /** Replaces the demand that the other replicas of this group reported. `demand` is by source name. */
   setDemandElsewhere(waiting: number, demand: ReadonlyMap<string, Demand>): void {
     const { members, requests, bus } = this.#parts;
     const areServed = waiting === 0 && this.#waitingElsewhere > 0;
@@ -314,7 +317,10 @@ export class PoolSharing implements PoolObserver {
     return this.#parts.sessions.find(name);
   }
 
-  /** Counts the open leases, latency and successes of a member in another replica as those of this pool. */
+  /**
+   * Records the use of a member by another replica: open leases, latency and successes. They count like those of this
+   * process.
+   */
   countForMember(
     { member: id, latencyMs, uses }: Omit<MemberActivity, 'openLeases'>,
     openLeasesChange: number,
@@ -341,7 +347,7 @@ export class PoolSharing implements PoolObserver {
     for (const other of this.#others) other.sessionUsed(session, activity.uses);
   }
 
-  /** Counts the open leases of another replica as open leases of this pool. */
+  /** Counts the other replica's open leases of a session like those of this process. */
   countForSession(name: string, openLeasesChange: number): void {
     const session = this.#parts.sessions.find(name);
     if (session !== undefined) session.openLeases += openLeasesChange;

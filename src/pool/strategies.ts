@@ -1,4 +1,4 @@
-/** The rotation of each strategy, over the candidates of one bucket. */
+/** Creates the rotation that a strategy uses for the candidates of one bucket. */
 import type { Random } from '../core/random.ts';
 import type { Candidate } from './candidates.ts';
 import type { Strategy } from './options.ts';

@@ -1,8 +1,11 @@
 /**
- * Turns: decide which of several processes that share a pool may use a member now, where a limit applies to all processes
- * together. A hash of the member and the number of the turn assigns each turn to one process, so the processes agree without
- * messages. At the start of its turn, a process first waits. After this wait, it knows all uses by the previous process (for
- * `maxUsesPerMember`), and the minimum time since the last use has passed (for `perHostSpacing`).
+ * Turns decide which of several processes that share a pool may use a member now. They are needed if a limit on uses
+ * applies to all processes together.
+ *
+ * Each turn of a member belongs to one process. A hash of the member and the number of the turn selects this process,
+ * so the processes agree without messages. At the start of its turn, a process first waits. After this wait, it knows
+ * all uses by the previous process (for `maxUsesPerMember`), and the minimum time since the last use has passed (for
+ * `perHostSpacing`).
  */
 import type { Member } from './member.ts';
 import type { PoolShare, RotationOptions } from './options.ts';
@@ -11,7 +14,10 @@ type TurnLimits = Pick<RotationOptions, 'maxUsesPerMember' | 'perHostSpacingMs'>
 
 /** After this time, a process knows all uses by the other processes. */
 const USES_KNOWN_MS = 750;
-/** The length of a turn, as a multiple of the wait at its start. Longer turns waste less time; shorter turns are fairer. */
+/**
+ * The length of a turn, as a multiple of the wait at its start. Longer turns waste less time on waits; shorter turns
+ * are fairer.
+ */
 const WAITS_PER_TURN = 4;
 /** Number of turns to search ahead. Almost certainly, at least one of these turns belongs to this process. */
 const MAX_TURNS = 64;

@@ -30,12 +30,11 @@ export class UnsharedActivity {
     this.#sessions.set(session, this.usesOf(session) + uses);
   }
 
-  /** Number of leases of the session since the last report. */
   usesOf(session: Session): number {
     return this.#sessions.get(session) ?? 0;
   }
 
-  /** Call it when the other replicas have lost the uses of the member: the next report then contains all uses. */
+  /** Call it when the other replicas have lost the uses of the member. The next report then contains all its uses. */
   memberLost(member: Member): void {
     this.#members.set(member, { uses: member.uses, answeredTo: this.#members.get(member)?.answeredTo });
   }

@@ -3,13 +3,11 @@ import type { Member, PoolSource } from './member.ts';
 import type { MemberPhaseName } from './member-phase.ts';
 import type { Session } from './session.ts';
 
-/** The phases of members that have not left. */
 type MemberState = Exclude<MemberPhaseName, 'left'>;
 
 export type MemberView = NonNullable<ReturnType<typeof memberView>>;
 export type SessionView = ReturnType<typeof sessionView>;
 
-/** The members of one source, counted by state. */
 export interface SourceCounts extends Record<MemberState, number> {
   readonly source: string;
   readonly size: number;

@@ -132,8 +132,8 @@ export class WaitingQueue {
   }
 
   /**
-   * Schedules a retry at `at`. At this moment, the spacing of a member ends, or the turn of this process for a member starts
-   * (turns.ts).
+   * Schedules a retry at the moment `at`, when the spacing of a member ends or a turn of this process for a member
+   * starts (turns.ts).
    */
   retryAt(at: number): void {
     this.#retryAt = Math.min(this.#retryAt, at);

@@ -62,7 +62,7 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
 
   upcoming(count: number, now: number): readonly Entry[] {
     while (this.#decided.length < count) {
-      const last = this.#decided.at(-1) ?? this.#lastUsed; // the next entry must not be equal to `last`, so that no entry is picked twice in a row
+      const last = this.#decided.at(-1) ?? this.#lastUsed; // so that no entry is picked twice in a row
       const entry = this.#draw({ now, fit: (other) => (other === last ? SECOND_CHOICE : FITS) });
       if (entry === undefined) break;
       this.#decided.push(entry);

@@ -17,10 +17,10 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
   #turn = 0;
 
   /**
-   * @param rank - returns the rank of an entry. All entries share one sequence of use numbers; `lastTurn` is the number of the
-   * last use of `entry`.
-   * @param usesCount - whether the rank depends on uses. If false, picks alternate between the two entries of lowest rank,
-   * because each pick avoids the exit address of the previous pick.
+   * @param rank - returns the rank of an entry. `lastTurn` is the number of the last use of `entry`; the uses of all
+   * entries are numbered in one sequence.
+   * @param usesCount - whether the rank depends on uses. If false, picks alternate between the two entries of lowest
+   * rank, because each pick avoids the exit address of the previous pick.
    */
   constructor(rank: (entry: Entry, lastTurn: number) => number, usesCount = true) {
     this.#rank = rank;
@@ -71,7 +71,7 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
       }
       secondChoice ??= entry;
       secondChoices += 1;
-      return secondChoices > MAX_SECOND_CHOICES; // stops the search if there are too many second choices
+      return secondChoices > MAX_SECOND_CHOICES;
     });
     if (found !== undefined && unfit.length > MAX_UNFIT_AHEAD) for (const entry of unfit) this.used(entry);
     return secondChoices > MAX_SECOND_CHOICES ? secondChoice : (found ?? secondChoice);

@@ -57,6 +57,6 @@ export class RotationEntry implements HeapNode {
   key = 0;
   heapIndex = -1;
   arrayIndex = -1;
-  /** The number of the turn or round in which the entry was used last. */
+  /** The number of the entry's last use. In a shuffle: the number of the round in which the entry was last used. */
   lastTurn = -1;
 }

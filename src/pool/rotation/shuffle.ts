@@ -41,7 +41,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
 
   used(entry: Entry): void {
     if (this.#remaining === 0) this.#startRound();
-    if (entry.arrayIndex >= this.#remaining) return; // already picked in this round, and picked again because no other entry fitted
+    if (entry.arrayIndex >= this.#remaining) return; // picked again in this round, because no other entry fitted
     entry.lastTurn = this.#round;
     this.#endTurn(entry);
   }
@@ -58,7 +58,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
     const next = randomFit(this.#entries, 0, remaining, check, this.#random);
     if (next !== undefined) return next;
     const again = randomFit(this.#entries, remaining, this.#entries.length, check, this.#random);
-    if (again !== undefined && remaining > MAX_UNFIT_AHEAD) this.#remaining = this.#decided = 0; // ends the round, because no entry of the first part fits
+    if (again !== undefined && remaining > MAX_UNFIT_AHEAD) this.#remaining = this.#decided = 0; // ends the round
     return again;
   }
 
