@@ -3,19 +3,19 @@
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Login } from '../core/secret.ts';
 
-/** One proxy of an answer, with a valid address and port. The answer may lack all other fields. */
+/** One proxy of an answer. Its address and port are always valid and present; all other fields may be missing. */
 export interface DrawnEntry {
   /** An IP literal in canonical form, without brackets. */
   readonly host: string;
   readonly port: number;
   /**
-   * The protocol of the proxy. Always present for links. For the free product, present if the entry names its protocol. Absent
-   * for other products.
+   * The protocol of the proxy. Links: always present. Free product: present if the entry names its protocol. All other
+   * products: absent.
    */
   readonly protocol?: MemberProtocol;
   /**
-   * The remaining lifetime in ms, counted from the moment at which noria sent the request. `unknown`: the service
-   * sent -1. Absent: the service sent no lifetime.
+   * The remaining lifetime in ms at the moment when noria sent the request. `unknown`: the service sent -1. Absent: the
+   * service sent no lifetime.
    */
   readonly lifetimeMs?: number | 'unknown';
   readonly exitIp?: string;
@@ -30,7 +30,7 @@ export interface DrawnEntry {
   readonly serverId?: string;
   readonly lastScore?: number;
   readonly yesterdayScore?: number;
-  /** Whether this instance draws the IP for the first time today (`is_new_dedup`, only `short-pure`). */
+  /** Whether the instance drew this IP for the first time today (`is_new_dedup`, only `short-pure`). */
   readonly isNew?: boolean;
 }
 
@@ -42,7 +42,7 @@ export interface Quota {
   readonly remaining?: number;
   /** IPs that are new in this answer: `update_count` or `dedup_count`. */
   readonly added?: number;
-  /** IPs that were drawn before and have not expired: `active_count`. */
+  /** IPs that an earlier call drew and that have not expired: `active_count`. */
   readonly active?: number;
   /** IPs that the instance drew today: `today_count`. */
   readonly today?: number;
@@ -55,10 +55,10 @@ export interface DrawAnswer {
   readonly message: string;
   /** The entries, at most 1,000. Empty unless the code is success. */
   readonly entries: readonly DrawnEntry[];
-  /** How many entries noria dropped, by `DropReason`. */
+  /** The number of entries that noria dropped, by `DropReason`. */
   readonly dropped: Readonly<Record<string, number>>;
   readonly quota: Quota;
-  /** The monotonic moment at which noria sent the request. Lifetimes count from here. */
+  /** The monotonic moment at which noria sent the request. The lifetimes of the entries begin at this moment. */
   readonly sentAt: number;
   /** The time in ms from sending the request to the end of the answer. */
   readonly tookMs: number;

@@ -11,7 +11,7 @@ export interface AnswerOrigin {
   readonly host: string;
   /** Secrets that noria masks when it quotes the answer. */
   readonly secrets: readonly Secret[];
-  /** The fault code for an answer that noria cannot read. Default: service-protocol. */
+  /** The fault code to use if noria cannot read the answer. Default: service-protocol. */
   readonly unreadable?: 'link-unreadable';
 }
 
@@ -23,21 +23,26 @@ export interface Envelope {
   readonly code: string;
   /** The service's own text, as received. */
   readonly message: string;
-  /** The objects of the answer that may contain its counters, such as `count` and `leftIp`. The most likely object is the first. */
+  /**
+   * The objects of the answer in which noria looks for the counters of IPs, such as `count`. The most likely object is
+   * the first.
+   */
   readonly counters: readonly RawFields[];
   readonly entries: readonly RawFields[];
 }
 
 /**
  * The maximum number of values in an answer and its maximum depth. noria checks both before or while it parses, so that
- * decoding never blocks other work for long. A full answer of 1,000 entries with all fields has half of these values.
+ * decoding never blocks other work for long. A full answer of 1,000 entries with all fields has half of the allowed
+ * number of values.
  */
 export const MAX_VALUES = 32_000;
 export const MAX_DEPTH = 32;
 export const TOO_MANY_VALUES = `more than ${MAX_VALUES} values or more than ${MAX_DEPTH} levels`;
 
 /**
- * To quote N characters, noria reads this number times N characters, because runs of white space shrink to one space.
+ * To quote N characters, noria reads this number times N characters. It replaces each run of white space by one space,
+ * so reading only N characters would often give a shorter quotation.
  */
 const QUOTED_SHARE = 8;
 const QUOTE_LENGTH = 200;

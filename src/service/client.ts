@@ -53,7 +53,7 @@ interface Timing {
 
 export type ListAnswer = DecodedList & Timing;
 
-/** Many vendors refuse a call that comes too early with this HTTP status (RFC 6585). */
+/** The HTTP status with which many vendors refuse a call that comes too early (RFC 6585). */
 const TOO_MANY_REQUESTS = 429;
 
 type Decode<Decoded> = (body: Uint8Array, origin: AnswerOrigin, status: number) => Decoded;
@@ -75,9 +75,7 @@ export class ServiceClient {
     this.#options = options;
   }
 
-  /**
-   * Opens the connection of one call. The caller closes the connection. `signal` cancels the opening and the call.
-   */
+  /** Opens the connection of one call. The caller closes it. Aborting `signal` cancels the opening and the call. */
   async connect(address: ServiceAddress, signal?: AbortSignal): Promise<ServiceConnection> {
     const url = serviceUrl(address);
     const abort = new AbortController();
@@ -85,7 +83,7 @@ export class ServiceClient {
     if (this.#isClosed || signal?.aborted) cancel();
     signal?.addEventListener('abort', cancel);
     this.#open.add(abort);
-    // A signal may outlive many connections, so each connection removes its listener.
+    // A signal may outlive many connections, so each closed connection removes its listener from the signal.
     const closed = () => {
       this.#open.delete(abort);
       signal?.removeEventListener('abort', cancel);

@@ -20,11 +20,14 @@ export type CodeVerdict =
   | { readonly kind: 'slow-down' }
   /** The service requires a pause. noria makes no call for `ms`, because an earlier call would restart the pause. */
   | { readonly kind: 'silence'; readonly ms: number }
-  /** A condition that ends by itself, or that the operator can remove in the console of the service. noria retries every `retryEveryMs`. */
+  /**
+   * The cause ends by itself, or the operator can remove it in the console of the service. noria retries every
+   * `retryEveryMs`.
+   */
   | { readonly kind: 'pause'; readonly retryEveryMs: number }
   /**
-   * A quota is used up. noria retries after `retryFromMs`, then each time after twice the last wait, at most `retryToMs`. With
-   * `atMidnight`, noria also retries when the service's day begins.
+   * A quota is used up. noria retries after `retryFromMs`. It doubles the wait before each further retry, up to
+   * `retryToMs`. With `atMidnight`, noria also retries when the service's day begins.
    */
   | {
       readonly kind: 'quota';
@@ -35,8 +38,8 @@ export type CodeVerdict =
   /** The operator has to act. noria retries every `retryEveryMs`; without `retryEveryMs`, it does not retry. */
   | { readonly kind: 'halt'; readonly retryEveryMs?: number }
   /**
-   * The meaning of the answer is unknown. noria retries after `retryFromMs`, then each time after twice the last wait, at most
-   * `retryToMs`.
+   * The meaning of the answer is unknown. noria retries after `retryFromMs`. It doubles the wait before each further
+   * retry, up to `retryToMs`.
    */
   | { readonly kind: 'back-off'; readonly retryFromMs: number; readonly retryToMs: number };
 
@@ -47,13 +50,13 @@ export interface CodeMeaning {
   readonly advice: string;
   readonly verdict: CodeVerdict;
   /**
-   * Which norias get the same refusal. `instance`: every noria with this instance. `configuration`: every noria with
-   * the same key and parameters. Absent: perhaps only this machine.
+   * Which norias get the same refusal. `instance`: all norias with this instance. `configuration`: all norias with the
+   * same key and parameters. Absent: this is unknown, and perhaps only this machine gets it.
    */
   readonly concerns?: 'instance' | 'configuration';
   /** True if the answer contained proxies and noria dropped all of them. */
   readonly allDropped?: true;
-  /** True if noria limits the source to half of its present tunnels, until a call succeeds. */
+  /** True if noria may keep only half of the source's present number of tunnels, until a call succeeds. */
   readonly limitsConnections?: true;
 }
 
@@ -182,8 +185,8 @@ const LIST_PARAMS_WRONG: CodeMeaning = {
 };
 
 /**
- * The codes of extraction links. noria chooses one of them by the rules of the source, because each vendor has its
- * own codes.
+ * The codes that noria gives to the answers of extraction links. Each vendor has its own codes, so the rules of the
+ * source decide which of these codes applies.
  */
 const LINK = {
   [SUCCESS]: OK,
@@ -268,8 +271,8 @@ const UNREADABLE_ADVICE = 'Compare format and textLayout with the extraction for
 const UNREADABLE_LINK_ADVICE = 'Compare the key answer of the source with the answer that the link gives.';
 
 /**
- * What the answer of a draw means. Besides the code, the entries matter: an answer with the code of success may have no
- * entries, noria may have dropped all entries, or the answer may say that no IP is left.
+ * What the answer of a draw means. The code alone does not decide: an answer with the code of success may have no
+ * entries, or noria may have dropped all entries, or the answer may say that no IP is left.
  */
 export function judgeDraw(
   product: SourceProduct,
@@ -291,7 +294,8 @@ export function judgeDraw(
 }
 
 /**
- * The minimum interval in ms that the text of an answer with code 12002 may name in Chinese ("at least N seconds").
+ * Returns the minimum interval in ms if the text of an answer with code 12002 names one in Chinese ("at least N
+ * seconds").
  */
 export function intervalNamedMs(message: string): number | undefined {
   const seconds = /(\d{1,4})\s*秒/.exec(message)?.[1];

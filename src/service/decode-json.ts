@@ -63,7 +63,7 @@ export function objectsIn(list: readonly unknown[]): RawFields[] {
   return list.map((item) => (isObject(item) ? item : {}));
 }
 
-/** Counts values and levels without parsing. A value follows a comma or the opening bracket of an object or list. */
+/** Counts the values and the levels of nesting without parsing. Each value follows a comma or an opening bracket. */
 function isOversized(text: string): boolean {
   let depth = 0;
   let values = 0;
@@ -80,7 +80,7 @@ function isOversized(text: string): boolean {
   return false;
 }
 
-/** The index of the closing quotation mark, or the length of the text if there is none. */
+/** Returns the index of the closing quotation mark, or the length of the text if that mark is missing. */
 function endOfString(text: string, start: number): number {
   for (let at = start + 1; at < text.length; at += 1) {
     const char = text.charCodeAt(at);

@@ -20,7 +20,7 @@ import type { ListName } from './operation.ts';
 import { OPERATIONS } from './operations.ts';
 
 /**
- * An area line or an instance, with the fields and types of the operation's table. Fields without a valid value are
+ * One area line or one instance. operations.ts lists its fields and their types. Fields without a valid value are
  * absent.
  */
 export type ListRecord = Readonly<Record<string, string | number>>;

@@ -1,9 +1,10 @@
 /**
- * Reads an answer in the format Text: one proxy per line, in the default layout, the layout of the free product, or a custom
- * layout. All functions are pure.
+ * Reads an answer in the format Text: one proxy per line, in the default layout, the layout of the free product, or a
+ * custom layout. All functions are pure.
  *
- * A Text answer has no code. If its lines match the layout, it is a success. The specification shows no error in Text. If the
- * lines do not match and the text contains a code of the operation, noria reads it as an error with that code.
+ * A Text answer has no field for a code. If its lines match the layout, the answer is a success. The specification
+ * shows no error in the format Text. If the lines do not match and the text contains a code of the operation, noria
+ * reads the answer as an error with that code.
  */
 import { type AnswerOrigin, type Envelope, oversizedAnswer, type RawFields } from './body.ts';
 import { CODES, SUCCESS } from './codes.ts';
@@ -78,8 +79,8 @@ function lineReader(pattern: RegExp): RecordReader {
 }
 
 /**
- * Returns all records, and the number of mismatches: lines without a record, and text after a record that is not
- * another record. Returns undefined if the text has too many lines.
+ * Returns all records, and the number of mismatches: lines without a record, and other text after a record. Returns
+ * undefined if the text has too many lines.
  */
 function readRecords(
   text: string,
@@ -106,7 +107,7 @@ function readRecords(
 }
 
 function listedCode(text: string, operation: OperationNumber): string | undefined {
-  // Addresses are removed first, because a port could look like a code.
+  // Addresses are removed first, because a port may look like a code.
   const withoutAddresses = text.replace(/\d{1,3}(?:\.\d{1,3}){3}\W{1,3}\d{1,5}\b/g, ' ');
   const numbers = withoutAddresses.match(/\b\d{5}\b/g) ?? [];
   return numbers.find((code) => Object.hasOwn(CODES[operation], code));

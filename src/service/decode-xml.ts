@@ -37,8 +37,8 @@ export function readXml(text: string, origin: AnswerOrigin): Envelope | undefine
 }
 
 /**
- * Walks the tree. Adds the fields of each entry to `entries`. Of the values outside entries, adds the first value of each name to
- * `envelope`.
+ * Reads an element and everything inside it. Adds the fields of each entry to `entries`. Adds the values of other
+ * elements to `envelope`, the first value of each name.
  */
 function collect(element: XmlElement, envelope: Record<string, unknown>, entries: RawFields[]): void {
   const values = valuesOf(element);
@@ -68,7 +68,7 @@ function entriesIn(values: readonly (readonly [string, string])[]): RawFields[] 
   return groups;
 }
 
-/** Returns names with texts: those of the element's attributes, then those of the child elements that have no children. */
+/** Returns names with their texts: first the element's attributes, then its child elements that have no children. */
 function valuesOf({ attributes, children }: XmlElement): (readonly [string, string])[] {
   const leaves = children.filter((child) => child.children.length === 0);
   return [...attributes, ...leaves.map((leaf): [string, string] => [leaf.name, leaf.text])];

@@ -1,8 +1,8 @@
 /**
  * Decodes the answer of a draw. All functions are pure.
  *
- * The decoder keeps each entry that has a valid IP, port and protocol and that `refuses` does not refuse. It drops and counts all
- * other entries.
+ * The decoder keeps each entry with a valid IP, port and protocol, unless `refuses` returns a reason against its
+ * address. It drops and counts all other entries.
  */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawAnswer, DrawnEntry, Quota } from './answer.ts';
@@ -88,8 +88,8 @@ export function decodeDraw(body: Uint8Array, options: DecodeOptions): DecodedDra
 }
 
 /**
- * Reads the requested format. If the text is not in this format, tries the other formats, in which it accepts only an answer with
- * an error code.
+ * Reads the text in the requested format. If that fails, tries the other formats, but accepts only an error code in
+ * them.
  */
 function readEnvelope(text: string, options: DecodeOptions): Envelope {
   const { format, product } = options;
@@ -139,7 +139,7 @@ function readProtocol(label: unknown): MemberProtocol | undefined {
   return Object.hasOwn(PROTOCOLS, name) ? PROTOCOLS[name] : undefined;
 }
 
-/** Takes each counter from the first object that has it. Source: the specification, "Additional data fields". */
+/** Takes each counter from the first object that contains it. Source: the specification, "Additional data fields". */
 function readQuota(counters: readonly RawFields[]): Quota {
   const count = (...names: readonly string[]): number | undefined => {
     for (const counter of counters) {

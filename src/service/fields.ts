@@ -12,7 +12,9 @@ type Details = Omit<DrawnEntry, 'host' | 'port' | 'protocol' | 'login'>;
 type Printed = string | number | boolean;
 
 interface FieldRow {
-  /** Which characters the field may contain in a custom Text layout. `PATTERNS` in text-layout.ts defines them. */
+  /**
+   * Which characters the field may contain if the instance has a custom Text layout. See `PATTERNS` in text-layout.ts.
+   */
   readonly text: 'address' | 'number' | 'word' | 'free';
   readonly about: string;
   /** Decodes the field. Absent for address, port and protocol, which decode.ts decodes. */
@@ -21,8 +23,8 @@ interface FieldRow {
 }
 
 /**
- * The maximum number of characters that noria keeps of a text. noria reads more characters than that, because it drops surplus
- * white space.
+ * The maximum number of characters that noria keeps of a text. It reads more characters, because it drops surplus white
+ * space.
  */
 const MAX_TEXT_LENGTH = 200;
 const MAX_READ_LENGTH = 2_000;
@@ -148,7 +150,7 @@ function readFlag(raw: unknown): boolean | undefined {
   );
 }
 
-/** Builds the functions of a field that stores what `read` returns under `name`, and prints that value unchanged. */
+/** Returns the two functions for the field `name`, whose value noria prints unchanged. `read` decodes the value. */
 function field<Name extends keyof Details>(
   name: Name,
   read: (raw: unknown) => Details[Name] | undefined,

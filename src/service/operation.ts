@@ -34,16 +34,19 @@ export type Method = (typeof METHODS)[number];
 export const INSTANCE_STATUSES = { 'near-expiry': 1, active: 2, expired: 3 } as const;
 export type InstanceStatus = keyof typeof INSTANCE_STATUSES;
 
-/** One parameter of an operation. `about` describes it, as it follows "NAME is" in a sentence. */
+/**
+ * One parameter of an operation. `about` describes the parameter: it is the end of a sentence that begins with "NAME
+ * is".
+ */
 export type OperationParam = {
-  /** The value that noria sends if a source does not set the parameter. Every required parameter has one. */
+  /** The value that noria sends if a source does not set the parameter. Every required parameter has a default. */
   readonly default?: number;
   readonly about: string;
 } & (
   | { readonly kind: 'whole'; readonly from: number; readonly to: number }
-  /** A number with a meaning. `values` lists all of them. */
+  /** A number that selects one of several meanings. `values` lists all numbers and their meanings. */
   | { readonly kind: 'choice'; readonly values: Readonly<Record<number, string>> }
-  /** Keywords, as a list or as a text with half-width commas. */
+  /** Keywords: a list, or a text with ASCII commas. */
   | { readonly kind: 'keywords' }
   /** A text in the spelling of the service. */
   | { readonly kind: 'label' }
@@ -65,8 +68,8 @@ export interface DrawRow {
   /** The interval between calls that the service recommends. If absent, the source must set an interval. */
   readonly defaultIntervalMs?: number;
   /**
-   * The lifetime of an entry for which the answer contains no lifetime: `atLeastMs`. If `byTimespan` is true and the parameter
-   * `timespan` (in minutes) is longer, the lifetime is `timespan`.
+   * The lifetime of an entry for which the answer contains none: `atLeastMs`. With `byTimespan`, it is the value of the
+   * parameter `timespan` (in minutes), if that is longer.
    */
   readonly defaultLifetime: { readonly byTimespan: boolean; readonly atLeastMs: number };
   /** The maximum lifetime of a drawn IP in minutes; absent if it is unknown. */

@@ -2,8 +2,8 @@
  * The ten operations of the extraction service and the extraction links of other vendors, as a table. The client, the
  * checks of `params`, refill and docs/service.md use it. To add an operation, add a row.
  *
- * Source: the service's specification, sections "Endpoints" and "Limits". Where it names no lifetime or interval,
- * noria chose one (docs/service.md lists them).
+ * Source: the service's specification, sections "Endpoints" and "Limits". For some operations, the specification names
+ * no lifetime or no interval. Their values are assumptions of noria (docs/service.md lists them).
  */
 
 import { MINUTE_MS, SECOND_MS } from '../core/duration.ts';
@@ -148,7 +148,7 @@ export const OPERATIONS: Readonly<
       },
       timespan: timespan(1, 5, '6'),
     },
-    selector: { name: 'type', text: 1, json: 2, xml: 3 }, // this operation has 2 for json and 3 for xml; all other operations have 2 for xml and 3 for json
+    selector: { name: 'type', text: 1, json: 2, xml: 3 }, // In this operation, 2 is json and 3 is xml. In all other operations, 2 is xml and 3 is json.
     count: LIMIT_BY_INSTANCE,
     minIntervalMs: 100, // The service allows at most ten calls per second.
     defaultIntervalMs: 10 * SECOND_MS,

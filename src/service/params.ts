@@ -8,11 +8,11 @@ import { OPERATIONS } from './operations.ts';
 interface ParamProblem {
   readonly key: string;
   /**
-   * The end of a message that begins with the parameter: `is not a whole number from 0 to 5`. It does not quote the
-   * value.
+   * Why the parameter is wrong, such as `is not a whole number from 0 to 5`. The caller puts its name before it. Does
+   * not quote the value.
    */
   readonly message: string;
-  /** The known name that is most similar to a misspelt name. */
+  /** The known name that is most similar to an unknown name. */
   readonly suggestion?: string;
 }
 
@@ -25,7 +25,7 @@ interface CheckedParams {
   readonly problems: readonly ParamProblem[];
 }
 
-/** Parameters that noria takes from other keys of a source. `params` cannot set them. */
+/** Parameters that noria derives from other keys of a source. `params` cannot set them. */
 const SET_ELSEWHERE: Readonly<Record<string, string>> = {
   api: 'comes from instance',
   inst_id: 'comes from instance',
@@ -40,7 +40,7 @@ const MAX_LENGTH = 500;
 /** The maximum number of entries that noria keeps from an answer. No known plan returns more in one call. */
 const MAX_COUNT = 1_000;
 
-/** Numbers may be text. Keywords may be a list, or a text with half-width commas. */
+/** A number may be a text. Keywords may be a list, or a text with ASCII commas. */
 export function checkParams(
   product: SourceProduct,
   params: Readonly<Record<string, unknown>>,

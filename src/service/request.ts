@@ -62,7 +62,7 @@ export interface LinkCall extends ServiceAddress, Pick<EntryOptions, 'rules' | '
 }
 
 export type DrawCall = ExtractCall | LinkCall;
-/** A call before refill decides how many proxies to request. */
+/** A call for which refill has not decided yet how many proxies to request. */
 export type CountlessCall = Omit<ExtractCall, 'count'> | Omit<LinkCall, 'count'>;
 
 /** A call of operation 9. */

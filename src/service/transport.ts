@@ -41,7 +41,7 @@ interface Tunnel {
   timedOut(ms: number): NoriaError | undefined;
 }
 
-/** Observes an exchange, and can prevent it at the last moment. */
+/** Functions that an exchange calls before it sends the request and when the answer begins. */
 export interface WriteGate {
   /**
    * Called synchronously right before the first byte of the request is written. If it throws, noria writes nothing.
@@ -178,11 +178,11 @@ export class Transport {
 interface Connection {
   /** The TCP connection. */
   readonly raw: Socket;
-  /** The TLS socket for https, else the TCP socket. */
+  /** The TLS socket if the URL is https, else `raw`. */
   readonly socket: Socket;
 }
 
-/** The error if the peer closed the connection before noria wrote the request. */
+/** The error for a service that closes the connection before noria wrote the request. */
 const CLOSED_EARLY = Object.assign(new Error('the service closed the connection'), { code: 'ECONNRESET' });
 
 function clientOn(socket: Socket, origin: string): Client {
@@ -190,7 +190,7 @@ function clientOn(socket: Socket, origin: string): Client {
     connect: (_target, done) => queueMicrotask(() => done(null, socket)), // `done` must run asynchronously
     pipelining: 0, // undici then closes the connection after one request
     allowH2: false,
-    headersTimeout: 0, // undici's timeouts are disabled, because `exchange` has its own timer
+    headersTimeout: 0, // the timer of `exchange` takes the place of undici's timeouts
     bodyTimeout: 0,
     maxResponseSize: MAX_BODY_BYTES,
   });
@@ -237,7 +237,7 @@ async function openConnection(url: URL, options: TransportOptions): Promise<Conn
     raw.on('error', failed);
     return connected();
   });
-  // The `error` handler remains, so that a later error makes only the exchange fail.
+  // The `error` handler stays, so that a later error fails only this exchange, and not the process.
   const raw = tunnel?.socket ?? connectTcp(url, options.lookup ?? dns.lookup, connected).on('error', failed);
   const timer = clock.after(timeoutMs, () =>
     reject(tunnel?.timedOut(timeoutMs) ?? timedOut(progress, timeoutMs)),
@@ -287,9 +287,9 @@ function withoutBrackets(hostname: string): string {
 }
 
 /**
- * Ignores the IPv6 addresses of a name that also has IPv4 addresses. The service authorises a source address for
- * calls and for connections to members. noria connects to members over IPv4, so it must also call the service over
- * IPv4.
+ * Ignores the IPv6 addresses of a name that also has IPv4 addresses. The service authorises one address of this
+ * machine, both for calls and for connections to members. noria connects to members over IPv4, so it must call the
+ * service over IPv4, too.
  */
 function ipv4First(lookup: LookupFunction): LookupFunction {
   return (hostname, options, done) => {

@@ -14,7 +14,7 @@ export interface AddressText {
   readonly port: string;
   readonly username?: string;
   readonly password?: string;
-  /** The text after the address, split into fields. */
+  /** The text after the address, split into fields at `separator`. */
   readonly rest: readonly string[];
   /**
    * The form of the address as a layout, for example `{username}:{password}@{ip}:{port}`. The layout does not include the fields
@@ -25,7 +25,10 @@ export interface AddressText {
   readonly separator: string;
 }
 
-/** Returns the fields of a text by their names in the layout; undefined if the text does not match. */
+/**
+ * Reads a text. Returns the value of each field by its name in the layout; undefined if the text does not match the
+ * layout.
+ */
 export type LayoutReader = (text: string) => ReadonlyMap<string, string> | undefined;
 
 /** The maximum length of an entry in characters. noria ignores longer entries. */
@@ -40,7 +43,7 @@ const AFTER = String.raw`(?::(?<user3>${PART}):(?<pass3>[^\s,;|]{1,255}))?`;
 const COLON_ADDRESS = new RegExp(`^${SCHEME}${BEFORE}${IP}:${PORT}${AFTER}`);
 /** Matches an address whose port does not follow a colon: `192.0.2.1,8000`. */
 const SPACED_ADDRESS = new RegExp(String.raw`^${IP}[ \t]*[ \t,;|][ \t]*${PORT}`);
-/** Finds the addresses in a line that may contain several entries. */
+/** Matches each address in a line that may contain several entries. */
 const COLON_START = /\d{1,3}(?:\.\d{1,3}){3}:\d{1,5}(?!\d)|\[[0-9a-fA-F:.]{2,45}\]:\d{1,5}(?!\d)/g;
 const RECORD_SEPARATOR = /[\s,;|]/;
 const LINE = /\r\n?|\n|<br\s{0,3}\/?>/i;
@@ -70,8 +73,8 @@ export function readAddressText(text: string): AddressText | undefined {
 }
 
 /**
- * The entries of a text. A line is one entry, or several if it contains several addresses. Returns at most `max` + 1
- * entries, so that the caller can see that there are too many.
+ * Returns the entries of a text. Each line is one entry, or several if it contains several addresses. Returns at most
+ * `max` + 1 entries; more than `max` show the caller that there are too many.
  */
 export function textEntries(text: string, max: number): string[] {
   const entries: string[] = [];

@@ -33,7 +33,7 @@ export interface RecognisedAnswer {
   readonly format: 'json' | 'text';
   /** The path of the list in JSON; absent for text. */
   readonly list?: string;
-  /** Where noria found the parts of the first entry that it kept. */
+  /** Where noria found the parts of an entry. They are from the first entry that noria kept. */
   readonly parts: EntryParts | undefined;
   /** The field that probably shows whether a call succeeded, and its value in this answer. */
   readonly ok?: { readonly field: string; readonly value: string };
@@ -54,11 +54,14 @@ const CODE_OF_RULE = { tooFast: 'too-fast', denied: 'denied', empty: 'empty' } a
 const REFUSED = 'refused';
 
 const MAX_LINES = 32_000;
-/** How many entries of a list noria checks. If none of them has an address, the list is not the list of proxies. */
+/**
+ * How many entries noria checks to decide whether a list is the list of proxies: at least one of them must have an
+ * address.
+ */
 const SAMPLE = 5;
-/** How many fields of an answer noria compares with the usual names of the vendor's code and text. */
+/** How many fields of an answer noria checks to find the vendor's code and text. */
 const MAX_FIELDS = 100;
-/** The usual names of the field with the vendor's code and of the field with its text, in lower case. */
+/** The usual names, in lower case, of the fields that contain the vendor's code and text. */
 const CODE_FIELDS = [
   'code',
   'status',
@@ -97,7 +100,7 @@ export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedL
   const entryOptions = { ...options, layout };
   const list = findList(text, json, entryOptions);
   const read = readEntries(list?.entries ?? [], entryOptions);
-  // If noria cannot read most of the lines, the text is not a list of proxies.
+  // If noria cannot read most of the lines, the answer is not a list of proxies.
   const isOtherText = list?.path === undefined && (read.dropped.address ?? 0) > read.entries.length;
   if (
     isOtherText ||
@@ -125,8 +128,8 @@ export function tooFastAnswer(body: Uint8Array, { secrets }: AnswerOrigin): Deco
 }
 
 /**
- * Returns the code for the first rule that matches. If none matches, returns `refused` if there is a rule `ok`, else
- * success.
+ * Returns the code of the first rule that matches. If no rule matches, returns success without a rule `ok`, and
+ * `refused` with it.
  */
 function codeOf(json: unknown, { rules }: LinkDecodeOptions): string {
   for (const rule of ['tooFast', 'denied', 'empty'] as const) {
@@ -239,8 +242,8 @@ function readEntries(list: readonly unknown[], options: EntryOptions): ReadEntri
 }
 
 /**
- * Whether noria does not know why an answer without a usable entry has none. Returns false if noria dropped an entry for a known
- * reason, or if the rule `ok` shows that the answer is a success without proxies.
+ * Whether the reason for an answer without usable entries is unknown. The reason is known if noria dropped a readable
+ * entry, for example an expired one, or if the rule `ok` shows that the answer is a success without proxies.
  */
 function isUnexplained(
   text: string,
@@ -249,8 +252,7 @@ function isUnexplained(
 ): boolean {
   const { private: privateCount, own, expired, credentials } = dropped;
   if ((privateCount ?? own ?? expired ?? credentials) !== undefined) return false;
-  // A success without proxies has no IP address in its text. If the text contains an IP address, noria did not
-  // recognise the entries.
+  // A success without proxies contains no IP address. If there is an IP address, noria did not recognise the entries.
   const isSuccess = rules.ok !== undefined && (list === undefined || list.path !== undefined);
   return !isSuccess || IP_LIKE.test(text);
 }

@@ -6,18 +6,19 @@ import { MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
 import { DEFAULT_ZONE, type ExpiryKind } from './rules.ts';
 
 /**
- * The remaining lifetime in ms. `expired`: the lifetime has ended. `unknown`: the vendor sent -1. Undefined: noria does not
- * understand the value.
+ * The remaining lifetime in ms. `expired`: the lifetime has ended. `unknown`: the vendor sent -1. Undefined: noria
+ * cannot interpret the value.
  */
 export type Lifetime = number | 'expired' | 'unknown' | undefined;
 
-/** noria ignores a longer lifetime, because it is implausible. */
+/** noria ignores longer lifetimes, because they are implausible. */
 const MAX_LIFE_MS = 366 * 86_400_000;
 /**
- * A number below this is a duration, and any other number is Unix time. As Unix time in seconds, this number is in the year 2001.
+ * Smaller numbers are durations. Other numbers are Unix times: as Unix time in seconds, this number is in the year
+ * 2001.
  */
 const FIRST_EPOCH_SECONDS = 1_000_000_000;
-/** A Unix time below this number is in seconds, and any other Unix time is in ms. */
+/** Smaller Unix times are in seconds, and other Unix times are in ms. */
 const FIRST_EPOCH_MS = 100_000_000_000;
 const NUMBER = /^[+-]?\d{1,16}(?:\.\d{1,9})?$/;
 const MOMENT =
@@ -67,7 +68,8 @@ export function readLifetime(
 }
 
 /**
- * Recognises by its form what an expiry field contains. A whole number that is too small for Unix time is a duration.
+ * Finds out from the form of a value what an expiry field contains. A whole number that is too small for Unix time is a
+ * duration.
  */
 export function expiryKindOf(raw: unknown, duration: 'seconds' | 'minutes'): ExpiryKind | undefined {
   const number = readNumber(raw);

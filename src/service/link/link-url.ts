@@ -11,8 +11,8 @@ interface LinkExtras {
 /** The placeholder for the number of proxies to request. */
 const COUNT = /\{count\}|%7Bcount%7D/gi;
 /**
- * Values that are no secrets although they are in the query, the headers or the body. Masking such common words would
- * hide parts of every answer.
+ * Values that are not secret, although they are in the query, the headers or the body. They are common words, so
+ * masking them would hide parts of every answer.
  */
 const HARMLESS =
   /^(?:\{count\}|\d{1,5}|json|jsonp|text|txt|html|xml|http|https|socks4|socks5|socks|true|false|auto|all|none|get|post|basic|bearer|token)$/i;
@@ -56,9 +56,9 @@ export function maskedUrl(url: Secret): string {
 }
 
 /**
- * The URL with references to environment variables instead of its secrets.
+ * The URL with a reference to an environment variable in place of each secret.
  *
- * @param variableOf - returns the name of the variable for a parameter name, or for `path`.
+ * @param variableOf - returns the name of the variable; its argument is the name of the parameter, or `path`.
  */
 export function urlWithVariables(url: Secret, variableOf: (name: string) => string): string {
   return replaceSecrets(url, (name) => `\${${variableOf(name)}}`);

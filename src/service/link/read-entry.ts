@@ -139,8 +139,8 @@ function textParts(text: string, { rules, layout }: PartsOptions): RawEntry | un
 }
 
 /**
- * Splits a text into fields. The form of each field after the address shows its meaning: a lifetime, an IP or a protocol. All
- * other fields form the location.
+ * Splits a text into fields. After the address, the form of a field shows whether it is a lifetime, an IP or a
+ * protocol. The other fields are the location.
  */
 function fieldsByForm(
   text: string,
