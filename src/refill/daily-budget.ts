@@ -2,8 +2,8 @@
  * Counts the distinct IPs that a source draws on one day of the service, for the `dailyBudget` of the source.
  *
  * The day begins at midnight in the service's time zone, by the wall clock. If the wall clock moves back to the
- * previous day, the count continues. If the wall clock moves back further, a new count starts: otherwise a wall clock
- * that was years ahead would block the budget for years.
+ * previous day, the count continues. If it moves back further, a new count starts. Otherwise a wall clock that was once
+ * years ahead would block the budget for years.
  */
 import { DAY_MS } from '../core/duration.ts';
 import { SERVICE_ZONE_OFFSET_MS } from '../service/codes.ts';
@@ -17,11 +17,14 @@ interface BudgetRecord {
 /** The number of distinct IPs that all norias of a fleet have drawn today. */
 export interface SharedCount {
   add(ips: readonly string[]): void;
-  /** Returns the number of IPs that this noria read last. Other norias may have drawn more since then. */
+  /**
+   * Returns the number of IPs that this noria last read from the fleet's store. Other norias may have drawn more since
+   * then.
+   */
   used(): number;
 }
 
-/** The number of the service's day at the moment `wallAt` (epoch ms). */
+/** Returns the day of the service at `wallAt` (epoch ms), as a number of days since 1970. */
 export function serviceDay(wallAt: number): number {
   return Math.floor((wallAt + SERVICE_ZONE_OFFSET_MS) / DAY_MS);
 }
@@ -49,7 +52,7 @@ export class DailyBudget {
     this.#shared?.add([...ips]);
   }
 
-  /** Adds the IPs of today to the shared count again, because the fleet's store may lack them. */
+  /** Adds all IPs of today to the shared count again. Call it when the fleet's store may have lost some of them. */
   shareAgain(wallAt: number): void {
     this.#startDay(wallAt);
     if (this.#drawn.size > 0) this.#shared?.add([...this.#drawn]);

@@ -27,25 +27,28 @@ interface DrawHistoryOptions {
 interface EndedCall {
   readonly outcome: DrawOutcome;
   readonly asked: number;
-  /** The number of additional usable members that the call brought. */
+  /** By how many the call increased the number of usable members. */
   readonly gained: number;
   /** The time in ms from the answer of one call to the next call. */
   readonly gapMs: number;
   /**
-   * When noria reserved this call, at least this time in ms had passed since the previous call arrived at the service; undefined
+   * A lower bound, in ms, of the time between the arrival of the previous call at the service and this call; undefined
    * if unknown.
    */
   readonly sinceArrivalMs: number | undefined;
 }
 
-/** noria warns the operator after this many consecutive draws that brought no member. */
+/** The number of draws in a row that brought no member, after which noria warns the operator. */
 const EMPTY_BEFORE_WARNING = 3;
-/** Advice for members that fail before their first use. */
+/** The operator's options if members fail before their first use. */
 export const UNUSED_FAILURES_ADVICE =
   "Check that this machine's address is bound in the console of the service, and check upstream.protocol and upstream.auth of the source.";
-/** The time between draws grows after this many consecutive draws that added no usable member. A single empty answer is normal. */
+/**
+ * The number of draws in a row that added no usable member, after which the time between draws grows. It is more than
+ * 1, because a single empty answer is normal.
+ */
 const MAX_FRUITLESS_DRAWS = 3;
-/** After this many members in a row that failed before their first use, noria distrusts the source. */
+/** The number of members in a row that failed before their first use, after which noria distrusts the source. */
 const DISTRUST_AFTER = 10;
 /** Like DISTRUST_AFTER, but for members that need a probe. The number is higher because most free proxies do not work. */
 const DISTRUST_AFTER_UNPROVEN = 100;
@@ -56,7 +59,10 @@ export class DrawHistory {
   readonly #options: DrawHistoryOptions;
   readonly spacing: DrawSpacing;
   #last: DrawOutcome | undefined;
-  /** While the fleet's store is lost, `last` is this outcome. */
+  /**
+   * The outcome of the last call if noria did not make it because the fleet's store was lost. `last` then returns this
+   * outcome.
+   */
   #lossOfStore: DrawOutcome | undefined;
   /** The kind of verdict on the last call (see codes.ts), and the number of calls in a row with this kind. */
   #streak = NO_STREAK;
@@ -73,9 +79,10 @@ export class DrawHistory {
   }
 
   /**
-   * Whether the last call failed, but the next call may succeed without an action of the operator. The source then repeats the
-   * call even without demand. Otherwise noria might never be ready again: a load balancer sends no clients to a noria that is not
-   * ready, so there is no demand. An empty answer does not count as a failure, because repeating the call may cost money.
+   * Whether the last call failed, but a repeated call may succeed without an action of the operator. The source then
+   * repeats the call even without demand. Otherwise noria might never become ready again: a load balancer sends no
+   * clients to a noria that is not ready, so there is no demand. An empty answer does not count as a failure, because
+   * repeating the call may cost money.
    */
   get mayRecover(): boolean {
     const kind = this.last?.verdict.kind ?? 'ok';
@@ -111,14 +118,17 @@ export class DrawHistory {
   }
 
   /**
-   * Forgets that the service refused this noria's last call. Call it when another noria of the fleet has drawn from the instance,
-   * because the refusal is then out of date.
+   * Forgets that the service refused this noria's last call. Call it when another noria of the fleet has drawn from the
+   * instance: the refusal no longer applies.
    */
   forgetRefusalOfInstance(): void {
     if (this.#last?.concerns === 'instance') this.#last = undefined;
   }
 
-  /** Call it when the fleet's store is available again. */
+  /**
+   * Forgets a call that noria did not make because the fleet's store was lost. Call it when the store is available
+   * again.
+   */
   forgetLossOfStore(): void {
     if (this.#lossOfStore === undefined) return;
     this.#lossOfStore = undefined;
@@ -174,8 +184,8 @@ function causeOfRefusal(sinceArrivalMs: number | undefined): string {
 }
 
 /**
- * Lengthens the time between draws while the draws bring no members, or only members that fail before their first use. So even a
- * whole day of such draws costs only a few hundred calls and members.
+ * Lengthens the time between draws while draws bring no members, or only members that fail before their first use. So
+ * even a whole day of fruitless draws costs only a few hundred calls and members.
  */
 export class DrawSpacing {
   readonly #distrustAfter: number;
@@ -202,7 +212,7 @@ export class DrawSpacing {
   }
 
   /**
-   * How many members a call may request. While noria distrusts the source, a call requests only 1 member: that is enough to see
+   * The maximum number of members of one call. It is 1 while noria distrusts the source, because one member shows
    * whether the members of the source work again.
    */
   get maxPerCall(): number {
@@ -212,8 +222,8 @@ export class DrawSpacing {
   /**
    * The monotonic moment before which no draw should start.
    *
-   * @param urgent - whether clients are waiting and no member is usable. An urgent draw is delayed only while noria
-   * distrusts the source: more members that fail immediately would not help the clients.
+   * @param urgent - whether clients are waiting and no member is usable. An urgent draw waits only while noria
+   * distrusts the source, because members that fail immediately would not help the clients.
    */
   notBeforeAt(urgent: boolean): number {
     return urgent && !this.#isDistrusted ? 0 : this.#notBeforeAt;

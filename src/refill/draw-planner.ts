@@ -59,7 +59,7 @@ export class DrawPlanner {
     return this.gapMs + this.#memory.records.latencyMs;
   }
 
-  /** Plans the next draw while the pace still prevents its call. */
+  /** Plans the draw for the next possible call, which the pace may allow only later. */
   plan(): DrawPlan {
     const plan = this.#planAfter(this.pace.nextInMs);
     const { refillRequested } = this.#memory.state;
@@ -68,8 +68,8 @@ export class DrawPlanner {
   }
 
   /**
-   * Plans a draw whose call the pace allows now. At this point, the source draws even if a source of an earlier priority can
-   * serve the clients.
+   * Plans the draw again when the pace allows its call. The source then draws even if a source with a smaller priority
+   * number can serve the clients by now.
    */
   planNow(): DrawPlan {
     return this.#planAfter(0);
@@ -143,17 +143,17 @@ export type DrawPlan =
 export interface PlannedDraw {
   readonly kind: 'draw';
   readonly count: number;
-  /** Whether clients are waiting and no member will be usable when the draw delivers. */
+  /** Whether clients are waiting and no member will be usable when the answer arrives. */
   readonly urgent: boolean;
 }
 
-/** The minimum time between two checks if nothing else has changed. */
+/** The minimum time in ms between two checks, if no event requires an earlier check. */
 const MIN_CHECK_SPACING_MS = 50;
 
 /**
- * The plan assumes that the source skips the next call and makes only the call after it. If too few members would be usable when
- * that later call delivers, the source draws now. So noria replaces members before they expire, and a draw requests only the
- * members that will be missing.
+ * Decides by a look ahead. If the source skipped the next call, the call after it would be its next chance. If too few
+ * members would be usable when that later call delivers, the source draws now. So noria replaces members before they
+ * expire, and requests only the members that will be missing.
  */
 export function planDraw(inputs: DrawInputs): DrawPlan {
   const { now, demand, idleAfterMs, maxPerCall, quotaLeft } = inputs;
@@ -175,20 +175,20 @@ export function planDraw(inputs: DrawInputs): DrawPlan {
 function deficit(inputs: DrawInputs): { readonly missing: number; readonly urgent: boolean } {
   const { now, stock, demand, startInMs, latencyMs, size } = inputs;
   const missing = Math.min(wanted(inputs) - stock.countedAt(now + horizonMs(inputs)), room(inputs));
-  // An urgent draw may exceed the room in the pool. Quarantined members use some of this room, but waiting clients cannot use
-  // these members now. One such draw is enough for all waiting clients.
+  // An urgent draw may request more members than the pool has room for. Quarantined members take up room, but waiting
+  // clients cannot use them now.
   const urgent = demand.waiting > 0 && stock.countedAt(now + startInMs + latencyMs) === 0;
   return { missing: urgent ? Math.max(missing, Math.min(demand.waiting, size)) : missing, urgent };
 }
 
-/** How far the plan looks ahead: until the draw after the next one delivers. */
+/** How far the plan looks ahead, in ms: until the call after the next one delivers its members. */
 function horizonMs({ startInMs, callCycleMs, latencyMs }: DrawInputs): number {
   return startInMs + callCycleMs + latencyMs;
 }
 
 /**
- * The number of members wanted at the end of the horizon: the size, plus the members that clients will have used up by
- * then.
+ * The number of members that the pool needs at the end of the horizon: `size`, plus the members that clients use up
+ * until then.
  */
 function wanted(inputs: DrawInputs): number {
   return inputs.size + Math.ceil(inputs.demand.usedUpPerSecond * (horizonMs(inputs) / 1_000));
@@ -206,11 +206,12 @@ function nextCheckAt(inputs: DrawInputs): number {
   const { now, stock, demand } = inputs;
   const leadMs = horizonMs(inputs);
   const lossAt = stock.nextLossAt(now + leadMs);
-  // The plan looks ahead for `leadMs`. The check comes 1 ms later than `lossAt - leadMs`, so that it sees the loss.
+  // A check sees the losses of the next `leadMs`. This check comes 1 ms later than `lossAt - leadMs`, so that it sees
+  // the loss at `lossAt`.
   const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1;
-  // A pool without room has room again when the next member expires.
+  // A full pool has room again when the next member expires.
   const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
-  // Checks again after `leadMs` if clients use up members.
+  // If clients use up members, the next check comes after `leadMs`.
   const byUse = demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
   return Math.min(byLoss, byRoom, byUse);
 }

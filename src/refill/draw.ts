@@ -28,7 +28,10 @@ interface DrawingSource {
 
 interface DrawOrder {
   readonly count: number;
-  /** A time in ms. `DrawResult.gained` counts the members that will still be usable when this time has passed after the draw. */
+  /**
+   * How far in ms `DrawResult.gained` looks ahead: it counts the members that will still be usable this long after the
+   * draw.
+   */
   readonly aheadMs: number;
   readonly gate: WriteGate;
 }
@@ -41,13 +44,13 @@ interface EndedCall {
 
 export interface DrawResult {
   readonly outcome: DrawOutcome;
-  /** The number of additional members that will be usable `aheadMs` after the draw. */
+  /** By how many the draw increases the number of members that will be usable `aheadMs` after the draw. */
   readonly gained: number;
 }
 
 /**
- * If the service reports too many connections, noria multiplies the limit of open tunnels by this factor. Without a limit, noria
- * multiplies the current number of open tunnels.
+ * When the service reports too many connections, noria multiplies the limit of the source's open tunnels by this
+ * factor. If there is no limit, the new limit is this factor times the source's number of open tunnels.
  */
 export const TUNNEL_SHARE = 0.5;
 const NONE_ADDED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
@@ -153,15 +156,15 @@ function addToPool(
 }
 
 /**
- * Returns the text that the budget counts as one IP. If the entry names its exit IP, the text is that IP. If it does not, the
- * text is the address, with a hash of the user name if the entry has one: several exits may share an address.
+ * Returns the text that stands for one IP in the budget: the exit IP, if the entry names it. Otherwise the text is the
+ * address, with a hash of the user name if the entry has one, because several exits may share an address.
  */
 function distinctIp({ exitIp, host, port, login }: DrawnEntry): string {
   if (exitIp !== undefined) return exitIp;
   return login === undefined ? `${host}:${port}` : `${host}:${port} ${hash('sha256', login.username)}`;
 }
 
-/** Returns undefined if neither the entry nor the source names a protocol. */
+/** Builds the member for the pool. Returns undefined if neither the entry nor the source names a protocol. */
 function drawnMember(entry: DrawnEntry, sentAt: number, options: DrawSourceOptions): DrawnMember | undefined {
   const { host, port, exitIp, location, login } = entry;
   const protocol = entry.protocol ?? options.protocol;
@@ -212,7 +215,7 @@ function drawDone(
 }
 
 /**
- * The number of proxies that cost money but that noria must not use: those with a private address or with noria's own
+ * The number of proxies that cost money, but that noria must not use: their address is private, or it is noria's own
  * address.
  */
 function forbiddenIn(answer: DrawAnswer | undefined): number {

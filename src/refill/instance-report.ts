@@ -47,7 +47,7 @@ export class InstanceReports {
    * @returns the report for the other norias; undefined if the call has no news for them.
    */
   conclude({ outcome, suspension, quota, now }: EndedDraw): InstanceReport | undefined {
-    this.#unread = undefined; // this noria's own call is newer than the unread report
+    this.#unread = undefined; // the call of this noria is newer than the unread report
     const { kind } = outcome.verdict;
     const isAccepted = kind === 'ok' || kind === 'empty' || kind === 'slow-down';
     const reported = suspension && suspensionOf(outcome, suspension, now);
@@ -65,7 +65,8 @@ export class InstanceReports {
    */
   receive(report: InstanceReport): boolean {
     this.#last = report;
-    // A report that depends on the other noria's key or parameters does not stop this noria: its key and parameters may be right.
+    // A report that depends on the other noria's key or parameters does not stop this noria, whose key and parameters
+    // may be right.
     if (report.suspension?.dependsOnConfig !== true) this.#unread = report;
     return this.mustStop;
   }

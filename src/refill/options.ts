@@ -41,11 +41,11 @@ export interface ExtractConnection {
 export interface RefillPool {
   /**
    * The number of members of the source that will be usable at `moment` without a further draw. Includes members whose
-   * quarantine ends before.
+   * quarantine ends before `moment`.
    */
   usableAt(source: string, moment: number): number;
   /**
-   * Like `usableAt`, but also counts quarantined members through which only one client has failed. So no draw replaces such
+   * Like `usableAt`, but also counts quarantined members that failed for only one client. So no draw replaces these
    * members.
    */
   countedAt(source: string, moment: number): number;
@@ -109,10 +109,10 @@ export interface RefillerOptions extends RefillSettings {
   readonly pace: PaceStore;
   readonly extractor: Extractor;
   readonly pool: RefillPool;
-  /** Returns the counter of IPs that all norias of a fleet share for the daily budget of a source. */
+  /** Returns the counter of distinct IPs for the daily budget of a source. All norias of a fleet share this counter. */
   readonly sharedCount?: ((source: string) => SharedCount) | undefined;
   /** Called when an answer of the service contains news for the other norias of a fleet. */
   readonly onReport?: ((source: string, report: InstanceReport) => void) | undefined;
-  /** What `record()` returned in an earlier run, from the snapshot file. */
+  /** The state to start with: what `record()` returned in an earlier run. The snapshot file stores it. */
   readonly restored?: unknown;
 }

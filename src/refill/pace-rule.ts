@@ -1,11 +1,11 @@
 /**
- * The rules that decide when noria may send the next call to an instance, and which turn sends it. A turn is the right of one
- * caller to make one call. Pure functions on entries of the pace file.
+ * The rules that decide when noria may send the next call to an instance, and which turn sends it. A turn is the right
+ * of one caller to make one call. All functions are pure, and work on entries of the pace store.
  *
- * The service measures when calls arrive, but noria does not see that. So the pace counts from the latest moment at which the
- * previous call can have arrived. For an answered call, that is the moment of the first byte of the answer. For an unanswered
- * call, that is the moment at which the call ended. If the process was killed during its call, noria assumes that the call lasted
- * as long as a call may last.
+ * The service measures when calls arrive, but noria does not see that. So the pace counts from the latest moment at
+ * which the previous call can have arrived. For an answered call, that is the moment of the first byte of the answer.
+ * For an unanswered call, that is the moment at which the call ended. If the process was killed during its call, noria
+ * assumes that the call lasted as long as a call may last.
  */
 import type { Random } from '../core/random.ts';
 import { elapsedBetween, type Moment } from '../state/moment.ts';
@@ -44,7 +44,7 @@ export type Claim =
       readonly granted: true;
       /** The last call before the claimed call. */
       readonly before: LastCall | undefined;
-      /** At least this time in ms has passed since the service received the previous call; undefined if unknown. */
+      /** A lower bound, in ms, of the time since the previous call arrived at the service; undefined if unknown. */
       readonly sinceArrivalMs: number | undefined;
     }
   | { readonly granted: false; readonly waitMs: number };
@@ -52,29 +52,29 @@ export type Claim =
 export const PACE_UNCHANGED: Settlement = { kind: 'done' };
 
 /**
- * Added to every interval, because the service's clock may differ, and because the service may measure later than at
- * the first byte.
+ * Added to every interval. The service's clock may run slower than noria's, and the service may count the interval from
+ * a moment after the first byte of its answer.
  */
 export const PACE_SLACK_MS = 250;
-/** noria must send a call within this time, in ms, after it has recorded that the call is next (the claim). */
+/** The time in ms within which noria must send a call, counted from the record that this call is next (the claim). */
 export const PERMIT_VALID_MS = 2_000;
 
 /**
- * A turn loses its place in the queue this long after the expected end of its wait. `askTurn` renews the place. So a turn whose
- * process has ended does not block other turns.
+ * A turn loses its place in the queue if it does not renew the place within this time, in ms, after the expected end of
+ * its wait. So a turn whose process has ended does not block other turns.
  */
 const PLACE_GRACE_MS = 3_000;
 /**
- * `askTurn` renews a place that would be lost less than this long after the expected end of the wait. So a turn keeps its place
- * for at least this time after its wait. KEEP_PLACE_EVERY_MS must be shorter than this time.
+ * `askTurn` renews the place of a turn if the turn would otherwise keep it for less than this time, in ms, after its
+ * wait. KEEP_PLACE_EVERY_MS must be shorter than this time.
  */
 const PLACE_RENEWED_AT_MS = 1_500;
 /** While a turn opens its connection, it calls `askTurn` at this interval to keep its place. */
 export const KEEP_PLACE_EVERY_MS = 1_000;
 
 /**
- * Each refusal because of a call that came too early (12002) multiplies the interval by this factor. Each hour without such a
- * refusal divides the interval by this factor again.
+ * Each refusal of a call that came too early (12002) multiplies the interval by this factor. Each hour without such a
+ * refusal divides the interval by this factor, down to the configured interval.
  */
 const WIDEN_STEP = 1.1;
 const MAX_WIDENING = 4;
@@ -179,8 +179,8 @@ export function settleCall(
 }
 
 /**
- * The time in ms until the entry allows the next call; 0: now. While a call is in flight, the service may receive it at any
- * moment, so it counts as received now.
+ * The time in ms until the entry allows the next call; 0: now. A call in flight may reach the service at any moment, so
+ * it counts as received now.
  */
 export function waitBefore(
   entry: PaceEntry,
@@ -192,11 +192,14 @@ export function waitBefore(
   const gapMs = gapOf(intervalMs, refusals, now);
   const sinceMs = sinceLatestArrival(call, now);
   const countedMs = call.fate === 'pending' ? Math.max(0, sinceMs) : sinceMs;
-  // The result is rounded up: after a wait that is a fraction of a millisecond too short, the turn would have to wait again.
+  // Rounds up: after a wait that is a fraction of a millisecond too short, the turn would have to wait again.
   return Math.max(0, Math.ceil(Math.max(gapMs, call.holdMs + PACE_SLACK_MS) - countedMs));
 }
 
-/** The time in ms until a turn may call. Assumes that every turn ahead of it calls. Each source keeps its own interval. */
+/**
+ * The time in ms until a turn may call, if every turn ahead of it calls. Between two calls, the interval of the later
+ * turn's source passes.
+ */
 function waitInQueue(
   entry: PaceEntry,
   now: Moment,
@@ -213,7 +216,7 @@ function turnsAhead({ queue }: PaceEntry, { id }: Turn): readonly QueuedTurn[] {
 }
 
 /**
- * The minimum time in ms since the call reached the service. Negative if the call may still reach the service later.
+ * A lower bound, in ms, of the time since the call reached the service. Negative if the call may still be on its way.
  */
 function sinceLatestArrival({ claimedAt, arrivedWithinMs }: LastCall, now: Moment): number {
   return elapsedBetween(claimedAt, now) - arrivedWithinMs;
@@ -242,7 +245,7 @@ function validForMs({ renewedAt, validMs }: QueuedTurn, now: Moment): number {
   return elapsedMs < 0 ? 0 : validMs - elapsedMs;
 }
 
-/** Computes how a call that has ended now affects the next call. */
+/** Returns how a call that has ended now affects the next call. */
 function consequences(
   refusals: Refusals | undefined,
   now: Moment,
@@ -272,7 +275,7 @@ function withRefusal(refusals: Refusals | undefined, now: Moment): Refusals {
   };
 }
 
-/** Resets the number of refusals in a row. The interval remains longer than configured, and shortens hour by hour. */
+/** Resets the number of refusals in a row. The interval stays longer than configured, and shortens every hour. */
 function withoutStreak(refusals: Refusals | undefined, now: Moment): Refusals | undefined {
   if (refusals === undefined || widening(refusals, now) === 1) return undefined;
   return { ...refusals, inARow: 0 };

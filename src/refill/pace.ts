@@ -41,7 +41,7 @@ interface PaceOptions {
 /** A call that waits until the pace allows it. */
 export interface PaceTurn<T> {
   readonly rule: PaceRule;
-  /** Called after every wait. If it returns false, the turn ends without a call. Default: true. */
+  /** Asked after every wait. If it returns false, the turn ends without a call. Default: true. */
   isWanted?(): boolean;
   /** Opens the connection of the call. If it resolves with undefined, the turn ends without a call. */
   open(signal: AbortSignal): Promise<PreparedCall<T> | undefined>;
@@ -66,8 +66,8 @@ interface Claimed {
 }
 
 /**
- * A permit is the right to send one call within a short time. If this many permits in a row expire, the turn fails, because the
- * state folder is too slow.
+ * The turn fails after this many permits in a row expired before noria sent the call, because the state folder is too
+ * slow.
  */
 const MAX_EXPIRED_PERMITS = 3;
 
@@ -81,8 +81,8 @@ export class Pace {
    */
   readonly #changes = new PQueue({ concurrency: 1 });
   /**
-   * The monotonic moment of the next possible call, as of the last access to the store. Other processes may have
-   * changed it since.
+   * The monotonic moment of the next possible call, as of this process's last access to the store. Other processes may
+   * have changed it since.
    */
   #freeAt = 0;
 
@@ -112,7 +112,7 @@ export class Pace {
         if (call === undefined) return undefined;
         try {
           const claimed = await this.#claim(turn);
-          // the turn lost its place while it connected, so it starts again
+          // the turn lost its place in the queue while it connected, so it waits again
           if (claimed === undefined) continue;
           const result = await this.#send(call, claimed, signal);
           if (claimed.permit.state !== 'expired') return result;
@@ -124,7 +124,7 @@ export class Pace {
       }
       return undefined;
     } finally {
-      // ignored: the turn then loses its place in the queue after a few seconds
+      // ignored: an entry that stays in the queue loses its place after a few seconds
       await this.#change((entry) => leaveQueue(entry, turn)).catch(() => {});
     }
   }
@@ -181,7 +181,7 @@ export class Pace {
     { turn, permit, before }: Claimed,
     signal: AbortSignal,
   ): Promise<T | undefined> {
-    let settlement = PACE_UNCHANGED; // if the call throws, the pace does not change
+    let settlement = PACE_UNCHANGED; // if the call throws, it has no effect on the pace
     try {
       if (signal.aborted) return undefined; // `signal` aborted while the claim was written
       const sent = await call.send(permit);
@@ -255,18 +255,21 @@ export function paceKey(call: ServiceAddress & { readonly instance: string }): s
   return `${address.replace(/\/+$/, '').toLowerCase()} ${call.instance}`;
 }
 
-/** A permit of the pace: the right to send one call to the service within PERMIT_VALID_MS. */
+/** The right to send one call to the service within PERMIT_VALID_MS. */
 export class Permit implements WriteGate {
   readonly #store: PaceStore;
   readonly #ageMs: () => number;
-  /** The minimum time in ms between the arrival of the previous call to the instance and this permit; undefined if unknown. */
+  /**
+   * A lower bound, in ms, of the time between the arrival of the previous call at the service and this permit;
+   * undefined if unknown.
+   */
   readonly sinceArrivalMs: number | undefined;
   /**
    * What happened to the permit. `used`: noria sent the request. `expired`: the permit was too old, and noria did not send the
    * request.
    */
   state: 'unused' | 'used' | 'expired' = 'unused';
-  /** The moment at which the first byte of the answer arrived; undefined before. */
+  /** The moment at which the first byte of the answer arrived; undefined until then. */
   answeredAt: Moment | undefined;
 
   /** @param ageMs - a stopwatch that started before noria recorded the call. */

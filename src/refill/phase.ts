@@ -69,9 +69,7 @@ export function pausedByOperator(source: string): SourcePhase {
   return { name: 'paused', reason: 'paused by the operator', advice, untilAt: Infinity, urgentAt: Infinity };
 }
 
-/**
- * The phase of a source that waits before it draws. If the last call failed, that is the reason; if not, the reason is the pace.
- */
+/** The phase of a source that waits before it draws. Its reason is the last call if that failed, else the pace. */
 export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number): SourcePhase {
   if (last === undefined || last.verdict.kind === 'ok') {
     return { name: 'waiting', reason: `the pace allows one call every ${roughDuration(intervalMs)}` };
@@ -109,7 +107,7 @@ function adviceOf(
   return `${advice} Then run noria resume ${source}, or noria reload after a change of the configuration.`;
 }
 
-/** The fields of a phase that the event `source.moved` and the status contain. */
+/** The fields of a phase that appear in the event `source.moved` and in the status. */
 export function phaseReport(phase: SourcePhase): {
   readonly reason: string;
   readonly advice?: string;
@@ -162,8 +160,8 @@ export class SourceState {
   }
 
   /**
-   * The time in ms for which the source will not draw, even if clients wait. 0 if the suspension is shorter when clients wait:
-   * noria then lets clients wait instead of refusing them.
+   * The remaining time in ms of a suspension that waiting clients do not shorten. 0 without such a suspension: noria
+   * then lets clients wait instead of refusing them.
    */
   get suspendedMs(): number {
     if (!isSuspended(this.#phase) || this.refillRequested) return 0;
@@ -180,7 +178,10 @@ export class SourceState {
     return clientsAreWaiting ? this.#phase.urgentAt : this.#phase.untilAt;
   }
 
-  /** Ends a suspension that the old options caused, so that the source makes one attempt with the new options. */
+  /**
+   * Ends a suspension, which the old options may have caused, so that the source makes one attempt with the new
+   * options.
+   */
   optionsChanged(): void {
     if (!this.isSuspended || this.isPausedByOperator) return;
     this.move({ name: 'idle', reason: 'the configuration changed' });

@@ -19,8 +19,8 @@ export interface DrawOutcome extends CodeMeaning {
   /** The service's own text, or the details of the failure. It appears only in the status and in the log. */
   readonly message: string | undefined;
   /**
-   * True if further calls may prolong the problem. Then no process that shares the pace calls before the wait has ended, even if
-   * clients are waiting.
+   * Whether further calls may prolong the problem. If true, no process that shares the pace makes a call before the
+   * suspension has ended, even if clients are waiting.
    */
   readonly retryWorsens?: true;
 }
@@ -62,9 +62,12 @@ const NOT_UNDERSTOOD: CodeVerdict = {
   retryFromMs: 30 * SECOND_MS,
   retryToMs: 10 * MINUTE_MS,
 };
-/** The maximum backoff if clients are waiting. */
+/** The maximum wait in ms before a retry if clients are waiting. */
 const MAX_URGENT_BACKOFF_MS = MINUTE_MS;
-/** A random part of at most this share lengthens or shortens each wait, so that many norias do not retry at the same moment. */
+/**
+ * The share of each wait by which a random part lengthens or shortens it at most, so that many norias do not retry at
+ * the same moment.
+ */
 const JITTER = 0.1;
 /**
  * noria waits for this time after the service's midnight, because clocks differ and the service's time zone is an
@@ -112,7 +115,7 @@ function verdictOn(code: FaultCode): CodeVerdict {
   if (code === 'service-blocked') return BLOCKED;
   if (code === 'service-protocol' || code === 'link-unreadable' || code === 'service-not-found')
     return NOT_UNDERSTOOD;
-  // A retry cannot help, because the configured address is unusable.
+  // a retry cannot help, because the configured address is unusable
   return code === 'bad-config' ? { kind: 'halt' } : NO_ANSWER;
 }
 
@@ -125,8 +128,7 @@ export function reactTo(outcome: DrawOutcome, { consecutive, wallAt, random }: R
     case 'slow-down':
       return { settlement: { kind: 'refused', minMs: intervalNamedMs(outcome.message ?? '') } };
     case 'silence':
-      // The pace store keeps this settlement (the effect on the next call), so that a restarted noria and other processes also
-      // make no call.
+      // The pace store keeps this pause, so that a restarted noria and other processes make no call either.
       return { settlement: { kind: 'silence', ms: verdict.ms }, suspension: suspend('paused', verdict.ms) };
     case 'pause':
       return { settlement: PACE_UNCHANGED, suspension: suspend('paused', verdict.retryEveryMs) };

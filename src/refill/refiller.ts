@@ -22,7 +22,7 @@ const WAKING_EVENTS = [
 
 export class Refiller {
   readonly #context: DrawSourceContext;
-  /** The sources by name, in the order of the configuration. */
+  /** The sources by name, in the order in which the configuration lists them. */
   #sources = new Map<string, DrawSource>();
   #settings: RefillSettings;
   readonly #subscriptions: readonly Disposable[];
@@ -62,7 +62,7 @@ export class Refiller {
   /**
    * Draws the missing members of the source as soon as the pace allows, even without demand.
    *
-   * @returns false if there is no source with this name. `pause`, `resume` and `receiveReport` do the same.
+   * @returns false if there is no source with this name. This is also true of `pause`, `resume` and `receiveReport`.
    */
   refill(name: string): boolean {
     return this.#command(name, (source) => source.refill());
@@ -131,9 +131,10 @@ export class Refiller {
   }
 
   /**
-   * Whether the source must not draw because a source with a smaller priority number can serve the clients. The source draws nevertheless
-   * if clients wait although an earlier source has usable members: the routing options of these clients then exclude the usable
-   * members.
+   * Whether the source must not draw because a source with a smaller priority number can serve the clients.
+   *
+   * Returns false if clients wait although one of these other sources has usable members: the routing options of the
+   * clients then exclude these members.
    */
   #defersToEarlier({ name, priority }: DrawSourceOptions): boolean {
     const { pool, clock } = this.#context;
@@ -170,7 +171,7 @@ export class Refiller {
     }
   }
 
-  /** Wakes the sources of later priorities than `name`, which draw only while `name` cannot serve. */
+  /** Wakes the sources with greater priority numbers than `name`: they draw only while `name` cannot serve. */
   #wakeLater(name: string): void {
     const priority = this.#sources.get(name)?.options.priority;
     if (priority === undefined) return;

@@ -74,8 +74,8 @@ export class SourceRecords {
   /** How many distinct IPs the daily budget and the service's quota still allow. */
   quotaLeft(dailyBudget: number | undefined, wallAt: number): number {
     const budgetLeft = dailyBudget === undefined ? Infinity : dailyBudget - this.budget.used(wallAt);
-    // After the service has reported that 0 IPs are left, noria suspends the source for some time. Only the next draw
-    // can find out whether IPs are left again, so the stored 0 must not prevent that draw.
+    // A stored 0 must not prevent the next draw. Only a draw can find out whether IPs are left again, and noria
+    // suspends the source for some time after the service has reported 0.
     const { remaining = 0 } = this.quota;
     return remaining > 0 ? Math.min(budgetLeft, remaining) : budgetLeft;
   }

@@ -64,10 +64,10 @@ export class SourceTurn {
     try {
       await this.#planner.pace.take(turn, signal);
     } catch (error) {
-      // The pace throws if it cannot write to its store. A failed call does not throw: its failure is an outcome.
+      // The pace throws only if it cannot write to its store. If the call itself fails, it returns an outcome.
       if (!(error instanceof NoriaError)) throw error;
-      // A refill that the operator requested ignores a suspension. Without this reset, noria would repeat the refill without a
-      // pause.
+      // A requested refill ignores a suspension. If the request remained, noria would repeat the refill endlessly,
+      // without a pause.
       state.refillRequested = false;
       if (!state.isSuspended) this.#conclude({ outcome: outcomeOfError(error), gained: 0 }, 0, undefined);
     }
@@ -85,8 +85,8 @@ export class SourceTurn {
   }
 
   /**
-   * Reports why the source waits. A wait that is much longer than the interval needs an explanation. If no answer since
-   * the start of noria explains the wait, names the possible causes.
+   * Reports why the source waits. A wait much longer than the interval needs an explanation. If no answer since the
+   * start of noria explains it, the report names the possible causes.
    */
   #reportWait(ms: number): void {
     const { state, history } = this.#memory;
@@ -106,8 +106,8 @@ export class SourceTurn {
   /** Opens the connection. Returns undefined if the turn has ended. */
   async #openDraw(count: number, signal: AbortSignal): Promise<PreparedCall<undefined> | undefined> {
     this.#moveToDrawing(count);
-    // The members of a call get the options that the source had when the turn opened its connection, even if a reload changes the
-    // options during the call.
+    // The members of this call get the options that the source has now, even if a reload changes the options during the
+    // call.
     const { options } = this.#planner;
     const call = new AbortController();
     const abort = () => call.abort();
@@ -124,7 +124,7 @@ export class SourceTurn {
     return undefined;
   }
 
-  /** Makes the call. If the call is no longer necessary, does not make it. */
+  /** Makes the call if it is still necessary. */
   async #send(draw: Draw, options: DrawSourceOptions, permit: Permit): Promise<SentDraw> {
     const { state, reports } = this.#memory;
     const plan = this.#planner.planNow(); // plans again: the pool may have changed while the turn connected
@@ -134,7 +134,7 @@ export class SourceTurn {
     state.refillRequested = false;
     this.#moveToDrawing(count);
     const result = await draw.make({ count, aheadMs: this.#planner.aheadMs, gate: permit });
-    if (permit.state === 'expired') state.refillRequested ||= refillRequested; // the pace repeats this turn, which must then still draw
+    if (permit.state === 'expired') state.refillRequested ||= refillRequested; // the pace repeats this turn, and the request must still exist then
     if (result === undefined) return NOT_SENT;
     const settlement = this.#conclude(result, count, permit.sinceArrivalMs);
     if (options !== this.#planner.options) forgetOldOptions(this.#memory);
@@ -156,7 +156,7 @@ export class SourceTurn {
     const call = { outcome, asked, gained, gapMs: this.#planner.gapMs, sinceArrivalMs };
     const { settlement, suspension } = history.recordCall(call);
     this.#report(outcome, suspension);
-    // If noria dropped all proxies of the answer, it does not repeat the first draw, because the proxies may have cost money.
+    // If noria dropped all proxies of the answer, it does not repeat the first draw: the proxies may have cost money.
     if (outcome.verdict.kind === 'ok' || outcome.allDropped) state.drawsAhead = false;
     if (suspension !== undefined) {
       const at = { source: this.#planner.options.name, now: this.#context.clock.monotonic() };

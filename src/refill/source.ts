@@ -1,10 +1,10 @@
 /**
- * One configured source of members. The source draws before the pool lacks members, at the pace of its instance. After some
- * answers of the service, the source draws nothing for some time.
+ * One configured source of members. It draws before the pool lacks members, at the pace of its instance. After some
+ * answers of the service, it draws nothing for some time.
  *
- * Call `wake` after every event that may matter: it schedules a check. A check makes a plan (draw-planner.ts). If a draw is due, the
- * check starts a turn (source-turn.ts), and at most one turn is in progress. The source owns the turn and one timer.
- * phase.ts keeps the phase.
+ * Call `wake` after every event that may matter: it schedules a check. A check makes a plan (draw-planner.ts). If a
+ * draw is due, the check starts a turn (source-turn.ts), and at most one turn is in progress. The source owns the turn
+ * and one timer. phase.ts keeps the phase.
  */
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { Random } from '../core/random.ts';
@@ -27,15 +27,15 @@ import { type SourceStatus, sourceStatus } from './status.ts';
 export interface DrawSourceContext extends TurnContext {
   readonly random: Random;
   /**
-   * Returns the count of distinct IPs that all norias of a fleet share for a source. If absent, the daily budget counts only the
-   * draws of this noria.
+   * Returns the counter of distinct IPs that all norias of a fleet share for a source. If absent, the daily budget
+   * counts only the draws of this noria.
    */
   readonly sharedCount?: ((source: string) => SharedCount) | undefined;
 }
 
 /**
- * If a draw can deliver within this time, sources of later priorities wait for the draw. The time is longer than the
- * sum of the usual interval and the usual duration of a call. It is shorter than the time for which clients wait.
+ * The time in ms for which sources with greater priority numbers wait for a draw of this source. It is longer than the
+ * usual interval and the usual duration of a call together. It is shorter than the time for which clients wait.
  */
 const SOON_MS = 12_000;
 
@@ -48,7 +48,7 @@ export class DrawSource {
   readonly #planner: DrawPlanner;
   readonly #state: SourceState;
   #turn: SourceTurn | undefined;
-  /** Resolves when the last turn has ended. */
+  /** Resolves when the turn in progress has ended. */
   #turnEnded: Promise<void> = Promise.resolve();
   #isCheckQueued = false;
   readonly #timer: EarliestTimer;
@@ -79,8 +79,8 @@ export class DrawSource {
   }
 
   /**
-   * Whether the source has usable members, or will probably have some soon. Sources of later priorities then do not
-   * draw.
+   * Whether the source has usable members, or will probably have some soon. If so, sources with greater priority
+   * numbers do not draw.
    */
   get canServe(): boolean {
     const { pool, clock } = this.#context;
@@ -157,7 +157,7 @@ export class DrawSource {
   change(options: DrawSourceOptions): void {
     if (paceKey(this.options.call) !== paceKey(options.call)) this.#records.forgetInstance();
     this.#planner.options = options;
-    this.#turn?.abort(); // ends a wait that still has the old interval; a call in flight continues
+    this.#turn?.abort(); // ends a wait that is based on the old interval; a call in flight continues
     forgetOldOptions(this.#memory);
     this.wake();
   }
@@ -322,7 +322,7 @@ export class DrawSource {
   #plannedAt(now: number): number {
     const { phase } = this.#state;
     if (isSuspended(phase)) return phase.untilAt;
-    // A source with enough members can draw at any time: clients may need more members.
+    // A source with enough members can draw as soon as clients need more members.
     if (phase.name === 'ready' || this.#timer.dueAt === Infinity) return now;
     return this.#timer.dueAt;
   }

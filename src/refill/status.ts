@@ -17,8 +17,8 @@ export interface SourceStatus {
   /** What the operator can do; absent if nothing is necessary. */
   readonly advice?: string;
   /**
-   * The code that explains the state. If no code explains the state, the code of the last call (see `DrawOutcome.code`). Absent
-   * before the first call, and before the first call with a changed configuration.
+   * The code that explains the state. If no code explains it, the code of the last call (see `DrawOutcome.code`).
+   * Absent before the first call, and before the first call after a change of the source's configuration.
    */
   readonly code?: string;
   /** The service's own text of the last call, or how the call failed. Never shown to clients. */

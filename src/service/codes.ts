@@ -56,7 +56,7 @@ export interface CodeMeaning {
   readonly concerns?: 'instance' | 'configuration';
   /** True if the answer contained proxies and noria dropped all of them. */
   readonly allDropped?: true;
-  /** True if noria may keep only half of the source's present number of tunnels, until a call succeeds. */
+  /** True if noria opens new tunnels of the source only below half of their present number, until a call succeeds. */
   readonly limitsConnections?: true;
 }
 

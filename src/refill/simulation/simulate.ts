@@ -19,7 +19,10 @@ import { VirtualClock } from './virtual-clock.ts';
 
 /** A midnight of the service, so that a simulated day is a day of the service. */
 export const SIMULATION_START_AT = Date.UTC(2030, 0, 1) - SERVICE_ZONE_OFFSET_MS;
-/** After the arrival of the last client, the simulation continues for this time: tunnels end and members expire. */
+/**
+ * The time for which the simulation continues after the last client has arrived, so that tunnels end and members
+ * expire.
+ */
 const ENDING_MS = 3_600_000;
 
 /** @throws only if noria has a bug. */
@@ -63,8 +66,8 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
 }
 
 /**
- * Returns a function that tells the range of lifetimes of a call's members. For a link without a configured lifetime, it is the
- * lifetime that the pool assumes. For any other source, it is the usual range of the product.
+ * Returns a function that returns the range of lifetimes of a call's members. For a link without a configured lifetime,
+ * it is the lifetime that the pool assumes. For any other source, it is the usual range of the product.
  */
 function lifetimesOf({ refill, pool }: SimulationOptions): (call: DrawCall) => Range {
   const assumedMs = new Map(pool.sources.map(({ name, unknownLifetimeMs }) => [name, unknownLifetimeMs]));

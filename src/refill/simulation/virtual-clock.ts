@@ -63,7 +63,7 @@ export class VirtualClock implements Clock {
       this.#disarm(next);
       this.#moveTo(next.dueAt);
       next.fn();
-      await setImmediate(); // first runs all code that waits for this timer, also through a chain of promises
+      await setImmediate(); // first runs all code that waits for this timer, even through a chain of promises
     }
     this.#moveTo(untilMs);
   }
