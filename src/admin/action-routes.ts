@@ -1,4 +1,4 @@
-/** The admin API's routes that change state. Each route calls one command of the daemon. */
+/** The admin API's routes that change state. Each of them runs one command of the daemon. */
 import { ServerResponse } from 'node:http';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import { NoriaError } from '../core/faults.ts';
@@ -69,7 +69,11 @@ function addSourceActions(app: OpenAPIHono, backend: AdminBackend): void {
   const actions = [
     ['refill', 'Draw as soon as the pace allows', (name: string) => backend.refillSource(name)],
     ['pause', 'Stop drawing', (name: string) => backend.pauseSource(name)],
-    ['resume', 'Draw again; a halted source makes one call', (name: string) => backend.resumeSource(name)],
+    [
+      'resume',
+      'Draw again; a halted source makes one call, which shows whether the problem is solved',
+      (name: string) => backend.resumeSource(name),
+    ],
   ] as const;
   for (const [action, summary, run] of actions) {
     app.openapi(
@@ -145,9 +149,8 @@ function addReload(app: OpenAPIHono, backend: AdminBackend): void {
 }
 
 /**
- * Resolves when the client has received the answer or has disconnected.
- *
- * @param env - the bindings that @hono/node-server passes to the handler.
+ * Resolves when the client has received the response or has disconnected.
+ * @param env - holds the response of node:http as `outgoing`; @hono/node-server passes it to each route.
  */
 function answered(env: object | undefined): Promise<void> {
   if (env === undefined || !('outgoing' in env)) return Promise.resolve();

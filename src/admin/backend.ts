@@ -1,17 +1,17 @@
-/** The interface of the daemon that the admin server uses: snapshots of the daemon's state, and commands. */
+/** What the admin server needs from the daemon: snapshots of its state, and commands. */
 import type { LogLevel } from '../core/log-options.ts';
 import type { MemberJson, Reload, Report, SessionJson, Status } from './schemas.ts';
 
 export interface AdminBackend {
   status(): Status;
   members(): readonly MemberJson[];
-  /** How many members each source has in each state. */
+  /** The number of members by source and state. */
   memberCounts(): readonly MemberCounts[];
   sessions(): readonly SessionJson[];
-  /** The `host:port` by which clients on this machine reach the first HTTP listener. */
+  /** The `host:port` with which clients on this machine reach the first HTTP listener. */
   proxyAddress(): string | undefined;
 
-  // The following commands return false if the member, source or session does not exist.
+  // These commands return false if the member, source or session does not exist.
   evictMember(member: string): boolean;
   refillSource(source: string): boolean;
   pauseSource(source: string): boolean;
@@ -21,19 +21,19 @@ export interface AdminBackend {
   reportMember(report: Report): boolean;
   setLogLevel(level: LogLevel): void;
   /**
-   * Reads the configuration file again and applies it.
-   *
+   * Reads the configuration file again and applies it. If an error is thrown, the previous configuration stays in
+   * force.
    * @param answered - resolves when the client has received the answer. A reload that replaces the admin server waits
-   *   for this promise, because closing the server would cut off the answer.
-   * @throws NoriaError bad-config, listen-failed, shutting-down. The previous configuration then stays in force.
+   * for this promise, because closing the server would cut off the answer.
+   * @throws NoriaError bad-config, listen-failed, shutting-down
    */
   reload(answered: Promise<void>): Promise<ReloadOutcome>;
 }
 
 export interface ReloadOutcome extends Reload {
   /**
-   * Whether the configuration is already applied. False if the reload replaces the admin server: noria then first answers the
-   * request, and applies the configuration afterwards.
+   * Whether the configuration is already in force. False if the reload replaces the admin server: noria applies the
+   * configuration after it has sent the answer.
    */
   readonly applied: boolean;
 }

@@ -1,8 +1,6 @@
 /**
- * GET /api/events: the events of noria as server-sent events.
- *
- * noria limits the unread events of each client, and disconnects a client that exceeds the limit. A browser's
- * EventSource then reconnects by itself.
+ * GET /api/events: the events of noria as server-sent events. A client that reads too slowly is disconnected. A
+ * browser's EventSource then reconnects by itself.
  */
 import { getConnInfo } from '@hono/node-server/conninfo';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
@@ -13,7 +11,7 @@ import { jsonResponse, sendError } from './openapi.ts';
 import { errorSchema } from './schemas.ts';
 
 /**
- * The events that clients can receive. Events that occur for each connection are left out, because they are too
+ * The events that clients can receive. Events that occur for each connection are not among them, because they are too
  * frequent; /api/history counts them.
  */
 const STREAMED_EVENTS = [
@@ -36,13 +34,13 @@ const STREAMED_EVENTS = [
   'client.refused',
 ] as const satisfies readonly EventName[];
 
-/** The maximum number of clients. Each client costs memory, and CPU time at every event. */
+/** The maximum number of clients that read the stream. Each of them costs memory, and CPU time at every event. */
 const MAX_READERS = 64;
 const MAX_READERS_PER_CLIENT = 16;
 const MAX_PENDING_EVENTS = 1_000;
 /**
- * noria sends a comment line at this interval, so that proxies do not close an idle stream and the client sees that
- * noria is alive.
+ * The interval of comment lines. They keep proxies from closing an idle stream, and show the client that noria is
+ * alive.
  */
 const HEARTBEAT_MS = 5_000;
 /** How long an EventSource waits before it reconnects. */
@@ -91,7 +89,7 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
     if (reason !== undefined) return sendError(context, 'too-many-readers', reason);
     const names = STREAMED_EVENTS.filter((name) => wanted.includes(name));
     const stream = streamOf(() => {
-      // The stream opens later than the request. Other clients may have reached the limit in the meantime.
+      // The stream opens later than the request arrives, so other clients may have reached the limit meanwhile.
       if (readers.reasonToRefuse(client) !== undefined) return undefined;
       return new EventQueue(names, { bus, clock, onClose: readers.add(client) });
     });
@@ -99,7 +97,7 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
   });
 }
 
-/** Counts the clients that read the stream, in total and by network address. */
+/** Counts the clients that read the stream, in total and by client network. */
 class Readers {
   readonly #counts = new Map<string, number>();
   #total = 0;
@@ -112,7 +110,10 @@ class Readers {
       : undefined;
   }
 
-  /** @returns a function that removes the client again. */
+  /**
+   * Adds a client.
+   * @returns a function that removes the client.
+   */
   add(client: string): () => void {
     this.#change(client, 1);
     return () => this.#change(client, -1);
@@ -127,8 +128,8 @@ class Readers {
 }
 
 /**
- * Returns the body of the response. The first read of the body opens the queue. So a body that is never read (for
- * example in answer to HEAD) costs nothing. The stream ends at once if `openQueue` returns undefined.
+ * Returns the body of the response. Only the first read of the body opens the queue, so a body that is never read
+ * (HEAD) costs nothing. If `openQueue` returns undefined, the body is empty.
  */
 function streamOf(openQueue: () => EventQueue | undefined): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
@@ -152,13 +153,13 @@ function streamOf(openQueue: () => EventQueue | undefined): ReadableStream<Uint8
   );
 }
 
-/** The events that one client has not read yet. Owns the subscriptions and the heartbeat timer. */
 interface EventQueueOptions {
   readonly bus: EventBus;
   readonly clock: Clock;
   readonly onClose: () => void;
 }
 
+/** The events that one client has not read yet. Owns the subscriptions and the heartbeat timer. */
 class EventQueue {
   readonly #clock: Clock;
   readonly #onClose: () => void;
@@ -177,7 +178,7 @@ class EventQueue {
     this.#heartbeat = this.#armHeartbeat();
   }
 
-  /** Waits until there are events, then removes and returns all of them. Returns undefined when the queue is closed. */
+  /** Waits for events, then removes and returns all of them as text. Returns undefined when the queue is closed. */
   async next(): Promise<string | undefined> {
     while (!this.#closed && this.#pending.length === 0) {
       await new Promise<void>((resolve) => {

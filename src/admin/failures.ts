@@ -1,8 +1,8 @@
 /**
- * The recent failures, each with what happened, how often, and what to do. A failure that repeats is one entry with a
+ * The recent failures: what happened, how often, and what to do. Occurrences of the same failure share one entry with a
  * count.
  *
- * The list is bounded: when it is full, a new entry replaces the failure that has not recurred for the longest time.
+ * The number of entries is limited. A new entry replaces the one whose last occurrence is the oldest.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -12,8 +12,8 @@ import type { FailureView } from './schemas.ts';
 
 const MAX_ENTRIES = 60;
 /**
- * When a source enters one of these states, a code means that a draw has failed. Without a code, the operator has
- * paused the source.
+ * A source that enters one of these states with a service code has failed to draw. Without a code, an operator paused
+ * it.
  */
 const STATES_AFTER_FAILURE: ReadonlySet<string> = new Set(['waiting', 'backoff', 'paused', 'halted']);
 
@@ -26,7 +26,7 @@ export interface Failures {
 type Failure = Omit<FailureView, 'firstAt' | 'lastAt' | 'times'>;
 
 interface Entry {
-  /** The latest occurrence of the failure. */
+  /** The failure as it occurred last. */
   readonly failure: Failure;
   readonly times: number;
   readonly firstAt: number;
@@ -95,8 +95,8 @@ function recordRequest(
   record: RecordFailure,
 ): void {
   if (outcome === 'accepted' || outcome === 'client-gone') return;
-  // Failures of noria and of its sources affect every target. So all targets share one entry for such a failure. The
-  // entry contains the latest target.
+  // A failure of noria or of a source affects all targets. So such a failure has one entry for all targets, which shows
+  // the last one.
   const { side } = FAULTS[outcome];
   const perTarget = side !== 'noria' && side !== 'source';
   record(`request ${outcome} ${perTarget ? target : ''}`, {

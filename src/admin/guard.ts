@@ -14,12 +14,13 @@ import type { Secret } from '../core/secret.ts';
 import { sendError } from './openapi.ts';
 
 interface GuardOptions {
-  /** How messages name the address: `the admin address`. */
+  /** The name of the address in messages, for example `the admin address`. */
   readonly name: string;
   readonly address: () => { readonly host: string; readonly port: number };
   readonly token?: Secret;
   /**
-   * Whether the path has a route for the method. A request without a route gets 404 or 405, whatever its content type.
+   * Whether there is a route for the method and the path. Without a route, the answer is 404 or 405, whatever the
+   * content type.
    */
   readonly hasRoute: (method: string, path: string) => boolean;
   /** The paths that need no token: the dashboard, the probes and the PAC file. */
@@ -37,12 +38,14 @@ export const SECURITY_HEADERS = {
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
-/** Whether the method only reads state (GET, HEAD). In proxyPool, GET requests nevertheless change state. */
+/**
+ * Whether the method is GET or HEAD, which should not change state. In the API of proxyPool, GET requests change state.
+ */
 export function isSafe(method: string): boolean {
   return SAFE_METHODS.has(method);
 }
 
-/** Sets the security headers of every response, and refuses each request that may be part of one of the attacks. */
+/** Sets the security headers of every response, and refuses each request that fails one of the checks. */
 export function guard(options: GuardOptions): MiddlewareHandler {
   return async (context, next) => {
     const { req } = context;
@@ -83,8 +86,8 @@ export function guard(options: GuardOptions): MiddlewareHandler {
 }
 
 /**
- * Whether the Sec-Fetch headers say that a page of another site caused the request. A visitor who follows a link
- * to the dashboard does not count: that is safe, because no site can show the dashboard in a frame.
+ * Whether a page of another site caused the request, according to the Sec-Fetch headers. A link to the dashboard on
+ * another site is allowed: no site can show the dashboard in a frame.
  */
 function isCrossSite(req: HonoRequest): boolean {
   const site = req.header('sec-fetch-site') ?? 'none';
@@ -98,7 +101,7 @@ function isCrossSite(req: HonoRequest): boolean {
 
 /**
  * Whether the Host header names the admin address, localhost or a loopback address. If the server listens on all
- * addresses, every IP literal is accepted.
+ * addresses, any IP address is accepted.
  */
 function isOwnHost(
   host: string | undefined,
@@ -108,7 +111,7 @@ function isOwnHost(
   if (named === undefined || named.port !== address.port) return false;
   if (named.host === 'localhost' || named.host === address.host) return true;
   if (isLoopbackAddress(named.host)) return true;
-  // DNS rebinding needs a host name, so a request to an IP literal cannot come from that attack.
+  // DNS rebinding needs a host name, so an IP address in the Host header is safe.
   return named.kind !== 'name' && (address.host === '0.0.0.0' || address.host === '::');
 }
 

@@ -1,6 +1,6 @@
 /**
- * Counts the recent traffic from the events of the bus, in two rings: a ring of short steps covers the last minutes,
- * and a ring of long steps covers the last day.
+ * Counts the recent traffic from noria's events. One ring of short steps covers the last 15 minutes, another ring of
+ * longer steps the last day.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus } from '../core/events.ts';
@@ -9,10 +9,7 @@ import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { HistoryView, Span } from './schemas.ts';
 import { type FailureSide, TrafficRing } from './traffic-ring.ts';
 
-/**
- * The side under which a failed attempt is counted, by the blame of the attempt. With the blame `nobody`, the attempt
- * is not counted.
- */
+/** The side under which the history counts a failed attempt. An attempt whose blame is `nobody` is not counted. */
 const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   nobody: undefined,
   member: 'member',
@@ -24,9 +21,7 @@ const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   'front-proxy': 'network',
 };
 
-/**
- * For a refused request, maps the side that the table of faults blames to the side under which the history counts the request.
- */
+/** The side under which the history counts a refused request, by the side at fault in the table of faults. */
 const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
   client: 'client',
   member: 'member',
@@ -40,8 +35,8 @@ const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
 
 export interface History {
   /**
-   * Returns the steps that have ended, oldest first. A value is `null` for a step before noria started; a latency is
-   * also `null` for a step without dials.
+   * Returns the values of all ended steps, oldest first. A value is `null` if noria had not yet started; a latency is
+   * also `null` if the step has no dials.
    */
   read(span: Span): HistoryView;
   close(): void;
@@ -73,7 +68,7 @@ function recordTraffic(rings: readonly TrafficRing[], bus: EventBus, clock: Cloc
         return;
       }
       if (outcome !== 'client-gone') for (const ring of rings) ring.addFailedRequest(now);
-      // `dial.attempted` already counts failures of members and targets. A client that disconnects is not a failure.
+      // Failures of members and targets are counted by `dial.attempted`. A client that disconnects is not a failure.
       const { side } = FAULTS[outcome];
       if (side === 'noria' || side === 'source' || outcome === 'bad-routing') addRefusal(outcome);
     }),

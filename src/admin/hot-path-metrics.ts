@@ -1,8 +1,8 @@
 /**
- * Counters and histograms that are updated for every connection, and read once per scrape.
+ * Counters and histograms that noria updates for every connection.
  *
- * prom-client validates and hashes the labels at every update, which takes at least 0.5 µs. Here an update of a counter
- * is one map lookup per label, and an update of a histogram is one comparison per bucket.
+ * An update of prom-client validates and hashes the labels, which takes at least 0.5 µs. An update here is cheaper: one
+ * map lookup per label of a counter, or one comparison per bucket of a histogram.
  */
 import { Counter, type Registry } from 'prom-client';
 
@@ -13,9 +13,7 @@ interface FastCounterOptions {
   readonly registry: Registry;
 }
 
-/**
- * A counter with labels. At each scrape, the counts since the previous scrape are added to a counter of prom-client.
- */
+/** A counter with labels. Each scrape adds the counts since the previous scrape to a counter of prom-client. */
 export class FastCounter {
   readonly #root = new LabelNode([]);
 
@@ -33,8 +31,8 @@ export class FastCounter {
   }
 
   /**
-   * @param amount - how much to add to the count. The further arguments are the label values in the order of `labels`. Each label
-   * must have a closed set of values.
+   * Adds `amount` to the counter with these label values, in the order of `labels`. Each label must have a closed set
+   * of values.
    */
   add(amount: number, first: string, second?: string, third?: string): void {
     let node = this.#root.child(first);
@@ -44,14 +42,14 @@ export class FastCounter {
   }
 }
 
-/** A node in the tree of label values, which has one level per label. The leaves contain the counts. */
+/** A node in the tree of label values. Each level of the tree is one label. The leaves hold the counts. */
 class LabelNode {
   /** The label values on the path from the root to this node. */
   readonly values: readonly string[];
   /** The count since the last scrape. */
   pending = 0;
   readonly #children = new Map<string, LabelNode>();
-  /** The child that the previous call of `child` returned. Most calls ask for the same child again. */
+  /** The child that the previous call returned. The next call usually asks for the same child. */
   #latest: { readonly value: string; readonly child: LabelNode } | undefined;
 
   constructor(values: readonly string[]) {
@@ -69,7 +67,7 @@ class LabelNode {
     return child;
   }
 
-  /** Yields the label values and the count of every leaf below this node, and sets each count to 0. */
+  /** Yields the label values and the count of each leaf below this node, and resets the count to 0. */
   *takePending(): Generator<{ readonly values: readonly string[]; readonly pending: number }> {
     for (const child of this.#children.values()) {
       if (child.#children.size > 0) {
@@ -89,12 +87,12 @@ interface FastHistogramOptions {
   readonly buckets: readonly number[];
 }
 
-/** A histogram without labels. It renders itself, because prom-client offers no way to import bucket counts. */
+/** A histogram without labels. It renders its own text, because prom-client cannot import bucket counts. */
 export class FastHistogram {
   readonly name: string;
   readonly #help: string;
   readonly #bounds: readonly number[];
-  /** The number of observations in each bucket (not cumulative). The last bucket is +Inf. */
+  /** The number of observations in each bucket alone (not cumulative). The last bucket is +Inf. */
   readonly #counts: Float64Array;
   #sum = 0;
 

@@ -1,4 +1,4 @@
-/** An HTTP server for a Hono app, with limits on time and connections. The admin server and proxyPool use it. */
+/** An HTTP server for a Hono app, with time limits and a connection limit. The admin server and proxyPool use it. */
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
@@ -11,36 +11,39 @@ import { SECURITY_HEADERS } from './guard.ts';
 export interface HttpServer {
   readonly host: string;
   readonly port: number;
-  /** Aborts the open requests and streams. Idempotent. */
+  /** Stops listening and closes all connections. Idempotent. */
   close(): Promise<void>;
 }
 
 interface HttpServerOptions {
-  /** How messages name the address: `the admin address`. */
+  /** The name of the address in messages, for example `the admin address`. */
   readonly name: string;
   readonly host: string;
-  /** The port. With 0, the system chooses a free port. */
+  /** With port 0, the system chooses a free port. */
   readonly port: number;
   readonly methods: readonly string[];
-  /** Creates the request handler. @param address - returns the address on which the server listens. */
+  /**
+   * Creates the handler of all requests.
+   * @param address - returns the address on which the server listens.
+   */
   readonly handler: (address: () => BoundAddress) => RequestHandler;
 }
 
 type RequestHandler = Parameters<typeof getRequestListener>[0];
 
-/**
- * The time limits for the head of a request and for the complete request. node:http checks both limits every
- * TIMEOUT_CHECK_MS.
- */
+/** The time limits for a request's head and for the whole request. node:http checks them every TIMEOUT_CHECK_MS. */
 const HEAD_TIMEOUT_MS = 5_000;
 const REQUEST_TIMEOUT_MS = 10_000;
 const TIMEOUT_CHECK_MS = 1_000;
-/** How long, in ms, an idle connection stays open for its next request. */
+/** How long, in ms, noria keeps a connection open for the next request. */
 const KEEP_ALIVE_MS = 5_000;
-/** This limit keeps file descriptors free for listeners and tunnels. */
+/** Limits the connections of one server, so that file descriptors remain for listeners and tunnels. */
 export const MAX_ADMIN_CONNECTIONS = 256;
 
-/** Returns a server that already listens. @throws NoriaError listen-failed */
+/**
+ * Opens a server that already listens.
+ * @throws NoriaError listen-failed
+ */
 export async function openHttpServer(options: HttpServerOptions): Promise<HttpServer> {
   const { name, host, methods } = options;
   const address = { host, port: options.port };
@@ -60,7 +63,7 @@ export async function openHttpServer(options: HttpServerOptions): Promise<HttpSe
   return { host, port: address.port, close: () => closeServer(server) };
 }
 
-/** Answers TRACE with 405, because the Request class of the Fetch standard cannot represent that method. */
+/** Answers TRACE with 405. The Request class of the Fetch standard, which Hono uses, cannot represent this method. */
 function withoutTrace(listener: RequestListener, methods: readonly string[]): RequestListener {
   return (request, response) => {
     if (request.method !== 'TRACE') return listener(request, response);
@@ -89,10 +92,10 @@ function closeServer(server: Server): Promise<void> {
 }
 
 /**
- * Limits the connections of the admin server. A client is an IPv4 address or the /64 of an IPv6 address.
+ * Limits the connections of the server. A client is an IPv4 address or the /64 of an IPv6 address.
  *
- * When the limit is exceeded, noria closes the oldest connection of the client with the highest number of connections.
- * So a probe can always connect, however many connections other clients hold open.
+ * A new connection beyond the limit closes the oldest connection of the client that has the most. So a health probe
+ * always connects, even if another client holds many connections.
  */
 function limitConnections(server: Server): void {
   /** The open connections of each client, oldest first. */
@@ -100,7 +103,7 @@ function limitConnections(server: Server): void {
   let count = 0;
   const remove = (client: string, socket: Socket): void => {
     const sockets = clients.get(client);
-    if (sockets?.delete(socket) !== true) return; // the connection was already removed, because there were too many connections
+    if (sockets?.delete(socket) !== true) return; // the limit has already removed this connection
     count -= 1;
     if (sockets.size === 0) clients.delete(client);
   };
@@ -117,7 +120,7 @@ function limitConnections(server: Server): void {
   });
 }
 
-/** Returns the oldest connection of the client with the highest number of connections. The map must not be empty. */
+/** Returns the oldest connection of the client that has the most connections. */
 function oldestOfBusiest(clients: ReadonlyMap<string, ReadonlySet<Socket>>): [string, Socket] {
   const [first, ...others] = clients;
   if (first === undefined) throw new TypeError('no connection');

@@ -1,8 +1,8 @@
 /**
- * The Prometheus metrics. Gauges are read from snapshots at each scrape; events update counters and histograms.
+ * The Prometheus metrics. Each scrape reads the gauges from snapshots; events update the counters and histograms.
  *
- * Units are base units, counters end in `_total`, and label values come from closed sets (such as a source, a listener,
- * a state, a code), never from hosts, members or sessions. docs/metrics.md lists the metrics; test/held/metrics.test.ts
+ * Units are base units, and the names of counters end in `_total`. Label values come from closed sets, such as sources
+ * and codes, never from hosts, members or sessions. docs/metrics.md lists the metrics; test/held/metrics.test.ts
  * compares the list with the code.
  */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
@@ -31,7 +31,7 @@ const WAIT_BUCKETS_S = [0.001, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 15, 30];
 const REMAINING_BUCKETS_S = [5, 10, 20, 30, 60, 120, 180, 300, 600, 1_800];
 const STORE_BUCKETS_S = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
 
-/** @param withProcess - whether to add the metrics of the process: CPU, memory, event loop. */
+/** @param withProcess - whether to add the CPU time, the memory and the event loop of this process. */
 export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = true): Metrics {
   const registry = new Registry();
   const registries = withProcess ? [registry, getProcessRegistry()] : [registry];
@@ -67,8 +67,8 @@ export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = 
 let processRegistry: Registry | undefined;
 
 /**
- * Returns the metrics of the process. All admin servers of the process share one registry for these metrics, because
- * prom-client cannot stop their collection.
+ * Returns the metrics of the process. All admin servers share one registry for them, because prom-client cannot stop
+ * collecting them.
  */
 function getProcessRegistry(): Registry {
   if (processRegistry === undefined) {
@@ -79,7 +79,8 @@ function getProcessRegistry(): Registry {
 }
 
 function describeMetric(metric: object): MetricDescription {
-  const { name, labelNames } = metric as { name: string; labelNames: string[] }; // the cast is necessary because prom-client does not declare these fields
+  // prom-client does not declare these fields, so the cast is necessary
+  const { name, labelNames } = metric as { name: string; labelNames: string[] };
   const type = metric instanceof Gauge ? 'gauge' : metric instanceof Histogram ? 'histogram' : 'counter';
   return { name, type, labels: labelNames };
 }
@@ -190,7 +191,7 @@ interface GaugeTerms<Label extends string> {
   readonly labels?: readonly Label[];
 }
 
-/** Adds a gauge whose samples are read when the metrics are collected. */
+/** Adds a gauge. `read` returns its samples at each scrape. */
 function addGauge<Label extends string = never>(
   registry: Registry,
   { name, help, labels = [] }: GaugeTerms<Label>,
@@ -202,17 +203,17 @@ function addGauge<Label extends string = never>(
     labelNames: labels,
     registers: [registry],
     collect() {
-      this.reset(); // removes old samples, because a source, a listener or the fleet may no longer exist
+      this.reset(); // removes samples of sources and listeners that no longer exist
       read(this);
     },
   });
 }
 
-/** The metrics of a fleet. When noria is in no fleet, these metrics have no samples. */
+/** Adds the metrics of a fleet. Without a fleet, they have no samples. */
 function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBackend): Disposable[] {
   addFleetGauges(registry, backend);
   let lagMs: number | undefined;
-  const lagHelp = 'Time from the moment when a noria shared the last change until this noria received it.';
+  const lagHelp = 'How long the last change that a noria shared took to reach this noria.';
   addGauge(registry, { name: 'noria_fleet_lag_seconds', help: lagHelp }, (gauge) => {
     if (lagMs !== undefined) gauge.set(lagMs / SECOND_MS);
   });

@@ -1,7 +1,4 @@
-/**
- * What all routes of the admin API share: descriptions of responses, the error response, and the API description at
- * /openapi.json.
- */
+/** What all routes of the admin API share: their responses, their errors, and the API description at /openapi.json. */
 import { type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { errorSchema } from './schemas.ts';
@@ -55,14 +52,13 @@ export function sendError<Code extends keyof typeof ADMIN_ERRORS>(
   return context.json({ error }, ADMIN_ERRORS[code]);
 }
 
-/** Describes all problems of a request in one line, each with its path in the request. */
+/** Describes all invalid fields of a request in one line, each with its path. */
 export function describeIssues(error: z.ZodError): string {
   return error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ');
 }
 
 /**
- * Adds /openapi.json. It describes only the routes that already exist, so add it after all others.
- *
+ * Adds /openapi.json. Call it after all other routes are added, because it describes only those.
  * @param openPaths - the paths that need no token.
  */
 export function addDescription(app: OpenAPIHono, version: string, openPaths: ReadonlySet<string>): void {

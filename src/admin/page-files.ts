@@ -1,6 +1,6 @@
 /**
- * The files of the dashboard and the documentation. noria reads them when the admin server starts and serves them from
- * memory.
+ * The files of the dashboard and the documentation. noria reads them once, when the admin server starts, and serves
+ * them from memory.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -23,13 +23,16 @@ const TYPES: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 };
 
-/** Files of the uPlot package, with the name under which the dashboard loads each. */
+/** The files of the package uPlot, each with the name under which the dashboard loads it. */
 const UPLOT_FILES = {
   'uplot.js': 'uplot/dist/uPlot.esm.js',
   'uplot.css': 'uplot/dist/uPlot.min.css',
 } as const;
 
-/** The dashboard may load only its own files and send requests only to this server. No page may show it in a frame. */
+/**
+ * The dashboard may load only its own files, and may send requests only to this server. No page may show the dashboard
+ * in a frame.
+ */
 const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -41,7 +44,10 @@ const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** Where the documentation may be: in `docs` next to this file (in the package), or at the top of the repository. */
+/**
+ * The folders that may hold the documentation: `docs` next to this file (in the package), or at the top of the
+ * repository.
+ */
 const DOCS_FOLDERS = [new URL('./docs/', import.meta.url), new URL('../../docs/', import.meta.url)];
 
 export function readPageFiles(): readonly PageFile[] {
@@ -56,7 +62,7 @@ export function readPageFiles(): readonly PageFile[] {
   ];
 }
 
-/** Returns every page of the documentation as plain text. Returns no page if the documentation is not installed. */
+/** Returns every page of the documentation as plain text, or no page if the documentation is not installed. */
 function readDocs(): PageFile[] {
   const folder = DOCS_FOLDERS.find((url) => existsSync(url));
   if (folder === undefined) return [];
@@ -109,7 +115,7 @@ function sendFile(context: Context, { etag, type, bytes }: PageFile): Response {
   const headers = {
     'Content-Type': type,
     'Content-Security-Policy': PAGE_POLICY,
-    'Cache-Control': 'no-cache', // the browser may cache the file, but must revalidate it with the ETag
+    'Cache-Control': 'no-cache', // the browser may cache the file, but must ask with the ETag whether it has changed
     ETag: etag,
   };
   if (context.req.header('if-none-match') === etag) return context.body(null, 304, headers);

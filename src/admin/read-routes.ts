@@ -38,10 +38,7 @@ const limitQuery = z.object({
     .openapi({ description: 'The maximum number of entries; without it, all entries' }),
 });
 
-/**
- * @returns a function that discards the cached snapshots. Call it after a change, so that the next read shows the
- *   change.
- */
+/** @returns a function that discards the cached snapshots. Call it after a change, so that the next read shows it. */
 export function addReadRoutes(app: OpenAPIHono, parts: ReadRouteParts): () => void {
   const { backend, clock } = parts;
   const status = new SnapshotCache(clock, () => backend.status());
@@ -110,8 +107,8 @@ interface ListRoute {
 }
 
 /**
- * Adds a route for a list that is already encoded as JSON. `app.openapi` cannot add such a route, because its handlers
- * return objects.
+ * Adds a route whose list is already encoded as JSON. The handlers of `app.openapi` return objects, so this function
+ * registers the route and its description separately.
  */
 function addList(app: OpenAPIHono, { path, summary, schema, list }: ListRoute): void {
   app.openAPIRegistry.registerPath({
@@ -181,7 +178,7 @@ function addPac(app: OpenAPIHono, backend: AdminBackend): void {
   );
 }
 
-/** The file has no DIRECT fallback, so a browser does not bypass noria when noria is down. */
+/** The file has no DIRECT fallback: a browser must not bypass noria when noria is down. */
 function pacFile(address: string): string {
   return `function FindProxyForURL(url, host) {
   if (host === "localhost" || host === "127.0.0.1" || host === "[::1]" || host === "::1") return "DIRECT";

@@ -1,9 +1,9 @@
-/** Readiness as text, for /readyz, the command line and systemd. */
+/** noria's readiness as text, for /readyz, the command line and systemd. */
 import type { Readiness } from './schemas.ts';
 
 /**
- * One line, such as `not serving: source city: 12001: The key is wrong`. It contains no times, so it changes only when
- * the readiness changes.
+ * Returns one line, such as `not serving: source city: 12001: The key is wrong`. It contains no times, so it changes
+ * only with the readiness.
  */
 export function readinessHeadline({ state, reason, problems }: Readiness): string {
   const others =
@@ -14,8 +14,7 @@ export function readinessHeadline({ state, reason, problems }: Readiness): strin
 }
 
 /**
- * The headline. While noria is not ready, further lines say how long noria has not been ready, when noria tries again,
- * and what to do.
+ * Returns the headline. If noria is not ready, further lines say since when, when noria tries again, and what to do.
  */
 export function readinessLines(readiness: Readiness): string[] {
   const { ready, advice, sinceSeconds, nextAttemptSeconds } = readiness;

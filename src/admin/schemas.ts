@@ -1,7 +1,6 @@
 /**
- * The requests and responses of the admin API as schemas. TypeScript types are inferred from them, requests are
- * validated by them, and /openapi.json is generated from them. Durations are in seconds, moments in ISO 8601, sizes in
- * bytes.
+ * The schemas of the admin API. noria validates requests with them, and generates /openapi.json and the TypeScript
+ * types from them. Durations are in seconds, moments in ISO 8601, sizes in bytes.
  */
 import { z } from '@hono/zod-openapi';
 import type { Side } from '../core/fault.ts';
@@ -100,7 +99,7 @@ const problemSchema = z
 const readinessSchema = z.object({
   state: z.enum(READINESS_STATES).openapi({
     description:
-      'serving; serving; starting: the first draw is in progress; idle: no clients; degraded: noria serves clients, with problems; not-serving: noria cannot serve clients',
+      'serving: noria serves clients; starting: the first draw is in progress; idle: no clients; degraded: noria serves clients, but has problems; not-serving: noria cannot serve clients',
   }),
   ready: z.boolean().openapi({ description: 'Whether noria expects to serve a new client' }),
   reason: z.string().openapi({ description: 'Why noria is in this state' }),
@@ -215,8 +214,10 @@ export const historySchema = z
     stepSeconds: z.number().openapi({ description: 'Length of a step' }),
     endsAt: z.string().openapi({ description: 'End of the last step; values are oldest first' }),
     tunnelsPerSecond: perStep('Dials that a member accepted; null before noria started'),
-    bytesUpPerSecond: perStep('From clients to targets, spread over the time each tunnel was open'),
-    bytesDownPerSecond: perStep('From targets to clients'),
+    bytesUpPerSecond: perStep(
+      'Bytes from clients to targets; the bytes of a tunnel are distributed evenly over the time it was open',
+    ),
+    bytesDownPerSecond: perStep('Bytes from targets to clients'),
     successRate: perStep('Share of client requests that a member accepted, 0 to 1; null without requests'),
     membersLeft: z
       .object({

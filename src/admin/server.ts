@@ -1,6 +1,6 @@
 /**
- * The admin server. It checks each request with the guard, then passes it to the routes, and answers all errors in one
- * format. It owns the HTTP server, the metrics, the history and the list of failures.
+ * The admin server. It checks each request with the guard and passes it to the routes. All errors have the same format.
+ * The server owns the HTTP server, the metrics, the history and the list of failures.
  */
 
 import { OpenAPIHono } from '@hono/zod-openapi';
@@ -26,7 +26,7 @@ import { addReadRoutes, type ReadRouteParts } from './read-routes.ts';
 
 export interface AdminOptions {
   readonly host: string;
-  /** The port. With 0, the system chooses a free port. */
+  /** With port 0, the system chooses a free port. */
   readonly port: number;
   readonly token?: Secret;
   readonly version: string;
@@ -37,12 +37,17 @@ export interface AdminOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** Paths that need no token, because their clients (orchestrators, browsers that load a PAC file) cannot send one. */
+/**
+ * Paths that need no token, because their clients cannot send one: orchestrators, and browsers that load a PAC file.
+ */
 const OPEN_PATHS = ['/healthz', '/readyz', '/proxy.pac'] as const;
 const MAX_BODY_BYTES = 16_384;
 const METHODS = ['GET', 'POST', 'PUT', 'DELETE'] as const;
 
-/** Returns a server that already listens. @throws NoriaError listen-failed */
+/**
+ * Opens a server that already listens.
+ * @throws NoriaError listen-failed
+ */
 export async function openAdmin(options: AdminOptions): Promise<HttpServer> {
   const { bus, clock, backend, host, port } = options;
   const observers = {
@@ -106,7 +111,7 @@ function buildApp(
   return app;
 }
 
-/** Answers requests without a route, and requests whose route has failed. */
+/** Answers requests without a route, and requests whose route has thrown an error. */
 function answerErrors(app: OpenAPIHono, onError: AdminOptions['onError']): void {
   app.notFound((context) => {
     const allowed = methodsAt(app, context.req.path);
@@ -127,7 +132,7 @@ function answerErrors(app: OpenAPIHono, onError: AdminOptions['onError']): void 
   });
 }
 
-/** Returns the methods for which a path has a route. Middleware, which matches every path, does not count. */
+/** Returns the methods for which the path has a route. Middleware does not count: it matches every path. */
 function methodsAt(app: OpenAPIHono, path: string): string[] {
   const found = METHODS.filter((method) =>
     app.router.match(method, path)[0].some(([[, route]]) => route.method === method),
@@ -135,7 +140,7 @@ function methodsAt(app: OpenAPIHono, path: string): string[] {
   return found.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
 }
 
-/** Replaces an empty body with `{}`, so that clients may omit the body. */
+/** Replaces an empty body with `{}`, so that clients may send a request without a body. */
 async function fillEmptyBody({ req }: Context): Promise<void> {
   if (isSafe(req.method)) return;
   const text = await req.raw.clone().text();

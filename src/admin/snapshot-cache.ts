@@ -1,12 +1,12 @@
 /** Caches for snapshots that many clients may request at once. */
 import type { Clock } from '../core/clock.ts';
 
-/** How many ms a snapshot is kept for each ms that its creation took. */
+/** A snapshot is kept for this many ms for each ms that its creation took. */
 const KEPT_PER_MS = 50;
 
 /**
- * Caches a snapshot for 50 times as long as its creation took, so that creating snapshots takes at most 2 % of the
- * time. The snapshot of a small pool is always fresh; the snapshot of ten thousand members may be a second old.
+ * Caches a snapshot. A large pool has an expensive snapshot, which is kept longer (see KEPT_PER_MS), up to about a
+ * second for ten thousand members. So creating snapshots takes at most 2 % of the time.
  */
 export class SnapshotCache<T extends object> {
   readonly #clock: Clock;
@@ -34,7 +34,7 @@ export class SnapshotCache<T extends object> {
   }
 }
 
-/** A list that is encoded as JSON only once, even if many clients read it. */
+/** A list of which the JSON is created only once, even if many clients read it. */
 export class JsonList {
   readonly #items: readonly object[];
   readonly #encoded: Uint8Array<ArrayBuffer>;

@@ -1,27 +1,27 @@
 /**
- * Recent traffic in bounded memory: a ring buffer of time steps.
+ * The recent traffic, in a ring buffer of time steps.
  *
- * The hot path records its events here. So recording an event costs only a few additions to typed arrays. There is no
- * timer: each write or read first advances the ring to the current step.
+ * The hot path records its events here, so recording an event costs only a few additions to typed arrays. There is no
+ * timer: each write and each read first advances the ring to the current step.
  */
 import type { Clock } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import type { HistoryView, Span } from './schemas.ts';
 
-/** The duration of a step, and the number of steps in a ring. */
+/** The duration of a step, and the number of steps in the ring. */
 const SPANS = {
   '15m': { stepMs: 5_000, stepCount: 180 },
   '24h': { stepMs: 120_000, stepCount: 720 },
 } as const satisfies Record<Span, object>;
 
-/** Four buckets per doubling of the duration, from 1 ms to 131 s. */
+/** Each bucket of a latency histogram covers a quarter of a doubling: 68 buckets cover 1 ms to 131 s. */
 const BUCKETS_PER_OCTAVE = 4;
 const BUCKET_COUNT = 17 * BUCKETS_PER_OCTAVE;
 
 export type FailureSide = keyof HistoryView['failures'];
 
 /**
- * A ring buffer of steps. Step n covers the n-th period of `stepMs` since the clock's origin and is stored at index n
+ * A ring buffer of steps. Step n is the n-th period of `stepMs` since the clock's origin. Its values are at index n
  * modulo `stepCount`.
  */
 export class TrafficRing {
@@ -39,9 +39,9 @@ export class TrafficRing {
   readonly #dialP95: Float64Array;
   readonly #failures: { readonly [S in FailureSide]: Float64Array };
   readonly #latencies = new LatencyHistogram();
-  /** The latency histograms of the ended steps, one after the other. */
+  /** The latency histograms of all ended steps, one after the other. */
   readonly #endedLatencies: Uint32Array;
-  /** The number of the step during which recording began. */
+  /** The number of the step in which recording began. */
   readonly #firstStep: number;
   #currentStep: number;
 
@@ -87,8 +87,8 @@ export class TrafficRing {
   }
 
   /**
-   * A tunnel reports its bytes only when it closes. So this method spreads the bytes evenly over the `ms` for which the
-   * tunnel was open.
+   * Adds the bytes of a tunnel. A tunnel reports them only when it closes, so they are distributed evenly over the `ms`
+   * for which it was open.
    */
   addBytes(up: number, down: number, ms: number, now: number): void {
     const index = this.#advanceTo(now);
@@ -152,7 +152,10 @@ export class TrafficRing {
     };
   }
 
-  /** Advances the ring to the step that contains `now`. @returns the index of that step. */
+  /**
+   * Advances the ring to the step that contains `now`.
+   * @returns the index of this step in the ring.
+   */
   #advanceTo(now: number): number {
     const step = Math.floor(now / this.#stepMs);
     if (step !== this.#currentStep) {
@@ -173,8 +176,8 @@ export class TrafficRing {
   }
 
   /**
-   * Returns the values of all ended steps, oldest first. Recording began during step `#firstStep`. For this incomplete step and
-   * all earlier steps, the value is null.
+   * Returns the values of all ended steps, oldest first. The value is null for all steps before recording began, and
+   * for the step in which it began, because that step is incomplete.
    */
   #values(column: Float64Array, convert: (value: number, index: number) => number | null): (number | null)[] {
     const values: (number | null)[] = [];
@@ -201,7 +204,7 @@ function forEachSide<Value>(make: (side: FailureSide) => Value): { [S in Failure
   };
 }
 
-/** The share of successes from 0 to 1, rounded to three decimals; null when there was no request. */
+/** Returns the share of successes, 0 to 1, rounded to three decimals; null if there was no request. */
 function shareOf(succeeded: number, failed: number): number | null {
   const all = succeeded + failed;
   return all === 0 ? null : Math.round((succeeded / all) * 1_000) / 1_000;
@@ -212,7 +215,8 @@ function toTenths(value: number): number {
 }
 
 /**
- * A histogram of durations. Each bucket is 2^(1/4) times as wide as the bucket before, so a quantile is accurate to about 10 %.
+ * A histogram of durations. The upper bound of a bucket is 2^(1/4) times its lower bound, so a quantile is accurate to
+ * about 10 %.
  */
 class LatencyHistogram {
   readonly #counts = new Float64Array(BUCKET_COUNT);
@@ -223,7 +227,7 @@ class LatencyHistogram {
     this.#addTo(bucket, 1);
   }
 
-  /** Adds the counts of all histograms in `stored`. `copyTo` has written these histograms one after the other. */
+  /** Adds the histograms in `stored`, which `copyTo` has written there one after the other. */
   addAll(stored: Uint32Array): void {
     for (const [index, count] of stored.entries()) {
       if (count > 0) this.#addTo(index % BUCKET_COUNT, count);
@@ -235,8 +239,7 @@ class LatencyHistogram {
   }
 
   /**
-   * Returns the quantile in ms: the middle of the bucket in which the quantile lies. Undefined when the histogram is
-   * empty.
+   * Returns the quantile in ms: the middle of its bucket. Returns undefined if the histogram is empty.
    * @param fraction - from 0 to 1: the share of durations that do not exceed the quantile.
    */
   quantile(fraction: number): number | undefined {

@@ -94,7 +94,7 @@ test.each([
   [{}, 'noria works: 20 members are usable.', '', 'noria: 20 usable'],
   [
     { state: 'degraded', problems: [HALTED_CITY] },
-    'noria works, with problems: 20 members are usable.',
+    'noria works, but has problems: 20 members are usable.',
     '',
     '! noria: 20 usable',
   ],

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The actions of the dashboard. Each action sends one request to the admin API. Destructive actions ask for
- * confirmation first; a toast shows the result.
+ * The actions of the dashboard. Each action sends one request to the admin API, and a toast shows the result.
+ * Destructive actions first ask for confirmation.
  */
 import { send } from './api.js';
 import { confirm, toast } from './dialogs.js';
@@ -14,7 +14,7 @@ import { TEXTS } from './texts.js';
  * @typedef {import('../schemas.ts').SessionJson} Session
  */
 
-/** @param {() => void} onDone - called after each request, whether it succeeded or failed */
+/** @param {() => void} onDone - called after each request, successful or not */
 export function openActions(onDone) {
   /** @param {string} success @param {'POST' | 'DELETE'} method @param {string} path @param {object} [body] */
   const perform = async (success, method, path, body) => {

@@ -5,7 +5,7 @@
  */
 import { TEXTS } from './texts.js';
 
-/** noria answered the request with an error. Status 401 means that the token is missing or wrong. */
+/** noria answered with an error status. Status 401 means that the token is missing or wrong. */
 export class ApiError extends Error {
   /**
    * @param {number} status
@@ -35,8 +35,7 @@ export function setToken(token) {
 
 /**
  * Sends a GET request and decodes the JSON answer. `skewMs` is how far noria's clock is ahead of the browser's clock,
- * by the answer's Date header.
- *
+ * according to the Date header.
  * @param {string} path
  * @returns {Promise<{ value: any, skewMs: number }>}
  */
@@ -71,8 +70,7 @@ export async function send(method, path, body = {}) {
 /**
  * Reads the event stream until it ends or no data arrives for `SILENCE_MS`. Uses fetch, because an EventSource cannot
  * send the token.
- *
- * @param {readonly string[]} names - of the wanted events
+ * @param {readonly string[]} names - the names of the wanted events
  * @param {(name: string, data: any) => void} onEvent - also called for `hello`, the first event of each stream
  */
 export async function follow(names, onEvent) {
@@ -110,7 +108,8 @@ function credentials() {
 /** @param {Response} response */
 async function assertOk(response) {
   if (response.ok) return;
-  const body = await response.json().catch(() => undefined); // ignored: without a JSON body, the message is the status
+  // ignored: without a JSON body, the message is the HTTP status
+  const body = await response.json().catch(() => undefined);
   throw new ApiError(response.status, body?.error?.message ?? TEXTS.answered(response.status));
 }
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** How to use the proxy, and the key figures: usable members, served requests, connect time. */
+/** The URL of the proxy, and the key figures: usable members, served requests, connect time. */
 import { toast } from './dialogs.js';
 import { byId, h, setAttribute, setText } from './dom.js';
 import { count, milliseconds } from './format.js';
@@ -43,9 +43,8 @@ export function openConnect() {
 }
 
 /**
- * The URL by which the browser's machine reaches the first HTTP listener. If the listener has a loopback address, the
- * URL works only on noria's own machine.
- *
+ * Returns the URL with which the browser's machine reaches the first HTTP listener. If the listener has a loopback
+ * address, the URL works only on noria's own machine.
  * @param {Status['listeners']} listeners
  * @param {string} pageHost - the host of the page's URL, which replaces a wildcard address
  */
@@ -56,9 +55,8 @@ export function proxyUrl(listeners, pageHost) {
 }
 
 /**
- * Counts the members of all sources. `ready`: members that are ready for a client. `wanted`: the sum of the sizes of
- * all sources. `extra`: ready members above the size of their source.
- *
+ * Counts the members of all sources. `ready`: members that are ready for a client. `wanted`: the sum of the sources'
+ * sizes. `extra`: ready members beyond the size of their source.
  * @param {readonly { ready: number, size: number }[]} sources
  */
 export function countMembers(sources) {
@@ -72,9 +70,9 @@ export function countMembers(sources) {
 }
 
 /**
- * The share of requests that succeeded, as a percentage. It is rounded down, so that it is 100 % only if no request failed.
- * @param {number} succeeded
- * @param {number} failed
+ * Returns the share of requests that succeeded, as a percentage. Rounds down, so that 100 % means that no request
+ * failed.
+ * @param {number} succeeded @param {number} failed
  */
 export function successText(succeeded, failed) {
   const all = succeeded + failed;
@@ -88,7 +86,7 @@ function copyRow(term) {
     await navigator.clipboard.writeText(text.textContent ?? '');
     toast(TEXTS.connect.copied, 'done');
   };
-  // If the browser refuses access to the clipboard, the user can press Ctrl-C.
+  // If the browser denies access to the clipboard, the user can press Ctrl-C.
   const select = () => getSelection()?.selectAllChildren(text);
   const button = h('button', { type: 'button', click: () => copy().catch(select) }, TEXTS.connect.copy);
   setAttribute(button, 'aria-label', `${TEXTS.connect.copy}: ${term}`);

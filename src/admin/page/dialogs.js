@@ -39,8 +39,7 @@ export function confirm({ title, text, action }) {
 }
 
 /**
- * Asks for the token. The dialog stays open until a person enters one.
- *
+ * Asks for the token. The dialog closes only after a token is entered.
  * @param {boolean} rejected - whether noria refused the previous token
  * @returns {Promise<string>}
  */

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Creates and updates elements. All text is inserted as text, never parsed as markup, and characters that change the
+ * Creates and updates elements. All text is inserted as text and never parsed as markup. Characters that change the
  * order or the look of the text around them are escaped.
  */
 import { printable } from './format.js';
@@ -69,11 +69,9 @@ export function setAttribute(element, name, value) {
 }
 
 /**
- * Sets the text only if the text has changed. Setting the same text again would clear the user's text selection, and a
- * screen reader could repeat the text.
- *
- * @param {Element} element
- * @param {string} text
+ * Sets the text only if it has changed. Setting the same text again would clear the user's text selection, and a screen
+ * reader could repeat the text.
+ * @param {Element} element @param {string} text
  */
 export function setText(element, text) {
   const shown = printable(text);
@@ -96,9 +94,8 @@ export function byId(id) {
  */
 
 /**
- * Returns a function that shows a list of items as rows, in the order of the items. The row of an item whose key is
- * already shown is updated in place, so it keeps the keyboard focus.
- *
+ * Returns a function that shows a list of items as rows, in the order of the items. If a key is already shown, its row
+ * is updated in place and keeps the keyboard focus.
  * @template Item
  * @param {Element} container
  * @param {(item: Item) => string} keyOf

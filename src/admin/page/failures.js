@@ -12,7 +12,7 @@ import { TEXTS } from './texts.js';
 
 const MAX_SHOWN = 12;
 
-/** The maximum number of targets, sources or listeners to list for one cause. */
+/** The maximum number of places (targets, sources or listeners) to list for one cause. */
 const MAX_PLACES = 4;
 
 export function openFailures() {
@@ -31,9 +31,7 @@ export function openFailures() {
 }
 
 /**
- * Merges the failures that have the same cause into one entry with the sum of their counts. Returns the entries, latest
- * first.
- *
+ * Merges the failures of the same cause into one entry and adds up their counts. Returns the entries, latest first.
  * @param {readonly Failure[]} failures - latest first
  * @returns {Cause[]}
  */

@@ -9,15 +9,14 @@ const TWO_DIGITS = new Intl.NumberFormat(LANGUAGE, { maximumSignificantDigits: 2
 const MOMENT = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium', timeStyle: 'medium' });
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
 /**
- * The same characters as in src/core/printable.ts: control, bidirectional, zero-width and other format characters, and
- * line separators.
+ * The characters that src/core/printable.ts also escapes: control, bidirectional, zero-width and other format
+ * characters, and line separators.
  */
 const FORMAT = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 /**
- * Escapes characters that change how the text around them is shown. Texts from clients, targets and the service can
- * contain such characters.
- *
+ * Escapes characters that change how the text around them looks. Clients, targets and the service can send texts with
+ * such characters.
  * @param {string} text
  */
 export function printable(text) {

@@ -1,10 +1,10 @@
 // @ts-check
-/** Replaces the English texts in index.html with those of the page's language. */
+/** Replaces the English texts in index.html with texts in the page's language. */
 import { byId, setAttribute, setText } from './dom.js';
 import { LANGUAGE, openLanguageSwitch } from './language.js';
 import { TEXTS } from './texts.js';
 
-/** The pages of the documentation that exist in Chinese, too. */
+/** The pages of the documentation that also exist in Chinese. */
 const CHINESE_PAGES = ['README.md', 'clients.md', 'errors.md'];
 
 export function openFrame() {

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Shows the headline and the facts in the page header. The headline says whether noria can serve clients and, if not, why not and
- * what to do.
+ * Shows the headline and the facts in the page header. The headline says whether noria can serve clients. If not, it
+ * also says why, and what to do.
  */
 import { byId, h, setAttribute, setText } from './dom.js';
 import { count, counted, duration, printable, sentence } from './format.js';
@@ -29,8 +29,7 @@ export function showHeadline(status) {
 
 /**
  * Shows that noria does not answer.
- *
- * @param {number} silentSeconds
+ * @param {number} silentSeconds - the time since the last answer
  */
 export function showLost(silentSeconds) {
   setAttribute(byId('headline'), 'data-health', 'lost');
@@ -58,8 +57,7 @@ export function describe({ state, ready, reason, sinceSeconds, nextAttemptSecond
 }
 
 /**
- * Merges problems with the same reason and advice into one problem, which names all their sources.
- *
+ * Merges problems with the same reason and advice into one problem with the names of all their sources.
  * @param {Status['problems']} problems
  * @returns {Shown[]}
  */
@@ -131,8 +129,7 @@ function fleetFact({ name, replica, store, lostForSeconds, replicas }) {
 }
 
 /**
- * Makes screen readers speak the text once.
- *
+ * Makes screen readers read the text aloud once.
  * @param {string} text
  */
 export function announce(text) {

@@ -1,14 +1,15 @@
 // @ts-check
 /**
- * The language of the page. It is the language that a person has chosen on the page. Without a choice, it is the browser's first
- * preferred language that the page supports.
+ * The language of the page: the language that the person has chosen on the page, or else the first of the browser's
+ * preferred languages that the page supports.
  */
 
 /** @typedef {'en' | 'zh-CN'} Language */
 
 const STORAGE_KEY = 'noria-language';
 /**
- * Stored when a person switches the language. The page then reloads, and moves the keyboard focus back to the switch.
+ * Stored when the person switches the language. After the page has reloaded, it moves the keyboard focus back to the
+ * language switch.
  */
 const SWITCHED_KEY = 'noria-language-switched';
 

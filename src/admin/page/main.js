@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The dashboard. It polls noria for its state and follows noria's events. The page shows only polled data: an event
- * triggers the next poll.
+ * The dashboard. It polls noria's state and follows noria's events. It shows only polled state: an event only triggers
+ * the next poll.
  */
 import { openActions } from './actions.js';
 import { ApiError, follow, hasToken, read, setToken } from './api.js';
@@ -40,26 +40,26 @@ const FOLLOWED_EVENTS = [
   'readiness.changed',
   'network.judged',
 ];
-/** The page polls at this interval even without events, because some counts change without an event. */
+/** The interval of polls without events. Some counts change without an event. */
 const POLL_MS = 2_000;
 /** The minimum time between two polls, however many events arrive. */
 const MIN_POLL_SPACING_MS = 300;
 const HISTORY_POLL_MS = 5_000;
 const TICK_MS = 500;
-/** The delay before each reconnect attempt. Further attempts use the last delay. */
+/** The delays before the reconnect attempts. All later attempts use the last delay. */
 const RECONNECT_MS = [500, 1_000, 2_000, 4_000];
 
 /** @type {readonly Member[]} */
 let members = [];
 /**
- * The ids of the member under the pointer or focus, and of the member that a person has selected.
+ * The id of the member under the pointer or the focus, and the id of the selected member.
  * @type {{ pointed?: string | undefined, pinned?: string | undefined }}
  */
 const selection = {};
 /** @type {'15m' | '24h'} */
 let span = '15m';
 let skewMs = 0;
-/** When noria last answered, by performance.now(). */
+/** The moment at which noria last answered, by performance.now(). */
 let lastAnswerAt = performance.now();
 let isDisconnected = false;
 
@@ -79,8 +79,8 @@ const failures = openFailures();
 const sessions = openSessions(actions);
 
 /**
- * An evicted member's button is removed with the member, and the browser then resets the keyboard focus to the top of
- * the page. Moves the focus to the wheel instead.
+ * Eviction removes the member's card with the focused button, and the browser then moves the focus to the top of the
+ * page. Moves the focus to the wheel instead.
  */
 function keepFocus() {
   if (document.activeElement === document.body) wheel.focus();
@@ -89,7 +89,7 @@ function keepFocus() {
 let isPolling = false;
 let pollAgain = false;
 
-/** Loads the state. If `poll` is called during a poll, one more poll follows. */
+/** Loads the state. A call during a poll starts another poll after it. */
 function poll() {
   if (isPolling) {
     pollAgain = true;
@@ -129,8 +129,8 @@ async function loadState() {
     showConnected();
     tick();
   } catch (error) {
-    // noria answered with an error, so the page is connected to noria. The event stream gets the same error, asks for the token
-    // and reconnects.
+    // noria has answered, so the page is not disconnected. The event stream gets the same error; it asks for the token
+    // if necessary.
     if (!(error instanceof ApiError)) showDisconnected();
   }
 }
@@ -143,7 +143,7 @@ async function loadHistory() {
   try {
     const { value } = await read(`/api/history?span=${span}`);
     const history = /** @type {History} */ (value);
-    if (history.span !== span) return; // drops the answer: a person has chosen the other time range during the request
+    if (history.span !== span) return; // drops the answer: the person has chosen the other time range meanwhile
     traffic.show(history);
     connect.showHistory(history);
     if (span === '15m') wheel.showRate(history.tunnelsPerSecond.at(-1) ?? 0);
@@ -154,7 +154,7 @@ async function loadHistory() {
   }
 }
 
-/** Shows the member under the pointer or focus. If there is none, shows the selected member. */
+/** Shows the member under the pointer or the focus, or else the selected member. */
 function showCard() {
   const find = (/** @type {string | undefined} */ id) => members.find((member) => member.id === id);
   const pinned = find(selection.pinned);
@@ -163,7 +163,7 @@ function showCard() {
   card.show(find(selection.pointed) ?? pinned);
 }
 
-/** Updates the parts of the page that change with time between two polls: levels, countdowns and ages. */
+/** Updates what changes between two polls: levels, countdowns and ages. */
 function tick() {
   if (isDisconnected) {
     const silentSeconds = (performance.now() - lastAnswerAt) / 1_000;
@@ -192,7 +192,7 @@ function showDisconnected() {
   tick();
 }
 
-/** Follows the events until the page is closed. Reconnects whenever the stream is lost. */
+/** Follows the events until the page is closed. Reconnects after each loss of the stream. */
 async function stayConnected() {
   for (let failedTries = 0; ; ) {
     try {
@@ -209,7 +209,7 @@ async function stayConnected() {
         byId('forget-token').hidden = false;
         continue;
       }
-      // After any other error, the page shows that noria is disconnected, and connects again.
+      // For any other error, the code below shows that noria is disconnected, waits and connects again.
     }
     showDisconnected();
     const delayMs = RECONNECT_MS[Math.min(failedTries, RECONNECT_MS.length - 1)];

@@ -1,5 +1,5 @@
 // @ts-check
-/** The member card, which shows one member and can evict it, and the table of members. */
+/** The member card, which shows one member and can evict it, and the table of all members. */
 import { byId, h, keyedList, setAttribute, setText } from './dom.js';
 import { count, counted, duration, milliseconds } from './format.js';
 import { TEXTS } from './texts.js';
@@ -89,9 +89,8 @@ function addressOf({ host, port }) {
 const STATE_ORDER = { quarantined: 0, ready: 1, joining: 1, draining: 2 };
 
 /**
- * Sorts the members that need attention to the top: quarantined members first, then members with more faults, then members that
- * expire sooner.
- *
+ * Sorts the members that need attention to the top: first quarantined members, then those with more faults, then those
+ * that expire sooner.
  * @param {readonly Member[]} members
  */
 export function membersByTrouble(members) {
@@ -110,10 +109,9 @@ function expiresIn({ remainingSeconds }) {
 }
 
 /**
- * Creates rows only while the table is open. On wide screens, the table is open from the start.
- *
- * @param {(member: Member) => number | undefined} levelOf - returns the remaining lifetime from 0 to 1, or undefined
- *   when it is unknown
+ * Creates the rows only while the table is open. On wide screens, it is open from the start.
+ * @param {(member: Member) => number | undefined} levelOf - returns the level of the member's bucket, 0 to 1; undefined
+ * if the remaining lifetime is unknown
  */
 export function openMemberTable(levelOf) {
   const details = byId('member-table');

@@ -1,5 +1,5 @@
 // @ts-check
-/** The Chinese meaning of each code of the extraction service. Some codes have another meaning for some products. */
+/** The Chinese meaning of each code of the extraction service. The meaning of some codes depends on the product. */
 
 /** @type {Readonly<Record<string, string | Readonly<Record<string, string>>>>} */
 export const CHINESE_CODES = {

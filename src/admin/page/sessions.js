@@ -21,7 +21,7 @@ export function openSessions(actions) {
   return {
     /**
      * @param {readonly Session[]} sessions
-     * @param {number} total - how many sessions noria has, including those that the page did not request
+     * @param {number} total - the number of noria's sessions, including those that the page did not request
      */
     show(sessions, total) {
       showRows(sessions);

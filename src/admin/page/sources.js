@@ -9,7 +9,7 @@ import { TEXTS } from './texts.js';
  * @typedef {{ refill(source: Source): unknown, pause(source: Source): unknown, resume(source: Source): unknown }} SourceActions
  */
 
-/** The states that are sorted to the top, in this order. */
+/** Sources in these states are shown first, in this order of states. */
 const TROUBLE = ['halted', 'backoff', 'paused'];
 
 /** @param {SourceActions} actions */
@@ -65,7 +65,7 @@ function nextDraw({ nextCallAt, state }, now) {
   if (nextCallAt === null) return TEXTS.source.nonePlanned;
   const seconds = (Date.parse(nextCallAt) - now) / 1_000;
   if (seconds > 0.5) return TEXTS.source.in(duration(Math.ceil(seconds)));
-  // A source in the state `ready` has enough members, and draws again when it needs more.
+  // A source in the state `ready` has enough members. It draws when it needs more.
   return state === 'ready' ? TEXTS.source.whenNeeded : TEXTS.source.now;
 }
 
@@ -124,7 +124,7 @@ function sourceRow(first, actions) {
       setText(reason, sentence(next.reason));
       setText(advice, next.advice ?? '');
       advice.hidden = next.advice === null;
-      // The page shows the service's own message only for a problem.
+      // The page shows the service's message only if there is advice, which means that there is a problem.
       message.hidden = next.message === null || next.advice === null;
       setText(message, messageText(next));
       setText(usable, usableText(next));
@@ -190,7 +190,7 @@ function showFigure(figure, text) {
 }
 
 /**
- * A bar with three parts: drawn members that were used, drawn members that are in the pool and not used yet, and drawn
+ * A bar of all drawn members in three parts: members that were used, members in the pool that were not used yet, and
  * members that left the pool unused.
  */
 function usageBar() {

@@ -49,7 +49,7 @@ export const EN = {
     serving: { text: 'noria works', titleMark: '' },
     starting: { text: 'noria is starting', titleMark: '… ' },
     idle: { text: 'noria is ready and idle', titleMark: '' },
-    degraded: { text: 'noria works, with problems', titleMark: '! ' },
+    degraded: { text: 'noria works, but has problems', titleMark: '! ' },
     'not-serving': { text: 'noria cannot serve clients', titleMark: '✕ ' },
   },
 
@@ -103,7 +103,7 @@ export const EN = {
   marks:
     'Each bucket is a member; its height is the remaining lifetime (dashed edge: unknown). A line to the hub shows open tunnels. The more tunnels per second, the faster the axle turns.',
 
-  /** Shown on the member card while no member is selected. `mouse` and `touch` are kinds of pointer. */
+  /** What the member card says while no member is selected. `mouse` and `touch` are kinds of pointer. */
   cardHint: {
     mouse:
       'Point at a bucket of the wheel to see its member. Click the bucket or press Enter to keep it selected.',
@@ -127,7 +127,7 @@ export const EN = {
     halted: 'does not draw until the operator acts',
   },
 
-  /** The effect of a failure on the client. */
+  /** What each kind of failure meant for the client. */
   consequences: {
     request: 'the client got an error',
     refusal: 'the client was refused',
@@ -136,8 +136,9 @@ export const EN = {
   },
 
   /**
-   * The translated meaning of a service code. Undefined: the page shows noria's English text instead.
-   * @param {string} _code @param {string} _product @returns {string | undefined}
+   * Returns the translated meaning of a service code. If undefined, the page shows noria's English text.
+   * @param {string} _code @param {string} _product
+   * @returns {string | undefined}
    */
   codeMeaning: (_code, _product) => undefined,
   /** @param {string} message @param {string} meaning */
@@ -145,7 +146,7 @@ export const EN = {
   /** @param {string} message */
   transportDetails: (message) => `Details: ${message}`,
 
-  /** For each action: its button, the question before a destructive action, and the message after the action. */
+  /** For each action: its button, the question before a destructive action, and the message after it. */
   actions: {
     cancel: 'Cancel',
     evict: {
@@ -221,7 +222,10 @@ export const EN = {
     ask: 'Enter admin.token of the configuration. This page keeps it until the tab is closed.',
   },
 
-  /** The message for an error answer that contains no message. @param {number} status */
+  /**
+   * The message for an error answer without a message.
+   * @param {number} status
+   */
   answered: (status) => `noria answered ${status}`,
   connection: {
     live: 'live',
@@ -240,7 +244,7 @@ export const EN = {
     failures: 'Failures by the side at fault',
   },
 
-  /** The singular and the plural of each noun. A number precedes it. */
+  /** The singular and the plural of each noun, shown after a number. */
   nouns: {
     client: ['client', 'clients'],
     connection: ['client connection', 'client connections'],

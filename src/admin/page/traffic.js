@@ -18,10 +18,10 @@ import uPlot from './uplot.js';
 
 const AXIS_WIDTH = 52;
 
-/** Distances between the ticks of an axis in KiB or MiB. */
+/** Possible distances between the ticks of an axis, in bytes. */
 const BINARY_STEPS = Array.from({ length: 40 }, (_, power) => 2 ** power);
 
-/** Distances between the ticks of an axis with whole numbers. */
+/** Possible distances between the ticks of an axis with whole numbers. */
 const WHOLE_STEPS = Array.from({ length: 8 }, (_, power) =>
   [1, 2, 5].map((step) => step * 10 ** power),
 ).flat();
@@ -144,7 +144,7 @@ class ChartView {
     this.#showValues(undefined);
   }
 
-  /** Creates the plot again, for example because the colours or the time range have changed. */
+  /** Creates the plot again, for example after a change of the colours or the time range. */
   redraw() {
     if (this.#history === undefined) return;
     this.#plot?.destroy();
@@ -158,8 +158,7 @@ class ChartView {
 
   /**
    * Returns the columns in uPlot's layout. In a stacked chart, each returned column is the sum of a column and all
-   * columns below it. The highest sum is first, because uPlot draws later columns over earlier columns.
-   *
+   * columns below it. The highest sum comes first, because uPlot draws later columns over earlier ones.
    * @param {History} history
    * @returns {uPlot.AlignedData}
    */
@@ -222,9 +221,8 @@ class ChartView {
   }
 
   /**
-   * Shows the values at the cursor. Without a cursor, a stacked chart shows totals. Other charts then show the latest
-   * values, and the maximum or the minimum.
-   *
+   * Shows the values at the cursor. Without a cursor, a stacked chart shows totals; any other chart shows the latest
+   * values, with a maximum or minimum.
    * @param {number | undefined} at - the index of the step under the cursor
    */
   #showValues(at) {

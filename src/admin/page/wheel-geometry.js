@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The geometry of the wheel, as pure functions: the position of each bucket and the SVG paths of its parts.
+ * The geometry of the wheel, as pure functions: where each bucket is, and the SVG paths of its parts.
  *
  * Angles are in radians, clockwise from the top. Radii are in units of the drawing, whose centre is 0, 0.
  */
@@ -14,7 +14,7 @@ const SECTOR_GAP = 0.05;
 const MAX_PER_ROW = 96;
 const MAX_ROWS = 6;
 const ROW_GAP = 4;
-/** How far a bucket leans in the direction in which the wheel turns, as a share of the bucket's width. */
+/** How far the top of a bucket is shifted in the turning direction of the wheel, as a share of the bucket's width. */
 const LEAN = 0.34;
 const MAX_LEAN = 0.11;
 /** The angle between two buckets, as a share of the width of a bucket. */
@@ -27,9 +27,8 @@ const MAX_BUCKET_GAP = 0.028;
  */
 
 /**
- * Divides the circle into one sector per source, in proportion to the number of its buckets. A large number of buckets
- * is divided into several rows.
- *
+ * Divides the circle into one sector per source, in proportion to the source's number of buckets. Many buckets are
+ * divided into several rows.
  * @param {readonly { source: string, count: number }[]} sources
  * @returns {Sector[]}
  */
@@ -60,7 +59,7 @@ function bucketsOf(from, to, count, rows) {
   const perRow = Math.ceil(count / rows);
   const pitch = (to - from) / perRow;
   const gap = Math.min(pitch * BUCKET_GAP, MAX_BUCKET_GAP);
-  // Fills one column after the other, so that most buckets stay near their position when the number of rows changes.
+  // Fill column after column, so that most buckets stay near their position when the number of rows changes.
   return Array.from({ length: count }, (_, at) => {
     const column = Math.floor(at / rows);
     const inner = INNER + (at % rows) * (depth + ROW_GAP);
@@ -106,8 +105,7 @@ export function surfacePath({ from, to, inner, outer, lean }, level) {
 }
 
 /**
- * The line from a bucket towards the axle. The wheel shows it while the member has open tunnels.
- *
+ * The line from a bucket to the axle, which shows that the member has open tunnels.
  * @param {Bucket} bucket
  */
 export function flowPath({ from, to }) {
@@ -116,9 +114,8 @@ export function flowPath({ from, to }) {
 }
 
 /**
- * The line along which the name of a sector is written. In the lower half of the wheel the line runs counterclockwise,
- * so that the text is not upside down.
- *
+ * The line along which the name of a sector is written. In the lower half of the wheel, it runs counterclockwise, so
+ * that the name is not upside down.
  * @param {Sector} sector
  */
 export function sectorNamePath({ from, to }) {

@@ -1,16 +1,16 @@
 // @ts-check
-/** Assigns members to the slots of the wheel, and computes how full the bucket of a member is. Draws nothing. */
+/** Assigns members to the slots of the wheel, and computes how full each member's bucket is. Draws nothing. */
 
 /**
  * @typedef {{ readonly id: string, readonly remainingSeconds: number | null }} SlotMember
  */
 
 /**
- * A full bucket shows at least this remaining lifetime. So when all members of a source expire soon, all buckets look
- * nearly empty.
+ * A full bucket means at least this remaining lifetime, in seconds. So when all members of a source are about to
+ * expire, all buckets look nearly empty.
  */
 const MIN_FULL_SECONDS = 30;
-/** Each update multiplies the recorded longest lifetime by this factor, so that an old maximum fades. */
+/** Each update multiplies `#longest` by this factor, so that an old maximum fades. */
 const MAXIMUM_DECAY = 0.999;
 /** The minimum level, so that a nearly empty bucket stays visible. */
 const MIN_LEVEL = 0.02;
@@ -18,17 +18,20 @@ const MIN_LEVEL = 0.02;
 export class WheelSlots {
   /** The ids of the members in the slots of each source; '' is an empty slot. @type {Map<string, string[]>} */
   #slots = new Map();
-  /** The longest remaining lifetime in seconds that a member recently had, by source. @type {Map<string, number>} */
+  /**
+   * By source: the remaining lifetime, in seconds, that fills a bucket. It is the longest one that a member recently
+   * had.
+   * @type {Map<string, number>}
+   */
   #longest = new Map();
 
   /**
-   * Assigns each new member to an empty slot; the other members keep their slots. While there are more than `size`
-   * slots and the last slot is empty, the last slot is removed.
-   *
+   * Gives each new member an empty slot, or an additional slot if none is empty. The other members keep their slots.
+   * Empty slots at the end are removed while there are more than `size` slots.
    * @param {string} source
-   * @param {number} size - the number of slots wanted
+   * @param {number} size - the wanted number of slots
    * @param {readonly SlotMember[]} members
-   * @returns {readonly string[]} the member's id in each slot, '' for an empty slot
+   * @returns {readonly string[]} the id of the member in each slot, '' for an empty slot
    */
   assign(source, size, members) {
     this.#updateLongest(source, members);
@@ -48,10 +51,9 @@ export class WheelSlots {
   }
 
   /**
-   * How full to draw the bucket of a member, from 0 to 1: `seconds`, divided by the longest recent remaining lifetime in the source.
-   *
+   * Returns how full to draw the bucket of a member, from 0 to 1.
    * @param {string} source
-   * @param {number} seconds - remaining lifetime
+   * @param {number} seconds - the remaining lifetime of the member
    */
   levelOf(source, seconds) {
     const full = this.#longest.get(source) ?? MIN_FULL_SECONDS;

@@ -1,10 +1,10 @@
 // @ts-check
 /**
- * The wheel of members: one slot per wanted member, grouped by source. A bucket in the slot shows the member; its level
- * is the member's remaining lifetime, and a moving line to the hub shows open tunnels. A member stays in its slot until
- * it leaves the pool.
+ * The wheel of members: one slot per wanted member, grouped by source. The bucket in a slot shows the member there,
+ * which keeps the slot until it leaves the pool. The level of the bucket is the member's remaining lifetime. A moving
+ * line to the hub means open tunnels.
  *
- * One bucket at a time is in the tab order; the arrow keys move the focus between buckets.
+ * Only one bucket is in the tab order. The arrow keys move the focus between buckets.
  */
 import { countMembers } from './connect.js';
 import { byId, h, setAttribute, setText, svg } from './dom.js';
@@ -30,11 +30,11 @@ import { WheelSlots } from './wheel-slots.js';
  * @typedef {{ bucket: Bucket, group: SVGGElement, fill: SVGPathElement, surface: SVGPathElement, flow: SVGPathElement, member: Member | undefined, level: number }} Slot
  */
 
-/** The maximum number of buckets. Smaller buckets could not be distinguished. */
+/** The maximum number of buckets. More buckets would be too small to tell apart. */
 export const MAX_MEMBERS = 1_200;
-/** The level of a bucket whose member has an unknown remaining lifetime. */
+/** The level of a bucket if the remaining lifetime of its member is unknown. */
 const UNKNOWN_LEVEL = 0.62;
-/** How many turns per second the axle makes at one tunnel per second. */
+/** The speed of the axle, in turns per second, at one tunnel per second. */
 const TURNS_PER_TUNNEL = 0.004;
 const MAX_TURNS = 0.12;
 const PADDLE_COUNT = 28;
@@ -46,7 +46,7 @@ export class Wheel {
   #assignment = new WheelSlots();
   /** @type {Slot[]} */
   #slots = [];
-  /** The layout of the drawn sectors, as JSON. */
+  /** The layout of the sectors on the page, as JSON. */
   #drawnLayout = '';
   #shownAt = 0;
   /** The id of the member whose bucket last had the focus. @type {string | undefined} */
@@ -113,8 +113,7 @@ export class Wheel {
   }
 
   /**
-   * Lowers the level of each bucket according to the time since the last `show`.
-   *
+   * Lowers the level of each bucket by the time since the last `show`.
    * @param {number} now - by performance.now()
    */
   updateLevels(now) {
@@ -147,7 +146,7 @@ export class Wheel {
     setText(this.rate, TEXTS.wheel.rate(rate(tunnelsPerSecond)));
   }
 
-  /** Moves the keyboard focus to the bucket in the tab order. */
+  /** Moves the keyboard focus to the bucket that is in the tab order. */
   focus() {
     this.#slots.find(({ group }) => group.getAttribute('tabindex') === '0')?.group.focus();
   }
@@ -240,7 +239,7 @@ export class Wheel {
     slot.surface.setAttribute('d', surfacePath(slot.bucket, level));
   }
 
-  /** Puts exactly one of the buckets into the tab order. */
+  /** Puts exactly one bucket into the tab order. */
   #updateTabStop() {
     const occupied = this.#occupied();
     const current = occupied.find(({ member }) => member?.id === this.#focused) ?? occupied[0];
@@ -306,11 +305,8 @@ function setLabel({ group, member }) {
 }
 
 /**
- * The index to which a navigation key moves the focus; undefined for other keys.
- *
- * @param {string} key
- * @param {number} index
- * @param {number} length
+ * Returns the index to which a navigation key moves the focus; undefined for any other key.
+ * @param {string} key @param {number} index @param {number} length
  */
 function indexAfterKey(key, index, length) {
   if (key === 'Home') return 0;

@@ -1,10 +1,10 @@
-/** The answers of the proxyPool server, in the format of the public proxy pools that scrapers already support. */
+/** The answers of proxyPool, in the format of the public proxy pools that scrapers support. */
 import { MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
 import { formatHostPort } from '../../core/host-port.ts';
 import type { HandedOut } from './port-ring.ts';
 
 /**
- * The answer of `/get/` and `/pop/` when there is no proxy. Its status is 200, because scrapers of such pools do not
+ * The answer of `/get/` and `/pop/` if there is no proxy. Its status is 200, because scrapers of public pools do not
  * check the status.
  */
 export const NO_PROXY = { code: 0, src: 'no proxy' } as const;
@@ -37,7 +37,7 @@ export function describeRoutes() {
   return { url: Object.entries(ROUTES).map(([url, desc]) => ({ url, params: paramsOf(url), desc })) };
 }
 
-/** @param host - the host by which the client reaches the ports. */
+/** @param host - the host with which the client reaches the ports. */
 export function describeProxy({ port, member }: HandedOut, host: string, now: number) {
   const { https, faults, location, source, uses, remainingMs, sinceSuccessMs } = member;
   return {

@@ -1,14 +1,14 @@
 /**
- * Hands out the local ports of proxyPool to one user, starting with the port that was not handed out for the longest
- * time.
+ * Hands out the local ports of proxyPool to one user. The port that was not handed out for the longest time is the
+ * next.
  *
- * Each port is pinned to a member. A port keeps its member while the member works. A port without a working member gets
- * a member that no other port has. When there are fewer members than ports, ports that were handed out may share a
- * member. Owns a timer for each popped port.
+ * Each port is pinned to a member, and keeps it while the member works. Otherwise the port gets a member that no other
+ * port has. If there are fewer members than ports, ports that were handed out may share a member. Owns the timers of
+ * popped ports.
  */
 import type { Clock } from '../../core/clock.ts';
 
-/** The facts about the member of a port that the client gets. */
+/** What a client learns about the member of a port. */
 export interface PortMember {
   readonly id: string;
   readonly source: string;
@@ -17,15 +17,15 @@ export interface PortMember {
   readonly https: boolean;
   readonly uses: number;
   readonly faults: number;
-  /** The remaining lifetime of the member in ms; undefined if it is unknown. */
+  /** The remaining lifetime of the member, in ms; undefined if it is unknown. */
   readonly remainingMs: number | undefined;
   readonly sinceSuccessMs: number;
 }
 
 export interface PortFilter {
-  /** If set, only ports with a member of this source are handed out. */
+  /** If set, only ports whose member is of this source are handed out. */
   readonly source?: string;
-  /** If true, only ports with a member that supports CONNECT are handed out. */
+  /** If true, only ports whose member supports CONNECT are handed out. */
   readonly https: boolean;
 }
 
@@ -33,22 +33,22 @@ export interface PortFilter {
 interface PortPin {
   readonly port: number;
   readonly source?: string;
-  /** The members of the other ports; the keys are member ids. */
+  /** Has the ids of the members of all other ports as keys. */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
-   * Which member the port may use. `keep`: use only the port's current member. `fill`: use another member if the current member
-   * does not work. `move`: also use another member if the current member is not of the source `source`.
+   * Which member the port may get. `keep`: only its current member. `fill`: another member if the current one does not
+   * work. `move`: also another member if the current one is not of `source`.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }
 
-/** The operations on the pool that the ports of one user need. */
+/** What the ports of one user need from the pool. */
 export interface PortBackend {
   /** Returns the id of the port's member. */
   memberOf(port: number): string | undefined;
   /** Pins the port to a member that can serve it now. Returns undefined if there is no such member. */
   pin(pin: PortPin): PortMember | undefined;
-  /** Reports the port's member as bad. The pool records a fault of the member and moves the port to another member. */
+  /** Reports the port's member as bad. The pool counts a fault of the member and moves the port to another member. */
   reject(port: number): void;
   move(port: number): void;
 }
@@ -60,15 +60,15 @@ export interface HandedOut {
 
 interface RingPort {
   readonly port: number;
-  /** The value of the ring's counter when the port was last handed out; 0 if the port was never handed out. */
+  /** When the port was last handed out, as the value of `#turn`; 0 if never. */
   turn: number;
-  /** Whether the port was handed out, and no client has since reported the port's member as bad. */
+  /** Whether the port was handed out and its member has not been reported as bad since then. */
   isOut: boolean;
-  /** The timer that moves a popped port; undefined when the port is not popped. */
+  /** The timer that moves the port to another member; set only while the port is popped. */
   moving: Disposable | undefined;
 }
 
-/** How long a popped port keeps its member. */
+/** How long, in ms, a popped port keeps its member. */
 export const POP_MS = 60_000;
 
 export class PortRing {
@@ -85,7 +85,7 @@ export class PortRing {
     );
   }
 
-  /** Hands out the next port. Returns undefined when no port can get a matching member. */
+  /** Hands out the next port. Returns undefined if no port can get a matching member. */
   next(filter: PortFilter): HandedOut | undefined {
     const found = this.#first(filter, 'fill') ?? this.#firstMoved(filter);
     if (found === undefined) return undefined;
@@ -96,7 +96,7 @@ export class PortRing {
     return { port: ringPort.port, member };
   }
 
-  /** Hands out the next port like `next`, and moves the port to another member after `POP_MS`. */
+  /** Hands out the next port, and moves it to another member after `POP_MS`. */
   pop(filter: PortFilter): HandedOut | undefined {
     const found = this.next(filter);
     const ringPort = found && this.#ports.get(found.port);
@@ -108,7 +108,7 @@ export class PortRing {
     return found;
   }
 
-  /** Hands out every port that has or can get a matching member, sorted by port number. */
+  /** Hands out every port that has or can get a matching member. Sorts them by port number. */
   all(filter: PortFilter): HandedOut[] {
     const found = [...this.#serving(filter, 'fill')].map(({ ringPort, member }) => {
       ringPort.isOut = true;
@@ -118,9 +118,8 @@ export class PortRing {
   }
 
   /**
-   * Handles a client's report that the member of a port is bad. Clients that share a port may report the same failure,
-   * so only the first report since the port was handed out counts.
-   *
+   * Handles a client's report that the member of a port is bad. Only the first report since the port was handed out
+   * counts, because clients that share a port may report the same failure.
    * @returns whether this report counts.
    */
   reject(port: number): boolean {
@@ -147,8 +146,8 @@ export class PortRing {
   }
 
   /**
-   * Pins one port after the other to a member. Yields each port that has a matching member. Pins the next port only
-   * when the caller asks for the next value.
+   * Pins each port to a member, and yields the port if the member matches. Pins the next port only when the caller asks
+   * for it.
    */
   *#serving(filter: PortFilter, mode: PortPin['mode']) {
     const source = filter.source === undefined ? {} : { source: filter.source };
@@ -168,11 +167,12 @@ export class PortRing {
       const member = this.#backend.pin({ port, ...source, taken, mode: nextMode });
       take(this.#backend.memberOf(port), 1);
       if (member !== undefined && (member.https || !filter.https)) yield { ringPort, member };
-      if (member === undefined && before === undefined) nextMode = 'keep'; // no other member is available, so the remaining ports only keep their members
+      // no free member is left, so the other ports only keep theirs
+      if (member === undefined && before === undefined) nextMode = 'keep';
     }
   }
 
-  /** Sorts the ports. Popped ports come last, so that other clients share them only if no other port is left. */
+  /** Sorts the ports. Popped ports come last: another client gets one only if no other port can serve. */
   #inOrder(): RingPort[] {
     const isPopped = ({ moving }: RingPort) => (moving === undefined ? 0 : 1);
     return [...this.#ports.values()].sort(

@@ -1,9 +1,9 @@
 /**
- * The server of proxyPool. It hands out local ports, and each port is pinned to one member. Its HTTP API is the API that public
- * proxy-pool projects offer.
+ * The server of proxyPool. Its HTTP API is that of public proxy pools. It hands out local ports, each of which is
+ * pinned to one member. Every user has its own ring of ports.
  *
- * In this API, GET requests change state. So the server refuses requests that a web page could send, as the admin server does.
- * The server owns its HTTP server and one ring of ports for each user.
+ * In this API, GET requests change state. So the server refuses all requests that a web page of another site could
+ * cause, as the admin server does.
  */
 
 import { getConnInfo } from '@hono/node-server/conninfo';
@@ -30,9 +30,9 @@ interface ProxyPoolOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** The ports to hand out. All these ports belong to one listener. */
+/** The ports to hand out. They all belong to one listener. */
 export interface PortRange {
-  /** The host of the listener with these ports; may be a wildcard address. */
+  /** The host of this listener; may be a wildcard address. */
   readonly host: string;
   readonly first: number;
   readonly last: number;
@@ -40,17 +40,17 @@ export interface PortRange {
 
 interface ProxyPoolBackend {
   /**
-   * Returns the user that a request belongs to; '' if the listener of the ports has no users.
+   * Returns the user of a request; '' if the listener has no users.
    * @param authorization - the value of the Authorization header.
    * @returns a NoriaError (forbidden, auth-required or too-many-requests) if the client may not use the ports.
    */
   identify(authorization: string | undefined, remoteAddress: string | undefined): string | NoriaError;
   portsOf(user: string): PortBackend;
-  /** How long a request may wait for a member, in ms; 0 when no member is expected within that time. */
+  /** How long a request may wait for a member, in ms. 0 if no member is expected within this time. */
   waitMs(user: string, source: string | undefined): number;
-  /** Calls `fn` whenever a member may have become usable, until the result is disposed. */
+  /** Calls `fn` each time a member may have become usable. Disposing of the result ends the calls. */
   onMember(fn: () => void): Disposable;
-  /** Why there is no proxy, as text for the client, and when to try again. */
+  /** Returns why there is no proxy, and when to try again. */
   whyNone(user: string, source: string | undefined): NoProxy;
 }
 
@@ -120,8 +120,8 @@ function buildApp(options: ProxyPoolOptions, address: () => BoundAddress, rings:
 }
 
 /**
- * Only for `/all` and `/count` does the slash at the end matter: one public pool answers `/all/` in JSON, another
- * answers `/all` in plain text.
+ * Adds the routes. The slash at the end of a path is optional except for `/all` and `/count`: public pools answer
+ * `/all/` in JSON and `/all` as plain text.
  */
 function addRoutes(app: Hono<PoolEnv>, { backend, clock, ports }: ProxyPoolOptions): void {
   const hostOf = (context: PoolContext) => proxyHost(ports.host, context.req.header('host'));
@@ -165,15 +165,15 @@ function addRoutes(app: Hono<PoolEnv>, { backend, clock, ports }: ProxyPoolOptio
 }
 
 /**
- * Returns the accepted paths of the route: with and without a slash at the end. If the other form is another route, returns only
- * `path`.
+ * Returns the paths of a route: with and without a slash at the end, or only `path` if the other one is a route of its
+ * own.
  */
 function pathsOf(path: string, routes: object): readonly string[] {
   const other = path.endsWith('/') ? path.slice(0, -1) : `${path}/`;
   return other === '' || Object.hasOwn(routes, other) ? [path] : [path, other];
 }
 
-/** Waits for a member, because the pool of an idle noria is empty until a client wants a member. */
+/** Waits for a member if necessary. The pool of an idle noria is empty until a client wants a member. */
 async function takePort(
   context: PoolContext,
   how: 'next' | 'pop',
@@ -200,8 +200,8 @@ function filterOf({ req }: PoolContext): PortFilter {
 }
 
 /**
- * Returns the host for the answers. If the listener has a wildcard address, the answers contain the host of the
- * request, which the guard has checked.
+ * Returns the host for the answers. If the listener has a wildcard address, it is the host that the client has sent the
+ * request to; the guard has checked this host.
  */
 function proxyHost(listenerHost: string, hostHeader: string | undefined): string {
   const local = localHostOf(listenerHost);
@@ -210,7 +210,7 @@ function proxyHost(listenerHost: string, hostHeader: string | undefined): string
   return host === 'localhost' ? local : host;
 }
 
-/** Parses the port from `HOST:PORT`, with or without a scheme. Returns undefined if the host is not this machine. */
+/** Returns the port of `HOST:PORT`, with or without a scheme. Returns undefined if the host is not this machine. */
 function portOf(proxy: string | undefined, host: string): number | undefined {
   const address = parseHostPort((proxy ?? '').replace(/^\w+:\/\//, '').replace(/\/$/, ''));
   if (address === undefined) return undefined;
@@ -218,7 +218,7 @@ function portOf(proxy: string | undefined, host: string): number | undefined {
   return isOurs ? address.port : undefined;
 }
 
-/** Refuses a client that may not use the ports, because such a client may not use this server either. */
+/** Answers a client that may not use the ports. Such a client may not use this server either. */
 function refuse(context: Context, { code, fault, context: facts }: NoriaError): Response {
   const { retryAfterMs } = facts;
   if (code === 'auth-required') context.header('WWW-Authenticate', 'Basic realm="noria", charset="UTF-8"');
