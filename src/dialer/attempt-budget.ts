@@ -1,6 +1,6 @@
 /**
- * Two limits on attempts: what one dial may spend (attempts through members, and time spent waiting for a member), and
- * how many further attempts the failing requests of one client may cause.
+ * Two limits on attempts. `AttemptBudget` limits the attempts of one dial, and its waits for a member. `ClientBudgets`
+ * limits the further attempts that the failing requests of one client may cause.
  */
 
 import { BoundedMap } from '../core/bounded-map.ts';
@@ -30,7 +30,8 @@ const MIN_REPORTS = 2;
  */
 const MIN_REPORTS_AFTER_REACHED = 5;
 /**
- * For this time, in ms, after a member has reached the target, no number of reports that the target is unreachable ends the dial.
+ * Until this time has passed since a member reached the target, the dial does not give up, however many members report
+ * that the target is unreachable.
  */
 const JUST_REACHED_MS = 5_000;
 /**
@@ -62,7 +63,6 @@ export class AttemptBudget {
     this.#attempts += 1;
   }
 
-  /** Records that an attempt failed after `ms`. */
   failed(ms: number): void {
     if (ms >= FAST_FAILURE_MS) this.#slowFailures += 1;
   }
@@ -117,8 +117,8 @@ interface ClientBudget {
 /**
  * Limits how many further attempts the failing requests of one client may cause. Without the limit, each request for a
  * target that does not exist would occupy several members. The limit applies to failures that the target can cause:
- * when the budget of the client is used up, a request with such a failure tries no further member. Failures that only
- * members can cause, such as a refused connection, are not limited.
+ * when the budget of the client is used up, a request with such a failure tries no further member. Failures that only a
+ * member can cause, such as a member to which noria cannot connect, are not limited.
  */
 export class ClientBudgets {
   readonly #clock: Clock;

@@ -33,7 +33,7 @@ export interface AttemptTask {
    * includes the second connection.
    */
   readonly timeoutMs: number;
-  /** A connection to the member that was opened before the attempt, if there is one. */
+  /** A connection to the member that noria opened before the attempt, if there is one. */
   readonly warm?: TakenConnection | undefined;
 }
 
@@ -45,19 +45,21 @@ export interface RawConnection {
    * because a pause costs two system calls.
    */
   readonly socket: Socket;
-  /** Bytes that the member sent after its answer. */
+  /** The bytes that the member sent after its answer to the handshake. They are for the client. */
   readonly early: Buffer;
   readonly forwardMode: ForwardMode;
-  /** Only with `absolute`: the HTTP status with which the member refused CONNECT for the same request. */
+  /**
+   * Only with `forwardMode: 'absolute'`: the HTTP status with which the member refused CONNECT for the same request.
+   */
   readonly connectStatus?: number | undefined;
   /**
-   * Only with `absolute`: whether the connection was opened before the attempt. The member may have closed such a connection in
-   * the meantime.
+   * Only with `forwardMode: 'absolute'`: whether noria opened the connection before the attempt. The member may have
+   * closed such a connection in the meantime.
    */
   readonly isWarm: boolean;
   /**
-   * The credentials that the member accepted. With `absolute`: the credentials to send with the request. Undefined:
-   * none.
+   * The credentials that the member accepted. With `forwardMode: 'absolute'`: the credentials to send with the request.
+   * Undefined: no credentials.
    */
   readonly login: PreparedLogin | undefined;
 }
@@ -88,7 +90,10 @@ export interface AttemptFailure {
    * is local.
    */
   readonly network: 'up' | 'down' | 'unknown';
-  /** Why the front proxy did not connect noria to the member; absent if it did, and without a front proxy. */
+  /**
+   * Why the front proxy did not connect noria to the member. Absent if the front proxy did, or if there is no front
+   * proxy.
+   */
   readonly hop?: HopFailure | undefined;
   readonly ms: number;
 }

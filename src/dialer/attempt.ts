@@ -1,8 +1,10 @@
 /**
- * One attempt: connects to a member, performs its handshake, and ends with a connection to the target or with a
- * failure. An attempt owns its socket and its deadline until it ends. An attempt opens a second connection to the same
- * member if the member requires credentials, refuses CONNECT for a plain HTTP request, or fails a pipelined handshake.
- * An attempt calls its owner exactly once, or not at all after `cancel`.
+ * One attempt: connects to a member, performs the member's handshake, and ends with a connection to the target or with
+ * a failure. An attempt owns its socket and its deadline until it ends.
+ *
+ * An attempt opens a second connection to the same member if the member requires credentials, refuses CONNECT for a
+ * plain HTTP request, or fails a pipelined handshake. An attempt calls its owner exactly once, or not at all after
+ * `cancel`.
  */
 import type { Socket } from 'node:net';
 import type { Deadline } from '../core/deadlines.ts';
@@ -37,8 +39,8 @@ type FailureNotes = Pick<AttemptFailure, 'targetRefused' | 'withheld' | 'hop'>;
 
 const NO_NOTES: FailureNotes = { targetRefused: false, withheld: false };
 /**
- * The share of the timeout that TCP and TLS may take. It is long enough for the kernel to repeat a lost SYN, after 1 s
- * and again after 3 s.
+ * The part of the timeout that TCP and TLS together may take. With the default timeout, the kernel repeats a lost SYN
+ * twice in this time: after 1 s and after 3 s.
  */
 const CONNECT_SHARE = 0.8;
 
@@ -84,7 +86,7 @@ export class Attempt {
     return this.#parts.clock.monotonic() - this.startedAt;
   }
 
-  /** The time saved because the connection was opened before the attempt. */
+  /** The time saved by a connection that noria opened before the attempt; 0 without such a connection. */
   get savedMs(): number {
     return this.#task.warm?.savedMs ?? 0;
   }
@@ -189,7 +191,7 @@ export class Attempt {
       // shows that pipelining was the cause.
       this.#endTrial(this.#choice.elapsedMs);
     } else {
-      // The timer was set in the connect phase, which has ended. Sets the deadline of the answer.
+      // The deadline was that of the connect phase, which has ended.
       this.#setDeadline(this.#parts.clock.monotonic());
     }
   };

@@ -32,7 +32,10 @@ export interface Evidence {
   readonly networkDown: boolean;
 }
 
-/** When this number of members have failed in the same way and the source works, the target is at fault. */
+/**
+ * When this number of members have failed in a way that the target can cause, and the source works, the target is at
+ * fault.
+ */
 const MIN_DEAD_TARGET_FAILURES = 2;
 
 export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
@@ -70,10 +73,7 @@ export function isUndecided(failure: FailedAttempt): boolean {
   return failure.fault === 'member-auth' || failure.fault === 'front-proxy-silent' || targetCanCause(failure);
 }
 
-/**
- * Whether an unreachable target can cause this failure. A target cannot cause the failure of a member that has not
- * received the request.
- */
+/** Whether the target can cause this failure. It cannot if the member has not received the request. */
 export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
   switch (fault) {
     case 'member-silent':

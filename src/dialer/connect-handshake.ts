@@ -22,7 +22,7 @@ export class ConnectHandshake implements Handshake {
   readonly opening: string;
   /** The bytes of an incomplete response head. */
   #buffered: Buffer = NO_BYTES;
-  /** The total size of the 1xx responses so far. It counts towards the limit of the head. */
+  /** The total size of the 1xx responses so far. They count towards the maximum length of a response head. */
   #interimBytes = 0;
 
   /** @param authorization - the value of the Proxy-Authorization field; undefined for no credentials. */
@@ -92,8 +92,8 @@ const STATUS_END = STATUS_AT + 3;
  * Accepts HTTP/1.0 and 1.1, a missing reason phrase, and bare LF as line end (RFC 9112 §2.2). Returns `garbage` as soon
  * as the first bytes show that this is not a response. The caller limits the length.
  *
- * @param scanned - how many of the bytes an earlier call has scanned. So a head that arrives byte by byte is not
- *   scanned from its start each time.
+ * @param scanned - the number of bytes that earlier calls have scanned. With it, a head that arrives byte by byte is
+ * not scanned from its start each time.
  */
 export function readResponseHead(bytes: Buffer, scanned = 0): StatusAndEnd | 'more' | 'garbage' {
   if (scanned <= STATUS_END && !startsLikeStatusLine(bytes)) return 'garbage';

@@ -4,7 +4,7 @@
  * The setting `auto` starts without credentials. It sends the credentials of the instance only after most of the
  * members tried have required credentials, because a single member may require credentials only to collect a password.
  * After the first acceptance, all members of the source get the credentials. When most members refuse the credentials,
- * the source is at fault. The fault and its end are reported once each.
+ * the source is at fault. noria reports the beginning and the end of this fault, each once.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -18,7 +18,7 @@ export interface SourceAccess {
   readonly auth: 'auto' | 'none' | 'instance' | Login;
   /** The id of the instance, which is its user name. */
   readonly instance: string;
-  /** The password of the instance. Absent if only its key is configured. */
+  /** The password of the instance. Absent if only the key of the instance is configured. */
   readonly password?: Secret;
   /**
    * If true, noria never sends the instance's credentials to members, because the members belong to third parties (free product).
@@ -74,7 +74,7 @@ export class SourceCredentials {
     MAX_MEMBERS,
   );
   #faulty = false;
-  /** Whether the fault of the source was reported, and the end of the fault was not reported yet. */
+  /** Whether noria has reported the beginning of the source's fault, but not yet its end. */
   #reported = false;
 
   constructor(
@@ -90,7 +90,7 @@ export class SourceCredentials {
     this.#current = firstLogin(access, this.#instance);
   }
 
-  /** The credentials of the source; undefined if it needs none. */
+  /** The credentials that noria sends to all members of the source; undefined while it sends none. */
   get current(): PreparedLogin | undefined {
     return this.#current;
   }
@@ -114,8 +114,10 @@ export class SourceCredentials {
   }
 
   /**
-   * Whether a member that refused the credentials `sent` is at fault. The member is at fault in three cases: other members accept
-   * the same credentials, the credentials belong to this member alone, or noria has no credentials for the source.
+   * Whether a member that refused the credentials `sent` is at fault.
+   *
+   * It is at fault if other members accept the same credentials, or if the credentials belong to this member alone. It
+   * is also at fault if noria must not send the instance's credentials (`neverInstance`) and has no others.
    */
   isMemberAtFault(sent: PreparedLogin | undefined): boolean {
     if (sent?.isOwn === true) return true;
@@ -124,8 +126,10 @@ export class SourceCredentials {
   }
 
   /**
-   * Records that `member` got the credentials `sent` and still required credentials. If noria has no
-   * credentials because the source forbids those of the instance (`neverInstance`), only this member is at fault.
+   * Records that `member` got the credentials `sent` and still required credentials.
+   *
+   * If noria must not send the instance's credentials (`neverInstance`) and has no others, only this member is at
+   * fault, not the source.
    * @returns the credentials for one retry with the same member; undefined if noria has none for this member.
    */
   refused(member: string, sent: PreparedLogin | undefined): PreparedLogin | undefined {
@@ -159,9 +163,10 @@ export class SourceCredentials {
   }
 
   /**
-   * Records that a request in absolute form with `sent` got a 407 through `member`, so that the next request may carry
-   * other credentials. The 407 does not count as a refusal: the target may have sent it, and one target must not block
-   * a whole source.
+   * Records that the answer to a request in absolute form was a 407. The request went through `member`, with the
+   * credentials `sent`. The next request may then carry other credentials.
+   *
+   * The 407 does not count as a refusal: the target may have sent it, and one target must not block a whole source.
    */
   challenged(member: string, sent: PreparedLogin | undefined): void {
     if (this.hasOthers(sent)) this.#current = this.#asked(member);
@@ -223,7 +228,7 @@ export class SourceCredentials {
     return {
       reason: `${members} require credentials, and none are configured`,
       advice:
-        "Bind this machine's public address in the console of the service, or configure credentials: the password of the instance (its key is not enough here), or upstream.auth.",
+        "Bind this machine's public address in the console of the service, or configure the password of the instance (its key is not sufficient here), or set upstream.auth.",
     };
   }
 }

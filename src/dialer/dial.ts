@@ -61,8 +61,8 @@ export interface MemberConnection {
   /** The value of Proxy-Authorization for a request in absolute form. Never log it. */
   readonly proxyAuthorization?: string | undefined;
   /**
-   * Whether the connection is reused after an idle time. If a reused connection turns out to be closed, the member is
-   * not at fault.
+   * Whether the connection was opened before this dial. The member may have closed such a connection in the meantime,
+   * which is no fault of the member.
    */
   readonly reused: boolean;
   readonly member: string;

@@ -51,7 +51,9 @@ export interface DialerOptions extends DialerSettings {
   readonly openSocket?: OpenSocket;
 }
 
-/** The resolution of the deadlines. It is fine enough for the shortest hedge delay and coarse enough to be cheap. */
+/**
+ * The resolution of the deadlines. It is fine enough for the shortest hedge delay, and coarse enough to save CPU time.
+ */
 const TICK_MS = 10;
 const UNKNOWN_SOURCE: SourceSettings = {
   auth: 'none',
@@ -116,8 +118,8 @@ export class MemberDialer implements Dialer, AsyncDisposable {
   }
 
   /**
-   * The number of open things that the dialer owns: dials and probes in progress, slower attempts of successful dials,
-   * idle connections, and connections opened before use.
+   * The number of open things that the dialer owns: dials, probes, idle connections and warm connections. A dial counts
+   * until its slower attempts have ended, too.
    */
   get openCount(): number {
     return this.#dials.size + this.#singleAttempts.size + this.#idle.size + this.#warm.size;

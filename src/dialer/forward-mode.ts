@@ -38,7 +38,7 @@ const NOT_ACCEPTED = new Set([405, 501]);
 export class ForwardModeMemory {
   readonly #clock: Clock;
   readonly #initial: ForwardMode;
-  /** For each target that refused CONNECT, the time of its last response in absolute form. */
+  /** For each target to which a member refused CONNECT, the time of the target's last response in absolute form. */
   readonly #reached = new BoundedMap<string, number>(MAX_TARGETS);
   /** When a member last accepted CONNECT, by port. */
   readonly #acceptedPorts = new BoundedMap<number, number>(MAX_TARGETS);

@@ -28,7 +28,7 @@ export interface HopFailure {
     | 'protocol'
     | 'silent'
     | 'unreachable';
-  /** The code or number that decided: `ECONNREFUSED`, `status 407`, `reply 2`. */
+  /** The error code, status or reply that shows the cause: `ECONNREFUSED`, `status 407`, `reply 2`. */
   readonly detail: string;
   /** Only with `silent`: whether the front proxy answered on another connection during the same time. */
   readonly answeredOthers?: boolean;
@@ -160,7 +160,6 @@ export interface FrontProblem {
   readonly advice: string;
 }
 
-/** Maps a failed hop to the fault of the attempt. */
 export function faultOfHop({ problem, answeredOthers }: HopFailure): FaultCode {
   switch (problem) {
     case 'local':
@@ -203,7 +202,7 @@ const PROBLEMS: Record<
     advice: `check that the front proxy runs and that this machine may reach it; check host and port in ${key}`,
   }),
   login: ({ front, key }) => ({
-    what: `${front} requires other credentials`,
+    what: `${front} requires a valid user name and password`,
     advice: `set the user name and password of the front proxy in ${key}`,
   }),
   refused: ({ front, server }) => ({

@@ -16,7 +16,6 @@ interface FrontAnswers {
   at: number;
 }
 
-/** Opens a socket to a member through this front proxy. */
 type OpenThroughFront = (front: FrontProxy, ...member: Parameters<OpenSocket>) => Socket;
 
 /** @param open - opens the sockets to the front proxy. */
@@ -24,7 +23,8 @@ export function frontSockets(open: OpenSocket, clock: Clock): OpenThroughFront {
   const answers: FrontAnswers = { at: Number.NEGATIVE_INFINITY };
   return (front, member, use) => {
     const server = hostPort(member.host, member.port);
-    if (server === undefined) throw new TypeError(`a member at ${member.host} port ${member.port}`);
+    if (server === undefined)
+      throw new TypeError(`not an address of a member: host ${member.host}, port ${member.port}`);
     const isTls = member.protocol === 'https';
     const { host, port } = front;
     const raw = open({ protocol: 'http', host, port }, isTls ? 'forward' : use);

@@ -9,8 +9,8 @@ export interface HandshakeFailure {
   readonly kind: 'failed';
   readonly fault: Extract<FaultCode, 'member-auth' | 'member-refused' | 'member-protocol' | 'target-doubted'>;
   /**
-   * The number in the member's answer that decided, such as `status 502` or `reply 5`. The text contains nothing else from the
-   * member.
+   * The status or reply code that shows the cause, such as `status 502` or `reply 5`. The text contains nothing else
+   * from the member.
    */
   readonly detail: string;
   /** Whether the member reports that the target refused the connection. */
@@ -33,7 +33,7 @@ export type HandshakeStep =
   | HandshakeFailure;
 
 export interface Handshake {
-  /** The first message, to write when the connection is ready. A string is in Latin-1. */
+  /** The first message. The caller writes it when the connection to the member is ready. A string is in Latin-1. */
   readonly opening: Buffer | string;
   /** Takes the next bytes, split at any position. Do not call it after `accepted` or `failed`. */
   take(bytes: Buffer): HandshakeStep;

@@ -8,8 +8,8 @@ import type { EventBus } from '../core/events.ts';
 import type { Lease } from '../pool/lease.ts';
 
 /**
- * When a hedge, a second attempt, starts. `auto`: noria learns the delay from the source's successful attempts. `off`: never. A
- * number: the delay in ms.
+ * When a hedge, a second attempt, starts. `auto`: after a delay that noria learns from the source's successful
+ * attempts. `off`: never. A number: after this delay in ms.
  */
 export type HedgeAfter = 'auto' | 'off' | number;
 
@@ -23,9 +23,9 @@ export const MIN_HEDGE_DELAY_MS = 50;
 
 /**
  * How long a first attempt may take before its hedge starts; undefined for no hedge.
- * @param p95Ms - the 95th percentile of the latency of the source's good members, if known.
+ * @param p95Ms - the 95th percentile of the latency of the source's faster members, if known.
  * @param doubtful - whether the first member is unproven. The hedge for an unproven member starts after half the usual
- *   time.
+ * time.
  */
 export function hedgeDelayMs(
   { hedgeAfter, attemptTimeoutMs }: HedgeSettings,
@@ -97,7 +97,7 @@ export class Hedge {
     this.#deadline = undefined;
   }
 
-  /** Whether a hedge may start. Charges the budget if the delay is learned. */
+  /** Whether a hedge may start. With the setting `auto`, takes the hedge from the budget. */
   spend(): boolean {
     if (this.#settings.hedgeAfter !== 'auto') return true;
     this.#charged = this.#parts.hedgeBudget.spend();

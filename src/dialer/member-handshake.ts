@@ -22,8 +22,8 @@ export class HandshakeChoice {
   /** When the first message was sent. */
   #sentAt = 0;
   /**
-   * After a failed trial of pipelining, the same member gets a plain handshake. If that handshake takes less than this number of
-   * ms, pipelining caused the failure of the trial. Undefined before a failed trial.
+   * If the plain handshake after a failed trial takes less than this number of ms, pipelining was the cause of the
+   * failure. Undefined before a failed trial.
    */
   #maxPlainMs: number | undefined;
 
@@ -43,12 +43,10 @@ export class HandshakeChoice {
     return this.#mode === 'trial' ? this.#pipelining.silenceMs : Number.POSITIVE_INFINITY;
   }
 
-  /** The duration of the current handshake. */
   get elapsedMs(): number {
     return this.#clock.monotonic() - this.#sentAt;
   }
 
-  /** Creates the handshake for the next connection. */
   next(target: HostPort, login: PreparedLogin | undefined): Handshake {
     const { protocol, member } = this.#lease;
     const isFree = protocol === 'socks5' && this.#maxPlainMs === undefined;
@@ -98,7 +96,6 @@ interface HandshakeTerms {
   readonly pipelined?: boolean;
 }
 
-/** Creates the handshake of the member's protocol. */
 export function memberHandshake(
   protocol: MemberProtocol,
   { target, login, pipelined = false }: HandshakeTerms,

@@ -27,7 +27,10 @@ export interface SearchTerms {
    * accepts one of these members.
    */
   readonly avoid: readonly string[];
-  /** How long to wait for a member, in ms. The search waits only if the members of `avoid` are not available either. */
+  /**
+   * How long to wait for a member, in ms. Applies only if the pool has no member at all for this dial, not even one in
+   * `avoid`.
+   */
   readonly waitMs: number;
 }
 
@@ -84,7 +87,7 @@ export class MemberSearch {
     });
   }
 
-  /** Allows the members again that this dial has tried. */
+  /** Allows this dial to try its members a second time. */
   startOver(): void {
     this.#tried = [...(this.#request.avoid ?? NONE)];
   }

@@ -1,7 +1,7 @@
 /**
- * Detects that our own network is down: connections to several members in a row get no answer, and nothing else answers
- * either. A refused connection is an answer, because another machine sent it. While the network is down, members are not
- * blamed.
+ * Detects that our own network is down: connections to several members in a row get no answer, and no other machine
+ * answers in the meantime. A refused connection is an answer, because another machine sent it. While the network is
+ * down, noria blames no members.
  */
 import type { Clock } from '../core/clock.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';

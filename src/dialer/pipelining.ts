@@ -5,21 +5,22 @@
  * close the connection, answer out of order, or drop bytes that arrive too early. So `auto` first measures a plain
  * handshake, and then tries a pipelined one. If this trial fails, the same member gets a plain handshake immediately.
  * When most members of a source fail, all members of the source get plain handshakes. A login is pipelined only after a
- * member of the source has required a login.
+ * member of the source has accepted a login in a plain handshake.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 
 /**
- * How noria performs SOCKS5 handshakes. `auto`: noria learns from the members. `plain`: noria waits for each reply. `pipelined`:
- * noria does not wait. Exception: until a member of the source has required a login, a handshake with a login is plain.
+ * How noria performs SOCKS5 handshakes. `auto`: noria learns from the members. `plain`: noria waits for each reply.
+ * `pipelined`: noria does not wait. Exception: until a member of the source has accepted a login, a handshake with a
+ * login is plain.
  */
 export type HandshakeSetting = 'auto' | 'plain' | 'pipelined';
 
 /** How one handshake is performed. `trial`: a pipelined handshake; if it fails, the same member gets a plain handshake. */
 export type HandshakeMode = 'plain' | 'trial' | 'pipelined';
 
-/** Knowledge about a member expires after this time. */
+/** noria forgets after this time whether a member accepts pipelined handshakes. */
 export const RELEARN_HANDSHAKE_MS = 10 * 60_000;
 /** While no member has accepted a pipelined handshake, at most one tunnel in this time tries it. */
 export const TRIAL_INTERVAL_MS = 1_000;
@@ -35,8 +36,8 @@ export class Pipelining {
   readonly #clock: Clock;
   readonly #setting: HandshakeSetting;
   /**
-   * `#accepting` contains the members that accept pipelining, and `#refusing` the members that do not. The values are the times
-   * of the first proof.
+   * `#accepting` contains the members that accept pipelining, and `#refusing` the members that do not. The value is the
+   * monotonic moment at which noria learned it.
    */
   readonly #accepting = new BoundedMap<string, number>(MAX_MEMBERS);
   readonly #refusing = new BoundedMap<string, number>(MAX_MEMBERS);
@@ -75,7 +76,7 @@ export class Pipelining {
     this.#accepting.set(member, this.#clock.monotonic());
   }
 
-  /** Records that a member required a login in a plain handshake. */
+  /** Records that a member accepted a login in a plain handshake. */
   loginAccepted(): void {
     this.#isLoginNeeded = true;
   }
@@ -92,7 +93,10 @@ export class Pipelining {
     this.#accepting.delete(member);
   }
 
-  /** Returns undefined while no member of the source has been tried. */
+  /**
+   * The mode that follows from the setting and from what is known about the source's members. Undefined if nothing is
+   * known about any of them.
+   */
   #knownMode(member: string, hasLogin: boolean, now: number): HandshakeMode | undefined {
     if (this.#setting === 'plain' || (hasLogin && !this.#isLoginNeeded)) return 'plain';
     if (this.#setting === 'pipelined') return 'pipelined';

@@ -2,8 +2,8 @@
  * Remembers what recent dials have shown about targets and members: which members reached a target or got an answer
  * from it, which members failed for a target although others reached it, and which members worked.
  *
- * Dials use it to choose members and to decide blame. The number of entries is limited. When the oldest entries are
- * dropped, noria blames less, never more.
+ * Dials use this memory to choose members and to decide blame. It keeps a limited number of entries and drops the
+ * oldest. A missing entry can only make noria blame fewer members.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -12,7 +12,7 @@ import type { Clock } from '../core/clock.ts';
 const TARGET_REACHED_MS = 30_000;
 /** How long a member counts as working after it reached a target. */
 const MEMBER_WORKED_MS = 60_000;
-/** The minimum time between two updates of an entry. It spares a busy noria an update for each tunnel. */
+/** The minimum time between two updates of an entry. Without it, a busy noria would update an entry for each tunnel. */
 const RENEW_INTERVAL_MS = 1_000;
 /** How long dials avoid a member for a target that other members reach. */
 const AVOIDED_MS = 10_000;
@@ -110,8 +110,8 @@ interface TargetHistory {
 }
 
 /**
- * The last two distinct members with the times of their latest events. These times tell, for any member, when another
- * member last had an event.
+ * The last two distinct members that had an event of one kind, with the times of their latest events. For any member,
+ * this shows when another member last had such an event.
  */
 class LatestMembers {
   #latest: string | undefined;

@@ -176,7 +176,7 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
   }
 
   get #maxWaitMs(): number {
-    const isFirst = this.#budget.attempts === 0; // before the first attempt, no time has passed since the start of the dial
+    const isFirst = this.#budget.attempts === 0; // the dial has just started
     return this.#budget.maxWaitMs(isFirst ? 0 : this.#elapsedMs, this.#blame.reportPoints);
   }
 

@@ -17,7 +17,7 @@ export type SingleAttemptResult =
   | { readonly kind: 'cancelled' };
 
 export class SingleAttempt implements AttemptOwner {
-  /** Resolves with the result of the attempt. Never rejects. */
+  /** The result of the attempt. This promise never rejects. */
   readonly result: Promise<SingleAttemptResult>;
   readonly #settle: (result: SingleAttemptResult) => void;
   readonly #attempt: Attempt;

@@ -129,7 +129,7 @@ export class Socks5Handshake implements Handshake {
   }
 }
 
-/** The step after a complete, positive reply: the next phase continues with the bytes after this reply. */
+/** The step after a complete, positive reply. Bytes after this reply go to the next phase. */
 interface NextPhase {
   readonly kind: 'next';
   readonly phase: 'login' | 'reply';

@@ -87,8 +87,8 @@ export interface LatencySample {
 /**
  * Measures how long the members of one source take to connect to a target, and which members are slow.
  *
- * The profile is the 95th percentile of the latest successful attempts. It includes only the faster half of the
- * members: if slow members were included, high latencies would look normal. Samples expire after ten minutes.
+ * The profile contains the 95th percentile of the times of the latest successful attempts. It counts only the faster
+ * half of the members: if slow members counted, long times would look normal. Samples expire after ten minutes.
  */
 export class LatencyEstimator {
   readonly #samples: LatencySample[] = [];

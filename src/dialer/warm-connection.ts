@@ -103,7 +103,7 @@ export class WarmConnection {
     const step = this.#handshake?.take(bytes);
     if (step?.kind === 'send') this.#socket.write(step.bytes);
     else if (step?.kind !== 'more')
-      this.#end('closed'); // other bytes break the protocol: before the request, a member sends only the replies of the handshake
+      this.#end('closed'); // before the request, a member may send only replies of the handshake
     else if (this.#handshake?.isWaiting === true) this.#readyAt ??= this.#parts.clock.monotonic();
   };
 

@@ -33,12 +33,17 @@ export interface WarmConnectionsParts extends WarmParts {
 
 /** With `auto`, the maximum number of connections for each source. */
 const MAX_AUTO_CONNECTIONS = 128;
-/** For how many streams of tunnels to remember the rate. Each session and each set of routing options is a stream. */
+/**
+ * The number of streams of tunnels whose rates noria remembers. A stream is the tunnels of one session, or of one set
+ * of routing options without a session.
+ */
 const MAX_STREAMS = 1_024;
 /** How long noria opens no further warm connection to a member that has closed or refused a warm connection. */
 const RETRY_AFTER_MS = 10_000;
 const MAX_FAILED_MEMBERS = 1_024;
-/** Each tunnel adds this number to the balance: so one connection in 25 tunnels may end unused. */
+/**
+ * Each tunnel adds this number to the balance. So on average, for every 25 tunnels one warm connection may end unused.
+ */
 const EARNED_PER_TUNNEL = 0.04;
 const MAX_BALANCE = 10;
 
@@ -83,7 +88,7 @@ export class WarmConnections implements WarmOwner {
 
   /**
    * Call it when a tunnel or request with these routing options uses the member. Opens connections to the members that
-   * come next.
+   * the next tunnels will probably get.
    */
   used(routing: RoutingOptions, next: UpcomingMember): void {
     if (this.#maxPerSource === 0) return;
@@ -152,7 +157,9 @@ export class WarmConnections implements WarmOwner {
     this.#countBySource.set(source, count + 1);
   }
 
-  /** The number of round trips until a new connection is ready for a request. */
+  /**
+   * The number of round trips that opening a connection takes, including the part of the handshake before the request.
+   */
   #openingRoundTrips({ member, source, protocol, login }: UpcomingMember): number {
     const { pipelining, credentials } = this.#parts.memoryOf(source);
     const hasLogin = (login ?? credentials.current) !== undefined;

@@ -1,6 +1,7 @@
 /**
- * Computes how many warm connections to hold for a stream of tunnels. The number depends on the rate of the tunnels, on the time
- * that opening a connection takes, and on how long members keep an unused connection.
+ * Computes how many warm connections to hold for a stream of tunnels: the tunnels of one session, or of one set of
+ * routing options. The number depends on the rate of the tunnels, on the time that opening a connection takes, and on
+ * how long members keep an unused connection.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -11,12 +12,15 @@ import type { Clock } from '../core/clock.ts';
  */
 export const MIN_GAIN_MS = 2;
 /**
- * The rate is the larger of two averages. The average over the long window detects a slow stream. The average over the
- * short window follows a sudden rise.
+ * The rate is the larger of two averages. The average over the long window also works for a few tunnels per second. The
+ * average over the short window follows a sudden rise.
  */
 const LONG_WINDOW_MS = 5_000;
 const SHORT_WINDOW_MS = 500;
-/** The minimum number of tunnels in the long window that form a stream. A single tunnel is no stream. */
+/**
+ * With fewer tunnels than this in the long window, the rate is 0, because a single tunnel does not show that more
+ * tunnels follow.
+ */
 const MIN_TUNNELS = 1.5;
 /**
  * The reserve, in standard deviations of the number of tunnels that arrive while a connection opens. With 2, about 2 %
@@ -45,7 +49,7 @@ export class TunnelRate {
   /** Tunnels per ms at the time of the latest tunnel; 0 if there were too few tunnels to estimate a rate. */
   get perMs(): number {
     if (this.#long < MIN_TUNNELS) return 0;
-    // The latest tunnel itself is not counted: it only marks the end of the window.
+    // The short average omits the latest tunnel, which only marks the end of the window.
     return Math.max(this.#long / LONG_WINDOW_MS, (this.#short - 1) / SHORT_WINDOW_MS);
   }
 }
@@ -110,7 +114,7 @@ export class OpeningTimes {
     return this.#averageMs;
   }
 
-  /** The recent minimum. Unlike the average, it hardly depends on the load of this machine. */
+  /** The recent minimum of the opening time. Unlike the average, it hardly depends on the load of this machine. */
   get minMs(): number {
     return this.#minMs;
   }

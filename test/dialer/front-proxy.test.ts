@@ -65,10 +65,10 @@ const refusals: readonly [string, () => Promise<string>, RegExp][] = [
     /^could not connect to the front proxy \(ECONNREFUSED\); check that the front proxy runs .* in dial\.via$/,
   ],
   [
-    'requires other credentials',
+    'requires a valid user name and password',
     async () =>
       `http://127.0.0.1:${await openBrokenProxy('HTTP/1.1 407 Proxy Authentication Required\r\n\r\n')}`,
-    /^the front proxy requires other credentials \(status 407\); set the user name and password of the front proxy in dial\.via$/,
+    /^the front proxy requires a valid user name and password \(status 407\); set the user name and password of the front proxy in dial\.via$/,
   ],
   [
     'does not allow the port of the members',

@@ -98,7 +98,7 @@ test.each(WITH_LOGIN)(
     expect(error).toMatchObject({
       code: 'front-proxy-failed',
       message: expect.stringMatching(
-        /^the front proxy 127\.0\.0\.1:\d+ requires other credentials \((status 407|status 401|login status \d+)\); set the user name and password of the front proxy in service\.via$/,
+        /^the front proxy 127\.0\.0\.1:\d+ requires a valid user name and password \((status 407|status 401|login status \d+)\); set the user name and password of the front proxy in service\.via$/,
       ),
     });
     expect(String(error)).not.toContain('wrong-password');
