@@ -46,7 +46,7 @@ async function openAdminOf(
 ): Promise<HttpServer> {
   if (address.kind !== 'tcp') throw new TypeError('admin.address is not host:port');
   const { host, port } = address;
-  const { openAdmin } = await import('../admin/server.ts'); // imported only here, so that a noria without the admin API does not load it
+  const { openAdmin } = await import('../admin/server.ts'); // imported only here, so that a noria without the admin API does not load the file
   return openAdmin({
     host,
     port,
@@ -59,7 +59,7 @@ async function openAdminOf(
   });
 }
 
-/** Owns one server or none. A reload replaces the server. */
+/** Owns at most one server. A reload replaces it. */
 class ServerSlot<Settings> {
   readonly #listen: (settings: Settings) => Promise<HttpServer>;
   #server: HttpServer | undefined;
@@ -75,8 +75,9 @@ class ServerSlot<Settings> {
   }
 
   /**
-   * Replaces the server. Closes the previous server first, because the new server may need its address. If the new server cannot
-   * be opened, opens the previous server again. Without settings, only closes the previous server.
+   * Closes the previous server, then opens a server with the new settings, which may need the same address. If that
+   * fails, opens the previous server again. Without settings, only closes the previous server.
+   *
    * @throws NoriaError listen-failed
    */
   async open(settings: Settings | undefined): Promise<void> {

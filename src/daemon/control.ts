@@ -30,7 +30,7 @@ interface ControlOptions {
   readonly fleet: Fleet | undefined;
 }
 
-/** `hostPort` makes a host canonical, but also requires a port. Any port works here. */
+/** Any valid port. `hostPort` makes a host canonical, but also requires a port. */
 const ANY_PORT = 1;
 
 export function createControl(options: ControlOptions): AdminBackend {
@@ -119,7 +119,7 @@ function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeco
   };
 }
 
-/** @param faultAdvice - present while members refuse the credentials of the source. */
+/** @param faultAdvice - what the operator can do. Present while members refuse the credentials of the source. */
 function sourceView(
   status: SourceStatus,
   counts: SourceCounts | undefined,
@@ -130,7 +130,7 @@ function sourceView(
   return {
     name,
     product,
-    // A source whose members refuse its credentials is shown as paused until the credentials are corrected.
+    // While members refuse the credentials of a source, the source appears as paused.
     state: blocked === null ? state : 'paused',
     reason: blocked ?? reason,
     advice: (blocked === null ? advice : faultAdvice) ?? null,
@@ -143,12 +143,12 @@ function sourceView(
     size,
     ready: blocked === null ? (counts?.ready ?? 0) : 0,
     drawn: status.drawn,
-    used: status.used + (counts?.used ?? 0), // the uses of removed members plus the uses of members in the pool
+    used: status.used + (counts?.used ?? 0), // the removed members that clients had used, and such members in the pool
     unused: status.unused,
   };
 }
 
-/** The address under which clients on this machine reach the first HTTP listener. */
+/** The address at which clients on this machine reach the first HTTP listener. */
 function proxyAddress({ listeners }: ControlOptions['plane']): string | undefined {
   const first = listeners.find(({ protocols }) => protocols.includes('http'))?.addresses[0];
   if (first === undefined) return undefined;

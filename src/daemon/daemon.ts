@@ -29,7 +29,7 @@ interface DaemonOptions {
   readonly log: Log;
   readonly clock?: Clock;
   readonly random?: Random;
-  /** Reads the configuration again and applies it, for the admin API. Absent when there is no file to read. */
+  /** Reads the configuration file again and applies it. The admin API calls it. Absent if there is no file. */
   readonly reload?: AdminBackend['reload'];
   /** File descriptors of inherited listening sockets (`fd:3`). */
   readonly inheritedFds?: ReadonlySet<number>;
@@ -62,7 +62,6 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 }
 
 interface DaemonState {
-  /** The configuration in use. */
   config: Config;
   /** Whether noria is shutting down. */
   draining: boolean;
@@ -84,7 +83,7 @@ export class Daemon {
   /** Resolves with `workers-failed` when noria can no longer serve clients. The caller must then close this noria. */
   readonly failed: Promise<NoriaError>;
   readonly #running: RunningDaemon;
-  /** Settles when the last reload has ended. */
+  /** Settles when the reload in progress has ended. */
   #reloading: Promise<unknown> = Promise.resolve();
   #closing: Promise<void> | undefined;
 
@@ -95,7 +94,6 @@ export class Daemon {
     this.failed = running.failed;
   }
 
-  /** The configuration in use. A reload replaces it. */
   get config(): Config {
     return this.#running.state.config;
   }
@@ -117,8 +115,8 @@ export class Daemon {
   }
 
   /**
-   * Applies another configuration. Keeps members, sessions and the connections of unchanged listeners. If anything cannot be
-   * opened, nothing changes.
+   * Applies another configuration. Keeps members, sessions and the connections of unchanged listeners. If a listener or
+   * an API cannot be opened, keeps the previous configuration.
    *
    * @returns the changed keys that take effect only after a restart.
    * @throws NoriaError listen-failed, bad-config; shutting-down after `close()`
@@ -140,7 +138,7 @@ export class Daemon {
    */
   close(): Promise<void> {
     const { state, parts } = this.#running;
-    state.draining = true; // set before the reload ends, so that the readiness check reports the shutdown at once
+    state.draining = true; // set at once, so that the readiness check reports the shutdown even while a reload is in progress
     parts.readiness.check();
     parts.plane.prepareToClose();
     this.#closing ??= this.#reloading.then(() => this.#drainAndClose());
@@ -164,7 +162,7 @@ export class Daemon {
   async #drainAndClose(): Promise<void> {
     const { state, parts, owner, clock } = this.#running;
     const drained = parts.plane.drain();
-    // If no client waits, noria stops drawing now: a draw would cost money, and no client would use its members.
+    // If no client waits, noria stops drawing now. A draw would cost money, and nobody would use its members.
     if (parts.pool.waitingCount === 0) await parts.refiller.close();
     const timeout = new AbortController();
     await Promise.race([drained, pause(clock, state.config.shutdown.drainTimeoutMs, timeout.signal)]);
@@ -180,7 +178,10 @@ async function refuseReload(): Promise<never> {
   );
 }
 
-/** First runs the steps that may fail. If one of them fails, undoes the completed steps. Then runs the steps that cannot fail. */
+/**
+ * First runs the steps that may fail. If a step fails, undoes the steps before it. Then runs the steps that cannot
+ * fail.
+ */
 async function applyConfig(parts: Parts, before: Config, next: Config): Promise<void> {
   const { plane, apis } = parts;
   const updateListeners = (config: Config) =>
@@ -213,5 +214,5 @@ async function applyConfig(parts: Parts, before: Config, next: Config): Promise<
   parts.prober.configure(proberSettings(next));
   parts.faults.forget();
   await parts.refiller.update(refillSettings(next));
-  if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload(); // the reload adds the members that the fleet already has for new sources
+  if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload(); // adds the members that the fleet already has for the new sources
 }

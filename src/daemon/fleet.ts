@@ -40,16 +40,16 @@ type ConnectOptions = Pick<
 
 interface FleetOptions {
   readonly connector: FleetConnector;
-  /** The result of `Fleet.record` in an earlier run, as read from the snapshot. */
+  /** What `Fleet.record` returned in an earlier run. The snapshot stores it. */
   readonly restored: unknown;
   readonly clock: Clock;
   readonly random: Random;
   readonly bus: EventBus;
   readonly pool: Pool;
   readonly sources: SourceKeys;
-  /** Executes a command that the operator gave to another noria of the fleet. */
+  /** Executes a command for a source that the operator gave to another noria of the fleet. */
   readonly onCommand: (command: SourceCommand) => void;
-  /** Called for an answer of the service that another noria of the fleet got. */
+  /** Called with a report about an answer of the service that another noria of the fleet got. */
   readonly onReport: (report: SourceReport) => void;
   /** The number of client connections of this noria. */
   readonly clients: () => number;
@@ -61,7 +61,7 @@ type FleetStatus = NonNullable<Status['fleet']>;
 export interface Fleet {
   readonly shared: FleetPool;
   readonly replica: Replica;
-  /** Counts the distinct IPs that all norias of the fleet drew today from the source's instance. */
+  /** Returns the counter of the distinct IPs that all norias of the fleet drew today from the source's instance. */
   sharedCount(source: string): SharedCount;
   status(): FleetStatus;
   /** Returns the data of this fleet that noria keeps across a restart, as plain data. */
@@ -71,8 +71,8 @@ export interface Fleet {
 const SUFFIX_BYTES = 3;
 const BEAT_MS = 1_000;
 /**
- * How many norias must report a member as failed before the fleet evicts it. A single noria with a broken network must not empty
- * the shared pool.
+ * The number of norias that must report a member as failed before the fleet evicts it. If one noria were enough, a
+ * noria with a broken network could empty the shared pool.
  */
 const EVICTION_VOTES = 2;
 
@@ -134,13 +134,16 @@ export function storeConnector(config: FleetConfig): FleetConnector {
 
 const recordSchema = z.object({ name: z.string(), epoch: z.string() });
 
-/** The epoch of the fleet's data (see epoch.ts) in the record; undefined if the record is of another fleet. */
+/**
+ * Returns the epoch of the fleet's data (see epoch.ts) that `record` contains; undefined if `record` belongs to another
+ * fleet.
+ */
 function epochIn(record: unknown, name: string): string | undefined {
   const { data } = recordSchema.safeParse(record);
   return data?.name === name ? data.epoch : undefined;
 }
 
-/** Connects to the store without taking part in the fleet. @throws NoriaError fleet-store-lost, fleet-store-unusable */
+/** Connects to the store without joining the fleet. @throws NoriaError fleet-store-lost, fleet-store-unusable */
 export async function connectStore(config: FleetConfig, clock: Clock, random: Random): Promise<FleetStore> {
   const { openFleetStore } = await import('../fleet/redis/read-fleet.ts');
   const timekeeper = createTimekeeper(clock, systemBoot());
@@ -173,7 +176,10 @@ function statusOf({ name, replica }: FleetConnector, { fault, lostMs, replicas }
   };
 }
 
-/** Reports a loss of the store once, and once more if the store then refuses noria. The status shows the latest reason. */
+/**
+ * Reports a loss of the store once. Reports a second time if the store then refuses noria. The status shows the latest
+ * reason.
+ */
 function observe(bus: EventBus, replica: string): FleetObserver {
   let reported: NoriaError['code'] | undefined;
   return {

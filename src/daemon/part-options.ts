@@ -23,8 +23,8 @@ import type { SourceProduct } from '../service/operation.ts';
 import type { CountlessCall, ExtractCall, LinkCall } from '../service/request.ts';
 
 /**
- * The assumed lifetime of a member if neither the service nor the source states a lifetime. Each success renews the assumed
- * lifetime.
+ * The lifetime in ms that the pool assumes for a member if neither the service nor the source states one. After each
+ * success, the pool assumes this lifetime again.
  */
 const UNKNOWN_LIFETIME_MS = 600_000;
 
@@ -60,7 +60,10 @@ function serviceCallOf(config: Config, source: ServiceSource): Omit<ExtractCall,
   };
 }
 
-/** Opens connections to the service through the front proxy. Undefined if no front proxy is configured. */
+/**
+ * Returns the function that opens connections to the service through the front proxy; undefined if no front proxy is
+ * configured.
+ */
 export function serviceTunnel({ service: { via } }: Config): ServiceClientOptions['openTunnel'] {
   return via && ((server, done) => openFrontTunnel(via, server, done));
 }
@@ -74,8 +77,8 @@ export function secretsOf(source: SourceConfig) {
 }
 
 /**
- * Maps source names to the names of their instances in the fleet. If several sources draw from one instance, the instance maps to
- * the first of them.
+ * Maps source names to the keys of their instances in the fleet, and keys back to source names. If several sources draw
+ * from one instance, its key maps to the first of these sources.
  */
 export function sourceKeys(config: () => Config): SourceKeys {
   const keyOfSource = (source: SourceConfig) => paceKey(callOf(config(), source));
@@ -112,7 +115,9 @@ export function refusesOf(config: Config, ownAddresses: readonly BoundAddress[])
   };
 }
 
-/** The addresses of listeners and APIs as the configuration states them, for use before they are bound. */
+/**
+ * The addresses of listeners and APIs as the configuration states them. noria uses them until the addresses are bound.
+ */
 export function configuredAddresses({ listeners, admin, proxyPool }: Config): BoundAddress[] {
   const sections = [...listeners, admin, proxyPool].filter((section) => section !== undefined);
   return sections.flatMap(({ address }) => {
@@ -140,7 +145,7 @@ function poolSourceOptions({
   params,
   upstream,
 }: SourceConfig): PoolSourceOptions {
-  const isFree = product === 'free'; // free proxies state their own protocols and come from many countries
+  const isFree = product === 'free'; // the operators of free proxies choose the protocols, and the proxies are in many countries
   const longest = longestLifeMs(product, params);
   return {
     name,
@@ -195,7 +200,10 @@ export function proberSettings(config: Config): ProberSettings {
   return { check: config.health.check, unprovenSources: new Set(unproven.map(({ name }) => name)) };
 }
 
-/** Whether members must pass a check before clients get these members. Most free proxies no longer work when they are drawn. */
+/**
+ * Whether a member must pass a check before clients use it. Many free proxies do not work any more when noria draws
+ * them.
+ */
 function isUnproven(product: SourceProduct): boolean {
   return product === 'free';
 }
@@ -231,8 +239,8 @@ export function planeContext({ sources }: Config, apiAddresses: readonly BoundAd
 }
 
 /**
- * Whether a listener has an address that the next configuration gives to the admin API or proxyPool. If so, the listener must
- * release the address first.
+ * Whether a listener has an address that the next configuration gives to the admin API or to proxyPool. Such a listener
+ * must release the address first.
  */
 export function apiNeedsListenerAddress({ listeners }: Config, { admin, proxyPool }: Config): boolean {
   const wanted = [admin, proxyPool].filter((section) => section !== undefined);

@@ -71,7 +71,7 @@ export interface Parts {
   readonly fleet: Fleet | undefined;
 }
 
-/** Opens refill after all other parts, because the first draw of refill costs money. */
+/** Opens refill after all other parts, because its first draw costs money. */
 export async function openParts(context: PartsContext): Promise<Parts> {
   const { clock, bus, log, config, owner } = context;
   const eventLog = logEvents(bus, log, clock);
@@ -90,7 +90,7 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   return { pool, plane, faults, prober, readiness, control, apis, refiller, fleet };
 }
 
-/** Holds the refiller, which the other parts need before it opens. */
+/** Holds the refiller. The other parts refer to it before it is open. */
 class RefillerSlot {
   #refiller: Refiller | undefined;
   readonly #commands: ((refiller: Refiller) => void)[] = [];
@@ -99,7 +99,7 @@ class RefillerSlot {
     return this.#refiller ?? NO_REFILLER;
   }
 
-  /** Runs the command with the refiller: now or, if the refiller is not open yet, just before the refiller opens. */
+  /** Runs the command with the refiller. If the refiller does not exist yet, runs the command when `fill` is called. */
   run(command: (refiller: Refiller) => void): void {
     if (this.#refiller === undefined) this.#commands.push(command);
     else command(this.#refiller);
@@ -113,7 +113,7 @@ class RefillerSlot {
 
 type SlotRefiller = Pick<Refiller, 'sources' | 'forecasts' | 'refill' | 'pause' | 'resume'>;
 
-/** Takes the place of the refiller until refill opens. */
+/** Stands in for the refiller until `fill` is called. */
 const NO_REFILLER: SlotRefiller = {
   sources: () => [],
   forecasts: () => [],
@@ -212,7 +212,7 @@ async function openPlane(
   };
   const workers = workersOf(config());
   if (workers === 1) return openLocalPlane({ ...options, leases: fleet?.replica });
-  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // imported only here, so that a noria without workers does not load node:cluster
+  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // imported only here, so that a noria without workers does not load the file and node:cluster
   return openWorkersPlane({
     ...options,
     workers,
@@ -240,7 +240,9 @@ async function openControl(
   return { readiness, control, apis };
 }
 
-/** Refuses the addresses of noria itself, and private addresses unless the configuration allows them. */
+/**
+ * Returns the function that refuses noria's own addresses, and private addresses unless the configuration allows them.
+ */
 function refusesAddresses(
   config: () => Config,
   { plane, apis }: Pick<Parts, 'plane' | 'apis'>,
@@ -264,7 +266,7 @@ async function openRefill(
   const pace = fleet?.shared.pace ?? state.pace;
   const drawing = { clock, random, bus, pace, extractor, pool, restored, ...drawingTogether(fleet) };
   const refiller = new Refiller({ ...refillSettings(config()), ...drawing });
-  slot.fill(refiller); // passes the earlier commands to the refiller now, because each source decides during the next `await` whether to draw
+  slot.fill(refiller); // passes the earlier commands to the refiller now: during the next `await`, each source decides whether to draw
   await owner.open('refill', refiller);
   const contents = { pool: () => pool.snapshot(), refill: () => refiller.record() };
   const keeping = keepSnapshot(
@@ -276,7 +278,7 @@ async function openRefill(
   return refiller;
 }
 
-/** The client reads the timeout and the front proxy for each call, so that a reload takes effect without a new client. */
+/** The client reads the timeout and the front proxy before each call. So a reload takes effect without a new client. */
 function openClient({ clock, config }: PartsContext, refuses: RefuseAddress): ServiceClient {
   return new ServiceClient({
     clock,

@@ -1,5 +1,5 @@
 /**
- * Builds proxyPool (the APIs that offer ports as proxies) for the daemon: derives its settings from the configuration, and
+ * Builds proxyPool, an API that offers local ports as proxies: derives its settings from the configuration, and
  * represents each port as a session of the pool.
  */
 import type { HttpServer } from '../admin/http-server.ts';
@@ -21,13 +21,13 @@ export interface ProxyPoolSettings {
   readonly host: string;
   readonly port: number;
   readonly ports: PortRange;
-  /** The users and allowed addresses of the listener on the ports. */
+  /** The users and the allowed client addresses of the listener that has the ports. */
   readonly access: Pick<ListenerConfig, 'users' | 'allow'>;
-  /** The only source whose members this listener uses; undefined: it uses all sources. */
+  /** The only source whose members the listener uses; undefined: it uses all sources. */
   readonly source: string | undefined;
-  /** The names of sources whose HTTP members may refuse CONNECT. */
+  /** The names of the sources whose HTTP members may refuse CONNECT. */
   readonly withoutConnect: readonly string[];
-  /** Maximum time for which a request for a port may wait for a member. */
+  /** The maximum time in ms for which a request for a port may wait for a member. */
   readonly waitMs: number;
 }
 
@@ -42,7 +42,7 @@ interface ProxyPoolParts {
 const CONNECT_TYPE = 4;
 /** The maximum of `waitMs`. Programs that use these APIs expect an answer soon. */
 const MAX_WAIT_MS = 5_000;
-/** How long clients should wait before they retry, if no draw is planned. */
+/** The time in ms after which clients should retry if no draw is planned. */
 const NO_DRAW_RETRY_MS = 60_000;
 
 export function proxyPoolSettings({
@@ -108,7 +108,9 @@ function identify(
   return identity instanceof NoriaError ? identity : identity.user;
 }
 
-/** The ports of one user. Each port is a session of the pool. The listener uses the same session for clients of the port. */
+/**
+ * Returns the ports of one user. Each port is a session of the pool; clients that connect to the port use this session.
+ */
 export function portsOf(
   user: string,
   settings: Pick<ProxyPoolSettings, 'source' | 'withoutConnect'>,

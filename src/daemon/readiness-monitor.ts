@@ -22,19 +22,19 @@ interface ReadinessOptions {
   readonly plane: Pick<DataPlane, 'listeners' | 'workers'>;
   readonly draining: () => boolean;
   readonly faults: Pick<SourceFaults, 'of'>;
-  /** Called for each check, because a reload may change the limits. */
+  /** Called for each check, because a reload may change these times. */
   readonly limits: () => Pick<ReadinessFacts, 'clientWaitMs' | 'drawTimeoutMs'>;
   readonly fleet: Pick<Fleet, 'shared'> | undefined;
 }
 
-/** Interval of checks. Events alone do not suffice, because members expire without an event. */
+/** The interval of checks in ms. Events alone are not enough, because members expire without an event. */
 const CHECK_EVERY_MS = 1_000;
 
 export class ReadinessMonitor {
   readonly #options: ReadinessOptions;
   readonly #subscriptions: readonly Disposable[];
   #verdict: ReturnType<typeof decideReadiness>;
-  /** Number of client requests in a row that failed with every member that noria tried. */
+  /** The number of client requests in a row for which every member that noria tried failed. */
   #failedRequests = 0;
   #timer: Disposable | undefined;
   #isCheckQueued = false;
@@ -53,9 +53,7 @@ export class ReadinessMonitor {
     this.#arm();
   }
 
-  /**
-   * Decides and returns the current verdict. Emits `readiness.changed` if the current verdict differs from the previous verdict.
-   */
+  /** Decides and returns the verdict. Emits `readiness.changed` if it differs from the previous verdict. */
   check(
     statuses = this.#options.refiller().sources(),
     counts: readonly SourceCounts[] = this.#options.pool.counts(),
@@ -81,7 +79,7 @@ export class ReadinessMonitor {
     });
   }
 
-  /** Checks after all other subscribers of the event have run. */
+  /** Schedules a check after all other subscribers of the event have run. */
   #checkSoon(): void {
     if (this.#isCheckQueued) return;
     this.#isCheckQueued = true;

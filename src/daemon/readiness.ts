@@ -16,9 +16,9 @@ export interface ReadinessFacts {
   readonly draining: boolean;
   readonly listenerCount: number;
   readonly workers: { readonly wanted: number; readonly running: number };
-  /** Number of the latest client requests in a row that failed with every member that noria tried. */
+  /** The number of the latest client requests in a row for which every member that noria tried failed. */
   readonly failedRequests: number;
-  /** Maximum time for which a client may wait for a member. */
+  /** The maximum time in ms for which a client may wait for a member. */
   readonly clientWaitMs: number;
   /** The maximum duration of a draw in ms. */
   readonly drawTimeoutMs: number;
@@ -33,13 +33,13 @@ export interface SourceFacts
     'name' | 'state' | 'stateMs' | 'reason' | 'advice' | 'code' | 'lastDraw' | 'nextCallMs'
   > {
   readonly usable: number;
-  /** Number of drawn members whose first health check is in progress. */
+  /** The number of drawn members whose first health check is in progress. */
   readonly joining: number;
-  /** Why clients get no member of the source. Present while members refuse the credentials of the source. */
+  /** Why clients get no members of the source: members refuse the credentials of the source. Absent otherwise. */
   readonly blocked?: { readonly reason: string; readonly advice: string };
 }
 
-/** The state of the previous verdict. */
+/** The state of the previous verdict, and when it began. */
 interface ReadinessSince {
   readonly state: Readiness['state'];
   /** The monotonic moment at which the state began. */
@@ -48,9 +48,13 @@ interface ReadinessSince {
 
 type Verdict = Pick<Readiness, 'state' | 'reason'>;
 
-/** One failed request may be caused by a few bad members. This many consecutive failed requests are a problem. */
+/**
+ * The number of failed requests in a row that are a problem. One failed request may be the fault of a few bad members.
+ */
 const FAILED_REQUESTS_IN_A_ROW = 2;
-/** A lost store is a problem only after this time. A restart or a failover of the store usually takes less time. */
+/**
+ * The time in ms after which a lost store is a problem. A restart or a failover of the store usually takes less time.
+ */
 const STORE_GRACE_MS = 3_000;
 
 export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince): Readiness & ReadinessSince {
@@ -75,7 +79,7 @@ export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince):
   };
 }
 
-/** Whether two verdicts are equal except for counts and times. */
+/** Whether two verdicts have the same state and the same problems. Ignores counts and times. */
 export function isSameVerdict(one: Readiness, other: Readiness): boolean {
   const key = ({ state, problems }: Readiness) =>
     JSON.stringify([state, problems.map(({ kind, source, reason }) => [kind, source, reason])]);
@@ -106,7 +110,7 @@ function fatalProblems({ draining, listenerCount, workers }: ReadinessFacts): Re
   return [];
 }
 
-/** Problems that limit the service but do not stop it. */
+/** Problems that make the service worse but do not stop it. */
 function doubts({ workers, failedRequests, storeLost }: ReadinessFacts): ReadinessProblem[] {
   const found: ReadinessProblem[] = [];
   if (storeLost !== undefined && storeLost.ms >= STORE_GRACE_MS) {
@@ -159,8 +163,8 @@ function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem
 }
 
 /**
- * Whether the last draw failed because the fleet's store was lost. noria then reports the lost store once, and not again for each
- * source.
+ * Whether the last draw of the source failed because the fleet's store was lost. Then the source has no problem of its
+ * own, because noria already reports the lost store.
  */
 function isCausedByStore({ code }: SourceFacts, { storeLost }: ReadinessFacts): boolean {
   return code === 'fleet-store-lost' || (code === 'fleet-store-unusable' && storeLost !== undefined);
@@ -194,8 +198,8 @@ function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProb
 }
 
 /**
- * Whether the next client may end the problem. When all members of an idle source fail, the next client starts a draw, and the
- * new members may work. So noria continues to accept clients.
+ * Whether the next client may end the problem. If all members of an idle source failed, the next client starts a draw,
+ * and the new members may work. So noria stays ready for clients.
  */
 function isPassing({ kind }: ReadinessProblem, { state }: SourceFacts): boolean {
   return kind === 'members-failing' && state === 'idle';

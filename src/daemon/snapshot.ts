@@ -1,4 +1,4 @@
-/** What noria does with its snapshot: restores the pool from it, and saves it after changes. */
+/** Restores the pool from noria's snapshot, and saves the snapshot after changes. */
 import type { EventBus, EventName } from '../core/events.ts';
 import { canonicalIp } from '../core/host-port.ts';
 import { formatCount } from '../core/words.ts';
@@ -18,7 +18,7 @@ const REASONS = {
   own: 'at addresses of noria itself',
 } as const;
 
-/** After these events, noria saves a snapshot within seconds. After a draw, it saves a snapshot at once. */
+/** After these events, noria saves a snapshot within seconds. After a draw, noria saves one at once. */
 const SAVED_SOON_AFTER = [
   'member.left',
   'member.quarantined',
@@ -26,7 +26,7 @@ const SAVED_SOON_AFTER = [
   'fleet.store',
 ] as const satisfies readonly EventName[];
 
-/** Restores the pool. Its members pass the same address checks as drawn members. */
+/** Restores the pool. The addresses of its members must pass the same checks as those of drawn members. */
 export function restorePool(
   pool: Pool,
   file: Pick<SnapshotFile, 'read' | 'ageMs'>,
@@ -55,8 +55,10 @@ export function restorePool(
 }
 
 /**
- * Removes the members at noria's own addresses. Call it after the listeners have opened. Only then does noria know all its
- * addresses: the system chooses the port of `:0`, and an inherited socket (`fd:3`) brings its own address.
+ * Removes the members at noria's own addresses.
+ *
+ * Call it after the listeners have opened, because only then does noria know all its addresses: the system chooses the
+ * port of `:0`, and an inherited socket (`fd:3`) has its own address.
  */
 export function evictOwnMembers(
   pool: Pick<Pool, 'members' | 'evict'>,
@@ -70,7 +72,8 @@ export function evictOwnMembers(
 
 /**
  * Saves the snapshot after changes, until the caller disposes the result.
- * @param parts - the names of the snapshot's parts, each with the function that returns its content.
+ *
+ * @param parts - for each part of the snapshot, its name and the function that returns its content.
  */
 export function keepSnapshot(
   file: Pick<SnapshotFile, 'addPart' | 'save' | 'saveSoon'>,

@@ -1,6 +1,6 @@
 /**
- * Blocks a source after several of its members refused its credentials, so that the source loses no more members. Tries a blocked
- * source again at intervals, because the service may accept new credentials later.
+ * Blocks a source when several of its members have refused its credentials, so that no more members are wasted. Tries a
+ * blocked source again at intervals, because the service may accept new credentials later.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
@@ -9,13 +9,15 @@ import type { SourceFault } from '../dialer/credentials.ts';
 interface SourceFaultsOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** Stops the pool from picking members of the source. Clients see the reason. `undefined` ends the block. */
+  /**
+   * Stops the pool from picking members of the source. Clients see `reason`. If `reason` is undefined, ends the block.
+   */
   readonly block: (source: string, reason: string | undefined) => void;
   /** Makes the dialer forget which members refused the credentials of the source. */
   readonly resetRefusals: (source: string) => void;
 }
 
-/** How long a source stays blocked before noria tries its members again. */
+/** The time in ms for which a source stays blocked before noria tries its members again. */
 const RETRY_MS = 60_000;
 
 interface KnownFault extends Pick<SourceFault, 'reason' | 'advice'> {
@@ -31,7 +33,7 @@ export class SourceFaults {
     this.#options = options;
   }
 
-  /** The fault of the source. The fault is kept while noria tries the source again. */
+  /** Returns the fault of the source. While noria tries the source again, the fault remains. */
   of(source: string): Pick<SourceFault, 'reason' | 'advice'> | undefined {
     return this.#known.get(source);
   }

@@ -8,7 +8,7 @@ import { MAX_RESPONSE_HEAD_BYTES, readResponseHead } from '../dialer/connect-han
 
 export interface CheckSite {
   readonly target: HostPort;
-  /** Whether the request uses TLS inside the tunnel. The prober verifies the certificate, which detects a man in the middle. */
+  /** Whether the request uses TLS inside the tunnel. The check of the certificate then detects a man in the middle. */
   readonly tls: boolean;
   /** The URL for a request in absolute form, without a fragment. */
   readonly url: string;
@@ -48,7 +48,7 @@ export function askSite(
     const end = (answer: SiteAnswer) => {
       deadlines.clear(deadline);
       socket.off('data', onData).off('end', onEnd).off('close', onEnd);
-      socket.destroy(); // if the socket is a TLS socket, this also closes the connection below it
+      socket.destroy(); // if the socket is a TLS socket, this also closes the TCP connection
       resolve(answer);
     };
     const deadline = deadlines.set(timeoutMs, () => end('silent'));
@@ -67,7 +67,7 @@ export function askSite(
 
 function overTls(socket: Socket, { host, kind }: HostPort): Socket {
   const tls = connectTls({ socket, ...(kind === 'name' ? { servername: host } : {}) });
-  return tls.on('error', () => {}); // ignored: 'close' follows every error, and the handler of 'close' ends the request
+  return tls.on('error', () => {}); // ignored: 'close' follows every error, and its handler ends the request
 }
 
 function requestFor({ authority, url, path }: CheckSite, { forwardMode, login }: RawConnection): string {

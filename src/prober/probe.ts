@@ -20,13 +20,14 @@ import { askSite, type CheckSite, type SiteAnswer } from './check-site.ts';
 
 export type ProbeOutcome =
   /**
-   * `latencyMs` is absent if the probe required only a sign of life. `relays`: whether bytes of a target came through the member.
+   * `latencyMs` is absent if the probe required only a sign of life. `relays`: whether the member relayed bytes of a
+   * target.
    */
   | { readonly kind: 'passed'; readonly latencyMs?: number; readonly relays: boolean }
   | { readonly kind: 'failed'; readonly fault: FaultCode; readonly blame: Blame }
   /** The member gave no sign of life: it closed every connection without an answer, or never answered. */
   | { readonly kind: 'lifeless'; readonly fault: FaultCode }
-  /** The member failed to connect to its own address, at which the member listens, or relayed no bytes from this address. */
+  /** The member did not connect to its own address, at which it listens, or relayed no bytes from this address. */
   | { readonly kind: 'unconnected'; readonly fault: FaultCode }
   /**
    * Either the member or the site failed. If another member reaches the site, the probed member is at fault. `alive`: whether the
@@ -38,7 +39,7 @@ export type ProbeOutcome =
 export interface ProbeTask {
   readonly lease: Lease;
   readonly asks: SiteTask | 'sign-of-life' | 'own-address';
-  /** Time limit of the whole probe if the probe asks for a site; otherwise the time limit of each step. */
+  /** The time limit in ms: of the whole probe if `asks` is a site, otherwise of each step. */
   readonly timeoutMs: number;
 }
 
@@ -99,7 +100,8 @@ export class Probe {
   async #askForSite({ at, expectStatus }: SiteTask): Promise<ProbeOutcome> {
     const { clock, deadlines } = this.#parts;
     const startedAt = clock.monotonic();
-    // A check over TLS needs a tunnel. A plain request may use absolute form, as a client's plain request would.
+    // A check of an https site needs a tunnel. A check of an http site may use absolute form, like a client's plain
+    // request.
     const result = await this.#try(at.target, at.tls ? 'tunnel' : 'forward');
     if (result.kind === 'cancelled') return result;
     if (result.kind === 'failed') {
@@ -117,12 +119,14 @@ export class Probe {
   }
 
   /**
-   * Asks the member for two targets, one after the other, until the member gives a sign of life. No client uses these targets.
-   * `NOWHERE` does not exist. Most working members report it as unreachable; some close the connection or wait for their
-   * resolver. The other target is the member's own address, at which the member listens.
+   * Asks the member for `NOWHERE`, a target that does not exist, and for the member's own address, until the member
+   * gives a sign of life. No client uses these targets.
    *
-   * @param asks - `sign-of-life`: asks for `NOWHERE` first. `own-address`: asks for the member's own address first; if the member
-   * accepts that, it must also relay bytes from there.
+   * Most working members report `NOWHERE` as unreachable; some close the connection or wait for their resolver. At its
+   * own address, the member listens itself.
+   *
+   * @param asks - `sign-of-life`: asks for `NOWHERE` first. `own-address`: asks for the member's own address first, and
+   * if the member accepts it, bytes must also come through.
    */
   async #askForSignOfLife(asks: 'sign-of-life' | 'own-address'): Promise<ProbeOutcome> {
     const { host, port } = this.lease;
@@ -169,7 +173,7 @@ export class Probe {
 }
 
 /**
- * Whether the member relays bytes. On a connection through the member to the member's own address, sends the first message
+ * Whether the member relays bytes. `connection` leads through the member back to the member. Sends the first message
  * that a client would send to the member, and waits for any byte. Always closes the connection. Never rejects.
  */
 function isRelayed(

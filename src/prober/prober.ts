@@ -1,11 +1,12 @@
 /**
- * Probes unproven members before their first use, and members that failed through only one client. If a check is configured, also
- * probes members whose quarantine has ended, and members without a success for a while.
+ * Probes unproven members before their first use, and members that failed through only one client. If a check is
+ * configured, also probes members whose quarantine has ended, and members without a success for a while.
  *
- * A probe uses the same protocols and credentials as a client's request. With a check, the response of the check's site must
- * arrive through the member. Without a check, the member must answer in its protocol. If the site fails, the prober blames the
- * member only after another member has reached the site, so a dead site or a wrong check does no harm to members. Likewise, if a
- * suspected member gives no sign of life, the prober blames the member only after a working member has given a sign of life.
+ * A probe uses the same protocols and credentials as a client's request. With a check, the response of the check's site
+ * must arrive through the member. Without a check, the member must answer in its protocol. If the site fails, the
+ * prober blames the member only after another member has reached the site, so a dead site or a wrong check does no harm
+ * to members. In the same way, if a member that failed for only one client gives no sign of life, the prober blames the
+ * member only after a working member has given a sign of life.
  */
 
 import type { Clock } from '../core/clock.ts';
@@ -23,7 +24,7 @@ import { Probe, type ProbeOutcome, type ProbeTask } from './probe.ts';
 interface CheckSettings {
   readonly url: string;
   readonly everyMs: number;
-  /** Time limit of the whole probe, including the connection. */
+  /** The time limit in ms of the whole probe, including the connection. */
   readonly timeoutMs: number;
   readonly expectStatus: number;
 }
@@ -42,17 +43,26 @@ export interface ProberOptions extends ProberSettings {
   readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
 
-/** The prober asks the pool for members to probe at this interval, varied at random by up to JITTER. */
+/**
+ * The interval in ms at which the prober asks the pool for members to probe. A random part of up to JITTER makes it
+ * longer or shorter.
+ */
 const ROUND_MS = 1_000;
 const JITTER = 0.2;
 const MAX_PROBES = 32;
-/** Time limit for a sign of life: long enough for most working members, and short enough to find dead members soon. */
+/**
+ * The time limit in ms for a sign of life. It is long enough for most working members, and short enough to find dead
+ * members soon.
+ */
 const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
-/** The prober compares a suspected member only with a member that had a success within this time. */
+/** The time in ms within which a member must have had a success, so that the prober compares other members with it. */
 const WORKED_MS = 10 * MINUTE_MS;
 const TICK_MS = 50;
 
-/** A member through which the site failed. The prober keeps the lease until another member shows whether the site works. */
+/**
+ * A member through which a probe did not reach the site. The prober keeps the lease until another member shows whether
+ * the site works.
+ */
 interface Suspect {
   readonly lease: ProbeLease;
   readonly fault: FaultCode;
@@ -78,7 +88,7 @@ export class Prober implements AsyncDisposable {
     this.#site = siteOf(options);
     this.#deadlines = new Deadlines(options.clock, TICK_MS);
     this.#joinObserver = options.bus.on('member.joined', ({ source, renewed }) => {
-      // Asks the pool for members later, because the pool is still adding the members of the draw.
+      // Asks the pool for members after the current event, because the pool is still adding the members of the draw.
       if (!renewed && this.#settings.unprovenSources.has(source)) this.#wakeAfter(0);
     });
     this.#wakeAfter(0);
@@ -91,7 +101,7 @@ export class Prober implements AsyncDisposable {
     this.#wakeAfter(0);
   }
 
-  /** Cancels all probes without blaming their members. Idempotent. Close the prober before the dialer. */
+  /** Cancels all probes without blaming their members. Idempotent. The prober must close before the dialer. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#timer?.[Symbol.dispose]();
@@ -155,7 +165,7 @@ export class Prober implements AsyncDisposable {
     const { clock } = this.#options;
     switch (outcome.kind) {
       case 'passed':
-        // Without a configured check, only a client's request ends a quarantine.
+        // Without a site, a passed probe does not end a quarantine; only a client's request does.
         if (lease.isNew || this.#site !== undefined) this.#admit(lease, outcome.latencyMs);
         else if (outcome.relays) this.#release(lease);
         else this.#blame(lease, { blame: 'unclear', fault: 'member-refused' });
@@ -179,7 +189,10 @@ export class Prober implements AsyncDisposable {
     }
   }
 
-  /** A suspected member failed a probe. The member is at fault if a working member of its source passes the same probe. */
+  /**
+   * Decides whether a member that failed a probe is at fault: it is, if a working member of its source passes the same
+   * probe.
+   */
   #compare(lease: Lease, { kind, fault }: Extract<ProbeOutcome, { kind: 'lifeless' | 'unconnected' }>): void {
     const { pool } = this.#options;
     const other = this.#closed ? undefined : pool.acquireForComparison(lease.source, WORKED_MS);
@@ -213,15 +226,15 @@ export class Prober implements AsyncDisposable {
     pool.report({ lease: lease.id, kind: 'closed', cut: false });
   }
 
-  /** Another member reached the site, so the suspects are at fault. */
+  /** Blames all suspects, because another member has reached the site. */
   #blameSuspects(): void {
     for (const { lease, fault } of this.#suspects) this.#blame(lease, { fault, blame: 'member' });
     this.#suspects = [];
   }
 
   /**
-   * No member reached the check site, so the site is at fault and not the members. Admits the new members that accepted the
-   * connection, as if no check site were configured.
+   * Blames none of the suspects: no member reached the site, so the site is at fault. Admits the new members that speak
+   * their protocol, as if no site were configured.
    */
   #releaseSuspects(suspects: readonly Suspect[]): void {
     for (const { lease, alive } of suspects) {
@@ -230,7 +243,7 @@ export class Prober implements AsyncDisposable {
     }
   }
 
-  /** Ends the lease of a probe. The end has no consequence for the member. */
+  /** Ends the lease of a probe without consequences for the member. */
   #release(lease: Lease): void {
     this.#options.pool.report({ lease: lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
   }

@@ -1,8 +1,9 @@
 /**
- * The state folder: the pace, which all processes that use the folder share, and the snapshot and the sessions of one daemon.
+ * The state folder. It contains the pace, which all processes that use the folder share, and the snapshot and the
+ * sessions of one daemon.
  *
- * If a second daemon uses the same folder, it does not start, and its error names the first daemon. Commands may run at the same
- * time; they share the pace.
+ * A second daemon that uses the same folder does not start; its error names the first daemon. Commands may run at the
+ * same time as the daemon, and share the pace.
  */
 
 import { readFileSync } from 'node:fs';
@@ -21,8 +22,8 @@ import { VersionedFile } from './versioned-file.ts';
 
 export interface StateOptions {
   /**
-   * The path of the folder. If it is missing, noria creates it with mode 0700. If undefined, noria stores nothing,
-   * and only this process knows the pace.
+   * The path of the folder. noria creates a missing folder with mode 0700. If undefined, noria stores nothing, and
+   * other processes do not know the pace.
    */
   readonly dir: string | undefined;
   /**
@@ -80,7 +81,7 @@ const NOTHING_STORED: Omit<State, 'pace'> = {
   close: async () => {},
 };
 
-/** Identifies the process that owns the folder. The pid alone is not enough: another process may get the same pid later. */
+/** Identifies the process that owns the folder. The pid is not enough, because a later process may get the same pid. */
 const ownerSchema = z.object({
   pid: z.int().positive(),
   boot: z.string(),
@@ -90,7 +91,7 @@ const ownerSchema = z.object({
 
 type Owner = Readonly<z.infer<typeof ownerSchema>>;
 
-/** `owner` is null if no process uses the folder. A damaged lock counts as unlocked. */
+/** `owner` is null if no process uses the folder, or if the lock file is damaged. */
 const lockSchema = z.object({ owner: ownerSchema.nullable().catch(null) }).catch({ owner: null });
 
 async function createFolder(folder: string): Promise<void> {
@@ -103,7 +104,7 @@ async function createFolder(folder: string): Promise<void> {
 }
 
 /**
- * Creates the folder and its parents. `mkdir` with the option `recursive` is not used: it never returns if an existing folder
+ * Creates the folder and its parents. Node's `mkdir` with the option `recursive` never returns if an existing folder
  * answers ENOENT, as in /proc.
  */
 async function createFolders(folder: string): Promise<void> {
@@ -120,7 +121,7 @@ async function createFolders(folder: string): Promise<void> {
 function isFolder(path: string): Promise<boolean> {
   return stat(path).then(
     (found) => found.isDirectory(),
-    () => false, // ignored: the caller then tries to create the folder, and that fails with the reason
+    () => false, // ignored: the caller then tries to create the folder, and that error says the reason
   );
 }
 

@@ -1,10 +1,10 @@
 /**
- * The journal: many small records, each with a key, which noria writes to disk as they change.
+ * The journal: many small records, each with a key. noria writes a record to disk when it changes.
  *
- * The file has one JSON value per line. A write begins with an object, which has the time of the write. After that,
- * `["key", value]` sets a record, and `["key"]` removes a record. The last line of a key counts. A write appends the
- * changed records. If most lines are outdated, a write replaces the file. All work is done in slices, so that a hundred
- * thousand records do not block the event loop.
+ * The file has one JSON value per line. Each write begins with an object that contains the time of the write. After it,
+ * `["key", value]` sets a record, and `["key"]` removes a record. For each key, the last line counts. A write appends
+ * the changed records. If most lines are outdated, a write replaces the file. All work is done in slices, so that a
+ * hundred thousand records do not block the event loop.
  */
 import type { FileHandle } from 'node:fs/promises';
 import { z } from 'zod';
@@ -13,17 +13,17 @@ import { elapsedBetween, type Moment, momentSchema } from './moment.ts';
 import type { StateFileOptions } from './snapshot-file.ts';
 import { readStateFile, replaceStateFile } from './state-files.ts';
 
-/** A record as key and value. The value `undefined` means that the record is removed. */
+/** A record as key and value. If the value is `undefined`, the record is removed. */
 type JournalEntry = readonly [key: string, value: unknown];
 
 /** The part of noria that owns the records. */
 export interface JournalSource {
   readonly size: number;
-  /** Returns all records. Records may change while the caller iterates. */
+  /** Returns all records. They may change while the caller iterates. */
   all(): Iterable<JournalEntry>;
-  /** Returns at most `maxCount` of the changed records. The returned records then count as unchanged. */
+  /** Returns at most `maxCount` of the changed records, and marks them as unchanged. */
   takeChanges(maxCount: number): readonly JournalEntry[];
-  /** From now on, all records count as unchanged. */
+  /** Marks all records as unchanged. */
   dropChanges(): void;
 }
 
@@ -34,22 +34,22 @@ interface FoundRecord {
 }
 
 export interface Journal {
-  /** The records in the file when it was opened, not validated; empty after `attach`. */
+  /** The records that the file contained when noria opened it, not validated. Empty after `attach`. */
   readonly found: ReadonlyMap<string, FoundRecord>;
   /**
-   * Begins to write the records of a source. A change is on disk within a second after the call of `onChange`. One
-   * write contains all changes of that time.
+   * Begins to write the records that `open` returns. Each change must call `onChange`, and is on disk within a second.
+   * One write contains all changes of that second.
    */
   attach(open: (onChange: () => void) => JournalSource): void;
   /** Writes all records one last time. Idempotent. */
   close(): Promise<void>;
 }
 
-/** How long a write waits for more changes. `attach` promises that changes are on disk within a second. */
+/** How long a write waits for more changes, in ms. It must be less than the second that `attach` promises. */
 const GATHER_MS = 500;
-/** How many records are converted to text at a time. That takes about a millisecond. */
+/** How many records the journal converts to text at a time. That takes about a millisecond. */
 const SLICE = 500;
-/** A write replaces the file when the number of outdated lines exceeds the number of records plus this number. */
+/** How many more outdated lines than records the file may have. Then a write replaces the file. */
 const MIN_OUTDATED = 1_000;
 const FORMAT = 1;
 
@@ -93,7 +93,7 @@ class JournalFile implements Journal {
     this.#closed = true;
     await this.#writing;
     if (this.#source !== undefined) {
-      await this.#closeFile(); // without an open file, `#write` replaces the file, so that all records get the time of the last write
+      await this.#closeFile(); // without an open file, `#write` replaces the whole file, so all records get the time of this write
       this.#dirty = true;
       await this.#write();
     }
@@ -188,7 +188,7 @@ function parseRecords(text: string, now: Moment) {
   const found = new Map<string, FoundRecord>();
   let invalidCount = 0;
   let ageMs: number | undefined;
-  // A crash may have cut off the text after the last line feed, so this text is ignored.
+  // The text after the last line feed is ignored, because a crash may have cut it off.
   for (const line of text.split('\n').slice(0, -1)) {
     const parsed = parseLine(line);
     if (Array.isArray(parsed)) {

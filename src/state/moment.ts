@@ -1,7 +1,4 @@
-/**
- * A moment that another process can compare with its own time, also after a restart and after a change of the wall
- * clock.
- */
+/** A moment that any process can compare with its own time, even after a restart or a change of the wall clock. */
 import { z } from 'zod';
 import type { BootClock } from '../core/boot.ts';
 import type { Clock } from '../core/clock.ts';
@@ -20,8 +17,8 @@ export type Moment = Readonly<z.infer<typeof momentSchema>>;
 export interface Timekeeper {
   now(): Moment;
   /**
-   * Starts a stopwatch. The returned function reads its time in ms. The stopwatch also runs while the process is
-   * stopped or the machine is suspended.
+   * Starts a stopwatch. The returned function reads its time in ms, including the time while the process was stopped or
+   * the machine was suspended.
    */
   stopwatch(): () => number;
 }
@@ -37,8 +34,8 @@ export function createTimekeeper(clock: Pick<Clock, 'now' | 'monotonic'>, boot: 
 }
 
 /**
- * The time in ms from `then` to `now`. The result is negative if the machine was rebooted in between and its wall clock was set
- * back.
+ * The time in ms from `then` to `now`. It may be negative, but only if the machine was rebooted in between and its wall
+ * clock was set back.
  */
 export function elapsedBetween(then: Moment, now: Moment): number {
   return then.boot === now.boot ? now.elapsedMs - then.elapsedMs : now.wallAt - then.wallAt;

@@ -3,8 +3,8 @@
  * processes that use the folder share the file.
  *
  * noria records a call *before* it sends the call. Reading, deciding and writing are one atomic step
- * (versioned-file.ts). So neither a crash loop nor a second process can call too early. pace-rule.ts in refill
- * decides when the next call may be sent.
+ * (versioned-file.ts). So neither a second process nor a process that crashes again and again can call too early.
+ * pace-rule.ts in refill decides when the next call may be sent.
  */
 
 import { z } from 'zod';
@@ -25,11 +25,11 @@ const callSchema = z.object({
   /** The id of the turn that made the call. */
   id: z.string(),
   claimedAt: momentSchema,
-  /** If the service received the call, it received the call within this many ms after `claimedAt`. */
+  /** If the call reached the service, it did so at most this many ms after `claimedAt`. */
   arrivedWithinMs: atLeast(0),
   /**
-   * After the service has received this call, noria sends no call for this many ms, because the service asked for a pause. The
-   * usual interval also applies.
+   * For this many ms after this call has reached the service, noria sends no call, because the service asked for a
+   * pause. The usual interval also applies.
    */
   holdMs: atLeast(0),
   /**
@@ -44,7 +44,10 @@ const queuedTurnSchema = z.object({
   /** The interval of the source that waits. */
   intervalMs: atLeast(0),
   renewedAt: momentSchema,
-  /** A process must renew its turn within this many ms. Otherwise the turn is removed, because the process has probably ended. */
+  /**
+   * A process must renew its turn within this many ms. Otherwise noria removes the turn, because the process has
+   * probably ended.
+   */
   validMs: atLeast(0),
 });
 
@@ -60,11 +63,11 @@ const entrySchema = z.preprocess(
     /** The last call; absent before the first call. */
     call: callSchema.optional(),
     /**
-     * The turns that wait for a call, in the order in which they came. The queue determines only the order. If a turn is lost
-     * from it, no call is made too early.
+     * The turns that wait for a call, in the order in which they came. The queue determines only this order: the loss
+     * of a turn makes no call too early.
      */
     queue: z.array(queuedTurnSchema).catch([]),
-    /** Recent refusals because noria called too often (12002). */
+    /** The latest refusals of calls that came too early (12002). */
     refusals: refusalsSchema.optional().catch(undefined),
   }),
 );
@@ -74,7 +77,10 @@ const lenientEntry = entrySchema.optional().catch(undefined);
 /** Invalid entries count as missing. */
 const fileSchema = z
   .object({
-    /** The pace of every instance that has no entry in `paces`. noria writes it after the file was unreadable. */
+    /**
+     * The entry that applies to every instance without an entry in `paces`. noria writes it when it finds the file
+     * unreadable.
+     */
     floor: lenientEntry,
     paces: z.record(z.string(), lenientEntry).catch({}),
   })
@@ -99,22 +105,22 @@ export function readPaceEntry(text: string): PaceEntry | undefined {
 
 export interface PaceStore extends Timekeeper {
   /**
-   * Changes the entry of `key` in one atomic step. `decide` may be called several times, each time with the current
-   * moment, so it must have no side effects.
+   * Changes the entry of `key` in one atomic step. May call `decide` several times, each time with the current moment,
+   * so `decide` must have no side effects.
    *
    * @throws NoriaError state-unwritable; with a fleet, fleet-store-lost or fleet-store-unusable.
    */
   change<T>(key: string, decide: (entry: PaceEntry | undefined, now: Moment) => PaceDecision<T>): Promise<T>;
 }
 
-/** An entry without a call for this time is removed, because the instance is probably no longer configured. */
+/** The time in ms without a call after which noria removes an entry: its instance is probably no longer configured. */
 const FORGOTTEN_AFTER_MS = WEEK_MS;
 
 interface PaceFileOptions {
   /** The state folder, which must exist. */
   readonly folder: string;
   readonly timekeeper: Timekeeper;
-  /** Called each time the file turns out to be unreadable. */
+  /** Called each time noria finds the file unreadable. */
   readonly warn: (message: string) => void;
 }
 
@@ -158,7 +164,8 @@ function decideOne<T>(
 ): Decision<T> {
   const entries = new Map(Object.entries(paces));
   const { next, result } = decide(entries.get(key) ?? floor, now);
-  // An unreadable file is always replaced. Otherwise every read would count as a new call, and the wait would never end.
+  // Always replaces an unreadable file. Otherwise each read would again pretend that noria has just called, and the
+  // wait would never end.
   if (next === undefined && !broken) return { result };
   if (next !== undefined) entries.set(key, next);
   const kept = [...entries].filter(([, entry]) => entry !== undefined && isRecent(entry, now));

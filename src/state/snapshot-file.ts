@@ -1,8 +1,8 @@
 /**
  * The snapshot: one JSON file with the state that parts of noria keep across a restart. Each write is atomic.
  *
- * Each part decides which data it stores and how to read the data. The file stores plain data under the name of the
- * part.
+ * Each part decides which data it stores and how it reads them. The file contains the data of each part under its name,
+ * as plain data.
  */
 import { readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -13,16 +13,16 @@ import { elapsedBetween, momentSchema, type Timekeeper } from './moment.ts';
 import { readStateFile, replaceStateFile } from './state-files.ts';
 
 export interface SnapshotFile {
-  /** The data for a part that the file contained when it was opened, not validated; undefined if there was none. */
+  /** The data of a part that the file contained when noria opened it, not validated; undefined if it contained none. */
   read(part: string): unknown;
   /**
-   * The time in ms since the part's data was collected; 0 without data. The time is correct even if the wall clock was
-   * set in between.
+   * The time in ms since the part returned its data; 0 without data. It is correct even if the wall clock was set in
+   * between.
    */
   ageMs(part: string): number;
   /** From now on, each write contains what `collect` returns. The returned value must be plain data. */
   addPart(part: string, collect: () => unknown): void;
-  /** Writes the snapshot within a few seconds. The write also contains changes that are made until then. */
+  /** Writes the snapshot within a few seconds. Changes in that time are included. */
   saveSoon(): void;
   /** Writes the snapshot immediately. Resolves when the file is on disk, or after a warning that writing failed. */
   save(): Promise<void>;
@@ -34,14 +34,14 @@ export interface StateFileOptions {
   readonly path: string;
   readonly clock: Clock;
   readonly timekeeper: Timekeeper;
-  /** Called if noria cannot read or write the file. noria then continues. */
+  /** Called if noria cannot read or write the file. noria then continues without the snapshot. */
   readonly warn: (message: string) => void;
 }
 
-/** How long `saveSoon` waits for more changes. */
+/** How long `saveSoon` waits for more changes, in ms. */
 const GATHER_MS = 3_000;
 const FORMAT = 1;
-/** How many invalid snapshots are kept: enough to find the reason, but not one snapshot for each restart. */
+/** How many invalid snapshots noria keeps: enough to find the reason, but not one for each restart. */
 const MAX_BROKEN_FILES = 3;
 
 const fileSchema = z.object({
@@ -149,7 +149,7 @@ class AtomicSnapshot implements SnapshotFile {
   #collect(): Parts {
     const at = this.#options.timekeeper.now();
     const collected = [...this.#collectors].map(([part, collect]) => [part, { at, value: collect() }]);
-    // A part without `addPart` keeps the data that the file contained when noria opened it.
+    // A part that has not called `addPart` keeps the data that the file contained when noria opened it.
     return { ...this.#found, ...Object.fromEntries(collected) };
   }
 }

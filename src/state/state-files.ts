@@ -13,13 +13,13 @@ import { describeError, NoriaError } from '../core/faults.ts';
 /** Matches the names of noria's own files. noria ignores all other files in the folder. */
 const OWN_NAME = /^(?:pace|daemon|snapshot|sessions)\./;
 /**
- * noria never writes so many versions, so a file with a higher number is not from noria. noria must not continue from such a
- * number: beyond 2^53, adding 1 may not change a number.
+ * noria's version numbers never reach this number, so a file with a higher number is not from noria. noria must not
+ * count on from such a number: beyond 2^53, adding 1 may not change it.
  */
 const MAX_VERSION = 1e12;
 /**
- * O_NOFOLLOW refuses a symbolic link. Without O_NONBLOCK, opening a FIFO would wait for a writer. Windows has neither
- * of the two flags.
+ * O_NOFOLLOW refuses a symbolic link. O_NONBLOCK prevents that opening a FIFO waits for a writer. Windows has neither
+ * flag.
  */
 const READ_FLAGS = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
@@ -86,8 +86,8 @@ export async function readStateFile(path: string): Promise<string | undefined> {
 }
 
 /**
- * Replaces the file with a new file that `write` fills. Syncs the new file before renaming it, so that a crash leaves either the
- * old content or the new content.
+ * Replaces the file with a new file, which `write` fills. Syncs the new file before renaming it, so that after a crash
+ * the file has either the old content or the new content.
  *
  * @returns the new file, still open.
  */
@@ -98,7 +98,7 @@ export async function replaceStateFile(
   await assertOwn(path);
   const { draft, file } = await writeDraft(path, write);
   try {
-    await rename(draft, path); // if `path` is a link, `rename` replaces the link and not the file to which it leads
+    await rename(draft, path); // if `path` is a link, `rename` replaces the link itself
     await syncFolder(dirname(path));
     return file;
   } catch (error) {
@@ -143,7 +143,7 @@ export async function unlinkIfThere(path: string): Promise<void> {
   }
 }
 
-/** Syncs the folder, so that new file names survive a crash. */
+/** Syncs the folder, so that the names of new files survive a crash. */
 export async function syncFolder(folder: string): Promise<void> {
   if (process.platform === 'win32') return; // Windows cannot open a folder
   const handle = await open(folder, 'r');

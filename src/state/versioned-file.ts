@@ -30,7 +30,7 @@ export interface Decision<T> {
 /** The value of a file that is not valid JSON, because it is damaged or was edited manually. */
 export const BROKEN = Symbol('broken');
 
-/** How many older versions are kept, so that a slow process notices that its version is outdated. */
+/** How many older versions noria keeps. A slow process can then notice that its version is outdated. */
 const KEPT_VERSIONS = 8;
 /**
  * The maximum number of tries to write a version. If several processes write at the same time, one of them always succeeds. So
@@ -91,7 +91,7 @@ export class VersionedFile {
     for (;;) {
       const number = Math.max(-1, ...(await this.#versions()));
       if (number < 0) {
-        // The first change also needs a previous version, because `#commit` checks that the previous version still exists.
+        // The first change also needs a previous version, because `#commit` checks that it still exists.
         await this.#linkNew(0, '');
         continue;
       }
