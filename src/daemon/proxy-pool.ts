@@ -15,7 +15,7 @@ import { Access } from '../listener/access.ts';
 import { parseBasicCredentials } from '../listener/http/client-identity.ts';
 import { sessionOfPort } from '../listener/routing-options.ts';
 import type { Pool } from '../pool/pool.ts';
-import type { PinnedMember } from '../pool/views.ts';
+import type { AssignedMember } from '../pool/views.ts';
 
 export interface ProxyPoolSettings {
   readonly host: string;
@@ -119,9 +119,9 @@ export function portsOf(
   const sessionOf = (port: number) => sessionOfPort(port, user).session;
   return {
     memberOf: (port) => pool.memberOfSession(sessionOf(port)),
-    pin({ port, source = settings.source, taken, mode }) {
+    assign({ port, source = settings.source, taken, mode }) {
       if (settings.source !== undefined && source !== settings.source) return undefined;
-      const member = pool.pin({
+      const member = pool.assignMember({
         session: sessionOf(port),
         routing: routingOf(port, user, source),
         taken,
@@ -139,7 +139,7 @@ function routingOf(port: number, user: string, source: string | undefined) {
 }
 
 function portMember(
-  member: PinnedMember,
+  member: AssignedMember,
   { withoutConnect }: Pick<ProxyPoolSettings, 'withoutConnect'>,
 ): PortMember {
   return { ...member, https: member.protocol !== 'http' || !withoutConnect.includes(member.source) };

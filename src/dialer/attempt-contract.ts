@@ -7,7 +7,7 @@ import type { HostPort } from '../core/host-port.ts';
 import type { Lease } from '../pool/lease.ts';
 import type { PreparedLogin } from './credentials.ts';
 import type { DialRequest, ForwardMode } from './dial.ts';
-import type { HopFailure } from './front-hop.ts';
+import type { FrontFailure } from './front-handshake.ts';
 import type { OpenSocket } from './member-socket.ts';
 import type { SourceMemory } from './source-memory.ts';
 import type { TakenConnection } from './warm-connection.ts';
@@ -94,6 +94,6 @@ export interface AttemptFailure {
    * Why the front proxy did not connect noria to the member. Absent if the front proxy did, or if there is no front
    * proxy.
    */
-  readonly hop?: HopFailure | undefined;
+  readonly frontFailure?: FrontFailure | undefined;
   readonly ms: number;
 }

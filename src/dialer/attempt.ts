@@ -19,8 +19,8 @@ import type {
 } from './attempt-contract.ts';
 import type { PreparedLogin } from './credentials.ts';
 import type { ForwardMode } from './dial.ts';
-import { faultOfHop } from './front-hop.ts';
-import { hopFailureOf } from './front-sockets.ts';
+import { faultOfFrontFailure } from './front-hop.ts';
+import { frontFailureOf } from './front-sockets.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
 import { HandshakeChoice } from './member-handshake.ts';
 import { closeCode, isAnswerCode, isLocalCode, readyEvent, TCP_KEEP_ALIVE_MS } from './member-socket.ts';
@@ -260,9 +260,9 @@ export class Attempt {
 
   /** Fails the attempt and returns true if the front proxy did not connect noria to the member. */
   #failHop(): boolean {
-    const hop = hopFailureOf(this.#socket, this.elapsedMs);
+    const hop = frontFailureOf(this.#socket, this.elapsedMs);
     if (hop === undefined) return false;
-    this.#fail(faultOfHop(hop), hop.detail, { ...NO_NOTES, hop });
+    this.#fail(faultOfFrontFailure(hop), hop.detail, { ...NO_NOTES, frontFailure: hop });
     return true;
   }
 

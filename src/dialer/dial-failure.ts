@@ -7,7 +7,7 @@ import type { LeaseRefusal } from '../pool/lease.ts';
 import type { AttemptFailure } from './attempt-contract.ts';
 import type { DialBlame } from './blame.ts';
 import type { DialFailure } from './dial.ts';
-import { describeHop } from './front-hop.ts';
+import { describeFrontFailure } from './front-hop.ts';
 
 /** What members did. Each text follows a count, as in `2 could not be reached`. */
 const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {
@@ -52,10 +52,10 @@ export function failureAfterAttempts(
 
 /** Why the front proxy did not connect noria to the member of the last attempt, and how to fix it. */
 function describeFrontProxy(failures: readonly AttemptFailure[]): string {
-  const hop = failures.at(-1)?.hop;
+  const hop = failures.at(-1)?.frontFailure;
   if (hop === undefined) return '';
   const names = { front: 'the front proxy', server: 'a member', key: 'dial.via' };
-  const { reason, advice } = describeHop(hop, names);
+  const { reason, advice } = describeFrontFailure(hop, names);
   return `${reason}; ${advice}`;
 }
 

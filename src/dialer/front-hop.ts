@@ -1,7 +1,7 @@
 /**
  * The hop through the front proxy: a handshake in which noria asks the front proxy for a connection to a server. The
  * hop does not own the socket; the hop only listens until the front proxy has answered. A silent front proxy may be at
- * fault itself, or may be waiting for a dead server. `describeHop` says why a hop failed, and what to do.
+ * fault itself, or may be waiting for a dead server. `describeFrontFailure` says why a hop failed, and what to do.
  */
 import type { Socket } from 'node:net';
 import type { FaultCode } from '../core/faults.ts';
@@ -13,7 +13,7 @@ import type { Handshake, HandshakeFailure } from './handshake.ts';
 import { closeCode, isLocalCode } from './member-socket.ts';
 import { Socks5Handshake } from './socks-handshake.ts';
 
-export interface HopFailure {
+export interface FrontFailure {
   /**
    * Why noria did not get a connection through the front proxy. `local`: this machine is out of sockets or ports. `unresolved`,
    * `down`: no connection to the front proxy. `login`, `refused`, `protocol`: the front proxy answered with an error. `silent`:
@@ -41,10 +41,10 @@ const DNS_CODES = new Set(['ENOTFOUND', 'EAI_AGAIN', 'ENODATA', 'EAI_FAIL', 'EAI
  */
 const FIRST_OWN_STATUS = 520;
 
-export class FrontHop {
+export class FrontHandshake {
   readonly #socket: Socket;
   readonly #handshake: Handshake;
-  readonly #done: (failure: HopFailure | undefined) => void;
+  readonly #done: (failure: FrontFailure | undefined) => void;
   #isConnected = false;
 
   /**
@@ -54,7 +54,7 @@ export class FrontHop {
   constructor(
     socket: Socket,
     { front, server }: { readonly front: FrontProxy; readonly server: HostPort },
-    done: (failure: HopFailure | undefined) => void,
+    done: (failure: FrontFailure | undefined) => void,
   ) {
     const { protocol, login } = front;
     this.#socket = socket;
@@ -75,7 +75,7 @@ export class FrontHop {
   }
 
   /** The failure to report if the front proxy has not connected noria to the server after `ms`. */
-  failureAfter(ms: number): HopFailure {
+  failureAfter(ms: number): FrontFailure {
     return {
       problem: this.#isConnected ? 'silent' : 'down',
       detail: `no answer within ${Math.round(ms)} ms`,
@@ -103,7 +103,7 @@ export class FrontHop {
         else this.#end(undefined);
         return;
       case 'failed':
-        this.#end(hopFailure(step));
+        this.#end(frontFailureFrom(step));
     }
   };
 
@@ -118,7 +118,7 @@ export class FrontHop {
     else this.#end({ problem: DNS_CODES.has(detail) ? 'unresolved' : 'down', detail });
   };
 
-  #end(failure: HopFailure | undefined): void {
+  #end(failure: FrontFailure | undefined): void {
     this.cancel();
     this.#done(failure);
   }
@@ -128,7 +128,7 @@ function basic({ username, password }: NonNullable<FrontProxy['login']>): Secret
   return new Secret(`Basic ${Buffer.from(`${username}:${password.reveal()}`).toString('base64')}`);
 }
 
-function hopFailure(failure: HandshakeFailure): HopFailure {
+function frontFailureFrom(failure: HandshakeFailure): FrontFailure {
   const { fault, detail } = failure;
   if (isUnreachable(failure)) return { problem: 'unreachable', detail };
   // 401 also means wrong credentials: tinyproxy answers wrong credentials with 401.
@@ -160,7 +160,7 @@ export interface FrontProblem {
   readonly advice: string;
 }
 
-export function faultOfHop({ problem, answeredOthers }: HopFailure): FaultCode {
+export function faultOfFrontFailure({ problem, answeredOthers }: FrontFailure): FaultCode {
   switch (problem) {
     case 'local':
     case 'unreachable':
@@ -177,7 +177,7 @@ export function faultOfHop({ problem, answeredOthers }: HopFailure): FaultCode {
  * member so far.
  */
 export function helpsAnotherMember(
-  failures: readonly { readonly hop?: HopFailure | undefined }[],
+  failures: readonly { readonly frontFailure?: FrontFailure | undefined }[],
   maxAttempts: number,
 ): boolean {
   const isAboutMember = ({ hop }: (typeof failures)[number]) =>
@@ -186,7 +186,7 @@ export function helpsAnotherMember(
 }
 
 const PROBLEMS: Record<
-  HopFailure['problem'],
+  FrontFailure['problem'],
   (names: FrontNames) => { readonly what: string; readonly advice: string }
 > = {
   local: ({ front }) => ({
@@ -224,7 +224,7 @@ const PROBLEMS: Record<
   }),
 };
 
-export function describeHop({ problem, detail }: HopFailure, names: FrontNames): FrontProblem {
+export function describeFrontFailure({ problem, detail }: FrontFailure, names: FrontNames): FrontProblem {
   const { what, advice } = PROBLEMS[problem](names);
   return { reason: `${what} (${detail})`, advice };
 }

@@ -8,7 +8,7 @@ import { Duplex } from 'node:stream';
 import type { Clock } from '../core/clock.ts';
 import type { FrontProxy } from '../core/front-proxy.ts';
 import { type HostPort, hostPort } from '../core/host-port.ts';
-import { FrontHop, type HopFailure } from './front-hop.ts';
+import { FrontHandshake, type FrontFailure } from './front-hop.ts';
 import { type OpenSocket, secureSocket } from './member-socket.ts';
 
 /** When the front proxy last sent an answer. */
@@ -28,7 +28,7 @@ export function frontSockets(open: OpenSocket, clock: Clock): OpenThroughFront {
     const isTls = member.protocol === 'https';
     const { host, port } = front;
     const raw = open({ protocol: 'http', host, port }, isTls ? 'forward' : use);
-    const hop = new SocketHop(raw, { front, server, answers, clock });
+    const hop = new FrontConnection(raw, { front, server, answers, clock });
     const socket = isTls ? secureSocket(new FrontStream(raw)) : raw;
     if (socket !== raw) raw.on('connect', () => socket.emit('connect'));
     return Object.assign(socket, { [HOP]: hop });
@@ -39,17 +39,17 @@ export function frontSockets(open: OpenSocket, clock: Clock): OpenThroughFront {
  * Why the hop of this socket failed, or why the hop is not complete after `ms`. Undefined if the hop is complete, or
  * for a direct socket.
  */
-export function hopFailureOf(socket: Socket | undefined, ms: number): HopFailure | undefined {
-  return hopOf(socket)?.failureAfter(ms);
+export function frontFailureOf(socket: Socket | undefined, ms: number): FrontFailure | undefined {
+  return frontConnectionOf(socket)?.failureAfter(ms);
 }
 
 /** The front proxy of this socket; undefined for a direct socket. */
 export function frontProxyOf(socket: Socket): FrontProxy | undefined {
-  return hopOf(socket)?.front;
+  return frontConnectionOf(socket)?.front;
 }
 
-function hopOf(socket: Socket | undefined): SocketHop | undefined {
-  return socket !== undefined && HOP in socket && socket[HOP] instanceof SocketHop ? socket[HOP] : undefined;
+function frontConnectionOf(socket: Socket | undefined): FrontConnection | undefined {
+  return socket !== undefined && HOP in socket && socket[HOP] instanceof FrontConnection ? socket[HOP] : undefined;
 }
 
 const HOP = Symbol('hop');
@@ -61,18 +61,18 @@ interface SocketHopOptions {
   readonly clock: Clock;
 }
 
-class SocketHop {
+class FrontConnection {
   readonly front: FrontProxy;
-  readonly #hop: FrontHop;
+  readonly #hop: FrontHandshake;
   readonly #answers: FrontAnswers;
   readonly #startedAt: number;
-  #result: 'pending' | 'open' | HopFailure = 'pending';
+  #result: 'pending' | 'open' | FrontFailure = 'pending';
 
   constructor(raw: Socket, { front, server, answers, clock }: SocketHopOptions) {
     this.front = front;
     this.#answers = answers;
     this.#startedAt = clock.monotonic();
-    this.#hop = new FrontHop(raw, { front, server }, (failure) => {
+    this.#hop = new FrontHandshake(raw, { front, server }, (failure) => {
       this.#result = failure ?? 'open';
       if (failure === undefined || isAnswer(failure)) answers.at = clock.monotonic();
       if (failure === undefined) emitConnect();
@@ -81,7 +81,7 @@ class SocketHop {
     const emitConnect = withholdConnect(raw, () => this.#hop.start());
   }
 
-  failureAfter(ms: number): HopFailure | undefined {
+  failureAfter(ms: number): FrontFailure | undefined {
     if (this.#result === 'open') return undefined;
     const failure = this.#result === 'pending' ? this.#hop.failureAfter(ms) : this.#result;
     // Answers on other connections show that the front proxy works, so the member caused the silence.
@@ -91,7 +91,7 @@ class SocketHop {
   }
 }
 
-function isAnswer({ problem }: HopFailure): boolean {
+function isAnswer({ problem }: FrontFailure): boolean {
   return problem === 'login' || problem === 'refused' || problem === 'protocol' || problem === 'unreachable';
 }
 

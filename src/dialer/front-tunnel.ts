@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { NoriaError } from '../core/faults.ts';
 import type { FrontProxy } from '../core/front-proxy.ts';
 import { formatHostPort, type HostPort } from '../core/host-port.ts';
-import { describeHop, FrontHop, type HopFailure } from './front-hop.ts';
+import { describeFrontFailure, FrontHandshake, type FrontFailure } from './front-hop.ts';
 
 /** A connection through the front proxy. The caller owns its socket from the start. */
 export interface FrontTunnel {
@@ -26,19 +26,19 @@ export function openFrontTunnel(
   const { host, port } = front;
   const socket = connect({ host, port, noDelay: true, autoSelectFamily: true });
   socket.on('error', () => {}); // ignored: 'close' follows every error, and `socket.errored` keeps the error
-  const toError = (failure: HopFailure): NoriaError => {
+  const toError = (failure: FrontFailure): NoriaError => {
     const names = {
       front: `the front proxy ${formatHostPort(host, port)}`,
       server: server.text,
       key: 'service.via',
     };
-    const { reason, advice } = describeHop(failure, names);
+    const { reason, advice } = describeFrontFailure(failure, names);
     const code = failure.problem === 'unreachable' ? 'service-transport' : 'front-proxy-failed';
     return new NoriaError(code, `${reason}; ${advice}`);
   };
   socket.on('connect', () => hop.start());
   let isOpen = false;
-  const hop = new FrontHop(socket, { front, server }, (failure) => {
+  const hop = new FrontHandshake(socket, { front, server }, (failure) => {
     isOpen = failure === undefined;
     done(failure && toError(failure));
   });

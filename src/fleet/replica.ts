@@ -259,7 +259,7 @@ export class Replica implements LeaseProvider, Follower {
     }
     const changedAt = clock.monotonic();
     const clockAheadMs = commonMs && changedAt - commonMs();
-    this.#sharing.setShare({ ...part, machine: this.#machinePart, clockAheadMs, changedAt });
+    this.#sharing.setPart({ ...part, machine: this.#machinePart, clockAheadMs, changedAt });
   }
 
   /**

@@ -115,6 +115,6 @@ function restrict(members: Members, change: ChangeOf<'source.restricted'>, now: 
   const { source: name, blockedReason, leaseLimit } = change;
   const source = members.sources.get(name);
   if (source === undefined) return;
-  const part = leaseLimit === undefined ? Infinity : partOf(leaseLimit, members.index.share);
+  const part = leaseLimit === undefined ? Infinity : partOf(leaseLimit, members.index.part);
   members.restrict(source, { blockedReason, leaseLimit: part }, now);
 }

@@ -10,7 +10,7 @@ import type { Random } from '../core/random.ts';
 import { Candidate, Candidates, Tier } from './candidates.ts';
 import { ANY_MEMBER, type MemberFilter, passesFilter } from './filter.ts';
 import type { Bucket, Member, MemberMoment, PoolSource } from './member.ts';
-import type { LimitPart, PoolSettings, PoolShare } from './options.ts';
+import type { LimitPart, PoolSettings, ProcessPart } from './options.ts';
 import { RoundRobin } from './rotation/round-robin.ts';
 import { makeRotation } from './strategies.ts';
 
@@ -27,7 +27,7 @@ export class CandidateIndex {
    * The part that this process may use of the limits that several processes share, such as `maxTunnelsPerMember`. After
    * a change of `share`, the caller must call `update` for each member.
    */
-  share: PoolShare = { count: 1, index: 0, clockAheadMs: 0, changedAt: 0 };
+  part: ProcessPart = { count: 1, index: 0, clockAheadMs: 0, changedAt: 0 };
 
   readonly #random: Random;
   readonly #lists = new Map<string, Candidates>();
@@ -162,7 +162,7 @@ export class CandidateIndex {
   #isFull(member: Member): boolean {
     const { maxTunnelsPerMember, maxUsesPerMember } = this.#settings.rotation;
     return (
-      (maxTunnelsPerMember > 0 && member.openLeases >= shareOf(maxTunnelsPerMember, this.share)) ||
+      (maxTunnelsPerMember > 0 && member.openLeases >= partOfProcess(maxTunnelsPerMember, this.part)) ||
       (maxUsesPerMember > 0 && member.uses + member.pendingUses >= maxUsesPerMember)
     );
   }
@@ -213,7 +213,7 @@ export class CandidateIndex {
 }
 
 /** The part of the limit `maxTunnelsPerMember` that this process may use. */
-function shareOf(limit: number, share: PoolShare): number {
+function partOfProcess(limit: number, share: ProcessPart): number {
   return partOf(share.machine === undefined ? limit : partOf(limit, share.machine), share);
 }
 

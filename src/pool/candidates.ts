@@ -14,7 +14,7 @@ import {
   SECOND_CHOICE,
   UNFIT,
 } from './rotation/rotation.ts';
-import type { Turns } from './turns.ts';
+import type { TimeSlots } from './turns.ts';
 
 /**
  * If no request has searched a tier for longer than this, the next request that searches the tier emits the event
@@ -142,13 +142,13 @@ export class MemberCheck implements PickCheck<Candidate> {
    * The turns decide which of several processes may use a member now (turns.ts). If set, a member fits only during a turn of this
    * process.
    */
-  turns: Turns | undefined;
+  slots: TimeSlots | undefined;
 
   /**
    * Result: the earliest moment at which this process gets the turn for a member that the pick rejected only because
    * another process has the turn. Infinity if there is no such member.
    */
-  turnAt = Number.POSITIVE_INFINITY;
+  slotAt = Number.POSITIVE_INFINITY;
   /**
    * Result: the earliest moment at which the spacing (`perHostSpacing`) ends for a member that the pick rejected only
    * because of it. Infinity if there is no such member.
@@ -160,7 +160,7 @@ export class MemberCheck implements PickCheck<Candidate> {
   endedQuiet = false;
 
   clearResults(): void {
-    this.turnAt = Number.POSITIVE_INFINITY;
+    this.slotAt = Number.POSITIVE_INFINITY;
     this.spacedUntil = Number.POSITIVE_INFINITY;
     this.rejectedForRequest = false;
     this.endedQuiet = false;
@@ -182,16 +182,16 @@ export class MemberCheck implements PickCheck<Candidate> {
       if (spacedUntil < this.spacedUntil) this.spacedUntil = spacedUntil;
       return UNFIT;
     }
-    if (this.turns !== undefined && !this.isOwnTurn(member, this.turns)) return UNFIT;
+    if (this.slots !== undefined && !this.isOwnSlot(member, this.slots)) return UNFIT;
     if (member.exit === this.lastExit) return SECOND_CHOICE;
     return this.heldBySessions?.has(member.id) === true ? SECOND_CHOICE : FITS;
   }
 
-  isOwnTurn(member: Member, turns: Turns): boolean {
+  isOwnSlot(member: Member, turns: TimeSlots): boolean {
     const turnAt = turns.startAt(member, this.host, this.now);
     if (turnAt <= this.now) return true;
     this.rejectedForRequest = true;
-    this.turnAt = Math.min(this.turnAt, turnAt);
+    this.slotAt = Math.min(this.slotAt, turnAt);
     return false;
   }
 }

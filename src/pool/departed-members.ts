@@ -7,13 +7,13 @@
 import { hash } from 'node:crypto';
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { DrawnMember } from './drawn-member.ts';
-import type { HealthRecord } from './health.ts';
+import type { HealthSnapshot } from './health.ts';
 import type { Member } from './member.ts';
 import type { Departure } from './member-phase.ts';
 
 export interface MemberHistory {
   readonly bans: readonly string[];
-  readonly health: HealthRecord;
+  readonly health: HealthSnapshot;
 }
 
 interface DepartedMember extends MemberHistory {
@@ -72,5 +72,5 @@ export function departedMember(
   const barred = reason !== 'expired' && reason !== 'removed';
   if (!barred && (bans === undefined || bans.size === 0) && health.score === 0) return undefined;
   const untilAt = barred ? Math.max(endsAt, now + minBarMs) : now + (endsAt - joinedAt);
-  return { untilAt, barred, bans: [...(bans?.keys() ?? [])], health: health.record() };
+  return { untilAt, barred, bans: [...(bans?.keys() ?? [])], health: health.snapshot() };
 }

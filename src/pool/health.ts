@@ -33,7 +33,7 @@ export interface SuspectFailure {
 }
 
 /** The health as a snapshot stores it, without suspicions. */
-export interface HealthRecord {
+export interface HealthSnapshot {
   /** The number of consecutive faults that no target can cause. */
   readonly inRow: number;
   /** The number of consecutive quarantines. */
@@ -117,7 +117,7 @@ export class Health {
     return forMs;
   }
 
-  record(): HealthRecord {
+  snapshot(): HealthSnapshot {
     return { inRow: this.#faults, rests: this.#quarantines };
   }
 
@@ -125,7 +125,7 @@ export class Health {
    * Sets the counts that an earlier process, an earlier stay in the pool or another replica recorded. Monotonic `now`
    * counts as the moment of the last fault.
    */
-  inherit({ inRow, rests }: HealthRecord, now: number): void {
+  inherit({ inRow, rests }: HealthSnapshot, now: number): void {
     this.#faults = inRow;
     this.#quarantines = rests;
     this.#lastFaultAt = now;

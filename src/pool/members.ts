@@ -13,10 +13,10 @@ import type { MemberFilter } from './filter.ts';
 import { Locations } from './locations.ts';
 import { type Member, PoolSource } from './member.ts';
 import type { Departure } from './member-phase.ts';
-import type { PoolSettings, PoolShare } from './options.ts';
+import type { PoolSettings, ProcessPart } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
 import type { MemberQuarantine } from './shared-member.ts';
-import { Turns } from './turns.ts';
+import { TimeSlots } from './turns.ts';
 
 /**
  * A success renews an assumed end of life only if the renewal adds at least this share of the lifetime. So most successes cost no
@@ -42,7 +42,7 @@ export class Members {
   settings: PoolSettings;
   readonly observers: readonly PoolObserver[];
   /** Decides when this process may use a member (turns.ts). Undefined unless several processes share a limit on uses. */
-  turns: Turns | undefined;
+  slots: TimeSlots | undefined;
 
   readonly #bus: EventBus;
   readonly #byId = new Map<string, Member>();
@@ -97,7 +97,7 @@ export class Members {
       if (known === undefined) this.sources.set(options.name, new PoolSource(options));
       else known.options = options;
     }
-    this.setShare(this.index.share);
+    this.setPart(this.index.part);
     this.index.rebuild(settings, [...this.sources.values()], this.#byKey);
     for (const member of this.#byKey.values()) {
       this.index.setEnd(member, member.endsAt);
@@ -162,13 +162,13 @@ export class Members {
   }
 
   /** Sets the part of shared limits that this process may use. The caller must call `index.update` for each member afterwards. */
-  setShare(share: PoolShare): void {
+  setPart(share: ProcessPart): void {
     const { rotation } = this.settings;
     const needsTurns = rotation.maxUsesPerMember > 0 || rotation.perHostSpacingMs > 0;
     const { count, clockAheadMs } = share;
-    this.index.share = share;
+    this.index.part = share;
     const hasTurns = count > 1 && needsTurns && clockAheadMs !== undefined;
-    this.turns = hasTurns ? new Turns(share, clockAheadMs, rotation) : undefined;
+    this.slots = hasTurns ? new TimeSlots(share, clockAheadMs, rotation) : undefined;
   }
 
   /** Sets whether clients may use the source, and how many leases its members may have. */

@@ -72,7 +72,7 @@ export interface LimitPart {
  * The share of this process in limits that apply to several processes together. `count` is the number of processes that serve
  * clients from one pool, and `index` is the number of this process, from 0.
  */
-export interface PoolShare extends LimitPart {
+export interface ProcessPart extends LimitPart {
   /** In a fleet: this machine's part of the limits. The processes of the machine divide this part. */
   readonly machine?: LimitPart | undefined;
   /**

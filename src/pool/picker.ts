@@ -20,7 +20,7 @@ export interface SessionRotation {
 }
 
 /** A request to give a session a member without a lease, because the session's client connects later. */
-export interface SessionPin {
+export interface AssignmentRequest {
   readonly session: string;
   /** The routing options of the session's later requests. */
   readonly routing: RoutingOptions;
@@ -85,8 +85,8 @@ export class Picker {
    * Gives a session a member that can serve the session now. If the session's own member expires soon or another pin holds it,
    * the session moves to a better member, if a better member is free.
    */
-  pin(
-    { session: name, routing, taken, mode }: SessionPin,
+  assign(
+    { session: name, routing, taken, mode }: AssignmentRequest,
     candidates: Candidates,
     now: number,
   ): Member | undefined {
@@ -123,7 +123,7 @@ export class Picker {
     check.minEndsAt = Number.NEGATIVE_INFINITY;
     check.lastExit = '';
     check.heldBySessions = undefined;
-    check.turns = this.#members.turns;
+    check.slots = this.#members.slots;
   }
 
   #pickForSession(session: Session, candidates: Candidates): Member | undefined {
@@ -136,8 +136,8 @@ export class Picker {
     if (check.avoid.includes(current.id)) return this.#pickNext(session, candidates);
     const reason = whyMove(current, candidates, check);
     if (reason !== undefined) return this.#bind(session, this.#pickNext(session, candidates), reason);
-    const { turns } = check;
-    if (turns?.applyToSessions === true && !check.isOwnTurn(current, turns)) return undefined;
+    const { slots: turns } = check;
+    if (turns?.applyToSessions === true && !check.isOwnSlot(current, turns)) return undefined;
     if (current.bucket === undefined || current.source.isFull) {
       check.rejectedForRequest = true; // the clients that wait behind this client may still get another member
       return undefined;

@@ -25,7 +25,7 @@ import { MemberFaults } from './member-faults.ts';
 import { MemberIntake } from './member-intake.ts';
 import { Members } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
-import { Picker, type SessionPin, type SessionRotation } from './picker.ts';
+import { Picker, type AssignmentRequest, type SessionRotation } from './picker.ts';
 import { leaseForProbes, memberThatWorked } from './probe-leases.ts';
 import { Requests } from './requests.ts';
 import type { SessionJournal } from './session-journal.ts';
@@ -36,8 +36,8 @@ import type { PoolSnapshot, StoredSession } from './stored-state.ts';
 import {
   type MemberView,
   memberView,
-  type PinnedMember,
-  pinnedMember,
+  type AssignedMember,
+  assignedMember,
   type SessionView,
   type SourceCounts,
   sessionView,
@@ -259,9 +259,9 @@ export class Pool implements LeaseProvider {
   }
 
   /** Gives a session a member without a lease; see `Requests.pin`. */
-  pin(pin: SessionPin): PinnedMember | undefined {
-    const member = this.#requests.pin(pin);
-    return member && pinnedMember(member, this.#clock.monotonic());
+  assignMember(pin: AssignmentRequest): AssignedMember | undefined {
+    const member = this.#requests.assignMember(pin);
+    return member && assignedMember(member, this.#clock.monotonic());
   }
 
   /** The id of the session's member; undefined if the member is no longer in the pool. */

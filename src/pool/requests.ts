@@ -20,7 +20,7 @@ import type { Leases } from './leases.ts';
 import type { Member, PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 import type { SourceForecast } from './options.ts';
-import type { Picker, SessionPin } from './picker.ts';
+import type { Picker, AssignmentRequest } from './picker.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
 import { type ServeResult, type WaitingClient, WaitingQueue } from './waiting-queue.ts';
@@ -126,12 +126,12 @@ export class Requests {
   }
 
   /** Gives a session a member that can serve it now; undefined if there is none. The pin counts as a client's request. */
-  pin(pin: SessionPin): Member | undefined {
+  assignMember(pin: AssignmentRequest): Member | undefined {
     const now = this.#clock.monotonic();
     this.#catchUp(now);
     if (this.#closed || this.#whyImpossible(pin.routing) !== undefined) return undefined;
     const candidates = this.#members.candidates(filterOf(pin.routing), now);
-    const member = this.#picker.pin(pin, candidates, now);
+    const member = this.#picker.assign(pin, candidates, now);
     if (this.#picker.check.endedQuiet) this.#emitDemand(candidates, now);
     if (member !== undefined) this.#recordSessionDemand(member.source, now);
     return member;
@@ -221,7 +221,7 @@ export class Requests {
       this.#queue.answer(client, lease, now);
       return 'done';
     }
-    const { spacedUntil, turnAt, rejectedForRequest } = this.#picker.check;
+    const { spacedUntil, slotAt: turnAt, rejectedForRequest } = this.#picker.check;
     const retryAt = Math.min(spacedUntil, turnAt);
     if (retryAt < Number.POSITIVE_INFINITY) this.#queue.retryAt(retryAt);
     return rejectedForRequest ? 'done' : 'line-blocked';
@@ -256,7 +256,7 @@ export class Requests {
       const reason = `No member is free, and ${this.#maxWaiting} other clients, the maximum, already wait for one.`;
       return this.#refusals.poolEmpty(reason, routing);
     }
-    const { spacedUntil, turnAt } = this.#picker.check;
+    const { spacedUntil, slotAt: turnAt } = this.#picker.check;
     if (turnAt < Number.POSITIVE_INFINITY) this.#queue.retryAt(turnAt);
     if (spacedUntil < Number.POSITIVE_INFINITY) {
       this.#queue.retryAt(spacedUntil);

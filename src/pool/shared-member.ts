@@ -5,7 +5,7 @@
  */
 import type { FaultCode } from '../core/faults.ts';
 import type { Demand, DrawnMember } from './drawn-member.ts';
-import type { HealthRecord } from './health.ts';
+import type { HealthSnapshot } from './health.ts';
 import type { SessionOwner } from './lease.ts';
 import type { Member, PoolSource } from './member.ts';
 import type { Departure, LeaveReason } from './member-phase.ts';
@@ -28,7 +28,7 @@ export interface MemberQuarantine {
   /** False: no draw replaces the member, because only one client failed through it. Absent: true. */
   readonly replaced?: boolean | undefined;
   /** The counts of the member's faults so far. */
-  readonly health: HealthRecord;
+  readonly health: HealthSnapshot;
 }
 
 export interface SharedSession {
@@ -182,7 +182,7 @@ export function describeMember(member: Member): SharedMember {
 export function quarantineOf({ phase, health }: Member): MemberQuarantine | undefined {
   if (phase.name !== 'quarantined') return undefined;
   const { untilAt, fault, replaced } = phase;
-  return { untilAt, fault, replaced, health: health.record() };
+  return { untilAt, fault, replaced, health: health.snapshot() };
 }
 
 /** @param unsharedUses - the leases that this replica has not reported yet. `uses` of the result excludes them. */

@@ -19,7 +19,7 @@ import type { MemberFaults } from './member-faults.ts';
 import type { MemberIntake } from './member-intake.ts';
 import type { Departure } from './member-phase.ts';
 import type { Members } from './members.ts';
-import type { PoolShare } from './options.ts';
+import type { ProcessPart } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
 import type { Requests } from './requests.ts';
 import type { Session } from './session.ts';
@@ -237,10 +237,10 @@ export class PoolSharing implements PoolObserver {
     departed.add(key, { untilAt: removed.endsAt, barred: true, ...history }, this.#parts.clock.monotonic());
   }
 
-  setShare(share: PoolShare): void {
+  setPart(share: ProcessPart): void {
     const { clock, members, requests } = this.#parts;
     const now = clock.monotonic();
-    members.setShare(share);
+    members.setPart(share);
     for (const member of members.all()) members.index.update(member, now);
     requests.serveWaiting(now);
   }

@@ -92,7 +92,7 @@ function memberRecord(
     unproven: phase.name === 'joining',
     uses: member.uses,
     bans: [...(member.bans?.keys() ?? [])],
-    health: member.health.record(),
+    health: member.health.snapshot(),
     exitIp: member.exitIp,
     location: location.text === '' ? undefined : location.text,
     facts: member.facts,

@@ -8,7 +8,7 @@
  * `perHostSpacing`).
  */
 import type { Member } from './member.ts';
-import type { PoolShare, RotationOptions } from './options.ts';
+import type { ProcessPart, RotationOptions } from './options.ts';
 
 type TurnLimits = Pick<RotationOptions, 'maxUsesPerMember' | 'perHostSpacingMs'>;
 
@@ -22,13 +22,13 @@ const WAITS_PER_TURN = 4;
 /** Number of turns to search ahead. Almost certainly, at least one of these turns belongs to this process. */
 const MAX_TURNS = 64;
 
-export class Turns {
-  readonly #share: PoolShare;
+export class TimeSlots {
+  readonly #share: ProcessPart;
   readonly #clockAheadMs: number;
   readonly #perHost: boolean;
   readonly #waitMs: number;
 
-  constructor(share: PoolShare, clockAheadMs: number, limits: TurnLimits) {
+  constructor(share: ProcessPart, clockAheadMs: number, limits: TurnLimits) {
     const { maxUsesPerMember, perHostSpacingMs } = limits;
     this.#share = share;
     this.#clockAheadMs = clockAheadMs;

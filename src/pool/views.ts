@@ -40,9 +40,9 @@ export function memberView(member: Member, now: number) {
 }
 
 /** A member that a session is pinned to. */
-export type PinnedMember = ReturnType<typeof pinnedMember>;
+export type AssignedMember = ReturnType<typeof assignedMember>;
 
-export function pinnedMember(member: Member, now: number) {
+export function assignedMember(member: Member, now: number) {
   return Object.freeze({
     id: member.id,
     source: member.source.name,

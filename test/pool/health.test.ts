@@ -167,7 +167,7 @@ test('health: a record keeps the whole history', () => {
   before.fault(5, HALF_LIFE_MS, options);
   before.nextQuarantineMs(options);
   const after = new Health();
-  after.inherit(before.record(), 1_000);
+  after.inherit(before.snapshot(), 1_000);
   expect(after.score).toBe(1);
   expect(after.nextQuarantineMs(options)).toBe(20_000);
   expect(after.fault(2_000, HALF_LIFE_MS, options)).toBe('quarantine');

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Member } from '../../src/pool/member.ts';
-import { Turns } from '../../src/pool/turns.ts';
+import { TimeSlots } from '../../src/pool/turns.ts';
 
 const MEMBER = { id: 'm1' } as Member; // turns use only the id
 const SPACING = { maxUsesPerMember: 0, perHostSpacingMs: 1_000 };
@@ -11,7 +11,7 @@ const USES = { maxUsesPerMember: 1, perHostSpacingMs: 0 };
 function processes(count: number, limits: typeof USES) {
   return Array.from({ length: count }, (_, index) => {
     const clockAheadMs = index * 12_345;
-    const turns = new Turns({ count, index, clockAheadMs, changedAt: -1e9 }, clockAheadMs, limits);
+    const turns = new TimeSlots({ count, index, clockAheadMs, changedAt: -1e9 }, clockAheadMs, limits);
     const startAt = (commonMs: number, host: string) =>
       turns.startAt(MEMBER, host, commonMs + clockAheadMs) - clockAheadMs;
     return {
@@ -68,6 +68,6 @@ test('turns: a process may use the member from its start moment on, and not befo
 });
 
 test('turns: after a change of the number of processes, all processes wait first', () => {
-  const turns = new Turns({ count: 2, index: 0, clockAheadMs: 0, changedAt: 50_000 }, 0, SPACING);
+  const turns = new TimeSlots({ count: 2, index: 0, clockAheadMs: 0, changedAt: 50_000 }, 0, SPACING);
   expect(turns.startAt(MEMBER, 'one.example', 50_000)).toBeGreaterThanOrEqual(51_000);
 });

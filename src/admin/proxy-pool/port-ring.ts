@@ -30,7 +30,7 @@ export interface PortFilter {
 }
 
 /** A request to pin a port to a member. */
-interface PortPin {
+interface PortAssignment {
   readonly port: number;
   readonly source?: string;
   /** Has the ids of the members of all other ports as keys. */
@@ -47,7 +47,7 @@ export interface PortBackend {
   /** Returns the id of the port's member. */
   memberOf(port: number): string | undefined;
   /** Pins the port to a member that can serve it now. Returns undefined if there is no such member. */
-  pin(pin: PortPin): PortMember | undefined;
+  assign(pin: PortAssignment): PortMember | undefined;
   /** Reports the port's member as bad. The pool counts a fault of the member and moves the port to another member. */
   reject(port: number): void;
   move(port: number): void;
@@ -149,7 +149,7 @@ export class PortRing {
    * Pins each port to a member, and yields the port if the member matches. Pins the next port only when the caller asks
    * for it.
    */
-  *#serving(filter: PortFilter, mode: PortPin['mode']) {
+  *#serving(filter: PortFilter, mode: PortAssignment['mode']) {
     const source = filter.source === undefined ? {} : { source: filter.source };
     const taken = new Map<string, number>();
     const take = (id: string | undefined, change: 1 | -1): void => {
@@ -164,7 +164,7 @@ export class PortRing {
       const { port } = ringPort;
       const before = this.#backend.memberOf(port);
       take(before, -1);
-      const member = this.#backend.pin({ port, ...source, taken, mode: nextMode });
+      const member = this.#backend.assign({ port, ...source, taken, mode: nextMode });
       take(this.#backend.memberOf(port), 1);
       if (member !== undefined && (member.https || !filter.https)) yield { ringPort, member };
       // no free member is left, so the other ports only keep theirs

@@ -13,7 +13,7 @@ import { BodyReader, type BodyRules } from './body-reader.ts';
 import { parseConnectHead, serveConnect } from './connect.ts';
 import { serveForward } from './forward.ts';
 import type { Framing } from './framing.ts';
-import { Pin } from './pin.ts';
+import { PinnedConnection } from './pin.ts';
 import { formatRefusal } from './replies.ts';
 import type { RequestHandler } from './request-handler.ts';
 import {
@@ -62,7 +62,7 @@ function awaitNext(connection: ClientConnection): void {
 
 class HttpConnection {
   readonly #connection: ClientConnection;
-  readonly #pin: Pin;
+  readonly #pin: PinnedConnection;
   /** Bytes received but not yet parsed. */
   #received: Buffer = NO_BYTES;
   #current: CurrentRequest | undefined;
@@ -76,7 +76,7 @@ class HttpConnection {
 
   constructor(connection: ClientConnection) {
     this.#connection = connection;
-    this.#pin = new Pin(connection.options.clock);
+    this.#pin = new PinnedConnection(connection.options.clock);
     this.#keepAliveDelay = connection.options.deadlines.set(TCP_KEEP_ALIVE_MS, this.#enableKeepAlive);
   }
 

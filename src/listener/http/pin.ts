@@ -39,7 +39,7 @@ export function offersConnectionAuthentication(status: number, fields: readonly 
   );
 }
 
-export class Pin {
+export class PinnedConnection {
   readonly #clock: Clock;
   #kept: { readonly connection: MemberConnection; readonly purpose: PinPurpose } | undefined;
   /** The connection that was kept last. */

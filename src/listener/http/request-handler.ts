@@ -1,7 +1,7 @@
 /** The interface between the connection, which reads requests, and a handler, which serves one request. */
 import type { ClientConnection } from '../client-connection.ts';
 import type { HeaderField } from './header-fields.ts';
-import type { Pin } from './pin.ts';
+import type { PinnedConnection } from './pin.ts';
 import type { ResponseWriter } from './response-writer.ts';
 
 /** Serves the current request and receives the client's events. */
@@ -23,7 +23,7 @@ export interface RequestHandler {
 export interface RequestContext {
   readonly connection: ClientConnection;
   readonly response: ResponseWriter;
-  readonly pin: Pin;
+  readonly pin: PinnedConnection;
   /** Call it when the handler's `wantsBody` has become true again. */
   resumeBody(): void;
   /**

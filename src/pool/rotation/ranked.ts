@@ -41,12 +41,12 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
 
   used(entry: Entry): void {
     this.#turn += 1;
-    entry.lastTurn = this.#turn;
+    entry.lastUse = this.#turn;
     this.rankChanged(entry);
   }
 
   rankChanged(entry: Entry): void {
-    this.#heap.update(entry, this.#rank(entry, entry.lastTurn));
+    this.#heap.update(entry, this.#rank(entry, entry.lastUse));
   }
 
   pick(check: PickCheck<Entry>): Entry | undefined {

@@ -58,5 +58,5 @@ export class RotationEntry implements HeapNode {
   heapIndex = -1;
   arrayIndex = -1;
   /** The number of the entry's last use. In a shuffle: the number of the round in which the entry was last used. */
-  lastTurn = -1;
+  lastUse = -1;
 }

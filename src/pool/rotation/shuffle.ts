@@ -27,7 +27,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
 
   add(entry: Entry): void {
     this.#put(entry, this.#entries.length);
-    if (entry.lastTurn === this.#round) return;
+    if (entry.lastUse === this.#round) return;
     this.#swap(entry, this.#remaining);
     this.#remaining += 1;
     this.#decided = 0;
@@ -42,7 +42,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
   used(entry: Entry): void {
     if (this.#remaining === 0) this.#startRound();
     if (entry.arrayIndex >= this.#remaining) return; // picked again in this round, because no other entry fitted
-    entry.lastTurn = this.#round;
+    entry.lastUse = this.#round;
     this.#endTurn(entry);
   }
 
