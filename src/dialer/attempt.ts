@@ -19,7 +19,7 @@ import type {
 } from './attempt-contract.ts';
 import type { PreparedLogin } from './credentials.ts';
 import type { ForwardMode } from './dial.ts';
-import { faultOfFrontFailure } from './front-hop.ts';
+import { faultOfFrontFailure } from './front-handshake.ts';
 import { frontFailureOf } from './front-sockets.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
 import { HandshakeChoice } from './member-handshake.ts';

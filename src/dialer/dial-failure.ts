@@ -7,7 +7,7 @@ import type { LeaseRefusal } from '../pool/lease.ts';
 import type { AttemptFailure } from './attempt-contract.ts';
 import type { DialBlame } from './blame.ts';
 import type { DialFailure } from './dial.ts';
-import { describeFrontFailure } from './front-hop.ts';
+import { describeFrontFailure } from './front-handshake.ts';
 
 /** What members did. Each text follows a count, as in `2 could not be reached`. */
 const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {

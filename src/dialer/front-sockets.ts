@@ -8,7 +8,7 @@ import { Duplex } from 'node:stream';
 import type { Clock } from '../core/clock.ts';
 import type { FrontProxy } from '../core/front-proxy.ts';
 import { type HostPort, hostPort } from '../core/host-port.ts';
-import { FrontHandshake, type FrontFailure } from './front-hop.ts';
+import { FrontHandshake, type FrontFailure } from './front-handshake.ts';
 import { type OpenSocket, secureSocket } from './member-socket.ts';
 
 /** When the front proxy last sent an answer. */

@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { NoriaError } from '../core/faults.ts';
 import type { FrontProxy } from '../core/front-proxy.ts';
 import { formatHostPort, type HostPort } from '../core/host-port.ts';
-import { describeFrontFailure, FrontHandshake, type FrontFailure } from './front-hop.ts';
+import { describeFrontFailure, FrontHandshake, type FrontFailure } from './front-handshake.ts';
 
 /** A connection through the front proxy. The caller owns its socket from the start. */
 export interface FrontTunnel {

@@ -16,7 +16,7 @@ import type { AttemptFailure, AttemptParts, RawConnection } from './attempt-cont
 import { type BlameParts, DialBlame, type DialEnd } from './blame.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './dial.ts';
 import { describeAttempts, failureAfterAttempts, failureWithoutMember } from './dial-failure.ts';
-import { helpsAnotherMember } from './front-hop.ts';
+import { helpsAnotherMember } from './front-handshake.ts';
 import { NO_BYTES } from './handshake.ts';
 import { Hedge, type HedgeParts, type HedgeSettings, type OverdueAttempts } from './hedge.ts';
 import { type ConnectionParts, LeasedConnection } from './leased-connection.ts';

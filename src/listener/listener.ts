@@ -12,7 +12,7 @@ import { LiveList } from '../core/live-list.ts';
 import type { ListenerProtocol } from '../core/protocol.ts';
 import { bind, boundAddress } from './bind.ts';
 import { ClientConnection, type ConnectionOptions } from './client-connection.ts';
-import { AdmissionQueue, type ConnectionLimit } from './connection-limit.ts';
+import { AdmissionQueue, type ConnectionLimit } from './admission-queue.ts';
 import { serveHttp } from './http/http-connection.ts';
 import { serveSocks } from './socks/handshake.ts';
 

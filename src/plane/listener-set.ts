@@ -13,7 +13,7 @@ import type { BoundAddress } from '../core/listen-address.ts';
 import { formatListenAddress, type ListenAddress, overlap } from '../core/listen-address.ts';
 import type { Dialer } from '../dialer/dial.ts';
 import { Access } from '../listener/access.ts';
-import type { ConnectionLimit } from '../listener/connection-limit.ts';
+import type { ConnectionLimit } from '../listener/admission-queue.ts';
 import { type Listener, openListener } from '../listener/listener.ts';
 import type { WrongAttempt } from '../listener/wrong-attempts.ts';
 import type { ListenerSettings, ListenerStatus, PlaneContext } from './data-plane.ts';

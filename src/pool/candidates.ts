@@ -14,7 +14,7 @@ import {
   SECOND_CHOICE,
   UNFIT,
 } from './rotation/rotation.ts';
-import type { TimeSlots } from './turns.ts';
+import type { TimeSlots } from './time-slots.ts';
 
 /**
  * If no request has searched a tier for longer than this, the next request that searches the tier emits the event

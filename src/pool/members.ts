@@ -16,7 +16,7 @@ import type { Departure } from './member-phase.ts';
 import type { PoolSettings, ProcessPart } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
 import type { MemberQuarantine } from './shared-member.ts';
-import { TimeSlots } from './turns.ts';
+import { TimeSlots } from './time-slots.ts';
 
 /**
  * A success renews an assumed end of life only if the renewal adds at least this share of the lifetime. So most successes cost no

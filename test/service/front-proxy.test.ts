@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { hasCode } from '../../src/core/faults.ts';
 import { parseHostPort } from '../../src/core/host-port.ts';
-import { FrontHandshake, type FrontFailure } from '../../src/dialer/front-hop.ts';
+import { FrontHandshake, type FrontFailure } from '../../src/dialer/front-handshake.ts';
 import { openFrontTunnel } from '../../src/dialer/front-tunnel.ts';
 import { ServiceClient } from '../../src/service/client.ts';
 import { FRONT_PROXIES, frontProxyAt, openBrokenProxy } from '../foreign-members/front-proxies.ts';

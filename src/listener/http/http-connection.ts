@@ -13,7 +13,7 @@ import { BodyReader, type BodyRules } from './body-reader.ts';
 import { parseConnectHead, serveConnect } from './connect.ts';
 import { serveForward } from './forward.ts';
 import type { Framing } from './framing.ts';
-import { PinnedConnection } from './pin.ts';
+import { PinnedConnection } from './pinned-connection.ts';
 import { formatRefusal } from './replies.ts';
 import type { RequestHandler } from './request-handler.ts';
 import {

@@ -1,7 +1,7 @@
 /** The interface between the connection, which reads requests, and a handler, which serves one request. */
 import type { ClientConnection } from '../client-connection.ts';
 import type { HeaderField } from './header-fields.ts';
-import type { PinnedConnection } from './pin.ts';
+import type { PinnedConnection } from './pinned-connection.ts';
 import type { ResponseWriter } from './response-writer.ts';
 
 /** Serves the current request and receives the client's events. */

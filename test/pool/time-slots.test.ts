@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Member } from '../../src/pool/member.ts';
-import { TimeSlots } from '../../src/pool/turns.ts';
+import { TimeSlots } from '../../src/pool/time-slots.ts';
 
 const MEMBER = { id: 'm1' } as Member; // turns use only the id
 const SPACING = { maxUsesPerMember: 0, perHostSpacingMs: 1_000 };
