@@ -35,7 +35,7 @@ export interface AttemptOwner {
   attemptFailed(attempt: Attempt, failure: AttemptFailure): void;
 }
 
-type FailureNotes = Pick<AttemptFailure, 'targetRefused' | 'withheld' | 'hop'>;
+type FailureNotes = Pick<AttemptFailure, 'targetRefused' | 'withheld' | 'frontFailure'>;
 
 const NO_NOTES: FailureNotes = { targetRefused: false, withheld: false };
 /**
@@ -181,7 +181,7 @@ export class Attempt {
 
   readonly #onDeadline = (): void => {
     if (this.#phase === 'connect') {
-      if (this.#failHop()) return;
+      if (this.#failAtFront()) return;
       if (this.#tcpConnected) this.#fail('member-silent', 'TLS handshake timed out');
       else this.#fail('member-unreachable', 'connection timed out');
     } else if (this.elapsedMs >= this.#task.timeoutMs) {
@@ -251,7 +251,7 @@ export class Attempt {
   };
 
   readonly #onClose = (): void => {
-    if (this.#failHop()) return;
+    if (this.#failAtFront()) return;
     const code = closeCode(this.#socket);
     if (this.#phase === 'answer') this.#failHandshake('member-closed', code);
     else if (!this.#tcpConnected) this.#fail('member-unreachable', code);
@@ -259,10 +259,10 @@ export class Attempt {
   };
 
   /** Fails the attempt and returns true if the front proxy did not connect noria to the member. */
-  #failHop(): boolean {
-    const hop = frontFailureOf(this.#socket, this.elapsedMs);
-    if (hop === undefined) return false;
-    this.#fail(faultOfFrontFailure(hop), hop.detail, { ...NO_NOTES, frontFailure: hop });
+  #failAtFront(): boolean {
+    const frontFailure = frontFailureOf(this.#socket, this.elapsedMs);
+    if (frontFailure === undefined) return false;
+    this.#fail(faultOfFrontFailure(frontFailure), frontFailure.detail, { ...NO_NOTES, frontFailure });
     return true;
   }
 

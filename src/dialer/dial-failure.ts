@@ -52,10 +52,10 @@ export function failureAfterAttempts(
 
 /** Why the front proxy did not connect noria to the member of the last attempt, and how to fix it. */
 function describeFrontProxy(failures: readonly AttemptFailure[]): string {
-  const hop = failures.at(-1)?.frontFailure;
-  if (hop === undefined) return '';
+  const failure = failures.at(-1)?.frontFailure;
+  if (failure === undefined) return '';
   const names = { front: 'the front proxy', server: 'a member', key: 'dial.via' };
-  const { reason, advice } = describeFrontFailure(hop, names);
+  const { reason, advice } = describeFrontFailure(failure, names);
   return `${reason}; ${advice}`;
 }
 

@@ -1,7 +1,7 @@
 /**
- * The hop through the front proxy: a handshake in which noria asks the front proxy for a connection to a server. The
- * hop does not own the socket; the hop only listens until the front proxy has answered. A silent front proxy may be at
- * fault itself, or may be waiting for a dead server. `describeFrontFailure` says why a hop failed, and what to do.
+ * The handshake with the front proxy: noria asks the front proxy for a connection to a server. The handshake does not
+ * own the socket; it only listens until the front proxy has answered. A silent front proxy may be at fault itself, or
+ * may be waiting for a dead server. `describeFrontFailure` says why a handshake failed, and what to do.
  */
 import type { Socket } from 'node:net';
 import type { FaultCode } from '../core/faults.ts';
@@ -66,7 +66,7 @@ export class FrontHandshake {
     socket.on('close', this.#onClose);
   }
 
-  /** Starts the hop on a socket that is connected to the front proxy. */
+  /** Starts the handshake on a socket that is connected to the front proxy. */
   start(): void {
     this.#isConnected = true;
     this.#socket.on('data', this.#onData);
@@ -82,7 +82,7 @@ export class FrontHandshake {
     };
   }
 
-  /** Removes the socket listeners of the hop. Idempotent. */
+  /** Removes the socket listeners. Idempotent. */
   cancel(): void {
     this.#socket.off('data', this.#onData);
     this.#socket.off('end', this.#onEnd);
@@ -180,8 +180,8 @@ export function helpsAnotherMember(
   failures: readonly { readonly frontFailure?: FrontFailure | undefined }[],
   maxAttempts: number,
 ): boolean {
-  const isAboutMember = ({ hop }: (typeof failures)[number]) =>
-    hop?.problem === 'refused' || hop?.problem === 'silent';
+  const isAboutMember = ({ frontFailure }: (typeof failures)[number]) =>
+    frontFailure?.problem === 'refused' || frontFailure?.problem === 'silent';
   return failures.length < maxAttempts && failures.every(isAboutMember);
 }
 

@@ -8,7 +8,7 @@ import { Duplex } from 'node:stream';
 import type { Clock } from '../core/clock.ts';
 import type { FrontProxy } from '../core/front-proxy.ts';
 import { type HostPort, hostPort } from '../core/host-port.ts';
-import { FrontHandshake, type FrontFailure } from './front-handshake.ts';
+import { type FrontFailure, FrontHandshake } from './front-handshake.ts';
 import { type OpenSocket, secureSocket } from './member-socket.ts';
 
 /** When the front proxy last sent an answer. */
@@ -28,16 +28,16 @@ export function frontSockets(open: OpenSocket, clock: Clock): OpenThroughFront {
     const isTls = member.protocol === 'https';
     const { host, port } = front;
     const raw = open({ protocol: 'http', host, port }, isTls ? 'forward' : use);
-    const hop = new FrontConnection(raw, { front, server, answers, clock });
+    const connection = new FrontConnection(raw, { front, server, answers, clock });
     const socket = isTls ? secureSocket(new FrontStream(raw)) : raw;
     if (socket !== raw) raw.on('connect', () => socket.emit('connect'));
-    return Object.assign(socket, { [HOP]: hop });
+    return Object.assign(socket, { [FRONT]: connection });
   };
 }
 
 /**
- * Why the hop of this socket failed, or why the hop is not complete after `ms`. Undefined if the hop is complete, or
- * for a direct socket.
+ * Why the front proxy has not connected this socket to its member: what failed, or that `ms` have passed without an
+ * answer. Undefined if the socket is connected, or for a direct socket.
  */
 export function frontFailureOf(socket: Socket | undefined, ms: number): FrontFailure | undefined {
   return frontConnectionOf(socket)?.failureAfter(ms);
@@ -49,12 +49,14 @@ export function frontProxyOf(socket: Socket): FrontProxy | undefined {
 }
 
 function frontConnectionOf(socket: Socket | undefined): FrontConnection | undefined {
-  return socket !== undefined && HOP in socket && socket[HOP] instanceof FrontConnection ? socket[HOP] : undefined;
+  return socket !== undefined && FRONT in socket && socket[FRONT] instanceof FrontConnection
+    ? socket[FRONT]
+    : undefined;
 }
 
-const HOP = Symbol('hop');
+const FRONT = Symbol('front');
 
-interface SocketHopOptions {
+interface FrontConnectionOptions {
   readonly front: FrontProxy;
   readonly server: HostPort;
   readonly answers: FrontAnswers;
@@ -63,27 +65,27 @@ interface SocketHopOptions {
 
 class FrontConnection {
   readonly front: FrontProxy;
-  readonly #hop: FrontHandshake;
+  readonly #handshake: FrontHandshake;
   readonly #answers: FrontAnswers;
   readonly #startedAt: number;
   #result: 'pending' | 'open' | FrontFailure = 'pending';
 
-  constructor(raw: Socket, { front, server, answers, clock }: SocketHopOptions) {
+  constructor(raw: Socket, { front, server, answers, clock }: FrontConnectionOptions) {
     this.front = front;
     this.#answers = answers;
     this.#startedAt = clock.monotonic();
-    this.#hop = new FrontHandshake(raw, { front, server }, (failure) => {
+    this.#handshake = new FrontHandshake(raw, { front, server }, (failure) => {
       this.#result = failure ?? 'open';
       if (failure === undefined || isAnswer(failure)) answers.at = clock.monotonic();
       if (failure === undefined) emitConnect();
       else raw.destroy();
     });
-    const emitConnect = withholdConnect(raw, () => this.#hop.start());
+    const emitConnect = withholdConnect(raw, () => this.#handshake.start());
   }
 
   failureAfter(ms: number): FrontFailure | undefined {
     if (this.#result === 'open') return undefined;
-    const failure = this.#result === 'pending' ? this.#hop.failureAfter(ms) : this.#result;
+    const failure = this.#result === 'pending' ? this.#handshake.failureAfter(ms) : this.#result;
     // Answers on other connections show that the front proxy works, so the member caused the silence.
     return failure.problem === 'silent'
       ? { ...failure, answeredOthers: this.#answers.at >= this.#startedAt }
@@ -116,12 +118,12 @@ type Done = (error?: Error | null) => void;
 
 /**
  * A stream over a socket to the front proxy, used as the transport of TLS to a member. TLS writes immediately, so this
- * stream delays the bytes until the hop through the front proxy is complete ('connect').
+ * stream delays the bytes until the front proxy has connected the socket to the member ('connect').
  */
 class FrontStream extends Duplex {
   readonly #raw: Socket;
   #isOpen = false;
-  /** The write, or the end of the stream, that waits until the hop is complete. */
+  /** The write, or the end of the stream, that waits for 'connect'. */
   #waiting: (() => void) | undefined;
 
   constructor(raw: Socket) {

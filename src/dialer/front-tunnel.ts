@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { NoriaError } from '../core/faults.ts';
 import type { FrontProxy } from '../core/front-proxy.ts';
 import { formatHostPort, type HostPort } from '../core/host-port.ts';
-import { describeFrontFailure, FrontHandshake, type FrontFailure } from './front-handshake.ts';
+import { describeFrontFailure, type FrontFailure, FrontHandshake } from './front-handshake.ts';
 
 /** A connection through the front proxy. The caller owns its socket from the start. */
 export interface FrontTunnel {
@@ -36,14 +36,14 @@ export function openFrontTunnel(
     const code = failure.problem === 'unreachable' ? 'service-transport' : 'front-proxy-failed';
     return new NoriaError(code, `${reason}; ${advice}`);
   };
-  socket.on('connect', () => hop.start());
+  socket.on('connect', () => handshake.start());
   let isOpen = false;
-  const hop = new FrontHandshake(socket, { front, server }, (failure) => {
+  const handshake = new FrontHandshake(socket, { front, server }, (failure) => {
     isOpen = failure === undefined;
     done(failure && toError(failure));
   });
   return {
     socket,
-    timedOut: (ms) => (isOpen ? undefined : toError(hop.failureAfter(ms))),
+    timedOut: (ms) => (isOpen ? undefined : toError(handshake.failureAfter(ms))),
   };
 }

@@ -64,7 +64,7 @@ export interface ReplicaOptions {
    */
   readonly evictionVotes: (replicas: number) => number;
   /**
-   * Returns the ms of a clock that all replicas share; absent if there is no such clock. See `PoolShare.clockAheadMs`.
+   * Returns the ms of a clock that all replicas share; absent if there is no such clock. See `ProcessPart.clockAheadMs`.
    */
   readonly commonMs?: () => number;
   /** The minimum time between two beats. */

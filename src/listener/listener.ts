@@ -10,9 +10,9 @@ import { NoriaError } from '../core/faults.ts';
 import type { BoundAddress, ListenAddress } from '../core/listen-address.ts';
 import { LiveList } from '../core/live-list.ts';
 import type { ListenerProtocol } from '../core/protocol.ts';
+import { AdmissionQueue, type ConnectionLimit } from './admission-queue.ts';
 import { bind, boundAddress } from './bind.ts';
 import { ClientConnection, type ConnectionOptions } from './client-connection.ts';
-import { AdmissionQueue, type ConnectionLimit } from './admission-queue.ts';
 import { serveHttp } from './http/http-connection.ts';
 import { serveSocks } from './socks/handshake.ts';
 

@@ -25,7 +25,7 @@ export class CandidateIndex {
   membersFreed = false;
   /**
    * The part that this process may use of the limits that several processes share, such as `maxTunnelsPerMember`. After
-   * a change of `share`, the caller must call `update` for each member.
+   * a change of `part`, the caller must call `update` for each member.
    */
   part: ProcessPart = { count: 1, index: 0, clockAheadMs: 0, changedAt: 0 };
 
@@ -213,8 +213,8 @@ export class CandidateIndex {
 }
 
 /** The part of the limit `maxTunnelsPerMember` that this process may use. */
-function partOfProcess(limit: number, share: ProcessPart): number {
-  return partOf(share.machine === undefined ? limit : partOf(limit, share.machine), share);
+function partOfProcess(limit: number, part: ProcessPart): number {
+  return partOf(part.machine === undefined ? limit : partOf(limit, part.machine), part);
 }
 
 /** The size of one part of a limit. It is at least 1, so that every process can serve clients. */

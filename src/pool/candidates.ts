@@ -139,14 +139,14 @@ export class MemberCheck implements PickCheck<Candidate> {
   /** The members that sessions use, by member id. The pick prefers other members. */
   heldBySessions: ReadonlyMap<string, unknown> | undefined;
   /**
-   * The turns decide which of several processes may use a member now (turns.ts). If set, a member fits only during a turn of this
-   * process.
+   * The time slots decide which of several processes may use a member now. If set, a member fits only during a slot of
+   * this process.
    */
   slots: TimeSlots | undefined;
 
   /**
-   * Result: the earliest moment at which this process gets the turn for a member that the pick rejected only because
-   * another process has the turn. Infinity if there is no such member.
+   * Result: the earliest moment at which a slot of this process starts for a member that the pick rejected only because
+   * its current slot belongs to another process. Infinity if there is no such member.
    */
   slotAt = Number.POSITIVE_INFINITY;
   /**
@@ -187,11 +187,11 @@ export class MemberCheck implements PickCheck<Candidate> {
     return this.heldBySessions?.has(member.id) === true ? SECOND_CHOICE : FITS;
   }
 
-  isOwnSlot(member: Member, turns: TimeSlots): boolean {
-    const turnAt = turns.startAt(member, this.host, this.now);
-    if (turnAt <= this.now) return true;
+  isOwnSlot(member: Member, slots: TimeSlots): boolean {
+    const slotAt = slots.startAt(member, this.host, this.now);
+    if (slotAt <= this.now) return true;
     this.rejectedForRequest = true;
-    this.slotAt = Math.min(this.slotAt, turnAt);
+    this.slotAt = Math.min(this.slotAt, slotAt);
     return false;
   }
 }

@@ -41,7 +41,7 @@ export class Members {
   readonly index: CandidateIndex;
   settings: PoolSettings;
   readonly observers: readonly PoolObserver[];
-  /** Decides when this process may use a member (turns.ts). Undefined unless several processes share a limit on uses. */
+  /** Decides when this process may use a member. Undefined unless several processes share a limit on uses. */
   slots: TimeSlots | undefined;
 
   readonly #bus: EventBus;
@@ -162,13 +162,13 @@ export class Members {
   }
 
   /** Sets the part of shared limits that this process may use. The caller must call `index.update` for each member afterwards. */
-  setPart(share: ProcessPart): void {
+  setPart(part: ProcessPart): void {
     const { rotation } = this.settings;
-    const needsTurns = rotation.maxUsesPerMember > 0 || rotation.perHostSpacingMs > 0;
-    const { count, clockAheadMs } = share;
-    this.index.part = share;
-    const hasTurns = count > 1 && needsTurns && clockAheadMs !== undefined;
-    this.slots = hasTurns ? new TimeSlots(share, clockAheadMs, rotation) : undefined;
+    const needsSlots = rotation.maxUsesPerMember > 0 || rotation.perHostSpacingMs > 0;
+    const { count, clockAheadMs } = part;
+    this.index.part = part;
+    const hasSlots = count > 1 && needsSlots && clockAheadMs !== undefined;
+    this.slots = hasSlots ? new TimeSlots(part, clockAheadMs, rotation) : undefined;
   }
 
   /** Sets whether clients may use the source, and how many leases its members may have. */

@@ -69,7 +69,7 @@ export interface LimitPart {
 }
 
 /**
- * The share of this process in limits that apply to several processes together. `count` is the number of processes that serve
+ * The part of this process in limits that apply to several processes together. `count` is the number of processes that serve
  * clients from one pool, and `index` is the number of this process, from 0.
  */
 export interface ProcessPart extends LimitPart {

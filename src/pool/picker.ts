@@ -25,12 +25,12 @@ export interface AssignmentRequest {
   /** The routing options of the session's later requests. */
   readonly routing: RoutingOptions;
   /**
-   * The members to which other sessions are pinned, by member id. The session never moves to one of them. If its own
+   * The members that are assigned to other sessions, by member id. The session never moves to one of them. If its own
    * member is one of them, the session prefers a better member.
    */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
-   * Which members the pin may return. `keep`: only the session's own member. `fill`: another member if the own member no longer
+   * Which members may be assigned. `keep`: only the session's own member. `fill`: another member if the own member no longer
    * works. `move`: like `fill`, and also another member if the session has no open lease and its own member cannot serve it now.
    */
   readonly mode: 'keep' | 'fill' | 'move';
@@ -82,7 +82,7 @@ export class Picker {
   }
 
   /**
-   * Gives a session a member that can serve the session now. If the session's own member expires soon or another pin holds it,
+   * Gives a session a member that can serve the session now. If the session's own member expires soon or is `taken`,
    * the session moves to a better member, if a better member is free.
    */
   assign(
@@ -136,8 +136,8 @@ export class Picker {
     if (check.avoid.includes(current.id)) return this.#pickNext(session, candidates);
     const reason = whyMove(current, candidates, check);
     if (reason !== undefined) return this.#bind(session, this.#pickNext(session, candidates), reason);
-    const { slots: turns } = check;
-    if (turns?.applyToSessions === true && !check.isOwnSlot(current, turns)) return undefined;
+    const { slots } = check;
+    if (slots?.applyToSessions === true && !check.isOwnSlot(current, slots)) return undefined;
     if (current.bucket === undefined || current.source.isFull) {
       check.rejectedForRequest = true; // the clients that wait behind this client may still get another member
       return undefined;

@@ -25,7 +25,7 @@ import { MemberFaults } from './member-faults.ts';
 import { MemberIntake } from './member-intake.ts';
 import { Members } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
-import { Picker, type AssignmentRequest, type SessionRotation } from './picker.ts';
+import { type AssignmentRequest, Picker, type SessionRotation } from './picker.ts';
 import { leaseForProbes, memberThatWorked } from './probe-leases.ts';
 import { Requests } from './requests.ts';
 import type { SessionJournal } from './session-journal.ts';
@@ -34,10 +34,10 @@ import { PoolSharing, type SharingOptions, type SharingParts } from './sharing.t
 import { restoreSnapshot, takeSnapshot } from './snapshot.ts';
 import type { PoolSnapshot, StoredSession } from './stored-state.ts';
 import {
-  type MemberView,
-  memberView,
   type AssignedMember,
   assignedMember,
+  type MemberView,
+  memberView,
   type SessionView,
   type SourceCounts,
   sessionView,
@@ -258,9 +258,9 @@ export class Pool implements LeaseProvider {
     return this.#picker.rotate(session, now);
   }
 
-  /** Gives a session a member without a lease; see `Requests.pin`. */
-  assignMember(pin: AssignmentRequest): AssignedMember | undefined {
-    const member = this.#requests.assignMember(pin);
+  /** Gives a session a member without a lease; see `Requests.assignMember`. */
+  assignMember(request: AssignmentRequest): AssignedMember | undefined {
+    const member = this.#requests.assignMember(request);
     return member && assignedMember(member, this.#clock.monotonic());
   }
 

@@ -20,7 +20,7 @@ import type { Leases } from './leases.ts';
 import type { Member, PoolSource } from './member.ts';
 import type { Members } from './members.ts';
 import type { SourceForecast } from './options.ts';
-import type { Picker, AssignmentRequest } from './picker.ts';
+import type { AssignmentRequest, Picker } from './picker.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
 import { type ServeResult, type WaitingClient, WaitingQueue } from './waiting-queue.ts';
@@ -125,13 +125,13 @@ export class Requests {
     if (client !== undefined) this.#queue.answer(client, CLIENT_LEFT, this.#clock.monotonic());
   }
 
-  /** Gives a session a member that can serve it now; undefined if there is none. The pin counts as a client's request. */
-  assignMember(pin: AssignmentRequest): Member | undefined {
+  /** Gives a session a member that can serve it now; undefined if there is none. The assignment counts as a client's request. */
+  assignMember(request: AssignmentRequest): Member | undefined {
     const now = this.#clock.monotonic();
     this.#catchUp(now);
-    if (this.#closed || this.#whyImpossible(pin.routing) !== undefined) return undefined;
-    const candidates = this.#members.candidates(filterOf(pin.routing), now);
-    const member = this.#picker.assign(pin, candidates, now);
+    if (this.#closed || this.#whyImpossible(request.routing) !== undefined) return undefined;
+    const candidates = this.#members.candidates(filterOf(request.routing), now);
+    const member = this.#picker.assign(request, candidates, now);
     if (this.#picker.check.endedQuiet) this.#emitDemand(candidates, now);
     if (member !== undefined) this.#recordSessionDemand(member.source, now);
     return member;
@@ -221,8 +221,8 @@ export class Requests {
       this.#queue.answer(client, lease, now);
       return 'done';
     }
-    const { spacedUntil, slotAt: turnAt, rejectedForRequest } = this.#picker.check;
-    const retryAt = Math.min(spacedUntil, turnAt);
+    const { spacedUntil, slotAt, rejectedForRequest } = this.#picker.check;
+    const retryAt = Math.min(spacedUntil, slotAt);
     if (retryAt < Number.POSITIVE_INFINITY) this.#queue.retryAt(retryAt);
     return rejectedForRequest ? 'done' : 'line-blocked';
   }
@@ -256,8 +256,8 @@ export class Requests {
       const reason = `No member is free, and ${this.#maxWaiting} other clients, the maximum, already wait for one.`;
       return this.#refusals.poolEmpty(reason, routing);
     }
-    const { spacedUntil, slotAt: turnAt } = this.#picker.check;
-    if (turnAt < Number.POSITIVE_INFINITY) this.#queue.retryAt(turnAt);
+    const { spacedUntil, slotAt } = this.#picker.check;
+    if (slotAt < Number.POSITIVE_INFINITY) this.#queue.retryAt(slotAt);
     if (spacedUntil < Number.POSITIVE_INFINITY) {
       this.#queue.retryAt(spacedUntil);
       for (const source of candidates.tiers[0]?.sources ?? []) source.usedUp.add(1, now);

@@ -237,10 +237,10 @@ export class PoolSharing implements PoolObserver {
     departed.add(key, { untilAt: removed.endsAt, barred: true, ...history }, this.#parts.clock.monotonic());
   }
 
-  setPart(share: ProcessPart): void {
+  setPart(part: ProcessPart): void {
     const { clock, members, requests } = this.#parts;
     const now = clock.monotonic();
-    members.setPart(share);
+    members.setPart(part);
     for (const member of members.all()) members.index.update(member, now);
     requests.serveWaiting(now);
   }

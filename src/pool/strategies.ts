@@ -22,14 +22,14 @@ export function makeRotation(strategy: Strategy, random: Random): Rotation<Candi
 }
 
 /**
- * A rank is the number of open leases times TURN_RANGE, plus the number of the member's last use. A double represents every such
+ * A rank is the number of open leases times USE_RANGE, plus the number of the member's last use. A double represents every such
  * rank exactly.
  */
-const TURN_RANGE = 2 ** 32;
+const USE_RANGE = 2 ** 32;
 
 /**
  * Picks the member with the fewest open leases. Among members with equally many, picks the member whose last use is longest ago.
  */
-function byOpenLeases({ member }: Candidate, lastTurn: number): number {
-  return member.openLeases * TURN_RANGE + (lastTurn % TURN_RANGE);
+function byOpenLeases({ member }: Candidate, lastUse: number): number {
+  return member.openLeases * USE_RANGE + (lastUse % USE_RANGE);
 }

@@ -1,36 +1,36 @@
 /**
- * Turns decide which of several processes that share a pool may use a member now. They are needed if a limit on uses
- * applies to all processes together.
+ * Time slots decide which of several processes that share a pool may use a member now. They are needed if a limit on
+ * uses applies to all processes together.
  *
- * Each turn of a member belongs to one process. A hash of the member and the number of the turn selects this process,
- * so the processes agree without messages. At the start of its turn, a process first waits. After this wait, it knows
- * all uses by the previous process (for `maxUsesPerMember`), and the minimum time since the last use has passed (for
- * `perHostSpacing`).
+ * Each time slot of a member belongs to one process. A hash of the member and the number of the slot selects this
+ * process, so the processes agree without messages. At the start of its slot, a process first waits. After this wait,
+ * it knows all uses by the previous process (for `maxUsesPerMember`), and the minimum time since the last use has
+ * passed (for `perHostSpacing`).
  */
 import type { Member } from './member.ts';
 import type { ProcessPart, RotationOptions } from './options.ts';
 
-type TurnLimits = Pick<RotationOptions, 'maxUsesPerMember' | 'perHostSpacingMs'>;
+type SlotLimits = Pick<RotationOptions, 'maxUsesPerMember' | 'perHostSpacingMs'>;
 
 /** After this time, a process knows all uses by the other processes. */
 const USES_KNOWN_MS = 750;
 /**
- * The length of a turn, as a multiple of the wait at its start. Longer turns waste less time on waits; shorter turns
+ * The length of a slot, as a multiple of the wait at its start. Longer slots waste less time on waits; shorter slots
  * are fairer.
  */
-const WAITS_PER_TURN = 4;
-/** Number of turns to search ahead. Almost certainly, at least one of these turns belongs to this process. */
-const MAX_TURNS = 64;
+const WAITS_PER_SLOT = 4;
+/** Number of slots to search ahead. Almost certainly, at least one of these slots belongs to this process. */
+const MAX_SLOTS = 64;
 
 export class TimeSlots {
-  readonly #share: ProcessPart;
+  readonly #part: ProcessPart;
   readonly #clockAheadMs: number;
   readonly #perHost: boolean;
   readonly #waitMs: number;
 
-  constructor(share: ProcessPart, clockAheadMs: number, limits: TurnLimits) {
+  constructor(part: ProcessPart, clockAheadMs: number, limits: SlotLimits) {
     const { maxUsesPerMember, perHostSpacingMs } = limits;
-    this.#share = share;
+    this.#part = part;
     this.#clockAheadMs = clockAheadMs;
     this.#perHost = maxUsesPerMember === 0;
     this.#waitMs = Math.max(perHostSpacingMs, maxUsesPerMember === 0 ? 0 : USES_KNOWN_MS);
@@ -43,22 +43,22 @@ export class TimeSlots {
 
   /** Monotonic moment from which this process may use the member for the host; `now` or earlier if it may use the member now. */
   startAt({ id }: Member, host: string, now: number): number {
-    const { changedAt } = this.#share;
+    const { changedAt } = this.#part;
     const clockAheadMs = this.#clockAheadMs;
     const key = this.#perHost ? `${id} ${host}` : id;
-    const lengthMs = this.#waitMs * WAITS_PER_TURN;
+    const lengthMs = this.#waitMs * WAITS_PER_SLOT;
     const current = Math.floor((now - clockAheadMs) / lengthMs);
-    for (let turn = current; turn < current + MAX_TURNS; turn += 1) {
-      if (!this.#isOwn(key, turn)) continue;
-      const waitMs = this.#isOwn(key, turn - 1) ? 0 : this.#waitMs;
-      return Math.max(turn * lengthMs + waitMs + clockAheadMs, changedAt + this.#waitMs);
+    for (let slot = current; slot < current + MAX_SLOTS; slot += 1) {
+      if (!this.#isOwn(key, slot)) continue;
+      const waitMs = this.#isOwn(key, slot - 1) ? 0 : this.#waitMs;
+      return Math.max(slot * lengthMs + waitMs + clockAheadMs, changedAt + this.#waitMs);
     }
-    return now + MAX_TURNS * lengthMs;
+    return now + MAX_SLOTS * lengthMs;
   }
 
-  #isOwn(key: string, turn: number): boolean {
-    const { count, index } = this.#share;
-    return hash(`${key} ${turn}`) % count === index;
+  #isOwn(key: string, slot: number): boolean {
+    const { count, index } = this.#part;
+    return hash(`${key} ${slot}`) % count === index;
   }
 }
 

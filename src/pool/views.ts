@@ -39,7 +39,7 @@ export function memberView(member: Member, now: number) {
   });
 }
 
-/** A member that a session is pinned to. */
+/** The member of a session, as proxyPool shows it. */
 export type AssignedMember = ReturnType<typeof assignedMember>;
 
 export function assignedMember(member: Member, now: number) {

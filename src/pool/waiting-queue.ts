@@ -132,8 +132,8 @@ export class WaitingQueue {
   }
 
   /**
-   * Schedules a retry at the moment `at`, when the spacing of a member ends or a turn of this process for a member
-   * starts (turns.ts).
+   * Schedules a retry at the moment `at`, when the spacing of a member ends or a time slot of this process for a
+   * member starts.
    */
   retryAt(at: number): void {
     this.#retryAt = Math.min(this.#retryAt, at);

@@ -35,7 +35,7 @@ const KINDS: Readonly<Record<string, (random: Random) => Rotation<Item>>> = {
   'cheaper of two': (random) => new RandomRotation(random, ({ rank }) => rank),
   shuffle: (random) => new ShuffleRotation(random),
   ranked: () => new RankedRotation(({ rank }) => rank, false),
-  'ranked by last turn': () => new RankedRotation((_item, lastTurn) => lastTurn),
+  'ranked by last use': () => new RankedRotation((_item, lastUse) => lastUse),
 };
 const NAMES = Object.keys(KINDS);
 

@@ -3,17 +3,17 @@ import { expect, test } from 'vitest';
 import type { Member } from '../../src/pool/member.ts';
 import { TimeSlots } from '../../src/pool/time-slots.ts';
 
-const MEMBER = { id: 'm1' } as Member; // turns use only the id
+const MEMBER = { id: 'm1' } as Member; // time slots use only the id
 const SPACING = { maxUsesPerMember: 0, perHostSpacingMs: 1_000 };
 const USES = { maxUsesPerMember: 1, perHostSpacingMs: 0 };
 
-/** Returns the turns of `count` processes. Their clocks are ahead by different amounts. */
+/** Returns the time slots of `count` processes. Their clocks are ahead by different amounts. */
 function processes(count: number, limits: typeof USES) {
   return Array.from({ length: count }, (_, index) => {
     const clockAheadMs = index * 12_345;
-    const turns = new TimeSlots({ count, index, clockAheadMs, changedAt: -1e9 }, clockAheadMs, limits);
+    const slots = new TimeSlots({ count, index, clockAheadMs, changedAt: -1e9 }, clockAheadMs, limits);
     const startAt = (commonMs: number, host: string) =>
-      turns.startAt(MEMBER, host, commonMs + clockAheadMs) - clockAheadMs;
+      slots.startAt(MEMBER, host, commonMs + clockAheadMs) - clockAheadMs;
     return {
       mayUse: (commonMs: number, host = 'one.example') => startAt(commonMs, host) <= commonMs,
       startAt,
@@ -25,7 +25,7 @@ test.each([
   ['a host', SPACING, 1_000],
   ['its uses', USES, 750],
 ] as const)(
-  'turns: two processes never use a member for %s at once, or shortly after each other',
+  'time slots: two processes never use a member for %s at once, or shortly after each other',
   (_, limits, waitMs) => {
     const all = processes(3, limits);
     let last = { by: -1, at: Number.NEGATIVE_INFINITY };
@@ -45,7 +45,7 @@ test.each([
   },
 );
 
-test('turns: a member is usable most of the time, by each process about equally', () => {
+test('time slots: a member is usable most of the time, by each process about equally', () => {
   const all = processes(2, SPACING);
   const shares = all.map(({ mayUse }) => {
     let usable = 0;
@@ -55,7 +55,7 @@ test('turns: a member is usable most of the time, by each process about equally'
   for (const share of shares) expect(share).toBeGreaterThan(0.35);
 });
 
-test('turns: a process may use the member from its start moment on, and not before', () => {
+test('time slots: a process may use the member from its start moment on, and not before', () => {
   const all = processes(4, SPACING);
   fc.assert(
     fc.property(fc.nat({ max: 1e7 }), fc.nat({ max: 3 }), fc.domain(), (at, by, host) => {
@@ -67,7 +67,7 @@ test('turns: a process may use the member from its start moment on, and not befo
   );
 });
 
-test('turns: after a change of the number of processes, all processes wait first', () => {
-  const turns = new TimeSlots({ count: 2, index: 0, clockAheadMs: 0, changedAt: 50_000 }, 0, SPACING);
-  expect(turns.startAt(MEMBER, 'one.example', 50_000)).toBeGreaterThanOrEqual(51_000);
+test('time slots: after a change of the number of processes, all processes wait first', () => {
+  const slots = new TimeSlots({ count: 2, index: 0, clockAheadMs: 0, changedAt: 50_000 }, 0, SPACING);
+  expect(slots.startAt(MEMBER, 'one.example', 50_000)).toBeGreaterThanOrEqual(51_000);
 });

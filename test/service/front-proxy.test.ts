@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { hasCode } from '../../src/core/faults.ts';
 import { parseHostPort } from '../../src/core/host-port.ts';
-import { FrontHandshake, type FrontFailure } from '../../src/dialer/front-handshake.ts';
+import { type FrontFailure, FrontHandshake } from '../../src/dialer/front-handshake.ts';
 import { openFrontTunnel } from '../../src/dialer/front-tunnel.ts';
 import { ServiceClient } from '../../src/service/client.ts';
 import { FRONT_PROXIES, frontProxyAt, openBrokenProxy } from '../foreign-members/front-proxies.ts';
@@ -156,8 +156,12 @@ test('service through a front proxy: a name that does not resolve is reported as
   const server = parseHostPort('extract.example.com:80');
   if (server === undefined) throw new TypeError('no host');
   const failure = await new Promise<FrontFailure | undefined>((resolve) => {
-    const hop = new FrontHandshake(socket, { front: frontProxyAt('http://bastion:3128'), server }, resolve);
-    socket.on('connect', () => hop.start());
+    const handshake = new FrontHandshake(
+      socket,
+      { front: frontProxyAt('http://bastion:3128'), server },
+      resolve,
+    );
+    socket.on('connect', () => handshake.start());
   });
   expect(failure).toEqual({ problem: 'unresolved', detail: 'ENOTFOUND' });
 });

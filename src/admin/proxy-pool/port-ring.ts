@@ -2,7 +2,7 @@
  * Hands out the local ports of proxyPool to one user. The port that was not handed out for the longest time is the
  * next.
  *
- * Each port is pinned to a member, and keeps it while the member works. Otherwise the port gets a member that no other
+ * Each port gets a member, and keeps it while the member works. Otherwise the port gets a member that no other
  * port has. If there are fewer members than ports, ports that were handed out may share a member. Owns the timers of
  * popped ports.
  */
@@ -29,7 +29,7 @@ export interface PortFilter {
   readonly https: boolean;
 }
 
-/** A request to pin a port to a member. */
+/** A request to assign a member to a port. */
 interface PortAssignment {
   readonly port: number;
   readonly source?: string;
@@ -46,8 +46,8 @@ interface PortAssignment {
 export interface PortBackend {
   /** Returns the id of the port's member. */
   memberOf(port: number): string | undefined;
-  /** Pins the port to a member that can serve it now. Returns undefined if there is no such member. */
-  assign(pin: PortAssignment): PortMember | undefined;
+  /** Assigns a member to the port that can serve it now. Returns undefined if there is no such member. */
+  assign(request: PortAssignment): PortMember | undefined;
   /** Reports the port's member as bad. The pool counts a fault of the member and moves the port to another member. */
   reject(port: number): void;
   move(port: number): void;
@@ -146,7 +146,7 @@ export class PortRing {
   }
 
   /**
-   * Pins each port to a member, and yields the port if the member matches. Pins the next port only when the caller asks
+   * Assigns a member to each port, and yields the port if the member matches. Assigns the next member only when the caller asks
    * for it.
    */
   *#serving(filter: PortFilter, mode: PortAssignment['mode']) {

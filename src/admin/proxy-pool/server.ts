@@ -1,6 +1,6 @@
 /**
  * The server of proxyPool. Its HTTP API is that of public proxy pools. It hands out local ports, each of which is
- * pinned to one member. Every user has its own ring of ports.
+ * assigned to one member. Every user has its own ring of ports.
  *
  * In this API, GET requests change state. So the server refuses all requests that a web page of another site could
  * cause, as the admin server does.

@@ -20,7 +20,11 @@ import {
 } from './forward-request.ts';
 import { type Framing, isEmptyBody } from './framing.ts';
 import { connectionOptions, type HeaderField } from './header-fields.ts';
-import { authenticatesConnection, offersConnectionAuthentication, type PinPurpose } from './pinned-connection.ts';
+import {
+  authenticatesConnection,
+  offersConnectionAuthentication,
+  type PinPurpose,
+} from './pinned-connection.ts';
 import { type HttpReply, refusalReply, successHeaders } from './replies.ts';
 import { RequestBody } from './request-body.ts';
 import type { RequestContext, RequestHandler } from './request-handler.ts';

@@ -12,17 +12,17 @@ import {
 
 export class RankedRotation<Entry extends RotationEntry> implements Rotation<Entry> {
   readonly #heap = new Heap<Entry>();
-  readonly #rank: (entry: Entry, lastTurn: number) => number;
+  readonly #rank: (entry: Entry, lastUse: number) => number;
   readonly #usesCount: boolean;
-  #turn = 0;
+  #useCount = 0;
 
   /**
-   * @param rank - returns the rank of an entry. `lastTurn` is the number of the last use of `entry`; the uses of all
+   * @param rank - returns the rank of an entry. `lastUse` is the number of the last use of `entry`; the uses of all
    * entries are numbered in one sequence.
    * @param usesCount - whether the rank depends on uses. If false, picks alternate between the two entries of lowest
    * rank, because each pick avoids the exit address of the previous pick.
    */
-  constructor(rank: (entry: Entry, lastTurn: number) => number, usesCount = true) {
+  constructor(rank: (entry: Entry, lastUse: number) => number, usesCount = true) {
     this.#rank = rank;
     this.#usesCount = usesCount;
   }
@@ -40,8 +40,8 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
   }
 
   used(entry: Entry): void {
-    this.#turn += 1;
-    entry.lastUse = this.#turn;
+    this.#useCount += 1;
+    entry.lastUse = this.#useCount;
     this.rankChanged(entry);
   }
 

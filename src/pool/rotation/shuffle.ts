@@ -34,7 +34,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
   }
 
   remove(entry: Entry): void {
-    if (entry.arrayIndex < this.#remaining) this.#endTurn(entry);
+    if (entry.arrayIndex < this.#remaining) this.#markPicked(entry);
     this.#swap(entry, this.#entries.length - 1);
     this.#entries.pop();
   }
@@ -43,7 +43,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
     if (this.#remaining === 0) this.#startRound();
     if (entry.arrayIndex >= this.#remaining) return; // picked again in this round, because no other entry fitted
     entry.lastUse = this.#round;
-    this.#endTurn(entry);
+    this.#markPicked(entry);
   }
 
   rankChanged(): void {} // no-op, because the order is random
@@ -75,7 +75,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
   }
 
   /** Moves an entry from the first part of the array to the second part. */
-  #endTurn(entry: Entry): void {
+  #markPicked(entry: Entry): void {
     this.#remaining -= 1;
     this.#decided = Math.max(0, this.#decided - 1);
     this.#swap(entry, this.#remaining);
