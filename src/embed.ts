@@ -1,6 +1,6 @@
 /**
- * The API for programs that embed noria: `import { startNoria } from 'noria'`. It handles no signals and prints
- * nothing.
+ * The API for programs that run noria inside their own process: `import { startNoria } from 'noria'`. Handles no
+ * signals and prints nothing.
  */
 import type { Config } from './config/config.ts';
 import { parseConfig } from './config/load.ts';
@@ -12,29 +12,27 @@ import { type Daemon, startDaemon } from './daemon/daemon.ts';
 export type { Daemon } from './daemon/daemon.ts';
 
 export interface EmbedOptions {
-  /** The configuration as YAML, as in a noria.yaml. Relative paths in it start at the working folder. */
+  /** The configuration in YAML, as in a noria.yaml. Relative paths start at the working folder. */
   readonly config: string;
-  /** The values for `${NAME}` in the configuration. Default: the environment of the process. */
+  /** The values for `${NAME}` in the configuration. If absent, the environment of the process. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Receives each log line as JSON with its newline. Without it, noria logs nothing. */
+  /** Receives each log line: JSON with a newline. If absent, noria logs nothing. */
   readonly onLogLine?: (line: string) => void;
 }
 
 /** A noria that runs in this process. */
 export interface Noria extends Omit<Daemon, 'reload' | 'failed'> {
   /**
-   * Applies another configuration.
-   *
+   * Applies another configuration. If an error is thrown, the previous configuration stays in force.
    * @returns the changed keys that take effect only after a restart.
-   * @throws NoriaError bad-config or listen-failed. The previous configuration then stays in force.
+   * @throws NoriaError bad-config, listen-failed
    */
   reload(config: string): Promise<readonly string[]>;
 }
 
 /**
- * Starts noria. When the promise resolves, its listeners are open. `close()` stops it completely.
- *
- * @throws NoriaError bad-config with all problems of the configuration, or listen-failed, state-locked or
+ * Starts noria. Resolves when its listeners are open. The `close()` of the result stops noria completely.
+ * @throws NoriaError bad-config with all problems of the configuration, or listen-failed, state-locked,
  * state-unwritable.
  */
 export async function startNoria({ config: text, env, onLogLine }: EmbedOptions): Promise<Noria> {
@@ -58,7 +56,7 @@ export async function startNoria({ config: text, env, onLogLine }: EmbedOptions)
   };
 }
 
-/** Worker processes would change the settings of node:cluster, which belong to the embedding program. */
+/** Worker processes would change the settings of node:cluster for the whole program. */
 function requireOneProcess(config: Config): Config {
   if (config.workers === 1) return config;
   throw new NoriaError(

@@ -1,5 +1,7 @@
 #!/usr/bin/env node
-/** Turns argv into a command and its exit code. Imports everything else only after checking the version of Node. */
+/**
+ * Runs the command that argv names and sets the exit code. Checks the version of Node before it imports anything else.
+ */
 import { mkdirSync } from 'node:fs';
 import * as module from 'node:module';
 import { isAbsolute, join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Sends requests to the admin API of a running noria. Checks each answer with the schemas of the admin API. */
+/** Sends requests to the admin API of a running noria. Checks each answer against the schemas of the admin API. */
 import type { IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import type { z } from '@hono/zod-openapi';
@@ -18,18 +18,18 @@ import type { Secret } from '../core/secret.ts';
 import { readVersion } from '../core/version.ts';
 
 export interface AdminTarget {
-  /** The address without a path: `http://127.0.0.1:8889`. */
+  /** The address of the admin API as a URL without a path, for example `http://127.0.0.1:8889`. */
   readonly origin: string;
-  /** Where the address comes from, as messages show it, for example `--admin` or `admin.address of ./noria.yaml`. */
+  /** Where noria found the address, in words for messages: `--admin`, or `admin.address of ./noria.yaml`. */
   readonly givenBy: string;
   readonly token: Secret | undefined;
-  /** Where the token comes from, or why there is no token, as messages show it. */
+  /** Where noria found the token, or why there is none, in words for messages. */
   readonly tokenNote: string;
 }
 
-/** The time limit of one request and its answer. */
+/** The time limit for one request with its answer. */
 const TIMEOUT_MS = 2_000;
-/** The time limit of a reload, which may wait 30 s for a worker process that does not respond. */
+/** The time limit for a reload. A reload may wait 30 s for a worker process that does not respond. */
 const RELOAD_TIMEOUT_MS = 60_000;
 
 interface Call {
@@ -46,8 +46,8 @@ interface Answer {
 }
 
 /**
- * All calls throw a NoriaError: daemon-unreachable if no noria answers, bad-usage if the token is missing or wrong,
- * and otherwise the fault that noria names in its answer, for example not-found.
+ * Calls to the admin API. Each call throws a NoriaError: daemon-unreachable if no noria answers, bad-usage if the token
+ * is missing or wrong, and otherwise the fault in noria's answer, for example not-found.
  */
 export class AdminClient {
   readonly #target: AdminTarget;
@@ -56,7 +56,7 @@ export class AdminClient {
     this.#target = target;
   }
 
-  /** The address as messages show it: `http://127.0.0.1:8889`. */
+  /** The address for messages, for example `http://127.0.0.1:8889`. */
   get origin(): string {
     return this.#target.origin;
   }
@@ -91,11 +91,11 @@ export class AdminClient {
   }
 
   /**
-   * @returns the result of the reload. `applied` is false if the reload replaces the admin API: noria then answers
-   * before it applies the configuration.
+   * @returns the result of the reload. If `applied` is false, noria has not yet applied the configuration: the reload
+   * replaces the admin API, so noria answers first.
    */
   async reload(): Promise<Reload & { readonly applied: boolean }> {
-    // this request fails within seconds if no noria answers, but a reload may take much longer
+    // a reload may take long, so first ask a route that answers within seconds if noria runs
     await this.#call({ method: 'GET', path: '/healthz' });
     const answer = await this.#call({ method: 'POST', path: '/api/reload', timeoutMs: RELOAD_TIMEOUT_MS });
     return { ...this.#decode(answer, reloadSchema), applied: answer.status === 200 };
@@ -117,7 +117,7 @@ export class AdminClient {
     throw this.#unreachable(`the answer from ${this.origin} ${why}`);
   }
 
-  /** @returns an answer with a status from 200 to 299. */
+  /** @returns an answer whose status is 200 to 299. */
   async #call(call: Call): Promise<Answer> {
     const { origin, givenBy, token } = this.#target;
     const headers = {
@@ -160,8 +160,8 @@ export class AdminClient {
 }
 
 /**
- * Uses node:http instead of undici. A container's health check runs this code often, and undici takes five times as
- * long to load.
+ * Uses node:http instead of undici, which takes five times as long to load. A container's health check runs this code
+ * often.
  */
 async function send(
   url: URL,
@@ -170,7 +170,7 @@ async function send(
 ): Promise<Answer> {
   const { request } = await (url.protocol === 'https:' ? import('node:https') : import('node:http'));
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-  // `agent: false` is necessary, because the global agent may use a proxy from the environment.
+  // without `agent: false`, the request could go through a proxy from the environment
   const options = { method, headers, agent: false, signal: AbortSignal.timeout(timeoutMs) };
   request(url, options, (response) => {
     const { statusCode: status = 0, headers } = response;
@@ -207,6 +207,6 @@ function parseJson(json: string): unknown {
   try {
     return JSON.parse(json);
   } catch {
-    return undefined; // handled: the caller checks the result with a schema, and no schema accepts undefined
+    return undefined; // handled: the caller's schema refuses undefined
   }
 }

@@ -1,4 +1,4 @@
-/** Finds the admin address and the token of the running noria that a command controls. */
+/** Finds the admin address and the token of the running noria that a command talks to. */
 import { isIPv6 } from 'node:net';
 import { type Command, Option } from 'commander';
 import { type AdminSection, readAdminSection } from '../config/admin-section.ts';
@@ -37,9 +37,9 @@ export function openAdminClient(flags: AdminFlags, { env }: Terminal): AdminClie
 }
 
 /**
- * The address comes from the first of these that exists: --admin, the file named with -c, NORIA_ADMIN, the default file. The
- * token comes from NORIA_ADMIN_TOKEN or, without this variable, from the file named with -c. If the address comes from the
- * default file, the token may come from that file, too.
+ * Finds the address in the first of these that is given: --admin, the file of -c, NORIA_ADMIN, the default file. Finds
+ * the token in NORIA_ADMIN_TOKEN, or else in the file of -c. The default file gives a token only together with its
+ * address.
  *
  * @throws NoriaError bad-usage, bad-config
  */
@@ -71,8 +71,8 @@ const DEFAULT_TARGET: AdminTarget = {
 };
 
 /**
- * If the default file is invalid, the default address is used: the running noria may have started with an earlier
- * version of the file.
+ * If the default file is invalid, the default address applies: noria may have started with an earlier version of the
+ * file.
  */
 function defaultTarget(env: Terminal['env']): AdminTarget {
   const file = findDefaultFile();
@@ -107,7 +107,7 @@ function tokenNote(file: string, { token, tokenProblem }: AdminSection): string 
 
 function originOf(text: string, givenBy: string): string {
   const refuse = (why: string) => {
-    // The message does not quote a text with @, which may contain a password.
+    // A text with @ may contain a password, so the message does not quote it.
     const quoted = text.includes('@') ? '' : ` ${text}`;
     return new NoriaError('bad-usage', `${givenBy}${quoted}: ${why}; expected for example ${EXAMPLES}`);
   };

@@ -1,4 +1,4 @@
-/** `noria areas SOURCE`: prints the area lines that an exclusive instance can add to its pool (operation 9). */
+/** `noria areas SOURCE`: prints the area lines from which an exclusive instance can get more servers (operation 9). */
 import type { Command } from 'commander';
 import { NoriaError } from '../core/faults.ts';
 import { OPERATIONS } from '../service/operations.ts';
@@ -14,7 +14,7 @@ import {
 } from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-/** The service's code for an empty list, which is not an error of this command. */
+/** The service's code for an empty list. For this command, an empty list is not an error. */
 const NO_MATCHING_AREA = '14006';
 
 interface AreasFlags {
@@ -27,7 +27,7 @@ export function addAreasCommand(program: Command, { action, terminal }: CommandC
   program
     .command('areas')
     .description(
-      'list the idle area lines (location and carrier) that an exclusive instance can add to its servers',
+      'list the area lines (location and carrier) from which an exclusive instance can get more servers',
     )
     .argument('<source>', 'an exclusive source of the configuration')
     .option('--keyword <keywords>', 'list only area lines with these keywords, separated by commas')

@@ -23,7 +23,7 @@ export function addCheckCommand(program: Command, { action, terminal }: CommandC
     .option('--schema', 'print the JSON Schema of the configuration instead, for use in editors')
     .addHelpText(
       'after',
-      '\nExamples:\n  noria check\n  noria check -c /etc/noria/noria.yaml\n  noria check --schema > noria.schema.json\n\nIf the file is invalid, the command prints every error with file:line:column. The command also checks the files of state.dir, and with a fleet connects to its store.\n\nExit codes: 0 fine, 1 the store refuses noria or cannot serve a fleet, 2 invalid configuration or files, 3 store unreachable.',
+      '\nExamples:\n  noria check\n  noria check -c /etc/noria/noria.yaml\n  noria check --schema > noria.schema.json\n\nIf the file is invalid, the command prints every error with file:line:column. The command also checks the files in state.dir. With a fleet, it also connects to the store of the fleet.\n\nExit codes: 0 fine, 1 the store refuses noria or cannot serve a fleet, 2 invalid configuration or files, 3 store unreachable.',
     )
     .action(action((flags: CheckFlags) => check(flags, terminal)));
 }
@@ -53,14 +53,14 @@ async function checkStore(fleet: FleetConfig, terminal: Terminal): Promise<numbe
   for (const error of errors) terminal.printError(`error: fleet: ${error}`);
   for (const warning of warnings) terminal.printError(`warning: fleet: ${warning}`);
   if (errors.length > 0) return isReachable ? EXIT.failed : EXIT.unreachable;
-  // The line is a YAML comment, so that the whole output is a valid configuration.
+  // A YAML comment, so that the whole output is a valid configuration.
   terminal.print(`# fleet: ${version} at ${address.label} is ready for noria`);
   return EXIT.fine;
 }
 
 /**
- * The user of this command may lack access to the folder, because noria may run as another user. So a failure is only
- * a warning.
+ * A failure is only a warning: the user of this command may lack access to the folder, because noria may run as another
+ * user.
  */
 async function checkStateFolder(folder: string, terminal: Terminal): Promise<number> {
   try {

@@ -1,4 +1,4 @@
-/** The code that several commands share: their context, readers of numeric options, and signals. */
+/** What several commands share: their context, readers of numeric options, and signals. */
 import { constants } from 'node:os';
 import { InvalidArgumentError } from 'commander';
 import { parsePort } from '../core/host-port.ts';
@@ -9,14 +9,14 @@ export interface CommandContext {
   readonly terminal: Terminal;
   /** The value of --log-level; undefined without the option. */
   logLevel(): LogLevel | undefined;
-  /** Wraps a function that returns an exit code into an action for commander. */
+  /** Makes an action for commander from a function that returns an exit code. */
   action<Args extends readonly unknown[]>(
     run: (...args: Args) => Promise<number>,
   ): (...args: Args) => Promise<void>;
 }
 
 const ENDING_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
-/** If a signal ends a process, a shell reports this number plus the number of the signal as the exit code. */
+/** If a signal ends a process, its exit code in a shell is this number plus the number of the signal. */
 const SIGNAL_EXIT_BASE = 128;
 
 /** Reads a TCP port. 0 means any free port. */

@@ -6,7 +6,7 @@ import { EXIT } from './terminal.ts';
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
 
-/** What follows a flag: nothing, a path, free text, or one of the listed words. */
+/** What follows a flag on the command line: nothing, a path, free text, or one of the listed words. */
 type FlagValue = 'none' | 'file' | 'free' | readonly string[];
 
 interface Flag {
@@ -20,7 +20,7 @@ interface CommandWords {
   readonly name: string;
   readonly about: string;
   readonly flags: readonly Flag[];
-  /** The possible values of the command's argument. */
+  /** The values that the command's argument may have. */
   readonly choices: readonly string[];
 }
 
@@ -61,7 +61,7 @@ function wordsOf(command: Command, parent?: Command): CommandWords {
   };
 }
 
-/** commander adds the command `help`, but does not list it in `program.commands`. */
+/** commander adds the command `help` but does not list it in `program.commands`. */
 function helpOf(program: Command): CommandWords {
   const choices = program.commands.map((command) => command.name());
   return { name: 'help', about: 'show the usage of a command', flags: [], choices };
@@ -72,9 +72,7 @@ function flagOf({ long, short, flags, required, argChoices, description }: Optio
   return { long: long ?? '', short, about: description, value };
 }
 
-/**
- * All flags that take a value. A flag of several commands has the same meaning in each command, and the list contains it once.
- */
+/** Returns the flags that take a value, each of them once: a flag has the same meaning in every command. */
 function valueFlags({ commands, top }: Tree): readonly Flag[] {
   const all = [top, ...commands].flatMap(({ flags }) => flags).filter(({ value }) => value !== 'none');
   return [...new Map(all.map((flag) => [flag.long, flag])).values()];
@@ -85,7 +83,7 @@ const completionWords = ({ flags, choices }: CommandWords) =>
   [...choices, ...flags.map(({ long }) => long)].join(' ');
 const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** Shell code that sets `$command` to the first word on the line that is a command. */
+/** Shell code that sets `$command` to the first word of the command line that names a command. */
 const findCommand = ({ commands }: Tree, earlier: string) => [
   `  for each in ${earlier}; do`,
   `    case $each in ${commands.map(({ name }) => name).join('|')}) command=$each; break ;; esac`,

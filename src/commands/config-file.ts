@@ -1,4 +1,4 @@
-/** The option that names a configuration file, and the search for a default file. */
+/** The option -c, which names a configuration file, and the search for a default file. */
 import { Option } from 'commander';
 import type { Config } from '../config/config.ts';
 import { DEFAULT_FILES, findDefaultFile } from '../config/files.ts';
@@ -14,9 +14,8 @@ export function configOption(): Option {
 }
 
 /**
- * Returns the file named with -c or, without -c, the first default file that exists.
- *
- * @throws NoriaError bad-config
+ * Returns the file of -c, or else the first default file that exists.
+ * @throws NoriaError bad-config if there is no file.
  */
 export function findConfigFile(given: string | undefined): string {
   const file = given ?? findDefaultFile();

@@ -1,4 +1,4 @@
-/** Builds the configuration of each noria that a demo runs. */
+/** Builds the configuration of each noria in a demo. */
 import { createServer } from 'node:net';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
@@ -10,14 +10,14 @@ export const DEFAULT_PORT = 8888;
 export const DEFAULT_ADMIN_PORT = 8889;
 export const DEMO_FLEET = 'demo';
 /**
- * The port of a second listener. It requires a user name and password, for clients that send credentials only after a
- * 407.
+ * The port of the second listener, which requires a user name and password. Browsers need it: they send a user name
+ * only after a 407.
  */
 const DEFAULT_AUTH_PORT = 8890;
-/** Each replica has the ports of the previous replica plus this number. */
+/** The ports of each replica are those of the previous replica plus this number. */
 const PORT_STEP = 10;
 
-/** The secrets of a demo that other machines can reach. Clients need the password, and the dashboard needs the token. */
+/** The secrets of a demo that other machines can reach: a password for clients, and a token for the dashboard. */
 export interface DemoSecrets {
   readonly password: string;
   readonly token: string;
@@ -37,11 +37,11 @@ interface DemoSetup {
 interface DemoReplica {
   /** The number of the replica, counted from 1. */
   readonly number: number;
-  /** The port of the store. If undefined, the replicas share their pool in memory. */
+  /** The port of the store. If undefined, the replicas share a pool in memory. */
   readonly storePort: number | undefined;
 }
 
-/** @param replica - undefined for a noria without a fleet. */
+/** @param replica - undefined if the demo has no fleet. */
 export async function demoConfig(
   { flags, sandbox, secrets }: DemoSetup,
   replica: DemoReplica | undefined,
@@ -99,13 +99,16 @@ function sourceText({ name, product, size }: DemoSource, sandbox: Sandbox): stri
   return `  - { name: ${name}, product: ${product}, instance: "${id}", password: "${password}", params: { count: ${size} }, size: ${size} }`;
 }
 
-/** How many of the members speak HTTP, and how many SOCKS5. */
+/** Returns how many of the members speak HTTP and how many SOCKS5. */
 export function split(members: number): readonly [http: number, socks: number] {
   const socks = Math.floor(members / 2);
   return [members - socks, socks];
 }
 
-/** If only this machine can reach the demo, clients may also request targets at loopback addresses. */
+/**
+ * Returns the listeners. If only this machine can reach the demo, clients may also request targets at loopback
+ * addresses.
+ */
 function listenersText(
   address: (port: number) => string,
   {

@@ -1,6 +1,5 @@
 /**
- * The store of `noria demo --replicas`: a Valkey or Redis server on a free loopback port. The demo starts and ends
- * it.
+ * The store of `noria demo --replicas`: a Valkey or Redis server on a free loopback port. It runs as long as the demo.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -21,13 +20,13 @@ export interface DemoStore {
 }
 
 const HOST = '127.0.0.1';
-/** The demo uses the first of these programs that is in the search path. */
+/** The programs to try, in this order. The demo uses the first one in the search path. */
 const PROGRAMS = ['valkey-server', 'redis-server'];
 const START_LIMIT_MS = 10_000;
 const RETRY_MS = 50;
 
 /**
- * Starts the server. Returns undefined if none of the programs is installed.
+ * Starts the server. Returns undefined if no such program is installed.
  *
  * @throws NoriaError bad-usage if the program does not start.
  */
@@ -56,7 +55,7 @@ export async function openDemoStore(): Promise<DemoStore | undefined> {
 }
 
 /**
- * Starts the program; undefined if it is not installed. The process is detached, so that Ctrl-C in a terminal does
+ * Starts the program. Returns undefined if it is not installed. The process is detached: Ctrl-C in the terminal must
  * not end it before the norias have ended.
  */
 async function start(program: string, port: number, folder: string): Promise<ChildProcess | undefined> {
@@ -93,7 +92,7 @@ async function untilAccepting(child: ChildProcess, program: string, port: number
   );
 }
 
-/** SIGKILL is used because it also ends a process that SIGSTOP has stopped. The data of the server is no longer needed. */
+/** Ends the server. SIGKILL also ends a process that SIGSTOP has stopped; the server's data is no longer needed. */
 async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const ended = once(child, 'exit');

@@ -1,4 +1,4 @@
-/** `noria demo`: runs noria on an embedded sandbox of the extraction service, and prints commands to try. */
+/** `noria demo`: runs noria with an embedded sandbox of the extraction service, and prints commands to try. */
 import { randomBytes } from 'node:crypto';
 import { type Command, InvalidArgumentError } from 'commander';
 import { systemBoot } from '../core/boot.ts';
@@ -33,17 +33,17 @@ import { EXIT, type Terminal } from './terminal.ts';
 
 const DEFAULT_TARGET_PORT = 8080;
 const DEFAULT_MEMBERS = 20;
-/** Only members resolve this name, so every request for it passes through a member. */
+/** Only members resolve this name. So each answer shows that its request went through a member. */
 const TARGET_NAME = 'target.example';
-/** The pause between two chapters of the story, in which a person can look at the dashboard. */
+/** The pause after each chapter of the story, in which a person can look at the dashboard. */
 const STORY_PAUSE_MS = 4_000;
 const SECRET_BYTES = 12;
 const MAX_REPLICAS = 5;
-/** The minimum and maximum lifetime of a member: short, so that a viewer soon sees members expire. */
+/** The minimum and maximum lifetime of a member. They are short, so that a viewer soon sees members expire. */
 const LIFETIME_MS = [60_000, 180_000] as const;
 /**
- * The minimum and maximum lifetime of a member in the story: so long that no member expires during the story. An expiry
- * would change sessions and fault counts without a visible cause.
+ * The minimum and maximum lifetime of a member in the story. No member may expire during the story: sessions and fault
+ * counts would then change without a visible cause.
  */
 const STORY_LIFETIME_MS = [600_000, 900_000] as const;
 
@@ -70,7 +70,7 @@ export function addDemoCommand(program: Command, { action, terminal, logLevel }:
     .option('--story', 'demonstrate noria step by step, and say what to look at on the dashboard')
     .option(
       '--replicas <count>',
-      'number of norias that form a fleet with one pool, through valkey-server or redis-server if one is in the search path',
+      'number of norias in one fleet; its store is valkey-server or redis-server if one of them is installed',
       integerOption(1, MAX_REPLICAS),
       1,
     )
@@ -117,7 +117,8 @@ async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | unde
     throw new NoriaError('bad-usage', '--story works only on loopback: remove --host');
   if (flags.replicas > 1 && (flags.story || secrets !== undefined))
     throw new NoriaError('bad-usage', '--replicas cannot be combined with --story or --host');
-  const signalled = untilSignal(); // registered before the start, because a signal without a handler would leave the store running
+  // registered before the start: without a handler, a signal would end noria and leave the store running
+  const signalled = untilSignal();
   const owner = new Ownership();
   let exitCode: number;
   try {
@@ -127,7 +128,7 @@ async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | unde
   } finally {
     await owner.close();
   }
-  printGoodbye(terminal); // after the last line of the log
+  printGoodbye(terminal); // after the daemon has closed, so that these lines follow its log
   return exitCode;
 }
 
@@ -197,7 +198,7 @@ function openMemoryFleet(): MemoryFleet {
   return new MemoryFleet({ name: DEMO_FLEET, clock: systemClock, timekeeper, version: readVersion() });
 }
 
-/** Runs the story. After the story, the demo ends, but on a terminal it continues until Ctrl-C. */
+/** Runs the story. On a terminal, the demo then continues until Ctrl-C. */
 async function story(
   daemon: Daemon,
   { sandbox, terminal, signalled }: Pick<DemoContext, 'sandbox' | 'terminal' | 'signalled'>,
@@ -263,7 +264,7 @@ function demoSecrets({ host }: DemoFlags, { env }: Terminal): DemoSecrets | unde
 
 interface DemoFacts {
   readonly targetUrl: string;
-  /** The number of members. */
+  /** The number of members in the pool. */
   readonly members: number;
 }
 
@@ -344,7 +345,7 @@ function aboutStore(store: DemoStore | undefined): string[] {
   ];
 }
 
-/** Replaces a wildcard host with the address that clients on this machine can use. */
+/** Replaces a wildcard host with an address that clients on this machine can use. */
 function reachable(address: string): string {
   const parsed = parseHostPort(address);
   return parsed === undefined ? address : formatHostPort(localHostOf(parsed.host), parsed.port);

@@ -1,6 +1,6 @@
 /**
- * `noria extract SOURCE`: makes one extraction call and prints the result. The call respects the pace of the source.
- * A running noria does not get the proxies.
+ * `noria extract SOURCE`: makes one extraction call, within the pace of the source, and prints the result. The proxies
+ * do not go to a running noria.
  */
 import type { Command } from 'commander';
 import { systemClock } from '../core/clock.ts';

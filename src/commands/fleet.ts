@@ -1,5 +1,5 @@
 /**
- * `noria fleet`: prints what the fleet's store contains: the replicas, the pace of each instance and the shared pool.
+ * `noria fleet`: prints what the fleet's store contains: the replicas, the pace of each instance, and the shared pool.
  */
 
 import type { Command } from 'commander';
@@ -43,23 +43,28 @@ interface SourceReport {
   readonly name: string;
   readonly members: number;
   readonly quarantined: number;
-  /** Whether the operator or the service paused the source. */
+  /** Whether all norias have paused the source: the operator paused it, or an answer of the service did. */
   readonly paused: boolean;
-  /** Whether an answer of the service stops the draws of all norias. */
+  /** Whether an answer of the service has halted the source in all norias. */
   readonly halted: boolean;
-  /** Why the service refused the last call; null if it accepted the call, or if noria will try again. */
+  /**
+   * Why the service refused the last call. null if the service accepted it, or if the time of the suspension has
+   * passed.
+   */
   readonly refusal: Refusal | null;
-  /** Whether a call to the service may be in flight. */
+  /** Whether a noria has reserved a call to the service and may be waiting for its answer. */
   readonly calling: boolean;
   readonly nextCallSeconds: number;
-  /** The number of replicas that wait for their turn to call the service. */
+  /** The number of replicas that wait for a permit to call the service. */
   readonly waiting: number;
 }
 
 interface Refusal {
   readonly reason: string;
   readonly advice: string;
-  /** Whether only the noria that made the call stops, because its key or its parameters may be wrong. */
+  /**
+   * Whether the refusal stops only the noria that made the call, because that noria's key or parameters may be wrong.
+   */
   readonly ofOneNoria: boolean;
 }
 
@@ -81,7 +86,7 @@ async function showFleet(flags: FleetFlags, terminal: Terminal): Promise<number>
   if (config.fleet === undefined) {
     throw new NoriaError(
       'bad-config',
-      `${config.file}: fleet: missing; noria fleet needs the address of the store`,
+      `${config.file}: fleet: missing; the command "noria fleet" requires the address of the store`,
     );
   }
   const store = await connectStore(config.fleet, holdingClock, systemRandom);
@@ -131,7 +136,10 @@ async function readReport(config: Config, name: string, store: FleetStore): Prom
   };
 }
 
-/** The suspension of the instance after the last answer of the service; undefined if the answer does not suspend it. */
+/**
+ * Returns why and until when the instance is suspended; undefined if the last answer of the service does not suspend
+ * it.
+ */
 function suspensionOf(
   reports: readonly ServiceReport[],
   key: string,

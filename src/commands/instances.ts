@@ -1,4 +1,4 @@
-/** `noria instances`: prints the exclusive-pool instances of an account (operation 10). */
+/** `noria instances`: prints the instances of the product `exclusive` in an account (operation 10). */
 import { type Command, Option } from 'commander';
 import { NoriaError } from '../core/faults.ts';
 import { INSTANCE_STATUSES, type InstanceStatus } from '../service/operation.ts';
@@ -8,9 +8,9 @@ import { configOption, readConfig } from './config-file.ts';
 import { callSettingsOf, callWithinPace, printRecords, requireSuccess } from './service-call.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-/** The service's code for an empty list, which is not an error of this command. */
+/** The service's code for an empty list. For this command, an empty list is not an error. */
 const NO_MATCHING_INSTANCE = '18003';
-/** The minimum time between two calls. noria chose it, because the service specifies no interval for this operation. */
+/** The minimum time between two calls. noria chose it; the service specifies none for this operation. */
 const INTERVAL_MS = 1_000;
 
 interface InstancesFlags {

@@ -1,6 +1,6 @@
 /**
- * `noria key`: prints the 16-character key of a password. It reads the password from standard input, because an
- * argument would be in the history of the shell.
+ * `noria key`: prints the 16-character key of a password. Reads the password from standard input, because an argument
+ * would be visible in the history of the shell.
  */
 import type { Command } from 'commander';
 import { NoriaError } from '../core/faults.ts';

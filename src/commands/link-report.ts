@@ -1,6 +1,6 @@
 /**
- * The report of `noria link`: what noria recognised, the first entries, and a source for the configuration. All functions are
- * pure. The report contains no secret.
+ * The report of `noria link`: what noria recognised in the answer, the first entries, and a source for the
+ * configuration. Contains no secret. All functions are pure.
  */
 import { Document, isMap, isScalar } from 'yaml';
 import { formatDuration } from '../core/duration.ts';
@@ -26,13 +26,16 @@ interface LinkFacts {
   };
   readonly count: number;
   readonly dropped: Readonly<Record<string, number>>;
-  /** At most the first three entries, as examples. */
+  /** The first entries of the answer as examples, at most three. */
   readonly entries: readonly ShownEntry[];
-  /** Whether an entry has a private address, which the pool accepts only with `pool.allowPrivateAddresses`. */
+  /** Whether an entry has a private address. The pool accepts such an entry only with `pool.allowPrivateAddresses`. */
   readonly hasPrivate: boolean;
-  /** The YAML of a source for the configuration. */
+  /** A source for the configuration, in YAML. */
   readonly source: string;
-  /** Maps each environment variable in the YAML to the place of its secret in the link, such as `the value of key`. */
+  /**
+   * The environment variables in the YAML. For each, describes which part of the link is its value, such as `the value
+   * of key`.
+   */
   readonly variables: Readonly<Record<string, string>>;
 }
 
@@ -46,7 +49,7 @@ interface ShownEntry {
 }
 
 const SHOWN = 3;
-/** Matches a parameter with one of the usual names for the number of proxies. */
+/** Matches a usual name of the parameter that sets the number of proxies. */
 const COUNT_PARAM = /([?&](?:num|count|n|qty|size|number|nums|limit|extract_num|pack_num)=)(\d{1,3})(?=&|$)/i;
 const KIND_WORDS: Readonly<Record<ExpiryKind, string>> = {
   seconds: 'the remaining lifetime in seconds',
@@ -135,7 +138,7 @@ function lifeText(ms: DrawnEntry['lifetimeMs']): string {
   return ms === 'unknown' ? 'unknown (-1)' : formatDuration(Math.floor(ms / 1_000) * 1_000);
 }
 
-/** Builds the YAML. Its comments mark the values that only the operator can know. */
+/** Returns the source in YAML. Comments mark the values that only the operator can know. */
 function sourceOf(
   url: Secret,
   { recognised, entries }: DecodedLink,
@@ -159,7 +162,11 @@ function sourceOf(
   };
   const document = new Document({ sources: [source] });
   if (count !== undefined && /[?&]sign=/i.test(asked))
-    comment(document, 'url', ` write ${count} in place of {count} if the sign covers all parameters`);
+    comment(
+      document,
+      'url',
+      ` if the sign parameter signs the other parameters, replace {count} with ${count}`,
+    );
   comment(document, 'interval', " the minimum time between two calls: see the vendor's documentation");
   comment(document, 'lifetime', ' the lifetime of a proxy: the answer does not contain it');
   return { source: document.toString({ lineWidth: 0 }), variables: Object.fromEntries(variables) };
@@ -189,10 +196,7 @@ function expiryText({ field, as, since }: RecognisedExpiry): string {
   return `${field}: ${since === undefined ? KIND_WORDS[as] : `the whole lifetime in ${as}, from ${since}`}`;
 }
 
-/**
- * Adds a variable such as `LINK_KEY` for the parameter `key`. If the variable exists already, adds a number to the
- * name.
- */
+/** Adds a variable for a parameter, such as `LINK_KEY` for `key`. Appends a number if the name is already used. */
 function addVariable(variables: Map<string, string>, param: string): string {
   const word = param.replace(/[^A-Za-z0-9]+/g, '_').toUpperCase();
   const base = word === '' || word === '_' ? 'LINK_VALUE' : `LINK_${word}`;

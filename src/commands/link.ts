@@ -1,10 +1,10 @@
 /**
- * `noria link URL`: calls an extraction link once, and prints what noria recognises in the answer and a source for the
+ * `noria link URL`: calls an extraction link once. Prints what noria recognises in the answer, and a source for the
  * configuration.
  *
- * Two calls of one link are at least a second apart, even if two processes make them. If the default configuration
- * contains the link, the command records its call in the state folder of the configuration and respects the interval of
- * the source. Otherwise the command records its call in a folder of this user.
+ * Two calls to one link are at least a second apart, even from two processes. If the default configuration contains the
+ * link, the command uses the pace and the interval of that source. Otherwise it keeps the pace in a folder of this
+ * user.
  */
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,7 +30,7 @@ interface LinkFlags {
 }
 
 const MAX_COUNT = 1_000;
-/** The minimum time between two calls of a link by this command. */
+/** The minimum time between two calls of this command to one link. */
 const MIN_SPACING_MS = 1_000;
 const TIMEOUT_MS = 10_000;
 
@@ -87,8 +87,8 @@ function readUrl(given: string): Secret {
 }
 
 /**
- * The settings for a link that is not in the default configuration. They also accept members at private addresses,
- * because the command only prints the members.
+ * The settings for a link that is not in the default configuration. They accept private addresses too, because the
+ * command only prints the proxies.
  */
 const DEFAULT_SETTINGS = { timeoutMs: TIMEOUT_MS, refuses: () => undefined, openTunnel: undefined };
 
@@ -110,7 +110,7 @@ function callOfUrl(url: Secret, count: number): LinkCall {
 }
 
 /**
- * Reads two things from the default configuration: the front proxy, and the source with the same link, if there is
+ * Returns two things from the default configuration: the front proxy, and the source with the same link if there is
  * one.
  */
 function configuredLink(
@@ -127,7 +127,7 @@ function configuredLink(
     return { source, settings: { ...DEFAULT_SETTINGS, stateDir, openTunnel: serviceTunnel(config) } };
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;
-    return undefined; // ignored: the command also works without a valid configuration
+    return undefined; // ignored: the command does not need a valid configuration
   }
 }
 

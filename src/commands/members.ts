@@ -51,11 +51,14 @@ async function evict(id: string | undefined, flags: MembersFlags, terminal: Term
   if (id === undefined) {
     throw new NoriaError(
       'bad-usage',
-      'noria members evict needs the ID of a member; noria members lists the IDs',
+      '"noria members evict" needs the ID of a member; "noria members" lists the IDs',
     );
   }
   if (flags.source !== undefined) {
-    throw new NoriaError('bad-usage', 'use --source only to list members; noria members evict takes one ID');
+    throw new NoriaError(
+      'bad-usage',
+      'use --source only to list members; "noria members evict" takes one ID',
+    );
   }
   const client = openAdminClient(flags, terminal);
   await client.evictMember(id).catch((error: unknown) => {

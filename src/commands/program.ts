@@ -1,4 +1,4 @@
-/** The command line: its commands, their common options, and the exit code. */
+/** The command line: its commands, their common options, and the exit codes. */
 import { Command, CommanderError, Option } from 'commander';
 import { LOG_LEVELS } from '../core/log-options.ts';
 import { readVersion } from '../core/version.ts';
@@ -8,7 +8,7 @@ import { EXIT, exitCodeOf, printFailure, type Terminal } from './terminal.ts';
 /**
  * Runs one command line. Never throws.
  *
- * @param argv - without the paths of node and of the script.
+ * @param argv - the arguments, without the paths of node and of the script.
  * @returns the exit code.
  */
 export async function runProgram(argv: readonly string[], terminal: Terminal): Promise<number> {
@@ -30,8 +30,8 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
 type AddCommand = (program: Command, context: CommandContext) => void;
 
 /**
- * The commands in the order of the help. Each is imported only when it runs, so that `noria status` does not load the
- * daemon.
+ * The commands in the order of the help. A command is imported only when it runs, so that, for example, `noria status`
+ * does not load the daemon.
  */
 const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
   ['run', async () => (await import('./run.ts')).addRunCommand],
@@ -56,10 +56,10 @@ const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
 ]);
 
 /**
- * Builds the program. If `argv` names a command, the program has only this command, and for `--version` it has none. If
- * `argv` names no command, or names `completion`, which lists commands, the program has all commands.
+ * Builds the program with only the command that `argv` names. Without such a command, and for `completion`, the program
+ * has all commands; for `--version`, none.
  *
- * @param onExitCode - called after a command has run.
+ * @param onExitCode - called after the command has run.
  */
 export async function buildProgram(
   argv: readonly string[],

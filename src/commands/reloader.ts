@@ -1,6 +1,6 @@
 /**
  * Reads the configuration file of a running noria again and applies it: after SIGHUP, for the admin API, and with
- * --watch after a change of the file. If the new configuration is invalid, it reports all errors, and the previous
+ * --watch after a change of the file. If the new configuration is invalid, all errors are reported, and the previous
  * configuration stays in force.
  */
 import { type FSWatcher, watch } from 'node:fs';
@@ -16,7 +16,7 @@ import type { Daemon } from '../daemon/daemon.ts';
 import { changesForRestart } from '../daemon/part-options.ts';
 
 interface ReloaderOptions {
-  /** Resolves when the daemon runs. A reload that is requested before then waits. */
+  /** Resolves when the daemon runs. An earlier reload waits for it. */
   readonly daemon: Promise<Pick<Daemon, 'config' | 'reload'>>;
   readonly log: Log;
   readonly file: string;
@@ -26,12 +26,12 @@ interface ReloaderOptions {
    * @throws NoriaError bad-config
    */
   readonly read: () => Config;
-  /** Called before and after each reload, so that the caller can notify systemd. */
+  /** Called at the start and at the end of each reload. The caller notifies systemd. */
   readonly onPhase?: (phase: 'reloading' | 'ready') => void;
   readonly clock?: Clock;
 }
 
-/** How long the file must not change before a reload, because an editor may write it in several steps. */
+/** A reload starts when the file has not changed for this time. An editor may write a file in several steps. */
 const QUIET_MS = 200;
 /** Kubernetes replaces this symbolic link when a file in a mounted volume changes. */
 const KUBERNETES_DATA_LINK = '..data';
@@ -46,8 +46,8 @@ export class Reloader {
   }
 
   /**
-   * @param answered - only for the admin API: resolves when the answer has been sent. A reload that replaces the admin
-   * server returns its outcome first. It applies the configuration only after `answered` has resolved.
+   * @param answered - only for the admin API: resolves when the answer has been sent. If the reload replaces the admin
+   * server, the outcome is returned first, and the configuration is applied after `answered` has resolved.
    * @throws NoriaError bad-config, listen-failed, shutting-down. The previous configuration then stays in force.
    */
   reload(cause: string, answered?: Promise<void>): Promise<ReloadOutcome> {
@@ -59,11 +59,11 @@ export class Reloader {
         await answered;
       }),
     );
-    this.#last = reload.catch(() => {}); // ignored: the caller gets the error, and the log already contains it
+    this.#last = reload.catch(() => {}); // ignored: the caller gets the error, and the log has it
     return Promise.race([early.promise, reload]);
   }
 
-  /** Reloads after SIGHUP until the result is disposed of. */
+  /** Reloads after each SIGHUP. Disposing of the result ends this. */
   onHangup(): Disposable {
     const onHangup = () => this.#reloadUnasked('SIGHUP');
     process.on('SIGHUP', onHangup);
@@ -71,7 +71,7 @@ export class Reloader {
   }
 
   /**
-   * Reloads after a change of the file until the result is disposed of. Watches the folder, because editors and
+   * Reloads after each change of the file. Disposing of the result ends this. Watches the folder, because editors and
    * mounted secrets replace the file instead of writing it.
    */
   onFileChange(): Disposable {
@@ -94,7 +94,7 @@ export class Reloader {
   }
 
   #reloadUnasked(cause: string): void {
-    this.reload(cause).catch(() => {}); // ignored: the log already contains the failure
+    this.reload(cause).catch(() => {}); // ignored: the log has the error
   }
 
   async #reload(
@@ -141,8 +141,8 @@ function warningLines({ file, warnings }: Config): string[] {
 }
 
 /**
- * A change in one of these sections is reported by the section's name. In `sources` and `listeners`, each changed
- * entry is reported.
+ * If one of these sections changes, the whole section is reported. In `sources` and `listeners`, each changed entry is
+ * reported.
  */
 const SECTIONS = [
   'service',
@@ -159,8 +159,8 @@ const SECTIONS = [
 ] as const satisfies readonly (keyof Config)[];
 
 /**
- * The changes between two configurations, without values: `pool`, `source city added`, `listener 127.0.0.1:8888
- * changed`.
+ * Returns the changes between two configurations, without values, for example `pool`, `source city added`, `listener
+ * 127.0.0.1:8888 changed`.
  */
 export function changedKeys(before: Config, next: Config): readonly string[] {
   const sources = (config: Config) => new Map(config.sources.map((source) => [source.name, source]));

@@ -24,9 +24,9 @@ interface RunFlags {
 export function addRunCommand(program: Command, { action, terminal, logLevel }: CommandContext): void {
   program
     .command('run')
-    .description('run the daemon until SIGTERM or SIGINT; open tunnels may finish')
+    .description('run the daemon until SIGTERM or SIGINT, then wait for open tunnels')
     .addOption(configOption())
-    .option('--watch', 'reload when the file changes, as on SIGHUP')
+    .option('--watch', 'reload the configuration when its file changes, as on SIGHUP')
     .addHelpText(
       'after',
       '\nExamples:\n  noria run\n  noria run --watch\n  noria run -c /etc/noria/noria.yaml --log-level debug',
@@ -40,11 +40,11 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   const read = () => withLogLevel(loadConfig(file, { env }), level);
   const config = read();
   const log = createLog(config.log);
-  const signalled = untilSignal(); // registered before noria starts, because the kernel ignores signals for PID 1 that have no handler
+  const signalled = untilSignal(); // registered before noria starts: as PID 1, noria would otherwise ignore signals
   const started = Promise.withResolvers<Daemon>();
   const onPhase = (phase: 'reloading' | 'ready') => manager[phase]();
   const reloader = new Reloader({ daemon: started.promise, log, file, read, onPhase });
-  const hangups = reloader.onHangup(); // registered before noria starts, because SIGHUP without a handler would end the process
+  const hangups = reloader.onHangup(); // registered before noria starts: without a handler, SIGHUP ends the process
   logWarnings(config, log);
   const daemon = await startDaemon({
     config,
@@ -89,7 +89,7 @@ async function stop(daemon: Daemon, manager: ServiceManager): Promise<void> {
   await manager.close();
 }
 
-/** --log-level takes precedence over the file, also after a reload. */
+/** --log-level overrides the level in the file, also after a reload. */
 function withLogLevel(config: Config, level: LogLevel | undefined): Config {
   return level === undefined ? config : { ...config, log: { ...config.log, level } };
 }

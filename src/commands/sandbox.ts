@@ -1,4 +1,4 @@
-/** `noria sandbox`: runs only the sandbox of the extraction service, to test a configuration or another client. */
+/** `noria sandbox`: runs the sandbox of the extraction service alone, to test a configuration or another client. */
 import type { Command } from 'commander';
 import { openSandbox } from '../sandbox/open-sandbox.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
@@ -41,7 +41,7 @@ export function addSandboxCommand(program: Command, { action, terminal }: Comman
     .option('--slow <fraction>', 'fraction of proxies with a delay of 2 s, 0 to 1', fractionOption, 0)
     .option(
       '--pace <ms>',
-      "minimum time between two calls in ms, instead of each operation's own",
+      'minimum time in ms between two calls (default: the minimum of each operation)',
       integerOption(0, 600_000),
     )
     .option('--scenario <file>', 'a YAML or JSON file that says what fails, and when')

@@ -1,6 +1,6 @@
 /**
- * Makes one call of the service within its pace, and prints the records of the answer. The commands `extract`, `areas`,
- * `instances` and `link` use it.
+ * Makes one call to the service within its pace, and prints the records of the answer. Used by the commands `extract`,
+ * `areas`, `instances` and `link`.
  */
 import type { Config, FleetConfig, SourceConfig } from '../config/config.ts';
 import { systemBoot } from '../core/boot.ts';
@@ -25,19 +25,19 @@ import type { PaceStore } from '../state/pace-file.ts';
 import { formatTable } from './table.ts';
 import type { Terminal } from './terminal.ts';
 
-/** The parts of the configuration that a call needs. */
+/** What a call needs from the configuration. */
 export interface CallSettings {
   readonly timeoutMs: number;
-  /** The state folder, which contains the pace. If undefined, only this process knows the pace. */
+  /** The state folder, in which the pace is kept. If undefined, only this process knows its calls. */
   readonly stateDir: string | undefined;
   readonly refuses: RefuseAddress;
-  /** With a fleet, the fleet's store contains the pace, and the state folder is not used. */
+  /** With a fleet, the pace is kept in the fleet's store instead of the state folder. */
   readonly fleet?: FleetConfig | undefined;
-  /** Connects through the front proxy. If undefined, noria connects directly. */
+  /** Connects to the service through the front proxy. If undefined, noria connects directly. */
   readonly openTunnel: OpenTunnel | undefined;
 }
 
-/** An instance or an account at one service address. Each instance and each account has its own pace. */
+/** An instance or an account at the address of a service. Each has a pace of its own. */
 interface PacedAddress extends ServiceAddress {
   readonly instance: string;
   readonly intervalMs: number;
@@ -45,13 +45,13 @@ interface PacedAddress extends ServiceAddress {
 
 interface PacedCall<Answer> extends PacedAddress {
   send(connection: ServiceConnection, gate: WriteGate): Promise<Answer>;
-  /** How the answer affects the pace. Default: only the usual interval applies. */
+  /** Returns how the answer affects the pace. If absent, the next call must only wait for the usual interval. */
   settle?(answer: Answer): Settlement;
 }
 
 /**
- * Makes one call as soon as the pace allows it. Prints how long it waits. Records the call in the state folder (with
- * a fleet, in its store), so that a running noria with the same folder also respects the pace.
+ * Makes one call as soon as the pace allows it, and prints how long it waits. Records the call in the state folder, or
+ * with a fleet in the fleet's store, so that a running noria also keeps its distance from this call.
  */
 export async function callWithinPace<Answer extends { readonly code: string }>(
   { timeoutMs, stateDir, refuses, openTunnel, fleet }: CallSettings,
@@ -88,7 +88,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   }
 }
 
-/** Returns a function that prints the first wait. A later wait is part of the printed wait. */
+/** Returns a function that prints the first wait only: the first wait already includes the later ones. */
 function printFirstWait(terminal: Terminal): (ms: number) => void {
   let hasWaited = false;
   return (ms) => {
@@ -106,7 +106,8 @@ async function openSharedPace(fleet: FleetConfig, timeoutMs: number, owner: Owne
 }
 
 /**
- * @throws NoriaError service-refused for any code other than success, with its meaning and the service's own message.
+ * @throws NoriaError service-refused if the code is not success. The message has the meaning of the code and the
+ * service's own text.
  */
 export function requireSuccess(
   operation: CodeScope,
@@ -120,7 +121,7 @@ export function requireSuccess(
   });
 }
 
-/** @throws NoriaError bad-usage for an unknown name, with the names of all sources. */
+/** @throws NoriaError bad-usage if there is no such source. The message has the names of all sources. */
 export function sourceNamed(config: Config, name: string): SourceConfig {
   const source = config.sources.find((candidate) => candidate.name === name);
   if (source !== undefined) return source;
@@ -158,7 +159,7 @@ export function dropText(reason: string): string {
   return DROP_REASONS[reason] ?? reason;
 }
 
-/** Prints records with the service's own field names, as a table or as a JSON array. */
+/** Prints records as a table or as a JSON array, with the service's field names. */
 export function printRecords(
   records: readonly Readonly<Record<string, string | number | boolean>>[],
   { fields, json }: { readonly fields: readonly string[]; readonly json: boolean },

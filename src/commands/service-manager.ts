@@ -1,9 +1,9 @@
 /**
- * The interface to systemd. noria inherits sockets (sd_listen_fds(3)) and sends notifications (sd_notify(3)): ready,
- * reloading, stopping, status and watchdog.
+ * The interface to systemd. noria inherits sockets from systemd (sd_listen_fds(3)). It notifies systemd (sd_notify(3))
+ * that it is ready, reloading, stopping or alive, and sends its status.
  *
- * Node cannot send to a Unix datagram socket, so noria runs systemd's program `systemd-notify` for each notification,
- * one at a time (see docs/decisions/0003-notify-systemd-by-its-command.md).
+ * Node cannot send to a Unix datagram socket. So noria runs systemd's program `systemd-notify` for each notification,
+ * one at a time (docs/decisions/0003-notify-systemd-by-its-command.md).
  */
 import { execFile } from 'node:child_process';
 import type { BootClock } from '../core/boot.ts';
@@ -12,50 +12,52 @@ import { describeError } from '../core/faults.ts';
 import type { Log } from '../core/log.ts';
 
 interface ServiceManagerOptions {
-  /** The environment, of which noria reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. */
+  /** The environment variables. noria reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readonly boot: BootClock;
   readonly log: Log;
   /** Returns one sentence for `systemctl status`. */
   readonly status: () => string;
-  /** Sends fields of the form `NAME=value`. Default: runs systemd-notify. */
+  /** Sends fields of the form `NAME=value`. If absent, noria runs systemd-notify. */
   readonly send?: (fields: readonly string[]) => Promise<void>;
 }
 
 /**
- * Sends notifications in the order of the calls. No call waits for systemd or throws, because noria also works
+ * Sends notifications in the order of the calls. No call waits for systemd, and no call throws: noria also works
  * without systemd.
  */
 export interface ServiceManager {
   ready(): void;
   reloading(): void;
-  /** Sends the status if it has changed. Call it when the status may have changed. */
+  /** Sends the status if it differs from the last one. Call it when the status may have changed. */
   statusChanged(): void;
-  /** @param withinMs - the maximum duration of stopping. systemd kills the process if it takes longer. */
+  /** @param withinMs - the maximum time until noria has stopped. After it, systemd may kill the process. */
   stopping(withinMs: number): void;
-  /** Resolves when each notification has been sent or has failed. Idempotent. */
+  /** Resolves when all notifications have been sent or have failed. Idempotent. */
   close(): Promise<void>;
 }
 
 const FIRST_FD = 3;
-/** How often noria sends the status if the unit has no watchdog. */
+/** The interval of the status notifications if the unit has no watchdog. */
 const STATUS_INTERVAL_MS = 10_000;
 /**
- * The number of notifications in one watchdog interval: more than one, so that a single late notification does no harm.
+ * The number of notifications per watchdog interval. It is more than one, so that a single late notification does no
+ * harm.
  */
 const BEATS_PER_INTERVAL = 3;
-/** If a timer is at least this late, something has blocked the event loop, and noria logs that. */
+/** If a timer is at least this late, something has blocked the event loop, and noria logs a warning. */
 const LATE_MS = 1_000;
 const SEND_TIMEOUT_MS = 5_000;
-/** The time in ms for the steps after the drain: the last snapshot and the exit. */
+/** The time in ms that the last snapshot and the exit may take after the drain. */
 const STOP_MARGIN_MS = 5_000;
 const US_PER_MS = 1_000;
 
 /**
- * The descriptors of the sockets that this process inherits from systemd.
+ * Returns the descriptors of the sockets that this process inherits from systemd.
  *
- * If a shell or npm runs between systemd and noria, the descriptors may be other files. So noria checks LISTEN_PID.
+ * If a shell or npm runs between systemd and noria, these descriptors may be other files. So noria checks that
+ * LISTEN_PID is its own process id.
  */
 export function inheritedSockets(
   env: Readonly<Record<string, string | undefined>>,
@@ -66,7 +68,7 @@ export function inheritedSockets(
   return new Set(Array.from({ length: Number(count) }, (_, index) => FIRST_FD + index));
 }
 
-/** Without a service manager (no NOTIFY_SOCKET), all methods of the result are no-ops. */
+/** Without NOTIFY_SOCKET, there is no service manager, and all methods of the result do nothing. */
 export function openServiceManager(options: ServiceManagerOptions): ServiceManager {
   const { NOTIFY_SOCKET: socket } = options.env;
   if (socket === undefined || socket === '') return NO_SERVICE_MANAGER;
@@ -90,7 +92,7 @@ class Systemd implements ServiceManager {
   readonly #hasWatchdog: boolean;
   readonly #intervalMs: number;
   #timer: Disposable | undefined;
-  /** Resolves when the last notification has been sent or has failed. */
+  /** Resolves when the last queued notification has been sent or has failed. */
   #queue: Promise<void> = Promise.resolve();
   #queuedCount = 0;
   #lastStatus: string | undefined;
@@ -116,7 +118,7 @@ class Systemd implements ServiceManager {
   }
 
   statusChanged(): void {
-    this.#isStatusDue = this.#queuedCount > 0; // if other notifications are queued, the status is sent once after them
+    this.#isStatusDue = this.#queuedCount > 0; // if notifications are queued, the status is sent once, after them
     if (this.#isStatusDue) return;
     const fields = this.#changedStatus();
     if (fields.length > 0) this.#notify(fields);
@@ -134,7 +136,7 @@ class Systemd implements ServiceManager {
   }
 
   /**
-   * Arms the timer for the next notification. If the event loop is blocked, the timer does not fire, and systemd's
+   * Starts the timer for the next notification. If the event loop is blocked, the timer does not fire, and systemd's
    * watchdog restarts noria.
    */
   #arm(): void {
@@ -143,7 +145,8 @@ class Systemd implements ServiceManager {
     this.#timer = clock.after(this.#intervalMs, () => {
       const lateMs = Math.round(clock.monotonic() - dueAt);
       if (lateMs >= LATE_MS) log.warn({ lateMs }, 'event loop was blocked');
-      if (this.#queuedCount === 0) this.#beat(); // drops the notification: if systemd is slow, a longer queue does not help
+      // if systemd is slow, skip this notification: a longer queue does not help
+      if (this.#queuedCount === 0) this.#beat();
       this.#arm();
     });
   }
@@ -171,7 +174,7 @@ class Systemd implements ServiceManager {
       });
   }
 
-  /** Logs only the first failure, because later failures have the same cause. */
+  /** Logs only the first failure. Later failures have the same cause. */
   #logFailure(error: unknown): void {
     if (this.#failureLogged) return;
     this.#failureLogged = true;
@@ -181,7 +184,7 @@ class Systemd implements ServiceManager {
   }
 }
 
-/** Returns undefined if the unit has no watchdog, or if the watchdog monitors another process. */
+/** Returns undefined if the unit has no watchdog, or if the watchdog is for another process. */
 function readWatchdogMs({
   WATCHDOG_USEC: us,
   WATCHDOG_PID: pid,
@@ -192,8 +195,8 @@ function readWatchdogMs({
 }
 
 /**
- * Runs systemd-notify. The program ends only after systemd has read the message: systemd finds out who sent a message
- * from the process of the sender, which must still exist.
+ * Runs systemd-notify, which waits until systemd has read the message. The sender must still run then, because systemd
+ * looks up which unit it belongs to.
  */
 function systemdNotify(socket: string, fields: readonly string[], path = '/usr/bin:/bin'): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -40,7 +40,7 @@ export function addSessionsCommand(program: Command, { action, terminal }: Comma
 
 async function list(flags: SessionsFlags, terminal: Terminal): Promise<number> {
   if (flags.close === true)
-    throw new NoriaError('bad-usage', 'use --close only with noria sessions rotate ID');
+    throw new NoriaError('bad-usage', 'use --close only with "noria sessions rotate ID"');
   const sessions = await openAdminClient(flags, terminal).sessions();
   for (const line of flags.json === true
     ? [JSON.stringify(sessions, undefined, 2)]
@@ -73,11 +73,11 @@ async function change(
   if (id === undefined) {
     throw new NoriaError(
       'bad-usage',
-      `noria sessions ${verb} needs the ID of a session; noria sessions lists the IDs`,
+      `"noria sessions ${verb}" needs the ID of a session; "noria sessions" lists the IDs`,
     );
   }
   if (verb === 'forget' && flags.close === true) {
-    throw new NoriaError('bad-usage', 'use --close only with noria sessions rotate ID');
+    throw new NoriaError('bad-usage', 'use --close only with "noria sessions rotate ID"');
   }
   const client = openAdminClient(flags, terminal);
   await apply(verb, id, { client, close: flags.close === true }).catch((error: unknown) => {

@@ -1,6 +1,5 @@
 /**
- * `noria simulate`: predicts the cost and the yield of a configuration with a simulated clock and without network
- * calls.
+ * `noria simulate`: predicts what a configuration costs and yields. Uses a simulated clock and makes no network calls.
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import { SECOND_MS } from '../core/duration.ts';
@@ -14,7 +13,7 @@ import { configOption, readConfig } from './config-file.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 const HOURS_PER_DAY = 24;
-/** The maximum number of simulated days. A longer simulation takes too long. */
+/** The maximum number of simulated days. More days would take too long. */
 const MAX_DAYS = 366;
 const MAX_REQUESTS_PER_MINUTE = 100_000;
 const MAX_TUNNEL_SECONDS = 3_600;
@@ -63,7 +62,10 @@ export function addSimulateCommand(program: Command, { action, terminal }: Comma
 async function predict(flags: SimulateFlags, terminal: Terminal): Promise<number> {
   const config = readConfig(flags.config, terminal);
   if (config.sources.length === 0) {
-    throw new NoriaError('bad-config', `${config.file}: sources: empty; simulate needs at least one`);
+    throw new NoriaError(
+      'bad-config',
+      `${config.file}: sources: empty; the command "noria simulate" requires at least one source`,
+    );
   }
   const { days, seed, requests, hours, tunnel } = flags;
   const report = await simulate({
@@ -78,7 +80,7 @@ async function predict(flags: SimulateFlags, terminal: Terminal): Promise<number
   return EXIT.fine;
 }
 
-/** Reads hours of the day: `8-20` is from 08:00 to 20:00. */
+/** Reads hours of the day. `8-20` means from 08:00 to 20:00. */
 function readHours(text: string): [from: number, to: number] {
   const [, from, to] = /^(\d{1,2})-(\d{1,2})$/.exec(text) ?? [];
   const hours: [number, number] = [Number(from ?? Number.NaN), Number(to ?? Number.NaN)];

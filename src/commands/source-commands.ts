@@ -1,5 +1,5 @@
 /**
- * `noria pause SOURCE`, `noria resume SOURCE` and `noria refill SOURCE`: control when a running noria draws from a
+ * `noria pause SOURCE`, `noria resume SOURCE` and `noria refill SOURCE`: control the draws of a running noria from a
  * source.
  */
 import type { Command } from 'commander';
@@ -19,7 +19,8 @@ interface SourceFlags extends AdminFlags {
 
 const DESCRIPTIONS: { readonly [V in Verb]: string } = {
   pause: 'stop drawing from a source; its members stay in use',
-  resume: 'draw from a source again; a halted source makes one call as soon as the pace allows',
+  resume:
+    'resume the draws from a source; a halted source makes one call, which shows whether the problem is solved',
   refill: 'draw from a source as soon as the pace allows',
 };
 
@@ -29,7 +30,7 @@ export const addSourceCommand =
     const command = program
       .command(verb)
       .description(DESCRIPTIONS[verb])
-      .argument('<source>', 'the name of a source; noria status lists them');
+      .argument('<source>', 'the name of a source; "noria status" lists the names');
     addAdminOptions(command)
       .option('--json', 'print the source as in /api/status')
       .addHelpText('after', `\nExamples:\n  noria ${verb} city\n  noria ${verb} city --json\n\n${TOKEN_HELP}`)
@@ -59,7 +60,7 @@ async function sendCommand({ verb, name, flags, terminal }: SentCommand): Promis
   return EXIT.fine;
 }
 
-/** @throws NoriaError not-found for an unknown name, with the similar name that is probably meant. */
+/** @throws NoriaError not-found if there is no such source. The message suggests a similar name. */
 export async function requireKnownSource(name: string, client: AdminClient): Promise<void> {
   const names = (await client.status()).sources.map((source) => source.name);
   if (names.includes(name)) return;

@@ -1,6 +1,6 @@
 /**
- * Formats the status of a running noria for a terminal: a summary, its sources with advice, and its members with a
- * bar for their remaining lifetime.
+ * Formats the status of a running noria for a terminal: a summary, the sources with advice, and the members. The bar of
+ * a member shows its remaining lifetime.
  */
 import { styleText } from 'node:util';
 import { readinessLines } from '../admin/readiness-text.ts';
@@ -9,7 +9,7 @@ import { formatCount } from '../core/words.ts';
 import { type Column, displayWidth, formatTable, wrapText } from './table.ts';
 
 interface StatusFormat {
-  /** The current time in epoch ms, to which the time of the next draw is relative. */
+  /** The current time, in epoch ms. The times until the next draws are counted from it. */
   readonly now: number;
   readonly colour: boolean;
   readonly columns: number;
@@ -20,9 +20,9 @@ type Paint = (style: Style, text: string) => string;
 
 const INDENT = '  ';
 const BAR_CELLS = 10;
-/** The characters for a cell of the bar that is filled by 0 to 7 eighths. */
+/** The characters for a cell of the bar: index n fills n eighths of the cell. */
 const PARTIAL_CELLS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/** A full bar means at least this remaining time. If every member is about to expire, all bars are therefore short. */
+/** A full bar means at least this remaining lifetime. So all bars are short if all members are about to expire. */
 const MIN_FULL_SECONDS = 30;
 
 const STATE_STYLES: Readonly<Record<string, Style>> = {
@@ -56,7 +56,7 @@ export function formatStatus(status: Status, members: readonly MemberJson[], for
   ];
 }
 
-/** Wraps a text, and indents all lines except the first. */
+/** Wraps a text into lines, and indents all lines except the first. */
 function wrapIndented(text: string, columns: number): string[] {
   if (displayWidth(text) <= columns) return [text];
   const lines = wrapText(text, Math.max(1, columns - INDENT.length));
@@ -80,7 +80,7 @@ function formatCounts({ listeners, workers, pool, uptimeSeconds }: Status): stri
   ].join(', ');
 }
 
-/** Returns one line about the fleet. Without a fleet, returns no line. */
+/** Returns one line about the fleet, or no line without a fleet. */
 function formatFleet(fleet: Status['fleet']): string[] {
   if (fleet === null) return [];
   const { name, replica, store, lostForSeconds, replicas } = fleet;
@@ -88,13 +88,13 @@ function formatFleet(fleet: Status['fleet']): string[] {
   const state =
     store === 'connected'
       ? 'store connected'
-      : `store lost for ${roughSeconds(lostForSeconds)} (noria check says why)`;
+      : `store lost for ${roughSeconds(lostForSeconds)} (run noria check to see why)`;
   const known = store === 'connected' ? 'with' : 'last seen with';
   const company = others.length === 0 ? 'no other noria is known' : `${known} ${others.join(', ')}`;
   return [`fleet ${name}: ${state}; this is ${replica}, ${company}`];
 }
 
-/** Formats each source as a row, with the reason for its state and the advice on the next lines. */
+/** Returns a row for each source. The reason for its state and the advice follow on the next lines. */
 function formatSources(sources: readonly SourceJson[], format: StatusFormat): string[] {
   const paint = painter(format);
   const { now, columns } = format;
@@ -131,12 +131,12 @@ function explain({ reason, advice, message, code }: SourceJson, columns: number,
   ];
 }
 
-/** Whether the message of the last call is the service's own text. Otherwise noria wrote it. */
+/** Whether the message of the last call comes from the service. Otherwise noria wrote it. */
 function isOfService(code: string | null): boolean {
   return code !== 'transport' && code?.startsWith('fleet-store-') !== true;
 }
 
-/** The replica that drew the member. */
+/** The name of the replica that drew the member. */
 const DRAWN_BY: Column<MemberJson> = {
   title: 'DRAWN BY',
   cell: ({ drawnBy }) => drawnBy ?? '',
@@ -182,7 +182,7 @@ export function formatMembers(
   );
 }
 
-/** Returns, for each source, the value of a full bar: the longest remaining lifetime among its members. */
+/** Returns the remaining lifetime that fills the bar, for each source: the longest one among its members. */
 function longestLifeBySource(members: readonly MemberJson[]): ReadonlyMap<string, number> {
   const longest = new Map<string, number>();
   for (const { source, remainingSeconds } of members) {
@@ -197,7 +197,7 @@ function lifeBar(remainingSeconds: number | null, fullSeconds: number): string {
   return `${'█'.repeat(eighths >> 3)}${PARTIAL_CELLS[eighths & 7] ?? ''}`.padEnd(BAR_CELLS, '·');
 }
 
-/** The time of the source's next draw. A source in the state `ready` draws only if members are missing. */
+/** Returns when the source draws next. A source in the state `ready` draws only when members are missing. */
 function nextDraw({ nextCallAt, state }: SourceJson, now: number): string {
   if (nextCallAt === null) return '-';
   const seconds = (Date.parse(nextCallAt) - now) / 1_000;
@@ -209,13 +209,13 @@ function formatBudget({ budget }: SourceJson): string {
   return budget === null ? '' : `${budget.used}/${budget.limit}`;
 }
 
-/** Formats a rounded duration, such as `45 s`, `12 min` or `3 h`. */
+/** Formats a duration, rounded to one unit: `45 s`, `12 min` or `3 h`. */
 export function roughSeconds(seconds: number): string {
   if (seconds < 120) return `${Math.round(seconds)} s`;
   return seconds < 7_200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3_600)} h`;
 }
 
-/** Removes control characters, because text of the service must not control the terminal. */
+/** Removes control characters, because a text of the service must not control the terminal. */
 function oneLine(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\s]+/gu, ' ').trim();
 }

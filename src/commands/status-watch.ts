@@ -1,8 +1,7 @@
 /**
- * `noria status --watch`: prints the status every second until Ctrl-C.
- *
- * On a terminal, it uses the alternate screen, so that the scrollback stays as it is. It redraws line by line without
- * clearing, to avoid flicker. If standard output is not a terminal, it prints one status after the other.
+ * `noria status --watch`: prints the status every second until Ctrl-C. On a terminal, it uses the alternate screen,
+ * which keeps the scrollback unchanged, and redraws line by line, which avoids flicker. Otherwise it prints one status
+ * after the other.
  */
 import type { MemberJson, Status } from '../admin/schemas.ts';
 import { type Clock, pause } from '../core/clock.ts';
@@ -27,11 +26,10 @@ const CLEAR_LINE_END = '\u001b[K';
 const CLEAR_BELOW = '\u001b[J';
 
 /**
- * Runs until `signal` aborts.
+ * Runs until `signal` aborts. If noria stops answering, shows this and tries again.
  *
  * @returns whether noria was ready in the last status.
- * @throws NoriaError if the first request fails. If a later request fails, the command shows the failure and sends the
- * next request.
+ * @throws NoriaError if the first request fails, or if noria refuses a later one.
  */
 export async function watchStatus(options: StatusWatch): Promise<boolean> {
   const { terminal, clock, signal } = options;
@@ -56,7 +54,7 @@ export async function watchStatus(options: StatusWatch): Promise<boolean> {
   } finally {
     if (terminal.interactive) terminal.write(LEAVE_SCREEN);
   }
-  // the last status stays visible after the command
+  // prints the last status on the normal screen, where it stays visible
   if (terminal.interactive) for (const line of lines) terminal.print(line);
   return ready;
 }

@@ -1,6 +1,6 @@
 /**
- * `noria demo --story`: demonstrates four features. Sends real requests through noria's listener, and says where to
- * look on the dashboard. The answers of the target decide whether a step succeeded.
+ * `noria demo --story`: demonstrates four features with real requests through noria's listener, and says where to look
+ * on the dashboard. The target's answers show whether a step succeeded.
  */
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
@@ -13,29 +13,29 @@ interface StoryOptions {
   readonly proxy: string;
   /** The URL of the dashboard. */
   readonly page: string;
-  /** The URL of the target. Only members resolve its name. */
+  /** The URL of the target, whose name only members resolve. */
   readonly target: string;
   readonly sandbox: Pick<Sandbox, 'members' | 'kill'>;
   readonly control: Pick<AdminBackend, 'members'>;
   readonly print: (line: string) => void;
-  /** Called after each chapter. It gives a viewer the time to look at the dashboard. */
+  /** Called after each chapter. Gives the viewer time to look at the dashboard. */
   readonly pause: () => Promise<void>;
   readonly signal: AbortSignal;
 }
 
-/** The number of members that the story needs to show every feature. */
+/** The minimum number of members with which the story can show every feature. */
 export const STORY_MEMBERS = 4;
 
 const SESSION = 'story';
 const ROTATIONS = 5;
 const STICKY_REQUESTS = 4;
 const DEAD_TARGET_REQUESTS = 3;
-/** The address of a target at a port on which no program listens. */
+/** A target URL with a port on which no program listens. */
 const DEAD_TARGET = 'http://target.example:1/';
 
 interface Chapter {
   readonly title: string;
-  /** Where to look on the dashboard. */
+  /** What to look at on the dashboard. */
   readonly look: string;
   /** Returns whether noria did what the title says. */
   readonly show: (options: StoryOptions) => Promise<boolean>;
@@ -67,7 +67,7 @@ const CHAPTERS: readonly Chapter[] = [
 /**
  * Runs the chapters in order.
  *
- * @returns whether all of them succeeded; false if `signal` aborted.
+ * @returns whether all chapters succeeded; false if `signal` aborted.
  */
 export async function tellStory(options: StoryOptions): Promise<boolean> {
   const { print, page, pause, signal } = options;
@@ -142,9 +142,9 @@ interface StoryAnswer {
   readonly status: number;
   /** The exit address that the target saw; empty if the target did not answer. */
   readonly exit: string;
-  /** The value of X-Noria-Error; empty without the header. */
+  /** The value of X-Noria-Error; empty if the response has no such header. */
   readonly code: string;
-  /** The value of X-Noria-Attempts; 0 without the header. */
+  /** The value of X-Noria-Attempts; 0 if the response has no such header. */
   readonly attempts: number;
 }
 

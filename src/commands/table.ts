@@ -6,8 +6,8 @@ export interface Column<Row> {
   readonly cell: (row: Row) => string;
   readonly align?: 'left' | 'right';
   /**
-   * An optional column is left out if all its cells are empty. If the table is too wide, optional columns are left
-   * out, the rightmost first.
+   * Whether the column may be left out. It is left out if all its cells are empty. If the table is too wide, more
+   * optional columns are left out, the rightmost first.
    */
   readonly optional?: boolean;
 }
@@ -21,10 +21,10 @@ interface FormattedColumn {
 const GAP = '  ';
 
 /**
- * Returns the lines of a table, the titles first. A column is as wide as its widest cell.
+ * Returns the lines of a table; the first line has the titles. Each column is as wide as its widest cell.
  *
- * @param width - the maximum width in terminal columns. If leaving out all optional columns is not enough, the lines
- * are cut.
+ * @param width - the maximum width in terminal columns. If the table is too wide without its optional columns, the
+ * lines are cut.
  */
 export function formatTable<Row>(
   rows: readonly Row[],
@@ -43,7 +43,7 @@ export function formatTable<Row>(
   });
 }
 
-/** @returns a list with one column. The list is empty if the column is optional and all its cells are empty. */
+/** @returns a list with the column; an empty list if the column is optional and all its cells are empty. */
 function formatColumn<Row>(
   rows: readonly Row[],
   { title, cell, align = 'left', optional = false }: Column<Row>,
@@ -83,20 +83,20 @@ export function wrapText(text: string, width: number): string[] {
   return [...lines, line];
 }
 
-/** The number of terminal columns that a text takes. Wide East Asian characters take two columns. */
+/** Returns the number of terminal columns that a text takes. A wide East Asian character takes two. */
 export function displayWidth(text: string): number {
   let width = 0;
   for (const character of stripVTControlCharacters(text)) width += WIDE.test(character) ? 2 : 1;
   return width;
 }
 
-/** Cuts a text to at most `columns` terminal columns, and keeps all style sequences. */
+/** Cuts a text to at most `columns` terminal columns. Keeps all style sequences. */
 export function cutToWidth(text: string, columns: number): string {
   if (displayWidth(text) <= columns) return text;
   let width = 0;
   let cut = '';
   for (const [part] of text.matchAll(STYLE_OR_CHARACTER)) {
-    width += displayWidth(part); // a style sequence takes no columns
+    width += displayWidth(part); // a style sequence is invisible
     if (width <= columns || displayWidth(part) === 0) cut += part;
   }
   return cut;

@@ -1,10 +1,10 @@
-/** The input and output of a command: results go to standard output, diagnostics to standard error. */
+/** The input and output of a command. Results go to standard output, and diagnostics to standard error. */
 import { type FaultCode, NoriaError } from '../core/faults.ts';
 import { escapeForTerminal } from '../core/printable.ts';
 
 export interface Terminal {
   print(line: string): void;
-  /** Writes to standard output without adding a newline. */
+  /** Writes to standard output. Adds no newline. */
   write(text: string): void;
   printError(line: string): void;
   /** Whether standard output is a terminal. */
@@ -14,7 +14,7 @@ export interface Terminal {
   readonly columns: number;
   readonly rows: number;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Reads one line without echo if standard input is a terminal. If it is not, reads all of standard input. */
+  /** Reads one line without echo from a terminal. If standard input is not a terminal, reads all of it. */
   readHidden(prompt: string): Promise<string>;
 }
 
@@ -28,7 +28,10 @@ const EXIT_OF: { readonly [Code in FaultCode]?: number } = {
   'fleet-store-lost': EXIT.unreachable,
 };
 
-/** For some faults, a command gives other advice than a running noria, because a command neither keeps members nor reconnects. */
+/**
+ * The advice of a command where it differs from the advice of a running noria: a command has no members and does not
+ * reconnect.
+ */
 const ADVICE_OF: { readonly [Code in FaultCode]?: string } = {
   'fleet-store-lost':
     'Check fleet.url, that the store runs and answers, and that this machine can reach it; then run the command again.',
@@ -38,7 +41,7 @@ export function exitCodeOf(error: unknown): number {
   return error instanceof NoriaError ? (EXIT_OF[error.code] ?? EXIT.failed) : EXIT.failed;
 }
 
-/** Prints what failed and what to do. For an unexpected error, prints the stack of the error. */
+/** Prints what failed and what to do. For an unexpected error, prints its stack. */
 export function printFailure(terminal: Terminal, error: unknown): void {
   if (!(error instanceof NoriaError)) {
     terminal.printError(error instanceof Error ? (error.stack ?? error.message) : String(error));
@@ -50,7 +53,7 @@ export function printFailure(terminal: Terminal, error: unknown): void {
 
 /**
  * Returns the terminal of this process. If the reader of standard output closes it, as `head` does, the process ends
- * without a message, as after SIGPIPE.
+ * silently, like a process that SIGPIPE ends.
  */
 export function openTerminal(): Terminal {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -60,7 +63,7 @@ export function openTerminal(): Terminal {
   return processTerminal;
 }
 
-/** The exit code of a process that SIGPIPE ended, as a shell reports it. */
+/** The exit code that a shell reports for a process that SIGPIPE ended. */
 const SIGPIPE_EXIT = 141;
 
 const processTerminal: Terminal = {
@@ -99,7 +102,7 @@ async function readHidden(prompt: string): Promise<string> {
   }
 }
 
-/** Reads keys until Enter. Backspace deletes a character; Ctrl-C cancels. */
+/** Reads keys until Enter. Backspace deletes a character. Ctrl-C cancels. */
 async function readTyped(input: NodeJS.ReadStream): Promise<string> {
   let typed = '';
   input.setEncoding('utf8');
