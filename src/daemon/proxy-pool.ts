@@ -102,7 +102,10 @@ function identify(
   remoteAddress: string | undefined,
 ): string | NoriaError {
   if (!access.admits(remoteAddress)) {
-    return new NoriaError('forbidden', "the listener's allow does not contain the address of this client");
+    return new NoriaError(
+      'forbidden',
+      'the setting allow of the listener does not contain the address of this client',
+    );
   }
   const identity = access.identify(parseBasicCredentials(authorization), remoteAddress);
   return identity instanceof NoriaError ? identity : identity.user;

@@ -1,7 +1,8 @@
 /**
  * Decides who may use a listener, as which user, and for which targets.
  *
- * Passwords are compared as digests in constant time, and an unknown user name takes as long to check as a known name.
+ * noria compares passwords as digests in constant time. The check of an unknown user name takes as long as the check of
+ * a known one.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { BoundedMap } from '../core/bounded-map.ts';
@@ -17,13 +18,13 @@ import { routingTextWithoutUsers } from './routing-options.ts';
 import { MAX_WRONG_ATTEMPTS, type WrongAttempt, WrongAttempts } from './wrong-attempts.ts';
 
 export interface AccessOptions {
-  /** If there are no users, any client may connect, with any user name. */
+  /** The configured users. If there are none, any client may connect, with any user name. */
   readonly users: readonly { readonly username: string; readonly password: Secret }[];
   /** Client networks in CIDR notation; empty allows every address. */
   readonly allow: readonly string[];
   /** Rules in the grammar of core/target-rule.ts. */
   readonly denyTargets: readonly string[];
-  /** The addresses that noria listens on now. They are refused as targets, whatever the rules say. */
+  /** Returns the addresses that noria listens on now. noria refuses them as targets, whatever the rules say. */
   readonly ownAddresses?: () => readonly BoundAddress[];
   /**
    * Called for each attempt with wrong credentials, so that other processes with the same listener can count the
@@ -33,7 +34,7 @@ export interface AccessOptions {
   readonly clock: Clock;
 }
 
-/** What the client has sent; not checked yet. */
+/** The credentials that the client has sent; not checked yet. */
 export interface ClientCredentials {
   readonly username: string;
   readonly password: string;
@@ -46,7 +47,7 @@ export interface ClientIdentity {
   readonly routingText: string;
 }
 
-/** Compared with the password of an unknown user, so that the response time does not show which names exist. */
+/** The password of an unknown user is compared with this, so that the response time does not show which names exist. */
 const NO_PASSWORD = digest('');
 const MAX_CACHED_TARGETS = 1_024;
 const MAX_CACHED_TARGET_LENGTH = 128;
@@ -108,7 +109,8 @@ export class Access {
     const retryAfterMs = this.#wrong.retryAfterMs(attempt);
     if (retryAfterMs > 0 && this.#wrong.isFlooded) return tooManyAttempts(retryAfterMs);
     const expected = (user === undefined ? undefined : this.#digests.get(user)) ?? NO_PASSWORD;
-    // Only a part of a very long password is hashed. Such a password is wrong in any case, and hashing all of it would cost time.
+    // A password longer than all configured passwords is wrong in any case, so noria hashes only its start to save
+    // time.
     const matches = timingSafeEqual(expected, digest(password.slice(0, this.#longestPassword + 1)));
     if (user !== undefined && matches) return { user, routingText: username.slice(user.length + 1) };
     this.#wrong.count(attempt);
@@ -124,8 +126,8 @@ export class Access {
   }
 
   /**
-   * The name under which an attempt with an unknown user name is counted. Such attempts are limited like those of known
-   * users, so that the limit does not reveal which names exist.
+   * The name under which an attempt with an unknown user name is counted. Such attempts have the same limit as those of
+   * known users, so that the limit does not reveal which names exist.
    */
   #firstName(username: string): string {
     return username.slice(0, this.#longestName).replace(/[-,].*$/s, '');
@@ -165,9 +167,11 @@ function tooManyAttempts(retryAfterMs: number): NoriaError {
 }
 
 /**
- * Returns the longest configured name that is the whole user name or is followed by a separator in it.
+ * Returns the configured name with which the user name begins. After this name, the user name ends or continues with a
+ * separator. If several names match, returns the longest.
  *
- * @param longest - the length of the longest name. It limits the work for a user name with thousands of hyphens.
+ * @param longest - the length of the longest configured name. It limits the work for a user name with thousands of
+ * hyphens.
  */
 function longestUser(username: string, names: ReadonlyMap<string, unknown>, longest: number) {
   for (let end = Math.min(username.length, longest); end > 0; end -= 1) {

@@ -1,6 +1,6 @@
 /**
- * Checks each accepted connection against a limit that several processes share. The connection waits for the result;
- * until then, data from the client stays in the socket.
+ * Checks each accepted connection against a limit that several processes share. Until the result arrives, the
+ * connection waits, and data from the client stays in the socket.
  */
 import type { Socket } from 'node:net';
 import type { Deadlines } from '../core/deadlines.ts';
@@ -18,7 +18,7 @@ export interface ConnectionLimit {
  */
 const MAX_PENDING = 512;
 /**
- * If `acquire` gives no answer within this time, noria assumes that the deciding process hangs, and refuses the
+ * If `acquire` gives no answer within this time, the process that decides probably hangs, and noria refuses the
  * connection.
  */
 const ANSWER_TIMEOUT_MS = 2_000;
@@ -59,7 +59,7 @@ export class AdmissionQueue {
       this.#pendingCount -= 1;
       this.#deadlines.clear(timeout);
       if (this.#waiting.delete(accepted)) this.#settle(accepted, allowed, admit);
-      else if (allowed) this.#limit.release(); // the connection has ended: the client disconnected, or the answer came too late
+      else if (allowed) this.#limit.release(); // the client has disconnected, or the answer came too late
     });
   }
 
@@ -69,7 +69,7 @@ export class AdmissionQueue {
   }
 
   #settle(accepted: Socket, allowed: boolean, admit: (allowed: boolean) => void): void {
-    if (accepted.readableEnded) accepted.destroy(); // the client has already disconnected, and 'end' is not emitted twice
+    if (accepted.readableEnded) accepted.destroy(); // the client has disconnected, and 'end' will not be emitted again
     if (allowed && accepted.destroyed) this.#limit.release();
     if (accepted.destroyed) return;
     if (allowed) accepted.on('close', () => this.#limit.release());

@@ -9,22 +9,22 @@ import { isLoopbackAddress } from '../core/networks.ts';
 
 interface BindOptions {
   /**
-   * @param localPort - the port of the server. Passed as a parameter, because a read from the socket costs a system
-   *   call.
+   * @param localPort - the port of the server. It is a parameter, because reading it from the socket costs a system
+   * call.
    */
   readonly onConnection: (socket: Socket, localPort: number) => void;
   /**
    * Called when a connection could not be accepted, for example because no file descriptor is free. The server keeps listening.
    */
   readonly onAcceptError: (error: Error) => void;
-  /** Whether the address is allowed to be reachable from other machines. */
+  /** Whether other machines may be able to reach the address. */
   readonly allowNonLoopback: boolean;
 }
 
 /**
  * Returns one listening server for each port.
- * @throws NoriaError `listen-failed`, or `bad-config` for an address that must not be reachable from other machines. Before it
- * throws, it closes the servers that it has bound.
+ * @throws NoriaError `listen-failed`, or `bad-config` for an address that other machines can reach, if that is not
+ * allowed. Before it throws, it closes the servers that it has bound.
  */
 export async function bind(address: ListenAddress, options: BindOptions): Promise<Server[]> {
   if (address.kind === 'fd') return [await bindOne({ fd: address.fd }, `fd:${address.fd}`, options)];
@@ -44,7 +44,7 @@ export async function bind(address: ListenAddress, options: BindOptions): Promis
 export function boundAddress(server: Server): BoundAddress {
   const address = server.address();
   return address === null || typeof address === 'string'
-    ? { host: address ?? '', port: 0 } // the address is a text only for a Unix socket, which noria can inherit as a file descriptor
+    ? { host: address ?? '', port: 0 } // only a Unix socket has a text as its address
     : { host: address.address, port: address.port };
 }
 

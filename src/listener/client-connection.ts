@@ -42,7 +42,7 @@ export interface ConnectionOptions {
   readonly source?: string;
   /** Returns the names of all configured sources. A reload can change them while the listener is open. */
   readonly sourceNames: () => readonly string[];
-  /** Closes a tunnel or forwarded request in which neither side has sent a byte for this long. */
+  /** If neither side sends a byte for this time, noria closes the tunnel or the forwarded request. */
   readonly idleTimeoutMs: number;
   /** Replaces `idleTimeoutMs` for a half-closed tunnel. */
   readonly lingerMs: number;
@@ -56,7 +56,8 @@ export interface ConnectionOptions {
 }
 
 /**
- * After the last reply, noria discards further data from the client for up to this time, then destroys the connection.
+ * After the last reply, noria discards further data from the client for at most this time. Then it destroys the
+ * connection.
  */
 const CLOSE_TIMEOUT_MS = 2_000;
 /** While a client waits for a dial, noria stops reading from it after this number of bytes. */
@@ -67,7 +68,7 @@ export class ClientConnection implements Listed {
   /** Called once, when the accepted socket has closed. */
   onClosed: ((connection: ClientConnection) => void) | undefined;
   readonly options: ConnectionOptions;
-  /** The port that the client connected to, for listeners with a port range. */
+  /** The port that the client connected to. A listener may have a range of ports. */
   readonly #localPort: number;
   readonly #accepted: Socket;
   readonly #openedAt: number;
@@ -100,9 +101,10 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * The error with which noria refuses every request of this connection; undefined if noria serves the requests. noria
-   * refuses when the client is not allowed, the listener is full, or the protocol is not enabled. The reply uses the
-   * client's own protocol. noria does not check the credentials of a refused client.
+   * The error with which noria refuses every request of this connection; undefined if noria serves the requests.
+   *
+   * noria refuses a connection if the client's address is not allowed, the listener is full, or the protocol is not
+   * enabled. It sends the refusal in the client's own protocol, without a check of the client's credentials.
    */
   get refusalError(): NoriaError | undefined {
     return this.#refusalError;
@@ -130,9 +132,9 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Calls `then` once with the first bytes of the connection or of its next request. `readFirst` removes its socket
-   * listeners before it calls `then`. If the client ends its side without a byte, the socket is destroyed. An error in
-   * `then` ends this connection only.
+   * Calls `then` once with the first bytes of the connection or of its next request. Before this call, it removes its
+   * own socket listeners. If the client ends its side without a byte, the socket is destroyed. An error in `then` ends
+   * only this connection.
    */
   readFirst(then: (first: Buffer) => void): void {
     const socket = this.#socket;
@@ -160,9 +162,9 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Call it when no request is in progress: before the first request, and after each answer. If the listener is closing,
-   * this method closes the connection. Otherwise the client may send another request, and must do so within `timeoutMs` if
-   * `timeoutMs` is given.
+   * Call it when no request is in progress: before the first request, and after each answer. If the listener is
+   * closing, this method closes the connection. Otherwise the client may send another request. If `timeoutMs` is given,
+   * the client must do so within this time.
    */
   becomeIdle(timeoutMs?: number): void {
     this.#phase = 'idle';
@@ -284,8 +286,10 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Sets the outcome that `connection.closed` reports. `reportRefusal` sets the outcome as well. If the connection
-   * closes during a request, the outcome is `client-gone` without a call of this method.
+   * Sets the outcome that `connection.closed` reports.
+   *
+   * `reportRefusal` sets the outcome, too. If the connection closes during a request without an outcome, the outcome is
+   * `client-gone`.
    */
   setOutcome(code: FaultCode): void {
     this.#outcome = code;
@@ -314,9 +318,9 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Closes the connection when everything has been sent. Before that, noria discards further data from the client for
-   * up to `CLOSE_TIMEOUT_MS`. Reason: a close with unread data would reset the connection, and the client could lose
-   * the end of the reply.
+   * Sends everything that is still queued, then closes the connection. In the meantime, noria discards further data
+   * from the client, for at most `CLOSE_TIMEOUT_MS` after the last byte was sent. Without this, unread data would cause
+   * a reset, and the client could lose the end of the reply.
    */
   close(): void {
     const socket = this.#socket;
@@ -356,8 +360,8 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Identifies a client of a listener without users. If such a listener admits all addresses, it serves this machine
-   * only, so all its clients count as one.
+   * Identifies a client of a listener without users. If such a listener admits all addresses, only this machine can
+   * reach it, so all its clients count as one.
    */
   get #clientWithoutUser(): string {
     return this.options.access.admitsAll ? 'local' : clientNetwork(this.#clientAddress);

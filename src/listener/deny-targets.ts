@@ -1,6 +1,5 @@
 /**
- * The rules of `denyTargets` for one listener, compiled once and checked for every request; and the check for noria's
- * own addresses.
+ * Checks targets: against the rules of `denyTargets` of one listener, and against noria's own addresses.
  *
  * Targets are in canonical form (core/host-port.ts), so `2130706433` and `[::ffff:127.0.0.1]` are compared as the
  * addresses that they mean. noria does not resolve names; members do. So a name that resolves to a private address
@@ -13,7 +12,7 @@ import type { BoundAddress } from '../core/listen-address.ts';
 import { embeddedIpv4, isLoopbackAddress, isPrivateAddress, Networks } from '../core/networks.ts';
 import { parseTargetRule, type TargetRule } from '../core/target-rule.ts';
 
-/** The ports that the rule for mail servers excludes, to prevent spam. */
+/** The ports of mail servers, which the rule `smtp` excludes to prevent spam. */
 const SMTP_PORTS: readonly number[] = [25, 465, 587];
 /** The names that hosts files usually give to loopback addresses. */
 const LOOPBACK_NAMES = [
@@ -29,8 +28,8 @@ const LOOPBACK_NAMES = [
 /** Names of this machine or network: RFC 6761 §6.3, RFC 6762 §3, ICANN's .internal. */
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal'];
 /**
- * The maximum number of cached verdicts. Verdicts are cached because clients request the same few targets repeatedly, and
- * checking an address costs as much as choosing a member.
+ * The maximum number of cached verdicts. noria caches verdicts, because clients request the same few targets
+ * repeatedly, and checking an address costs as much as choosing a member.
  */
 const MAX_CACHED_VERDICTS = 1_024;
 /** The verdict on a target that no rule excludes. */
@@ -99,21 +98,23 @@ export class DenyTargets {
 }
 
 /**
- * Whether a target is one of noria's own listeners or its admin address. noria always refuses these: otherwise a client could
- * reach the admin API through the proxy, or create a proxy loop.
+ * Whether a target is one of noria's own listeners or its admin address. noria always refuses such a target. Otherwise
+ * a client could reach the admin API through the proxy, or create a proxy loop.
  */
 export function isOwnAddress(target: HostPort, own: readonly BoundAddress[]): boolean {
   return own.some(({ host: address, port }) => {
     if (port !== target.port) return false;
     if (target.kind === 'name') return isOwnName(target.host, ownNames());
-    // An IPv6 address with an embedded IPv4 address leads to that address: [::ffff:192.0.2.1] to 192.0.2.1.
+    // An IPv6 address with an embedded IPv4 address leads to the embedded address: [::ffff:192.0.2.1] to 192.0.2.1.
     return [target.host, ...embeddedIpv4(target.host)].some((host) => reaches(host, address));
   });
 }
 
 /**
- * Whether the address of a member is one of noria's own. Other than for a target, 127.0.0.2 is a different server from
- * 127.0.0.1, even on the same port: noria itself connects to the member, so it knows which server it reaches.
+ * Whether the address of a member is one of noria's own.
+ *
+ * Unlike for a target, 127.0.0.2 and 127.0.0.1 count as different servers, even with the same port. The reason: noria
+ * itself connects to the member, so it knows which server it reaches.
  */
 export function isOwnMember(member: HostPort, own: readonly BoundAddress[]): boolean {
   const isOther = (address: string) =>
@@ -128,7 +129,7 @@ export function isOwnMember(member: HostPort, own: readonly BoundAddress[]): boo
 function reaches(host: string, address: string): boolean {
   if (host === address) return true;
   const wildcard = address === '0.0.0.0' || address === '::';
-  // As targets, 127.0.0.0/8, ::1 and the wildcard addresses all mean this machine. `embeddedIpv4` maps :: to 0.0.0.0.
+  // For a target, 127.0.0.0/8, ::1 and the wildcard addresses all mean this machine. `embeddedIpv4` maps :: to 0.0.0.0.
   const isLocal = isLoopbackAddress(host) || host === '0.0.0.0';
   return isLocal ? wildcard || isLoopbackAddress(address) : wildcard && isInterfaceAddress(host);
 }
@@ -147,7 +148,10 @@ function isPrivateName(name: string, own: ReadonlySet<string>): boolean {
   return isOwnName(name, own) || PRIVATE_SUFFIXES.some((suffix) => name.endsWith(suffix));
 }
 
-/** Reads the interfaces on each call. Calls are rare: only a target with one of noria's own ports causes a call. */
+/**
+ * Whether this machine has the address. Reads the list of addresses on each call; only a target with one of noria's own
+ * ports causes a call.
+ */
 function isInterfaceAddress(address: string): boolean {
   return Object.values(networkInterfaces()).some((list) => list?.some((each) => each.address === address));
 }

@@ -34,7 +34,7 @@ export interface ListenerOptions extends ConnectionOptions {
    * Present if several processes share one connection limit. The shared limit replaces the local count of connections.
    */
   readonly sharedLimit?: ConnectionLimit;
-  /** Whether the addresses are allowed to be reachable from other machines. False for a listener without users. */
+  /** Whether other machines may be able to reach the addresses. False for a listener without users. */
   readonly allowNonLoopback: boolean;
 }
 
@@ -50,8 +50,9 @@ const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([
 
 /**
  * Opens a listener.
- * @throws NoriaError `listen-failed` if an address cannot be bound; `bad-config` if the TLS material is unusable, or if an
- * address must not be reachable from other machines. Before it throws, it closes everything that it has opened.
+ * @throws NoriaError `listen-failed` if an address cannot be bound; `bad-config` if the TLS material is unusable, or if
+ * other machines can reach an address and that is not allowed. Before it throws, it closes everything that it has
+ * opened.
  */
 export async function openListener(options: ListenerOptions): Promise<Listener> {
   const listener = new Listener(options);
@@ -133,7 +134,7 @@ export class Listener {
   }
 
   /**
-   * Checks a new certificate. Connections use it once the returned function is called.
+   * Checks a new certificate. Returns a function that makes new connections use it.
    * @throws NoriaError `bad-config` if the certificate is unusable.
    */
   prepareTls(material: TlsMaterial): () => void {
@@ -150,7 +151,7 @@ export class Listener {
     await stopped;
   }
 
-  /** Closes all connections now and resolves when they have closed. A second call joins the first. */
+  /** Closes all connections now and resolves when they have closed. A second call returns the same promise. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -166,8 +167,8 @@ export class Listener {
   async #stopAccepting(): Promise<void> {
     this.#admissionQueue?.clear();
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
-    // Waits for the connections, too: a server stops counting a destroyed connection before the connection's 'close' handlers
-    // have run.
+    // Waits for the connections, too: when a server has closed, the 'close' handlers of its connections may not have
+    // run yet.
     if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#onEmpty.push(resolve));
   }
 
@@ -223,7 +224,7 @@ export class Listener {
 
   #refusalFor(accepted: Socket, withinLimit: boolean): NoriaError | undefined {
     if (!this.#admits(accepted)) {
-      const reason = "the listener's allow does not contain the address of this client";
+      const reason = 'the setting allow of the listener does not contain the address of this client';
       return new NoriaError('forbidden', reason, { context: { reason } });
     }
     if (withinLimit) return undefined;

@@ -4,7 +4,7 @@ import type { Fault } from '../core/fault.ts';
 import { FAULTS, type FaultCode, type NoriaError } from '../core/faults.ts';
 import type { SourceOutlook } from '../pool/lease.ts';
 
-/** A `DialFailure` can be used as a refusal as it is. */
+/** What a reply to a refused client contains. A `DialFailure` is also a valid refusal. */
 export interface Refusal {
   readonly code: FaultCode;
   /** noria's own words, for the client. It never quotes the client, a member or the service. */
@@ -36,8 +36,8 @@ export function refusalOf({ code, context }: NoriaError): Refusal {
 }
 
 /**
- * The reply code of RFC 1928 §6 for a refusal. The fault table assigns some codes to the authentication step. That step
- * is over, so these codes become 0x02 (not allowed) here.
+ * The SOCKS5 reply code for a refusal (RFC 1928 §6). For some faults, the fault table says that the authentication
+ * fails. After the authentication, these faults get the code 0x02 (not allowed).
  */
 export function socks5ReplyCode(refusal: Refusal): number {
   if (refusal.code === 'target-unreachable' && refusal.targetRefused) return CONNECTION_REFUSED;

@@ -4,7 +4,7 @@ import { TLSSocket } from 'node:tls';
 
 /** Closes the connection so that the other side sees an error and not a clean end. In TLS that is an end without close_notify. */
 export function reset(socket: Socket): void {
-  // `destroy` replaces the reset if the writable side is being shut down, because libuv cannot reset such a socket.
+  // libuv cannot reset a socket whose writable side is being shut down, so such a socket is destroyed.
   const ending = socket.writableEnded && !socket.writableFinished;
   if (ending || socket instanceof TLSSocket) {
     socket.destroy();
@@ -18,9 +18,10 @@ export function reset(socket: Socket): void {
 }
 
 /**
- * Whether `destroy` can replace `end` to save system calls. True if nothing is left to write. False for TLS, where
- * `end` still has to send close_notify. Call it only for a socket whose other direction has ended, because `destroy`
- * discards data that still arrives.
+ * Whether `destroy` can replace `end`, which saves system calls. True if nothing is left to write. Always false for
+ * TLS, because `end` still has to send close_notify.
+ *
+ * Call it only for a socket whose other direction has ended, because `destroy` discards data that still arrives.
  */
 export function canDestroyAtEnd(socket: Socket): boolean {
   return socket.writableLength === 0 && !(socket instanceof TLSSocket);

@@ -14,10 +14,13 @@ export interface RoutingKey {
   readonly key: RoutingKeyName;
   /** The names that clients of other gateways use for this key. */
   readonly aliases: readonly string[];
-  /** Describes the value of the key, as it follows "the value is" in a sentence. Absent if the key has no value. */
+  /** Describes a valid value, as it follows `expected` in an error message. Absent if the key has no value. */
   readonly value?: string;
   readonly effect: string;
-  /** For durations: for each name of the key, the unit (in ms) of a value that is only a number. */
+  /**
+   * For durations: the unit, in ms, of a value that is a number without a unit. It depends on the name under which the
+   * key is used.
+   */
   readonly bareUnitMs?: Readonly<Record<string, number>>;
 }
 
@@ -34,7 +37,7 @@ export const ROUTING_KEYS: readonly RoutingKey[] = [
     key: 'ttl',
     aliases: ['sesstime', 'sessionduration', 'sessionttl', 'sessionlength', 'lifetime'],
     value: 'a duration',
-    effect: 'how long that session may be idle',
+    effect: 'how long the session may be idle',
     bareUnitMs: {
       ttl: SECOND_MS,
       sesstime: MINUTE_MS,
@@ -48,7 +51,7 @@ export const ROUTING_KEYS: readonly RoutingKey[] = [
     key: 'source',
     aliases: ['pool', 'zone'],
     value: "a source's name",
-    effect: "only that source's members",
+    effect: 'only members of this source',
   },
   {
     key: 'adr',
@@ -72,6 +75,6 @@ export const ROUTING_KEYS: readonly RoutingKey[] = [
   {
     key: 'rotate',
     aliases: [],
-    effect: "ignores the listener's session, so any member may be picked",
+    effect: 'ignores the session that the listener assigns, so noria may pick any member',
   },
 ];

@@ -1,8 +1,9 @@
 /**
  * Parses routing options: `BASE-key-value-key-value…` in the proxy user name, or the same keys as X-Noria headers.
  *
- * routing-keys.ts lists the keys; access.ts decides which part of a user name is BASE. BASE may be almost anything, but invalid
- * options are always refused and never ignored: a client with a misspelled session would otherwise rotate without noticing.
+ * routing-keys.ts lists the keys; access.ts decides which part of a user name is BASE. BASE may be almost any text.
+ * noria never ignores invalid options but refuses the request: otherwise a client with a misspelled `session` would
+ * rotate without noticing.
  */
 import { HOUR_MS, MINUTE_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
@@ -20,8 +21,8 @@ const MAX_LOCATION_LENGTH = 64;
 const SESSION_NAME = /^[A-Za-z0-9_.~]{1,64}$/;
 const HEADER_PREFIX = 'x-noria-';
 /**
- * The maximum length of a word that is compared with the keys. A longer word is no misspelled key, and the comparison would be
- * slow.
+ * The maximum length of a word that noria compares with the keys, because the comparison is slow. A longer word is no
+ * misspelled key.
  */
 const MAX_KEY_LENGTH = 32;
 const ALL_KEYS = ROUTING_KEYS.map(({ key }) => key).join(', ');
@@ -61,7 +62,6 @@ interface GivenOptions {
   rotate?: boolean;
 }
 
-/** One option as the client gave it. */
 interface GivenOption {
   readonly entry: RoutingKey;
   /** The key or alias, in lower case. */
@@ -191,7 +191,7 @@ function setOption(given: GivenOptions, { entry, name, value }: GivenOption): bo
   switch (entry.key) {
     case 'session':
       if (!SESSION_NAME.test(value)) return false;
-      given.session = ownText(value); // copies the name, because a session outlives the request head that contains the name
+      given.session = ownText(value); // a copy, because a session outlives the request head
       return true;
     case 'ttl':
     case 'life': {
@@ -218,7 +218,8 @@ function setOption(given: GivenOptions, { entry, name, value }: GivenOption): bo
       return true;
     }
     case 'rotate': {
-      // In the user name, `rotate` has no value. A header always has a value, so the usual words for yes and no are accepted.
+      // In the user name, `rotate` has no value. A header always has a value, so noria accepts the usual words for yes
+      // and no.
       const yes = /^(?:|1|true|yes|on)$/i.test(value);
       if (!yes && !/^(?:0|false|no|off)$/i.test(value)) return false;
       given.rotate = yes;
@@ -317,12 +318,14 @@ function ownerOf(session: string, context: RoutingContext): SessionOwner {
   return { user: context.user, address: context.client.remoteAddress ?? '' };
 }
 
-/** A session belongs to its user: the same name under two users is two sessions. */
+/**
+ * The full name of a session. A session belongs to its user: two users with the same session name have two sessions.
+ */
 function sessionOfUser(session: string, user: string): string {
   return user === '' ? session : `${user}:${session}`;
 }
 
-/** `reason` is needed only if `message` quotes the client. */
+/** @param reason - needed only if `message` quotes the client. */
 function problem(message: string, reason = message): Problem {
   return { message, reason };
 }

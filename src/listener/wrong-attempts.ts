@@ -1,7 +1,9 @@
 /**
- * Counts attempts with wrong credentials by client network and user name, with bounded memory and time. Below
- * MAX_WRONG_PER_SECOND, only further wrong attempts get `too-many-requests`. If correct attempts got `too-many-requests` as well,
- * one client could lock out all other clients behind the same address.
+ * Counts attempts with wrong credentials by client network and user name, with bounded memory and time.
+ *
+ * After too many wrong attempts, further wrong attempts get `too-many-requests`; correct credentials are still
+ * accepted. Otherwise one client could lock out all other clients behind the same address. Exception: see
+ * MAX_WRONG_PER_SECOND.
  */
 
 import { BoundedMap } from '../core/bounded-map.ts';
@@ -16,15 +18,15 @@ export interface WrongAttempt {
 }
 
 /**
- * The maximum number of wrong attempts of one client and user within a window. The automatic retries of browsers stay
+ * The maximum number of wrong attempts of one client and user within a minute. The automatic retries of browsers stay
  * far below.
  */
 export const MAX_WRONG_ATTEMPTS = 20;
 const WINDOW_MS = 60_000;
 const MAX_WINDOWS = 10_000;
 /**
- * The maximum number of wrong attempts of all clients within a second. Above it, noria no longer checks the credentials
- * of a client that has reached its own maximum.
+ * The maximum number of wrong attempts of all clients within a second. Above it, noria refuses a client that has
+ * reached its own maximum without a check of its credentials.
  */
 const MAX_WRONG_PER_SECOND = 2_000;
 
@@ -35,7 +37,10 @@ interface Window {
 
 export class WrongAttempts {
   readonly #clock: Clock;
-  /** The open windows. All windows are equally long, so the oldest windows end first. */
+  /**
+   * The current minute of each client and user, with its count. Each minute begins with a wrong attempt, so the oldest
+   * entry ends first.
+   */
   readonly #windows = new BoundedMap<string, Window>(MAX_WINDOWS);
   #second: Window = { endsAt: 0, count: 0 };
 
@@ -43,7 +48,7 @@ export class WrongAttempts {
     this.#clock = clock;
   }
 
-  /** For how many ms a further wrong attempt is refused as `too-many-requests`; 0 if it is not refused. */
+  /** For how many ms a further wrong attempt of this client and user gets `too-many-requests`; 0 if it does not. */
   retryAfterMs(attempt: WrongAttempt): number {
     const window = this.#windows.get(keyOf(attempt));
     if (window === undefined || window.count < MAX_WRONG_ATTEMPTS) return 0;

@@ -1,7 +1,9 @@
 /**
- * Decodes the body of an HTTP/1 message: removes its framing (RFC 9112 §6 and §7.1) and drops chunk extensions. A pure state
- * machine without I/O. It returns the data of one read as one buffer, so a peer that sends chunks of one byte causes one write
- * per read and not one per chunk. Strict: lines end in CR LF, and sizes are hexadecimal digits.
+ * Decodes the body of an HTTP/1 message: removes its framing (RFC 9112 §6 and §7.1) and drops chunk extensions. A pure
+ * state machine without I/O.
+ *
+ * It returns the data of one read as one buffer. So a peer that sends chunks of one byte causes one write per read, and
+ * not one write per chunk. It is strict: lines end in CR LF, and sizes are hexadecimal digits.
  */
 import type { NoriaError } from '../../core/faults.ts';
 import type { Framing } from './framing.ts';
@@ -15,11 +17,11 @@ export interface BodyRules {
 }
 
 const MAX_EXTENSION_BYTES = 4 * 1024;
-/** 13 hexadecimal digits are always a safe integer. */
+/** The maximum number of digits of a chunk size. A number with 13 hexadecimal digits is always a safe integer. */
 const MAX_SIZE_DIGITS = 13;
 /**
- * If a read is longer than this and the data fills less than half of the read, the data is copied, so that the read
- * buffer can be freed.
+ * If a read is longer than this and data fills less than half of it, the data is copied. The large read buffer can then
+ * be freed.
  */
 const MAX_SPARSE_BYTES = 4 * 1024;
 /** A block with fewer bytes is moved byte by byte, which is faster than a call of `copyWithin`. */
@@ -58,7 +60,9 @@ const FIRST_STATE: Readonly<Record<Framing['kind'], number>> = {
 export class BodyReader {
   readonly #rules: BodyRules;
   #state: number;
-  /** The number of bytes that are missing from the body or the chunk. In a size line, the size parsed so far. */
+  /**
+   * The number of missing bytes of the body or of the current chunk. In a size line: the size that was parsed so far.
+   */
   #leftBytes = 0;
   /** The length of the current size line so far: first of its digits, then of its extensions. */
   #lineBytes = 0;
@@ -123,7 +127,7 @@ export class BodyReader {
     return data;
   }
 
-  /** One loop on local variables for speed: a body of tiny chunks is cheap to send and expensive to read. */
+  /** A single loop on local variables, for speed: a body of tiny chunks is cheap to send but expensive to read. */
   #decodeChunks(bytes: Buffer): Buffer {
     const { length } = bytes;
     let state = this.#state;
@@ -170,7 +174,7 @@ export class BodyReader {
         line = 0;
       } else {
         if (byte !== (state === CHUNK_CR ? CR : LF)) {
-          throw this.#rules.invalid('a chunk is longer than its size');
+          throw this.#rules.invalid('a chunk is longer than its announced size');
         }
         state = state === CHUNK_CR ? CHUNK_LF : SIZE_START;
       }

@@ -16,9 +16,9 @@ export function identifyRequest(
   if (connection.refusalError !== undefined) return connection.refusalError;
   const credentials = fieldValues(fields, 'proxy-authorization');
   if (credentials.length > 1)
-    return new NoriaError('bad-request', 'the request has two Proxy-Authorization fields');
+    return new NoriaError('bad-request', 'the request has more than one Proxy-Authorization field');
   if (fieldValues(fields, 'host').length > 1)
-    return new NoriaError('bad-request', 'the request has two Host fields');
+    return new NoriaError('bad-request', 'the request has more than one Host field');
   return connection.identify(parseBasicCredentials(credentials[0]));
 }
 

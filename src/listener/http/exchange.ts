@@ -12,17 +12,16 @@ import { connectionOptions, formatFields, type HeaderField } from './header-fiel
 import { PartLimit } from './part-limit.ts';
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
 
-/** The properties of the request that an exchange needs. */
 type ExchangeRequest = Pick<ForwardRequest, 'method' | 'framing' | 'upgrade'>;
 
-/** After the `complete` part, `onSwitched` or `onFailed`, no further callback is called. */
+/** The events of an exchange. The last event is the `complete` part, `onSwitched` or `onFailed`. */
 interface ExchangeCallbacks {
   onPart(part: ResponsePart): void;
   /** Called after each read, when all parts in it have been passed to `onPart`. */
   onRead(): void;
   /**
-   * A 101 response has arrived: the receiver now owns the member connection and its lease. Bytes after the head are back in the
-   * socket.
+   * A 101 response has arrived. From now on, the callee owns the member connection and its lease. The bytes after the
+   * head are in the socket again.
    */
   onSwitched(head: ResponseHead): void;
   /** Called when the member can take more of the body. */
@@ -30,8 +29,8 @@ interface ExchangeCallbacks {
   /** Called when the exchange has ended without a complete response. `silent`: no byte of the response has arrived. */
   onFailed(error: NoriaError, silent: boolean): void;
   /**
-   * The exchange has ended and its lease is released. Called before the `complete` part or `onFailed`; not called after
-   * `onSwitched`.
+   * The exchange has ended and has released its lease. Called before the `complete` part or before `onFailed`; not
+   * called after `onSwitched`.
    */
   onReleased(bytesUp: number, bytesDown: number): void;
 }
@@ -116,8 +115,8 @@ export class HttpExchange {
   }
 
   /**
-   * Pins the connection: if the connection can serve another request at the end of the exchange, `keep` receives the
-   * connection with its lease. Without a call of `pin`, the dialer receives the connection.
+   * Reserves the connection for this client. If the connection can serve another request after this exchange, `keep`
+   * receives it with its lease. Without a call of `pin`, the connection goes back to the dialer.
    */
   pin(keep: (memberConnection: MemberConnection) => void): void {
     this.#keep = keep;

@@ -14,7 +14,7 @@ import type { RequestHead } from './request-head.ts';
 export interface ForwardRequest {
   readonly method: string;
   readonly url: AbsoluteUrl;
-  /** The fields as the client sent them; only Max-Forwards is decremented before forwarding. */
+  /** The fields as the client sent them, except that Max-Forwards may already be decremented. */
   readonly fields: readonly HeaderField[];
   readonly framing: Framing;
   readonly routing: RoutingOptions;
@@ -29,7 +29,10 @@ export interface AbsoluteUrl {
   readonly target: HostPort;
   /** Value of the Host field: canonical host, and the port unless it is 80. */
   readonly authority: string;
-  /** Path and query as the client wrote them, with bytes outside ASCII percent-encoded. If there are none: `*` for OPTIONS, otherwise `/`. */
+  /**
+   * Path and query as the client wrote them, with bytes outside ASCII percent-encoded. Without path and query: `*` for
+   * OPTIONS, otherwise `/`.
+   */
   readonly path: string;
 }
 
@@ -67,7 +70,7 @@ function checkExpectation({ minorVersion, fields }: RequestHead): NoriaError | u
 
 /**
  * Whether to forward Upgrade. False for a request with a body, because the body would have to end before the protocol
- * switches. False for h2c, because curl offers h2c with every request, and a server may ignore h2c.
+ * switches. False for the protocol h2c: curl offers it with every request, and a server may ignore it.
  */
 function isUpgrade({ minorVersion, fields, framing }: RequestHead): boolean {
   const protocols = fieldValues(fields, 'upgrade');
@@ -133,8 +136,8 @@ export function decrementMaxForwards(
 }
 
 /**
- * Formats request line and fields, with the empty line. Origin form is for a target; absolute form is for a member that forwards
- * the request itself, with the member's credentials.
+ * Formats the request line and the fields, with the empty line after them. A target gets origin form. A member that
+ * forwards the request itself gets absolute form, with the member's credentials.
  */
 export function formatRequestHead(
   { method, url, fields, framing, upgrade }: ForwardRequest,

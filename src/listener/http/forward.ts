@@ -1,9 +1,12 @@
 /**
- * Serves one request in absolute form: dials, sends the request, returns the response, and retries through another member if that
- * is safe. A retry is safe if no byte of a response has arrived, the body can be sent again, and the method is idempotent. The
- * method matters because a failed member may already have forwarded the request (RFC 9110 §9.2.2). An idle connection may turn
- * out to be closed. Therefore two kinds of requests never use an idle connection: requests that are not idempotent, and requests
- * with a body, because a body may be too long to send again.
+ * Serves one request in absolute form: dials, sends the request, returns the response, and retries through another
+ * member if that is safe.
+ *
+ * A retry is safe if no byte of a response has arrived, the body can be sent again, and the method is idempotent. The
+ * method matters because a failed member may already have forwarded the request (RFC 9110 §9.2.2).
+ *
+ * An idle connection may turn out to be closed, so only a request that is safe to retry may use one. It must be
+ * idempotent and have no body, because a body may be too long to send again.
  */
 import type { Deadline } from '../../core/deadlines.ts';
 import { type FaultCode, NoriaError } from '../../core/faults.ts';
@@ -198,7 +201,7 @@ class Forward implements RequestHandler {
     this.#clearIdleTimeout();
     this.#idleTimeout = deadlines.set(idleTimeoutMs, this.#onIdle);
     exchange.start(formatRequestHead(this.#forwardRequest, memberConnection));
-    // The body is not sent if the exchange failed at once: the next exchange may already have started and received the body.
+    // If the exchange failed at once, the body must not be sent: the next exchange may already have received it.
     if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.#body.sendTo(exchange);
   }
 

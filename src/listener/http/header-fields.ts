@@ -1,7 +1,7 @@
 /**
- * Header fields of HTTP/1 messages: parses (RFC 9112 §5), finds and formats them. Order, letter case and duplicates are kept. The
- * input is untrusted, so the parser is strict, and its time grows linearly with the input. For this, no two quantifiers of a
- * pattern match the same character, and white space around a value is trimmed without a pattern.
+ * Header fields of HTTP/1 messages: parses (RFC 9112 §5), finds and formats them. Order, letter case and duplicates are
+ * kept. The input is untrusted, so the parser is strict, and its time grows linearly with the input. Therefore no two
+ * quantifiers of a pattern match the same character, and white space around a value is trimmed without a pattern.
  */
 
 /** The name in its original letter case; the value in Latin-1 without surrounding white space. */

@@ -26,7 +26,9 @@ import { ResponseWriter } from './response-writer.ts';
 
 /** How long a connection may be idle between two requests. */
 const KEEP_ALIVE_MS = 60_000;
-/** How long to discard the rest of an answered request's body before the connection is destroyed. */
+/**
+ * The maximum time for which noria discards the rest of an answered request's body. Then it destroys the connection.
+ */
 const MAX_DISCARD_MS = 2_000;
 const MAX_AHEAD_BYTES = 64 * 1024;
 const NO_BYTES = Buffer.alloc(0);
@@ -66,7 +68,7 @@ class HttpConnection {
   /** Bytes received but not yet parsed. */
   #received: Buffer = NO_BYTES;
   #current: CurrentRequest | undefined;
-  /** Whether a caller further up the stack is already parsing requests. */
+  /** Whether a call of `#parse` is in progress. A nested call returns at once. */
   #parsing = false;
   #over = false;
   /** Deadline for the head, for the rest of a body, or for the next request. */
@@ -268,7 +270,7 @@ class HttpConnection {
     if (this.#over || current === undefined || !current.body.complete || !current.response.completed) return;
     this.#current = undefined;
     const { socket, options, draining } = this.#connection;
-    // A client that still reads the response gets the same idle time as during the response.
+    // While the client still reads the response, the idle timeout of the response applies.
     const idleMs = socket.writableLength > 0 ? options.idleTimeoutMs : KEEP_ALIVE_MS;
     this.#setDeadline(idleMs, () => socket.destroy());
     if (draining) this.#release();

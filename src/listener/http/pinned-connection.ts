@@ -9,7 +9,10 @@ import type { MemberConnection } from '../../dialer/dial.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 
-/** The purpose of a pinned connection. A request with another user, other options or another target does not use it. */
+/**
+ * The requests for which a pinned connection is reserved. A request with another user, other options or another target
+ * does not use the connection.
+ */
 export interface PinPurpose {
   /** `host:port` of the target. */
   readonly target: string;
@@ -42,7 +45,7 @@ export function offersConnectionAuthentication(status: number, fields: readonly 
 export class PinnedConnection {
   readonly #clock: Clock;
   #kept: { readonly connection: MemberConnection; readonly purpose: PinPurpose } | undefined;
-  /** The connection that was kept last. */
+  /** The connection that `keep` received last. */
   #pinned: MemberConnection | undefined;
 
   constructor(clock: Clock) {
@@ -86,7 +89,7 @@ export class PinnedConnection {
   }
 }
 
-/** The connection as a later request sees it. */
+/** Returns the connection in the form for later requests: as a reused connection, without early bytes. */
 function afterFirstRequest(connection: MemberConnection, clock: Clock): MemberConnection {
   const { socket, forwardMode, proxyAuthorization, member, source, exitIp, session, remainingMs } =
     connection;

@@ -20,7 +20,10 @@ export interface HttpReply {
   readonly body: string;
 }
 
-/** Retry-After when the pool is empty and no draw is planned: the operator has to act first. */
+/**
+ * Retry-After if the pool is empty and no draw is planned. A shorter time would not help, because the operator has to
+ * act first.
+ */
 const NO_DRAW_RETRY_MS = 60_000;
 
 /** The reply to a refused request. A code without an HTTP status is sent as `internal`. */
@@ -40,8 +43,8 @@ export function refusalReply(refusal: Refusal): HttpReply {
   if (refusal.attempts !== undefined && refusal.attempts > 0) {
     headers.push(['X-Noria-Attempts', String(refusal.attempts)]);
   }
-  // The pool may compute a retry time for every refusal. The reply contains the retry time only for a fault that may
-  // end without a change by the client.
+  // The pool may compute a retry time for every refusal. The reply contains it only if the fault can end without a
+  // change by the client.
   const retryAfterMs = refusal.retryAfterMs ?? (code === 'pool-empty' ? NO_DRAW_RETRY_MS : undefined);
   if (retryAfterMs !== undefined && fault.retry === 'later') {
     headers.push(['Retry-After', String(wholeSeconds(retryAfterMs))]);

@@ -18,7 +18,9 @@ const MAX_KEPT_PARTS = 16;
 
 export class RequestBody {
   readonly #onWantsMore: () => void;
-  /** All parts so far, for a retry. Undefined once an exchange received more than MAX_KEPT_BYTES. */
+  /**
+   * All parts so far, for a retry. Undefined if they are longer than MAX_KEPT_BYTES and an exchange has received them.
+   */
   #kept: Buffer[] | undefined = [];
   #keptBytes = 0;
   #trailers: readonly HeaderField[] | undefined;

@@ -27,7 +27,7 @@ export interface RequestHead {
 export const MAX_REQUEST_HEAD_BYTES = 16 * 1024;
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([\x21-\x7e\x80-\xff]+) +HTTP\/(\d)\.(\d)\r\n/;
-/** Matches every beginning of a request line. */
+/** Matches a request line, and every incomplete request line. */
 const REQUEST_LINE_PREFIX =
   /^(?:\r|[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: +(?:[\x21-\x7e\x80-\xff]+(?: +(?:H|HT|HTT|HTTP|HTTP\/[\d.]{0,3}\r?)?)?)?)?)?$/;
 const HEAD_END = Buffer.from('\r\n\r\n', 'latin1');
@@ -72,7 +72,10 @@ function parseHead(text: string): RequestHead | undefined {
   };
 }
 
-/** Whether a client sends its body only after a 100 response. Clients of HTTP/1.0 cannot ask for it (RFC 9110 §10.1.1). */
+/**
+ * Whether the client sends its body only after a 100 response. An HTTP/1.0 client cannot ask for a 100 response (RFC
+ * 9110 §10.1.1).
+ */
 export function expectsContinue({ minorVersion, fields }: RequestHead): boolean {
   return minorVersion > 0 && fieldValues(fields, 'expect').length > 0;
 }
@@ -98,7 +101,7 @@ function tooLarge(bytes: Buffer, start: number): NoriaError {
   const code = isLine ? 'uri-too-long' : 'head-too-large';
   return new NoriaError(
     code,
-    `the request ${isLine ? 'line' : 'head'} is above ${MAX_REQUEST_HEAD_BYTES} bytes`,
+    `the request ${isLine ? 'line' : 'head'} is longer than ${MAX_REQUEST_HEAD_BYTES} bytes`,
   );
 }
 

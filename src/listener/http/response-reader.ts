@@ -1,8 +1,10 @@
 /**
- * Parses one HTTP/1 response from a member connection and removes its framing. A pure state machine without I/O; bytes may be
- * split anywhere. As strict as llhttp in its default mode. It rejects what RFC 9112 allows a recipient to repair: a bare LF, a
- * folded line, two lengths, a transfer coding other than chunked. It repairs one thing: it removes white space before a colon, as
- * a proxy must (§5.1).
+ * Parses one HTTP/1 response from a member connection and removes its framing. A pure state machine without I/O. Its
+ * input may be split anywhere.
+ *
+ * It is as strict as llhttp in its default mode. It rejects what RFC 9112 allows a recipient to repair: a bare LF, a
+ * folded line, two lengths, a transfer coding other than chunked. It repairs one thing: it removes white space before a
+ * colon, as a proxy must (§5.1).
  */
 import { NoriaError } from '../../core/faults.ts';
 import { BodyReader, type BodyRules } from './body-reader.ts';
@@ -21,9 +23,12 @@ export interface ResponseHead {
 
 /** The parts of a response, in the order of arrival. */
 export type ResponsePart =
-  /** Any 1xx response except 101. */
+  /** The head of a 1xx response other than 101. */
   | { readonly kind: 'interim'; readonly head: ResponseHead }
-  /** The final head. After a 101, `rest` are the first bytes of the new protocol. */
+  /**
+   * The head of the final response, or of a 101 response. After a 101, `rest` contains the first bytes of the new
+   * protocol.
+   */
   | { readonly kind: 'head'; readonly head: ResponseHead; readonly framing: Framing }
   | { readonly kind: 'data'; readonly chunk: Buffer }
   | { readonly kind: 'complete'; readonly trailers: readonly HeaderField[] };
@@ -31,8 +36,8 @@ export type ResponsePart =
 /** The maximum size of a head or a trailer section. */
 const MAX_BLOCK_BYTES = 64 * 1024;
 /**
- * The maximum number of interim responses, more than any real use needs. Without a limit, endless interim responses could keep
- * the client waiting forever.
+ * The maximum number of interim (1xx) responses. No real service needs as many. Without a maximum, the client could
+ * wait forever.
  */
 const MAX_INTERIM_RESPONSES = 32;
 const SWITCHING_PROTOCOLS = 101;

@@ -1,6 +1,8 @@
 /**
  * Writes the response to one request to the client's socket: the response of a member, with new framing, or noria's own
- * reply. Holds the data of a read until noria knows whether the response ends with this read. So a small response needs
+ * reply.
+ *
+ * It holds the data of each read until noria knows whether the response ends with this read. So a small response needs
  * only one write.
  */
 import type { ClientConnection } from '../client-connection.ts';
@@ -15,7 +17,10 @@ import type { ResponseHead } from './response-reader.ts';
 
 const CONTINUE = 100;
 const NO_CONTENT = 204;
-/** Up to this number of bytes, one write of a copy costs less than one write of two pieces. */
+/**
+ * At most this number of bytes of data are copied behind the head and written together with it. For more data, two
+ * separate writes cost less than the copy.
+ */
 const MAX_JOINED_BYTES = 4 * 1024;
 
 interface ResponseCallbacks {
@@ -96,7 +101,8 @@ export class ResponseWriter {
     if (body.kind === 'until-close' && this.#chunked) fields.push(['Transfer-Encoding', 'chunked']);
     this.#endsWithConnection = !hasLength && !this.#chunked;
     this.#keepAlive = this.#mayKeepAlive() && !this.#endsWithConnection;
-    // The field is necessary for an HTTP/1.0 client: without it, an HTTP/1.1 response says that the connection stays open.
+    // An HTTP/1.0 client needs the Connection field: without it, an HTTP/1.1 response says that the connection stays
+    // open.
     if (!this.#keepAlive) fields.push(['Connection', 'close']);
     else if (isHttp10) fields.push(['Connection', 'keep-alive']);
     this.#head = formatResponseHead(head, fields);
@@ -151,8 +157,8 @@ export class ResponseWriter {
   }
 
   /**
-   * Whether another request may follow. After `Expect: 100-continue` without a 100 response, no request may follow. The client
-   * may or may not send the body, so the start of its next request is unknown.
+   * Whether another request may follow. No request may follow after `Expect: 100-continue` without a 100 response: the
+   * client may or may not send the body, so noria does not know where its next request begins.
    */
   #mayKeepAlive(): boolean {
     const { draining, refusalError } = this.#connection;
@@ -162,7 +168,7 @@ export class ResponseWriter {
     );
   }
 
-  /** Writes the head and the held data, as far as they have not been written. */
+  /** Writes the head and the held data, unless they are already written. */
   #writePending(): void {
     const { socket } = this.#connection;
     const head = this.#head;

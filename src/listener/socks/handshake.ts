@@ -23,10 +23,10 @@ import {
   socks4AuthRejection,
 } from './messages.ts';
 
-/** The identity of a client whose request noria refuses in any case. */
+/** The identity of a client whose credentials noria does not check, because it refuses the client's request anyway. */
 const ANONYMOUS: ClientIdentity = { user: '', routingText: '' };
 
-/** The expected message, and what the earlier messages contained. */
+/** The message that noria expects next, and what it knows from earlier messages. */
 type Phase =
   | { readonly name: 'greeting' }
   | { readonly name: 'credentials' }
@@ -101,8 +101,8 @@ class SocksHandshake {
   }
 
   /**
-   * Selects username/password if the client offers it, because the user name contains the routing options. A client
-   * that is refused anyway need not send credentials.
+   * Selects the method user name and password if the client offers it, because the user name contains the routing
+   * options. A client that noria refuses anyway need not send credentials.
    */
   #selectMethod(methods: readonly number[]): NoriaError | undefined {
     const { refusalError, options } = this.#connection;
@@ -115,7 +115,7 @@ class SocksHandshake {
     if (!withoutPassword)
       return new NoriaError(
         'bad-request',
-        `the client offers ${methodList(methods)}, but noria needs method 0 or 2`,
+        `the client offers ${methodList(methods)}, but noria supports only 0 (no login) and 2 (user name and password)`,
       );
     if (refusalError === undefined && options.access.requiresCredentials) {
       return new NoriaError(
@@ -133,8 +133,8 @@ class SocksHandshake {
   #checkCredentials(credentials: ClientCredentials): NoriaError | undefined {
     const identity = this.#identify(credentials);
     if (identity instanceof NoriaError) return identity;
-    // Checks the routing options in this step, where they can still fail the authentication. `#serve` reads them again, because
-    // the session may depend on the target.
+    // Checks the routing options in this step, in which a refusal can still be an authentication failure. `#serve`
+    // reads them again, because the session may depend on the target.
     const routing = this.#connection.readRoutingOptions(identity, '', []);
     if (routing instanceof NoriaError) return routing;
     this.#socket.write(authStatus(true));
@@ -153,7 +153,10 @@ class SocksHandshake {
   #identifySocks4(userId: string): ClientIdentity | NoriaError {
     const { refusalError, options } = this.#connection;
     if (refusalError === undefined && options.access.requiresCredentials) {
-      return new NoriaError('auth-required', 'SOCKS4 carries no password, and this listener has users');
+      return new NoriaError(
+        'auth-required',
+        'SOCKS4 cannot send a password, but this listener has users and requires one',
+      );
     }
     return this.#identify({ username: userId, password: '' });
   }
@@ -213,7 +216,10 @@ class SocksHandshake {
     this.#socket.off('data', this.#onData).off('end', this.#onEnd);
   }
 
-  /** Attached until the dial ends. 'error' comes before 'close', so the outcome is set before `connection.closed` is emitted. */
+  /**
+   * Listens until the dial ends. 'error' comes before 'close', so this sets the outcome before `connection.closed` is
+   * emitted.
+   */
   readonly #onError = (): void => {
     this.#connection.setOutcome('client-gone');
   };

@@ -46,7 +46,7 @@ const CONNECT = 0x01;
 const IPV4 = 0x01;
 const NAME = 0x03;
 const IPV6 = 0x04;
-/** SOCKS4 strings have no length prefix. Routing options are far shorter. */
+/** The maximum length of a SOCKS4 user id, which has no length prefix. Routing options are far shorter. */
 const MAX_USER_ID_BYTES = 512;
 const MAX_NAME_BYTES = 255;
 const COMMANDS: Readonly<Record<number, string>> = { 1: 'CONNECT', 2: 'BIND', 3: 'UDP ASSOCIATE' };
@@ -113,7 +113,7 @@ export function methodSelection(method: number): Buffer {
   return Buffer.from([VERSION_5, method]);
 }
 
-/** The reply to credentials (RFC 1929 §2). After anything but 0, the server closes the connection. */
+/** The reply to credentials (RFC 1929 §2). If the status is not 0, noria closes the connection after the reply. */
 export function authStatus(ok: boolean): Buffer {
   return Buffer.from([AUTH_VERSION, ok ? 0x00 : 0x01]);
 }
@@ -146,9 +146,10 @@ function parseGreeting(bytes: Buffer): Parsed | SocksFault | undefined {
 function parseCredentials(bytes: Buffer): Parsed | SocksFault | undefined {
   const version = bytes[0];
   if (version !== undefined && version !== AUTH_VERSION) {
-    return malformed(`the message has username/password version ${version}`);
+    return malformed(`the login message has the unknown version ${version}`);
   }
-  // RFC 1929 requires 1 to 255 bytes. noria accepts empty texts, because clients send them where no password is needed.
+  // RFC 1929 requires 1 to 255 bytes. noria accepts an empty user name or password, because clients send them where no
+  // password is needed.
   const usernameEnd = countedEnd(bytes, 1);
   const passwordEnd = usernameEnd === undefined ? undefined : countedEnd(bytes, usernameEnd);
   if (usernameEnd === undefined || passwordEnd === undefined) return undefined;
@@ -166,7 +167,7 @@ function parseSocks5Request(bytes: Buffer): Parsed | SocksFault | undefined {
   if (command !== undefined && command !== CONNECT) return unsupportedCommand(command);
   if (type === undefined) return undefined;
   if (type !== IPV4 && type !== NAME && type !== IPV6) {
-    return unsupported(`the message has address type ${type}`, SOCKS5_REPLY.addressUnknown);
+    return unsupported(`the request has the unknown address type ${type}`, SOCKS5_REPLY.addressUnknown);
   }
   const hostEnd = type === NAME ? countedEnd(bytes, 4) : type === IPV4 ? 8 : 20;
   if (hostEnd === undefined || bytes.length < hostEnd + 2) return undefined;

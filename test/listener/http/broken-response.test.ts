@@ -12,7 +12,7 @@ test.each([
   [
     'the end of a chunk',
     'Transfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n',
-    'a chunk is longer than its size',
+    'a chunk is longer than its announced size',
   ],
   ['its trailers', 'Transfer-Encoding: chunked\r\n\r\n0\r\nno field\r\n\r\n', 'a header line is malformed'],
 ])(

@@ -188,7 +188,8 @@ describe('socks handshake: SOCKS5 refusals', () => {
       sent: [hex('05 02 01 80')],
       reply: NO_METHOD,
       code: 'bad-request',
-      detail: /^the client offers methods 1, 128, but noria needs method 0 or 2$/,
+      detail:
+        /^the client offers methods 1, 128, but noria supports only 0 \(no login\) and 2 \(user name and password\)$/,
     },
     {
       what: 'a greeting without methods',

@@ -151,7 +151,10 @@ describe('socks messages: faults and their reply codes', () => {
   test('socks messages: a fault contains numbers, never text of the client', () => {
     expect(readOne('request', bytes(5, 2))).toHaveProperty('detail', 'command BIND');
     expect(readOne('request', bytes(5, 9))).toHaveProperty('detail', 'command 9');
-    expect(readOne('request', bytes(5, 1, 0, 2))).toHaveProperty('detail', 'the message has address type 2');
+    expect(readOne('request', bytes(5, 1, 0, 2))).toHaveProperty(
+      'detail',
+      'the request has the unknown address type 2',
+    );
     expect(readOne('request', bytes(5, 1, 0, 3, [...counted('a b')], [0, 80]))).toHaveProperty(
       'detail',
       'the target is not a valid host and port',
