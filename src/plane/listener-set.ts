@@ -1,8 +1,9 @@
 /**
- * The open listeners across reloads. An unchanged listener keeps its connections. A changed listener is replaced by a new
- * listener, which takes over its addresses, and the tunnels of the old listener may finish. An update is provisional until
- * `commit`: until then, a removed listener only stops listening and keeps its connections, so that a second update can restore
- * it.
+ * The open listeners across reloads. An unchanged listener keeps its connections. A new listener replaces a changed
+ * listener and takes over its addresses; the tunnels of the old listener may finish.
+ *
+ * An update is provisional until `commit`. Until then, a removed listener stops listening but keeps its connections, so
+ * that a second update can restore it.
  */
 import { type Clock, pause } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
@@ -25,7 +26,7 @@ export interface ListenerSetOptions {
   readonly context: PlaneContext;
   /** The file descriptors of inherited listening sockets (`fd:3`). Each descriptor can be opened only once. */
   readonly inheritedFds: ReadonlySet<number>;
-  /** What the listeners share with the same listeners of other processes. Absent in a noria with one process. */
+  /** Connects the listeners with the same listeners of other processes. Absent in a noria with one process. */
   readonly sharing?: ListenerSharing;
 }
 
@@ -72,7 +73,7 @@ export class ListenerSet {
   readonly #deadlines: Deadlines;
   #context: PlaneContext;
   #opened: readonly OpenedListener[] = [];
-  /** The listeners of the last commit. Undefined if there is no update after the last commit. */
+  /** The listeners of the last commit. Undefined if no update followed the last commit. */
   #previous: { readonly opened: readonly OpenedListener[]; readonly drainTimeoutMs: number } | undefined;
   /** Removed listeners whose tunnels have not ended. */
   readonly #draining = new Map<Listener, Promise<void>>();
@@ -132,7 +133,7 @@ export class ListenerSet {
     if (restorable.length > 0) this.#previous = { opened: restorable, drainTimeoutMs };
     for (const removed of change.removed) {
       stop(removed);
-      // Only the listeners of the last commit may be restored, so close a listener that was opened after it.
+      // Only the listeners of the last commit can be restored. This listener was opened later, so it is closed.
       if (!restorable.includes(removed)) this.#drainAndClose(removed.listener, drainTimeoutMs);
     }
   }
@@ -230,7 +231,7 @@ export class ListenerSet {
     }
     const why = isInherited
       ? 'an inherited socket can be opened only once; restart noria to change this listener'
-      : 'noria inherited no such socket; start it through a systemd socket unit, or listen on host:port';
+      : 'noria inherited no socket with this number; start noria through a systemd socket unit, or listen on host:port';
     throw new NoriaError('listen-failed', `cannot listen on fd:${fd}: ${why}`);
   }
 

@@ -141,7 +141,7 @@ test('systemd: fd:3 without an inherited socket is refused with advice', async (
   const noria = runNoria(['run', '-c', file], { env: { LISTEN_FDS: '1', LISTEN_PID: '1' } });
   expect(await noria.ended).toEqual([1, null]);
   expect(noria.err()).toMatch(
-    /cannot listen on fd:3: noria inherited no such socket; start it through a systemd/,
+    /cannot listen on fd:3: noria inherited no socket with this number; start noria through a systemd/,
   );
 });
 

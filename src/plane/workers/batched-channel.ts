@@ -11,7 +11,10 @@ export class BatchedChannel<Message extends object> {
   readonly #clock: Clock;
   readonly #write: (batch: readonly Message[]) => void;
   #batch: Message[] = [];
-  /** When the channel writes the batch: `later` after LATER_MS, `scheduled` at the end of this turn of the event loop. */
+  /**
+   * The state of the batch. `later`: the channel writes the batch after LATER_MS. `scheduled`: it writes the batch at
+   * the end of this turn of the event loop.
+   */
   #phase: 'empty' | 'later' | 'scheduled' | 'closed' = 'empty';
   #timer: Disposable | undefined;
 

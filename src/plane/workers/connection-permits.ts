@@ -1,9 +1,13 @@
 /**
- * Enforces a listener's connection limit across workers. Each connection needs a permit, and the number of permits never exceeds
- * the limit. The primary has a pool of permits. Each worker holds some unused permits, so that it rarely has to ask. A worker
- * without unused permits asks the pool; if the pool is empty, the pool recalls the unused permits of all workers. So noria
- * refuses a client only after every worker has answered that it has no unused permit, or has not answered in time. Messages
- * between the two sides arrive in order.
+ * Enforces a listener's connection limit across workers. Each connection needs a permit, and the number of permits
+ * never exceeds the limit.
+ *
+ * The primary has a pool of permits. Each worker holds some unused permits, so that it rarely has to ask for one. If a
+ * worker has no unused permit, it asks the pool. If the pool is empty, it recalls the unused permits of all workers. So
+ * noria refuses a client only after every worker has answered that it has no unused permit, or has not answered in
+ * time.
+ *
+ * Messages between the two sides arrive in order.
  */
 import type { Clock } from '../../core/clock.ts';
 
@@ -24,7 +28,7 @@ export interface LimitedListener {
   readonly maxConnections: number;
 }
 
-/** A healthy worker answers a recall within a few ms. */
+/** How long a pool waits for the answers to a recall. A healthy worker answers within a few ms. */
 const RECALL_TIMEOUT_MS = 1_000;
 
 /** The permits of all listeners that workers share. This class runs in the primary. */
@@ -42,7 +46,7 @@ export class PermitPools {
     return [...this.#pools.keys()];
   }
 
-  /** Opens a pool for each listener that has none. Call it before workers open these listeners. */
+  /** Opens a pool of permits for each listener that has none. Call it before workers open these listeners. */
   open(listeners: readonly LimitedListener[]): void {
     for (const { id, maxConnections } of listeners) {
       if (this.#pools.has(id)) continue;
@@ -51,7 +55,10 @@ export class PermitPools {
     }
   }
 
-  /** Closes the pools of all listeners except `listeners`. Ignores permits that workers later return to a closed pool. */
+  /**
+   * Closes the pools of all listeners except `listeners`. If a worker later returns permits to a closed pool, they are
+   * ignored.
+   */
   keep(listeners: readonly LimitedListener[]): void {
     const ids = new Set(listeners.map(({ id }) => id));
     for (const [id, pool] of this.#pools) {
@@ -71,7 +78,8 @@ export class PermitPools {
 }
 
 /**
- * A recall in progress. `for`: the workers that asked for permits. `awaited`: the workers that must return their unused permits.
+ * A recall in progress. `for`: the workers that asked for permits. `awaited`: the workers that have not returned their
+ * unused permits yet.
  */
 interface Recall {
   readonly for: number[];
@@ -139,8 +147,8 @@ export class PermitPool {
   }
 
   /**
-   * Grants permits: half of the free permits, divided by the number of workers. So grants become smaller while few permits are
-   * left, and recalls stay rare.
+   * Grants a worker half of the free permits, divided by the number of workers, but at least one. So grants become
+   * smaller when few permits are left, and recalls stay rare.
    */
   #grant(worker: number): void {
     const held = this.#held.get(worker) ?? 0;
@@ -152,8 +160,8 @@ export class PermitPool {
   }
 
   /**
-   * Recalls the unused permits of every worker, including workers that ask: the clients for which they asked may have
-   * disconnected.
+   * Recalls the unused permits of every worker. That includes the workers that asked: since then, some of their clients
+   * may have disconnected.
    */
   #startRecall(): void {
     const holders = [...this.#held.keys()].filter((worker) => this.#canReturn(worker));
@@ -183,8 +191,8 @@ export class PermitHolder {
   readonly #waiting: ((permitted: boolean) => void)[] = [];
   #asking = false;
   /**
-   * The number of connections at the start of `#waiting` for which this worker has asked the primary. A reply without permits
-   * refuses these connections.
+   * The number of connections at the start of `#waiting` for which this worker has asked the primary. If the primary
+   * grants no permit, these connections are refused.
    */
   #askedFor = 0;
 

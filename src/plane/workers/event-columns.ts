@@ -1,7 +1,8 @@
 /**
- * Packs the events that workers send to the primary. One message holds many events in columns. The message contains each key name
- * only once. If all events of a kind have the same value, the message contains this value only once. The message has a tenth of
- * the size of the separate events.
+ * Packs the events that workers send to the primary. One message holds many events in columns.
+ *
+ * The message contains each key name only once. If all events of a kind have the same value for a key, the message
+ * contains this value only once. The message has a tenth of the size of the separate events.
  */
 import type { EventName, NoriaEvents } from '../../core/events.ts';
 
@@ -46,7 +47,7 @@ export interface EventColumns {
   readonly order: readonly number[];
 }
 
-/** Numbers are rounded to a thousandth, so durations to a microsecond. */
+/** Numbers are rounded to 1/1,000. So durations, which are in ms, are rounded to a microsecond. */
 const PRECISION = 1_000;
 
 class GroupBuilder {

@@ -1,15 +1,16 @@
 /**
- * Decides whether noria's own network is down when several processes judge it by their own dials. If one process judges the
- * network down, the verdict is `down`, unless another process got an answer recently. As soon as any process gets an answer, the
- * verdict is `up` for all processes.
+ * Decides whether noria's own network is down. Several processes judge this, each from its own dials.
+ *
+ * If one process judges the network down, the verdict is `down`, unless another process got an answer recently. As soon
+ * as any process gets an answer, the verdict is `up` for all processes.
  */
 import type { Clock } from '../../core/clock.ts';
 
 export interface NetworkVerdictOptions {
   readonly clock: Clock;
   /**
-   * For this time in ms after an answer, the verdict stays `up` although a process judges the network down. The time is about the
-   * duration of an attempt.
+   * For this time in ms after an answer, the verdict stays `up` even if a process judges the network down. The time is
+   * about the duration of an attempt.
    */
   readonly answerValidMs: () => number;
   /** Called to correct a process that judged the network down although it is up. */

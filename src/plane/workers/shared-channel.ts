@@ -1,7 +1,9 @@
 /**
- * Connects a worker to the shared pool of the primary (see fleet/shared-pool.ts). IpcSharedPool runs in the worker and offers the
- * pool; SharedPoolServer runs in the primary and executes the calls. Messages contain moments of the primary's clock. Facts are
- * encoded, because members may have passwords. The owner of the pipe passes each received message to `receive`, in order.
+ * Connects a worker to the shared pool of the primary (see fleet/shared-pool.ts). `IpcSharedPool` in the worker sends
+ * each call to the primary, where `SharedPoolServer` executes it.
+ *
+ * All moments in messages are of the primary's clock. Facts are encoded, because they may contain passwords of members.
+ * The owner of the pipe passes each received message to `receive`, in order.
  */
 import { shiftBeat, shiftFact, shiftSession, shiftState } from '../../fleet/moments.ts';
 import type {
@@ -33,7 +35,7 @@ export class SharedPoolServer implements Follower {
   readonly #send: (message: FromSharedPool) => void;
   #closed = false;
 
-  /** @param shared - this worker's own connection to the shared pool. */
+  /** @param shared - the connection of this worker alone to the shared pool. */
   constructor(shared: SharedPool, send: (message: FromSharedPool) => void) {
     this.#shared = shared;
     this.#send = send;

@@ -17,7 +17,7 @@ export interface WorkerSupervisorOptions {
    * If the promise rejects, the supervisor kills the new worker.
    */
   readonly prepare: (worker: WorkerProcess) => Promise<void>;
-  /** A worker exited unexpectedly; a replacement starts after `restartMs`. */
+  /** A worker exited unexpectedly; another worker starts after `restartMs`. */
   readonly onLost: (worker: WorkerProcess, exit: WorkerExit, restartMs: number) => void;
   readonly onExit: (worker: WorkerProcess) => void;
   /** No worker is running, and the supervisor starts no further worker. */
@@ -28,16 +28,19 @@ export interface WorkerSupervisorOptions {
 const STABLE_MS = 10_000;
 const FIRST_RESTART_MS = 500;
 const MAX_RESTART_MS = 30_000;
-/** The supervisor gives up when this many workers in a row exit within STABLE_MS and no worker is left. */
+/**
+ * The supervisor gives up when this many workers in a row have exited within STABLE_MS of their start and no worker is
+ * left.
+ */
 const MAX_SHORT_LIVES = 6;
 /** Maximum time for the workers to close. A service manager allows less than 5 s for everything after the drain. */
 const CLOSE_TIMEOUT_MS = 2_000;
 /**
- * A terminal sends these signals to all processes. A worker that is still loading cannot ignore them yet, so an exit that such a
- * signal caused is no failure. The primary gets the same signal and decides whether noria continues.
+ * A terminal sends these signals to all processes. A worker that is still loading cannot ignore them yet, so its exit
+ * by such a signal is no failure. The primary gets the same signal and decides whether noria continues.
  */
 const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
-/** The supervisor gives up after a signal of SENT_TO_ALL has ended the same worker this many times while it loaded. */
+/** The maximum number of tries to start a worker whose loading is ended by a signal of SENT_TO_ALL. */
 const MAX_STARTS = 3;
 
 /**
@@ -79,7 +82,7 @@ export class WorkerSupervisor {
     this.#phase = 'running';
   }
 
-  /** Stops replacing workers for good, and kills workers that are not ready yet. */
+  /** Stops replacing workers for good, and kills the workers that do not serve clients yet. */
   stopReplacing(): void {
     this.#phase = 'ending';
     for (const restart of this.#restarts) restart[Symbol.dispose]();
@@ -137,7 +140,7 @@ export class WorkerSupervisor {
     this.#all.delete(worker);
     const wasReady = this.#ready.delete(worker);
     this.#options.onExit(worker);
-    // Returns for a worker that has not loaded while noria starts, because `#start` handles its exit.
+    // While noria starts, `#start` handles the exit of a worker that has not loaded.
     if (this.#phase === 'ending' || (this.#phase === 'opening' && !wasReady)) return;
     this.#shortLives = livedMs >= STABLE_MS ? 0 : this.#shortLives + 1;
     if (this.#all.size === 0 && this.#shortLives >= MAX_SHORT_LIVES) {

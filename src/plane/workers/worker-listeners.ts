@@ -1,6 +1,6 @@
 /**
- * Opens the same listeners in every worker or in none. Owns what the workers share about listeners: permits and connection
- * counts. Part of workers-plane.ts, which owns the workers.
+ * Opens the same listeners in every worker or in none. Part of workers-plane.ts, which owns the workers. Owns two
+ * things that the workers share for each listener: the permits and the connection counts.
  */
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
@@ -19,8 +19,8 @@ const MAX_PORT_TRIES = 3;
 /** The primary kills a worker that takes longer than this to open its listeners. */
 const UPDATE_TIMEOUT_MS = 30_000;
 /**
- * The time limits for an update while noria closes: for all workers together, and at least for each worker. A healthy worker
- * needs a few ms.
+ * Apply while noria closes: the time limit for the updates of all workers together, and the least time that each worker
+ * gets. A healthy worker needs a few ms.
  */
 const CLOSING_TIMEOUT_MS = 1_000;
 const MIN_TIMEOUT_MS = 250;
@@ -152,7 +152,7 @@ export class WorkerListeners {
   async #goBack(outcome: UpdateOutcome): Promise<UpdateOutcome> {
     for (const worker of this.#workers()) {
       const restored = await this.#updateWorker(worker, this.#listeners, this.#drainTimeoutMs);
-      if (restored?.ok === false) worker.killBecause(restored.message); // kills the worker: another worker replaces it and may succeed
+      if (restored?.ok === false) worker.killBecause(restored.message); // another worker replaces it and may succeed
     }
     this.permits.keep(limitsOf(this.#listeners));
     return outcome;
@@ -214,9 +214,10 @@ class ConnectionCounts {
 }
 
 /**
- * Whether all workers must close the listener `one` before any worker can open the listener `other`. True if both have the same
- * port and the host of one includes the different host of the other, as `0.0.0.0` includes `127.0.0.1`. If both have the same
- * host, the workers move the address one after the other, and noria refuses no client.
+ * Whether all workers must close the listener `one` before any worker can open the listener `other`.
+ *
+ * True if both use the same port and one of their hosts includes the other, as `0.0.0.0` includes `127.0.0.1`. False
+ * for equal hosts: the workers then move the address one after the other, and noria refuses no client.
  */
 function blocks(one: ListenerSettings, other: ListenerSettings): boolean {
   const [before, next] = [bindAddress(one), bindAddress(other)];

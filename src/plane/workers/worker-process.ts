@@ -50,7 +50,8 @@ export class WorkerProcess {
     this.number = number;
     this.#onReport = onReport;
     cluster.schedulingPolicy = cluster.SCHED_NONE;
-    // The JavaScript engine writes to standard error, for example when it runs out of memory.
+    // The worker inherits standard error, because the JavaScript engine writes to it, for example when it runs out of
+    // memory.
     cluster.setupPrimary({ exec: entry, args: [], stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
     const compileCache = getCompileCacheDir();
     this.#worker = cluster.fork(compileCache === undefined ? {} : { NODE_COMPILE_CACHE: compileCache });
@@ -77,7 +78,7 @@ export class WorkerProcess {
     if (this.#awaited.has(kind)) throw new TypeError(`${kind} is already awaited`);
     if (this.#hasExited) return Promise.resolve(undefined);
     const { promise, resolve } = Promise.withResolvers<WorkerAnswer<Kind> | undefined>();
-    this.#awaited.set(kind, (answer) => resolve(answer as WorkerAnswer<Kind> | undefined)); // the cast is safe because `#receive` resolves each kind with an answer of that kind
+    this.#awaited.set(kind, (answer) => resolve(answer as WorkerAnswer<Kind> | undefined)); // safe: `#receive` resolves each kind with an answer of that kind
     return promise;
   }
 

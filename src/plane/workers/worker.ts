@@ -210,7 +210,7 @@ async function update(command: PlaneUpdate, { listeners, loaded }: WorkerPlane):
   }
 }
 
-/** Whether the address could not be bound. node:cluster then passes the unbound socket to the worker nevertheless. */
+/** Whether the address could not be bound. In this case, node:cluster has passed an unbound socket to the worker. */
 function leavesUnboundSocket(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const failedToBind =

@@ -50,7 +50,10 @@ export interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' |
   readonly onFailed: (error: NoriaError) => void;
 }
 
-/** The number of the primary where processes report whether their network works. Workers have numbers from 1. */
+/**
+ * The number of the primary for `#verdict`. The primary judges the network, too, because it dials for health checks.
+ * Workers have numbers from 1.
+ */
 const PRIMARY = 0;
 /** How often the primary looks for changes of the forecasts that no event announces. */
 const FORECAST_MS = 500;
@@ -80,7 +83,7 @@ class WorkersPlane implements DataPlane {
   readonly #options: WorkersPlaneOptions;
   readonly #verdict: NetworkVerdict;
   readonly #listeners: WorkerListeners;
-  /** Workers that have received `open`, by worker number. */
+  /** Workers that have received the message `open`, by worker number. */
   readonly #open = new Map<number, OpenWorker>();
   readonly #shared: MemorySharedPool;
   readonly #replica: Replica;
@@ -129,7 +132,7 @@ class WorkersPlane implements DataPlane {
     });
     this.#subscriptions = [
       bus.on('draw.done', ({ code }) => {
-        if (code !== 'transport') this.#verdict.answered(); // the network is up: the service answered, even if its answer is an error
+        if (code !== 'transport') this.#verdict.answered(); // any answer of the service, even an error, shows that the network is up
         this.#sendForecasts();
       }),
       bus.on('source.moved', () => this.#sendForecasts()),
@@ -137,8 +140,8 @@ class WorkersPlane implements DataPlane {
     this.dialer = new MemberDialer({
       ...options,
       ...dialer,
-      // The dialer gets a bus without subscribers, because it would emit `network.judged` for this process alone. `#verdict`
-      // emits the event for all processes.
+      // The dialer's own bus has no subscribers, because the dialer would emit `network.judged` for this process alone.
+      // `#verdict` emits this event for all processes.
       bus: new EventBus((event, error) => log.error({ event, error }, 'observer failed')),
       onNetwork: (down) => this.#verdict.judged(PRIMARY, down),
     });
