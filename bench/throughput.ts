@@ -135,7 +135,7 @@ async function measureForeign(bench: Bench, pair: Pair): Promise<void> {
   const subjects: Partial<Record<keyof Pair | ForeignName, Running>> = { ...pair };
   const installed = FOREIGN.filter(isInstalled);
   for (const name of installed) subjects[name] = await children.subject(name, workingMembers(world, 'http'));
-  const count = 1_000; // all connections of tinyproxy go to one port, and closed ones block it for a minute
+  const count = 1_000;
   const { medians, ratio } = await measureInRounds(
     subjects as Record<keyof Pair | ForeignName, Running>,
     ['noria', 'proxy-chain'],

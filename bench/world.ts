@@ -60,16 +60,21 @@ function join(one: Socket, other: Socket): void {
   other.pipe(one);
 }
 
+/** Joins a member's client with its target. Ends this process if the target is unreachable, for example without descriptors. */
 function reach(client: Socket, port: number, answer: Buffer, rest: Buffer): void {
-  const target = destroyOnError(
-    connect({ port, host: HOST, allowHalfOpen: true }, () => {
-      client.write(answer);
-      if (rest.length > 0) target.write(rest);
-      join(client, target);
-    }),
-  );
+  if (client.destroyed) return; // the client did not wait for a slow member
+  client.allowHalfOpen = true; // from now on, `join` forwards the end of each side
+  const target = connect({ port, host: HOST, allowHalfOpen: true, noDelay: true });
+  const fail = (cause: Error) => {
+    throw new Error('a member cannot reach its target', { cause });
+  };
+  target.once('error', fail).once('connect', () => {
+    target.off('error', fail).on('error', () => client.destroy());
+    client.write(answer);
+    if (rest.length > 0) target.write(rest);
+    join(client, target);
+  });
   client.on('close', () => target.destroy());
-  target.on('error', () => client.destroy());
 }
 
 const ESTABLISHED = Buffer.from('HTTP/1.1 200 Connection established\r\n\r\n');
@@ -102,9 +107,10 @@ let accepted = 0;
 
 async function build({ members, faults, memberHosts, memberLogin = false }: WorldOptions): Promise<World> {
   const memberHost = memberHosts?.reach ?? HOST;
+  // Without allowHalfOpen, a member closes an idle connection that its client has closed. Otherwise, all descriptors would be used up.
   const openMember = (serve: (client: Socket) => void) =>
     listen(
-      createServer({ allowHalfOpen: true }, (client) => {
+      createServer((client) => {
         accepted += 1;
         serve(client);
       }),
