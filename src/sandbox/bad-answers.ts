@@ -1,6 +1,6 @@
 /**
- * Answers the clients of misbehaving members: with silence, an error status, bytes of another protocol, half an answer,
- * or nothing.
+ * Answers the clients of misbehaving members: with silence, with an error status, with bytes of another protocol, or
+ * with half an answer. Or closes the connection without an answer.
  */
 import type { Socket } from 'node:net';
 import { Transform } from 'node:stream';
@@ -9,7 +9,7 @@ import { httpAnswer, PROXY_CHALLENGE, type RefusalCause, readProxyRequest, sendT
 import type { Behaviour } from './scenario.ts';
 import { SocketReader } from './socket-reader.ts';
 
-/** The behaviours of members that never connect a client to a target. */
+/** The behaviours with which a member never connects a client to a target. */
 type BadBehaviour = Exclude<Behaviour, { how: 'good' | 'slow' | 'no-connect' | 'dribble' | 'cut' }>;
 
 /** The SSH greeting, then bytes that are not text. */
@@ -21,10 +21,10 @@ const WRONG_HTTP = Buffer.from('HTTP/9.9 200 OK\r\n\r\n');
 const WRONG_SOCKS = Buffer.from([0x09, 0x00]);
 const ENDLESS_LINE = Buffer.from(`X-Filler: ${'a'.repeat(1000)}\r\n`);
 const ENDLESS_BYTES = Buffer.alloc(1000, 0x05);
-/** How long the member waits for the client to close a connection that the member has ended. */
+/** How long a member waits for the client to close a connection that the member has ended. */
 const LINGER_MS = 1000;
 
-/** For each HTTP status, the refusal whose SOCKS reply is nearest in meaning. */
+/** For an HTTP status: the refusal with the most similar SOCKS reply. */
 const STATUS_CAUSES: Readonly<Record<number, RefusalCause>> = {
   403: 'ruleset',
   502: 'host-unreachable',
@@ -41,7 +41,7 @@ export async function answerBadly(
   if (('when' in behaviour ? behaviour.when : undefined) !== 'accept')
     await new SocketReader(socket).waitForBytes();
   switch (behaviour.how) {
-    case 'refuse': // the member has closed its port; this connection was already in the backlog
+    case 'refuse': // the member no longer listens, but this connection was already in the kernel's queue
       socket.destroy();
       return;
     case 'silent':
@@ -69,7 +69,7 @@ export async function answerBadly(
 }
 
 /**
- * Sends `bytes` and ends the connection. Keeps reading afterwards: unread data would cause a reset, and the client
+ * Sends `bytes` and ends the connection. Continues to read: unread data would reset the connection, and the client
  * would lose the bytes.
  */
 export function endWith(socket: Socket, bytes: Buffer = Buffer.alloc(0)): void {
@@ -78,7 +78,7 @@ export function endWith(socket: Socket, bytes: Buffer = Buffer.alloc(0)): void {
   socket.end(bytes);
 }
 
-/** Passes the first `afterBytes` bytes of the target to the client, then resets the client's connection. */
+/** Passes the first `afterBytes` bytes from the target to the client. Then resets the client's connection. */
 export function cutAfter(afterBytes: number, client: Socket): Transform {
   let left = afterBytes;
   return new Transform({
@@ -86,7 +86,7 @@ export function cutAfter(afterBytes: number, client: Socket): Transform {
       const passed = chunk.subarray(0, left);
       left -= passed.length;
       done(null, passed);
-      // A reset discards the bytes in the socket's buffer, so the reset must wait until the kernel has taken these bytes.
+      // A reset discards the bytes in the socket's buffer. So wait until the kernel has taken them.
       if (left === 0) setImmediate(() => client.write('', () => client.resetAndDestroy()));
     },
   });
@@ -110,7 +110,7 @@ async function acceptAndDiscard(socket: Socket, member: RunningMember): Promise<
 }
 
 /**
- * Answers every request with the HTTP status. A SOCKS member sends the nearest reply; for status 407, that is "no
+ * Answers with the HTTP status. A SOCKS member sends the most similar reply instead; for status 407, it is "no
  * acceptable methods".
  */
 async function answerStatus(socket: Socket, member: RunningMember, status: number): Promise<void> {
@@ -127,7 +127,7 @@ async function answerStatus(socket: Socket, member: RunningMember, status: numbe
   endWith(socket, httpAnswer(status, status === 407 ? PROXY_CHALLENGE : ''));
 }
 
-/** Sends half of the reply for a connected target, then ends the connection. */
+/** Sends half of the answer that reports a connected target, then ends the connection. */
 async function answerHalf(socket: Socket, member: RunningMember): Promise<void> {
   const request = await readProxyRequest(
     socket,

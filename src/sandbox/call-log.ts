@@ -1,35 +1,32 @@
-/** Counts the calls to the service, and keeps the latest calls. */
+/** Counts the calls to the service, and keeps the latest ones. */
 import type { SandboxOperationName } from './operations.ts';
 
 export interface CallRecord {
   readonly operation: SandboxOperationName;
-  /**
-   * The instance id in the call, even if no instance has this id; empty if the operation has no parameter for an
-   * instance.
-   */
+  /** The instance id in the call, even if there is no such instance; empty if the operation takes no instance id. */
   readonly instance: string;
   readonly method: string;
   readonly params: Readonly<Record<string, string>>;
   readonly client: string;
-  /** When the call arrived, by the sandbox's monotonic clock in ms. */
+  /** The moment at which the call arrived, by the sandbox's monotonic clock, in ms. */
   readonly arrivedAt: number;
   /**
-   * Whether the call broke the rate limit. The answer need not be 12002 (rate limit): a rule of the scenario or an
-   * earlier check may have decided the answer.
+   * Whether the call came too early for the rate limit. The service does not always answer such a call with 12002 (rate
+   * limit): a rule of the scenario or another check may come first.
    */
   readonly early: boolean;
-  /** The code of the answer; `fault:NAME` or `body` if a rule replaced or altered the answer. */
+  /** The code of the answer. If a rule has changed or replaced the answer, `fault:NAME` or `body`. */
   readonly outcome: string;
 }
 
 interface CallCounts {
   readonly calls: number;
   readonly paceBreaks: number;
-  /** The number of calls for each `outcome`. */
+  /** The number of calls by `outcome`. */
   readonly codes: Readonly<Record<string, number>>;
 }
 
-/** The counts over all calls, and for each instance by id. */
+/** The counts of all calls together, and of each instance by id. */
 export interface SandboxStats extends CallCounts {
   readonly instances: Readonly<Record<string, CallCounts>>;
 }
@@ -54,7 +51,7 @@ export class CallLog {
     return [...this.#latest];
   }
 
-  /** @param instances - ids to list even if they have never been called. */
+  /** @param instances - the ids to list even if they had no calls. */
   stats(instances: readonly string[]): SandboxStats {
     const counts = new Map([...instances.map((id) => [id, NONE] as const), ...this.#instances]);
     return { ...this.#all, instances: Object.fromEntries(counts) };

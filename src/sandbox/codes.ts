@@ -1,9 +1,9 @@
 /**
- * The reasons for which the sandbox refuses a call, with their codes and texts. The texts are in Chinese, as the
- * service sends them; clients must not depend on them. Source: service-spec, Errors.
+ * Why the sandbox refuses a call, with the code and the text of each reason. The texts are Chinese, as those of the
+ * service; clients must not depend on them. Source: the service's specification, Errors.
  */
 
-/** What is wrong with a call. Each operation has its own code for the reason. */
+/** What is wrong with a call. The code for it depends on the operation. */
 export type RefusalReason =
   | 'key'
   | 'pace'
@@ -18,12 +18,12 @@ export type RefusalReason =
   | 'device'
   | 'other-client';
 
-/** The codes of one operation. A reason is absent if the operation has no code for the reason. */
+/** The codes of one operation by reason. A reason is absent if the operation has no code for it. */
 export type RefusalCodes = Readonly<Partial<Record<RefusalReason, string>>>;
 
 export const SUCCESS_CODE = '10001';
 
-/** The codes that all extraction operations (1 to 8) share. */
+/** The codes that are the same for all extraction operations (1 to 8). */
 export const EXTRACTION_REFUSALS = {
   key: '12001',
   pace: '12002',
@@ -48,7 +48,7 @@ const TEXTS: Readonly<Record<RefusalReason, string>> = {
   'other-client': '上一个客户端IP仍在提取，请等待其停止调用2分钟后再切换',
 };
 
-/** @param detail - text to append. */
+/** @param detail - appended to the text of the reason. */
 export function refusal(
   refusals: RefusalCodes,
   reason: RefusalReason,
@@ -59,7 +59,7 @@ export function refusal(
   return { code, msg: TEXTS[reason] + detail };
 }
 
-/** The text that an operation sends with the code; a general text for an unknown code. */
+/** Returns the text for a code of an operation; for an unknown code, a general text. */
 export function textForCode(refusals: RefusalCodes, code: string): string {
   if (code === SUCCESS_CODE) return '获取成功';
   for (const reason of Object.keys(TEXTS) as RefusalReason[])

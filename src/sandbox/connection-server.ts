@@ -1,6 +1,6 @@
 /**
- * Serves the clients that connect to members. Depending on the member's behaviour, it uses proxy-chain (HTTP), its own
- * SOCKS server, or a bad answer.
+ * Serves the clients of members: with proxy-chain (HTTP), with its own SOCKS server, or, if the member misbehaves, with
+ * a bad answer.
  */
 import type { Socket } from 'node:net';
 import type { Transform } from 'node:stream';
@@ -21,9 +21,9 @@ import type { Behaviour } from './scenario.ts';
 import { HandshakeError } from './socket-reader.ts';
 
 interface ClientWriter {
-  /** Sends the member's own answers to the client. */
+  /** Sends answers of the member itself to the client. */
   readonly send: Send;
-  /** Transforms the target's bytes on their way to the client. */
+  /** Transforms the bytes from the target to the client. */
   readonly back?: Transform;
 }
 
@@ -50,7 +50,7 @@ export class ConnectionServer {
     const send = sendTo(socket);
     switch (behaviour.how) {
       case 'good':
-      case 'no-connect': // HttpProxy has the code that refuses CONNECT
+      case 'no-connect': // HttpProxy refuses CONNECT for these members
         return this.#serveWell(socket, member);
       case 'slow':
         await this.#pause(behaviour.ms, socket);
@@ -69,7 +69,7 @@ export class ConnectionServer {
     return this.#relay(socket, member, { send: sendTo(socket) });
   }
 
-  /** Reads the client's request, connects to the target, answers the client, and relays between the two. */
+  /** Reads the client's request, connects to the target, answers the client, and relays between both. */
   async #relay(socket: Socket, member: RunningMember, { send, back }: ClientWriter): Promise<void> {
     const request = await readProxyRequest(
       socket,
@@ -83,7 +83,7 @@ export class ConnectionServer {
       return endWith(socket);
     }
     if (socket.destroyed) {
-      target.destroy(); // the client disconnected, or the member closed, during the dial
+      target.destroy(); // the client disconnected, or the member closed, while the target was dialled
       return;
     }
     if (request.first.length > 0) target.write(request.first);
@@ -107,11 +107,12 @@ export class ConnectionServer {
     for (const byte of bytes) {
       await send(Buffer.from([byte]));
       if (ms > 0) await this.#pause(ms, socket);
-      else await new Promise((next) => setImmediate(next)); // waits between two bytes: otherwise the kernel may merge them into one packet
+      // without this wait, the kernel could merge two bytes into one packet
+      else await new Promise((next) => setImmediate(next));
     }
   }
 
-  /** @throws HandshakeError when the connection has closed. */
+  /** @throws HandshakeError if the connection has closed. */
   async #pause(ms: number, socket: Socket): Promise<void> {
     const closing = new AbortController();
     const abort = () => closing.abort();
@@ -122,7 +123,7 @@ export class ConnectionServer {
   }
 }
 
-/** Whether the client or the operating system caused the error. Any other error is a bug in the sandbox. */
+/** Whether the error comes from the client or the operating system. Any other error is a bug in the sandbox. */
 function isOfConnection(error: unknown): boolean {
   return error instanceof HandshakeError || (error instanceof Error && 'code' in error);
 }

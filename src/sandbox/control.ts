@@ -1,6 +1,6 @@
 /**
- * The control API: JSON requests to `/_control/…` at the service's base address that control a running sandbox. It
- * needs no credentials: the sandbox listens on loopback by default and contains no secrets.
+ * The control API: JSON requests to `/_control/…` that control a running sandbox. It needs no credentials: by default,
+ * the sandbox listens on loopback, and it has no secrets.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { z } from 'zod';
@@ -12,17 +12,17 @@ import { conditionSchema } from './settings.ts';
 import { readBody, send } from './web-server.ts';
 
 interface ControlRequest {
-  /** The last segment of the path, such as the member id in `members/ID`. */
+  /** The last segment of the path, for example the member id in `members/ID`. */
   readonly id: string;
   readonly body: unknown;
 }
 
 interface Route {
   readonly method: string;
-  /** The path after `/_control/`, such as `members` or `members/ID`. */
+  /** The path after `/_control/`: `members`, or `members/ID` for a path with an id. */
   readonly path: string;
   readonly does: string;
-  /** @returns the value to encode as JSON; undefined for status 204. */
+  /** @returns the value to send as JSON; undefined for an empty answer with status 204. */
   readonly run: (request: ControlRequest, sandbox: Sandbox) => unknown;
 }
 
@@ -65,19 +65,19 @@ export const CONTROL_ROUTES: readonly Route[] = [
   {
     method: 'PUT',
     path: 'members/ID',
-    does: 'sets the behaviour of a member from its next connection on, for example {"how": "slow", "ms": 800}',
+    does: 'sets the behaviour of a member for new connections, for example {"how": "slow", "ms": 800}',
     run: ({ id, body }, sandbox) => sandbox.setBehaviour(id, decode(behaviourSchema, body, 'behaviour')),
   },
   {
     method: 'DELETE',
     path: 'members/ID',
-    does: "ends a member's life: closes its port and its tunnels",
+    does: 'ends the life of a member now: closes its port and its connections',
     run: ({ id }, sandbox) => sandbox.kill(id),
   },
   {
     method: 'GET',
     path: 'rules',
-    does: 'lists the rules in force and how often each was used',
+    does: 'lists the active rules, and how many calls each has answered',
     run: (_request, { rules }) => rules.list(),
   },
   {
@@ -109,7 +109,7 @@ export const CONTROL_ROUTES: readonly Route[] = [
   {
     method: 'GET',
     path: 'stats',
-    does: 'counts calls, calls that came too early, and answers by code, in total and by instance',
+    does: 'returns the numbers of calls, of calls that came too early, and of answers by code, in total and by instance',
     run: (_request, sandbox) => sandbox.stats(),
   },
   {
@@ -162,7 +162,7 @@ export async function answerControl(
   }
 }
 
-/** @throws NoriaError `bad-request` for an invalid percent-encoding. */
+/** @throws NoriaError `bad-request` if the percent-encoding is invalid. */
 function decodePath(path: string): string[] {
   try {
     return path.split('/').map(decodeURIComponent);
@@ -171,7 +171,7 @@ function decodePath(path: string): string[] {
   }
 }
 
-/** Returns null for an empty body. */
+/** Returns null if the body is empty. */
 function parseBody(text: string): unknown {
   if (text.trim() === '') return null;
   try {

@@ -1,6 +1,6 @@
 /**
- * Operation 9 lists the area lines that can be added to an exclusive pool; operation 10 lists the exclusive instances
- * of an account. Both answer in JSON only. Source: service-spec, Endpoints 9 and 10.
+ * Operation 9 lists the area lines from which an exclusive instance can get more servers. Operation 10 lists the
+ * exclusive instances of an account. Both answer only in JSON. Source: the service's specification, Endpoints 9 and 10.
  */
 
 import type { Clock } from '../core/clock.ts';
@@ -20,14 +20,14 @@ export const AREAS_REFUSALS = {
   none: '14006',
 } as const satisfies RefusalCodes;
 
-/** The codes of both operations. `key` is the reason for a wrong user name or password. */
+/** The codes of both operations. The reason `key` means a wrong user name or password. */
 export const INSTANCES_REFUSALS = {
   parameters: '18001',
   key: '18002',
   none: '18003',
 } as const satisfies RefusalCodes;
 
-/** The account that owns the exclusive instances. Its password is not secret. */
+/** The account to which the exclusive instances belong. Its password is not secret. */
 export interface Account {
   readonly username: string;
   readonly password: string;
@@ -35,11 +35,12 @@ export interface Account {
 
 const NEAR_EXPIRY_DAYS = 7;
 const BOUGHT_DAYS = 60;
-/** The reported interval between two redials of a server. */
+/** The reported time between two redials of a server, in minutes. */
 const RESET_PERIOD_MINUTES = 10;
 
 /**
- * Each area has a fixed number of idle servers and a fixed score. One area has the score -1, which means unknown.
+ * The area lines. Each has a fixed number of idle servers and a fixed score. One line has the score -1, which means
+ * unknown.
  */
 const AREAS = LOCATIONS.filter(({ region }) => region === 'mainland').map(({ area }, at) => ({
   area,
@@ -85,10 +86,7 @@ export function listInstances(params: URLSearchParams, { account, instances, clo
   return { code: SUCCESS_CODE, msg: '获取成功', list: { name: 'instance_list', items } };
 }
 
-/**
- * Whether the instance matches the parameter `status`: `1` near expiry, `2` active, `3` expired, empty for all
- * instances.
- */
+/** Whether the instance has the requested status: `1` near expiry, `2` active, `3` expired; empty: any status. */
 function hasStatus({ condition }: Instance, status: string): boolean {
   if (status === '3') return condition.expired;
   if (status === '2') return !condition.expired;

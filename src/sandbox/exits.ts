@@ -1,9 +1,8 @@
 /**
- * Exits: the loopback addresses on which members listen and from which they connect.
+ * Exits: the loopback addresses on which members listen and from which they connect to targets.
  *
- * Each member gets its own address in 127.0.0.0/8, so that a target can tell members apart. On a machine that has only
- * 127.0.0.1 (macOS), members share that address and listen on different ports; `exitOf` then tells the target which
- * member has connected.
+ * Each member has its own address in 127.0.0.0/8, so that a target can tell members apart. If the machine has only
+ * 127.0.0.1 (macOS), all members use this address. `exitOf` then tells the target which member has connected.
  *
  * Members connect only to this machine: to loopback addresses, to `localhost`, and to names under `.localhost` and
  * `.example`.
@@ -13,19 +12,22 @@ import { connect, createServer, isIP, type Socket } from 'node:net';
 export interface Exit {
   readonly listenHost: string;
   /**
-   * The member's own address, which targets see. If the machine has only 127.0.0.1, targets see 127.0.0.1, and this
-   * address is only a name for the member.
+   * The address that tells the member from others. Targets see it. If the machine has only 127.0.0.1, targets see
+   * 127.0.0.1 instead.
    */
   readonly address: string;
 }
 
-/** The second octet of the exits of the first instance. Each further instance uses the next number. */
+/** The second octet of the first instance's exits. Each further instance uses the next number. */
 const FIRST_SERIES = 16;
 const LAST_OCTETS = 253;
-/** Names that members resolve to 127.0.0.1. RFC 2606 reserves them, so they cannot be real targets. */
+/** Names that members resolve to 127.0.0.1. They are reserved (RFC 2606), so no real target has such a name. */
 const LOCAL_NAME = /^(?:localhost|.+\.localhost|.+\.example)$/i;
 
-/** @param aliases - whether members use 127.x.y.z addresses. Default: whether this machine can bind such an address. */
+/**
+ * @param aliases - whether each member uses its own 127.x.y.z address. Default: whether this machine can bind such an
+ * address.
+ */
 export async function openExits(aliases?: boolean): Promise<Exits> {
   return new Exits(aliases ?? (await canBind(`127.${FIRST_SERIES}.0.1`)));
 }
@@ -41,8 +43,8 @@ export class Exits {
   }
 
   /**
-   * Returns the next exit of a series; a series is the number of an instance, from 0. After 64,000 exits, the exits of a series
-   * repeat.
+   * Returns the next exit of an instance. After about 64,000 exits, they repeat.
+   * @param series - the number of the instance, from 0.
    */
   next(series: number): Exit {
     const index = this.#used.get(series) ?? 0;
@@ -53,45 +55,41 @@ export class Exits {
     return { listenHost: this.#aliases ? address : '127.0.0.1', address };
   }
 
-  /** The listen address that several members share: the members of the pure edition, and reverse proxies. */
+  /** The listen address of members that share one: reverse proxies, and the members of the pure edition. */
   gateway(series: number): string {
     return this.#aliases ? `127.${FIRST_SERIES + series}.255.1` : '127.0.0.1';
   }
 
-  /**
-   * Returns the exit of the member that connected from this address and port. If no member connected from there,
-   * returns `address`.
-   */
+  /** Returns the exit of the member that has connected from this address and port; `address` if no member has. */
   exitOf(address: string, port: number): string {
     return this.#byPort.get(port) ?? address;
   }
 
-  /** Whether a member has or had this address as its exit. */
+  /** Whether the address is, or was, the exit of a member. */
   has(address: string): boolean {
     return this.#exits.has(address);
   }
 
   /**
-   * Connects to a target from a member's exit. The caller owns the socket, which has `allowHalfOpen`.
+   * Connects from a member's exit to a target. The caller owns the socket, which has `allowHalfOpen`.
    *
    * @param host - an IP address without brackets, or a name.
-   * @throws the error of the operating system; `EHOSTUNREACH` for a host outside this machine.
+   * @throws the error of the operating system; `EHOSTUNREACH` if the host is outside this machine.
    */
   dial(exit: Exit, host: string, port: number): Promise<Socket> {
     const address = addressOf(host);
     if (address === undefined) return Promise.reject(unreachable(host));
     const from = this.#aliases && isIP(address) === 4 ? { localAddress: exit.address } : {};
     const socket = connect({ host: address, port, allowHalfOpen: true, noDelay: true, ...from });
-    // The member is recorded in the next tick, because the socket has a local port only then. The target cannot accept the
-    // connection earlier.
+    // The socket has a local port only in the next tick. The target cannot accept the connection before that.
     if (!this.#aliases) process.nextTick(() => this.#nameConnection(socket, exit.address));
     return new Promise((resolve, reject) => {
-      socket.on('error', reject); // this listener is never removed: an error after the connect must not crash the process
+      socket.on('error', reject); // this listener stays: an error after the connect must not end the process
       socket.once('connect', () => resolve(socket));
     });
   }
 
-  /** Remembers the member of a connection by its local port, for `exitOf`. */
+  /** Records which member uses the local port of the connection, for `exitOf`. */
   #nameConnection(socket: Socket, address: string): void {
     const port = socket.localPort;
     if (port === undefined) return;
@@ -100,7 +98,7 @@ export class Exits {
   }
 }
 
-/** The IP address to which members connect for a host; undefined for a host outside this machine. */
+/** Returns the IP address to which members connect for a host; undefined if the host is outside this machine. */
 function addressOf(host: string): string | undefined {
   if (LOCAL_NAME.test(host)) return '127.0.0.1';
   const isHere = isIP(host) !== 0 && (host.startsWith('127.') || host === '::1');
@@ -119,7 +117,7 @@ function unreachable(host: string): NodeJS.ErrnoException {
 function canBind(host: string): Promise<boolean> {
   return new Promise((resolve) => {
     const probe = createServer();
-    probe.once('error', () => resolve(false)); // handled: the machine cannot bind the address, so the result is false
+    probe.once('error', () => resolve(false)); // handled: the result says that the machine cannot bind the address
     probe.listen(0, host, () => probe.close(() => resolve(true)));
   });
 }

@@ -1,30 +1,33 @@
-/** Decodes the parameters of an extraction call into a query for proxies. Source: service-spec, Endpoints 1 to 8. */
+/**
+ * Decodes the parameters of an extraction call into a query for proxies. Source: the service's specification, Endpoints
+ * 1 to 8.
+ */
 import { MINUTE_MS } from '../core/duration.ts';
 import type { ExitLedger } from './limits.ts';
 import { LOCATIONS, type SandboxLocation } from './locations.ts';
 import type { Operation, ProxyProtocol } from './operations.ts';
 import type { Condition } from './settings.ts';
 
-/** A protocol, and the label under which the free product reports it. */
+/** A protocol, and its name in the answers of the free product. */
 interface ProxyKind {
   readonly protocol: ProxyProtocol;
   readonly label: string;
 }
 
-/** Which proxies a call requests. For each list, a matching proxy has one of the listed values. */
+/** The proxies that a call asks for. A proxy matches a list if it has one of the listed values. */
 export interface ExtractionQuery {
   readonly count: number;
-  /** The maximum number of new proxies in the answer. Each new proxy has an exit that was never handed out. */
+  /** The maximum number of new proxies in the answer. A new proxy has an exit that was never handed out. */
   readonly newAllowed: number;
   /** Whether an existing proxy with this exit may be handed out again. */
   readonly mayRepeat: (exit: string) => boolean;
   readonly kinds: readonly ProxyKind[];
   readonly locations: readonly SandboxLocation[];
-  /** Whether the call wants reverse proxies. True: only reverse proxies; false: no reverse proxies; `either`: both kinds. */
+  /** The kind of proxies. True: only reverse proxies; false: no reverse proxies; `either`: both. */
   readonly reverse: boolean | 'either';
-  /** The minimum remaining life of an existing proxy. It does not apply to reverse proxies. */
+  /** The minimum remaining life of an existing proxy. Not checked for reverse proxies. */
   readonly minRemainingMs: number;
-  /** The range from which the lifetimes of new proxies are drawn. */
+  /** The range of the lifetimes of new proxies. */
   readonly lifeMs: readonly [min: number, max: number];
   readonly order: 'longest' | 'random';
   readonly levels: readonly number[];
@@ -33,7 +36,7 @@ export interface ExtractionQuery {
   readonly minAliveHours: number;
 }
 
-/** The minimum life of new proxies when the call allows any life, because a shorter life would be useless. */
+/** The minimum life of new proxies if the call sets none. Proxies with a shorter life would be useless. */
 const MIN_LIFE_MS = 60_000;
 
 const FREE_KINDS: Readonly<Record<string, ProxyKind>> = {
@@ -46,11 +49,11 @@ const CHECKED_MINUTES = [1, 10, 30, 60, 90] as const;
 const RESPONSE_SECONDS = [1, 3, 5, 10, 15] as const;
 const ALIVE_HOURS = [1 / 6, 1 / 2, 1, 3, 10, 24, 48] as const;
 
-/** The state of the instance that decides, together with the parameters of the call, which proxies the call gets. */
+/** What decides, together with the call's parameters, which proxies the call gets. */
 interface QueryContext {
   readonly ledger: ExitLedger;
   readonly condition: Condition;
-  /** The instance's own range of lifetimes. It overrides the parameter `timespan`. */
+  /** The range of lifetimes in the settings of the instance. It overrides the parameter `timespan`. */
   readonly lifetimeMs: number | readonly [min: number, max: number] | undefined;
 }
 
@@ -88,8 +91,8 @@ function kindsOf({ protocol }: Operation, params: URLSearchParams): readonly Pro
 }
 
 /**
- * Returns the locations that contain a keyword of `adr`, a keyword of `isp` (the carrier), and no keyword of `nadr`. A
- * comma (`,`) separates keywords.
+ * Returns the locations that the keywords in the parameters select, separated by commas. A location must contain a
+ * keyword of `adr` and a keyword of `isp` (the carrier), if there are any, and must contain no keyword of `nadr`.
  */
 function locationsOf(params: URLSearchParams): readonly SandboxLocation[] {
   const region = params.get('dalu') === '0' ? 'overseas' : 'mainland'; // only the free product has the parameter `dalu`
@@ -111,7 +114,7 @@ function reverseOf(tunnel: string | null): ExtractionQuery['reverse'] {
   return tunnel === '3';
 }
 
-/** The lifetimes that `timespan` selects, unless the instance has its own range. */
+/** Returns the lifetimes in the instance's settings or, without these, those that `timespan` selects. */
 function livesOf(
   { parameters, longestMinutes }: Operation,
   params: URLSearchParams,
@@ -123,7 +126,7 @@ function livesOf(
   return { minRemainingMs: minMs, lifeMs: [Math.max(minMs, MIN_LIFE_MS), longestMinutes * MINUTE_MS] };
 }
 
-/** Returns the first N values, where N is the number in `selector`. Without a selector, returns all values. */
+/** Returns the first values; `selector` is their number. Without a selector, returns all values. */
 function upTo(values: readonly number[], selector: string | null): readonly number[] {
   return select(values, selector, (value, selected) => values.indexOf(value) < selected);
 }

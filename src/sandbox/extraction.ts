@@ -1,9 +1,9 @@
 /**
  * Answers one extraction call: refuses it with a code of the operation, or draws members and reports them.
  *
- * The specification does not give a complete order of the checks. The sandbox checks in this order: parameters,
- * instance, key, rate limit, the instance's condition and quotas, whether another client has reserved the application,
- * available proxies. Source: service-spec, Endpoints, Errors, Limits.
+ * The specification leaves the order of the checks open. The sandbox checks in this order: parameters, instance, key,
+ * rate limit, condition and quotas of the instance, the client of a free application, available proxies. Source: the
+ * service's specification, Endpoints, Errors, Limits.
  */
 import { type RefusalReason, refusal, SUCCESS_CODE } from './codes.ts';
 import { readExtractionQuery } from './extraction-query.ts';
@@ -16,21 +16,18 @@ interface ExtractionCall {
   readonly operation: Operation;
   readonly params: URLSearchParams;
   readonly client: string;
-  /** Whether the call came before the instance's rate limit allowed it. */
+  /** Whether the call came too early for the instance's rate limit. */
   readonly early: boolean;
 }
 
-/**
- * The sandbox adds this time to the remaining life of a proxy. So it reports a new proxy with its whole life, although some
- * milliseconds have passed while the proxy opened.
- */
+/** Added to the remaining life in the answer: a new proxy has its whole life, although opening it has taken some ms. */
 const OPENING_MS = 50;
 
 const LEVELS = ['高匿', '普匿', '匿名', '透明', '未知'] as const;
 
 /**
- * The format that a call selects. If the call selects no valid format, the format is JSON, so that the caller can read
- * the refusal.
+ * Returns the format that a call selects. If it selects none or an invalid one, the format is JSON, so that the caller
+ * can read the refusal.
  */
 export function layoutOf(
   { operation, params }: Pick<ExtractionCall, 'operation' | 'params'>,
@@ -43,8 +40,7 @@ export function layoutOf(
 }
 
 /**
- * Answers a call of operations 1 to 8. `instance` is undefined if the call names no instance of the operation's
- * product.
+ * Answers a call to one of the operations 1 to 8. `instance` is undefined if the call names no instance of the product.
  */
 export async function extract(call: ExtractionCall, instance: Instance | undefined): Promise<Answer> {
   const { operation, params } = call;
@@ -75,7 +71,7 @@ function hasValidParameters({ operation, params }: ExtractionCall): boolean {
 }
 
 /**
- * The number of proxies that the call requests; undefined if the number is invalid or above the limit of the instance.
+ * Returns the number of proxies that the call asks for; undefined if it is invalid or above the limit of the instance.
  */
 function countOf({ operation, params }: ExtractionCall, instance: Instance | undefined): number | undefined {
   const limit = instance?.condition.singlePullLimit ?? 1;
@@ -85,15 +81,12 @@ function countOf({ operation, params }: ExtractionCall, instance: Instance | und
   return instance !== undefined && Number(text) > limit ? undefined : Number(text);
 }
 
-/**
- * The reason for which the instance's condition refuses every call. Reasons for which the operation has no code are
- * skipped.
- */
+/** Returns why the condition of the instance refuses every call. Skips reasons for which the operation has no code. */
 function conditionReason(instance: Instance): RefusalReason | undefined {
   const { condition, options, ledger } = instance;
   const reasons: readonly (readonly [RefusalReason, boolean])[] = [
     ['expired', condition.expired],
-    ['unknown', condition.expired], // operations without a code for `expired` answer with the code for `unknown`
+    ['unknown', condition.expired], // used if the operation has no code for `expired`
     ['frozen', condition.frozen],
     ['device', !condition.deviceAuthorised],
     ['unbound', !condition.terminalIpBound && options.auth !== 'password'],
@@ -104,7 +97,7 @@ function conditionReason(instance: Instance): RefusalReason | undefined {
   return reasons.find(([reason, applies]) => applies && refusals[reason] !== undefined)?.[0];
 }
 
-/** Whether the quota is used up, so that calls get 12008. Each product has its own kind of quota. */
+/** Whether a quota is used up, so that the call gets 12008. Each product has its own quotas. */
 function isQuotaUsedUp({ product, condition, members, ledger }: Instance): boolean {
   const isUsedUp = reaches(ledger.handedOut, condition.usageLimit);
   if (product === 'long-residential') return reaches(members.connections, condition.connectionLimit);
@@ -146,10 +139,7 @@ function success(instance: Instance, drawn: readonly RunningMember[]): Answer {
   return { code: SUCCESS_CODE, msg: '获取成功', data: { counters, entries } };
 }
 
-/**
- * Returns the fields of a proxy for all operations; each operation reports some of them. Times are in whole seconds,
- * rounded down.
- */
+/** Returns all fields of a proxy. Each operation reports some of them. Times are in whole seconds, rounded down. */
 function entryOf(
   member: RunningMember,
   isNew: boolean,

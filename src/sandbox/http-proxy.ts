@@ -1,10 +1,10 @@
 /**
- * Serves the clients of all HTTP members that behave well, with one proxy-chain server. The socket tells which member a
- * client has connected to.
+ * Serves the clients of all HTTP members that behave well, with one proxy-chain server. The socket tells to which
+ * member a client has connected.
  *
  * proxy-chain reads the requests, checks the credentials and forwards. This class connects to the targets, so that each
- * member uses its own exit; it answers 502 or 504 for an unreachable target and relays half-closes, as real proxies do.
- * The members listen and pass their sockets to this class; the proxy-chain server itself never listens.
+ * member uses its own exit. Like a real proxy, it answers 502 or 504 for an unreachable target, and relays half-closes.
+ * The proxy-chain server does not listen: members pass their sockets to it.
  */
 import { Agent, createServer, type Server as HttpServer } from 'node:http';
 import type { Socket } from 'node:net';
@@ -28,8 +28,8 @@ export class HttpProxy {
   constructor(exits: Pick<Exits, 'dial'>) {
     this.#exits = exits;
     this.#server = new Server({ prepareRequestFunction: (request) => this.#prepare(request) });
-    // proxy-chain passes the client's socket of an accepted tunnel to this server, as a `connection` event. The server
-    // does not listen.
+    // When proxy-chain has accepted a tunnel, it passes the client's socket to this server, as a `connection` event.
+    // This server does not listen.
     this.#joiner = createServer().removeAllListeners('connection');
     this.#joiner.on('connection', (client: Socket) => this.#join(client));
   }
@@ -56,7 +56,7 @@ export class HttpProxy {
     const destroyTarget = () => target.destroy();
     client.once('close', destroyTarget);
     target.once('close', () => client.off('close', destroyTarget));
-    if (client.destroyed) target.destroy(); // closes the connection to the target, because the client disconnected during the dial
+    if (client.destroyed) target.destroy(); // the client disconnected while the target was dialled
     if (isHttp) return { httpAgent: new DialedAgent(target) };
     this.#dialed.set(client, target);
     return { customConnectServer: this.#joiner };
@@ -68,7 +68,8 @@ export class HttpProxy {
     } catch (error) {
       const cause = refusalCauseOf(error);
       const status = cause === 'ttl' ? STATUS_TIMEOUT : STATUS_BAD_GATEWAY;
-      throw new RequestError(`cannot reach the target: ${cause}`, status); // proxy-chain sends the status and the text of this error to the client
+      // proxy-chain sends the status and text of this error to the client
+      throw new RequestError(`cannot reach the target: ${cause}`, status);
     }
   }
 
@@ -80,7 +81,7 @@ export class HttpProxy {
 }
 
 /**
- * Makes a forwarded request use the connection that is already open to its target. The connection closes after the
+ * Sends a forwarded request over the connection that is already open to the target. Closes the connection after the
  * answer.
  */
 class DialedAgent extends Agent {
@@ -98,9 +99,9 @@ class DialedAgent extends Agent {
 
 /**
  * Relays bytes in both directions between a member's client and the target, and passes on half-closes. Owns both
- * streams: when one stream closes before both of its directions have ended, the other stream is destroyed.
+ * streams: if one closes before both of its directions have ended, the other one is destroyed.
  *
- * @param back - transforms the target's bytes on their way to the client.
+ * @param back - transforms the bytes from the target to the client.
  */
 export function joinStreams(client: Duplex, target: Duplex, back?: Transform): void {
   destroyWith(client, target);

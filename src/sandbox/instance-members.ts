@@ -1,6 +1,6 @@
 /**
- * The members of one instance. Each draw may create members. A member has its own exit and closes at the end of its
- * life. An instance has at most `max` living members for each protocol.
+ * The members of one instance. Each draw may create members. Each member has its own exit and closes at the end of its
+ * life.
  */
 
 import type { Socket } from 'node:net';
@@ -15,27 +15,28 @@ import { type IdentifiedOptions, loginOf } from './settings.ts';
 
 export interface InstanceMembersOptions {
   readonly instance: IdentifiedOptions;
-  /** The instance's number from 0, which selects the range of its exits. */
+  /** The instance's number from 0. It selects the range of the members' exits. */
   readonly series: number;
   readonly exits: Exits;
   readonly clock: Clock;
   readonly random: Random;
   readonly serve: (socket: Socket, member: RunningMember) => void;
   /**
-   * Returns the behaviour that the scenario gives the nth member (from 0). Undefined: the instance's options decide.
+   * Returns the behaviour of the nth member (from 0) according to the scenario. Undefined: the instance's settings
+   * decide.
    */
   readonly behaviourOf: (n: number) => Behaviour | undefined;
 }
 
 const DEFAULT_MEMBERS = 20;
 const DEFAULT_SLOW_MS = 2000;
-/** The share of `reverse` proxies (a level of anonymity) among new members, if a call accepts both levels. */
+/** The share of reverse proxies among new members if a call accepts both kinds. */
 const REVERSE_SHARE = 0.25;
 const MAX_ALIVE_HOURS = 96;
 
 export class InstanceMembers {
   readonly #options: InstanceMembersOptions;
-  /** All members that are not closed yet, in the order of their creation. */
+  /** All members that are not yet closed, in the order of their creation. */
   readonly #members = new Set<RunningMember>();
   #created = 0;
   #closedBytes = 0;
@@ -59,12 +60,15 @@ export class InstanceMembers {
     return [...this.#members].reduce((sum, member) => sum + member.connections, 0);
   }
 
-  /** The bytes that all members have relayed so far, both directions and closed members included. */
+  /** The bytes that all members have relayed, in both directions. Includes closed members. */
   get bytes(): number {
     return [...this.#members].reduce((sum, member) => sum + member.bytes, this.#closedBytes);
   }
 
-  /** Draws up to `count` members. First creates new members, up to `max`, then adds existing members that match the query. */
+  /**
+   * Draws up to `count` members. First creates new members, until there are `max`, then adds existing members that
+   * match the query.
+   */
   async draw(query: ExtractionQuery): Promise<readonly RunningMember[]> {
     if (this.#closed) return [];
     const { random } = this.#options;
@@ -72,7 +76,7 @@ export class InstanceMembers {
     const created = this.#create(query);
     await Promise.all(created.map((member) => member.open()));
     const drawn = [...created, ...shuffled(random, repeats)]
-      .filter((member) => member.isAlive) // a member may have expired while other members opened
+      .filter((member) => member.isAlive) // a member may have expired while others opened
       .slice(0, query.count);
     if (query.order === 'random') return shuffled(random, drawn);
     return drawn.sort((a, b) => b.remainingMs - a.remainingMs);
@@ -100,7 +104,7 @@ export class InstanceMembers {
     const n = this.#created;
     this.#created += 1;
     const traits = newTraits(query, n, random);
-    // Reverse proxies, and all proxies of the pure edition, share the address of one server.
+    // Reverse proxies and all proxies of the pure edition listen on the address of one server.
     const sharesAddress = instance.product === 'short-pure' || traits.reverse;
     const member = new RunningMember({
       id: `${instance.product}-${series}-${n}`,
@@ -170,6 +174,6 @@ function newTraits(query: ExtractionQuery, n: number, random: Random): MemberTra
 
 function oneOf<T>(items: readonly T[], random: Random): T {
   const item = items[randomBelow(random, items.length)];
-  if (item === undefined) throw new TypeError('nothing to choose from');
+  if (item === undefined) throw new TypeError('the list to choose from is empty');
   return item;
 }

@@ -1,4 +1,4 @@
-/** One instance (or free application) of the service: its settings, condition, limits and members. */
+/** One instance (or free application) of the service: its settings, its condition, its limits and its members. */
 import { createHash } from 'node:crypto';
 import type { Clock } from '../core/clock.ts';
 import type { InstanceMembers } from './instance-members.ts';
@@ -10,7 +10,7 @@ export class Instance {
   readonly id: string;
   readonly product: SandboxProduct;
   readonly password: string;
-  /** The key that each call must contain. */
+  /** The key that each call must send. */
   readonly akey: string;
   readonly operation: Operation;
   readonly options: IdentifiedOptions;
@@ -37,7 +37,7 @@ export class Instance {
   }
 }
 
-/** Returns the middle 16 of the 32 hexadecimal digits of the password's MD5 hash. The password is encoded as UTF-8. */
+/** Returns the key: the middle 16 of the 32 hexadecimal digits of the MD5 hash of the password, encoded in UTF-8. */
 export function akeyOf(password: string): string {
   return createHash('md5').update(password, 'utf8').digest('hex').substring(8, 24);
 }

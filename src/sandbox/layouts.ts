@@ -1,8 +1,7 @@
 /**
- * Prints answers as JSON, XML or Text, in the layouts that the specification and existing clients show.
- *
- * A refusal in the Text format is printed as JSON, because clients look for its `msg`. Source: service-spec, Resources
- * and their fields.
+ * Prints answers as JSON, XML or Text, in the layouts of the specification and of existing clients. In the Text format,
+ * a refusal is printed as JSON, because clients look for its `msg`. Source: the service's specification, Resources and
+ * their fields.
  */
 import { SUCCESS_CODE } from './codes.ts';
 import type { AnswerFormat } from './operations.ts';
@@ -13,9 +12,9 @@ export type Entry = Readonly<Record<string, Value>>;
 export interface Answer {
   readonly code: string;
   readonly msg: string;
-  /** The result of an extraction: the counters, then the proxies. */
+  /** The result of an extraction: first the counters, then the proxies. */
   readonly data?: { readonly counters: Readonly<Record<string, number>>; readonly entries: readonly Entry[] };
-  /** The result of operation 9 or 10, with the key under which the answer contains the list. */
+  /** The result of operation 9 or 10, and the name of the list in the answer. */
   readonly list?: { readonly name: 'serverList' | 'instance_list'; readonly items: readonly Entry[] };
 }
 
@@ -23,7 +22,7 @@ export interface Layout {
   readonly format: AnswerFormat;
   /** Prints a proxy as one line of the Text format. */
   readonly line: (entry: Entry) => string;
-  /** The fields of each proxy in JSON and XML; default: all. */
+  /** The names of the fields of each proxy in JSON and XML; absent: all fields. */
   readonly fields?: readonly string[] | undefined;
 }
 
@@ -55,19 +54,19 @@ function selectFields(answer: Answer, fields: readonly string[] | undefined): An
   return { ...answer, data: { ...answer.data, entries } };
 }
 
-/** The default line of a paid product: `ip:port`. */
+/** Returns the usual line of a paid product: `ip:port`. */
 export function plainLine({ ip, port }: Entry): string {
   return `${ip}:${port}`;
 }
 
-/** The default line of the free product: `[level]ip:port@protocol#location`. */
+/** Returns the usual line of the free product: `[level]ip:port@protocol#location`. */
 export function freeLine({ level, ip, port, protocol, adr }: Entry): string {
   return `[${level}]${ip}:${port}@${protocol}#${adr}`;
 }
 
 /**
- * Returns a function that prints a line in a custom format. It replaces each `{tag}` by the field of that name; unknown
- * tags stay as they are.
+ * Returns a function that prints a line in a custom format. It replaces each `{tag}` by the field of this name, and
+ * does not change unknown tags.
  */
 export function customLine(layout: string): (entry: Entry) => string {
   return (entry) => layout.replace(/\{(\w+)\}/g, (tag, name: string) => String(entry[name] ?? tag));

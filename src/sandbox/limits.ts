@@ -1,6 +1,6 @@
 /**
- * The limits that the service enforces for each instance: the rate of its calls, the exits that it may get, and its one
- * client.
+ * The limits that the service enforces for an instance: the rate of its calls, the number of its distinct exits, and
+ * the one client of a free application.
  */
 
 import type { Clock } from '../core/clock.ts';
@@ -8,12 +8,15 @@ import { DAY_MS, HOUR_MS } from '../core/duration.ts';
 import type { RateLimit } from './operations.ts';
 import type { Condition } from './settings.ts';
 
-/** UTC+8, the service's time zone. The service's day begins at midnight in this zone. */
+/** The offset of the service's time zone (UTC+8). The service's day begins at midnight in this zone. */
 export const ZONE_MS = 8 * HOUR_MS;
-/** How long after its client's last call a free application refuses clients with other addresses. */
+/**
+ * A free application serves one client address at a time. It refuses other addresses until this time after the client's
+ * last call.
+ */
 const CLIENT_SILENCE_MS = 120_000;
 
-/** Limits the rate of calls, by the times at which they arrive at the service. */
+/** Limits the rate of calls. Counts a call when it arrives at the service. */
 export class RateLimiter {
   readonly #limit: RateLimit;
   readonly #clock: Clock;
@@ -24,7 +27,7 @@ export class RateLimiter {
     this.#clock = clock;
   }
 
-  /** Returns whether the limit allows a call now. A call that comes too early does not delay the next call. */
+  /** Returns whether the limit allows a call now. A refused call does not delay the next one. */
   admit(): boolean {
     const now = this.#clock.monotonic();
     this.#starts = this.#starts.filter((start) => now - start < this.#limit.withinMs);
@@ -34,7 +37,7 @@ export class RateLimiter {
   }
 }
 
-/** Counts the exits that an instance has got, today and in total. */
+/** Counts the exits of the proxies that an instance has got, today and in total. */
 export class ExitLedger {
   readonly #clock: Clock;
   readonly #ever = new Set<string>();
@@ -47,21 +50,18 @@ export class ExitLedger {
     this.#day = this.#currentDay();
   }
 
-  /** The number of distinct exits on the current day of the service. */
+  /** The number of distinct exits since the service's day began. */
   get today(): number {
     this.#startNewDay();
     return this.#today.size;
   }
 
-  /** The number of proxies handed out in total. A proxy counts each time that it is handed out. */
+  /** The number of proxies handed out in total. A proxy counts each time. */
   get handedOut(): number {
     return this.#handedOut;
   }
 
-  /**
-   * The number of distinct exits that the instance may still get; infinite if the instance is not limited by distinct
-   * exits.
-   */
+  /** The number of distinct exits that the instance may still get; infinite if they are not limited. */
   distinctLeft({ accounting, distinctLimit }: Pick<Condition, 'accounting' | 'distinctLimit'>): number {
     if (accounting === 'even') return Number.POSITIVE_INFINITY;
     return Math.max(0, distinctLimit - (accounting === 'pay-per-use' ? this.#ever.size : this.today));
@@ -76,7 +76,10 @@ export class ExitLedger {
     return this.#ever.has(exit);
   }
 
-  /** Records that a proxy with this exit was handed out. @returns whether the exit is new today. */
+  /**
+   * Records that a proxy with this exit was handed out.
+   * @returns whether the exit is new today.
+   */
   record(exit: string): boolean {
     const isNew = !this.wasDrawnToday(exit);
     this.#handedOut += 1;
@@ -109,7 +112,7 @@ export class ClientLock {
 
   /**
    * Reserves the application for this client.
-   * @returns the address of another client if that client has reserved the application; otherwise undefined.
+   * @returns the address of the client that has reserved it, if it is another one; otherwise undefined.
    */
   acquire(client: string): string | undefined {
     const now = this.#clock.monotonic();

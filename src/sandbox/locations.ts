@@ -1,9 +1,9 @@
-/** The locations that the sandbox's proxies report, with the labels and area lines that the service uses. */
+/** The locations of the sandbox's proxies, with the names and area lines that the service uses. */
 
 export interface SandboxLocation {
-  /** Province, city and carrier; for a location abroad, the country. */
+  /** Province, city and carrier; abroad, the country. */
   readonly adr: string;
-  /** The area line of an exclusive pool at this location. */
+  /** The area line for exclusive instances at this location. */
   readonly area: string;
   readonly region: 'mainland' | 'overseas';
 }

@@ -1,8 +1,7 @@
 /**
- * One proxy of the sandbox: it listens on its address, connects from its exit, and closes at the end of its life.
+ * One proxy of the sandbox. It listens on its address, connects from its exit, and closes at the end of its life.
  *
- * Owns its listening socket, the connections that it accepted, and the timer of its expiry. ConnectionServer serves the
- * connections.
+ * Owns its listening socket, the accepted connections and the expiry timer. ConnectionServer serves the connections.
  */
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
@@ -12,26 +11,23 @@ import type { ProxyProtocol } from './operations.ts';
 import type { ClientLogin } from './proxy-request.ts';
 import type { Behaviour } from './scenario.ts';
 
-/** What the service reports about a proxy, in addition to its address. */
+/** What the service knows about a proxy in addition to its address. */
 export interface MemberTraits {
   readonly protocol: ProxyProtocol;
-  /** The protocol as the free product reports it: `https` for an HTTP proxy that supports CONNECT. */
+  /** The protocol in the answers of the free product: `https` for an HTTP proxy that supports CONNECT. */
   readonly label: string;
   readonly location: SandboxLocation;
-  /** Whether the proxy is a reverse proxy. The service reports the remaining life of a reverse proxy as unknown. */
+  /** Whether it is a reverse proxy, whose remaining life the service reports as unknown. */
   readonly reverse: boolean;
-  /** For how long, according to the service, the proxy was online before the sandbox created it. */
+  /** How long, according to the service, the proxy was already online when the sandbox created it. */
   readonly onlineMs: number;
-  /** Free product: the anonymity from 1 (high) to 4 (none); 5 is unknown. */
+  /** Free product: the anonymity, from 1 (high) to 4 (none), or 5 (unknown). */
   readonly level: number;
-  /**
-   * Free product: how long ago the service checked the proxy, how fast the proxy answered, and for how long the proxy has been
-   * alive.
-   */
+  /** Free product: when the service last checked the proxy, how fast it answered, and how long it has been alive. */
   readonly checkedMinutes: number;
   readonly responseSeconds: number;
   readonly aliveHours: number;
-  /** Only the exclusive product reports this field and the next two. */
+  /** This field and the next two are only in answers of the exclusive product. */
   readonly serverId: string;
   readonly lastScore: number;
   readonly yesterdayScore: number;
@@ -44,14 +40,14 @@ interface MemberOptions {
   readonly listenHost: string;
   readonly traits: MemberTraits;
   readonly lifeMs: number;
-  /** How long open connections may continue after the end of the member's life. */
+  /** How long open connections may continue after the member's end of life. */
   readonly graceMs: number;
   readonly behaviour: Behaviour;
-  /** The credentials that clients must send; undefined if clients need no credentials. */
+  /** The credentials that clients must send; undefined if they need none. */
   readonly login?: ClientLogin | undefined;
   readonly clock: Clock;
   readonly serve: (socket: Socket, member: RunningMember) => void;
-  /** Called when the member's life has ended and its connections are destroyed. */
+  /** Called when the member's life has ended and its connections are closed. */
   readonly onClosed: (member: RunningMember) => void;
 }
 
@@ -96,7 +92,7 @@ export class RunningMember {
     return this.#behaviour;
   }
 
-  /** Whether the member counts towards the instance's maximum number of members. */
+  /** Whether the member counts towards the maximum number of members. */
   get countsAsProxy(): boolean {
     return this.#phase === 'opening' || this.#phase === 'alive';
   }
@@ -113,7 +109,7 @@ export class RunningMember {
     return this.#accepted;
   }
 
-  /** The number of bytes received from clients and sent to them. */
+  /** The bytes received from clients and sent to clients. */
   get bytes(): number {
     let sum = this.#closedBytes;
     for (const socket of this.#sockets) sum += socket.bytesRead + socket.bytesWritten;
@@ -130,8 +126,8 @@ export class RunningMember {
   }
 
   /**
-   * Starts to listen, and then starts the member's life. A member with the behaviour `refuse` listens only to get a port, then
-   * closes that port.
+   * Starts to listen; then the member's life begins. With the behaviour `refuse`, the member listens only to get a
+   * port, and closes it.
    *
    * @throws the error of the operating system if it cannot listen; the member is then closed.
    */
@@ -143,14 +139,14 @@ export class RunningMember {
       this.#end(0);
       throw error;
     }
-    if (!this.countsAsProxy) return this.#stopListening(); // returns if the member was closed while it opened
+    if (!this.countsAsProxy) return this.#stopListening(); // the member was closed while it opened
     this.#phase = 'alive';
     if (this.#behaviour.how === 'refuse') this.#stopListening();
     this.#endsAt = clock.monotonic() + lifeMs;
     this.#timer = clock.after(lifeMs, () => this.#end(this.#options.graceMs));
   }
 
-  /** Sets the behaviour for new connections. Open connections keep their behaviour. */
+  /** Sets the behaviour for new connections. Open connections continue as before. */
   async setBehaviour(behaviour: Behaviour): Promise<void> {
     const refused = this.#behaviour.how === 'refuse';
     this.#behaviour = behaviour;
@@ -159,7 +155,7 @@ export class RunningMember {
     else this.#stopListening();
   }
 
-  /** Ends the member's life and closes its connections. Resolves when they are closed. Idempotent. */
+  /** Ends the member's life now. Resolves when its connections are closed. Idempotent. */
   async close(): Promise<void> {
     const server = this.#server;
     const closing = [...this.#sockets].map(closed);
@@ -191,7 +187,7 @@ export class RunningMember {
     this.#server = server;
     return new Promise((resolve, reject) => {
       server.once('error', reject);
-      server.once('close', () => resolve()); // also resolves if the member was closed before it listened
+      server.once('close', () => resolve()); // resolves too if the member is closed before it listens
       server.listen(port, this.host, () => {
         const address = server.address();
         if (typeof address === 'object' && address !== null) this.#port = address.port;
@@ -208,7 +204,7 @@ export class RunningMember {
   #accept(socket: Socket): void {
     socket.on('error', () => {}); // ignored: the error ends only this connection
     if (!this.isAlive) {
-      socket.destroy(); // destroys a connection that was in the backlog when the member's life ended
+      socket.destroy(); // this connection was already in the kernel's queue when the member's life ended
       return;
     }
     this.#accepted += 1;
@@ -221,7 +217,7 @@ export class RunningMember {
   }
 }
 
-/** Resolves on `close`, even after an error. (`events.once` would reject on an error.) */
+/** Resolves on `close`. (`events.once` would reject on an error.) */
 function closed(emitter: Server | Socket): Promise<void> {
   return new Promise((resolve) => emitter.once('close', () => resolve()));
 }

@@ -1,4 +1,4 @@
-/** Opens a sandbox: builds its parts in order. Closing the sandbox closes all parts. */
+/** Opens a sandbox: creates its parts in order, and closes all of them with it. */
 import type { Socket } from 'node:net';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { type Ownership, openAll } from '../core/ownership.ts';
@@ -22,36 +22,36 @@ import { type CommonSettings, fillInIdentities, type InstanceOptions } from './s
 import { openTarget } from './target.ts';
 
 export interface SandboxOptions extends CommonSettings {
-  /** The host on which the service and the target listen. Default 127.0.0.1. */
+  /** The host on which the service and the target site listen. Default 127.0.0.1. */
   readonly host?: string | undefined;
-  /** The service's port. Default 0, which selects a free port. */
+  /** The port of the service. Default 0: the system chooses a free port. */
   readonly port?: number | undefined;
-  /** The port of the pure edition's extraction server (8080 at the real service). Default 0. */
+  /** The port of the extraction server of the pure edition (8080 at the real service). Default 0. */
   readonly extractPort?: number | undefined;
-  /** The target site's port. Default 0. */
+  /** The port of the target site. Default 0. */
   readonly targetPort?: number | undefined;
-  /**
-   * The instances. Default: one of each product. The settings of the sandbox apply to every instance that does not set
-   * its own.
-   */
+  /** The instances. Default: one of each product. An instance without a setting has the sandbox's setting. */
   readonly instances?: readonly InstanceOptions[] | undefined;
-  /** The account that owns the exclusive instances (operation 10). Default: `sandbox` with the password `sandbox0`. */
+  /**
+   * The account to which the exclusive instances belong (operation 10). Default: `sandbox` with the password
+   * `sandbox0`.
+   */
   readonly account?: Account | undefined;
   /** The faults to simulate: a scenario, or the path of a scenario file in YAML or JSON. */
   readonly scenario?: Scenario | string | undefined;
   /** Whether each member gets its own loopback address. Default: whether this machine can bind such an address. */
   readonly aliases?: boolean | undefined;
   readonly clock?: Clock | undefined;
-  /** The source of randomness. With a seeded source, the lives, locations and behaviours of members are reproducible. */
+  /** The source of randomness. With a seed, the lives, locations and behaviours of members are the same in each run. */
   readonly random?: Random | undefined;
 }
 
-/** The members of links behave like the members of this product. */
+/** The product whose settings the members of links have. */
 const LINK_MEMBERS = 'short-classic';
 const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
 
 /**
- * Opens a sandbox. This takes only milliseconds, because members are created when they are drawn.
+ * Opens a sandbox within milliseconds. Members are created later, when they are drawn.
  *
  * @throws NoriaError `listen-failed` if it cannot listen on a port, `bad-config` for an invalid scenario file.
  */
@@ -75,7 +75,10 @@ interface SandboxBase {
   readonly account: Account;
   readonly rules: Rules;
   readonly log: CallLog;
-  /** Returns the sandbox. This is a function, because the sandbox is created after its servers. */
+  /**
+   * Returns the sandbox. A function, because the servers are created before the sandbox. Call it only after the sandbox
+   * is created.
+   */
   readonly sandbox: () => Sandbox;
 }
 
@@ -116,7 +119,7 @@ type MemberFactory = (
   behaviourOf: InstanceMembersOptions['behaviourOf'],
 ) => InstanceMembers;
 
-/** Returns the function that makes the members of an instance or of a link. `owner` closes them. */
+/** Returns a function that creates the members of an instance or of a link. `owner` closes them. */
 function memberFactory(
   shared: Pick<InstanceMembersOptions, 'exits' | 'clock' | 'random' | 'serve'>,
   owner: Ownership,
@@ -135,7 +138,7 @@ function identifiedInstances(options: SandboxOptions) {
   return fillInIdentities(given.map((own) => ({ ...commonSettings(options), ...own })));
 }
 
-/** Returns the instance whose members are the proxies of a vendor's link. */
+/** Returns the instance whose members a vendor's link hands out. */
 function linkInstance({ name, needsLogin }: LinkVendor, options: SandboxOptions) {
   const auth = needsLogin === true ? 'password' : 'ip';
   const id = `link-${name}`;

@@ -1,9 +1,8 @@
 /**
- * The eight extraction operations as the specification describes them: paths, parameters, selectors, rate limits,
- * fields, codes.
+ * The eight extraction operations according to the specification: paths, parameters, rate limits, fields and codes.
  *
- * The table is written from the specification alone, independently of noria's own table, so that tests find an error in
- * either of them. Source: service-spec, Endpoints 1 to 8, Limits, Errors.
+ * This table is written from the specification alone, and not from noria's own table, so that tests find an error in
+ * either of them. Source: the service's specification, Endpoints 1 to 8, Limits, Errors.
  */
 import { EXTRACTION_REFUSALS, type RefusalCodes } from './codes.ts';
 
@@ -18,12 +17,12 @@ export const SANDBOX_PRODUCTS = [
   'exclusive',
 ] as const;
 
-/** A product, by its name in noria's configuration. */
+/** A product, with its name in noria's configuration. */
 export type SandboxProduct = (typeof SANDBOX_PRODUCTS)[number];
 
 /**
- * The names of all operations: an extraction operation has the name of its product; operations 9 and 10 are called
- * `areas` and `instances`.
+ * The names of all operations. An extraction operation has the name of its product. Operations 9 and 10 are `areas` and
+ * `instances`.
  */
 export const OPERATION_NAMES = [...SANDBOX_PRODUCTS, 'areas', 'instances'] as const;
 
@@ -31,10 +30,13 @@ export type SandboxOperationName = (typeof OPERATION_NAMES)[number];
 
 export type AnswerFormat = 'text' | 'xml' | 'json';
 
-/** The protocol that a proxy speaks. The free product reports `https` for an HTTP proxy that supports CONNECT. */
+/**
+ * The protocol between a client and the proxy. The free product reports `https` for an HTTP proxy that supports
+ * CONNECT.
+ */
 export type ProxyProtocol = 'http' | 'socks4' | 'socks5';
 
-/** At most `calls` calls may start within any period of `withinMs`. */
+/** At most `calls` calls are allowed in any period of `withinMs`. */
 export interface RateLimit {
   readonly calls: number;
   readonly withinMs: number;
@@ -49,24 +51,22 @@ export interface Parameter {
 export interface Operation {
   readonly product: SandboxProduct;
   readonly path: string;
-  /** The parameter that contains the instance id. */
+  /** The parameter with the instance id. */
   readonly idName: 'api' | 'inst_id' | 'app_id';
-  /** The parameter that selects the format, with the meaning of its values. */
+  /** The parameter that selects the format, and the meanings of its values. */
   readonly formatName: 'type' | 'return_type';
   readonly formats: Readonly<Record<string, AnswerFormat>>;
-  /** The parameters other than the instance id, the key, `count` and the format. */
+  /** All parameters except the instance id, the key, `count` and the format. */
   readonly parameters: readonly Parameter[];
   readonly countRequired: boolean;
   readonly rateLimit: RateLimit;
-  /** A protocol, or what selects it. `pro`: the parameter `pro`; `mixed`: each entry names its protocol. */
+  /** The protocol of the proxies. `pro`: the parameter `pro` selects it; `mixed`: each entry of the answer names it. */
   readonly protocol: ProxyProtocol | 'pro' | 'mixed';
-  /** The maximum life of a proxy of this product. */
+  /** The maximum lifetime of a proxy of this product. */
   readonly longestMinutes: number;
-  /** The fields of an entry in order, and the names of the `{tag}`s in a custom Text format. */
+  /** The fields of an entry in their order. They are also the `{tag}`s of a custom Text format. */
   readonly fields: readonly string[];
-  /**
-   * Which counters of distinct exit IPs an answer has. A product with counters limits the number of distinct exit IPs.
-   */
+  /** Which counters of distinct exit IPs an answer has. A product with counters also limits distinct exit IPs. */
   readonly counters?: 'residential' | 'pure';
   readonly refusals: RefusalCodes;
 }
@@ -96,8 +96,8 @@ const USUAL = {
 const PAID_REFUSALS = { ...EXTRACTION_REFUSALS, expired: '12005', unbound: '12007', quota: '12008' } as const;
 
 /**
- * The specification only calls the rate limit of operation 1 "reasonable", so the sandbox applies that of the similar
- * operation 5.
+ * The specification calls the rate limit of operation 1 only "reasonable". So the sandbox uses the rate limit of
+ * operation 5, which is similar.
  */
 const RESIDENTIAL = {
   ...USUAL,

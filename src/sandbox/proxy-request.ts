@@ -1,7 +1,7 @@
 /**
- * Reads the request of a member's client: SOCKS5 (RFC 1928, 1929), SOCKS4 and 4a, HTTP.
+ * Reads the requests of a member's clients: SOCKS5 (RFC 1928, 1929), SOCKS4, SOCKS4a and HTTP.
  *
- * The HTTP reader serves only members that misbehave; proxy-chain serves the others.
+ * Only members that misbehave use the HTTP part; proxy-chain serves the clients of the others.
  */
 import type { Socket } from 'node:net';
 import type { ProxyProtocol } from './operations.ts';
@@ -13,7 +13,7 @@ export interface ClientLogin {
   readonly password: string;
 }
 
-/** Why a member refuses a request. Each protocol maps it to a reply code or a status. */
+/** Why a member refuses a request. Each protocol has its own code for it. */
 export type RefusalCause =
   | 'general'
   | 'ruleset'
@@ -23,18 +23,18 @@ export type RefusalCause =
   | 'ttl'
   | 'command';
 
-/** The requested target, and the answers to the client. */
+/** The target of a request, and the answers for the client. */
 export interface ProxyRequest {
   readonly host: string;
   readonly port: number;
-  /** The answer when the target is connected; empty if the target sends the answer. */
+  /** The answer after the target is connected; empty if the client gets the target's own answer. */
   readonly accepted: Buffer;
-  /** The bytes that the target gets first. */
+  /** The first bytes to send to the target. */
   readonly first: Buffer;
   readonly refusal: (cause: RefusalCause) => Buffer;
 }
 
-/** Writes to the client. Resolves when the bytes are flushed. */
+/** Writes to the client. Resolves when the bytes are written. */
 export type Send = (bytes: Buffer) => Promise<void>;
 
 export function sendTo(socket: Socket): Send {
@@ -72,9 +72,9 @@ const HTTP_STATUSES: Readonly<Record<RefusalCause, number>> = {
 export const PROXY_CHALLENGE = 'Proxy-Authenticate: Basic realm="sandbox"\r\n';
 
 /**
- * Reads a request, and performs the protocol's handshake with the client.
+ * Reads a request, and answers the client during the protocol's handshake.
  *
- * @returns undefined if the member refuses the request. The refusal has been sent; the caller ends the connection.
+ * @returns undefined if the member has refused the request; the caller then ends the connection.
  * @throws HandshakeError if the client disconnects or uses another protocol.
  */
 export function readProxyRequest(
@@ -93,7 +93,7 @@ export function readProxyRequest(
   }
 }
 
-/** Maps the error of a failed connection to the target to a refusal. */
+/** Returns the refusal for an error of the connection to the target. */
 export function refusalCauseOf(error: unknown): RefusalCause {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   switch (code) {
@@ -138,7 +138,7 @@ async function readSocks5(
   return { host, port, accepted: reply(0x00), first: Buffer.alloc(0), refusal };
 }
 
-/** Reads user name and password (RFC 1929) and answers whether they are correct. */
+/** Reads a user name and password (RFC 1929), and answers whether they are right. */
 async function readLogin(reader: SocketReader, login: ClientLogin, send: Send): Promise<boolean> {
   await expectVersion(reader, 1);
   const username = (await reader.take(await reader.byte())).toString('utf8');
@@ -148,7 +148,7 @@ async function readLogin(reader: SocketReader, login: ClientLogin, send: Send): 
   return isCorrect;
 }
 
-/** The requested host as text; undefined for an unknown address type. */
+/** Returns the requested host as text; undefined for an unknown address type. */
 async function readSocks5Host(
   reader: SocketReader,
   addressType: number | undefined,
@@ -161,7 +161,7 @@ async function readSocks5Host(
   return new URL(`http://[${groups}]`).hostname.slice(1, -1);
 }
 
-/** Reads a SOCKS4 request. The address 0.0.0.x means SOCKS4a: a host name then follows the user id. */
+/** Reads a SOCKS4 request. An address 0.0.0.x means SOCKS4a: a host name follows the user id. */
 async function readSocks4(reader: SocketReader): Promise<ProxyRequest | undefined> {
   await expectVersion(reader, 4);
   const command = await reader.byte();
@@ -178,8 +178,8 @@ async function readSocks4(reader: SocketReader): Promise<ProxyRequest | undefine
 }
 
 /**
- * Reads a CONNECT request or an absolute-form request. An absolute-form request is sent to the target in origin form,
- * with `Connection: close`.
+ * Reads a CONNECT request or an absolute-form request. The target gets an absolute-form request in origin form, with
+ * `Connection: close`.
  */
 async function readHttp(
   reader: SocketReader,
@@ -212,7 +212,7 @@ async function readHttp(
   };
 }
 
-/** A complete HTTP answer with an HTML page, as real proxies send it. */
+/** Returns a complete HTTP answer with an HTML page, as real proxies send it. */
 export function httpAnswer(status: number, headers = ''): Buffer {
   const page = htmlPage(status);
   const head = `HTTP/1.1 ${statusLine(status)}\r\nContent-Type: text/html\r\nContent-Length: ${page.length}\r\n${headers}Connection: close\r\n\r\n`;

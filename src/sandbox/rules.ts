@@ -1,4 +1,4 @@
-/** The rules that answer calls in place of the service. For each call, the first matching rule answers. */
+/** Rules that answer calls instead of the service. The first rule that matches a call answers it. */
 import type { SandboxOperationName } from './operations.ts';
 import type { Rule, RuleAnswer } from './scenario.ts';
 
@@ -23,7 +23,10 @@ export class Rules {
     for (const rule of rules) this.add(rule);
   }
 
-  /** Adds a rule after all others. @returns its id. */
+  /**
+   * Adds a rule behind all others.
+   * @returns the id of the rule.
+   */
   add(rule: Rule): string {
     this.#added += 1;
     const id = `r${this.#added}`;
@@ -48,8 +51,8 @@ export class Rules {
   }
 
   /**
-   * Returns the answer of the first rule that matches the call. Counts the call for that rule, and removes the rule after
-   * its last answer.
+   * Returns the answer of the first matching rule, and removes the rule after its last answer. Returns undefined if no
+   * rule matches.
    */
   answerTo(operation: SandboxOperationName, instance: string): RuleAnswer | undefined {
     for (const entry of this.#entries) {

@@ -1,9 +1,8 @@
 /**
- * The sandbox: a stand-in for the extraction service, with members that carry traffic and a target site that reports
+ * The sandbox: a stand-in for the extraction service. It has members that carry traffic, and a target site that reports
  * which member it saw. It uses only this machine.
  *
- * The sandbox is written from the specification and not from noria's client, so that tests find an error in either of
- * them.
+ * It is written from the specification and not from noria's client, so that tests find an error in either of them.
  */
 import { NoriaError } from '../core/faults.ts';
 import type { CallLog, CallRecord, SandboxStats } from './call-log.ts';
@@ -19,17 +18,17 @@ import type { Service } from './service.ts';
 import type { Condition, ConditionChange } from './settings.ts';
 import type { Target } from './target.ts';
 
-/** What the owner of an instance sees in the service's console. */
+/** What the service's console shows to the owner of an instance. */
 export interface SandboxInstance {
   readonly product: SandboxProduct;
   readonly id: string;
-  /** The password in clear text, because the password of a sandbox is not secret. */
+  /** In clear text: the password of a sandbox is not secret. */
   readonly password: string;
   /** The key that clients derive from the password and send with each call. */
   readonly akey: string;
   /**
-   * The base address to configure for this instance. All instances have the same address, except those of the pure
-   * edition.
+   * The base address for the configuration of this instance. Only the instances of the pure edition have another
+   * address.
    */
   readonly baseUrl: string;
   readonly condition: Readonly<Condition>;
@@ -46,10 +45,10 @@ interface SandboxMember {
   readonly exit: string;
   readonly location: string;
   readonly behaviour: Behaviour;
-  /** The actual remaining life, even if the service reports -1. */
+  /** The actual remaining life, even if the service reports -1 (unknown). */
   readonly remainingMs: number;
   readonly connections: number;
-  /** The number of connections accepted so far. */
+  /** The number of connections that the member has accepted so far. */
   readonly accepted: number;
 }
 
@@ -66,14 +65,14 @@ interface SandboxParts {
 }
 
 export class Sandbox {
-  /** The base address of the service, without a slash at the end. `/_control/` below it is the control API. */
+  /** The base address of the service, without a slash at the end. The control API is at `/_control/` below it. */
   readonly url: string;
-  /** The pure edition's extraction server as `host:port`, and as a URL. */
+  /** The address of the pure edition's extraction server, as `host:port` and as a URL. */
   readonly extractHost: string;
   readonly extractUrl: string;
   readonly target: Target;
   readonly targetUrl: string;
-  /** The account of operation 10. `key` is the form of its password that clients send. */
+  /** The account of operation 10. `key` is what clients send instead of the password. */
   readonly account: Account & { readonly key: string };
   readonly rules: Rules;
   readonly #instances: readonly Instance[];
@@ -101,14 +100,20 @@ export class Sandbox {
     return this.#instances.map((instance) => this.#describe(instance));
   }
 
-  /** Returns the first instance of a product. @throws TypeError if there is none. */
+  /**
+   * Returns the first instance of a product.
+   * @throws TypeError if there is none.
+   */
   instance(product: SandboxProduct): SandboxInstance {
     const instance = this.#instances.find((known) => known.product === product);
     if (instance === undefined) throw new TypeError(`the sandbox has no instance of ${product}`);
     return this.#describe(instance);
   }
 
-  /** Changes the condition of an instance for all further calls. @throws NoriaError `not-found` */
+  /**
+   * Changes the condition of an instance for all later calls.
+   * @throws NoriaError `not-found`
+   */
   setCondition(id: string, change: ConditionChange): SandboxInstance {
     const instance = this.#instances.find((known) => known.id === id);
     if (instance === undefined) throw new NoriaError('not-found', `no instance ${id}`);
@@ -121,32 +126,47 @@ export class Sandbox {
     return this.#links.list(this.url);
   }
 
-  /** Returns the link of a vendor. @throws TypeError if there is none. */
+  /**
+   * Returns the link of a vendor.
+   * @throws TypeError if there is none.
+   */
   link(name: string): SandboxLink {
     const link = this.links.find((known) => known.name === name);
     if (link === undefined) throw new TypeError(`the sandbox has no link ${name}`);
     return link;
   }
 
-  /** Changes what a link answers to all further calls. @throws NoriaError `not-found` */
+  /**
+   * Sets how a link answers all later calls.
+   * @throws NoriaError `not-found`
+   */
   setLinkCondition(name: string, condition: LinkCondition): SandboxLink {
     this.#links.setCondition(name, condition);
     return this.link(name);
   }
 
-  /** The living members of one instance or link (`link-NAME`), or of all when `instance` is undefined. */
+  /**
+   * Returns the living members of one instance or link (`link-NAME`). Without `instance`, returns those of all
+   * instances and links.
+   */
   members(instance?: string): readonly SandboxMember[] {
     return this.#living()
       .filter((member) => instance === undefined || member.instance === instance)
       .map(describeMember);
   }
 
-  /** Sets the behaviour of a member for new connections. @throws NoriaError `not-found` */
+  /**
+   * Sets the behaviour of a member for new connections.
+   * @throws NoriaError `not-found`
+   */
   async setBehaviour(member: string, behaviour: Behaviour): Promise<void> {
     await this.#find(member).setBehaviour(behaviour);
   }
 
-  /** Ends a member's life now: closes its port and its connections. @throws NoriaError `not-found` */
+  /**
+   * Ends a member's life now: closes its port and its connections.
+   * @throws NoriaError `not-found`
+   */
   async kill(member: string): Promise<void> {
     await this.#find(member).close();
   }
@@ -159,14 +179,14 @@ export class Sandbox {
     this.#log.reset();
   }
 
-  /** The latest 1,000 calls, oldest first. */
+  /** Returns the latest 1,000 calls, oldest first. */
   calls(): readonly CallRecord[] {
     return this.#log.latest;
   }
 
   /**
-   * The addresses that connected to the target and are not the exit of a member. If a client bypassed the members, its
-   * address is in this list.
+   * Returns the addresses that have connected to the target and are not the exit of a member. A client that bypasses
+   * the members is in this list.
    */
   strangers(): readonly string[] {
     return [...this.target.connections.keys()].filter((address) => !this.#exits.has(address));

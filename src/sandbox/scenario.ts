@@ -1,6 +1,6 @@
 /**
- * Scenarios: how members misbehave, and which calls get another answer. The schemas decode scenario files and the
- * bodies of control requests; the types are inferred from them.
+ * Scenarios: which members misbehave, and which calls get another answer. The schemas decode scenario files and the
+ * bodies of control requests. The types are inferred from the schemas.
  */
 import { readFile } from 'node:fs/promises';
 import { parse } from 'yaml';
@@ -12,28 +12,28 @@ import { OPERATION_NAMES, SANDBOX_PRODUCTS, type SandboxProduct } from './operat
 const count = z.int().min(0);
 const ms = z.number().min(0).max(3_600_000);
 const status = z.int().min(200).max(599);
-/** When the member ends the connection: on `accept`, or on `request`, after the client's first bytes. Default `request`. */
+/** When the member ends the connection. `accept`: at once; `request` (default): after the first bytes of the client. */
 const when = z.enum(['accept', 'request']).optional();
 
-/** How a member behaves: well, or in one of the ways in which real proxies fail. */
+/** How a member behaves: like a good proxy, or in one of the ways in which real proxies fail. */
 export const behaviourSchema = z.discriminatedUnion('how', [
   z.strictObject({ how: z.literal('good') }),
   /** The member closes its port. */
   z.strictObject({ how: z.literal('refuse') }),
   /** The member accepts connections and never sends anything. */
   z.strictObject({ how: z.literal('silent') }),
-  /** The member reports a connected target, then relays nothing in either direction. */
+  /** The member reports that the target is connected, then relays nothing. */
   z.strictObject({ how: z.literal('silent-after') }),
-  /** The member works, but delays each new connection by `ms`. */
+  /** The member works, but waits `ms` before it serves a new connection. */
   z.strictObject({ how: z.literal('slow'), ms }),
   /**
-   * The member answers with this status (such as 407, 502, 503 or 504) and an HTML page. A SOCKS member sends the reply that is
-   * nearest in meaning.
+   * The member answers with this status (such as 407, 502, 503 or 504) and an HTML page. A SOCKS member sends the most
+   * similar reply.
    */
   z.strictObject({ how: z.literal('status'), status }),
   /**
-   * For HTTP members only. The member works, but answers CONNECT with `status` (default 405) unless the target's port is in
-   * `ports`.
+   * For HTTP members only. The member works, but answers CONNECT with `status` (default 405). CONNECT to a port in
+   * `ports` works.
    */
   z.strictObject({
     how: z.literal('no-connect'),
@@ -42,10 +42,7 @@ export const behaviourSchema = z.discriminatedUnion('how', [
   }),
   /** The member answers with bytes of another protocol. */
   z.strictObject({ how: z.literal('garbage') }),
-  /**
-   * The member works, but sends its own answers byte by byte, with `ms` between two bytes (default: one byte in each turn of the
-   * event loop).
-   */
+  /** The member works, but sends its own answers byte by byte, with a pause of `ms` between two bytes (default 0). */
   z.strictObject({ how: z.literal('dribble'), ms: ms.optional() }),
   /** The member sends half of its answer, then ends the connection. */
   z.strictObject({ how: z.literal('partial') }),
@@ -57,15 +54,15 @@ export const behaviourSchema = z.discriminatedUnion('how', [
   z.strictObject({ how: z.literal('wrong-version') }),
   /** The member sends an answer whose head never ends. */
   z.strictObject({ how: z.literal('endless-head') }),
-  /** The member works, but resets the client's connection after this number of bytes from the target. */
+  /** The member works, but resets the client's connection after `afterBytes` bytes from the target. */
   z.strictObject({ how: z.literal('cut'), afterBytes: count }),
 ]);
 
 export type Behaviour = Readonly<z.infer<typeof behaviourSchema>>;
 
-/** What the transport, or a server between noria and the service, does to an answer of the service. */
+/** What happens to an answer on its way from the service to noria. */
 export const faultSchema = z.discriminatedUnion('fault', [
-  /** The service's port is closed for `forMs` (default 1000), which affects all calls. */
+  /** The port of the service is closed for `forMs` (default 1000). This affects all calls. */
   z.strictObject({ fault: z.literal('refuse'), forMs: ms.optional() }),
   z.strictObject({ fault: z.literal('reset') }),
   /** The service ends the connection without an answer. */
@@ -75,15 +72,16 @@ export const faultSchema = z.discriminatedUnion('fault', [
   /** The service answers with this status and an HTML page, as a firewall does. */
   z.strictObject({ fault: z.literal('status'), status }),
   z.strictObject({ fault: z.literal('garbage') }),
-  /** The service redirects with 302 to `to` (default: the path of the call below `/moved`). */
+  /** The service answers with a redirect (302) to `to`. Default: `/moved` followed by the path of the call. */
   z.strictObject({ fault: z.literal('redirect'), to: z.string().optional() }),
-  /** The service sends a body of `bytes` (default 8 MiB) that begins like a JSON answer. */
+  /** The service sends a body of `bytes` bytes (default 8 MiB) that begins like a JSON answer. */
   z.strictObject({ fault: z.literal('huge'), bytes: count.optional() }),
-  // For each of the following faults, the service first processes the call as usual. The fault then alters the answer.
+  // For the following faults, the service first processes the call as usual; the fault then changes how the answer is
+  // sent.
   z.strictObject({ fault: z.literal('delay'), ms }),
-  /** The service sends the head at once, then the body in small pieces over `ms`. */
+  /** The service sends the head at once, and the body in small pieces over `ms`. */
   z.strictObject({ fault: z.literal('slow'), ms }),
-  /** The service sends the answer in another format than the requested format. */
+  /** The service answers in another format than the call requests. */
   z.strictObject({ fault: z.literal('wrong-format') }),
   /** The service puts a byte order mark before the answer. */
   z.strictObject({ fault: z.literal('bom') }),
@@ -93,13 +91,13 @@ export const faultSchema = z.discriminatedUnion('fault', [
 
 export type ServiceFault = Readonly<z.infer<typeof faultSchema>>;
 
-/** A service code. Numbers are accepted, because YAML decodes an unquoted code as a number. */
+/** A code of the service. A number is accepted too, because YAML reads an unquoted code as a number. */
 const code = z.union([z.string(), z.int()]).transform(String);
 
 const answerSchema = z.union([
-  /** The service answers with this code: a refusal, or for `10001` a success with an empty list. */
+  /** The service answers with this code. `10001` is a success with an empty list; any other code is a refusal. */
   z.strictObject({ code, msg: z.string().optional() }),
-  /** The service sends exactly this text in UTF-8. */
+  /** The service sends exactly this text, in UTF-8. */
   z.strictObject({ body: z.string(), contentType: z.string().optional(), status: status.optional() }),
   faultSchema,
 ]);
@@ -107,26 +105,26 @@ const answerSchema = z.union([
 export type RuleAnswer = Readonly<z.infer<typeof answerSchema>>;
 
 export const ruleSchema = z.strictObject({
-  /** The operation to match; default: every operation. */
+  /** The operation of the calls. Default: every operation. */
   operation: z.enum(OPERATION_NAMES).optional(),
-  /** The id of the instance to match; default: every instance. */
+  /** The instance id of the calls. Default: every instance. */
   instance: z.string().optional(),
-  /** How many matching calls the rule skips before it answers. Default 0. */
+  /** The number of matching calls that the rule skips first. Default 0. */
   after: count.optional(),
-  /** How many calls the rule answers. Default: all calls, until the rule is removed. */
+  /** The number of calls that the rule then answers. Default: all calls, until the rule is removed. */
   times: count.min(1).optional(),
   answer: answerSchema,
 });
 
 export type Rule = Readonly<z.infer<typeof ruleSchema>>;
 
-/** How some new members behave. For each new member, the first matching rule decides. */
+/** How some of the new members behave. The first rule that matches a new member decides. */
 const memberRuleSchema = z.strictObject({
-  /** The product to match; default: every product. */
+  /** The product of the members. Default: every product. */
   product: z.enum(SANDBOX_PRODUCTS).optional(),
-  /** The rule matches only the first members of each instance, up to this number. Default: all members. */
+  /** The rule matches only this number of members, the first ones of each instance. Default: all members. */
   first: count.optional(),
-  /** The probability with which the rule matches, from 0 to 1. Default 1. */
+  /** The probability with which the rule matches a member, 0 to 1. Default 1. */
   share: z.number().min(0).max(1).optional(),
   behaviour: behaviourSchema,
 });
@@ -140,7 +138,7 @@ const scenarioSchema = z.strictObject({
 
 export type Scenario = Readonly<z.infer<typeof scenarioSchema>>;
 
-/** @throws NoriaError `bad-config` that names the file and every invalid field. */
+/** @throws NoriaError `bad-config` with the file and every invalid field. */
 export async function loadScenario(path: string): Promise<Scenario> {
   let content: unknown;
   try {
@@ -152,8 +150,8 @@ export async function loadScenario(path: string): Promise<Scenario> {
 }
 
 /**
- * @param what - how the error names the content.
- * @throws NoriaError `bad-config` that names every invalid field.
+ * @param what - the name of the content in the error.
+ * @throws NoriaError `bad-config` with every invalid field.
  */
 export function decode<T>(schema: z.ZodType<T>, content: unknown, what: string): T {
   const result = schema.safeParse(content);
@@ -165,7 +163,8 @@ export function decode<T>(schema: z.ZodType<T>, content: unknown, what: string):
 }
 
 /**
- * Returns the behaviour that the rules give the nth new member (from 0) of an instance; undefined if no rule matches.
+ * Returns the behaviour of the nth new member (from 0) of an instance according to the rules; undefined if no rule
+ * matches.
  */
 export function behaviourFrom(
   rules: readonly MemberRule[],

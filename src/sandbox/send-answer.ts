@@ -1,4 +1,4 @@
-/** Sends the answer to a call: intact, altered by a fault, or replaced by a fault. */
+/** Sends the answer to a call. A fault may change the answer or replace it. */
 import type { ServerResponse } from 'node:http';
 import { type Clock, pause } from '../core/clock.ts';
 import { type Answer, type Layout, type Printed, print } from './layouts.ts';
@@ -20,10 +20,7 @@ const SLICES = 20;
 const GARBAGE = Buffer.from(Array.from({ length: 512 }, (_, at) => (at * 197 + 131) % 256));
 const FILLER = 'x'.repeat(65_536);
 
-/**
- * Faults that alter the service's answer. All other faults replace the answer; the service then does not decide the
- * call.
- */
+/** Faults that change the service's answer. All other faults replace it: the service then does not process the call. */
 type AlteringFault = Extract<
   ServiceFault,
   { fault: 'delay' | 'slow' | 'wrong-format' | 'bom' | 'truncated' }
@@ -48,7 +45,7 @@ export async function sendFault(
     case 'close':
       response.socket?.end();
       return;
-    case 'hang': // never answers: the call ends when the caller gives up or the server closes
+    case 'hang': // sends nothing: the call ends when the caller gives up or the server closes
       return;
     case 'status':
       return send(response, fault.status, { type: 'text/html', body: htmlPage(fault.status) });
@@ -65,7 +62,7 @@ export async function sendFault(
   }
 }
 
-/** @param fault - undefined for an intact answer. */
+/** @param fault - undefined if the answer is sent unchanged. */
 export async function sendAnswer(
   { response, server, clock }: AnswerContext,
   {

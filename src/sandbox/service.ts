@@ -1,9 +1,9 @@
 /**
- * The HTTP server of the extraction service. It reads calls by GET and POST, lets rules and operations decide them,
- * sends the answers and records the calls.
+ * The HTTP server of the extraction service. It reads the calls (GET and POST), gets the answers from rules and
+ * operations, sends them, and records the calls.
  *
- * Owns two servers: one for the base address, which also serves the control API and the links, and one for the pure
- * edition's extraction address.
+ * It owns two servers: one for the base address, with the control API and the links, and one for the extraction address
+ * of the pure edition.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { CallLog } from './call-log.ts';
@@ -28,7 +28,7 @@ import { htmlPage, openWebServer, readBody, send, type WebServer } from './web-s
 interface Endpoint {
   readonly name: SandboxOperationName;
   readonly path: string;
-  /** The parameter that contains the instance id; undefined for operation 10. */
+  /** The parameter with the instance id; undefined for operation 10, which takes none. */
   readonly idName: string | undefined;
   readonly product: string;
   readonly hasRateLimit: boolean;
@@ -40,9 +40,9 @@ interface Endpoint {
 interface EndpointCall {
   readonly params: URLSearchParams;
   readonly client: string;
-  /** The instance with the id in the call; undefined if no instance of the endpoint's product has this id. */
+  /** The instance in the call; undefined if the endpoint's product has no instance with this id. */
   readonly instance: Instance | undefined;
-  /** Whether the call came before the instance's rate limit allowed it. */
+  /** Whether the call came too early for the instance's rate limit. */
   readonly early: boolean;
 }
 
@@ -52,7 +52,7 @@ export interface ServiceOptions extends ServiceState {
   readonly extractPort: number;
   readonly rules: Rules;
   readonly log: CallLog;
-  /** Answers requests to `/_control/…` at the base address; `path` is the part after `/_control/`. */
+  /** Answers requests to `/_control/…` at the base address. `path` is the part after `/_control/`. */
   readonly control: (request: IncomingMessage, response: ServerResponse, path: string) => Promise<void>;
   /** Answers requests to `/links/NAME` at the base address. */
   readonly links: LinkServer;
@@ -69,7 +69,7 @@ const CONTROL_PATH = '/_control/';
 const LINKS_PATH = '/links/';
 const JSON_LAYOUT: Layout = { format: 'json', line: plainLine };
 
-/** The ten operations as HTTP endpoints: path, instance parameter, refusal codes, decision and layout. */
+/** The ten operations as HTTP endpoints. */
 const ENDPOINTS: readonly Endpoint[] = [
   ...SANDBOX_OPERATIONS.map(
     (operation): Endpoint => ({
@@ -166,7 +166,7 @@ async function answerRequest(
   await answerCall(rules.answerTo(endpoint.name, id), { endpoint, call, options, context, record });
 }
 
-/** Decodes a call, and counts it against the rate limit of its instance if the operation has one. */
+/** Decodes a call. If the operation has a rate limit, counts the call against the limit of the instance. */
 async function readCall(
   request: IncomingMessage,
   url: URL,
@@ -185,8 +185,7 @@ interface CallToAnswer {
   readonly options: ServiceOptions;
   readonly context: AnswerContext;
   /**
-   * Records the call. It is called before the answer is sent, so that a client that has its answer also finds the
-   * record.
+   * Records the call. It is called before the answer is sent, so that a client with an answer always finds the record.
    */
   readonly record: (outcome: string) => void;
 }
@@ -213,7 +212,7 @@ async function answerCall(
   return sendAnswer(context, { answer, layout: endpoint.layout(call), fault });
 }
 
-/** The answer with the code that a rule sets: a refusal, or for 10001 a success with an empty list. */
+/** Returns the answer with the code of a rule: a refusal, or for 10001 a success with an empty list. */
 function answerWithCode(
   { code, msg }: Extract<RuleAnswer, { code: string }>,
   { refusals, name }: Endpoint,
@@ -229,7 +228,9 @@ function sendPage(response: ServerResponse, status: number): void {
   send(response, status, { type: 'text/html', body: htmlPage(status) });
 }
 
-/** Returns the parameters of the query. For POST, those of the form in the body are added and take precedence. */
+/**
+ * Returns the parameters of the query. The form in the body of a POST adds parameters and overrides those of the query.
+ */
 async function readParams(request: IncomingMessage, url: URL): Promise<URLSearchParams> {
   const params = new URLSearchParams(url.search);
   if (request.method !== 'POST') return params;

@@ -1,4 +1,4 @@
-/** Reads the first bytes of a connection in pieces. Bytes that the caller does not take stay in the socket. */
+/** Reads the first bytes of a connection piece by piece. Bytes that the caller has not taken stay in the socket. */
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 
@@ -24,8 +24,8 @@ export class SocketReader {
   }
 
   /**
-   * Takes all bytes up to and including `mark`. @throws HandshakeError also if `mark` is not within the first `limit`
-   * bytes.
+   * Takes all bytes up to and including `mark`.
+   * @throws HandshakeError also if `mark` is not within the first `limit` bytes.
    */
   takeThrough(mark: string, limit: number): Promise<Buffer> {
     return this.#collect((seen) => {
@@ -35,7 +35,7 @@ export class SocketReader {
     });
   }
 
-  /** Reads until `endOf` returns how many bytes to take, and puts the other bytes back into the socket. */
+  /** Reads until `endOf` returns the number of bytes to take. Puts the other bytes back into the socket. */
   async #collect(endOf: (seen: Buffer) => number | undefined): Promise<Buffer> {
     let seen = Buffer.alloc(0);
     for (;;) {
@@ -44,14 +44,14 @@ export class SocketReader {
         if (end < seen.length) this.#socket.unshift(seen.subarray(end));
         return seen.subarray(0, end);
       }
-      // `read` gets no size: with a size, a socket that has fewer bytes would emit `readable` repeatedly.
+      // Call `read` without a size: with a size, a socket with fewer bytes would emit `readable` again and again.
       const chunk: Buffer | null = this.#socket.read();
       if (chunk === null) await this.#waitForMore();
       else seen = Buffer.concat([seen, chunk]);
     }
   }
 
-  /** Resolves when bytes can be read. Does not take any bytes. */
+  /** Resolves when there are bytes to read. Takes none of them. */
   async waitForBytes(): Promise<void> {
     if (this.#socket.readableLength === 0) await this.#waitForMore();
   }

@@ -19,7 +19,7 @@ interface TargetOptions {
   readonly host: string;
   readonly port: number;
   readonly clock: Clock;
-  /** Returns the exit from which a connection with this remote address and port came. */
+  /** Returns the exit of a connection with this remote address and port. */
   readonly exitOf: (address: string, port: number) => string;
 }
 
@@ -27,7 +27,7 @@ export interface Target {
   readonly url: string;
   readonly host: string;
   readonly port: number;
-  /** The number of connections so far from each exit. */
+  /** The number of connections so far, by exit. */
   readonly connections: ReadonlyMap<string, number>;
   readonly requests: number;
   close(): Promise<void>;

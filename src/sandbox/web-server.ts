@@ -1,4 +1,4 @@
-/** An HTTP server that owns its sockets, closes immediately, and can refuse connections for a time. */
+/** An HTTP server that closes its port and its connections at once, and can refuse connections for a time. */
 import { once } from 'node:events';
 import {
   createServer,
@@ -16,10 +16,12 @@ import { listenFailure } from '../core/listen-failure.ts';
 
 interface WebServerOptions {
   readonly host: string;
-  /** The port. With 0, the system chooses a free port. */
+  /** With port 0, the system chooses a free port. */
   readonly port: number;
   readonly clock: Clock;
-  /** Answers a request. If it rejects, the client gets status 400 for `bad-request` and 500 for any other error. */
+  /**
+   * Answers a request. If it rejects with `bad-request`, the client gets status 400; with any other error, status 500.
+   */
   readonly answer: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
   readonly onConnection?: (socket: Socket) => void;
   readonly onUpgrade?: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
@@ -65,7 +67,7 @@ export class WebServer {
     return `http://${this.address}`;
   }
 
-  /** Aborts when the server closes, which ends pending answers. */
+  /** Aborted when the server closes. Pending answers then end. */
   get signal(): AbortSignal {
     return this.#closing.signal;
   }
@@ -81,14 +83,14 @@ export class WebServer {
     if (typeof address === 'object' && address !== null) this.#port = address.port;
   }
 
-  /** Closes the port and all connections. Listens on the same port again after `ms`. */
+  /** Closes the port and all connections. After `ms`, listens on the same port again. */
   refuseFor(ms: number): void {
     this.#server.close();
     this.#destroySockets();
     this.#listenAfter(ms);
   }
 
-  /** Listens again after `ms`. Retries until it succeeds, because another program may have taken the port. */
+  /** Listens again after `ms`. If another program has taken the port, retries until it is free. */
   #listenAfter(ms: number): void {
     this.#reopening?.[Symbol.dispose]();
     if (this.signal.aborted) return;
@@ -137,18 +139,21 @@ export function send(
   response.end(body);
 }
 
-/** An HTML page of the kind that web servers send with a status. */
+/** Returns an HTML page for a status, as web servers send it. */
 export function htmlPage(status: number): string {
   const title = statusLine(status);
   return `<html><head><title>${title}</title></head><body><h1>${title}</h1></body></html>\r\n`;
 }
 
-/** The status with its reason phrase: `404 Not Found`. */
+/** Returns the status with its reason phrase, for example `404 Not Found`. */
 export function statusLine(status: number): string {
   return `${status} ${STATUS_CODES[status] ?? 'Unknown'}`;
 }
 
-/** Reads the body as text. @throws NoriaError `bad-request` if the body is larger than `limitBytes`. */
+/**
+ * Reads the body as text.
+ * @throws NoriaError `bad-request` if the body is larger than `limitBytes`.
+ */
 export async function readBody(request: IncomingMessage, limitBytes: number): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;

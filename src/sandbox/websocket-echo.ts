@@ -1,5 +1,5 @@
 /**
- * A minimal WebSocket server (RFC 6455) that sends every message back: text, binary, fragments and close. It answers a
+ * A minimal WebSocket server (RFC 6455). It sends every message back (text, binary, fragments, close), and answers a
  * ping with a pong.
  */
 import { createHash } from 'node:crypto';
@@ -13,7 +13,7 @@ const OPCODE_PING = 0x9;
 const OPCODE_PONG = 0xa;
 const MAX_FRAME_BYTES = 2 ** 24;
 
-/** Handles an upgrade request. Accepts it at `/ws` and answers 404 elsewhere. */
+/** Accepts an upgrade request at `/ws`. Answers 404 at any other path. */
 export function echoMessages(request: IncomingMessage, socket: Duplex, head: Buffer): void {
   socket.on('error', () => {}); // ignored: the error ends only this connection
   const key = request.headers['sec-websocket-key'];
@@ -48,15 +48,18 @@ export function echoMessages(request: IncomingMessage, socket: Duplex, head: Buf
 }
 
 interface Frame {
-  /** The first byte of the frame: FIN, reserved bits and opcode. */
+  /** The first byte of the frame: the FIN bit, the reserved bits and the opcode. */
   readonly first: number;
   readonly opcode: number;
   readonly payload: Buffer;
-  /** The size of the whole frame in bytes. */
+  /** The size of the whole frame, in bytes. */
   readonly size: number;
 }
 
-/** Reads a frame (RFC 6455 §5.2). @returns undefined if the frame is not complete yet. */
+/**
+ * Reads one frame (RFC 6455 §5.2).
+ * @returns undefined if the frame is not yet complete.
+ */
 function readFrame(bytes: Buffer): Frame | undefined {
   if (bytes.length < 2) return undefined;
   const first = bytes.readUInt8(0);
@@ -76,7 +79,7 @@ function readFrame(bytes: Buffer): Frame | undefined {
   return { first, opcode: first & 0x0f, payload, size: dataAt + length };
 }
 
-/** Encodes a frame. Servers send frames without a mask. */
+/** Encodes a frame without a mask, as servers must. */
 function printFrame(first: number, payload: Buffer): Buffer {
   const { length } = payload;
   if (length < 126) return Buffer.concat([Buffer.from([first, length]), payload]);

@@ -1,5 +1,6 @@
 /**
- * Answers the extraction links of `LINK_VENDORS` at `/links/NAME`. Each link has its own proxies, pace and condition.
+ * Answers the extraction links of `LINK_VENDORS` at `/links/NAME`. Each link has its own proxies, its own pace and its
+ * own condition.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock } from '../../core/clock.ts';
@@ -12,30 +13,31 @@ import { htmlPage, readBody, send } from '../web-server.ts';
 import { LINK_VENDORS, type LinkProxy, type LinkRefusal, type LinkVendor } from './vendors.ts';
 
 /**
- * What a link answers. `ok`: proxies; `denied`: the customer may not get proxies; `empty`: no proxies are available.
+ * How a link answers. `ok`: with proxies; `denied`: the customer may not get proxies; `empty`: there are no proxies at
+ * the moment.
  */
 export const LINK_CONDITIONS = ['ok', 'denied', 'empty'] as const;
 export type LinkCondition = (typeof LINK_CONDITIONS)[number];
 
-/** What a customer sees in the vendor's console. */
+/** What the vendor's console shows to its customer. */
 export interface SandboxLink {
   readonly name: string;
-  /** The URL; it contains `{count}` if the customer chooses the number of proxies. */
+  /** Contains `{count}` if the customer chooses the number of proxies. */
   readonly url: string;
   readonly authorization?: string;
   readonly body?: string;
   readonly paceMs: number;
   readonly condition: LinkCondition;
   readonly calls: number;
-  /** The number of calls that came earlier than the pace allows. */
+  /** The number of calls that came too early for the pace. */
   readonly paceBreaks: number;
 }
 
 interface LinkServerOptions {
   readonly clock: Clock;
-  /** Overrides the pace of every vendor; with 0, no pace is enforced. */
+  /** The pace of all links, instead of the vendors' own. 0: no pace. */
   readonly paceMs: number | undefined;
-  /** Overrides the proxies' lifetimes of every vendor. */
+  /** The lifetimes of all proxies, instead of the vendors' own. */
   readonly lifetimeMs: number | readonly [min: number, max: number] | undefined;
   readonly membersOf: (vendor: LinkVendor) => InstanceMembers;
 }
@@ -98,7 +100,10 @@ export class LinkServer {
     });
   }
 
-  /** Sets the condition for all further calls. @throws NoriaError `not-found` */
+  /**
+   * Sets the condition for all later calls.
+   * @throws NoriaError `not-found`
+   */
   setCondition(name: string, condition: LinkCondition): void {
     const link = this.#links.get(name);
     if (link === undefined) throw new NoriaError('not-found', `no link ${name}`);

@@ -1,14 +1,14 @@
 /**
  * How vendors of short-lived proxies answer their extraction links: parameters, pace, layouts and error codes.
  *
- * Written from the vendors' public pages and clients, which docs/links.md names, not from noria's decoder. A code that
- * no public page documents is a guess; docs/links.md lists these codes.
+ * Written from the vendors' public pages and clients, which docs/links.md names, and not from noria's decoder. Codes
+ * that no public page documents are guesses; docs/links.md lists them.
  */
 
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
 import type { Printed } from '../layouts.ts';
 
-/** Everything that a vendor may report about one proxy. */
+/** What a vendor may report about one proxy. */
 export interface LinkProxy {
   readonly ip: string;
   readonly port: number;
@@ -16,33 +16,35 @@ export interface LinkProxy {
   readonly city: string;
   readonly carrier: string;
   readonly secondsLeft: number;
-  /** The moment at which the proxy's life began, in epoch ms. */
+  /** The moment at which the life of the proxy began, in epoch ms. */
   readonly startedAt: number;
   readonly endsAt: number;
-  /** The user name for the proxy. User name and password are empty if the vendor does not have `needsLogin`. */
+  /** User name and password for the proxy. Both are empty without `needsLogin`. */
   readonly username: string;
   readonly password: string;
 }
 
-/** Why a call gets no proxies. `denied`: wrong key, method or header, or the customer may not get proxies. */
+/**
+ * Why a call gets no proxies. `denied`: the key, the method or a header is wrong, or the customer may not get proxies.
+ */
 export type LinkRefusal = 'denied' | 'too-fast' | 'empty';
 
 export interface LinkVendor {
   readonly name: string;
   readonly paceMs: number;
-  /** The parameters that identify the customer, with the values that the sandbox accepts. */
+  /** The parameters that identify the customer, with the values that are right. */
   readonly keys: Readonly<Record<string, string>>;
-  /** The value of the header Authorization that a call must have; absent: a call needs no such header. */
+  /** The value of the header Authorization. If absent, a call needs no such header. */
   readonly authorization?: string;
   /** The other parameters of the link. */
   readonly query: string;
-  /** The body of a call by POST; absent: calls use GET. */
+  /** The body of the call, which is then a POST. If absent, the call is a GET. */
   readonly body?: string;
-  /** The name of the parameter (or of the key in the JSON body) that contains the number of proxies. */
+  /** The name of the number of proxies: a parameter, or a key of the JSON body. */
   readonly countName: string;
   /** The range of the lifetimes of new proxies, in ms. */
   readonly lifeMs: readonly [min: number, max: number];
-  /** Whether the proxies require a user name and a password. */
+  /** Whether the proxies require a user name and password. */
   readonly needsLogin?: true;
   readonly answer: (proxies: readonly LinkProxy[]) => Printed;
   readonly refuse: (why: LinkRefusal) => Printed;
@@ -51,7 +53,7 @@ export interface LinkVendor {
 const CHINA_MS = 8 * HOUR_MS;
 const SHORT: LinkVendor['lifeMs'] = [2 * MINUTE_MS, 5 * MINUTE_MS];
 
-/** The codes and texts of two vendors, which use HTTP statuses as codes. */
+/** The codes and texts of two vendors. Their codes are HTTP statuses. */
 const HTTP_LIKE_REFUSALS = codes({
   denied: [401, '签名错误'],
   'too-fast': [429, '请求过于频繁'],
@@ -261,7 +263,10 @@ export const LINK_VENDORS: readonly LinkVendor[] = [
   },
 ];
 
-/** Builds the function that refuses calls with a code and a text. `rest` has the other fields of the answer. */
+/**
+ * Returns the function that refuses calls with a code and a text.
+ * @param rest - the other fields of the answer.
+ */
 function codes(
   meanings: Readonly<Record<LinkRefusal, readonly [code: number, message: string]>>,
   rest: object = {},
