@@ -73,8 +73,8 @@ export class AttemptBudget {
 
   /**
    * Whether another attempt may start.
-   * @param reportPoints - the sum of the points for reports that the target is unreachable (see
-   *   `DialBlame.reportPoints`).
+   * @param reportPoints - how strongly the failures so far show that the target is unreachable (see
+   * `DialBlame.reportPoints`).
    * @param sinceReachedMs - the time since a member last reached the target; Infinity if no member reached it recently.
    */
   allowsAnother(running: number, reportPoints: number, sinceReachedMs: number): boolean {

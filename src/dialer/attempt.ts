@@ -68,7 +68,10 @@ export class Attempt {
    * began.
    */
   #isWarm = false;
-  /** When the current connection was started; undefined for a connection that was opened before the attempt. */
+  /**
+   * The monotonic moment at which the attempt began to open the current connection. Undefined for a connection that was
+   * opened before the attempt.
+   */
   #connectStartedAt: number | undefined;
 
   constructor(parts: AttemptParts, owner: AttemptOwner, task: AttemptTask) {
@@ -191,7 +194,7 @@ export class Attempt {
       // shows that pipelining was the cause.
       this.#endTrial(this.#choice.elapsedMs);
     } else {
-      // The deadline was that of the connect phase, which has ended.
+      // This was the deadline of the connect phase, which has ended.
       this.#setDeadline(this.#parts.clock.monotonic());
     }
   };

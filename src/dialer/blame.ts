@@ -43,8 +43,8 @@ export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
   if (targetCanCause(failure)) {
     if (evidence.reachedByOther) return 'member-for-target';
     if (evidence.clientLeft) return 'nobody';
-    // If no member of the source worked recently, either the target or all members may be bad. Only requests to other
-    // targets can show which.
+    // If no member of the source worked recently, either the target or all members may be at fault. Only requests to
+    // other targets can show which.
     const isDead = evidence.similarFailures >= MIN_DEAD_TARGET_FAILURES && evidence.sourceWorked;
     return isDead ? 'target' : 'unclear';
   }
@@ -87,7 +87,10 @@ export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
   }
 }
 
-/** The points of a report that counts in full. A report is a failure that says that the target is unreachable. */
+/**
+ * A report is a failure that suggests that the target is unreachable. This is the number of points of a report that
+ * counts in full.
+ */
 export const FULL_REPORT = 3;
 /**
  * The points of a report by a member that has not worked recently. Such a member may answer every request with an error, so three

@@ -21,7 +21,8 @@ export interface SourceAccess {
   /** The password of the instance. Absent if only the key of the instance is configured. */
   readonly password?: Secret;
   /**
-   * If true, noria never sends the instance's credentials to members, because the members belong to third parties (free product).
+   * If true, noria never sends the instance's credentials to members, because the members belong to third parties. This
+   * is so for the free product.
    */
   readonly neverInstance: boolean;
 }

@@ -111,7 +111,7 @@ export interface DialFailure {
     | 'shutting-down'
     | 'internal'
   >;
-  /** Contains no address of a member and no text from outside. */
+  /** Why the dial failed. The text contains no address of a member and no text from outside. */
   readonly reason: string;
   readonly attempts: number;
   /** With `pool-empty`: ms until the next draw can bring a member. */
@@ -137,8 +137,8 @@ export interface Dialing {
 export interface Dialer {
   /**
    * Starts a dial.
-   * @param onResult - called exactly once, possibly before `dial` returns. It must not throw. A callback is used
-   *   because a promise would cost more than the choice of a member.
+   * @param onResult - called exactly once, possibly before `dial` returns. It must not throw. It is a callback, because
+   * a promise would take more CPU time than the choice of a member.
    */
   dial(request: DialRequest, onResult: (result: DialResult) => void): Dialing;
 }

@@ -11,7 +11,7 @@ import { type HostPort, hostPort } from '../core/host-port.ts';
 import { type FrontFailure, FrontHandshake } from './front-handshake.ts';
 import { type OpenSocket, secureSocket } from './member-socket.ts';
 
-/** When the front proxy last sent an answer. */
+/** The monotonic moment of the front proxy's last answer on any connection. */
 interface FrontAnswers {
   at: number;
 }

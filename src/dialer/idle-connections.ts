@@ -30,7 +30,7 @@ export interface IdleConnection {
   readonly endsAt: number;
 }
 
-/** The properties of the connection that a request needs. A connection in `absolute` form serves any target. */
+/** What a request requires of a connection. A connection in `absolute` form serves any target. */
 type IdleUse = Pick<IdleConnection, 'member' | 'target' | 'forwardMode' | 'owner'>;
 
 interface Entry {

@@ -28,7 +28,7 @@ export const TRIAL_INTERVAL_MS = 1_000;
 const MIN_SILENCE_MS = 100;
 /** A trial of pipelining may take this number of times as long as the longest recent handshake. */
 const SILENCE_FACTOR = 2;
-/** With each handshake, the recorded longest handshake is multiplied by this factor, so that an old maximum fades. */
+/** Each handshake multiplies the recorded longest duration by this factor, so that an old maximum fades. */
 const DECAY = 0.98;
 const MAX_MEMBERS = 1_024;
 

@@ -12,8 +12,8 @@ import { OpeningTimes } from './warm-stock.ts';
 /** How the dialer uses the members of one source. */
 export interface SourceSettings extends SourceAccess {
   /**
-   * The forward mode to try first for plain HTTP requests: `absolute` if most members refuse CONNECT (free product,
-   * label `http`).
+   * The forward mode to try first for plain HTTP requests. `absolute` if most members refuse CONNECT, as do the members
+   * of the free product with the label `http`.
    */
   readonly forwardMode: ForwardMode;
   readonly handshake: HandshakeSetting;

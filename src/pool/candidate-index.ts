@@ -242,8 +242,8 @@ function removeFromTier(tier: Tier, member: Member): void {
 }
 
 /**
- * Copies the time of the last search of the list's first tier to each source of this tier. Call it before the list is
- * dropped, so that the sources keep the time of their last demand.
+ * Saves the time at which a request last searched the list's first tier: each source of this tier takes it over. Call
+ * it before the list is dropped, so that the time is not lost.
  */
 function saveLastWanted({ tiers: [first] }: Candidates): void {
   if (first === undefined) return;

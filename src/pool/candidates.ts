@@ -89,8 +89,8 @@ export class Candidates {
   }
 
   /**
-   * Picks the next member that passes the check from one tier: the first tier with a member that is not quarantined. Returns
-   * undefined if no member of this tier passes.
+   * Picks only from the first tier that has a member that is not quarantined. Returns the next member of this tier that
+   * passes the check; undefined if none passes.
    */
   pickOfFirstTier(check: MemberCheck): Member | undefined {
     for (const tier of this.tiers) {

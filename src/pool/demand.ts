@@ -1,4 +1,4 @@
-/** What the pool reports to refill about a source: how many of its members will be usable, and how many members clients want. */
+/** What the pool reports to refill about a source: the number of its usable members, and the demand of the clients. */
 import type { Candidates } from './candidates.ts';
 import type { Demand } from './drawn-member.ts';
 import { couldDraw } from './filter.ts';
@@ -50,7 +50,7 @@ export function heldAt({ expiries }: PoolSource, moment: number): number {
 
 /**
  * The demand of all replicas for the source.
- * @param except - the result omits the demand that this sharing of the pool has received.
+ * @param except - a `PoolSharing`. The result omits the demand that this sharing has received.
  */
 export function demandFor(
   members: Members,

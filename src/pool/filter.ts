@@ -47,7 +47,10 @@ export function passesFilter(member: Member, { source, protocol, location }: Mem
   );
 }
 
-/** Whether the source could draw a member that passes the filter and lives for `minLifeMs`. Also true if the pool does not know. */
+/**
+ * Whether the source could draw a member that passes the filter and lives for at least `minLifeMs`. True if the pool
+ * does not know.
+ */
 export function couldDraw(source: PoolSource, filter: MemberFilter, minLifeMs = 0): boolean {
   const { options, protocols, longestLifeMs } = source;
   if (filter.source !== undefined && filter.source !== source.name) return false;

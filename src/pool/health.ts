@@ -250,8 +250,8 @@ export class SourceEvidence {
   readonly answers: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
   #trials = Number.POSITIVE_INFINITY;
   /**
-   * The client that a target answered last, and the moment of that answer. `#otherAt` is the moment at which a target last
-   * answered a different client.
+   * The client that a target answered last, and the moment of this answer. `#otherAt` is the moment of the last answer
+   * to any other client.
    */
   #latestClient: string | undefined;
   #latestAt = Number.NEGATIVE_INFINITY;

@@ -20,11 +20,13 @@ export interface SessionOwner {
 /** What a client asks for in its user name or headers, completed by the options of its listener. */
 export interface RoutingOptions {
   /**
+   * The user or, on a listener without users, the client's network. Requests without this field count as one client.
+   */
+  readonly client?: string;
+  /**
    * The full name of the session: `USER:NAME`, or only `NAME` on a listener without users. All listeners share the
    * sessions.
    */
-  readonly client?: string;
-  /** The full name of the session. Sessions of different users or listeners never have the same full name. */
   readonly session?: string;
   /** The owner of the session. The pool uses the owner only if this request creates the session. */
   readonly sessionOwner?: SessionOwner;

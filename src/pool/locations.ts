@@ -90,7 +90,7 @@ export interface LocationParams {
 
 /**
  * Whether a source with these draw parameters can draw members whose location contains the keyword; undefined if the
- * parameters leave it open.
+ * parameters do not show it.
  */
 export function couldDrawLocation({ adr, nadr }: LocationParams, keyword: string): boolean | undefined {
   const wanted = keyword.toLowerCase();

@@ -79,8 +79,8 @@ export class MemberFaults {
   }
 
   /**
-   * While evictions are frozen, faults of members do not count. When they are no longer frozen, all quarantines end, so
-   * that clients may try the quarantined members at once.
+   * If `on` is true, faults of members do not count from now on. If it is false, faults count again. All quarantines
+   * then end, so that clients may try the quarantined members at once.
    */
   freezeEvictions(on: boolean, now: number): void {
     this.#evictionsFrozen = on;

@@ -69,8 +69,8 @@ export interface LimitPart {
 }
 
 /**
- * The part of this process in limits that apply to several processes together. `count` is the number of processes that serve
- * clients from one pool, and `index` is the number of this process, from 0.
+ * The part that this process has of limits that apply to several processes together. `count` is the number of processes
+ * that serve clients from one pool, and `index` is the number of this process, from 0.
  */
 export interface ProcessPart extends LimitPart {
   /** In a fleet: this machine's part of the limits. The processes of the machine divide this part. */
@@ -124,7 +124,8 @@ export interface PoolOptions extends PoolSettings {
   readonly random: Random;
   readonly bus: EventBus;
   /**
-   * Called only for requests that cannot be served at once. If the result contains no forecast for a source, the source may draw.
+   * Called only for requests that cannot be served at once. If the result contains no forecast for a source, this
+   * source may draw at any time.
    */
   readonly forecasts: () => readonly SourceForecast[];
   readonly limits?: Partial<PoolLimits>;

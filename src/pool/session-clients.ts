@@ -74,8 +74,8 @@ function clientKey({ user, address }: SessionOwner): string {
 }
 
 /**
- * Returns a session of the client's network that has the most sessions. It is the session of this network that has been
- * idle for the longest time. If none is idle, it is any session of this network.
+ * Looks only at the client's network with the most sessions. Returns the session of this network that has been idle for
+ * the longest time or, if none is idle, any session of this network.
  */
 function leastUsed(client: SessionClient | undefined, now: number): Session | undefined {
   let largest: Heap<SessionUse> | undefined;

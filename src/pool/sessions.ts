@@ -69,7 +69,7 @@ export class Sessions {
   }
 
   /**
-   * Records changes from now on.
+   * Returns a journal that records the changes of the sessions from now on.
    * @param onChange - called for each change.
    */
   journal(onChange: () => void): SessionJournal {

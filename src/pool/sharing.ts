@@ -3,8 +3,9 @@
  * data, and applies the changes and the activity of the other replicas. It never reports back a change that it
  * received. Every change is idempotent.
  *
- * A pool can have two sharings: one with the workers of its machine, and one with other machines. What one sharing
- * applies, the other sharing reports. So changes and activity pass through the pool from one group to the other.
+ * A pool can have two sharings: one with the workers of its machine, and one with other machines. Each sharing also
+ * reports what the other sharing has applied. So changes and activity pass through the pool from one group to the
+ * other.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
@@ -202,8 +203,8 @@ export class PoolSharing implements PoolObserver {
   }
 
   /**
-   * Returns the current demand, and the activity since the last call: of this process and of the groups of the other
-   * sharings.
+   * Returns the current demand, and the activity since the last call. Both include this process and the groups of the
+   * other sharings.
    */
   takeActivity(): PoolActivity {
     const { clock, members } = this.#parts;
@@ -283,7 +284,10 @@ export class PoolSharing implements PoolObserver {
     else members.index.update(member, now);
   }
 
-  /** Applies the end of life of a member after a success in another replica. Only for a member with an assumed end of life. */
+  /**
+   * Applies the later end of life that a member has after a success in another replica. No-op if the service reported
+   * the member's end of life.
+   */
   renew(id: string, endsAt: number): void {
     const { clock, members } = this.#parts;
     const member = members.find(id);

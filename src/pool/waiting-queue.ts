@@ -114,8 +114,8 @@ export class WaitingQueue {
   }
 
   /**
-   * Calls `serve` for the waiting clients in order of arrival. Skips clients whose filter no pickable member passes. `serve` may
-   * answer the client, which then leaves the queue.
+   * Calls `serve` for the waiting clients in order of arrival. Skips a client if no pickable member passes its filter.
+   * `serve` may answer the client, which then leaves the queue.
    */
   serveEach(serve: (client: WaitingClient) => ServeResult): void {
     const lines: LineCursor[] = [];
