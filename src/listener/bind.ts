@@ -1,6 +1,6 @@
 /** Binds one configured address of a listener, and explains failures. */
 
-import { createServer, type Server, type Socket } from 'node:net';
+import { createServer, type Server } from 'node:net';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import type { BoundAddress, ListenAddress } from '../core/listen-address.ts';
@@ -9,14 +9,10 @@ import { isLoopbackAddress } from '../core/networks.ts';
 
 interface BindOptions {
   /**
-   * @param localPort - the port of the server. It is a parameter, because reading it from the socket costs a system
-   * call.
+   * Called once for each server, before it can accept a connection. Must add handlers of 'connection' and 'error' to the
+   * server. 'error' means that a connection could not be accepted, for example because no file descriptor is free.
    */
-  readonly onConnection: (socket: Socket, localPort: number) => void;
-  /**
-   * Called when a connection could not be accepted, for example because no file descriptor is free. The server keeps listening.
-   */
-  readonly onAcceptError: (error: Error) => void;
+  readonly onListening: (server: Server) => void;
   /** Whether other machines may be able to reach the address. */
   readonly allowNonLoopback: boolean;
 }
@@ -59,15 +55,14 @@ function bindOne(
     server.once('error', onError);
     server.listen({ ...where, exclusive: false }, () => {
       server.off('error', onError);
-      const { host, port } = boundAddress(server);
+      const { host } = boundAddress(server);
       if (!options.allowNonLoopback && host !== '' && !isLoopbackAddress(host)) {
         server.close();
         const message = `cannot listen on ${name} without users, because other machines can reach this address; add users, or listen on 127.0.0.1`;
         reject(new NoriaError('bad-config', message));
         return;
       }
-      server.on('error', options.onAcceptError);
-      server.on('connection', (socket) => options.onConnection(socket, port));
+      options.onListening(server);
       resolve(server);
     });
   });

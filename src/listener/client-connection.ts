@@ -2,33 +2,25 @@
  * One client connection, from the accepted socket to its close.
  *
  * The listener creates the ClientConnection; then the code of one protocol (http/ or socks/) drives it. The
- * ClientConnection enforces the time limit for a whole request, knows whether a request is in progress, dials for the
- * client, and reports how the connection ended.
+ * ClientConnection enforces the time limit for a whole request, decides whether noria serves a request, knows whether a
+ * request is in progress, and reports how the connection ended.
  */
 import type { Socket } from 'node:net';
 import { type SecureContext, TLSSocket } from 'node:tls';
 import type { Clock } from '../core/clock.ts';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { ClientProtocol, EventBus } from '../core/events.ts';
-import { describeError, type FaultCode, NoriaError } from '../core/faults.ts';
+import { describeError, type FaultCode, type NoriaError } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
 import type { Listed } from '../core/live-list.ts';
 import { clientNetwork } from '../core/networks.ts';
-import type {
-  Dialer,
-  DialFailure,
-  Dialing,
-  DialRequest,
-  DialResult,
-  MemberConnection,
-} from '../dialer/dial.ts';
+import type { Dialer, DialFailure, Dialing } from '../dialer/dial.ts';
 import type { RoutingOptions } from '../pool/lease.ts';
 import type { Access, ClientCredentials, ClientIdentity } from './access.ts';
-import { relay } from './relay.ts';
-import { type RoutingContext, readRoutingOptions } from './routing-options.ts';
+import { type RoutingSettings, readRoutingOptions } from './routing-options.ts';
 
 /** The objects and settings that all connections of a listener share. Durations are in ms. */
-export interface ConnectionOptions {
+export interface ConnectionOptions extends RoutingSettings {
   /** The listener's name in events and metrics: its address as configured. */
   readonly name: string;
   readonly access: Access;
@@ -37,11 +29,6 @@ export interface ConnectionOptions {
   readonly clock: Clock;
   /** The shared timer for the time limits of all connections. */
   readonly deadlines: Deadlines;
-  readonly sessionMode: RoutingContext['sessionMode'];
-  /** The only source that this listener uses. If absent, the listener uses all sources. */
-  readonly source?: string;
-  /** Returns the names of all configured sources. A reload can change them while the listener is open. */
-  readonly sourceNames: () => readonly string[];
   /** If neither side sends a byte for this time, noria closes the tunnel or the forwarded request. */
   readonly idleTimeoutMs: number;
   /** Replaces `idleTimeoutMs` for a half-closed tunnel. */
@@ -60,13 +47,13 @@ export interface ConnectionOptions {
  * connection.
  */
 const CLOSE_TIMEOUT_MS = 2_000;
-/** While a client waits for a dial, noria stops reading from it after this number of bytes. */
-const MAX_EARLY_BYTES = 64 * 1024;
 
 export class ClientConnection implements Listed {
   listIndex = -1;
   /** Called once, when the accepted socket has closed. */
   onClosed: ((connection: ClientConnection) => void) | undefined;
+  /** The dial in progress for a tunnel. The connection cancels the dial when the accepted socket closes. */
+  dialing: Dialing | undefined;
   readonly options: ConnectionOptions;
   /** The port that the client connected to. A listener may have a range of ports. */
   readonly #localPort: number;
@@ -80,8 +67,6 @@ export class ClientConnection implements Listed {
   #phase: 'idle' | 'request' | 'tunnel' = 'idle';
   #answered = false;
   #draining = false;
-  /** The dial in progress. */
-  #dialing: Dialing | undefined;
 
   /** Emits `connection.opened` now, and `connection.closed` when the accepted socket closes for whatever reason. */
   constructor(accepted: Socket, localPort: number, options: ConnectionOptions) {
@@ -161,6 +146,11 @@ export class ClientConnection implements Listed {
     this.#clearTimeout();
   }
 
+  /** Call it when the relay starts. From then on, a close of the connection does not count as `client-gone`. */
+  beginTunnel(): void {
+    this.#phase = 'tunnel';
+  }
+
   /**
    * Call it when no request is in progress: before the first request, and after each answer. If the listener is
    * closing, this method closes the connection. Otherwise the client may send another request. If `timeoutMs` is given,
@@ -181,11 +171,11 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Checks whether the client may reach the target, and reads its routing options.
+   * Decides whether noria serves a request: checks the target and the routing options of the client.
    *
    * @param headers - all fields of the request. Fields named X-Noria-… contain routing options.
    */
-  route(
+  authorize(
     identity: ClientIdentity,
     target: HostPort,
     headers: readonly (readonly [string, string])[],
@@ -199,89 +189,14 @@ export class ClientConnection implements Listed {
     targetHost: string,
     headers: readonly (readonly [string, string])[],
   ): RoutingOptions | NoriaError {
-    const { sessionMode, source, sourceNames } = this.options;
-    const { user } = identity;
-    const routing = readRoutingOptions(identity.routingText, headers, {
+    const { user, routingText } = identity;
+    return readRoutingOptions(routingText, headers, {
+      listener: this.options,
       user,
-      sessionMode,
-      client: this.#accepted,
+      client: user === '' ? this.#clientWithoutUser : user,
+      socket: this.#accepted,
       localPort: this.#localPort,
       targetHost,
-      sourceNames,
-      listenerSource: source,
-    });
-    if (routing instanceof NoriaError) return routing;
-    return { ...routing, client: user === '' ? this.#clientWithoutUser : user };
-  }
-
-  /**
-   * Dials while the client waits for its reply. During the dial, noria reads from the client, because only a read shows
-   * that the client has disconnected. Two events cancel the dial with `client-gone`: the client's connection closes, or
-   * the client ends its side before it has sent anything for the target.
-   *
-   * @param received - what the client has already sent after its request.
-   * @param done - called once, with the result and everything that the client has sent for the target. `dial` removes
-   *   its socket listeners directly before this call. So no byte is lost if `done` adds its own listeners before it
-   *   returns.
-   */
-  dial(
-    request: DialRequest,
-    received: Buffer | undefined,
-    done: (result: DialResult, early: Buffer | undefined) => void,
-  ): void {
-    const socket = this.#socket;
-    const chunks: Buffer[] = received === undefined || received.length === 0 ? [] : [received];
-    let earlyBytes = received?.length ?? 0;
-
-    const onData = (chunk: Buffer): void => {
-      chunks.push(chunk);
-      earlyBytes += chunk.length;
-      if (earlyBytes >= MAX_EARLY_BYTES) socket.pause();
-    };
-    const onEnd = (): void => {
-      if (earlyBytes === 0) this.#dialing?.cancel();
-    };
-    let isOver = false;
-
-    socket.on('data', onData).on('end', onEnd);
-    if (socket.isPaused()) socket.resume();
-    // If `dial` throws, the caller closes the client's connection.
-    const dialing = this.options.dialer.dial(request, (result) => {
-      isOver = true;
-      this.#dialing = undefined;
-      socket.off('data', onData).off('end', onEnd);
-      try {
-        done(result, chunks.length > 1 ? Buffer.concat(chunks) : chunks[0]);
-      } catch (error) {
-        this.fail(error);
-      }
-    });
-    if (isOver) return;
-    this.#dialing = dialing;
-    if (socket.destroyed || (socket.readableEnded && earlyBytes === 0)) dialing.cancel();
-  }
-
-  /**
-   * Relays between the client and the member until both have ended, then ends the lease and emits `tunnel.closed`. The caller
-   * has already replied to the client and removed its own listeners in this same tick.
-   *
-   * @param early - what the client has sent after its request: goes to the target first.
-   */
-  tunnel(memberConnection: MemberConnection, early: Buffer | undefined): void {
-    const { deadlines, idleTimeoutMs, lingerMs, clock, bus } = this.options;
-    const startedAt = clock.monotonic();
-    const { source, member } = memberConnection;
-    this.#phase = 'tunnel';
-    relay(this.#socket, memberConnection, early, {
-      deadlines,
-      idleTimeoutMs,
-      lingerMs,
-      startedAt,
-      onEnd: ({ bytesUp, bytesDown, cut }) => {
-        memberConnection.end({ cut, answered: bytesDown > 0 });
-        const ms = clock.monotonic() - startedAt;
-        bus.emit('tunnel.closed', { source, member, kind: 'tunnel', bytesUp, bytesDown, ms });
-      },
     });
   }
 
@@ -397,6 +312,6 @@ export class ClientConnection implements Listed {
     const outcome = unanswered ? 'client-gone' : this.#outcome;
     bus.emit('connection.closed', { listener: name, protocol: this.#protocol, outcome, ms });
     this.onClosed?.(this);
-    this.#dialing?.cancel();
+    this.dialing?.cancel();
   }
 }

@@ -107,11 +107,15 @@ export class Listener {
    */
   async listen(): Promise<void> {
     if (this.#servers.length > 0) return;
+    const { allowNonLoopback } = this.#options;
     const assigned: ListenAddress[] = [];
     const bound: BoundAddress[] = [];
     try {
       for (const address of this.#listenAddresses) {
-        const servers = await this.#bind(address);
+        const servers = await bind(address, {
+          allowNonLoopback,
+          onListening: (server) => this.#acceptFrom(server),
+        });
         this.#servers.push(...servers);
         const addresses = servers.map(boundAddress);
         bound.push(...addresses);
@@ -172,23 +176,22 @@ export class Listener {
     if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#onEmpty.push(resolve));
   }
 
-  #bind(address: ListenAddress): Promise<Server[]> {
-    return bind(address, {
-      allowNonLoopback: this.#options.allowNonLoopback,
-      onConnection: (socket, localPort) => this.#accept(socket, localPort),
-      onAcceptError: ({ message: detail }) => {
-        const { name, bus } = this.#options;
-        bus.emit('client.refused', {
-          listener: name,
-          client: '',
-          protocol: 'unknown',
-          code: 'too-many-connections',
-          detail,
-        });
-      },
+  #acceptFrom(server: Server): void {
+    const { name, bus } = this.#options;
+    const { port } = boundAddress(server);
+    server.on('connection', (socket) => this.#accept(socket, port));
+    server.on('error', ({ message: detail }) => {
+      bus.emit('client.refused', {
+        listener: name,
+        client: '',
+        protocol: 'unknown',
+        code: 'too-many-connections',
+        detail,
+      });
     });
   }
 
+  /** @param localPort - the port of the server. To read it from the socket would cost a system call. */
   #accept(accepted: Socket, localPort: number): void {
     accepted.on('error', ignoreError);
     if (this.#admissionQueue !== undefined && this.#admits(accepted)) {

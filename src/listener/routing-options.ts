@@ -31,24 +31,31 @@ const KEYS_BY_NAME: ReadonlyMap<string, RoutingKey> = new Map(
   ROUTING_KEYS.flatMap((entry) => [entry.key, ...entry.aliases].map((name) => [name, entry] as const)),
 );
 
-/** What the listener knows about a connection, to check and complete its routing options. */
+/** The settings of a listener that complete routing options. */
+export interface RoutingSettings {
+  readonly sessionMode: 'none' | 'client-ip' | 'port' | 'target-host';
+  /** The only source that the listener uses. If absent, it uses all sources. */
+  readonly source?: string;
+  /** Returns the names of all configured sources. A reload can change them while the listener is open. */
+  readonly sourceNames: () => readonly string[];
+}
+
+/** What the listener knows about a request, to check and complete its routing options. */
 export interface RoutingContext {
+  readonly listener: RoutingSettings;
   /** The configured user that the client has authenticated as; '' when the listener has no users. */
   readonly user: string;
-  readonly sessionMode: 'none' | 'client-ip' | 'port' | 'target-host';
+  /** See `RoutingOptions.client`. */
+  readonly client: string;
   /**
    * The client's socket, to read its address, which costs a system call. Read only for sessions. A client that has disconnected
    * has no address.
    */
-  readonly client: { readonly remoteAddress?: string | undefined };
+  readonly socket: { readonly remoteAddress?: string | undefined };
   /** The port of the listener that the client connected to. */
   readonly localPort: number;
-  /** Canonical host of the target. */
+  /** Canonical host of the target; '' while the target is unknown. */
   readonly targetHost: string;
-  /** The only source that this listener uses; absent if it uses all sources. */
-  readonly listenerSource?: string | undefined;
-  /** Returns the names of all configured sources. A reload can change them while the listener is open. */
-  readonly sourceNames: () => readonly string[];
 }
 
 /** The options that the client gave, before the listener adds its own. */
@@ -90,7 +97,8 @@ export function readRoutingOptions(
   context: RoutingContext,
 ): RoutingOptions | NoriaError {
   const given: GivenOptions = {};
-  const found = parseText(routingText, given) ?? parseHeaders(headers, given) ?? checkSource(given, context);
+  const found =
+    parseText(routingText, given) ?? parseHeaders(headers, given) ?? checkSource(given, context.listener);
   if (found !== undefined) {
     return new NoriaError('bad-routing', found.message, { context: { reason: found.reason } });
   }
@@ -252,27 +260,27 @@ function decodeLocation(value: string): string | undefined {
   return isValid ? location : undefined;
 }
 
-function checkSource({ source }: GivenOptions, context: RoutingContext): Problem | undefined {
+function checkSource({ source }: GivenOptions, listener: RoutingSettings): Problem | undefined {
   if (source === undefined) return undefined;
-  if (!context.sourceNames().includes(source)) {
+  if (!listener.sourceNames().includes(source)) {
     return problem(
       `the value ${quote(source)} of key source is not a configured source`,
       'the value of key source is not a configured source',
     );
   }
-  if (context.listenerSource !== undefined && source !== context.listenerSource) {
-    return problem(
-      `the value of key source is ${source}, but this listener uses only ${context.listenerSource}`,
-    );
+  if (listener.source !== undefined && source !== listener.source) {
+    return problem(`the value of key source is ${source}, but this listener uses only ${listener.source}`);
   }
   return undefined;
 }
 
 function complete(given: GivenOptions, context: RoutingContext): RoutingOptions {
   const session = given.session ?? (given.rotate ? undefined : automaticSession(context));
-  const source = given.source ?? context.listenerSource;
+  const source = given.source ?? context.listener.source;
   const { sessionTtlMs, location, minLifeMs, protocol } = given;
-  const routing: { -readonly [Key in keyof RoutingOptions]: RoutingOptions[Key] } = {};
+  const routing: { -readonly [Key in keyof RoutingOptions]: RoutingOptions[Key] } = {
+    client: context.client,
+  };
   if (session !== undefined) {
     routing.session = sessionOfUser(session, context.user);
     routing.sessionOwner = ownerOf(session, context);
@@ -287,11 +295,11 @@ function complete(given: GivenOptions, context: RoutingContext): RoutingOptions 
 
 /** The session that the listener's session mode assigns. Its `=` cannot occur in a session name that a client chooses. */
 function automaticSession(context: RoutingContext): string | undefined {
-  switch (context.sessionMode) {
+  switch (context.listener.sessionMode) {
     case 'none':
       return undefined;
     case 'client-ip':
-      return addressSession(context.client);
+      return addressSession(context.socket);
     case 'port':
       return portSession(context);
     case 'target-host':
@@ -300,7 +308,7 @@ function automaticSession(context: RoutingContext): string | undefined {
 }
 
 /** The session of the client's address. Undefined if the client has disconnected, because its address is then unknown. */
-function addressSession({ remoteAddress = '' }: RoutingContext['client']): string | undefined {
+function addressSession({ remoteAddress = '' }: RoutingContext['socket']): string | undefined {
   return remoteAddress === '' ? undefined : `client-ip=${remoteAddress.replace(/^::ffff:(?=\d+\.)/i, '')}`;
 }
 
@@ -313,9 +321,9 @@ function portSession({ localPort }: Pick<RoutingContext, 'localPort'>): string {
  * uses thousands of ports.
  */
 function ownerOf(session: string, context: RoutingContext): SessionOwner {
-  if (context.sessionMode === 'port' && session === portSession(context))
+  if (context.listener.sessionMode === 'port' && session === portSession(context))
     return { user: '', address: session };
-  return { user: context.user, address: context.client.remoteAddress ?? '' };
+  return { user: context.user, address: context.socket.remoteAddress ?? '' };
 }
 
 /**

@@ -5,28 +5,32 @@ import { MEMBER_PROTOCOLS } from '../../src/core/protocol.ts';
 import { ROUTING_KEYS, type RoutingKeyName } from '../../src/listener/routing-keys.ts';
 import {
   type RoutingContext,
+  type RoutingSettings,
   readRoutingOptions,
   routingTextWithoutUsers,
 } from '../../src/listener/routing-options.ts';
 import type { RoutingOptions } from '../../src/pool/lease.ts';
 
+const LISTENER: RoutingSettings = { sessionMode: 'none', sourceNames: () => ['city', 'other.source'] };
 const context: RoutingContext = {
+  listener: LISTENER,
   user: '',
-  sessionMode: 'none',
-  client: { remoteAddress: '192.0.2.1' },
+  client: 'local',
+  socket: { remoteAddress: '192.0.2.1' },
   localPort: 8888,
   targetHost: 'example.com',
-  sourceNames: () => ['city', 'other.source'],
 };
 
 function read(
   text: string,
   headers: readonly (readonly [string, string])[] = [],
-  more = {},
+  { sessionMode, source, ...more }: Partial<RoutingSettings & RoutingContext> = {},
 ): RoutingOptions | string {
-  const routing = readRoutingOptions(text, headers, { ...context, ...more });
+  const listener = { ...LISTENER, ...(sessionMode && { sessionMode }), ...(source && { source }) };
+  const routing = readRoutingOptions(text, headers, { ...context, listener, ...more });
   if (!(routing instanceof NoriaError)) {
-    const { sessionOwner: _owner, ...options } = routing;
+    const { sessionOwner: _owner, client, ...options } = routing;
+    expect(client).toBe(context.client);
     return options;
   }
   expect(routing.code).toBe('bad-routing');
@@ -203,17 +207,17 @@ describe('routing options: X-Noria headers', () => {
 
 describe('routing options: what the listener adds', () => {
   test('routing options: each session mode assigns its session', () => {
-    const of = (sessionMode: RoutingContext['sessionMode'], more = {}) =>
+    const of = (sessionMode: RoutingSettings['sessionMode'], more = {}) =>
       read('', [], { sessionMode, ...more });
     expect(of('none')).toEqual({});
     expect(of('client-ip')).toEqual({ session: 'client-ip=192.0.2.1' });
-    expect(of('client-ip', { client: { remoteAddress: '::ffff:192.0.2.1' } })).toEqual({
+    expect(of('client-ip', { socket: { remoteAddress: '::ffff:192.0.2.1' } })).toEqual({
       session: 'client-ip=192.0.2.1',
     });
-    expect(of('client-ip', { client: { remoteAddress: '2001:db8::1' } })).toEqual({
+    expect(of('client-ip', { socket: { remoteAddress: '2001:db8::1' } })).toEqual({
       session: 'client-ip=2001:db8::1',
     });
-    expect(of('client-ip', { client: {} }), 'a client that has left').toEqual({});
+    expect(of('client-ip', { socket: {} }), 'a client that has left').toEqual({});
     expect(of('port')).toEqual({ session: 'port=8888' });
     expect(of('target-host')).toEqual({ session: 'target-host=example.com' });
     expect(of('port', { user: 'ann' })).toEqual({ session: 'ann:port=8888' });
@@ -233,21 +237,26 @@ describe('routing options: what the listener adds', () => {
   });
 
   test('routing options: a session carries its owner, and without a session no address is read', () => {
-    const ownerOf = (text: string, more: Partial<RoutingContext> = {}) => {
-      const routing = readRoutingOptions(text, [], { ...context, user: 'ann', ...more });
+    const ownerOf = (
+      text: string,
+      sessionMode: RoutingSettings['sessionMode'] = 'none',
+      socket = context.socket,
+    ) => {
+      const listener = { ...LISTENER, sessionMode };
+      const routing = readRoutingOptions(text, [], { ...context, listener, user: 'ann', socket });
       return routing instanceof NoriaError ? routing : routing.sessionOwner;
     };
     const ann = { user: 'ann', address: '192.0.2.1' };
     expect(ownerOf('session-abc')).toEqual(ann);
-    expect(ownerOf('', { sessionMode: 'target-host' })).toEqual(ann);
-    expect(ownerOf('', { sessionMode: 'port' }), 'of the port').toEqual({ user: '', address: 'port=8888' });
-    expect(ownerOf('session-abc', { sessionMode: 'port' })).toEqual(ann);
+    expect(ownerOf('', 'target-host')).toEqual(ann);
+    expect(ownerOf('', 'port'), 'of the port').toEqual({ user: '', address: 'port=8888' });
+    expect(ownerOf('session-abc', 'port')).toEqual(ann);
     const unread = {
       get remoteAddress(): string {
         throw new Error('read');
       },
     };
-    expect(ownerOf('life-30s', { client: unread })).toBeUndefined();
+    expect(ownerOf('life-30s', 'none', unread)).toBeUndefined();
   });
 
   test('routing options: no client can choose a session name of the listener', () => {
@@ -262,7 +271,7 @@ describe('routing options: what the listener adds', () => {
   });
 
   test('routing options: a listener with one source uses it and refuses another', () => {
-    const more = { listenerSource: 'city' };
+    const more = { source: 'city' };
     expect(read('', [], more)).toEqual({ source: 'city' });
     expect(read('source-city', [], more)).toEqual({ source: 'city' });
     expect(read('source-other.source', [], more)).toMatch(/uses only city/);
@@ -274,7 +283,7 @@ const written = fc
   .record({
     session: fc.option(fc.stringMatching(/^[A-Za-z0-9_.~]{1,64}$/), { nil: undefined }),
     ttlS: fc.option(fc.integer({ min: 1, max: 604_800 }), { nil: undefined }),
-    source: fc.option(fc.constantFrom(...context.sourceNames()), { nil: undefined }),
+    source: fc.option(fc.constantFrom(...LISTENER.sourceNames()), { nil: undefined }),
     location: fc.option(fc.stringMatching(/^[\p{L}\d,%/-][\p{L}\d ,%_/-]{0,30}[\p{L}\d]$/u), {
       nil: undefined,
     }),

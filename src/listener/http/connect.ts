@@ -3,6 +3,7 @@ import { NoriaError } from '../../core/faults.ts';
 import type { DialRequest } from '../../dialer/dial.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { type Refusal, refusalOf } from '../refusal.ts';
+import { openTunnel } from '../tunnel.ts';
 import { identifyRequest } from './client-identity.ts';
 import { formatFields } from './header-fields.ts';
 import { formatRefusal, successHeaders } from './replies.ts';
@@ -55,17 +56,13 @@ export function serveConnect(
     refuse(refusalOf(request));
     return;
   }
-  connection.dial(request, received, (result, early) => {
-    if (result.ok) {
-      const fields = formatFields(successHeaders(result.connection));
+  openTunnel(connection, request, {
+    received,
+    accept: (memberConnection) => {
+      const fields = formatFields(successHeaders(memberConnection));
       socket.write(`HTTP/1.1 200 Connection established\r\n${fields}\r\n`, 'latin1');
-      connection.tunnel(result.connection, early);
-    } else if (result.failure.code === 'client-gone') {
-      socket.destroy();
-    } else {
-      connection.reportFailedDial(result.failure);
-      refuse(result.failure);
-    }
+    },
+    refuse,
   });
 }
 
@@ -77,7 +74,7 @@ function readDialRequest(head: RequestHead, connection: ClientConnection): DialR
   const target = connection.options.access.readTarget(head.target);
   if (target === undefined)
     return new NoriaError('bad-request', 'the CONNECT request has no valid host and port');
-  const routing = connection.route(identity, target, head.fields);
+  const routing = connection.authorize(identity, target, head.fields);
   return routing instanceof NoriaError ? routing : { target, routing, use: 'tunnel' };
 }
 

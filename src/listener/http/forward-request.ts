@@ -55,7 +55,7 @@ export function readForwardRequest(
   if (wrongExpectation !== undefined) return wrongExpectation;
   const url = parseAbsoluteUrl(method, head.target);
   if (url instanceof NoriaError) return url;
-  const routing = connection.route(identity, url.target, fields);
+  const routing = connection.authorize(identity, url.target, fields);
   if (routing instanceof NoriaError) return routing;
   const owner = `${routing.session ?? ''} ${identity.user}`;
   return { method, url, fields, framing, routing, owner, upgrade: isUpgrade(head) };

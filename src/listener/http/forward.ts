@@ -13,6 +13,7 @@ import { type FaultCode, NoriaError } from '../../core/faults.ts';
 import type { Dialing, DialRequest, DialResult, MemberConnection } from '../../dialer/dial.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { type Refusal, refusalOf } from '../refusal.ts';
+import { relayTunnel } from '../tunnel.ts';
 import { upgradeFields } from './end-to-end.ts';
 import { HttpExchange } from './exchange.ts';
 import {
@@ -274,7 +275,7 @@ class Forward implements RequestHandler {
     const early = this.#context.detach();
     const fields = [...upgradeFields(head.fields), ...successHeaders(memberConnection, this.#attempts)];
     this.#connection.socket.write(formatResponseHead(head, fields), 'latin1');
-    this.#connection.tunnel(memberConnection, early);
+    relayTunnel(this.#connection, memberConnection, early);
   }
 
   #onFailed(exchange: HttpExchange, error: NoriaError, silent: boolean): void {

@@ -5,12 +5,10 @@
  */
 import type { Socket } from 'node:net';
 import { NoriaError } from '../../core/faults.ts';
-import type { HostPort } from '../../core/host-port.ts';
-import type { DialResult } from '../../dialer/dial.ts';
-import type { RoutingOptions } from '../../pool/lease.ts';
 import type { ClientCredentials, ClientIdentity } from '../access.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { refusalOf, socks5ReplyCode } from '../refusal.ts';
+import { openTunnel, type TunnelClient } from '../tunnel.ts';
 import {
   AUTH_METHOD,
   authStatus,
@@ -167,33 +165,27 @@ class SocksHandshake {
     const known = this.#phase.name === 'request' ? this.#phase.identity : undefined;
     const identity = known ?? this.#identifySocks4(userId);
     if (identity instanceof NoriaError) return identity;
-    const routing = this.#connection.route(identity, target, []);
+    const routing = this.#connection.authorize(identity, target, []);
     if (routing instanceof NoriaError) return routing;
-    this.#dial(target, routing);
+    this.#endHandshake();
+    this.#connection.beginRequest();
+    openTunnel(this.#connection, { target, routing, use: 'tunnel' }, this.#tunnelClient());
     return undefined;
   }
 
-  #dial(target: HostPort, routing: RoutingOptions): void {
-    this.#endHandshake();
-    this.#connection.beginRequest();
-    this.#connection.dial({ target, routing, use: 'tunnel' }, this.#reader.rest(), this.#onDialed);
+  #tunnelClient(): TunnelClient {
+    return {
+      received: this.#reader.rest(),
+      accept: () => {
+        this.#socket.off('error', this.#onError);
+        this.#socket.write(requestReply(this.#version, SOCKS5_REPLY.succeeded));
+      },
+      refuse: (failure) => {
+        this.#socket.off('error', this.#onError);
+        this.#connection.sendAndClose(requestReply(this.#version, socks5ReplyCode(failure)));
+      },
+    };
   }
-
-  readonly #onDialed = (result: DialResult, early: Buffer | undefined): void => {
-    this.#socket.off('error', this.#onError);
-    if (result.ok) {
-      this.#socket.write(requestReply(this.#version, SOCKS5_REPLY.succeeded));
-      this.#connection.tunnel(result.connection, early);
-      return;
-    }
-    const { failure } = result;
-    if (failure.code === 'client-gone') {
-      this.#socket.destroy();
-      return;
-    }
-    this.#connection.reportFailedDial(failure);
-    this.#connection.sendAndClose(requestReply(this.#version, socks5ReplyCode(failure)));
-  };
 
   #refuse(error: NoriaError, replyCode = socks5ReplyCode(refusalOf(error))): void {
     const reply = this.#refusalReply(error, replyCode);

@@ -83,8 +83,10 @@ export async function findBindError(
 async function bindBriefly(address: ListenAddress, allowNonLoopback: boolean): Promise<void> {
   const servers = await bind(address, {
     allowNonLoopback,
-    onConnection: (socket) => socket.destroy(), // the workers do not listen yet, so a client could not be served
-    onAcceptError: () => {}, // ignored: the server is closed at once
+    onListening: (server) => {
+      server.on('connection', (socket) => socket.destroy()); // the workers do not listen yet, so a client could not be served
+      server.on('error', () => {}); // ignored: the server is closed at once
+    },
   });
   await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
 }

@@ -20,7 +20,7 @@ import type {
 } from '../../../src/dialer/dial.ts';
 import { Access } from '../../../src/listener/access.ts';
 import { ClientConnection } from '../../../src/listener/client-connection.ts';
-import type { RoutingContext } from '../../../src/listener/routing-options.ts';
+import type { RoutingSettings } from '../../../src/listener/routing-options.ts';
 import { serveSocks } from '../../../src/listener/socks/handshake.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
@@ -30,7 +30,7 @@ export const HANDSHAKE_TIMEOUT_MS = 3_000;
 export interface StageOptions {
   readonly users?: Readonly<Record<string, string>>;
   readonly denyTargets?: readonly string[];
-  readonly sessionMode?: RoutingContext['sessionMode'];
+  readonly sessionMode?: RoutingSettings['sessionMode'];
   readonly refusal?: NoriaError;
 }
 

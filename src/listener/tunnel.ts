@@ -1,0 +1,103 @@
+/**
+ * A tunnel between a client and its target: noria dials the target while the client waits for its reply, and then relays
+ * bytes until both directions have ended.
+ */
+import type { DialFailure, DialRequest, DialResult, MemberConnection } from '../dialer/dial.ts';
+import type { ClientConnection } from './client-connection.ts';
+import { relay } from './relay.ts';
+
+/** The client of a tunnel. Each protocol replies in its own way. */
+export interface TunnelClient {
+  /** What the client has already sent after its request. */
+  readonly received: Buffer;
+  /** Tells the client that its target is connected. */
+  accept(memberConnection: MemberConnection): void;
+  /** Tells the client why the dial failed. Not called if the client has disconnected. */
+  refuse(failure: DialFailure): void;
+}
+
+/** While a client waits for a dial, noria stops reading from it after this number of bytes. */
+const MAX_EARLY_BYTES = 64 * 1024;
+
+/**
+ * Dials, replies to the client and starts the relay. The caller has removed its own 'data' and 'end' listeners from the
+ * client's socket. During the dial, noria reads from the client, because only a read shows that the client has
+ * disconnected. Two events cancel the dial with `client-gone`: the client's connection closes, or the client ends its
+ * side before it has sent anything for the target.
+ */
+export function openTunnel(connection: ClientConnection, request: DialRequest, client: TunnelClient): void {
+  const { socket } = connection;
+  const chunks: Buffer[] = client.received.length === 0 ? [] : [client.received];
+  let earlyBytes = client.received.length;
+  let isOver = false;
+
+  const onData = (chunk: Buffer): void => {
+    chunks.push(chunk);
+    earlyBytes += chunk.length;
+    if (earlyBytes >= MAX_EARLY_BYTES) socket.pause();
+  };
+  const onEnd = (): void => {
+    if (earlyBytes === 0) connection.dialing?.cancel();
+  };
+  const onResult = (result: DialResult): void => {
+    isOver = true;
+    connection.dialing = undefined;
+    // No byte is lost, because the next listeners are added before this function returns.
+    socket.off('data', onData).off('end', onEnd);
+    try {
+      if (result.ok) {
+        client.accept(result.connection);
+        relayTunnel(connection, result.connection, chunks.length > 1 ? Buffer.concat(chunks) : chunks[0]);
+      } else {
+        refuse(connection, client, result.failure);
+      }
+    } catch (error) {
+      connection.fail(error);
+    }
+  };
+
+  socket.on('data', onData).on('end', onEnd);
+  if (socket.isPaused()) socket.resume();
+  // If `dial` throws, the caller closes the client's connection.
+  const dialing = connection.options.dialer.dial(request, onResult);
+  if (isOver) return;
+  connection.dialing = dialing;
+  if (socket.destroyed || (socket.readableEnded && earlyBytes === 0)) dialing.cancel();
+}
+
+function refuse(connection: ClientConnection, client: TunnelClient, failure: DialFailure): void {
+  if (failure.code === 'client-gone') {
+    connection.destroy();
+    return;
+  }
+  connection.reportFailedDial(failure);
+  client.refuse(failure);
+}
+
+/**
+ * Relays between the client and the member until both have ended, then ends the lease and emits `tunnel.closed`. The caller
+ * has already replied to the client and removed its own listeners in this same tick.
+ *
+ * @param early - what the client has sent after its request: goes to the target first.
+ */
+export function relayTunnel(
+  connection: ClientConnection,
+  memberConnection: MemberConnection,
+  early: Buffer | undefined,
+): void {
+  const { deadlines, idleTimeoutMs, lingerMs, clock, bus } = connection.options;
+  const startedAt = clock.monotonic();
+  const { source, member } = memberConnection;
+  connection.beginTunnel();
+  relay(connection.socket, memberConnection, early, {
+    deadlines,
+    idleTimeoutMs,
+    lingerMs,
+    startedAt,
+    onEnd: ({ bytesUp, bytesDown, cut }) => {
+      memberConnection.end({ cut, answered: bytesDown > 0 });
+      const ms = clock.monotonic() - startedAt;
+      bus.emit('tunnel.closed', { source, member, kind: 'tunnel', bytesUp, bytesDown, ms });
+    },
+  });
+}
