@@ -2,7 +2,7 @@
 import type { NoriaError } from '../core/faults.ts';
 import type { PacedSharedPool } from './shared-pool.ts';
 
-/** What every noria of the fleet knows about one of them. */
+/** The status of one noria of the fleet. All norias of the fleet can see it. */
 export interface ReplicaStatus {
   readonly name: string;
   readonly version: string;

@@ -136,8 +136,8 @@ export class MemorySharedPool {
 }
 
 /**
- * Queues the facts and beats for one replica, and delivers them in a microtask. So a follower is never called during a
- * call of a pool method.
+ * Queues the facts and beats for one replica, and delivers them in a microtask. So the pool never calls a follower
+ * while one of its own methods runs.
  */
 class Connection {
   readonly servesClients: boolean;

@@ -59,8 +59,7 @@ export interface ReplicaOptions {
   /** False if this replica serves no clients. It then counts the open leases of the other replicas as its own. */
   readonly servesClients: boolean;
   /**
-   * Returns how many replicas must report a member as failed before all replicas remove it. Receives the number of
-   * replicas.
+   * Returns, for a number of replicas, how many of them must report a member as failed before all replicas remove it.
    */
   readonly evictionVotes: (replicas: number) => number;
   /**

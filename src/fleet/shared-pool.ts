@@ -3,7 +3,7 @@
  *
  * A replica is a process with a complete pool of its own, so its clients never wait for shared data. A fact is a change
  * of the pool, an operator's command or an answer of the service. A beat is a replica's report of its demand, uses and
- * open leases. An instance is the product of the service from which a source draws.
+ * open leases. An instance is what a source draws from at the service.
  *
  * The state is the result of all facts in the order of the log (shared-state.ts). Of two facts about the same subject,
  * the later one decides. Every fact is idempotent.

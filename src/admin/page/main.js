@@ -40,7 +40,7 @@ const FOLLOWED_EVENTS = [
   'readiness.changed',
   'network.judged',
 ];
-/** The interval of polls without events. Some counts change without an event. */
+/** The dashboard polls at this interval even without events, because some counts change without an event. */
 const POLL_MS = 2_000;
 /** The minimum time between two polls, however many events arrive. */
 const MIN_POLL_SPACING_MS = 300;

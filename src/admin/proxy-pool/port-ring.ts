@@ -1,10 +1,10 @@
 /**
- * Hands out the local ports of proxyPool to one user. The port that was not handed out for the longest time is the
- * next.
+ * Hands out the local ports of proxyPool to one user. The port that was not handed out for the longest time comes
+ * first.
  *
- * Each port gets a member, and keeps it while the member works. Otherwise the port gets a member that no other
- * port has. If there are fewer members than ports, ports that were handed out may share a member. Owns the timers of
- * popped ports.
+ * Each port gets a member, and keeps it while the member works. Otherwise the port gets a member that no other port
+ * has. If there are fewer members than ports, ports that were handed out may share a member. Owns the timers of popped
+ * ports.
  */
 import type { Clock } from '../../core/clock.ts';
 
@@ -33,7 +33,7 @@ export interface PortFilter {
 interface PortAssignment {
   readonly port: number;
   readonly source?: string;
-  /** Has the ids of the members of all other ports as keys. */
+  /** The members of all other ports; the keys are member ids. */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
    * Which member the port may get. `keep`: only its current member. `fill`: another member if the current one does not

@@ -19,8 +19,8 @@ export const STORE_FORMAT = 1;
  */
 export const NEW_STORE_WAIT_MS = 2_500;
 /**
- * How long, in ms, claims may have been made after the last contact of a replica that remembers an epoch. Another
- * replica, which no longer runs, may have made them.
+ * In ms. After a replica's last contact with the store, other replicas may have made claims for at most this time.
+ * These replicas no longer run, so no replica remembers their claims.
  */
 const FORGOTTEN_CLAIMS_MS = 5_000;
 

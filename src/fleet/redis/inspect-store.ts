@@ -148,8 +148,8 @@ function versionOf(info: StoreInfo): {
 }
 
 /**
- * Tries on a temporary key the commands that noria's scripts use. Returns the names of the commands that the user must
- * not run.
+ * Tries the commands of noria's scripts on a temporary key. Returns the names of the commands that the user must not
+ * run.
  */
 const TRY_LUA = `
 local key, missing = KEYS[1], {}

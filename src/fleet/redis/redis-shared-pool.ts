@@ -94,13 +94,10 @@ export class RedisSharedPool implements FleetPool {
   #isOpening = false;
   #publishing: Promise<void> | undefined;
   #lostAt: number | undefined;
-  /**
-   * The error with which `reload` last ended the connection. Ending it on purpose is not reported as a loss of the
-   * store.
-   */
+  /** `reload` ends the connection with this error. Such an end is not reported as a loss of the store. */
   #reloading: NoriaError | undefined;
   #isClosed = false;
-  /** The last warning that the store deletes data when its memory is full. */
+  /** The last reported warning that the store deletes data when its memory is full. */
   #evictionWarning: string | undefined;
   /** Tells this process from another process with the same replica name. */
   readonly #process = randomUUID();
