@@ -75,7 +75,7 @@ export function isLocalCode(code: string): boolean {
   return LOCAL_CODES.has(code);
 }
 
-/** Whether the code means that another machine answered, if only with a reset. */
+/** Whether the code means that another machine answered, for example with a reset. */
 export function isAnswerCode(code: string): boolean {
   return ANSWER_CODES.has(code);
 }
@@ -90,8 +90,8 @@ const RESET_CODES = new Set<unknown>(['EPIPE', 'ECONNRESET', 'ECONNABORTED']);
 type Done = (error?: Error | null) => void;
 
 /**
- * A socket with noria's state. The state is not in a subclass of Socket, because all sockets of one class share the
- * machine code of Node's streams: with a subclass, a tunnel takes 2 % more CPU time.
+ * A socket with noria's state as additional properties. It is not a subclass of Socket: with sockets of two classes,
+ * the JavaScript engine optimises Node's stream code less, and a tunnel takes 2 % more CPU time.
  */
 interface MemberSocket extends Socket {
   [WRITES]?: ReceivingWrites;
@@ -176,7 +176,9 @@ const MAX_SPARE_BUFFERS = 16;
 
 /** The read buffers of all tunnels of one dialer. */
 export class ReadMemory {
-  /** All tunnels share this buffer: each read copies its content before the next read can start. */
+  /**
+   * All tunnels share this buffer. That is safe, because each read copies the content before the next read can start.
+   */
   readonly shared = Buffer.allocUnsafeSlow(SHARED_BYTES);
   readonly #spare: Buffer[] = [];
 

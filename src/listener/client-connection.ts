@@ -2,8 +2,8 @@
  * One client connection, from the accepted socket to its close.
  *
  * The listener creates the ClientConnection; then the code of one protocol (http/ or socks/) drives it. The
- * ClientConnection enforces the time limit for a whole request, decides whether noria serves a request, knows whether a
- * request is in progress, and reports how the connection ended.
+ * ClientConnection enforces the time limit until a complete request has arrived. It decides whether noria serves a
+ * request, knows whether a request is in progress, and reports how the connection ended.
  */
 import type { Socket } from 'node:net';
 import { type SecureContext, TLSSocket } from 'node:tls';

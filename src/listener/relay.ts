@@ -29,8 +29,8 @@ export interface RelayResult {
   /** The bytes from the target that were written to the client's socket. */
   readonly bytesDown: number;
   /**
-   * Whether the member's side ended or failed before its first byte, although the client had sent data and was still
-   * connected.
+   * Whether the member's side ended or failed before its first byte. Only true if the client had sent data and was
+   * still connected.
    */
   readonly cut: boolean;
 }
@@ -49,12 +49,12 @@ export function relay(
 }
 
 /**
- * After a member has reset its connection, noria waits for this time before it resets the client's connection, so that the client can
- * read the data that the member sent before. An immediate reset would discard data in flight, and a client that is still sending
- * would see the reset before the answer.
+ * If a member resets its connection, noria waits for this time before it resets the client's connection. In this time,
+ * the client can read the data that the member sent before the reset. An immediate reset would discard this data, and a
+ * client that is still sending would see the reset first.
  */
 const RESET_DELAY_MS = 2_000;
-/** Bits for the sides whose socket has not closed. */
+/** The bits of `#openSides`. A bit is set until the socket of this side has closed. */
 const CLIENT = 1;
 const MEMBER = 2;
 
@@ -89,9 +89,9 @@ class Relay {
     const [client, member] = [this.#client, this.#member];
     client.on('data', this.#sendUp).on('end', this.#onClientEnd).on('close', this.#onClientClose);
     member.on('data', this.#sendDown).on('end', this.#onMemberEnd).on('close', this.#onMemberClose);
-    // The member's socket lends its read buffer for chunks that reach the client's high-water mark. Either such a chunk
-    // is written at once, or the relay pauses the member until 'drain'. So the chunk is written before the buffer is
-    // reused.
+    // noria does not copy a large chunk from the member: the chunk stays in the read buffer of the member's socket. The
+    // relay writes the chunk at once, or pauses the member until 'drain'. So the chunk is written before the socket
+    // reuses its buffer.
     lendChunks(member, client.writableHighWaterMark);
     if (client.isPaused()) client.resume();
     if (member.isPaused()) member.resume();

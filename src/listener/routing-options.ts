@@ -48,8 +48,8 @@ export interface RoutingContext {
   /** See `RoutingOptions.client`. */
   readonly client: string;
   /**
-   * The client's socket, to read its address, which costs a system call. Read only for sessions. A client that has disconnected
-   * has no address.
+   * The client's socket. Its address is read only for sessions, because reading it costs a system call. A client that
+   * has disconnected has no address.
    */
   readonly socket: { readonly remoteAddress?: string | undefined };
   /** The port of the listener that the client connected to. */

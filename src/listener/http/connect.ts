@@ -25,7 +25,7 @@ export function parseConnectHead(chunk: Buffer): { head: RequestHead; bytes: num
 }
 
 /**
- * Serves one CONNECT request. No parser may listen on the connection's socket.
+ * Serves one CONNECT request. Nothing else may read from the connection's socket.
  * @param received - what the client has sent after the head.
  * @param awaitNext - called after a 407 reply if another request may follow.
  */

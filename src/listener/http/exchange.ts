@@ -24,7 +24,7 @@ interface ExchangeCallbacks {
    * head are in the socket again.
    */
   onSwitched(head: ResponseHead): void;
-  /** Called when the member can take more of the body. */
+  /** Called when the member can take more of the request body. */
   onDrain(): void;
   /** Called when the exchange has ended without a complete response. `silent`: no byte of the response has arrived. */
   onFailed(error: NoriaError, silent: boolean): void;
@@ -47,7 +47,7 @@ export class HttpExchange {
   #reusable = false;
   #requestSent: boolean;
   #over = false;
-  /** Limits how many parts of the body wait in the member's socket; undefined before the first part. */
+  /** Limits how many parts of the request body wait in the member's socket; undefined before the first part. */
   #partLimit: PartLimit | undefined;
   #keep: ((memberConnection: MemberConnection) => void) | undefined;
   /** The bytes sent to the member and received from it, including heads and framing. */
@@ -96,7 +96,7 @@ export class HttpExchange {
   }
 
   /**
-   * Ends the body.
+   * Ends the request body.
    * @param trailers - sent only after a chunked body.
    */
   finishBody(trailers: readonly HeaderField[]): void {

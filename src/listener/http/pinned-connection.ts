@@ -89,7 +89,7 @@ export class PinnedConnection {
   }
 }
 
-/** Returns the connection in the form for later requests: as a reused connection, without early bytes. */
+/** Describes the connection for later requests: as reused, and without early bytes. */
 function afterFirstRequest(connection: MemberConnection, clock: Clock): MemberConnection {
   const { socket, forwardMode, proxyAuthorization, member, source, exitIp, session, remainingMs } =
     connection;
