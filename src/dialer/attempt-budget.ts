@@ -116,9 +116,9 @@ interface ClientBudget {
 
 /**
  * Limits how many further attempts the failing requests of one client may cause. Without the limit, each request for a
- * target that does not exist would occupy several members. The limit applies to failures that the target can cause:
- * when the budget of the client is used up, a request with such a failure tries no further member. Failures that only a
- * member can cause, such as a member to which noria cannot connect, are not limited.
+ * target that does not exist would occupy several members. The limit applies only to failures that the target can
+ * cause. If such a failure occurs when the client's budget is used up, the request tries no further member. Failures
+ * that only a member can cause are not limited: for example, noria cannot connect to the member.
  */
 export class ClientBudgets {
   readonly #clock: Clock;

@@ -1,6 +1,6 @@
 /**
- * Remembers what recent dials have shown about targets and members: which members reached a target or got an answer
- * from it, which members failed for a target although others reached it, and which members worked.
+ * Remembers what recent dials have shown: which members reached a target or got an answer from it, which members failed
+ * for a target that others reached, and which members worked.
  *
  * Dials use this memory to choose members and to decide blame. It keeps a limited number of entries and drops the
  * oldest. A missing entry can only make noria blame fewer members.

@@ -28,8 +28,8 @@ const MIN_TUNNELS = 1.5;
  */
 const DEVIATIONS = 2;
 /**
- * noria holds warm connections only if tunnels will, on average, take all of them early enough: within this share of the time for
- * which members keep an unused connection.
+ * noria holds warm connections only if tunnels will, on average, take all of them early enough. Early enough is this
+ * share of the time for which members keep an unused connection.
  */
 const USE_SHARE = 0.5;
 

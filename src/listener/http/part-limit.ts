@@ -1,6 +1,6 @@
 /**
- * Limits how many parts wait to be written to a socket. Even a part of one byte costs some hundred bytes of memory, so with only
- * the socket's limit in bytes, a peer that sends single bytes could occupy 20 MiB.
+ * Limits how many parts wait to be written to a socket. Even a part of one byte costs some hundred bytes of memory.
+ * With only the socket's limit in bytes, a peer that sends single bytes could occupy 20 MiB.
  */
 import type { Socket } from 'node:net';
 

@@ -158,7 +158,7 @@ export class ResponseWriter {
 
   /**
    * Whether another request may follow. No request may follow after `Expect: 100-continue` without a 100 response: the
-   * client may or may not send the body, so noria does not know where its next request begins.
+   * client may or may not send the body, so the start of its next request is unknown.
    */
   #mayKeepAlive(): boolean {
     const { draining, refusalError } = this.#connection;
