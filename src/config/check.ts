@@ -199,8 +199,8 @@ function describe(tree: Tree | undefined): string {
 }
 
 /**
- * Returns the tree without the part that caused the issue: the invalid value, the whole list that has an invalid item,
- * or the map that lacks a required key.
+ * Removes the part of the tree that caused the issue, and returns the rest. The part is the invalid value, the whole
+ * list if one item is invalid, or the map if a required key is missing.
  */
 function prune(tree: Tree | undefined, issue: Issue): Tree | undefined {
   if (issue.code === 'unrecognized_keys') {

@@ -18,9 +18,8 @@ const NAME_AND_DEFAULT = /^([A-Za-z_][A-Za-z0-9_]*)(?::-([\s\S]*))?$/;
 /**
  * Replaces each reference `${NAME}` or `${NAME:-default}` with the value of the variable.
  *
- * As in a shell, the text after `:-` is the default if the variable is unset or empty. An unset variable without a
- * default is a problem, and so is any other form of reference. References in the value of a variable are not
- * replaced.
+ * As in a shell, the text after `:-` is the default if the variable is unset or empty. Reports an unset variable
+ * without a default, and any other form of reference. References in the value of a variable are not replaced.
  */
 export function substitute(text: string, environment: Environment): Substituted {
   const variables: string[] = [];

@@ -46,8 +46,8 @@ export function fieldAt(path: string): Field | undefined {
 }
 
 /**
- * How a message may show the value at a path. `itself`: unchanged. `secret`: masked. `nothing`: not at all, because
- * noria does not know what the value means. Examples of `nothing`: the value of an unknown key, and a text where the
+ * How a message may show the value at a path. `itself`: unchanged. `secret`: masked. `nothing`: the message must omit
+ * it, because noria does not know its meaning. This applies to the value of an unknown key, and to a text where the
  * schema has a map.
  *
  * @param text - the text of a scalar; undefined for a list or a map.

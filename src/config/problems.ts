@@ -114,8 +114,8 @@ export class Problems {
   }
 
   /**
-   * Whether there is an error at this path, or at a path above or below it. Such an error may cause any other problem at this
-   * path.
+   * Whether there is an error at this path, or at a path above or below it. It may be the cause of any further problem
+   * at this path.
    */
   has(path: string): boolean {
     return this.#errors.some((problem) => isWithin(problem.path, path) || isWithin(path, problem.path));

@@ -45,8 +45,8 @@ export function addressOfPorts({ first, last }: PortNumbers): ListenAddress {
 }
 
 /**
- * Reports an API that other machines can reach without a password. Any client of such an API can use the ports and
- * change the members behind the ports.
+ * Reports an API without a password that other machines can reach. Its clients could use the ports, and change the
+ * members behind the ports.
  */
 function checkReach({ address }: ProxyPoolConfig, isAdded: boolean, problems: Problems): void {
   if (isLocalAddress(address)) return;

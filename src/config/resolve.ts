@@ -134,7 +134,7 @@ function checkBaseUrl({ sources, account, service }: CheckedConfig, problems: Pr
 function checkListenerSources({ sources, listeners }: CheckedConfig, problems: Problems): void {
   const names = sources.map((source) => source?.name);
   const known = names.filter((name) => name !== undefined);
-  if (known.length < names.length) return; // invalid sources are not in `known`, so a listener may name one of them
+  if (known.length < names.length) return; // `known` lacks the invalid sources, and a listener may name one of these
   listeners.forEach((listener, index) => {
     if (listener?.source === undefined || known.includes(listener.source)) return;
     const path = `listeners[${index}].source`;

@@ -158,8 +158,8 @@ export interface TextRules {
   /** The whole text must match this pattern. */
   readonly pattern?: RegExp;
   /**
-   * Why a text that does not match the pattern is wrong, such as `is not a host`. The caller puts the value or the key
-   * before it.
+   * What is wrong with a text that does not match the pattern, such as `is not a host`. The caller puts the value or
+   * the key before it.
    */
   readonly wrong?: string;
   /** The maximum length in bytes of UTF-8. */

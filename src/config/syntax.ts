@@ -1,7 +1,7 @@
 /**
  * Describes YAML syntax errors, each with its place.
  *
- * The messages are not those of the YAML library, because some of them quote the text, which may contain a secret.
+ * It does not use the messages of the YAML library, because some of these quote the text, which may contain a secret.
  */
 import type { ErrorCode, LineCounter, YAMLParseError } from 'yaml';
 

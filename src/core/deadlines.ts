@@ -27,7 +27,7 @@ export class Deadline {
 
 /**
  * The number of ticks in one revolution of the wheel, a power of two for the bit mask. If a deadline is more than one
- * revolution away, the wheel passes its slot, and the deadline stays there.
+ * revolution away, the wheel passes its slot without firing it.
  */
 const SLOT_COUNT = 256;
 const SLOT_MASK = SLOT_COUNT - 1;

@@ -36,7 +36,7 @@ const WILDCARDS: ReadonlyMap<string, string> = new Map([
   ['::', '::1'],
 ]);
 const FIRST_FD = 3;
-/** The maximum number of ports in a range. noria opens a server for each of them. */
+/** The maximum number of ports in a range. noria opens a server for each port. */
 const MAX_RANGE = 1000;
 const MAX_PORT = 65_535;
 /**

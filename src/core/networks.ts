@@ -1,10 +1,10 @@
 /**
  * Decides which addresses are not public: loopback, private, link-local and reserved addresses, and IPv6 addresses that
- * embed such an IPv4 address. Used for the addresses of members and for targets of clients.
+ * contain one of these IPv4 addresses. Used for the addresses of members and for targets of clients.
  *
  * Source: IANA special-purpose registries. Some IPv6 addresses contain IPv4 addresses: addresses of NAT64 (RFC 6052),
- * 6to4 (RFC 3056), Teredo (RFC 4380) and ISATAP (RFC 5214), and IPv4-compatible addresses. Such an IPv6 address is
- * private if one of its IPv4 addresses is private. `net.BlockList` looks for an IPv4 address only in IPv4-mapped
+ * 6to4 (RFC 3056), Teredo (RFC 4380) and ISATAP (RFC 5214), and IPv4-compatible addresses. An IPv6 address is private
+ * if one of the IPv4 addresses in it is private. `net.BlockList` looks for an IPv4 address only in IPv4-mapped
  * addresses.
  */
 import { BlockList, isIP, isIPv6 } from 'node:net';
@@ -109,8 +109,8 @@ export function embeddedIpv4(address: string): readonly string[] {
 }
 
 /**
- * The network that noria counts as one client when it limits clients: an IPv4 address, or the /64 of an IPv6 address,
- * because one customer usually has a whole /64.
+ * Returns the network that noria counts as one client when it limits clients: an IPv4 address, or the /64 of an IPv6
+ * address. One customer usually has a whole /64.
  */
 export function clientNetwork(address: string): string {
   const groups = ipv6Groups(address);

@@ -46,7 +46,7 @@ async function openAdminOf(
 ): Promise<HttpServer> {
   if (address.kind !== 'tcp') throw new TypeError('admin.address is not host:port');
   const { host, port } = address;
-  const { openAdmin } = await import('../admin/server.ts'); // imported only here, so that a noria without the admin API does not load the file
+  const { openAdmin } = await import('../admin/server.ts'); // loaded only if the configuration has an admin API
   return openAdmin({
     host,
     port,

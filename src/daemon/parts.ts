@@ -212,7 +212,7 @@ async function openPlane(
   };
   const workers = workersOf(config());
   if (workers === 1) return openLocalPlane({ ...options, leases: fleet?.replica });
-  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // imported only here, so that a noria without workers does not load the file and node:cluster
+  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // loaded only if noria has workers, because it loads node:cluster
   return openWorkersPlane({
     ...options,
     workers,

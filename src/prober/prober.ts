@@ -55,7 +55,9 @@ const MAX_PROBES = 32;
  * members soon.
  */
 const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
-/** The time in ms within which a member must have had a success, so that the prober compares other members with it. */
+/**
+ * A member that had a success within this time, in ms, is known to work. The prober compares suspected members with it.
+ */
 const WORKED_MS = 10 * MINUTE_MS;
 const TICK_MS = 50;
 

@@ -19,7 +19,7 @@ interface DrawHistoryOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly records: SourceRecords;
-  /** Whether members must pass a probe before their first use. Many of them then fail, which is normal. */
+  /** Whether members must pass a probe before their first use. It is normal that many of these members fail. */
   readonly unproven: boolean;
   readonly warn: (message: string) => void;
 }

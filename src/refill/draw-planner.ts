@@ -195,8 +195,9 @@ function wanted(inputs: DrawInputs): number {
 }
 
 /**
- * How many members the pool may still add. The pool may hold the wanted number of members plus one full draw: when replacements
- * arrive, the members that they replace are still in the pool, and quarantined members may become usable again.
+ * How many members the pool may still add. It may hold the wanted number of members plus one full draw. It needs this
+ * room because replacements arrive before the members that they replace expire, and because quarantined members may
+ * become usable again.
  */
 function room(inputs: DrawInputs): number {
   return wanted(inputs) + inputs.maxPerCall - inputs.stock.heldAt(inputs.now + inputs.startInMs);

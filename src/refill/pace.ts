@@ -76,8 +76,8 @@ export class Pace {
   readonly #key: string;
   readonly #options: PaceOptions;
   /**
-   * Changes the entry of the pace store for one turn at a time, so that the turns of this process enter the queue in the order in
-   * which they began.
+   * Makes one change of the entry at a time. So the turns of this process enter the queue in the order in which they
+   * began.
    */
   readonly #changes = new PQueue({ concurrency: 1 });
   /**
@@ -101,7 +101,8 @@ export class Pace {
    *
    * @returns the result of the call; undefined if the call was no longer wanted, or if `signal` aborted before it was
    * sent.
-   * @throws the error of `open` or `send`, or NoriaError state-unwritable: noria makes no call that it cannot record.
+   * @throws the error of `open` or `send`, or NoriaError state-unwritable: the state folder cannot record the call, so
+   * noria does not make it.
    */
   async take<T>(paceTurn: PaceTurn<T>, signal: AbortSignal): Promise<T | undefined> {
     const turn: Turn = { id: randomUUID(), rule: paceTurn.rule };

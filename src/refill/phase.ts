@@ -160,8 +160,8 @@ export class SourceState {
   }
 
   /**
-   * The remaining time in ms of a suspension that waiting clients do not shorten. 0 without such a suspension: noria
-   * then lets clients wait instead of refusing them.
+   * The remaining time of the suspension in ms. 0 if there is none, or if waiting clients shorten it: noria then lets
+   * clients wait instead of refusing them.
    */
   get suspendedMs(): number {
     if (!isSuspended(this.#phase) || this.refillRequested) return 0;

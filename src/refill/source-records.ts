@@ -8,11 +8,13 @@ import { DailyBudget, type SharedCount } from './daily-budget.ts';
 
 /** Counts since the state folder was created. */
 export interface Counts {
-  /** The number of members that the pool accepted, and of proxies that noria must not use. Both cost money. */
+  /**
+   * The number of members that the pool accepted, plus the number of proxies that noria must not use. Both cost money.
+   */
   drawn: number;
   /** The number of removed members that clients had used. */
   used: number;
-  /** The number of removed members that no client had used, and of proxies that noria must not use. */
+  /** The number of removed members that no client had used, plus the number of proxies that noria must not use. */
   unused: number;
   /** The number of tunnels and requests that the removed members had accepted. */
   tunnels: number;

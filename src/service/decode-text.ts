@@ -53,8 +53,8 @@ export function readTextLines(text: string, options: TextOptions): Envelope | un
 }
 
 /**
- * Finds the code of an error in a short text: the number after the word `code`. Without such a number, any code of the operation
- * in the text.
+ * Finds the code of an error in a short text: the number after the word `code`. If there is none, finds any code of the
+ * operation in the text.
  */
 export function readTextCode(text: string, product: Product): Envelope | undefined {
   if (text.length > MAX_ERROR_LENGTH) return undefined;

@@ -13,8 +13,8 @@ import { describeError, NoriaError } from '../core/faults.ts';
 /** Matches the names of noria's own files. noria ignores all other files in the folder. */
 const OWN_NAME = /^(?:pace|daemon|snapshot|sessions)\./;
 /**
- * noria's version numbers never reach this number, so a file with a higher number is not from noria. noria must not
- * count on from such a number: beyond 2^53, adding 1 may not change it.
+ * The greatest version number in a file name that noria accepts. noria itself never writes so many versions. Near 2^53,
+ * adding 1 may not change a number.
  */
 const MAX_VERSION = 1e12;
 /**

@@ -128,8 +128,8 @@ export function tooFastAnswer(body: Uint8Array, { secrets }: AnswerOrigin): Deco
 }
 
 /**
- * Returns the code of the first rule that matches. If no rule matches, returns success without a rule `ok`, and
- * `refused` with it.
+ * Returns the code of the first rule that matches. If no rule matches, returns `refused` if there is a rule `ok`, else
+ * success.
  */
 function codeOf(json: unknown, { rules }: LinkDecodeOptions): string {
   for (const rule of ['tooFast', 'denied', 'empty'] as const) {

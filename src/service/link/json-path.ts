@@ -17,7 +17,7 @@ export function valueAtPath(answer: unknown, path: string): unknown {
 interface JsonNode {
   readonly path: string;
   readonly value: unknown;
-  /** Whether the value is an item of a list, or inside such an item. */
+  /** Whether the value is an item of a list, or inside an item. */
   readonly isInList: boolean;
 }
 
