@@ -13,7 +13,10 @@ import { type FileConfig, type FileListener, LISTENER, SCHEMA } from './schema.t
 import { type FileSource, SOURCE } from './schema-source.ts';
 import { isTreeList, isTreeMap, type Path, pathText, type Tree, type TreeMap, valueAt } from './tree.ts';
 
-/** A file without its invalid values. A source or listener is `undefined` if it is invalid and has no defaults. */
+/**
+ * A file without its invalid values. A source or listener is `undefined` if one of its required values is invalid or
+ * missing.
+ */
 export interface CheckedConfig extends Omit<FileConfig, 'sources' | 'listeners'> {
   readonly sources: readonly (FileSource | undefined)[];
   readonly listeners: readonly (FileListener | undefined)[];
@@ -129,7 +132,7 @@ function reportIssue(issue: Issue, part: TreePart, problems: Problems): void {
   else problems.error(path, `${predicateOf(issue, { path, value }, problems)}; ${expectedAt(path)}`);
 }
 
-/** Reports a key of the map at `path`, which may have only the `known` keys. */
+/** Reports an unknown key of the map at `path`. The map may have only the `known` keys. */
 function reportUnknownKey(
   key: string,
   { path, known }: { readonly path: string; readonly known: readonly string[] },

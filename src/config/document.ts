@@ -69,7 +69,7 @@ const WORD = /^(?:[\w-]+|<<)$/;
 /** The maximum depth: more than any real configuration needs, and low enough for the call stack. */
 const MAX_DEPTH = 20;
 /**
- * The maximum number of values. A value counts once for each alias, because nested aliases can expand a small file
+ * The maximum number of values. A value counts once more for each alias, because nested aliases can expand a small file
  * exponentially.
  */
 const MAX_NODES = 20_000;

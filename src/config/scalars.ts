@@ -20,8 +20,8 @@ export interface ScalarJsonSchema {
 }
 
 /**
- * The result of reading a scalar. `wrong`: the reason, such as `is not a duration`; the caller puts the value or the
- * key before it. The reason never quotes the value, which may be a secret.
+ * The result of reading a scalar. `wrong`: why the text is invalid, such as `is not a duration`; the caller puts the
+ * value or the key before it. `wrong` never quotes the value, which may be a secret.
  */
 export type Reading<T> = { readonly value: T } | { readonly wrong: string };
 

@@ -11,8 +11,8 @@ import type { Problems } from './problems.ts';
 type Resolved = Omit<Config, 'warnings'>;
 
 /**
- * @param config - a configuration without errors. The paths of its warnings need the indexes of the file, so no entry
- * may be missing.
+ * @param config - a configuration without errors. It must contain every entry of the file, because the path of a
+ * warning contains the index of an entry in the file.
  */
 export function checkWarnings(config: Resolved, problems: Problems): void {
   checkClearText(config, problems);
@@ -80,7 +80,8 @@ function checkSize(source: SourceConfig, path: string, problems: Problems): void
     const message = `count ${count} is more than size ${size}; no call asks for more than ${size} members`;
     problems.warn(`${path}.params.count`, message);
   }
-  // Without these numbers, the check below is impossible: the configuration of a link does not contain them.
+  // The rest of this check needs the number of proxies per call and their lifetime. The configuration of a link does
+  // not contain these numbers.
   if (product === 'link') return;
   const leastLifeMs = source.lifetimeMs ?? defaultLifetimeMs(product, params);
   const perCall = Math.min(count ?? OPERATIONS[product].count.defaultMax, size);

@@ -26,8 +26,8 @@ export class Deadline {
 }
 
 /**
- * The number of ticks in one revolution of the wheel, a power of two for the bit mask. If a deadline is more than one
- * revolution away, the wheel passes its slot without firing it.
+ * The number of ticks in one revolution of the wheel. It is a power of two, so that a bit mask finds the slot of a
+ * tick. If a deadline is more than one revolution away, the wheel passes its slot without firing it.
  */
 const SLOT_COUNT = 256;
 const SLOT_MASK = SLOT_COUNT - 1;
@@ -110,7 +110,8 @@ export class Deadlines {
 
   #dueTick(ms: number, now: number): number {
     const tick = Math.ceil((now + ms) / this.#tickMs);
-    // The next tick replaces a past tick. The wheel would reach the slot of a past tick only in its next revolution.
+    // A deadline whose tick has passed fires at the next tick. The wheel would reach the slot of the past tick only in
+    // its next revolution.
     return Math.max(tick, this.#doneTick + 1);
   }
 

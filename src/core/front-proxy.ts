@@ -21,8 +21,8 @@ const MAX_LOGIN_BYTES = 255;
 /**
  * Reads the URL of a front proxy.
  *
- * @returns `value`: the proxy. Or `wrong`: the reason, such as `is not a URL`; the caller puts the name of the key
- * before it. The reason does not quote the URL, which may contain a password.
+ * @returns `value`: the proxy. Or `wrong`: why `text` is invalid, such as `is not a URL`; the caller puts the name of
+ * the key before it. `wrong` does not quote the URL, which may contain a password.
  */
 export function readFrontProxy(text: string): { readonly value: FrontProxy } | { readonly wrong: string } {
   const [, scheme = ''] = /^([a-z0-9]+):\/\//i.exec(text) ?? [];

@@ -39,13 +39,13 @@ const FIRST_FD = 3;
 /** The maximum number of ports in a range. noria opens a server for each port. */
 const MAX_RANGE = 1000;
 const MAX_PORT = 65_535;
-/**
- * Any valid port. `hostPort` rejects port 0, which a listen address may have; so it gets this port, and only the host
- * of its result is used.
- */
+/** Any valid port. `hostPort` checks only the host of a listen address, because it would reject port 0. */
 const ANY_PORT = 1;
 
-/** @returns `value`: the address. Or `wrong`: the reason, such as `has no port`; the caller puts the text before it. */
+/**
+ * @returns `value`: the address. Or `wrong`: why `text` is invalid, such as `has no port`; the caller puts `text`
+ * before it.
+ */
 export function readListenAddress(
   text: string,
 ): { readonly value: ListenAddress } | { readonly wrong: string } {

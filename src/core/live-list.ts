@@ -26,7 +26,7 @@ export class LiveList<Item extends Listed> {
     this.#items.push(item);
   }
 
-  /** Moves the last item to the place of the deleted one. No-op if the item is not in the list. */
+  /** Deletes an item, and moves the last item to its place. No-op if the item is not in the list. */
   delete(item: Item): void {
     const { listIndex } = item;
     if (listIndex < 0) return;

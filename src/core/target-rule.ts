@@ -38,7 +38,7 @@ export function parseTargetRule(text: string): TargetRule | undefined {
   return below ? undefined : { kind: 'network', text: host.host };
 }
 
-/** Returns the reason why `text` is invalid, such as `is not a network`. The caller puts the text before it. */
+/** Returns why `text` is invalid, such as `is not a network`. The caller puts `text` before it. */
 export function wrongTargetRule(text: string): string {
   if (text.startsWith(':')) return 'is not a port or a port range from 1 to 65535';
   if (text.includes('/')) return 'is not a network';
