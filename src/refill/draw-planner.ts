@@ -49,12 +49,12 @@ export class DrawPlanner {
     return this.#context.paces.of(paceKey(this.options.call));
   }
 
-  /** The time from the answer of one call to the next call. */
+  /** The time in ms from the answer of one call to the next call. */
   get gapMs(): number {
     return this.options.intervalMs + PACE_SLACK_MS;
   }
 
-  /** The time from the answer of one call until the members of the next call are usable. */
+  /** The time in ms from the answer of one call until the members of the next call are usable. */
   get aheadMs(): number {
     return this.gapMs + this.#memory.records.latencyMs;
   }
@@ -151,9 +151,9 @@ export interface PlannedDraw {
 const MIN_CHECK_SPACING_MS = 50;
 
 /**
- * Decides by a look ahead. If the source skipped the next call, the call after it would be its next chance. If too few
- * members would be usable when that later call delivers, the source draws now. So noria replaces members before they
- * expire, and requests only the members that will be missing.
+ * Decides whether the source needs the next call. Without the next call, members could come only with the call after
+ * it. If too few members would be usable when that later call delivers, the source draws now. So noria replaces members
+ * before they expire, and requests only the members that will be missing.
  */
 export function planDraw(inputs: DrawInputs): DrawPlan {
   const { now, demand, idleAfterMs, maxPerCall, quotaLeft } = inputs;

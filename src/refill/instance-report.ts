@@ -83,7 +83,7 @@ export class InstanceReports {
     return report;
   }
 
-  /** Call it when the configuration of the source has changed. */
+  /** Forgets all reports. Call it when the configuration of the source has changed. */
   reset(): void {
     this.#unread = undefined;
   }

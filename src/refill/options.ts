@@ -69,7 +69,7 @@ export interface RefillPool {
 
 export interface DrawSourceOptions {
   readonly name: string;
-  /** The call for an extraction, still without the number of proxies. */
+  /** The extraction call, without the number of proxies to request. */
   readonly call: CountlessCall;
   /** Secrets that noria masks in the service's texts, in addition to the key of the call. */
   readonly secrets: readonly Secret[];

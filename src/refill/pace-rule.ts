@@ -197,8 +197,8 @@ export function waitBefore(
 }
 
 /**
- * The time in ms until a turn may call, if every turn ahead of it calls. Between two calls, the interval of the later
- * turn's source passes.
+ * The time in ms until a turn may call, if every turn ahead of it calls. Each further turn waits for the interval of
+ * its own source.
  */
 function waitInQueue(
   entry: PaceEntry,

@@ -125,7 +125,7 @@ export class Pace {
       }
       return undefined;
     } finally {
-      // ignored: an entry that stays in the queue loses its place after a few seconds
+      // ignored: a turn that stays in the queue loses its place after a few seconds
       await this.#change((entry) => leaveQueue(entry, turn)).catch(() => {});
     }
   }

@@ -65,7 +65,7 @@ const NOT_UNDERSTOOD: CodeVerdict = {
 /** The maximum wait in ms before a retry if clients are waiting. */
 const MAX_URGENT_BACKOFF_MS = MINUTE_MS;
 /**
- * The share of each wait by which a random part lengthens or shortens it at most, so that many norias do not retry at
+ * A random part lengthens or shortens each wait, by at most this share of the wait, so that many norias do not retry at
  * the same moment.
  */
 const JITTER = 0.1;

@@ -82,13 +82,13 @@ function maskBeginning(text: string, length: number, secrets: readonly Secret[])
   return masked.slice(0, masked.length - longest);
 }
 
-/** @param what - the problem, as it follows "the answer of HOST" in the message. */
+/** @param what - what is wrong, such as `is empty`. The message is "the answer of HOST" and this text. */
 export function unreadableAnswer(what: string, text: string, origin: AnswerOrigin): NoriaError {
   const code = origin.unreadable ?? 'service-protocol';
   return badAnswer({ code, what: `the answer of ${origin.host} ${what}` }, text, origin);
 }
 
-/** @param excess - what exceeds a limit, as it follows "it has" in the message: `more than 1000 lines`. */
+/** @param excess - what the answer has too many of, such as `more than 1000 lines`. */
 export function oversizedAnswer(excess: string, text: string, origin: AnswerOrigin): NoriaError {
   return unreadableAnswer(`is too large (it has ${excess}); ask for fewer proxies`, text, origin);
 }

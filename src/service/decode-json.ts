@@ -63,7 +63,10 @@ export function objectsIn(list: readonly unknown[]): RawFields[] {
   return list.map((item) => (isObject(item) ? item : {}));
 }
 
-/** Counts the values and the levels of nesting without parsing. Each value follows a comma or an opening bracket. */
+/**
+ * Whether the text has too many values or too many levels of nesting. Does not parse the text: each value follows a
+ * comma or an opening bracket.
+ */
 function isOversized(text: string): boolean {
   let depth = 0;
   let values = 0;

@@ -43,7 +43,7 @@ export function readXml(text: string, origin: AnswerOrigin): Envelope | undefine
 function collect(element: XmlElement, envelope: Record<string, unknown>, entries: RawFields[]): void {
   const values = valuesOf(element);
   const names = new Set(values.map(([name]) => name));
-  // An element with a code and only an ip is not an entry, because an error may name the caller's address.
+  // An element with `code` and `ip` but without `port` is not an entry: an error may contain the caller's address.
   const hasEntries = names.has('code')
     ? names.has('ip') && names.has('port')
     : names.has('ip') || names.has('port');

@@ -35,8 +35,8 @@ export const INSTANCE_STATUSES = { 'near-expiry': 1, active: 2, expired: 3 } as 
 export type InstanceStatus = keyof typeof INSTANCE_STATUSES;
 
 /**
- * One parameter of an operation. `about` describes the parameter: it is the end of a sentence that begins with "NAME
- * is".
+ * One parameter of an operation. `about` describes the parameter and is the end of a sentence: "timespan is the minimum
+ * lifetime".
  */
 export type OperationParam = {
   /** The value that noria sends if a source does not set the parameter. Every required parameter has a default. */

@@ -74,7 +74,7 @@ export function readAddressText(text: string): AddressText | undefined {
 
 /**
  * Returns the entries of a text. Each line is one entry, or several if it contains several addresses. Returns at most
- * `max` + 1 entries; more than `max` show the caller that there are too many.
+ * `max` + 1 entries. More than `max` entries mean that the text has too many.
  */
 export function textEntries(text: string, max: number): string[] {
   const entries: string[] = [];
