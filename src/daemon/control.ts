@@ -143,7 +143,7 @@ function sourceView(
     size,
     ready: blocked === null ? (counts?.ready ?? 0) : 0,
     drawn: status.drawn,
-    used: status.used + (counts?.used ?? 0), // the removed members that clients had used, and such members in the pool
+    used: status.used + (counts?.used ?? 0), // removed members that clients had used, plus members in the pool that clients have used
     unused: status.unused,
   };
 }

@@ -38,7 +38,10 @@ export class SourceFaults {
     return this.#known.get(source);
   }
 
-  /** Call it when the dialer finds that members refuse the credentials of the source, or accept them again. */
+  /**
+   * Blocks or unblocks the source. Call it when the dialer finds that members refuse the credentials of the source, or
+   * accept them again.
+   */
   update({ source, active, reason, advice }: SourceFault): void {
     const { clock, log, block } = this.#options;
     const before = this.#known.get(source);

@@ -78,7 +78,7 @@ export class Refiller {
     return this.#command(name, (source) => source.resume());
   }
 
-  /** Call it when another noria of the fleet has got an answer about the instance of the source. */
+  /** Receives the report of another noria of the fleet about an answer that concerns the instance of the source. */
   receiveReport(name: string, report: InstanceReport): boolean {
     return this.#command(name, (source) => source.receiveReport(report));
   }

@@ -45,7 +45,7 @@ export type SourceRecordsSnapshot = z.infer<typeof snapshotSchema>;
 
 const snapshotsSchema = z.record(z.string(), snapshotSchema.optional().catch(undefined)).catch({});
 
-/** Returns the records by the name of the source. A record that is unreadable is undefined. */
+/** Returns the records by the name of the source. The record of a source is undefined if it is unreadable. */
 export function readRecords(value: unknown): ReadonlyMap<string, SourceRecordsSnapshot | undefined> {
   return new Map(Object.entries(snapshotsSchema.parse(value)));
 }

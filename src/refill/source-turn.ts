@@ -64,7 +64,7 @@ export class SourceTurn {
     try {
       await this.#planner.pace.take(turn, signal);
     } catch (error) {
-      // The pace throws only if it cannot write to its store. If the call itself fails, it returns an outcome.
+      // The pace throws only if it cannot write to its store. A failed call does not throw: its failure is an outcome.
       if (!(error instanceof NoriaError)) throw error;
       // A requested refill ignores a suspension. If the request remained, noria would repeat the refill endlessly,
       // without a pause.

@@ -143,7 +143,7 @@ export class DrawSource {
     this.wake();
   }
 
-  /** Call it when another noria of the fleet has got an answer about the instance. */
+  /** Receives the report of another noria of the fleet about an answer that concerns the instance. */
   receiveReport(report: InstanceReport): void {
     this.#records.quota = report.quota;
     if (this.#reports.receive(report)) this.#turn?.abort();
@@ -198,7 +198,7 @@ export class DrawSource {
     });
   }
 
-  /** What clients can expect of this source. */
+  /** Returns what the source waits for, and when its next draw can bring a member. Waiting clients see this. */
   forecast(): SourceForecast {
     const { name, reason } = this.#state.phase;
     const nextDrawMs = this.#nextCallMs();

@@ -70,7 +70,7 @@ interface StatusInputs {
   readonly stateMs: number;
   /** The time in ms until the next call may start; undefined if the operator has to act first. */
   readonly nextCallMs: number | undefined;
-  /** Whether the next call starts by itself. */
+  /** Whether the source has planned its next call. */
   readonly isPlanned: boolean;
   /** The current time in epoch ms. */
   readonly wallAt: number;

@@ -49,7 +49,7 @@ export interface Journal {
 const GATHER_MS = 500;
 /** How many records the journal converts to text at a time. That takes about a millisecond. */
 const SLICE = 500;
-/** How many more outdated lines than records the file may have. Then a write replaces the file. */
+/** If the file has more outdated lines than records plus this number, the next write replaces the file. */
 const MIN_OUTDATED = 1_000;
 const FORMAT = 1;
 

@@ -25,7 +25,7 @@ const callSchema = z.object({
   /** The id of the turn that made the call. */
   id: z.string(),
   claimedAt: momentSchema,
-  /** If the call reached the service, it did so at most this many ms after `claimedAt`. */
+  /** If the call reached the service, it arrived there within this many ms after `claimedAt`. */
   arrivedWithinMs: atLeast(0),
   /**
    * For this many ms after this call has reached the service, noria sends no call, because the service asked for a
@@ -63,8 +63,8 @@ const entrySchema = z.preprocess(
     /** The last call; absent before the first call. */
     call: callSchema.optional(),
     /**
-     * The turns that wait for a call, in the order in which they came. The queue determines only this order: the loss
-     * of a turn makes no call too early.
+     * The turns that wait for a call, in the order in which they came. The queue determines only this order. So if a
+     * turn is lost from it, no call comes too early.
      */
     queue: z.array(queuedTurnSchema).catch([]),
     /** The latest refusals of calls that came too early (12002). */

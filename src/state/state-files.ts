@@ -18,7 +18,7 @@ const OWN_NAME = /^(?:pace|daemon|snapshot|sessions)\./;
  */
 const MAX_VERSION = 1e12;
 /**
- * O_NOFOLLOW refuses a symbolic link. O_NONBLOCK prevents that opening a FIFO waits for a writer. Windows has neither
+ * O_NOFOLLOW refuses a symbolic link. With O_NONBLOCK, opening a FIFO does not wait for a writer. Windows has neither
  * flag.
  */
 const READ_FLAGS = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
