@@ -129,7 +129,6 @@ export class ClientBudgets {
     this.#clock = clock;
   }
 
-  /** Counts an attempt of any client. */
   attempted(): void {
     this.#attempts += 1;
   }

@@ -12,7 +12,6 @@ import type { OpenSocket } from './member-socket.ts';
 import type { SourceMemory } from './source-memory.ts';
 import type { TakenConnection } from './warm-connection.ts';
 
-/** The objects that all attempts of one dialer share. */
 export interface AttemptParts {
   readonly clock: Clock;
   readonly deadlines: Deadlines;

@@ -20,7 +20,6 @@ const NO_CONNECT = new Set([400, 403, 404, 405, 501]);
 
 export class ConnectHandshake implements Handshake {
   readonly opening: string;
-  /** The bytes of an incomplete response head. */
   #buffered: Buffer = NO_BYTES;
   /** The total size of the 1xx responses so far. They count towards the maximum length of a response head. */
   #interimBytes = 0;

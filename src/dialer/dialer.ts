@@ -30,7 +30,6 @@ import { WarmConnections, type WarmSetting } from './warm-connections.ts';
 
 export interface DialerSettings extends DialSettings {
   readonly warm: WarmSetting;
-  /** The front proxy through which noria connects to members. */
   readonly via?: FrontProxy | undefined;
   /** The settings of each source by its name. Members of a source that is not listed get no credentials. */
   readonly sources: ReadonlyMap<string, SourceSettings>;

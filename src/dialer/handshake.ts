@@ -15,7 +15,6 @@ export interface HandshakeFailure {
   readonly detail: string;
   /** Whether the member reports that the target refused the connection. */
   readonly targetRefused?: boolean;
-  /** The HTTP status of the member's answer. */
   readonly status?: number;
   /** Whether the member does not accept CONNECT to this target. It may accept a plain HTTP request in absolute form. */
   readonly noConnect?: boolean;

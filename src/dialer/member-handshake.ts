@@ -19,7 +19,6 @@ export class HandshakeChoice {
   readonly #lease: Lease;
   readonly #pipelining: Pipelining;
   #mode: HandshakeMode = 'plain';
-  /** When the first message was sent. */
   #sentAt = 0;
   /**
    * If the plain handshake after a failed trial takes less than this number of ms, pipelining was the cause of the
@@ -72,7 +71,6 @@ export class HandshakeChoice {
     this.#maxPlainMs = maxPlainMs;
   }
 
-  /** Records that the member accepted the current handshake. */
   accepted(login: PreparedLogin | undefined): void {
     if (this.#lease.protocol !== 'socks5') return;
     const { member } = this.#lease;
@@ -83,7 +81,6 @@ export class HandshakeChoice {
     if (this.#maxPlainMs !== undefined && ms < this.#maxPlainMs) this.#pipelining.refused(member);
   }
 
-  /** Records that the member did not accept the current handshake. */
   failed(): void {
     if (this.#mode === 'pipelined') this.#pipelining.failed(this.#lease.member);
   }

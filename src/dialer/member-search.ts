@@ -42,7 +42,6 @@ export class MemberSearch {
   readonly #budget: AttemptBudget;
   readonly #owner: SearchOwner;
   #tried: string[];
-  /** The id of the request that waits in the pool. */
   #waitingId: number | undefined;
   #waitingSince = 0;
   #closed = false;

@@ -141,7 +141,6 @@ function writev(
 class ReceivingWrites {
   /** Whether a write failed because of a reset. */
   failed = false;
-  /** The callback of the current write. */
   #done: Done | undefined;
 
   /**
@@ -239,7 +238,6 @@ class TunnelReads {
     this.#memory = memory;
   }
 
-  /** The buffer for the next read. */
   get buffer(): Buffer {
     return this.#large ?? this.#memory.shared;
   }

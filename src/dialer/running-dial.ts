@@ -26,7 +26,6 @@ import type { WarmConnections } from './warm-connections.ts';
 
 export interface DialSettings extends AttemptBudgetSettings, HedgeSettings {}
 
-/** The objects that all dials of one dialer share. */
 export interface DialParts extends AttemptParts, BlameParts, ConnectionParts, HedgeParts, SearchParts {
   readonly overdueAttempts: OverdueAttempts;
   readonly warm: WarmConnections;

@@ -9,7 +9,6 @@ import { ForwardModeMemory } from './forward-mode.ts';
 import { type HandshakeSetting, Pipelining } from './pipelining.ts';
 import { OpeningTimes } from './warm-stock.ts';
 
-/** How the dialer uses the members of one source. */
 export interface SourceSettings extends SourceAccess {
   /**
    * The forward mode to try first for plain HTTP requests. `absolute` if most members refuse CONNECT, as do the members

@@ -53,7 +53,6 @@ const MAX_CACHED_TARGETS = 1_024;
 const MAX_CACHED_TARGET_LENGTH = 128;
 
 export class Access {
-  /** Whether clients from any address may connect. */
   readonly admitsAll: boolean;
   /** Whether a client without credentials is refused, because the listener has users. */
   readonly requiresCredentials: boolean;

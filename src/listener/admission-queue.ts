@@ -5,7 +5,6 @@
 import type { Socket } from 'node:net';
 import type { Deadlines } from '../core/deadlines.ts';
 
-/** A connection limit that several processes share. */
 export interface ConnectionLimit {
   /** Asks whether one more connection is allowed. The promise never rejects. Call `release` once for each `true`. */
   acquire(): boolean | Promise<boolean>;

@@ -226,7 +226,6 @@ export class ClientConnection implements Listed {
     this.#socket.destroy();
   }
 
-  /** Writes the last bytes and closes the connection. */
   sendAndClose(bytes: string | Uint8Array): void {
     this.#socket.write(bytes);
     this.close();

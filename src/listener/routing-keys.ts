@@ -9,7 +9,6 @@ import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 
 export type RoutingKeyName = 'session' | 'ttl' | 'source' | 'adr' | 'life' | 'protocol' | 'rotate';
 
-/** One row of the table of routing options. */
 export interface RoutingKey {
   readonly key: RoutingKeyName;
   /** The names that clients of other gateways use for this key. */

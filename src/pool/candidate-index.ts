@@ -212,7 +212,6 @@ export class CandidateIndex {
   }
 }
 
-/** The part of the limit `maxTunnelsPerMember` that this process may use. */
 function partOfProcess(limit: number, part: ProcessPart): number {
   return partOf(part.machine === undefined ? limit : partOf(limit, part.machine), part);
 }

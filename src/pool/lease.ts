@@ -84,7 +84,6 @@ export interface ProbeLease extends Lease {
   readonly isNew: boolean;
 }
 
-/** A member that one of the next requests will probably get. */
 export type UpcomingMember = Pick<
   Lease,
   'member' | 'source' | 'protocol' | 'host' | 'port' | 'login' | 'remainingMs'

@@ -45,7 +45,6 @@ export class MemberIntake {
     this.#random = random;
   }
 
-  /** Adds the members of a draw in random order. */
   addDraw(source: PoolSource, drawn: readonly DrawnMember[], now: number): AddedMembers {
     const added = { joined: 0, renewed: 0, rejected: 0 };
     for (const proxy of shuffled(this.#random, drawn)) added[this.#add(source, proxy, now)] += 1;

@@ -17,7 +17,6 @@ export const STRATEGIES = [
 
 export type Strategy = (typeof STRATEGIES)[number];
 
-/** The settings of a source that the pool uses. */
 export interface PoolSourceOptions {
   readonly name: string;
   /**

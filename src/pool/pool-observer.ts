@@ -8,7 +8,6 @@ export interface PoolObserver {
   memberJoined(member: Member): void;
   memberQuarantined(member: Member): void;
   memberReady(member: Member): void;
-  /** The member needs a probe. */
   memberSuspected(member: Member): void;
   /** The member left the pool, or it drains and gets no new leases. */
   memberLeft(member: Member, departure: Departure): void;
@@ -18,7 +17,6 @@ export interface PoolObserver {
    * @param uses - number of newly accepted leases of clients.
    */
   memberUsed(member: Member, uses: number): void;
-  /** A target answered a client through the member. */
   memberAnswered(member: Member, client: string): void;
   /** A session without a member got a member. */
   sessionBound(session: Session, reason: string): void;

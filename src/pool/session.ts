@@ -33,7 +33,6 @@ export class Session implements HeapNode {
   /** Number of open leases, including those of other replicas if the pool counts them. A session with open leases is not idle. */
   openLeases = 0;
   recordedAt = Number.NEGATIVE_INFINITY;
-  /** The session's node in the heap of its client. */
   readonly use = new SessionUse(this);
   key: number;
   heapIndex = -1;

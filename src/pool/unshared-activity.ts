@@ -39,7 +39,6 @@ export class UnsharedActivity {
     this.#members.set(member, { uses: member.uses, answeredTo: this.#members.get(member)?.answeredTo });
   }
 
-  /** Returns the activity since the last call. */
   take(now: number): Pick<PoolActivity, 'members' | 'sessions'> {
     const members = [...this.#members].map(([member, news]) => describeUse(member, news));
     const sessions = [...this.#sessions].map(([session, uses]) => describeSessionUse(session, uses, now));

@@ -44,7 +44,6 @@ export function responseFraming(
   return declared ?? { kind: 'until-close' };
 }
 
-/** Whether the message has no content. */
 export function isEmptyBody(framing: Framing): boolean {
   return framing.kind === 'none' || (framing.kind === 'length' && framing.bytes === 0);
 }

@@ -72,7 +72,6 @@ export class PinnedConnection {
     return kept.connection;
   }
 
-  /** Closes the kept connection, if there is one. */
   close(): void {
     const connection = this.#kept?.connection;
     if (connection === undefined) return;

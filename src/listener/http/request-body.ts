@@ -25,7 +25,6 @@ export class RequestBody {
   #keptBytes = 0;
   #trailers: readonly HeaderField[] | undefined;
   #exchange: HttpExchange | undefined;
-  /** Whether the member can currently take no more data. */
   #blocked = false;
   #released = false;
 
@@ -41,7 +40,6 @@ export class RequestBody {
     return this.#exchange === undefined ? this.#keptBytes < MAX_KEPT_BYTES : !this.#blocked;
   }
 
-  /** Whether the client has sent the whole body. */
   get complete(): boolean {
     return this.#trailers !== undefined;
   }
@@ -61,7 +59,6 @@ export class RequestBody {
     this.#dropIfLong();
   }
 
-  /** Call it when the body is complete. */
   end(trailers: readonly HeaderField[]): void {
     this.#trailers = endToEndTrailers(trailers);
     if (!this.#released) this.#exchange?.finishBody(this.#trailers);

@@ -11,7 +11,6 @@ import { BodyReader, type BodyRules } from './body-reader.ts';
 import { type Framing, responseFraming } from './framing.ts';
 import { type HeaderField, parseFieldLines } from './header-fields.ts';
 
-/** Status line and fields of a response. */
 export interface ResponseHead {
   /** The status code, from 100 to 999. */
   readonly status: number;

@@ -51,7 +51,6 @@ const MAX_USER_ID_BYTES = 512;
 const MAX_NAME_BYTES = 255;
 const COMMANDS: Readonly<Record<number, string>> = { 1: 'CONNECT', 2: 'BIND', 3: 'UDP ASSOCIATE' };
 
-/** A complete message and its length. */
 interface Parsed {
   readonly message: SocksMessage;
   readonly endBytes: number;

@@ -60,7 +60,6 @@ export async function openWorkerSupervisor(options: WorkerSupervisorOptions): Pr
 
 export class WorkerSupervisor {
   readonly #options: WorkerSupervisorOptions;
-  /** All worker processes, including processes that are still starting. */
   readonly #all = new Set<WorkerProcess>();
   readonly #ready = new Set<WorkerProcess>();
   readonly #restarts = new Set<Disposable>();

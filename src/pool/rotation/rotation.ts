@@ -6,11 +6,9 @@
  */
 import type { HeapNode } from '../../core/heap.ts';
 
-/** A pick must not return this entry. */
 export const UNFIT = 0;
 /** A pick returns this entry only if it finds no entry that fits before its search ends (see MAX_SECOND_CHOICES). */
 export const SECOND_CHOICE = 1;
-/** A pick may return this entry. */
 export const FITS = 2;
 /** How well an entry fits the request of a pick. */
 export type Fit = typeof UNFIT | typeof SECOND_CHOICE | typeof FITS;
