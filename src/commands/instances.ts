@@ -22,7 +22,7 @@ interface InstancesFlags {
 export function addInstancesCommand(program: Command, { action, terminal }: CommandContext): void {
   program
     .command('instances')
-    .description('list the exclusive-pool instances of the configured account')
+    .description('list the instances of the product "exclusive" in the configured account')
     .addOption(
       new Option('--status <status>', 'list only instances with this status').choices(
         Object.keys(INSTANCE_STATUSES),

@@ -115,7 +115,7 @@ function readKeywords(raw: unknown): Read {
   if (keywords.length === 0 || keywords.includes(''))
     return { wrong: 'is neither a list of keywords nor keywords separated by commas' };
   if (keywords.some((keyword) => /[，、,;；]/.test(keyword)))
-    return { wrong: 'has other separators than half-width commas: write a,b and not a，b' };
+    return { wrong: 'must separate its keywords with ASCII commas: write a,b and not a，b' };
   return readText(keywords.join(','));
 }
 

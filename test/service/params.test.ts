@@ -84,7 +84,7 @@ test('params: numbers may be text, as from an environment variable', () => {
 });
 
 test.each([
-  ['adr', '广东，江苏', /half-width commas/],
+  ['adr', '广东，江苏', /ASCII commas/],
   ['adr', [], /neither a list of keywords/],
   ['adr', ['广东', ''], /neither a list of keywords/],
   ['adr', ['广东', 7], /neither a list of keywords/],
