@@ -226,19 +226,18 @@ async function openConnection(url: URL, options: TransportOptions): Promise<Conn
   const progress: ExchangeProgress = { host: url.host, phase: 'connection', startedAt: clock.monotonic() };
   if (signal.aborted) throw cancelled(progress);
   const { promise, resolve, reject } = Promise.withResolvers<Connection>();
-  const failed = (error: Error) => reject(transportError(error, progress, clock.monotonic()));
   const connected = () => {
     const socket = url.protocol === 'https:' ? connectTls(raw, url, () => resolve({ raw, socket })) : raw;
     if (socket === raw) resolve({ raw, socket });
-    else socket.on('error', failed);
+    else socket.on('error', reject);
   };
   const tunnel = options.openTunnel?.(serverOf(url), (error) => {
     if (error !== undefined) return reject(error);
-    raw.on('error', failed);
+    raw.on('error', reject);
     return connected();
   });
-  // The `error` handler stays, so that a later error fails only this exchange, and not the process.
-  const raw = tunnel?.socket ?? connectTcp(url, options.lookup ?? dns.lookup, connected).on('error', failed);
+  // The `error` handler remains: without it, an error during or after the exchange would end the process.
+  const raw = tunnel?.socket ?? connectTcp(url, options.lookup ?? dns.lookup, connected).on('error', reject);
   const timer = clock.after(timeoutMs, () =>
     reject(tunnel?.timedOut(timeoutMs) ?? timedOut(progress, timeoutMs)),
   );
@@ -248,7 +247,7 @@ async function openConnection(url: URL, options: TransportOptions): Promise<Conn
     return await promise;
   } catch (error) {
     raw.destroy();
-    throw error;
+    throw error instanceof NoriaError ? error : transportError(error, progress, clock.monotonic());
   } finally {
     timer[Symbol.dispose]();
     signal.removeEventListener('abort', cancel);
