@@ -53,7 +53,7 @@ export class MemorySharedPool {
   /**
    * Returns the shared pool as one replica sees it.
    * @param replica - the name of the replica; unique among the connected replicas.
-   * @param servesClients - if false, `FleetView.replicas` does not contain the replica.
+   * @param servesClients - if false, `FleetActivity.replicas` does not contain the replica.
    */
   connect(replica: string, { servesClients = true } = {}): PacedSharedPool {
     const connection = new Connection(servesClients);
@@ -70,7 +70,7 @@ export class MemorySharedPool {
         if (this.#follows(replica, connection)) this.#append(replica, facts);
       },
       beat: (beat) => {
-        if (this.#follows(replica, connection)) this.#hear(replica, beat);
+        if (this.#follows(replica, connection)) this.#recordBeat(replica, beat);
       },
       bindSession: async (proposed) => this.#bind(replica, connection, proposed),
       close: async () => {
@@ -104,7 +104,7 @@ export class MemorySharedPool {
     for (const connection of this.#connections.values()) connection.addFacts(logged);
   }
 
-  #hear(by: string, beat: Beat): void {
+  #recordBeat(by: string, beat: Beat): void {
     const uses: Record<string, number> = {};
     for (const use of beat.members) {
       const sum = this.#state.addUse(use);
@@ -210,18 +210,18 @@ class Connection {
   #deliver(): void {
     const state = this.#unloaded;
     this.#unloaded = undefined;
-    if (state !== undefined) this.#follower?.loaded(state);
+    if (state !== undefined) this.#follower?.receiveState(state);
     if (this.#facts.length > 0) {
       const facts = this.#facts;
       this.#facts = [];
-      this.#follower?.followed(facts);
+      this.#follower?.receiveFacts(facts);
     }
     if (!this.#hasNews) return;
-    const view = { replicas: this.#replicas, beats: this.#beats, uses: this.#uses, machine: this.#part };
+    const activity = { replicas: this.#replicas, beats: this.#beats, uses: this.#uses, machine: this.#part };
     this.#beats = [];
     this.#uses = {};
     this.#hasNews = false;
-    this.#follower?.heard(view);
+    this.#follower?.receiveActivity(activity);
   }
 }
 

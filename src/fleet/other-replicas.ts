@@ -5,7 +5,7 @@
 import { addDemand } from '../pool/demand.ts';
 import type { Demand } from '../pool/drawn-member.ts';
 import type { PoolSharing } from '../pool/sharing.ts';
-import type { Beat, FleetView } from './shared-pool.ts';
+import type { Beat, FleetActivity } from './shared-pool.ts';
 
 interface OtherReplica {
   waiting: number;
@@ -36,12 +36,12 @@ export class OtherReplicas {
     this.#countsLeases = countsLeases;
   }
 
-  hear(beats: FleetView['beats']): void {
-    for (const { by, beat } of beats) this.#hear(by, beat);
+  recordBeats(beats: FleetActivity['beats']): void {
+    for (const { by, beat } of beats) this.#recordBeat(by, beat);
   }
 
   /** Removes all replicas that are not in `replicas`, with their open leases. */
-  keep(replicas: readonly string[]): void {
+  retain(replicas: readonly string[]): void {
     for (const name of this.#byName.keys()) if (!replicas.includes(name)) this.#forget(name);
   }
 
@@ -58,7 +58,7 @@ export class OtherReplicas {
     this.#sharing.setDemandElsewhere(waiting, sums);
   }
 
-  #hear(by: string, { waiting, demand, members, sessions }: Beat): void {
+  #recordBeat(by: string, { waiting, demand, members, sessions }: Beat): void {
     let other = this.#byName.get(by);
     if (other === undefined) {
       other = { waiting, demand, memberLeases: new Map(), sessionLeases: new Map() };

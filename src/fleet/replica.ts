@@ -34,7 +34,7 @@ import { FactsInFlight } from './facts-in-flight.ts';
 import { OtherReplicas } from './other-replicas.ts';
 import type {
   Fact,
-  FleetView,
+  FleetActivity,
   Follower,
   LoggedFact,
   MemberRecord,
@@ -101,7 +101,7 @@ export class Replica implements LeaseProvider, Follower {
   #outbox: Fact[] = [];
   #beatTimer: Disposable | undefined;
   #isBeatQueued = false;
-  #isHearing = false;
+  #isReceiving = false;
   #closed = false;
 
   constructor(options: ReplicaOptions) {
@@ -178,7 +178,7 @@ export class Replica implements LeaseProvider, Follower {
     this.#sources.report({ ...report, kind: 'source.reported', source });
   }
 
-  loaded(state: SharedState): void {
+  receiveState(state: SharedState): void {
     const sharing = this.#sharing;
     const here = new Map(sharing.members().map((changes) => [changes.member.id, changes]));
     const unpublished = this.#inFlight.takeAll();
@@ -190,7 +190,7 @@ export class Replica implements LeaseProvider, Follower {
     sharing.apply(sessions.map((session) => ({ kind: 'session.moved', session, reason: 'loaded' })));
     sharing.apply(state.restrictions ?? []);
     for (const { member, uses } of state.members) sharing.setUses(member.id, uses);
-    this.#sources.loaded(state, (source) => unpublished.hasCommandFor(source));
+    this.#sources.receiveState(state, (source) => unpublished.hasCommandFor(source));
     for (const { member } of state.members) here.delete(member.id);
     for (const changes of here.values()) this.#republishMember(changes);
     const known = new Set(sessions.map(({ name }) => name));
@@ -203,7 +203,7 @@ export class Replica implements LeaseProvider, Follower {
     if (!this.#options.sameMachine) this.#options.bus.emit('fleet.loaded', { movedSessions });
   }
 
-  followed(facts: readonly LoggedFact[]): void {
+  receiveFacts(facts: readonly LoggedFact[]): void {
     const changes: PoolChange[] = [];
     for (const { by, fact } of facts) {
       const isOwn = by === this.#options.name;
@@ -218,7 +218,7 @@ export class Replica implements LeaseProvider, Follower {
       } else if (isOwn && fact.kind !== 'session.moved')
         continue; // the pool already has its own changes, except the sessions that `bindSession` opened
       else if (fact.kind === 'source.commanded' || fact.kind === 'source.reported')
-        this.#sources.followed(fact);
+        this.#sources.receiveFact(fact);
       else if (fact.kind === 'member.joined')
         changes.push({ ...fact, member: this.#withDrawnBy(fact.member, by) });
       else changes.push(fact);
@@ -226,18 +226,18 @@ export class Replica implements LeaseProvider, Follower {
     this.#sharing.apply(this.#inOwnOrder(changes));
   }
 
-  heard({ replicas, beats, uses, machine }: FleetView): void {
+  receiveActivity({ replicas, beats, uses, machine }: FleetActivity): void {
     if (replicas.join() !== this.#replicas.join() || !isSame(machine, this.#machinePart)) {
       this.#replicas = replicas;
       this.#machinePart = machine;
       this.#divideLimits();
     }
-    this.#others.hear(beats);
-    this.#others.keep(replicas);
+    this.#others.recordBeats(beats);
+    this.#others.retain(replicas);
     for (const [member, sum] of Object.entries(uses)) this.#sharing.setUses(member, sum);
-    this.#isHearing = true; // while true, a rise in demand sends no beat, because it is the demand of other replicas
+    this.#isReceiving = true; // while true, a rise in demand sends no beat, because it is the demand of other replicas
     this.#others.reportDemand();
-    this.#isHearing = false;
+    this.#isReceiving = false;
   }
 
   /** Stops following. The other replicas no longer see this replica. Idempotent. */
@@ -387,7 +387,7 @@ export class Replica implements LeaseProvider, Follower {
   }
 
   #beatNow(): void {
-    if (this.#isBeatQueued || this.#isHearing || this.#closed) return;
+    if (this.#isBeatQueued || this.#isReceiving || this.#closed) return;
     this.#isBeatQueued = true;
     queueMicrotask(() => this.#beat());
   }

@@ -98,7 +98,7 @@ export interface SharedState {
  */
 export type Beat = PoolActivity;
 
-export interface FleetView {
+export interface FleetActivity {
   /**
    * The names of the replicas that now serve clients, including this replica. All replicas see them in the same order.
    */
@@ -123,25 +123,25 @@ export interface Follower {
    * Receives the state before the next facts. Called once at the start, and again after facts were lost, for example
    * with the connection. The follower then publishes what it knows and `state` lacks.
    */
-  loaded(state: SharedState): void;
+  receiveState(state: SharedState): void;
   /**
    * Receives the next facts, in the order of the log, without gaps or repetitions. They include the replica's own
    * facts, so that the replica learns which facts of other replicas come before them.
    */
-  followed(facts: readonly LoggedFact[]): void;
-  heard(view: FleetView): void;
+  receiveFacts(facts: readonly LoggedFact[]): void;
+  receiveActivity(activity: FleetActivity): void;
 }
 
 export interface SharedPool {
   /**
-   * Starts to follow; call it once. Resolves after the first `loaded` and `heard`. Then the other replicas see this
+   * Starts to follow; call it once. Resolves after the first `receiveState` and `receiveActivity`. Then the other replicas see this
    * replica.
    * @throws NoriaError if the shared state is unreachable.
    */
   follow(follower: Follower): Promise<void>;
   /**
    * Appends facts to the log, in this order. Returns at once and never throws. Without a connection, drops the facts;
-   * after the next `loaded`, the caller publishes again what the state lacks.
+   * after the next `receiveState`, the caller publishes again what the state lacks.
    */
   publish(facts: readonly Fact[]): void;
   /**

@@ -40,7 +40,7 @@ export class SharedSources {
   }
 
   /** Applies a fact that another replica published. */
-  followed(fact: SourceCommand | SourceReport): void {
+  receiveFact(fact: SourceCommand | SourceReport): void {
     if (fact.kind === 'source.reported') {
       this.#reports.set(fact.source, fact);
       this.#options.onReport?.(fact);
@@ -54,7 +54,7 @@ export class SharedSources {
    * Applies a loaded state, and publishes what the state lacks.
    * @param isUnpublished - returns whether the log may lack this replica's last command for the source.
    */
-  loaded(state: SharedState, isUnpublished: (source: string) => boolean): void {
+  receiveState(state: SharedState, isUnpublished: (source: string) => boolean): void {
     this.#loadCommands(state, isUnpublished);
     this.#loadReports(state.reports ?? []);
   }
@@ -70,7 +70,7 @@ export class SharedSources {
     for (const [source, command] of loaded) {
       const known = this.#commands.get(source)?.command ?? 'resume';
       if (isUnpublished(source) || command === known) continue;
-      this.followed({ kind: 'source.commanded', source, command });
+      this.receiveFact({ kind: 'source.commanded', source, command });
     }
   }
 
@@ -78,7 +78,7 @@ export class SharedSources {
     const loaded = new Set(reports.map(({ source }) => source));
     for (const own of this.#reports.values()) if (!loaded.has(own.source)) this.#options.publish(own);
     for (const report of reports) {
-      if (!isSameReport(report, this.#reports.get(report.source))) this.followed(report);
+      if (!isSameReport(report, this.#reports.get(report.source))) this.receiveFact(report);
     }
   }
 }

@@ -28,16 +28,16 @@ type Rename = (source: string) => string | undefined;
 
 function translateFor(follower: Follower, { sourceOf }: SourceKeys): Follower {
   return {
-    loaded: (state) => follower.loaded(renameState(state, sourceOf)),
-    followed(facts) {
+    receiveState: (state) => follower.receiveState(renameState(state, sourceOf)),
+    receiveFacts(facts) {
       const known = facts.flatMap(({ by, fact }): LoggedFact[] =>
         renameFact(fact, sourceOf).map((renamed) => ({ by, fact: renamed })),
       );
-      if (known.length > 0) follower.followed(known);
+      if (known.length > 0) follower.receiveFacts(known);
     },
-    heard(view) {
-      const beats = view.beats.map(({ by, beat }) => ({ by, beat: renameBeat(beat, sourceOf) }));
-      follower.heard({ ...view, beats });
+    receiveActivity(activity) {
+      const beats = activity.beats.map(({ by, beat }) => ({ by, beat: renameBeat(beat, sourceOf) }));
+      follower.receiveActivity({ ...activity, beats });
     },
   };
 }

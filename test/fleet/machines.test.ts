@@ -71,9 +71,9 @@ function cuttable() {
         void shared.close().then(() => shared.follow(follower));
       };
       return shared.follow({
-        loaded: (state) => follower.loaded(state),
-        followed: (facts) => isCut || follower.followed(facts),
-        heard: (view) => isCut || follower.heard(view),
+        receiveState: (state) => follower.receiveState(state),
+        receiveFacts: (facts) => isCut || follower.receiveFacts(facts),
+        receiveActivity: (view) => isCut || follower.receiveActivity(view),
       });
     },
     publish: (facts) => isCut || shared.publish(facts),
@@ -135,9 +135,9 @@ test('machines: opening a session appends one fact to the log of the fleet', asy
   await settled();
   const facts: string[] = [];
   await fleet.memory.connect('watcher', { servesClients: false }).follow({
-    loaded() {},
-    followed: (logged) => void facts.push(...logged.map(({ by, fact }) => `${by} ${fact.kind}`)),
-    heard() {},
+    receiveState() {},
+    receiveFacts: (logged) => void facts.push(...logged.map(({ by, fact }) => `${by} ${fact.kind}`)),
+    receiveActivity() {},
   });
   await acquireAt(workers[2], { session: 's1' });
   await settled();

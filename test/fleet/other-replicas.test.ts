@@ -17,7 +17,7 @@ function openGroup() {
 function report({ kit, others }: ReturnType<typeof openGroup>, by: string, openLeases: number): void {
   const usedAt = kit.clock.monotonic();
   const member = kit.pool.members()[0]?.id ?? 'not known yet';
-  others.hear([
+  others.recordBeats([
     {
       by,
       beat: {
@@ -73,7 +73,7 @@ test('other replicas: the leases of a replica that has left do not count for a n
   report(group, 'one', 1);
   kit.pool.forgetSession('s1');
   openSession(kit);
-  others.keep([]);
+  others.retain([]);
   report(group, 'two', 1);
   kit.clock.advance(2 * TTL_MS);
   expect(namesOf(kit)).toEqual(['s1']);

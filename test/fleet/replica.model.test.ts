@@ -4,7 +4,7 @@
  */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { FleetView, LoggedFact, SharedPool } from '../../src/fleet/shared-pool.ts';
+import type { FleetActivity, LoggedFact, SharedPool } from '../../src/fleet/shared-pool.ts';
 import { isLease, type Lease } from '../../src/pool/lease.ts';
 import { accept, close, drawn, fail, type PoolKit, request } from '../pool/pool-kit.ts';
 import type { ManualClock } from '../support/manual-clock.ts';
@@ -30,9 +30,9 @@ class LateConnection {
       ...shared,
       follow: (follower) =>
         shared.follow({
-          loaded: (state) => follower.loaded(state),
-          followed: (facts: readonly LoggedFact[]) => this.#held.push(() => follower.followed(facts)),
-          heard: (view: FleetView) => this.#held.push(() => follower.heard(view)),
+          receiveState: (state) => follower.receiveState(state),
+          receiveFacts: (facts: readonly LoggedFact[]) => this.#held.push(() => follower.receiveFacts(facts)),
+          receiveActivity: (view: FleetActivity) => this.#held.push(() => follower.receiveActivity(view)),
         }),
     };
   }

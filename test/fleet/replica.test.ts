@@ -465,7 +465,7 @@ test('replica: what it learned while the shared pool was lost reaches the others
   await connection.close();
   const [state] = reader.loads;
   if (state === undefined) throw new Error('nothing was loaded');
-  a.replica.loaded(state);
+  a.replica.receiveState(state);
   await settled();
   expect(ids(b)).toEqual([failed, banned].sort());
   expect(ids(a)).toEqual(ids(b));

@@ -4,7 +4,7 @@ import type { Clock } from '../../src/core/clock.ts';
 import type {
   Beat,
   Fact,
-  FleetView,
+  FleetActivity,
   Follower,
   LoggedFact,
   SharedPool,
@@ -26,17 +26,17 @@ export interface SharedPoolStage {
 export class Recorder implements Follower {
   readonly loads: SharedState[] = [];
   readonly facts: LoggedFact[] = [];
-  readonly views: FleetView[] = [];
+  readonly views: FleetActivity[] = [];
 
-  loaded(state: SharedState): void {
+  receiveState(state: SharedState): void {
     this.loads.push(state);
   }
 
-  followed(facts: readonly LoggedFact[]): void {
+  receiveFacts(facts: readonly LoggedFact[]): void {
     this.facts.push(...facts);
   }
 
-  heard(view: FleetView): void {
+  receiveActivity(view: FleetActivity): void {
     this.views.push(view);
   }
 
@@ -45,7 +45,7 @@ export class Recorder implements Follower {
   }
 
   /** All beats so far. */
-  get beats(): FleetView['beats'] {
+  get beats(): FleetActivity['beats'] {
     return this.views.flatMap(({ beats }) => beats);
   }
 }

@@ -38,9 +38,9 @@ test('shared sources: a command that a replica missed reaches it when it loads t
   const { a, b, read } = await openPair();
   a.replica.command('city', 'pause');
   await settled();
-  b.replica.loaded({ ...(await read()), paused: [], resumed: ['city'] });
+  b.replica.receiveState({ ...(await read()), paused: [], resumed: ['city'] });
   expect(last(b)).toEqual(commanded('resume'));
-  b.replica.loaded({ ...EMPTY, paused: ['city'] });
+  b.replica.receiveState({ ...EMPTY, paused: ['city'] });
   expect(last(b)).toEqual(commanded('pause'));
 });
 
@@ -50,7 +50,7 @@ test('shared sources: a command that did not reach the others is published again
   await settled();
   const paused = await read();
   a.replica.command('city', 'resume');
-  a.replica.loaded(paused); // the connection was lost before the command was in the log
+  a.replica.receiveState(paused); // the connection was lost before the command was in the log
   await settled();
   expect(a.commands, 'the older pause does not apply').toEqual([]);
   expect(last(b)).toEqual(commanded('resume'));
@@ -70,7 +70,7 @@ test('shared sources: a shared state that was emptied gets the pauses and the re
   const d = await fleet.open('d', {
     wrap: (shared) => ({ ...shared, publish: (facts) => void published.push(...facts) }),
   });
-  d.replica.loaded(EMPTY);
+  d.replica.receiveState(EMPTY);
   await settled();
   expect(published).toEqual([
     commanded('pause'),
@@ -98,6 +98,6 @@ test('shared sources: a report that a replica knows does not suspend its source 
   const { b, a, read } = await openPair();
   a.replica.reportSource('city', { quota: {}, suspension: FROZEN });
   await settled();
-  b.replica.loaded(await read());
+  b.replica.receiveState(await read());
   expect(b.reports).toHaveLength(1);
 });

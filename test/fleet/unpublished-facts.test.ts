@@ -16,9 +16,9 @@ async function openPair(changes: Changes = {}) {
     ...shared,
     follow: (follower) =>
       shared.follow({
-        loaded: (state) => follower.loaded(state),
-        followed: (facts) => isLost || follower.followed(facts),
-        heard: (view) => isLost || follower.heard(view),
+        receiveState: (state) => follower.receiveState(state),
+        receiveFacts: (facts) => isLost || follower.receiveFacts(facts),
+        receiveActivity: (view) => isLost || follower.receiveActivity(view),
       }),
     publish: (facts) => isLost || shared.publish(facts),
     beat: (beat) => isLost || shared.beat(beat),
@@ -164,10 +164,10 @@ describe('without the shared pool', () => {
       publish: (facts) => void published.push(...facts),
     });
     const b = await fleet.open('b', { sameMachine: false, wrap });
-    b.replica.loaded(EMPTY);
+    b.replica.receiveState(EMPTY);
     await settled();
     expect(published).toMatchObject([{ kind: 'member.joined', member: { drawnBy: 'a' } }]);
-    a.replica.loaded(EMPTY);
+    a.replica.receiveState(EMPTY);
     const restarted = openKit();
     restarted.pool.restore(b.pool.snapshot(), 0);
     expect(restarted.pool.snapshot().members).toMatchObject([{ drawnBy: 'a' }]);

@@ -119,7 +119,7 @@ export class RedisSharedPool implements FleetPool {
       replica,
       record: () => this.#record(),
       shift: (beat) => shiftBeat(beat, this.#toStore),
-      receive: (answer) => this.#hear(answer),
+      receive: (answer) => this.#receiveBeats(answer),
       nameTaken: () => observer?.nameTaken(),
     });
     this.dayCounts = new DayCounts(this.#store);
@@ -171,7 +171,7 @@ export class RedisSharedPool implements FleetPool {
   }
 
   /**
-   * Starts to follow. If the first attempt to connect fails, resolves without a state; the follower's `loaded` is
+   * Starts to follow. If the first attempt to connect fails, resolves without a state; the follower's `receiveState` is
    * called after the first successful attempt.
    * @throws NoriaError fleet-store-unusable if the first attempt shows that only the operator can fix the problem.
    */
@@ -242,7 +242,7 @@ export class RedisSharedPool implements FleetPool {
     this.#usesFields = new Set(loaded.fields);
     this.#beats.start(loaded.lastBeatId, (id) => loaded.state.drawnBy(id) !== undefined);
     this.#isOpening = true;
-    this.#follower?.loaded(shiftState(loaded.state.read(this.#storeNow), this.#toLocal));
+    this.#follower?.receiveState(shiftState(loaded.state.read(this.#storeNow), this.#toLocal));
   }
 
   #read(client: StoreClient): Promise<never> {
@@ -254,7 +254,7 @@ export class RedisSharedPool implements FleetPool {
     for (const fact of facts) this.#state.apply(fact, now);
     this.#applied = number;
     const local = facts.map(({ by, fact }) => ({ by, fact: shiftFact(fact, this.#toLocal) }));
-    if (local.length > 0) this.#follower?.followed(local);
+    if (local.length > 0) this.#follower?.receiveFacts(local);
     this.#options.observer?.lagged(Math.max(0, now - at));
     this.#resolveWaiters();
   }
@@ -352,7 +352,7 @@ export class RedisSharedPool implements FleetPool {
     return shiftSession({ ...found, ...latest }, this.#toLocal);
   }
 
-  #hear({ beats, members, sessions, lastNumber, snapshotNumber }: BeatAnswer): void {
+  #receiveBeats({ beats, members, sessions, lastNumber, snapshotNumber }: BeatAnswer): void {
     const sums: Record<string, number> = {};
     for (const field of fieldsOfUses({ members, sessions })) this.#usesFields.add(field);
     for (const use of sessions) this.#state.recordSessionUse(use);
@@ -362,7 +362,7 @@ export class RedisSharedPool implements FleetPool {
     }
     const replicas = this.replicas.map(({ name }) => name);
     const shifted = beats.map(({ by, beat }) => ({ by, beat: shiftBeat(beat, this.#toLocal) }));
-    this.#follower?.heard({ replicas, beats: shifted, uses: sums });
+    this.#follower?.receiveActivity({ replicas, beats: shifted, uses: sums });
     this.#started.resolve();
     this.dayCounts.refresh();
     const turn = 1 + TURN_SHARE * replicas.indexOf(this.#options.replica);

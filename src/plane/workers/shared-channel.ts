@@ -9,7 +9,7 @@ import { shiftBeat, shiftFact, shiftSession, shiftState } from '../../fleet/mome
 import type {
   Beat,
   Fact,
-  FleetView,
+  FleetActivity,
   Follower,
   LoggedFact,
   SharedPool,
@@ -25,9 +25,9 @@ export type ToSharedPool =
   | { readonly kind: 'shared.bind'; readonly id: number; readonly session: SharedSession };
 
 export type FromSharedPool =
-  | { readonly kind: 'shared.loaded'; readonly state: IpcEncoded }
-  | { readonly kind: 'shared.followed'; readonly facts: IpcEncoded }
-  | { readonly kind: 'shared.heard'; readonly view: FleetView }
+  | { readonly kind: 'shared.state'; readonly state: IpcEncoded }
+  | { readonly kind: 'shared.facts'; readonly facts: IpcEncoded }
+  | { readonly kind: 'shared.activity'; readonly activity: FleetActivity }
   | { readonly kind: 'shared.bound'; readonly id: number; readonly session: SharedSession };
 
 export class SharedPoolServer implements Follower {
@@ -58,16 +58,16 @@ export class SharedPoolServer implements Follower {
     }
   }
 
-  loaded(state: SharedState): void {
-    this.#send({ kind: 'shared.loaded', state: encodeForIpc(state) });
+  receiveState(state: SharedState): void {
+    this.#send({ kind: 'shared.state', state: encodeForIpc(state) });
   }
 
-  followed(facts: readonly LoggedFact[]): void {
-    this.#send({ kind: 'shared.followed', facts: encodeForIpc(facts) });
+  receiveFacts(facts: readonly LoggedFact[]): void {
+    this.#send({ kind: 'shared.facts', facts: encodeForIpc(facts) });
   }
 
-  heard(view: FleetView): void {
-    this.#send({ kind: 'shared.heard', view });
+  receiveActivity(activity: FleetActivity): void {
+    this.#send({ kind: 'shared.activity', activity });
   }
 
   async close(): Promise<void> {
@@ -123,19 +123,21 @@ export class IpcSharedPool implements SharedPool {
 
   receive(message: FromSharedPool): void {
     switch (message.kind) {
-      case 'shared.loaded':
-        this.#follower?.loaded(shiftState(decodeFromIpc<SharedState>(message.state), this.#fromPrimary));
+      case 'shared.state':
+        this.#follower?.receiveState(
+          shiftState(decodeFromIpc<SharedState>(message.state), this.#fromPrimary),
+        );
         break;
-      case 'shared.followed':
-        this.#follower?.followed(
+      case 'shared.facts':
+        this.#follower?.receiveFacts(
           decodeFromIpc<readonly LoggedFact[]>(message.facts).map(({ by, fact }) => ({
             by,
             fact: shiftFact(fact, this.#fromPrimary),
           })),
         );
         break;
-      case 'shared.heard':
-        this.#hear(message.view);
+      case 'shared.activity':
+        this.#receiveActivity(message.activity);
         break;
       case 'shared.bound':
         this.#binding.get(message.id)?.(shiftSession(message.session, this.#fromPrimary));
@@ -148,9 +150,9 @@ export class IpcSharedPool implements SharedPool {
     this.#closed = true;
   }
 
-  #hear(view: FleetView): void {
-    const beats = view.beats.map(({ by, beat }) => ({ by, beat: shiftBeat(beat, this.#fromPrimary) }));
-    this.#follower?.heard({ ...view, beats });
+  #receiveActivity(activity: FleetActivity): void {
+    const beats = activity.beats.map(({ by, beat }) => ({ by, beat: shiftBeat(beat, this.#fromPrimary) }));
+    this.#follower?.receiveActivity({ ...activity, beats });
     this.#following.resolve();
   }
 

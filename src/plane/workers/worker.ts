@@ -83,9 +83,9 @@ function receive(message: ToWorker): void {
 
 function receiveOpen(message: Exclude<ToWorker, { kind: 'open' | 'permits' }>, plane: WorkerPlane): void {
   switch (message.kind) {
-    case 'shared.loaded':
-    case 'shared.followed':
-    case 'shared.heard':
+    case 'shared.state':
+    case 'shared.facts':
+    case 'shared.activity':
     case 'shared.bound':
       plane.shared.receive(message);
       break;

@@ -38,8 +38,8 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const pool = stage.connect('a');
     const member = sharedMember(stage, 'm1');
     class Rememberer extends Recorder {
-      override loaded(state: SharedState): void {
-        super.loaded(state);
+      override receiveState(state: SharedState): void {
+        super.receiveState(state);
         if (state.members.length === 0)
           queueMicrotask(() => pool.publish([{ kind: 'member.joined', member }]));
       }

@@ -152,8 +152,8 @@ test('worker: reports that it holds a socket that could not be bound', async () 
     wanted: 1,
     onReport: (worker, { kind }) => {
       if (kind !== 'shared.follow') return;
-      worker.send({ kind: 'shared.loaded', state: encodeForIpc({ members: [], sessions: [], paused: [] }) });
-      worker.send({ kind: 'shared.heard', view: { replicas: [], beats: [], uses: {} } });
+      worker.send({ kind: 'shared.state', state: encodeForIpc({ members: [], sessions: [], paused: [] }) });
+      worker.send({ kind: 'shared.activity', activity: { replicas: [], beats: [], uses: {} } });
     },
     prepare: async () => {},
     onLost: () => {},
