@@ -179,10 +179,10 @@ async function draw(): Promise<void> {
 }
 
 async function openSession(): Promise<void> {
-  const { fleet } = replicas[requests % replicas.length] as OpenReplica;
-  const lease = await fleet.replica.acquire(request({ session: randomUUID() }));
+  const { fleet, pool } = replicas[requests % replicas.length] as OpenReplica;
+  const lease = await fleet.replica.sessions.acquire(request({ session: randomUUID() }));
   if (!isLease(lease)) throw new Error('no member is usable');
-  fleet.replica.report({ lease: lease.id, kind: 'closed', cut: false, answered: true });
+  pool.report({ lease: lease.id, kind: 'closed', cut: false, answered: true });
 }
 
 async function repeat(count: number, one: () => Promise<void>): Promise<number[]> {

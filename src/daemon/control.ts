@@ -36,7 +36,7 @@ const ANY_PORT = 1;
 export function createControl(options: ControlOptions): AdminBackend {
   const { pool, refiller, plane, log, faults, fleet } = options;
   const share = (source: string, command: SourceCommand['command'], isKnown: boolean) => {
-    if (isKnown) fleet?.replica.command(source, command);
+    if (isKnown) fleet?.replica.sources.command(source, command);
     return isKnown;
   };
   return {

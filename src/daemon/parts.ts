@@ -211,7 +211,7 @@ async function openPlane(
     onNetwork: (down: boolean) => pool.freezeEvictions(down),
   };
   const workers = workersOf(config());
-  if (workers === 1) return openLocalPlane({ ...options, leases: fleet?.replica });
+  if (workers === 1) return openLocalPlane({ ...options, leases: fleet?.replica.sessions });
   const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // loaded only if noria has workers, because it loads node:cluster
   return openWorkersPlane({
     ...options,
@@ -295,5 +295,5 @@ function openClient({ clock, config }: PartsContext, refuses: RefuseAddress): Se
 function drawingTogether(fleet: Fleet | undefined): Pick<RefillerOptions, 'sharedCount' | 'onReport'> {
   if (fleet === undefined) return {};
   const { replica, sharedCount } = fleet;
-  return { sharedCount, onReport: (source, report) => replica.reportSource(source, report) };
+  return { sharedCount, onReport: (source, report) => replica.sources.report(source, report) };
 }

@@ -39,6 +39,8 @@ export interface DialerOptions extends DialerSettings {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly pool: LeaseProvider;
+  /** Grants the leases in place of the pool. Used where several replicas have to agree on the member of a session. */
+  readonly leases?: Pick<LeaseProvider, 'acquire'> | undefined;
   /**
    * Called when most members of a source begin to refuse the source's credentials. Called again when a member accepts
    * the credentials.
@@ -78,7 +80,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
   #closed = false;
 
   constructor(options: DialerOptions) {
-    const { clock, bus, pool } = options;
+    const { clock, bus, pool, leases = pool } = options;
     this.#options = options;
     this.#settings = options;
     const deadlines = new Deadlines(clock, TICK_MS);
@@ -96,6 +98,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
       clock,
       bus,
       pool,
+      leases,
       deadlines,
       openSocket,
       warm: this.#warm,

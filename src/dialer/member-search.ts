@@ -10,6 +10,7 @@ import type { DialRequest } from './dial.ts';
 export interface SearchParts {
   readonly clock: Clock;
   readonly pool: LeaseProvider;
+  readonly leases: Pick<LeaseProvider, 'acquire'>;
   nextRequestId(): number;
 }
 
@@ -66,7 +67,7 @@ export class MemberSearch {
   start(terms: SearchTerms): void {
     const { hedge, avoid, waitMs } = terms;
     const id = this.#parts.nextRequestId();
-    const answer = this.#parts.pool.acquire({
+    const answer = this.#parts.leases.acquire({
       id,
       routing: this.#request.routing,
       targetHost: this.#request.target.host,

@@ -21,7 +21,7 @@ interface MemorySharedPoolOptions {
    * The replica that represents this machine in the fleet. It opens the sessions of the machine, and receives the
    * machine's part of the fleet's limits.
    */
-  readonly machine?: Pick<Replica, 'bindSession' | 'delegateLimits'> | undefined;
+  readonly machine?: Pick<Replica, 'sessions' | 'delegateLimits'> | undefined;
 }
 
 const NO_PACE: PaceStore = {
@@ -123,7 +123,7 @@ export class MemorySharedPool {
     if (known?.member !== undefined) return known;
     // no fact is appended here: when the fleet has opened the session, the primary's pool publishes it in this shared
     // pool
-    if (this.#machine !== undefined) return this.#machine.bindSession(proposed);
+    if (this.#machine !== undefined) return this.#machine.sessions.bind(proposed);
     this.#append(by, [{ kind: 'session.moved', session: proposed, reason: 'new' }]);
     return proposed;
   }

@@ -1,6 +1,6 @@
 /**
  * Keeps a pool and its shared pool equal: publishes the changes of the pool as facts, and applies the facts of other
- * replicas. Also grants the leases of the pool. All replicas agree on the member of a session before its first lease.
+ * replicas.
  *
  * Of all facts about a subject, the last one in the log decides. While this replica waits for its own fact to come back
  * from the log, it skips other replicas' facts about the same subject. They are earlier in the log, so its own fact
@@ -9,16 +9,6 @@
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { isSame } from '../core/is-same.ts';
-import {
-  isLease,
-  type Lease,
-  type LeaseProvider,
-  type LeaseRefusal,
-  type LeaseReport,
-  type LeaseRequest,
-  type UpcomingMember,
-  type UpcomingQuery,
-} from '../pool/lease.ts';
 import type { LimitPart } from '../pool/options.ts';
 import type { Pool } from '../pool/pool.ts';
 import {
@@ -28,7 +18,6 @@ import {
   staysOnMachine,
 } from '../pool/shared-member.ts';
 import type { MemberChanges, PoolSharing } from '../pool/sharing.ts';
-import type { InstanceReport } from '../refill/instance-report.ts';
 import { EvictionVotes } from './eviction-votes.ts';
 import { FactsInFlight } from './facts-in-flight.ts';
 import { OtherReplicas } from './other-replicas.ts';
@@ -43,10 +32,9 @@ import type {
   SourceCommand,
   SourceReport,
 } from './shared-pool.ts';
+import { SharedSessions } from './shared-sessions.ts';
 import { SharedSources } from './shared-sources.ts';
 import type { UnpublishedFacts } from './unpublished-facts.ts';
-
-type Answer = Lease | LeaseRefusal;
 
 export interface ReplicaOptions {
   readonly name: string;
@@ -80,16 +68,15 @@ export interface ReplicaOptions {
  */
 const QUIET_RATE = 0.001;
 
-export class Replica implements LeaseProvider, Follower {
+export class Replica implements Follower {
+  readonly sessions: SharedSessions;
+  readonly sources: SharedSources;
   readonly #options: ReplicaOptions;
   readonly #sharing: PoolSharing;
   readonly #subscriptions: readonly Disposable[];
   readonly #others: OtherReplicas;
-  readonly #sources: SharedSources;
   readonly #votes = new EvictionVotes();
   readonly #inFlight = new FactsInFlight();
-  /** The sessions that this replica is opening in the shared pool, by name. */
-  readonly #opening = new Map<string, Promise<void>>();
   /**
    * Ids of the members that this replica has published again. An id is removed when the first fact that adds the member
    * arrives from the log.
@@ -105,7 +92,7 @@ export class Replica implements LeaseProvider, Follower {
   #closed = false;
 
   constructor(options: ReplicaOptions) {
-    const { pool, bus, sameMachine, servesClients } = options;
+    const { pool, bus, shared, sameMachine, servesClients } = options;
     this.#options = options;
     this.#sharing = pool.share({
       sameMachine,
@@ -113,9 +100,10 @@ export class Replica implements LeaseProvider, Follower {
       onUse: () => this.#beatLater(),
       onServed: () => this.#allServed(),
     });
+    this.sessions = new SharedSessions({ pool, sharing: this.#sharing, shared });
     this.#others = new OtherReplicas(this.#sharing, { countsLeases: !servesClients });
     const { onCommand, onReport } = options;
-    this.#sources = new SharedSources({ publish: (fact) => this.#publish(fact), onCommand, onReport });
+    this.sources = new SharedSources({ publish: (fact) => this.#publish(fact), onCommand, onReport });
     this.#subscriptions = [
       bus.on('demand.rose', () => this.#beatNow()),
       bus.on('client.waited', () => this.#allServed()),
@@ -130,52 +118,12 @@ export class Replica implements LeaseProvider, Follower {
     await this.#options.shared.follow(this);
   }
 
-  acquire(request: LeaseRequest): Answer | Promise<Answer> {
-    const answer = this.#options.pool.acquire(request);
-    if (request.routing.session === undefined || this.#closed) return answer;
-    return answer instanceof Promise
-      ? answer.then((late) => this.#inOpenSession(request, late))
-      : this.#inOpenSession(request, answer);
-  }
-
-  cancel(requestId: number): void {
-    this.#options.pool.cancel(requestId);
-  }
-
-  report(report: LeaseReport): void {
-    this.#options.pool.report(report);
-  }
-
-  upcoming(query: UpcomingQuery): readonly UpcomingMember[] {
-    return this.#options.pool.upcoming(query);
-  }
-
-  /** Opens a session for another process of this machine; see `SharedPool.bindSession`. */
-  async bindSession(proposed: SharedSession): Promise<SharedSession> {
-    const sharing = this.#sharing;
-    const known = sharing.session(proposed.name);
-    if (known?.member !== undefined) return known;
-    const agreed = await this.#options.shared.bindSession(proposed);
-    // Another process of this machine may have opened the session meanwhile. The first result counts for all of them:
-    // without a connection to the store, each result is only a proposal, and proposals may differ.
-    if (sharing.session(proposed.name)?.member === undefined) sharing.confirm(agreed);
-    return sharing.session(proposed.name) ?? agreed;
-  }
-
   /**
    * From now on, passes this replica's part of the limits to `receive` instead of the pool. For a machine whose clients
    * are served by other processes.
    */
   delegateLimits(receive: (part: LimitPart) => void): void {
     this.#receivePart = receive;
-  }
-
-  command(source: string, command: SourceCommand['command']): void {
-    this.#sources.command(source, command);
-  }
-
-  reportSource(source: string, report: InstanceReport): void {
-    this.#sources.report({ ...report, kind: 'source.reported', source });
   }
 
   receiveState(state: SharedState): void {
@@ -190,7 +138,7 @@ export class Replica implements LeaseProvider, Follower {
     sharing.apply(sessions.map((session) => ({ kind: 'session.moved', session, reason: 'loaded' })));
     sharing.apply(state.restrictions ?? []);
     for (const { member, uses } of state.members) sharing.setUses(member.id, uses);
-    this.#sources.receiveState(state, (source) => unpublished.hasCommandFor(source));
+    this.sources.receiveState(state, (source) => unpublished.hasCommandFor(source));
     for (const { member } of state.members) here.delete(member.id);
     for (const changes of here.values()) this.#republishMember(changes);
     const known = new Set(sessions.map(({ name }) => name));
@@ -218,7 +166,7 @@ export class Replica implements LeaseProvider, Follower {
       } else if (isOwn && fact.kind !== 'session.moved')
         continue; // the pool already has its own changes, except the sessions that `bindSession` opened
       else if (fact.kind === 'source.commanded' || fact.kind === 'source.reported')
-        this.#sources.receiveFact(fact);
+        this.sources.receiveFact(fact);
       else if (fact.kind === 'member.joined')
         changes.push({ ...fact, member: this.#withDrawnBy(fact.member, by) });
       else changes.push(fact);
@@ -243,6 +191,7 @@ export class Replica implements LeaseProvider, Follower {
   /** Stops following. The other replicas no longer see this replica. Idempotent. */
   async close(): Promise<void> {
     this.#closed = true;
+    this.sessions.close();
     this.#beatTimer?.[Symbol.dispose]();
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
     await this.#options.shared.close();
@@ -259,35 +208,6 @@ export class Replica implements LeaseProvider, Follower {
     const changedAt = clock.monotonic();
     const clockAheadMs = commonMs && changedAt - commonMs();
     this.#sharing.setPart({ ...part, machine: this.#machinePart, clockAheadMs, changedAt });
-  }
-
-  /**
-   * Returns the lease after the replicas have agreed on a member for its session. If they agreed on another member,
-   * acquires a new lease.
-   */
-  #inOpenSession(request: LeaseRequest, answer: Answer): Answer | Promise<Answer> {
-    if (!isLease(answer)) return answer;
-    const { session, member } = answer;
-    if (session === undefined || !this.#sharing.isUnconfirmed(session)) return answer;
-    return this.#openSession(session).then(() => {
-      const agreed = this.#sharing.session(session)?.member;
-      if (agreed === undefined || agreed === member) return answer;
-      this.#options.pool.report({ lease: answer.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
-      return this.acquire(request);
-    });
-  }
-
-  /** Opens the session in the shared pool. Concurrent requests of the session wait for the same result. */
-  async #openSession(name: string): Promise<void> {
-    const opening = this.#opening.get(name) ?? this.#bind(name);
-    this.#opening.set(name, opening);
-    await opening;
-    this.#opening.delete(name);
-  }
-
-  async #bind(name: string): Promise<void> {
-    const proposed = this.#sharing.session(name);
-    if (proposed !== undefined) this.#sharing.confirm(await this.#options.shared.bindSession(proposed));
   }
 
   #changed(change: PoolChange): void {

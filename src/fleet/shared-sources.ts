@@ -2,6 +2,7 @@
  * Gives all replicas the same two facts about each source: the operator's last pause or resume, and the service's last
  * answer about the instance. Publishes both again if a loaded state lacks them.
  */
+import type { InstanceReport } from '../refill/instance-report.ts';
 import type { Fact, SharedState, SourceCommand, SourceReport } from './shared-pool.ts';
 
 interface SharedSourcesOptions {
@@ -33,10 +34,11 @@ export class SharedSources {
     this.#options.publish(fact);
   }
 
-  /** Publishes an answer of the service that this replica got. */
-  report(report: SourceReport): void {
-    this.#reports.set(report.source, report);
-    this.#options.publish(report);
+  /** Applies an answer of the service that this replica got. */
+  report(source: string, report: InstanceReport): void {
+    const fact: SourceReport = { ...report, kind: 'source.reported', source };
+    this.#reports.set(source, fact);
+    this.#options.publish(fact);
   }
 
   /** Applies a fact that another replica published. */

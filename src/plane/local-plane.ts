@@ -1,21 +1,18 @@
 /** The data plane inside the daemon's process. */
 import { type DialerOptions, type DialerSettings, MemberDialer } from '../dialer/dialer.ts';
-import type { LeaseProvider } from '../pool/lease.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { DataPlane } from './data-plane.ts';
 import { ListenerSet, type ListenerSetOptions } from './listener-set.ts';
 
 export interface LocalPlaneOptions
   extends Omit<ListenerSetOptions, 'dialer'>,
-    Pick<DialerOptions, 'onSourceFault' | 'onNetwork'> {
+    Pick<DialerOptions, 'leases' | 'onSourceFault' | 'onNetwork'> {
   readonly pool: Pool;
-  /** Grants the leases of clients. If absent, the pool grants them. */
-  readonly leases?: LeaseProvider | undefined;
   readonly dialer: DialerSettings;
 }
 
-export function openLocalPlane({ dialer: settings, leases, ...options }: LocalPlaneOptions): DataPlane {
-  const dialer = new MemberDialer({ ...options, ...settings, pool: leases ?? options.pool });
+export function openLocalPlane({ dialer: settings, ...options }: LocalPlaneOptions): DataPlane {
+  const dialer = new MemberDialer({ ...options, ...settings });
   const listeners = new ListenerSet({ ...options, dialer });
   return {
     get listeners() {

@@ -36,7 +36,7 @@ const last = ({ commands }: ReplicaKit) => commands.at(-1);
 
 test('shared sources: a command that a replica missed reaches it when it loads the state again', async () => {
   const { a, b, read } = await openPair();
-  a.replica.command('city', 'pause');
+  a.replica.sources.command('city', 'pause');
   await settled();
   b.replica.receiveState({ ...(await read()), paused: [], resumed: ['city'] });
   expect(last(b)).toEqual(commanded('resume'));
@@ -46,10 +46,10 @@ test('shared sources: a command that a replica missed reaches it when it loads t
 
 test('shared sources: a command that did not reach the others is published again', async () => {
   const { a, b, read } = await openPair();
-  a.replica.command('city', 'pause');
+  a.replica.sources.command('city', 'pause');
   await settled();
   const paused = await read();
-  a.replica.command('city', 'resume');
+  a.replica.sources.command('city', 'resume');
   a.replica.receiveState(paused); // the connection was lost before the command was in the log
   await settled();
   expect(a.commands, 'the older pause does not apply').toEqual([]);
@@ -59,8 +59,8 @@ test('shared sources: a command that did not reach the others is published again
 
 test('shared sources: a shared state that was emptied gets the pauses and the reports back', async () => {
   const { fleet, a, b, read } = await openPair();
-  a.replica.command('city', 'pause');
-  b.replica.reportSource('harbor', { quota: { remaining: 3 }, suspension: FROZEN });
+  a.replica.sources.command('city', 'pause');
+  b.replica.sources.report('harbor', { quota: { remaining: 3 }, suspension: FROZEN });
   await settled();
   expect(await read()).toMatchObject({
     paused: ['city'],
@@ -80,8 +80,8 @@ test('shared sources: a shared state that was emptied gets the pauses and the re
 
 test('shared sources: a replica that starts gets the last report about each source', async () => {
   const { fleet, a, b } = await openPair();
-  a.replica.reportSource('city', { quota: {}, suspension: FROZEN });
-  a.replica.reportSource('harbor', {
+  a.replica.sources.report('city', { quota: {}, suspension: FROZEN });
+  a.replica.sources.report('harbor', {
     quota: {},
     suspension: { ...FROZEN, code: '12001', dependsOnConfig: true },
   });
@@ -96,7 +96,7 @@ test('shared sources: a replica that starts gets the last report about each sour
 
 test('shared sources: a report that a replica knows does not suspend its source again', async () => {
   const { b, a, read } = await openPair();
-  a.replica.reportSource('city', { quota: {}, suspension: FROZEN });
+  a.replica.sources.report('city', { quota: {}, suspension: FROZEN });
   await settled();
   b.replica.receiveState(await read());
   expect(b.reports).toHaveLength(1);

@@ -164,7 +164,8 @@ function openPlane(message: OpenPlane): WorkerPlane {
     ...decodeFromIpc<DialerSettings>(settings),
     clock: systemClock,
     bus,
-    pool: replica,
+    pool,
+    leases: replica.sessions,
     onSourceFault: (fault) => send({ kind: 'source.fault', fault }),
     onNetwork: (down) => send({ kind: 'network.judged', down }),
   });
