@@ -2,10 +2,12 @@
  * Keeps the facts in flight: facts that a replica has published and has not yet received back from the log. The subject
  * of a fact is what it is about, for example a member or a session. Of two facts with the same subject, the later one
  * decides.
+ *
+ * If the replica loads the shared state again, the state may lack these facts. Where a fact and the state disagree, this file
+ * decides which of the two applies.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
-import type { Fact } from './shared-pool.ts';
-import { UnpublishedFacts } from './unpublished-facts.ts';
+import type { Fact, MemberRecord, SharedState } from './shared-pool.ts';
 
 /**
  * Maximum number of subjects. It limits the memory: while the connection to the shared pool is lost, clients cause more
@@ -23,10 +25,7 @@ export class FactsInFlight {
     this.#bySubject.set(subject, { last: fact, count: count + 1 });
   }
 
-  /**
-   * Whether this replica has a fact with the same subject in flight. That fact is later in the log, so it overrides
-   * `fact`.
-   */
+  /** Whether a fact with the same subject is in flight. If so, it comes later in the log and overrides `fact`. */
   covers(fact: Fact): boolean {
     const subject = subjectOf(fact);
     return subject !== undefined && this.#bySubject.has(subject);
@@ -42,11 +41,56 @@ export class FactsInFlight {
     else this.#bySubject.delete(subject);
   }
 
-  /** Removes all facts. Returns the last fact about each subject. */
-  takeAll(): UnpublishedFacts {
-    const facts = new Map([...this.#bySubject].map(([subject, { last }]) => [subject, last]));
-    this.#bySubject.clear();
-    return new UnpublishedFacts(facts);
+  /** Whether the operator gave this replica a command for the source. */
+  hasCommandFor(source: string): boolean {
+    return this.#bySubject.has(`source ${source}`);
+  }
+
+  /** Whether this replica ended the session, or moved it for the operator or its client. The session in the state is then outdated. */
+  replacesSession(name: string): boolean {
+    const fact = this.#last(`session ${name}`);
+    return fact?.kind === 'session.ended' || (fact?.kind === 'session.moved' && fact.reason === 'rotated');
+  }
+
+  /**
+   * Whether the last fact in flight about the member replaces the member's quarantine in the loaded state. A
+   * quarantine replaces it if it ends later. A restore replaces it only if the loaded quarantine is over.
+   */
+  replacesQuarantine({ member, quarantine }: MemberRecord, now: number): boolean {
+    const fact = this.#last(`member ${member.id}`);
+    const untilAt = quarantine?.untilAt ?? Number.NEGATIVE_INFINITY;
+    if (fact?.kind === 'member.restored') return untilAt <= now;
+    return fact?.kind === 'member.quarantined' && fact.quarantine.untilAt > Math.max(untilAt, now);
+  }
+
+  /**
+   * The facts to publish again.
+   * @param hasSession - whether this replica now has a session of this name.
+   */
+  missingIn(state: SharedState, hasSession: (name: string) => boolean, now: number): Fact[] {
+    const records = new Map(state.members.map((record) => [record.member.id, record]));
+    const sessions = new Set(state.sessions.map(({ name }) => name));
+    const facts = [...this.#bySubject].map(([, { last }]) => last);
+    return facts.filter((fact) => {
+      switch (fact.kind) {
+        case 'member.left':
+        case 'member.banned':
+          return true;
+        case 'member.quarantined':
+        case 'member.restored': {
+          const record = records.get(fact.member);
+          return record !== undefined && this.replacesQuarantine(record, now);
+        }
+        case 'session.ended':
+          return sessions.has(fact.name) && !hasSession(fact.name);
+        default:
+          return false; // `Replica` and `SharedSources` publish the current sessions, commands and reports
+      }
+    });
+  }
+
+  #last(subject: string): Fact | undefined {
+    return this.#bySubject.get(subject)?.last;
   }
 }
 

@@ -6,6 +6,7 @@
  * from the log, it skips other replicas' facts about the same subject. They are earlier in the log, so its own fact
  * overrides them.
  */
+import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { isSame } from '../core/is-same.ts';
@@ -18,7 +19,6 @@ import {
   staysOnMachine,
 } from '../pool/shared-member.ts';
 import type { MemberChanges, PoolSharing } from '../pool/sharing.ts';
-import { EvictionVotes } from './eviction-votes.ts';
 import { FactsInFlight } from './facts-in-flight.ts';
 import { OtherReplicas } from './other-replicas.ts';
 import type {
@@ -26,6 +26,7 @@ import type {
   FleetActivity,
   Follower,
   LoggedFact,
+  MemberLeft,
   MemberRecord,
   SharedPool,
   SharedState,
@@ -34,7 +35,6 @@ import type {
 } from './shared-pool.ts';
 import { SharedSessions } from './shared-sessions.ts';
 import { SharedSources } from './shared-sources.ts';
-import type { UnpublishedFacts } from './unpublished-facts.ts';
 
 export interface ReplicaOptions {
   readonly name: string;
@@ -67,6 +67,8 @@ export interface ReplicaOptions {
  * changes. So the other replicas learn when the rate falls.
  */
 const QUIET_RATE = 0.001;
+/** Incomplete votes are remembered for at most this number of members. */
+const MAX_VOTED_MEMBERS = 10_000;
 
 export class Replica implements Follower {
   readonly sessions: SharedSessions;
@@ -75,8 +77,9 @@ export class Replica implements Follower {
   readonly #sharing: PoolSharing;
   readonly #subscriptions: readonly Disposable[];
   readonly #others: OtherReplicas;
-  readonly #votes = new EvictionVotes();
-  readonly #inFlight = new FactsInFlight();
+  /** The names of the replicas that voted for the eviction of a member, by member id. */
+  readonly #votes = new BoundedMap<string, Set<string>>(MAX_VOTED_MEMBERS);
+  #inFlight = new FactsInFlight();
   /**
    * Ids of the members that this replica has published again. An id is removed when the first fact that adds the member
    * arrives from the log.
@@ -126,27 +129,17 @@ export class Replica implements Follower {
     this.#receivePart = receive;
   }
 
+  /** Applies the state, except where a fact in flight replaces it. Then publishes what the state lacks. */
   receiveState(state: SharedState): void {
-    const sharing = this.#sharing;
-    const here = new Map(sharing.members().map((changes) => [changes.member.id, changes]));
-    const unpublished = this.#inFlight.takeAll();
-    const sessions = state.sessions.filter(({ name }) => !unpublished.replacesSession(name));
+    const before = this.#sharing.members();
+    const inFlight = this.#inFlight;
+    this.#inFlight = new FactsInFlight();
+    const sessions = state.sessions.filter(({ name }) => !inFlight.replacesSession(name));
     const movedSessions = sessions.filter((session) => this.#hasMoved(session)).length;
-    this.#votes.clear();
-    this.#republished.clear();
-    sharing.apply(state.members.flatMap((record) => this.#changesOf(record, unpublished)));
-    sharing.apply(sessions.map((session) => ({ kind: 'session.moved', session, reason: 'loaded' })));
-    sharing.apply(state.restrictions ?? []);
-    for (const { member, uses } of state.members) sharing.setUses(member.id, uses);
-    this.sources.receiveState(state, (source) => unpublished.hasCommandFor(source));
-    for (const { member } of state.members) here.delete(member.id);
-    for (const changes of here.values()) this.#republishMember(changes);
-    const known = new Set(sessions.map(({ name }) => name));
-    for (const session of sharing.sessions()) {
-      if (!known.has(session.name)) this.#publish({ kind: 'session.moved', session, reason: 'new' });
-    }
-    const hasSession = (name: string) => sharing.session(name) !== undefined;
-    for (const fact of unpublished.missingIn(state, hasSession, this.#options.clock.monotonic()))
+    this.#applyState({ ...state, sessions }, inFlight);
+    this.#publishMissing({ ...state, sessions }, before);
+    const hasSession = (name: string) => this.#sharing.session(name) !== undefined;
+    for (const fact of inFlight.missingIn(state, hasSession, this.#options.clock.monotonic()))
       this.#publish(fact);
     if (!this.#options.sameMachine) this.#options.bus.emit('fleet.loaded', { movedSessions });
   }
@@ -160,7 +153,7 @@ export class Replica implements Follower {
         this.#sharing.reportUsesAgain(fact.member.id);
       if (fact.kind === 'member.left') {
         if (isOwn) this.#inFlight.returned(fact);
-        if (this.#votes.count(fact, by)) changes.push(fact);
+        if (this.#isVotedOut(fact, by)) changes.push(fact);
       } else if (this.#inFlight.covers(fact)) {
         if (isOwn) this.#inFlight.returned(fact);
       } else if (isOwn && fact.kind !== 'session.moved')
@@ -208,6 +201,40 @@ export class Replica implements Follower {
     const changedAt = clock.monotonic();
     const clockAheadMs = commonMs && changedAt - commonMs();
     this.#sharing.setPart({ ...part, machine: this.#machinePart, clockAheadMs, changedAt });
+  }
+
+  #applyState(state: SharedState, inFlight: FactsInFlight): void {
+    const { members, sessions, restrictions = [] } = state;
+    const sharing = this.#sharing;
+    this.#votes.clear();
+    this.#republished.clear();
+    sharing.apply(members.flatMap((record) => this.#changesOf(record, inFlight)));
+    sharing.apply(sessions.map((session) => ({ kind: 'session.moved', session, reason: 'loaded' })));
+    sharing.apply(restrictions);
+    for (const { member, uses } of members) sharing.setUses(member.id, uses);
+    this.sources.receiveState(state, (source) => inFlight.hasCommandFor(source));
+  }
+
+  /** Publishes the members and sessions that the state lacks. `before`: the members before the state was applied. */
+  #publishMissing({ members, sessions }: SharedState, before: readonly MemberChanges[]): void {
+    const knownMembers = new Set(members.map(({ member }) => member.id));
+    for (const changes of before) if (!knownMembers.has(changes.member.id)) this.#republishMember(changes);
+    const knownSessions = new Set(sessions.map(({ name }) => name));
+    for (const session of this.#sharing.sessions()) {
+      if (!knownSessions.has(session.name)) this.#publish({ kind: 'session.moved', session, reason: 'new' });
+    }
+  }
+
+  /**
+   * Counts the vote of a replica for the eviction of a member.
+   * @returns whether enough replicas have voted to remove the member.
+   */
+  #isVotedOut({ member, votesNeeded }: MemberLeft, by: string): boolean {
+    if (votesNeeded <= 1) return true;
+    const votes = this.#votes.get(member) ?? new Set();
+    votes.add(by);
+    this.#votes.set(member, votes);
+    return votes.size >= votesNeeded;
   }
 
   #changed(change: PoolChange): void {
@@ -261,16 +288,16 @@ export class Replica implements Follower {
    * that the member was removed, the pool will not add it again. Otherwise this replica continues with the votes in the
    * record.
    */
-  #changesOf(record: MemberRecord, unpublished: UnpublishedFacts): PoolChange[] {
+  #changesOf(record: MemberRecord, inFlight: FactsInFlight): PoolChange[] {
     const { member, drawnBy, left, bans, votes } = record;
     const { id } = member;
     const now = this.#options.clock.monotonic();
-    const quarantine = unpublished.replacesQuarantine(record, now) ? undefined : record.quarantine;
+    const quarantine = inFlight.replacesQuarantine(record, now) ? undefined : record.quarantine;
     if (left !== undefined) {
       this.#sharing.rememberRemoved(member);
       return [{ kind: 'member.left', member: id, ...left }];
     }
-    this.#votes.load(id, votes);
+    if (votes.length > 0) this.#votes.set(id, new Set(votes));
     return [
       { kind: 'member.joined', member: this.#withDrawnBy(member, drawnBy) },
       ...(quarantine === undefined ? [] : [{ kind: 'member.quarantined', member: id, quarantine } as const]),

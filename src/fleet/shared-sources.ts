@@ -54,24 +54,24 @@ export class SharedSources {
 
   /**
    * Applies a loaded state, and publishes what the state lacks.
-   * @param isUnpublished - returns whether the log may lack this replica's last command for the source.
+   * @param isInFlight - returns whether the log may lack this replica's last command for the source.
    */
-  receiveState(state: SharedState, isUnpublished: (source: string) => boolean): void {
-    this.#loadCommands(state, isUnpublished);
+  receiveState(state: SharedState, isInFlight: (source: string) => boolean): void {
+    this.#loadCommands(state, isInFlight);
     this.#loadReports(state.reports ?? []);
   }
 
-  #loadCommands({ paused, resumed = [] }: SharedState, isUnpublished: (source: string) => boolean): void {
+  #loadCommands({ paused, resumed = [] }: SharedState, isInFlight: (source: string) => boolean): void {
     const loaded = new Map<string, SourceCommand['command']>([
       ...resumed.map((source) => [source, 'resume'] as const),
       ...paused.map((source) => [source, 'pause'] as const),
     ]);
     for (const own of this.#commands.values()) {
-      if (isUnpublished(own.source) || !loaded.has(own.source)) this.#options.publish(own);
+      if (isInFlight(own.source) || !loaded.has(own.source)) this.#options.publish(own);
     }
     for (const [source, command] of loaded) {
       const known = this.#commands.get(source)?.command ?? 'resume';
-      if (isUnpublished(source) || command === known) continue;
+      if (isInFlight(source) || command === known) continue;
       this.receiveFact({ kind: 'source.commanded', source, command });
     }
   }

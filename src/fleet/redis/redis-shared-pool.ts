@@ -86,7 +86,7 @@ export class RedisSharedPool implements FleetPool {
   /** The fields in the hash of uses that this replica knows (see `FleetKeys.uses`). */
   #usesFields = new Set<string>();
   #waiters: { readonly number: number; readonly resolve: () => void }[] = [];
-  #unpublished: Fact[] = [];
+  #unsent: Fact[] = [];
   /**
    * True from the load of the state until the connection opens. During this time, `publish` keeps facts until the
    * connection is open.
@@ -187,7 +187,7 @@ export class RedisSharedPool implements FleetPool {
   publish(facts: readonly Fact[]): void {
     const isOpen = this.fault === undefined;
     if (this.#isClosed || facts.length === 0 || !(isOpen || this.#isOpening)) return;
-    this.#unpublished.push(...facts);
+    this.#unsent.push(...facts);
     if (isOpen) this.#publishing ??= this.#publishAll();
   }
 
@@ -266,7 +266,7 @@ export class RedisSharedPool implements FleetPool {
   #connected(): void {
     this.#lostAt = undefined;
     this.#isOpening = false;
-    if (this.#unpublished.length > 0) this.#publishing ??= this.#publishAll();
+    if (this.#unsent.length > 0) this.#publishing ??= this.#publishAll();
     this.#beats.connected();
     this.#options.observer?.connected();
     void this.#checkEvictions();
@@ -283,7 +283,7 @@ export class RedisSharedPool implements FleetPool {
   #lost(error: NoriaError): void {
     this.#lostAt ??= this.#options.clock.monotonic();
     this.#isOpening = false;
-    this.#unpublished = [];
+    this.#unsent = [];
     this.#beats.lost();
     this.#resolveWaiters();
     if (error !== this.#reloading) this.#options.observer?.lost(error);
@@ -294,15 +294,15 @@ export class RedisSharedPool implements FleetPool {
    * again; without waiting, a later batch could be appended first.
    */
   async #publishAll(): Promise<void> {
-    while (this.#unpublished.length > 0) {
-      const facts = this.#unpublished;
-      this.#unpublished = [];
+    while (this.#unsent.length > 0) {
+      const facts = this.#unsent;
+      this.#unsent = [];
       try {
         await this.#publish(facts);
       } catch (error) {
         // handled: facts are lost, so this replica loads the state again
         this.#store.connection.reset(faultOf(error));
-        this.#unpublished = [];
+        this.#unsent = [];
       }
     }
     this.#publishing = undefined;
