@@ -41,20 +41,23 @@ export class FactsInFlight {
     else this.#bySubject.delete(subject);
   }
 
-  /** Whether the operator gave this replica a command for the source. */
+  /** Whether the operator gave this replica a command for the source that the log may lack. */
   hasCommandFor(source: string): boolean {
     return this.#bySubject.has(`source ${source}`);
   }
 
-  /** Whether this replica ended the session, or moved it for the operator or its client. The session in the state is then outdated. */
+  /**
+   * Whether the session in the state is outdated, because this replica ended it, or moved it for the operator or its
+   * client.
+   */
   replacesSession(name: string): boolean {
     const fact = this.#last(`session ${name}`);
     return fact?.kind === 'session.ended' || (fact?.kind === 'session.moved' && fact.reason === 'rotated');
   }
 
   /**
-   * Whether the last fact in flight about the member replaces the member's quarantine in the loaded state. A
-   * quarantine replaces it if it ends later. A restore replaces it only if the loaded quarantine is over.
+   * Whether the last fact in flight about the member overrides the quarantine in the loaded state. A quarantine does if
+   * it ends later. A restore does only if the loaded quarantine is over.
    */
   replacesQuarantine({ member, quarantine }: MemberRecord, now: number): boolean {
     const fact = this.#last(`member ${member.id}`);
@@ -64,8 +67,8 @@ export class FactsInFlight {
   }
 
   /**
-   * The facts to publish again.
-   * @param hasSession - whether this replica now has a session of this name.
+   * Returns the facts to publish again.
+   * @param hasSession - returns whether this replica has the session now.
    */
   missingIn(state: SharedState, hasSession: (name: string) => boolean, now: number): Fact[] {
     const records = new Map(state.members.map((record) => [record.member.id, record]));
@@ -84,7 +87,7 @@ export class FactsInFlight {
         case 'session.ended':
           return sessions.has(fact.name) && !hasSession(fact.name);
         default:
-          return false; // `Replica` and `SharedSources` publish the current sessions, commands and reports
+          return false; // `Replica` and `SharedSources` publish these again
       }
     });
   }
