@@ -25,7 +25,7 @@ export interface Evidence {
   readonly similarFailures: number;
   /** Whether a member of the source reached a target recently. */
   readonly sourceWorked: boolean;
-  /** Whether most members of the source refuse its credentials. */
+  /** Whether most members of the source refuse the source's credentials. */
   readonly sourceFaulty: boolean;
   /** Whether other members accept the credentials that this member refused, or work without credentials. */
   readonly credentialsWork: boolean;

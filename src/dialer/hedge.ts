@@ -40,7 +40,7 @@ export function hedgeDelayMs(
 
 /** How many hedges each dial adds to the budget. */
 const EARNED_PER_DIAL = 0.1;
-/** The maximum of the budget, and its value at the start. */
+/** The maximum number of hedges in the budget. The budget starts with this number. */
 const MAX_BALANCE = 10;
 
 /** Limits the wasted hedges of a dialer to a share of its dials. */
@@ -85,7 +85,7 @@ export class Hedge {
     this.#onOverdue = onOverdue;
   }
 
-  /** Call it when a first attempt starts, with the moment of the start. */
+  /** Call it when a first attempt starts. `now` is the monotonic moment of this start. */
   arm(lease: Lease, p95Ms: number | undefined, now: number): void {
     this.disarm();
     const delayMs = hedgeDelayMs(this.#settings, p95Ms, lease.doubtful);

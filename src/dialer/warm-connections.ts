@@ -22,7 +22,8 @@ import {
 import { MIN_GAIN_MS, stockFor, TunnelRate } from './warm-stock.ts';
 
 /**
- * How many connections noria keeps open before tunnels need them. `auto`: noria decides. A number: the maximum for each source.
+ * How many warm connections noria keeps, which it opens before tunnels need them. `auto`: noria decides. A number: the
+ * maximum for each source.
  */
 export type WarmSetting = 'auto' | 'off' | number;
 
@@ -31,7 +32,7 @@ export interface WarmConnectionsParts extends WarmParts {
   memoryOf(source: string): SourceMemory;
 }
 
-/** With `auto`, the maximum number of connections for each source. */
+/** With `auto`, the maximum number of warm connections for each source. */
 const MAX_AUTO_CONNECTIONS = 128;
 /**
  * The number of streams of tunnels whose rates noria remembers. A stream is the tunnels of one session, or of one set
@@ -54,7 +55,7 @@ export class WarmConnections implements WarmOwner {
   readonly #streams = new BoundedMap<string, TunnelRate>(MAX_STREAMS);
   /** For each member, when it last closed or refused a warm connection. */
   readonly #failedAt = new BoundedMap<string, number>(MAX_FAILED_MEMBERS);
-  /** The balance: how many more connections may end unused. At 0, noria opens no connection. */
+  /** The balance: how many more warm connections may end unused. At 0, noria opens no further warm connection. */
   #balance = MAX_BALANCE;
   #maxPerSource = 0;
 

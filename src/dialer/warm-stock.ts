@@ -84,9 +84,12 @@ const KEEP_SHARE = 0.8;
 /** After this time, noria forgets that a member closed an unused connection. */
 const RELEARN_MS = 10 * 60_000;
 const MAX_MEMBERS = 16;
-/** The weight of the latest sample in the moving average. */
+/** The weight of the latest sample in the moving average of the opening time. */
 const SAMPLE_WEIGHT = 0.1;
-/** The minimum grows by this factor with each sample, so that old samples fade when the members of a source change. */
+/**
+ * With each sample, the recorded minimum grows by this factor, so that an old minimum fades when the members of a
+ * source change.
+ */
 const MIN_GROWTH = 1.02;
 
 /**

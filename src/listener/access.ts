@@ -47,7 +47,10 @@ export interface ClientIdentity {
   readonly routingText: string;
 }
 
-/** The password of an unknown user is compared with this, so that the response time does not show which names exist. */
+/**
+ * noria compares the password of an unknown user with this digest, so that the response time does not show which user
+ * names exist.
+ */
 const NO_PASSWORD = digest('');
 const MAX_CACHED_TARGETS = 1_024;
 const MAX_CACHED_TARGET_LENGTH = 128;

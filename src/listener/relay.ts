@@ -13,7 +13,7 @@ import { canDestroyAtEnd, reset } from './reset.ts';
 /** The options of a relay. Durations are in ms. */
 export interface RelayOptions {
   readonly deadlines: Deadlines;
-  /** Both sockets are destroyed after this time without a byte in either direction. */
+  /** If no byte arrives in either direction for this time, noria destroys both sockets. */
   readonly idleTimeoutMs: number;
   /** Replaces `idleTimeoutMs` once one direction has ended. */
   readonly lingerMs: number;

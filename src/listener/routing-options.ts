@@ -105,7 +105,10 @@ export function readRoutingOptions(
   return complete(given, context);
 }
 
-/** The session of a client that connects to this port of a listener with `session: port` and sends no routing options. */
+/**
+ * Returns the session that a client gets on this port, if the listener has `session: port` and the client sends no
+ * routing options.
+ */
 export function sessionOfPort(
   localPort: number,
   user: string,

@@ -34,7 +34,8 @@ export interface DataPlane {
 }
 
 /**
- * The settings of the data plane, except its listeners, that a reload may change. The daemon configures its own pool separately.
+ * The settings of the data plane that a reload may change, except those of its listeners. The daemon configures its own
+ * pool separately.
  */
 export interface PlaneSettings {
   readonly dialer: DialerSettings;

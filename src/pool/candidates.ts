@@ -134,7 +134,7 @@ export class MemberCheck implements PickCheck<Candidate> {
   host = '';
   avoid: readonly string[] = [];
   minEndsAt = Number.NEGATIVE_INFINITY;
-  /** The pick prefers a member with another exit address than this. */
+  /** The exit address of the previous pick. The pick prefers a member with another exit address. */
   lastExit = '';
   /** The members that sessions use, by member id. The pick prefers other members. */
   heldBySessions: ReadonlyMap<string, unknown> | undefined;

@@ -63,8 +63,8 @@ export function demandFor(
 }
 
 /**
- * Assumes that the other replicas have no waiting clients until they report again, because the new members may serve
- * those clients.
+ * Call it when a draw has added members, which may serve the clients that wait in other replicas. Until those replicas
+ * report again, the demand counts none of these clients.
  */
 export function forgetWaitingElsewhere({ demandElsewhere }: PoolSource): void {
   for (const [by, demand] of demandElsewhere) demandElsewhere.set(by, { ...demand, waiting: 0 });

@@ -18,7 +18,10 @@ export type HealthVerdict =
   | 'quarantine'
   /** The pool quarantines the member, but no draw replaces it, because only one client failed through the member. */
   | 'exclude'
-  /** As `exclude`, and noria also probes the member. With the same evidence from several clients, noria would evict the member. */
+  /**
+   * The pool quarantines the member without a replacement, and noria probes it. With the same evidence from several
+   * clients, noria would evict the member.
+   */
   | 'exclude-and-probe'
   /** noria probes the member, because it fails for several targets and no member of its source works. */
   | 'probe'

@@ -156,7 +156,7 @@ export class Member {
     return departure;
   }
 
-  /** Ends the waiting time of a quarantined member: the next attempt may try it. */
+  /** Ends the waiting time of a quarantined member: from now on, an attempt may use the member. */
   endQuarantine(now: number): void {
     if (this.#phase.name === 'quarantined' && this.#phase.untilAt > now) {
       this.#move({ ...this.#phase, untilAt: now });

@@ -58,12 +58,15 @@ export class SessionClients {
     return -(this.#byKey.get(clientKey(owner))?.key ?? 0);
   }
 
-  /** The session to end when this client reaches its limit. */
+  /** Returns the session to end when the client has reached its limit of sessions. */
   leastUsedOf(owner: SessionOwner, now: number): Session | undefined {
     return leastUsed(this.#byKey.get(clientKey(owner)), now);
   }
 
-  /** The session to end when all clients together reach the limit. It is a session of the client with the most sessions. */
+  /**
+   * Returns the session to end when all clients together have reached the limit of sessions. It is a session of the
+   * client with the most sessions.
+   */
   leastUsedOfLargest(now: number): Session | undefined {
     return leastUsed(this.#bySize.first, now);
   }

@@ -25,7 +25,7 @@ export interface SharedMember extends Omit<DrawnMember, 'endsAt'> {
 export interface MemberQuarantine {
   readonly untilAt: number;
   readonly fault: FaultCode;
-  /** False: no draw replaces the member, because only one client failed through it. Absent: true. */
+  /** Whether a draw replaces the member. False if only one client failed through the member. Absent: true. */
   readonly replaced?: boolean | undefined;
   /** The counts of the member's faults so far. */
   readonly health: HealthSnapshot;

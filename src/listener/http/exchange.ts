@@ -17,7 +17,7 @@ type ExchangeRequest = Pick<ForwardRequest, 'method' | 'framing' | 'upgrade'>;
 /** The events of an exchange. The last event is the `complete` part, `onSwitched` or `onFailed`. */
 interface ExchangeCallbacks {
   onPart(part: ResponsePart): void;
-  /** Called after each read, when all parts in it have been passed to `onPart`. */
+  /** Called after each read, when `onPart` has received all parts of this read. */
   onRead(): void;
   /**
    * A 101 response has arrived. From now on, the callee owns the member connection and its lease. The bytes after the

@@ -152,7 +152,7 @@ export class WorkerListeners {
   async #goBack(outcome: UpdateOutcome): Promise<UpdateOutcome> {
     for (const worker of this.#workers()) {
       const restored = await this.#updateWorker(worker, this.#listeners, this.#drainTimeoutMs);
-      if (restored?.ok === false) worker.killBecause(restored.message); // another worker replaces it and may succeed
+      if (restored?.ok === false) worker.killBecause(restored.message); // another worker replaces the killed worker and may succeed
     }
     this.permits.keep(limitsOf(this.#listeners));
     return outcome;
