@@ -14,7 +14,7 @@ export type { Daemon } from './daemon/daemon.ts';
 export interface EmbedOptions {
   /** The configuration in YAML, as in a noria.yaml. Relative paths start at the working folder. */
   readonly config: string;
-  /** The values for `${NAME}` in the configuration. If absent, the environment of the process. */
+  /** The values for `${NAME}` in the configuration. Default: the environment of the process. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** Receives each log line: JSON with a newline. If absent, noria logs nothing. */
   readonly onLogLine?: (line: string) => void;

@@ -95,7 +95,7 @@ export class AdminClient {
    * replaces the admin API, so noria answers first.
    */
   async reload(): Promise<Reload & { readonly applied: boolean }> {
-    // a reload may take long, so first ask a route that answers within seconds if noria runs
+    // checks within seconds that noria answers, because the reload may take much longer
     await this.#call({ method: 'GET', path: '/healthz' });
     const answer = await this.#call({ method: 'POST', path: '/api/reload', timeoutMs: RELOAD_TIMEOUT_MS });
     return { ...this.#decode(answer, reloadSchema), applied: answer.status === 200 };

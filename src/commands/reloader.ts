@@ -16,7 +16,7 @@ import type { Daemon } from '../daemon/daemon.ts';
 import { changesForRestart } from '../daemon/part-options.ts';
 
 interface ReloaderOptions {
-  /** Resolves when the daemon runs. An earlier reload waits for it. */
+  /** Resolves when the daemon runs. A reload that is requested earlier waits for this promise. */
   readonly daemon: Promise<Pick<Daemon, 'config' | 'reload'>>;
   readonly log: Log;
   readonly file: string;

@@ -51,7 +51,7 @@ interface PacedCall<Answer> extends PacedAddress {
 
 /**
  * Makes one call as soon as the pace allows it, and prints how long it waits. Records the call in the state folder, or
- * with a fleet in the fleet's store, so that a running noria also keeps its distance from this call.
+ * with a fleet in the fleet's store, so that the next call of a running noria is not too early.
  */
 export async function callWithinPace<Answer extends { readonly code: string }>(
   { timeoutMs, stateDir, refuses, openTunnel, fleet }: CallSettings,

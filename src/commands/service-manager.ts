@@ -32,7 +32,7 @@ export interface ServiceManager {
   reloading(): void;
   /** Sends the status if it differs from the last one. Call it when the status may have changed. */
   statusChanged(): void;
-  /** @param withinMs - the maximum time until noria has stopped. After it, systemd may kill the process. */
+  /** @param withinMs - the maximum time until noria has stopped. After this time, systemd may kill the process. */
   stopping(withinMs: number): void;
   /** Resolves when all notifications have been sent or have failed. Idempotent. */
   close(): Promise<void>;

@@ -1,6 +1,6 @@
 /**
- * `noria pause SOURCE`, `noria resume SOURCE` and `noria refill SOURCE`: control the draws of a running noria from a
- * source.
+ * `noria pause SOURCE`, `noria resume SOURCE` and `noria refill SOURCE`: control whether and when a running noria draws
+ * from a source.
  */
 import type { Command } from 'commander';
 import type { SourceJson } from '../admin/schemas.ts';

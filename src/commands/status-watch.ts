@@ -26,7 +26,7 @@ const CLEAR_LINE_END = '\u001b[K';
 const CLEAR_BELOW = '\u001b[J';
 
 /**
- * Runs until `signal` aborts. If noria stops answering, shows this and tries again.
+ * Runs until `signal` aborts. If noria stops answering, says so on the screen and tries again.
  *
  * @returns whether noria was ready in the last status.
  * @throws NoriaError if the first request fails, or if noria refuses a later one.

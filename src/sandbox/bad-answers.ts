@@ -1,6 +1,6 @@
 /**
- * Answers the clients of misbehaving members: with silence, with an error status, with bytes of another protocol, or
- * with half an answer. Or closes the connection without an answer.
+ * Answers the clients of misbehaving members: with silence, an error status, bytes of another protocol, or half an
+ * answer. Some of these members close or reset the connection without an answer.
  */
 import type { Socket } from 'node:net';
 import { Transform } from 'node:stream';

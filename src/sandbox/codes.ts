@@ -1,5 +1,5 @@
 /**
- * Why the sandbox refuses a call, with the code and the text of each reason. The texts are Chinese, as those of the
+ * Why the sandbox refuses a call, with the code and the text of each reason. The texts are Chinese, like those of the
  * service; clients must not depend on them. Source: the service's specification, Errors.
  */
 

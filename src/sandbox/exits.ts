@@ -12,8 +12,8 @@ import { connect, createServer, isIP, type Socket } from 'node:net';
 export interface Exit {
   readonly listenHost: string;
   /**
-   * The address that tells the member from others. Targets see it. If the machine has only 127.0.0.1, targets see
-   * 127.0.0.1 instead.
+   * The member's own address, which targets see. If the machine has only 127.0.0.1, targets see 127.0.0.1, and this
+   * address only identifies the member.
    */
   readonly address: string;
 }

@@ -20,7 +20,10 @@ interface ExtractionCall {
   readonly early: boolean;
 }
 
-/** Added to the remaining life in the answer: a new proxy has its whole life, although opening it has taken some ms. */
+/**
+ * Added to the remaining life in the answer. Without it, a new proxy would be reported with less than its whole life,
+ * because opening it takes some ms.
+ */
 const OPENING_MS = 50;
 
 const LEVELS = ['高匿', '普匿', '匿名', '透明', '未知'] as const;

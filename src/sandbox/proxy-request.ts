@@ -93,7 +93,7 @@ export function readProxyRequest(
   }
 }
 
-/** Returns the refusal for an error of the connection to the target. */
+/** Returns why a member refuses a request, from the error of its connection to the target. */
 export function refusalCauseOf(error: unknown): RefusalCause {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   switch (code) {

@@ -46,7 +46,7 @@ interface PortAssignment {
 export interface PortBackend {
   /** Returns the id of the port's member. */
   memberOf(port: number): string | undefined;
-  /** Assigns a member to the port that can serve it now. Returns undefined if there is no such member. */
+  /** Gives the port a member that can serve a client now. Returns undefined if there is no such member. */
   assign(request: PortAssignment): PortMember | undefined;
   /** Reports the port's member as bad. The pool counts a fault of the member and moves the port to another member. */
   reject(port: number): void;

@@ -32,7 +32,7 @@ export type LinkRefusal = 'denied' | 'too-fast' | 'empty';
 export interface LinkVendor {
   readonly name: string;
   readonly paceMs: number;
-  /** The parameters that identify the customer, with the values that are right. */
+  /** The parameters that identify the customer, with the values that the sandbox accepts. */
   readonly keys: Readonly<Record<string, string>>;
   /** The value of the header Authorization. If absent, a call needs no such header. */
   readonly authorization?: string;
