@@ -3,7 +3,6 @@
  * `blameFor` decides from the evidence. `DialBlame` collects the evidence of one dial. A wrong decision is costly: a
  * pool that blamed its members for dead targets or a cut cable would evict them all. docs/health.md explains the rules.
  */
-import type { Clock } from '../core/clock.ts';
 import type { Blame, EventBus, NoriaEvents } from '../core/events.ts';
 import { FAULTS } from '../core/faults.ts';
 import type { LeaseProvider } from '../pool/lease.ts';
@@ -109,7 +108,6 @@ function reportPoints(failure: FailedAttempt, memberWorked: boolean): number {
 }
 
 export interface BlameParts {
-  readonly clock: Clock;
   readonly bus: EventBus;
   readonly pool: LeaseProvider;
   readonly reachability: Reachability;

@@ -53,7 +53,7 @@ export interface PreparedLogin extends Login {
 type MemberAnswer = 'accepted' | 'open' | 'asked' | 'refused';
 
 /** The minimum number of different members in a majority. */
-export const MIN_MAJORITY_MEMBERS = 3;
+const MIN_MAJORITY_MEMBERS = 3;
 /** How long a member's answer to credentials counts as evidence. */
 const WINDOW_MS = 5 * 60_000;
 /**

@@ -15,7 +15,7 @@ import type { AbsoluteAnswer, ForwardMode } from './dial.ts';
  * When this number of distinct targets were reached only in absolute form, noria uses absolute form for all targets of
  * the source.
  */
-export const MIN_ABSOLUTE_FORM_TARGETS = 3;
+const MIN_ABSOLUTE_FORM_TARGETS = 3;
 /**
  * A source whose members accepted CONNECT to a port may change. noria assumes such a change after this many consecutive members
  * refused CONNECT to the port.

@@ -145,7 +145,7 @@ function isUnreachable({ fault, detail, status = 0 }: HandshakeFailure): boolean
   return status === 500 || status >= FIRST_OWN_STATUS;
 }
 
-export interface FrontNames {
+interface FrontNames {
   /** The front proxy as a noun phrase, such as `the front proxy bastion:3128`. */
   readonly front: string;
   /** The server behind the front proxy, as a noun phrase. */
@@ -154,7 +154,7 @@ export interface FrontNames {
   readonly key: string;
 }
 
-export interface FrontProblem {
+interface FrontProblem {
   /** What happened, without a full stop at the end. */
   readonly reason: string;
   readonly advice: string;

@@ -6,7 +6,7 @@ import { formatHostPort, type HostPort } from '../core/host-port.ts';
 import { describeFrontFailure, type FrontFailure, FrontHandshake } from './front-handshake.ts';
 
 /** A connection through the front proxy. The caller owns its socket from the start. */
-export interface FrontTunnel {
+interface FrontTunnel {
   /** The socket. It already has an 'error' handler. */
   readonly socket: ReturnType<typeof connect>;
   /** Why the connection is not established after `ms`; undefined if it is established. */

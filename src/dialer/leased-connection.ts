@@ -20,7 +20,7 @@ export interface ConnectionParts {
   readonly openConnections: LiveList<LeasedConnection>;
 }
 
-export interface ConnectionFacts {
+interface ConnectionFacts {
   readonly raw: RawConnection;
   readonly lease: Lease;
   /** What noria has learned about the member's source. */

@@ -21,7 +21,7 @@ export interface SearchOwner {
   noHedgeFound(): void;
 }
 
-export interface SearchTerms {
+interface SearchTerms {
   readonly hedge: boolean;
   /**
    * Members to avoid, in addition to the members that the dial has tried. If no other member is available, the search

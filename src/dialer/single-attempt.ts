@@ -5,7 +5,7 @@ import type { AttemptFailure, AttemptParts, AttemptTask, RawConnection } from '.
 import { blameFor, targetCanCause } from './blame.ts';
 import type { NetworkWatch } from './network-watch.ts';
 
-export interface SingleAttemptParts extends AttemptParts {
+interface SingleAttemptParts extends AttemptParts {
   readonly network: NetworkWatch;
 }
 

@@ -18,7 +18,7 @@ export interface SourceSettings extends SourceAccess {
   readonly handshake: HandshakeSetting;
 }
 
-export interface SourceMemoryParts {
+interface SourceMemoryParts {
   readonly clock: Clock;
   readonly onSourceFault: (fault: SourceFault) => void;
 }
@@ -69,7 +69,7 @@ const PERCENTILE = 0.95;
 const SLOW_FACTOR = 2;
 const SLOW_MS = 100;
 
-export interface LatencyProfile {
+interface LatencyProfile {
   /** The 95th percentile of the latency of the faster half of the members. */
   readonly p95Ms: number;
   readonly slowMembers: readonly string[];

@@ -44,7 +44,7 @@ export interface TakenConnection {
   readonly savedMs: number;
 }
 
-export interface WarmTask {
+interface WarmTask {
   readonly member: UpcomingMember;
   readonly login: PreparedLogin | undefined;
   /** Whether to send greeting and login early (SOCKS5). */

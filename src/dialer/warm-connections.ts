@@ -27,7 +27,7 @@ import { MIN_GAIN_MS, stockFor, TunnelRate } from './warm-stock.ts';
  */
 export type WarmSetting = 'auto' | 'off' | number;
 
-export interface WarmConnectionsParts extends WarmParts {
+interface WarmConnectionsParts extends WarmParts {
   readonly pool: LeaseProvider;
   memoryOf(source: string): SourceMemory;
 }

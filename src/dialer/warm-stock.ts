@@ -54,7 +54,7 @@ export class TunnelRate {
   }
 }
 
-export interface StockTerms {
+interface StockTerms {
   readonly perMs: number;
   /** How long it takes to open a connection. */
   readonly openingMs: number;

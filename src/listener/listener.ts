@@ -17,7 +17,7 @@ import { serveHttp } from './http/http-connection.ts';
 import { serveSocks } from './socks/handshake.ts';
 
 /** The certificate that a listener with TLS presents to its clients. */
-export interface TlsMaterial {
+interface TlsMaterial {
   /** The certificate in PEM format, including the chain. */
   readonly cert: string | Buffer;
   /** The private key in PEM format. */

@@ -30,7 +30,7 @@ export interface ListenerSetOptions {
   readonly sharing?: ListenerSharing;
 }
 
-export interface ListenerSharing {
+interface ListenerSharing {
   connectionLimit(listenerId: number): ConnectionLimit;
   /** Called when a client of this process sent wrong credentials. */
   onWrongCredentials(listenerId: number, attempt: WrongAttempt): void;

@@ -230,7 +230,7 @@ class Suspicion {
   }
 }
 
-export interface SourceTotals {
+interface SourceTotals {
   successes: number;
   failures: number;
   /** Monotonic moment of the last success. */

@@ -23,7 +23,7 @@ import { TimeSlots } from './time-slots.ts';
  * renewal.
  */
 const MIN_RENEWAL_SHARE = 1 / 64;
-export interface MembersOptions {
+interface MembersOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly bus: EventBus;
@@ -57,10 +57,6 @@ export class Members {
       this.update(clock.monotonic());
       onChange();
     });
-  }
-
-  get size(): number {
-    return this.#byId.size;
   }
 
   all(): IterableIterator<Member> {

@@ -95,7 +95,7 @@ export interface PoolSettings {
 }
 
 /** Limits that bound the pool's memory. */
-export interface PoolLimits {
+interface PoolLimits {
   /** The maximum number of clients that may wait at once. The pool refuses further clients. */
   readonly waiting: number;
   /**

@@ -25,7 +25,7 @@ export interface ForwardRequest {
 }
 
 /** The parts of an absolute-form request target. */
-export interface AbsoluteUrl {
+interface AbsoluteUrl {
   readonly target: HostPort;
   /** Value of the Host field: canonical host, and the port unless it is 80. */
   readonly authority: string;

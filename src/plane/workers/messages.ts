@@ -44,7 +44,7 @@ export type ToWorker =
 /**
  * A client sent wrong credentials to one worker. The primary forwards the attempt to the other workers, which count it as well.
  */
-export interface WrongCredentials {
+interface WrongCredentials {
   readonly kind: 'wrong-credentials';
   readonly listener: number;
   readonly attempt: WrongAttempt;

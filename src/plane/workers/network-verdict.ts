@@ -6,7 +6,7 @@
  */
 import type { Clock } from '../../core/clock.ts';
 
-export interface NetworkVerdictOptions {
+interface NetworkVerdictOptions {
   readonly clock: Clock;
   /**
    * For this time in ms after an answer, the verdict stays `up` even if a process judges the network down. The time is

@@ -18,7 +18,7 @@ type WorkerAnswer<Kind extends AnswerKind> = Extract<FromWorker, { kind: Kind }>
 /** A message that a worker sends on its own. */
 export type WorkerReport = Exclude<FromWorker, { kind: AnswerKind | 'crashed' | 'events' }> | ForwardedEvent;
 
-export interface WorkerOptions {
+interface WorkerOptions {
   readonly clock: Clock;
   /** The first worker has number 1. Numbers are never reused. */
   readonly number: number;

@@ -34,7 +34,7 @@ import { openWorkerSupervisor, type WorkerSupervisor } from './supervisor.ts';
 import { WorkerListeners } from './worker-listeners.ts';
 import { type WorkerExit, type WorkerProcess, type WorkerReport, withoutSecrets } from './worker-process.ts';
 
-export interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' | 'leases'> {
+interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' | 'leases'> {
   readonly clock: Clock;
   readonly bus: EventBus;
   /** The number of workers, at least 2. */
