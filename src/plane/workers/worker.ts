@@ -39,7 +39,6 @@ interface WorkerPlane {
   readonly listeners: ListenerSet;
   readonly dialer: MemberDialer;
   readonly pool: Pool;
-  readonly bus: EventBus;
   readonly shared: IpcSharedPool;
   readonly forecasts: RemoteForecasts;
   /** Resolves when the pool has the state of the primary's pool. */
@@ -134,7 +133,6 @@ function execute(command: PlaneCommand, plane: WorkerPlane): void {
 }
 
 function openPlane(message: OpenPlane): WorkerPlane {
-  const { dialer: settings, context, inheritedFds, primaryClock } = message;
   const bus = new EventBus((_name, error) => {
     throw error; // only `forward` subscribes to this bus, so an error of a subscriber is a bug
   });
@@ -148,9 +146,7 @@ function openPlane(message: OpenPlane): WorkerPlane {
     bus,
     forecasts: () => forecasts.read(),
   });
-  const aheadMs =
-    systemClock.monotonic() - sinceBootMs() - (primaryClock.monotonicMs - primaryClock.sinceBootMs);
-  const shared = new IpcSharedPool(aheadMs, send);
+  const shared = new IpcSharedPool(aheadOfPrimaryMs(message.primaryClock), send);
   const replica = new Replica({
     name: message.replica,
     clock: systemClock,
@@ -161,7 +157,7 @@ function openPlane(message: OpenPlane): WorkerPlane {
     ...HOW_TO_SHARE,
   });
   const dialer = new MemberDialer({
-    ...decodeFromIpc<DialerSettings>(settings),
+    ...decodeFromIpc<DialerSettings>(message.dialer),
     clock: systemClock,
     bus,
     pool,
@@ -169,7 +165,24 @@ function openPlane(message: OpenPlane): WorkerPlane {
     onSourceFault: (fault) => send({ kind: 'source.fault', fault }),
     onNetwork: (down) => send({ kind: 'network.judged', down }),
   });
-  const listeners = new ListenerSet({
+  const listeners = openListeners(message, bus, dialer);
+  return { listeners, dialer, pool, shared, forecasts, loaded: replica.open() };
+}
+
+/** How far the clock of this process is ahead of the primary's clock. */
+function aheadOfPrimaryMs({
+  monotonicMs,
+  sinceBootMs: primarySinceBootMs,
+}: OpenPlane['primaryClock']): number {
+  return systemClock.monotonic() - sinceBootMs() - (monotonicMs - primarySinceBootMs);
+}
+
+function openListeners(
+  { context, inheritedFds }: OpenPlane,
+  bus: EventBus,
+  dialer: MemberDialer,
+): ListenerSet {
+  return new ListenerSet({
     clock: systemClock,
     bus,
     dialer,
@@ -180,7 +193,6 @@ function openPlane(message: OpenPlane): WorkerPlane {
       onWrongCredentials: (listener, attempt) => send({ kind: 'wrong-credentials', listener, attempt }),
     },
   });
-  return { listeners, dialer, pool, bus, shared, forecasts, loaded: replica.open() };
 }
 
 function forward<Name extends ForwardedEventName>(bus: EventBus, name: Name): void {

@@ -98,53 +98,21 @@ class WorkersPlane implements DataPlane {
   #queue: Promise<unknown> = Promise.resolve();
 
   constructor(options: WorkersPlaneOptions) {
-    const { clock, bus, pool, dialer, context, log, onNetwork, fleet } = options;
+    const { clock, dialer, poolSettings, context, fleet } = options;
     this.#options = options;
-    this.#settings = { dialer, pool: options.poolSettings };
+    this.#settings = { dialer, pool: poolSettings };
+    this.#context = context;
     this.#forecasts = new RemoteForecasts(clock);
     this.#shared = new MemorySharedPool({ clock, machine: fleet });
-    this.#replica = new Replica({
-      name: 'primary',
-      clock,
-      bus,
-      pool,
-      shared: this.#shared.connect('primary', { servesClients: false }),
-      servesClients: false,
-      ...HOW_TO_SHARE,
-    });
-    this.#context = context;
+    this.#replica = this.#createReplica();
     this.#listeners = new WorkerListeners(
       clock,
       () => this.#ready,
       (worker, listener, reply) => this.#sendTo(worker, { kind: 'permits', listener, reply }),
     );
-    this.#verdict = new NetworkVerdict({
-      clock,
-      answerValidMs: () => this.#settings.dialer.attemptTimeoutMs,
-      overrule: (process) => {
-        if (process === PRIMARY) this.dialer.answeredElsewhere();
-        else this.#sendTo(process, { kind: 'network-is-up' });
-      },
-      onChange: (down) => {
-        onNetwork(down);
-        bus.emit('network.judged', { down });
-      },
-    });
-    this.#subscriptions = [
-      bus.on('draw.done', ({ code }) => {
-        if (code !== 'transport') this.#verdict.answered(); // any answer of the service, even an error, shows that the network is up
-        this.#sendForecasts();
-      }),
-      bus.on('source.moved', () => this.#sendForecasts()),
-    ];
-    this.dialer = new MemberDialer({
-      ...options,
-      ...dialer,
-      // The dialer's own bus has no subscribers, because the dialer would emit `network.judged` for this process alone.
-      // `#verdict` emits this event for all processes.
-      bus: new EventBus((event, error) => log.error({ event, error }, 'observer failed')),
-      onNetwork: (down) => this.#verdict.judged(PRIMARY, down),
-    });
+    this.#verdict = this.#createVerdict();
+    this.dialer = this.#createDialer();
+    this.#subscriptions = this.#subscribe();
   }
 
   get listeners(): readonly ListenerStatus[] {
@@ -217,6 +185,58 @@ class WorkersPlane implements DataPlane {
     await this.#supervisor?.close();
     await this.#replica.close();
     await this.dialer.close();
+  }
+
+  #createReplica(): Replica {
+    const { clock, bus, pool } = this.#options;
+    return new Replica({
+      name: 'primary',
+      clock,
+      bus,
+      pool,
+      shared: this.#shared.connect('primary', { servesClients: false }),
+      servesClients: false,
+      ...HOW_TO_SHARE,
+    });
+  }
+
+  #createVerdict(): NetworkVerdict {
+    const { clock, bus, onNetwork } = this.#options;
+    return new NetworkVerdict({
+      clock,
+      answerValidMs: () => this.#settings.dialer.attemptTimeoutMs,
+      overrule: (process) => {
+        if (process === PRIMARY) this.dialer.answeredElsewhere();
+        else this.#sendTo(process, { kind: 'network-is-up' });
+      },
+      onChange: (down) => {
+        onNetwork(down);
+        bus.emit('network.judged', { down });
+      },
+    });
+  }
+
+  #createDialer(): MemberDialer {
+    const { dialer: settings, log, ...options } = this.#options;
+    return new MemberDialer({
+      ...options,
+      ...settings,
+      // The dialer's own bus has no subscribers, because the dialer would emit `network.judged` for this process alone.
+      // `#verdict` emits this event for all processes.
+      bus: new EventBus((event, error) => log.error({ event, error }, 'observer failed')),
+      onNetwork: (down) => this.#verdict.judged(PRIMARY, down),
+    });
+  }
+
+  #subscribe(): readonly Disposable[] {
+    const { bus } = this.#options;
+    return [
+      bus.on('draw.done', ({ code }) => {
+        if (code !== 'transport') this.#verdict.answered(); // any answer of the service, even an error, shows that the network is up
+        this.#sendForecasts();
+      }),
+      bus.on('source.moved', () => this.#sendForecasts()),
+    ];
   }
 
   get #ready(): readonly WorkerProcess[] {
