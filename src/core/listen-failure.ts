@@ -4,6 +4,7 @@ import { describeError, NoriaError } from './faults.ts';
 const REASONS: Readonly<Record<string, string>> = {
   EADDRINUSE: 'another program listens there (address in use); stop it, or choose another port',
   EADDRNOTAVAIL: 'this machine has no such address; use 127.0.0.1, or an address that `ip address` shows',
+  EAFNOSUPPORT: 'this machine has no IPv6; use an IPv4 address such as 127.0.0.1',
   EACCES:
     'permission denied for the user that runs noria; choose a port above 1023, or grant CAP_NET_BIND_SERVICE',
   ENOTFOUND: 'the host name does not exist; use an IP address',

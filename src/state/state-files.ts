@@ -174,10 +174,23 @@ async function findProblem(path: string): Promise<string | undefined> {
     throw error;
   }
   if (!found.isFile()) return `${path} is ${kindOf(found)}, not a regular file; remove it`;
-  const user = process.geteuid?.();
-  if (user === undefined || found.uid === user || found.uid === (await stat(dirname(path))).uid)
-    return undefined;
-  return `${path} belongs to user ${found.uid}, but noria runs as user ${user}; change its owner or remove it`;
+  const { uid: folder } = await stat(dirname(path));
+  return findOwnerProblem(path, { file: found.uid, folder, noria: process.geteuid?.() });
+}
+
+export interface Owners {
+  /** The user that owns the file. */
+  readonly file: number;
+  /** The user that owns the folder of the file: the user that usually runs noria. */
+  readonly folder: number;
+  /** The user that runs noria; undefined on a system without user ids. */
+  readonly noria: number | undefined;
+}
+
+/** @returns why noria must not use a file of this owner; undefined if it may. */
+export function findOwnerProblem(path: string, { file, folder, noria }: Owners): string | undefined {
+  if (noria === undefined || file === noria || file === folder) return undefined;
+  return `${path} belongs to user ${file}, but noria runs as user ${noria}; change its owner or remove it`;
 }
 
 function kindOf(found: Stats): string {

@@ -6,6 +6,7 @@ test.each([
   ['EADDRINUSE', /address in use.*stop it, or choose another port/],
   ['EACCES', /permission denied.*a port above 1023, or grant CAP_NET_BIND_SERVICE/],
   ['EADDRNOTAVAIL', /no such address; use 127\.0\.0\.1, or/],
+  ['EAFNOSUPPORT', /no IPv6; use an IPv4 address/],
   ['ENOTFOUND', /host name does not exist; use an IP address/],
   ['EBADF', /no such file descriptor/],
   ['constructor', /: listen failed$/],

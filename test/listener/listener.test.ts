@@ -2,11 +2,13 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { type AddressInfo, connect, createServer } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
-import { openListener } from '../../src/listener/listener.ts';
+import type { Dialer } from '../../src/dialer/dial.ts';
+import { type ListenerOptions, openListener } from '../../src/listener/listener.ts';
 import { freePorts } from '../support/free-port.ts';
 import { LoopClock } from '../support/loop-clock.ts';
 import { until } from '../support/until.ts';
@@ -78,15 +80,13 @@ test('listener: each port of a range listens and has its own session by port', a
   expect(new Set(dialer.requests.map((request) => request.routing.session)).size).toBe(2);
 });
 
-test('listener: listens on several addresses, also IPv6', async () => {
+test('listener: listens on several addresses', async () => {
   const origin = await echo();
+  const hosts = ['127.0.0.2', '127.0.0.1'];
   const { listener } = await listen(directDialer(), {
-    addresses: [
-      { kind: 'tcp', host: '::1', port: 0 },
-      { kind: 'tcp', host: '127.0.0.1', port: 0 },
-    ],
+    addresses: hosts.map((host) => ({ kind: 'tcp', host, port: 0 })),
   });
-  expect(listener.addresses.map(({ host }) => host)).toEqual(['::1', '127.0.0.1']);
+  expect(listener.addresses.map(({ host }) => host)).toEqual(hosts);
   for (const { host, port } of listener.addresses) {
     const client = await RawClient.open(port, host);
     client.send(connectTo(origin.port));
@@ -94,14 +94,35 @@ test('listener: listens on several addresses, also IPv6', async () => {
   }
 });
 
+/** Listens on this IPv6 address. A machine without IPv6 must refuse with advice; the result is then undefined. */
+async function listenOnIpv6(host: string, dialer: Dialer, options: Partial<ListenerOptions> = {}) {
+  try {
+    return await listen(dialer, { ...options, addresses: [{ kind: 'tcp', host, port: 0 }] });
+  } catch (error) {
+    const entries = Object.values(networkInterfaces()).flat();
+    expect(entries.map((entry) => entry?.family)).not.toContain('IPv6');
+    expect(error).toMatchObject({ code: 'listen-failed', message: expect.stringMatching(WITHOUT_IPV6) });
+    return undefined;
+  }
+}
+
+const WITHOUT_IPV6 = /^cannot listen on \[::1?\]:0: this machine has no (such address|IPv6); use /;
+
+test('listener: listens on an IPv6 address, and gives advice on a machine without IPv6', async () => {
+  const origin = await echo();
+  const listening = await listenOnIpv6('::1', directDialer());
+  if (listening === undefined) return;
+  expect(listening.listener.addresses).toEqual([{ host: '::1', port: listening.port }]);
+  const client = await RawClient.open(listening.port, '::1');
+  client.send(connectTo(origin.port));
+  await client.until('the response', (text) => text.startsWith('HTTP/1.1 200'));
+});
+
 test('listener: an IPv4 client of a dual-stack socket is an IPv4 client', async () => {
   const dialer = directDialer();
-  const { port } = await listen(dialer, {
-    addresses: [{ kind: 'tcp', host: '::', port: 0 }],
-    allowNonLoopback: true,
-    sessionMode: 'client-ip',
-  });
-  (await RawClient.open(port)).send('CONNECT a.example:1 HTTP/1.1\r\n\r\n');
+  const listening = await listenOnIpv6('::', dialer, { allowNonLoopback: true, sessionMode: 'client-ip' });
+  if (listening === undefined) return;
+  (await RawClient.open(listening.port)).send('CONNECT a.example:1 HTTP/1.1\r\n\r\n');
   await until('a dial', () => dialer.requests.length === 1);
   expect(dialer.requests[0]?.routing.session).toMatch(/(?<!:)127\.0\.0\.1/);
 });

@@ -3,13 +3,26 @@
  * through or over them.
  */
 import { execFileSync } from 'node:child_process';
-import { lstatSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chownSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { openState } from '../../src/state/folder.ts';
-import { inspectFolder, replaceStateFile } from '../../src/state/state-files.ts';
+import {
+  findOwnerProblem,
+  inspectFolder,
+  type Owners,
+  replaceStateFile,
+} from '../../src/state/state-files.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 async function open(dir: string, daemon = true) {
@@ -130,20 +143,34 @@ test('state folder: may itself be behind a link', async () => {
   expect(readdirSync(dir)).toContain('snapshot.json');
 });
 
-test.runIf(process.getuid?.() === 0)(
-  'state folder: a file of another user ends the start with a message',
-  async () => {
-    const dir = temporaryFolder();
-    const path = join(dir, 'snapshot.json');
-    writeFileSync(path, '{}');
-    execFileSync('chown', ['12345', path]);
-    await expect(open(dir)).rejects.toThrow(
-      `${path} belongs to user 12345, but noria runs as user 0; change its owner or remove it`,
-    );
-    execFileSync('chown', ['12345', dir]);
-    await open(dir); // accepted, because the owner of the folder is the user that usually runs noria
-  },
-);
+test.each<[who: string, owners: Owners, isAccepted: boolean]>([
+  ['the user that runs noria', { file: 7, folder: 0, noria: 7 }, true],
+  ['the owner of the folder', { file: 7, folder: 7, noria: 0 }, true],
+  ['any user, on a system without user ids', { file: 7, folder: 0, noria: undefined }, true],
+  ['another user', { file: 7, folder: 0, noria: 8 }, false],
+])('state folder: a file of %s is accepted or refused by its owner: %o', (_who, owners, isAccepted) => {
+  expect(findOwnerProblem('/state/snapshot.json', owners)).toBe(
+    isAccepted
+      ? undefined
+      : '/state/snapshot.json belongs to user 7, but noria runs as user 8; change its owner or remove it',
+  );
+});
+
+test('state folder: a file is accepted from the owner of the folder, and from no other user', async () => {
+  const dir = temporaryFolder();
+  const path = join(dir, 'snapshot.json');
+  writeFileSync(path, '{}');
+  const owner = lstatSync(dir).uid;
+  vi.spyOn(process, 'geteuid').mockReturnValue(owner + 1);
+  onTestFinished(() => void vi.restoreAllMocks());
+  expect(await inspectFolder(dir)).toEqual([]);
+  if (owner !== 0) return; // only root can give a file to another user
+  chownSync(path, 12_345, 0);
+  expect(await inspectFolder(dir)).toEqual([
+    `${path} belongs to user 12345, but noria runs as user 1; change its owner or remove it`,
+  ]);
+  await expect(open(dir)).rejects.toThrow(`${path} belongs to user 12345`);
+});
 
 test('state file: is replaced completely, and a failed write leaves no draft', async () => {
   const dir = temporaryFolder();
