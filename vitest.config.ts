@@ -7,7 +7,6 @@ const WITH_WORKERS = [
   'crash',
   'curl',
   'dying-member',
-  'fleet',
   'front-proxy',
   'own-address',
   'process',

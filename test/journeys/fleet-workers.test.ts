@@ -6,16 +6,14 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { memberSchema, sessionSchema, statusSchema } from '../../src/admin/schemas.ts';
 import { whileAlone, workersOf } from '../plane/workers/worker-pair.ts';
-import { curl } from '../support/curl.ts';
+import { getThrough } from '../support/exit-through.ts';
 import { expectPace, type FleetStage, openFleetStage } from '../support/fleet-stage.ts';
 import { sourceLine } from '../support/noria.ts';
 import { NO_STORE } from '../support/store-server.ts';
-import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 import { type NoriaProcess, runNoria, testFolder, writeIn } from './noria-process.ts';
 
 const MEMBERS = 4;
-const cannotRun = NO_STORE || !hasCommand('curl');
 const addresses = z.object({ listeners: z.array(z.string()), admin: z.string() });
 
 class Host {
@@ -38,8 +36,8 @@ class Host {
 
   /** The exit that the target sees. @param session - of the client; absent: none. */
   async exit(session?: string): Promise<string> {
-    const user = session === undefined ? '' : `me-session-${session}:x@`;
-    return (await curl('-x', `http://${user}${this.#proxy}`, `${this.#targetUrl}/ip`)).out.trim();
+    const credentials = session === undefined ? undefined : `me-session-${session}:x`;
+    return (await getThrough(this.#proxy, `${this.#targetUrl}/ip`, credentials)).replace(/^200 /, '');
   }
 
   /** The exit that the target sees if this worker serves the client. */
@@ -145,7 +143,7 @@ const untilStore = (hosts: readonly Host[], state: 'connected' | 'lost') =>
     return all.every(({ fleet }) => fleet?.store === state);
   });
 
-test.skipIf(cannotRun)(
+test.skipIf(NO_STORE)(
   'fleet of workers: two hosts draw as one, and their four workers share members and sessions',
   async () => {
     const stage = await openStage();
@@ -179,7 +177,7 @@ test.skipIf(cannotRun)(
   },
 );
 
-test.skipIf(cannotRun)(
+test.skipIf(NO_STORE)(
   'fleet of workers: a killed host and a lost store fail no client, and break no pace',
   async () => {
     const stage = await openStage();

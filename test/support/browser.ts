@@ -42,23 +42,32 @@ export interface Visit {
   readonly requested: readonly string[];
 }
 
+/** The context of each browser for visits without a locale. Chromium needs a second of CPU time for a new context. */
+const shared = new WeakMap<Browser, Promise<BrowserContext>>();
+
+function sharedContext(browser: Browser): Promise<BrowserContext> {
+  const context = shared.get(browser) ?? openContext(browser, {});
+  shared.set(browser, context);
+  return context;
+}
+
 /**
- * Opens a URL in a new context, which closes with the test. Fails the test if the page had errors, unless the test allows errors.
+ * Opens a URL in a new page, which closes with the test. Pages with a locale have a context of their own; the others share one, so
+ * each test needs an origin of its own. Fails the test if the page had errors, unless the test allows errors.
  */
 export async function visit(
   browser: Browser,
   url: string,
-  options: BrowserContextOptions & { readonly mayFail?: boolean } = {},
+  { mayFail = false, locale }: { readonly mayFail?: boolean; readonly locale?: string } = {},
 ): Promise<Visit> {
-  const { mayFail = false, ...rest } = options;
-  const context = await openContext(browser, rest);
+  const own = locale === undefined ? undefined : await openContext(browser, { locale });
+  const page = await (own ?? (await sharedContext(browser))).newPage();
   const errors: string[] = [];
   const requested: string[] = [];
   onTestFinished(async () => {
-    await context.close();
+    await (own ?? page).close();
     if (!mayFail) expect(errors, 'errors of the page').toEqual([]);
   });
-  const page = await context.newPage();
   page.on('console', (message) => {
     if (message.type() === 'error' || message.type() === 'warning') errors.push(message.text());
   });

@@ -1,7 +1,7 @@
 /** Norias of one fleet on a real store and one sandbox. Tests check the pace with the sandbox's record of calls. */
 import { expect } from 'vitest';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
-import { curl } from './curl.ts';
+import { getThrough } from './exit-through.ts';
 import { type Noria, openTestSandbox, sourceLine, startNoria } from './noria.ts';
 import { openStore, type TestStore } from './store-server.ts';
 
@@ -51,7 +51,9 @@ export function expectPace(sandbox: Sandbox): void {
   expect([sandbox.stats().paceBreaks, sandbox.stats().codes['12002']]).toEqual([0, undefined]);
 }
 
-/** Returns the exit that the target sees. @param user - the user name of the client, followed by `@`. */
-export async function exitOf(noria: Noria, { targetUrl }: Sandbox, user = ''): Promise<string> {
-  return (await curl('-x', `http://${user}${noria.proxy}`, `${targetUrl}/ip`)).out.trim();
+/** Returns the exit that the target sees, or the failure. @param session - of the client; absent: none. */
+export async function exitOf(noria: Noria, { targetUrl }: Sandbox, session?: string): Promise<string> {
+  const credentials = session === undefined ? undefined : `me-session-${session}:x`;
+  const answer = await getThrough(noria.proxy, `${targetUrl}/ip`, credentials).catch(String);
+  return answer.replace(/^200 /, '');
 }

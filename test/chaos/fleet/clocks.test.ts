@@ -56,12 +56,11 @@ test.skipIf(NO_STORE || !hasCommand('curl') || !existsSync(FAKE_CLOCK))(
     for (const { id, remainingSeconds } of await read('members'))
       expect(Math.abs(remainingSeconds - (own().get(id) ?? 0))).toBeLessThan(NEAR_SECONDS);
 
-    const user = 'me-session-a:x@';
-    const exit = await exitOf(one, sandbox, user);
+    const exit = await exitOf(one, sandbox, 'a');
     await until('the other knows the session', async () =>
       (await read('sessions')).some(({ id }: { id: string }) => id === 'a'),
     );
-    const other = await curl('-x', `http://${user}${proxy}`, `${sandbox.targetUrl}/ip`);
+    const other = await curl('-x', `http://me-session-a:x@${proxy}`, `${sandbox.targetUrl}/ip`);
     expect(other.out.trim()).toBe(exit);
 
     for (const evicted of [...own().keys()].slice(0, 2)) one.control.evictMember(evicted);

@@ -13,6 +13,8 @@ import { hasCommand } from '../../support/tools.ts';
 import { until } from '../../support/until.ts';
 
 const MEMBERS = 4;
+/** A client that sent requests without a pause would take a whole core from the norias. */
+const CLIENT_PAUSE_MS = 10;
 const cannotRun = NO_STORE || !hasCommand('curl');
 
 /** @param waitForMember - how long a client waits at most. */
@@ -34,6 +36,7 @@ function keepRequesting(norias: readonly Noria[], sandbox: Sandbox): readonly st
       for (const noria of norias) {
         const exit = await exitOf(noria, sandbox);
         if (!/^127\./.test(exit)) failed.push(exit);
+        await new Promise((next) => setTimeout(next, CLIENT_PAUSE_MS));
       }
     }
   })();
