@@ -2,9 +2,9 @@
  * Learns from the answers of members which credentials the members of one source need.
  *
  * The setting `auto` starts without credentials. It sends the credentials of the instance only after most of the
- * members tried have required credentials. A single member may require them only to collect a password. After the first
- * acceptance, all members of the source get the credentials. When most members refuse the credentials, the source is at
- * fault. noria reports the beginning and the end of this fault, each once.
+ * members tried have required credentials. The reason: a single member may require them only to collect a password.
+ * After the first acceptance, all members of the source get the credentials. When most members refuse the credentials,
+ * the source is at fault. noria reports the beginning and the end of this fault, each once.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';

@@ -169,7 +169,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     this.#memories.get(source)?.credentials.resetRefusals();
   }
 
-  /** Records that another process got an answer from outside, which proves that our network is up. */
+  /** Records that another process of noria got an answer from another machine, which proves that our network is up. */
   answeredElsewhere(): void {
     this.#network.answered();
   }

@@ -129,8 +129,8 @@ interface OverdueAttempt {
 const MAX_AVOIDED = 64;
 
 /**
- * The overdue attempts of a dialer. Hedges avoid the members of these attempts, because a silent member fails only at
- * the timeout.
+ * The overdue attempts of a dialer, which have taken longer than their hedge delay. Hedges avoid the members of these
+ * attempts, because a silent member fails only at the timeout.
  */
 export class OverdueAttempts {
   readonly #overdue = new Set<OverdueAttempt>();

@@ -92,8 +92,8 @@ export class LeasedConnection implements MemberConnection, Listed {
     const { socket, member, forwardMode } = this;
     openConnections.delete(this);
     const isAnswered = outcome.answered === true && !this.#isMemberError;
-    // After a cut, the listener may send the request again. The repeated request is charged as a further attempt of the
-    // client.
+    // If the member closed the connection without an answer, the listener may send the request again. noria charges
+    // this repetition to the client as a further attempt.
     if (outcome.cut && reusable) this.#parts.clientBudgets.charge(client, 1);
     if (isAnswered) reachability.recordAnswered(member, target);
     if (isAnswered && forwardMode === 'absolute') reachability.recordReached(member, target);

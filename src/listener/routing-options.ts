@@ -186,7 +186,7 @@ function parseHeaders(
   return undefined;
 }
 
-/** The key that was probably meant, in the spelling of the documentation, and a list of all keys. */
+/** A text for the client: the key that was probably meant, in the documented spelling, and a list of all keys. */
 function whichKeys(name: string): string {
   const meant = name.length > MAX_KEY_LENGTH ? undefined : nearest(name, KEYS_BY_NAME.keys());
   return meant === undefined ? `the keys are ${ALL_KEYS}` : `did you mean ${meant}? The keys are ${ALL_KEYS}`;

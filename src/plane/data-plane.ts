@@ -48,7 +48,7 @@ export interface ListenerSettings
     Pick<ListenerOptions, 'protocols' | 'maxConnections' | 'idleTimeoutMs' | 'sessionMode' | 'source'> {
   readonly address: ListenAddress;
   readonly tls?: { readonly cert: string; readonly key: Secret };
-  /** What all processes that open the listener share. Only the workers plane sets it. */
+  /** The settings that are the same in all processes with this listener. Only set if noria has workers. */
   readonly shared?: {
     /** The id of the listener in every process. A reload that does not change the listener keeps the id. */
     readonly id: number;

@@ -89,8 +89,8 @@ export class Candidates {
   }
 
   /**
-   * Picks only from the first tier that has a member that is not quarantined. Returns the next member of this tier that
-   * passes the check; undefined if none passes.
+   * Uses only the first tier with a member that is not quarantined. Returns the next member of this tier that passes
+   * the check; undefined if none passes.
    */
   pickOfFirstTier(check: MemberCheck): Member | undefined {
     for (const tier of this.tiers) {
@@ -151,7 +151,7 @@ export class MemberCheck implements PickCheck<Candidate> {
   slotAt = Number.POSITIVE_INFINITY;
   /**
    * Result: the earliest moment at which the spacing (`perHostSpacing`) ends for a member that the pick rejected only
-   * because of it. Infinity if there is no such member.
+   * because of this spacing. Infinity if there is no such member.
    */
   spacedUntil = Number.POSITIVE_INFINITY;
   /** Result: whether the pick rejected a member that may fit other requests with the same filter. */

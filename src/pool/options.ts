@@ -57,7 +57,10 @@ export interface RotationOptions {
 export interface HealthOptions {
   /** Number of consecutive faults after which a member is evicted; at least 1. */
   readonly maxFailures: number;
-  /** Duration of the first quarantine. Each consecutive quarantine is twice as long, up to the member's remaining life. */
+  /**
+   * Duration of the first quarantine. Each consecutive quarantine is twice as long as the one before, up to the
+   * member's remaining life.
+   */
   readonly quarantineMs: number;
 }
 

@@ -36,7 +36,10 @@ export class TimeSlots {
     this.#waitMs = Math.max(perHostSpacingMs, maxUsesPerMember === 0 ? 0 : USES_KNOWN_MS);
   }
 
-  /** Whether the limit applies to sessions as well. `perHostSpacing` does not. */
+  /**
+   * Whether the limit that requires time slots applies to sessions, too. This is so for `maxUsesPerMember`, but not for
+   * `perHostSpacing`.
+   */
   get applyToSessions(): boolean {
     return !this.#perHost;
   }

@@ -1,6 +1,7 @@
 /**
- * Encodes settings, including secrets and maps, as JSON for the pipe between primary and worker. A Secret needs its own encoding,
- * because its text form is a mask. The pipe connects two processes of the same user, and nothing that it carries is stored.
+ * Encodes settings, including secrets and maps, as JSON for the pipe between primary and worker. A Secret needs its own
+ * encoding: converted to text, it gives only a mask. The pipe connects two processes of the same user, and nothing that
+ * it carries is stored.
  */
 import { Secret } from '../../core/secret.ts';
 

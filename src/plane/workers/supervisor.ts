@@ -40,7 +40,7 @@ const CLOSE_TIMEOUT_MS = 2_000;
  * by such a signal is no failure. The primary gets the same signal and decides whether noria continues.
  */
 const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
-/** The maximum number of tries to start a worker whose loading is ended by a signal of SENT_TO_ALL. */
+/** The maximum number of tries to start a worker, if each try ends with a signal of SENT_TO_ALL. */
 const MAX_STARTS = 3;
 
 /**

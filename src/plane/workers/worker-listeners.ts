@@ -19,8 +19,8 @@ const MAX_PORT_TRIES = 3;
 /** The primary kills a worker that takes longer than this to open its listeners. */
 const UPDATE_TIMEOUT_MS = 30_000;
 /**
- * Apply while noria closes: the time limit for the updates of all workers together, and the least time that each worker
- * gets. A healthy worker needs a few ms.
+ * The time limits for updates while noria closes: one limit for all workers together, and the least time that each
+ * worker gets. A healthy worker needs a few ms.
  */
 const CLOSING_TIMEOUT_MS = 1_000;
 const MIN_TIMEOUT_MS = 250;
