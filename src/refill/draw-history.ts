@@ -13,7 +13,7 @@ import {
   type Reaction,
   reactTo,
 } from './reaction.ts';
-import type { SourceRecords } from './source-records.ts';
+import type { SourceRecords } from './source-statistics.ts';
 
 interface DrawHistoryOptions {
   readonly clock: Clock;

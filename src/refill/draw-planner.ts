@@ -13,7 +13,7 @@ import type { DrawSourceOptions, RefillPool } from './options.ts';
 import { type Pace, type Paces, paceKey } from './pace.ts';
 import { PACE_SLACK_MS } from './pace-rule.ts';
 import type { SourceState } from './phase.ts';
-import type { SourceRecords } from './source-records.ts';
+import type { SourceRecords } from './source-statistics.ts';
 
 export interface PlannerContext {
   readonly clock: Clock;

@@ -12,7 +12,7 @@ import { SUCCESS } from '../service/codes.ts';
 import type { WriteGate } from '../service/transport.ts';
 import type { DrawSourceOptions, ExtractConnection, Extractor, RefillPool } from './options.ts';
 import { type DrawOutcome, outcomeOfAnswer, outcomeOfError } from './reaction.ts';
-import type { SourceRecords } from './source-records.ts';
+import type { SourceRecords } from './source-statistics.ts';
 
 export interface DrawContext {
   readonly clock: Clock;

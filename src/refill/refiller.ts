@@ -9,7 +9,7 @@ import type { InstanceReport } from './instance-report.ts';
 import type { DrawSourceOptions, RefillerOptions, RefillSettings } from './options.ts';
 import { Paces } from './pace.ts';
 import { DrawSource, type DrawSourceContext } from './source.ts';
-import { readRecords, type SourceRecordsSnapshot } from './source-records.ts';
+import { readRecords, type SourceRecordsSnapshot } from './source-statistics.ts';
 import type { SourceStatus } from './status.ts';
 
 /** Events after which a source may have to draw. */

@@ -19,7 +19,7 @@ import type { DrawSourceOptions } from './options.ts';
 import { paceKey } from './pace.ts';
 import { isSuspended, pausedByOperator, phaseFromReport, SourceState, waitingPhase } from './phase.ts';
 import { isLossOfStore } from './reaction.ts';
-import { SourceRecords, type SourceRecordsSnapshot } from './source-records.ts';
+import { SourceRecords, type SourceRecordsSnapshot } from './source-statistics.ts';
 import { forgetOldOptions, SourceTurn, type TurnContext } from './source-turn.ts';
 import { type SourceStatus, sourceStatus } from './status.ts';
 

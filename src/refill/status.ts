@@ -4,7 +4,7 @@ import { UNUSED_FAILURES_ADVICE } from './draw-history.ts';
 import type { DrawSourceOptions } from './options.ts';
 import { phaseReport, type SourcePhase, type SourcePhaseName } from './phase.ts';
 import { type DrawOutcome, describeOutcome } from './reaction.ts';
-import type { SourceRecords } from './source-records.ts';
+import type { SourceRecords } from './source-statistics.ts';
 
 export interface SourceStatus {
   readonly name: string;

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { DAY_MS, HOUR_MS } from '../../src/core/duration.ts';
 import { DailyBudget, serviceDay, untilServiceMidnight } from '../../src/refill/daily-budget.ts';
 import { DrawSpacing } from '../../src/refill/draw-history.ts';
-import { readRecords, SourceRecords } from '../../src/refill/source-records.ts';
+import { readRecords, SourceRecords } from '../../src/refill/source-statistics.ts';
 
 const MIDNIGHT_AT = Date.UTC(2030, 0, 1) - 8 * HOUR_MS;
 const GAP_MS = 10_250;

@@ -10,7 +10,7 @@ import type { Pool } from '../../../src/pool/pool.ts';
 import type { DrawSourceOptions, RefillSettings } from '../../../src/refill/options.ts';
 import { paceKey } from '../../../src/refill/pace.ts';
 import { PACE_SLACK_MS } from '../../../src/refill/pace-rule.ts';
-import { DEFAULT_LATENCY_MS } from '../../../src/refill/source-records.ts';
+import { DEFAULT_LATENCY_MS } from '../../../src/refill/source-statistics.ts';
 import { SUCCESS } from '../../../src/service/codes.ts';
 import { OPERATIONS } from '../../../src/service/operations.ts';
 import type { DrawCall } from '../../../src/service/request.ts';
