@@ -6,7 +6,7 @@
 import type { Socket } from 'node:net';
 import type { FaultCode } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
-import type { RoutingOptions, SourceOutlook } from '../pool/lease.ts';
+import type { LeaseRefusal, RoutingOptions } from '../pool/lease.ts';
 
 /** How to send a plain HTTP request: `direct` to the target through a tunnel, or in `absolute` form to the member. */
 export type ForwardMode = 'direct' | 'absolute';
@@ -117,7 +117,7 @@ export interface DialFailure {
   /** With `pool-empty`: ms until the next draw can bring a member. */
   readonly retryAfterMs?: number;
   /** With `pool-empty`: the state of each source, and what it waits for. */
-  readonly sources?: readonly SourceOutlook[];
+  readonly sources?: LeaseRefusal['sources'];
   /**
    * With `target-unreachable`: true if the target refused the connection (SOCKS5 reply 5), false if it was unreachable
    * (reply 4).

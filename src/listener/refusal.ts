@@ -2,7 +2,7 @@
 
 import type { Fault } from '../core/fault.ts';
 import { FAULTS, type FaultCode, type NoriaError } from '../core/faults.ts';
-import type { SourceOutlook } from '../pool/lease.ts';
+import type { LeaseRefusal } from '../pool/lease.ts';
 
 /** What a reply to a refused client contains. A `DialFailure` is also a valid refusal. */
 export interface Refusal {
@@ -12,7 +12,7 @@ export interface Refusal {
   /** How long the client should wait before a retry; sent in whole seconds, rounded up. */
   readonly retryAfterMs?: number;
   /** What each source is waiting for; sent only if a later retry can help. */
-  readonly sources?: readonly SourceOutlook[];
+  readonly sources?: LeaseRefusal['sources'];
   /** With `target-unreachable`: true if the target refused the connection, false if the target could not be reached. */
   readonly targetRefused?: boolean;
   readonly attempts?: number;

@@ -3,10 +3,9 @@
  * next, and when a retry may succeed.
  */
 import { couldServe, filterOf, passesFilter } from './filter.ts';
-import type { LeaseRefusal, LeaseRequest, RoutingOptions, SourceOutlook } from './lease.ts';
+import type { LeaseRefusal, LeaseRequest, RoutingOptions, SourceForecast } from './lease.ts';
 import type { PoolSource } from './member.ts';
 import type { Members } from './members.ts';
-import type { SourceForecast } from './options.ts';
 
 export class LeaseRefusals {
   readonly #members: Members;
@@ -18,7 +17,7 @@ export class LeaseRefusals {
   }
 
   poolEmpty(reason: string, routing: RoutingOptions): LeaseRefusal {
-    const sources: SourceOutlook[] = [];
+    const sources: LeaseRefusal['sources'][number][] = [];
     let retryAfterMs = Number.POSITIVE_INFINITY;
     for (const { name, state, reason: why, nextDrawMs, nextMemberMs } of this.#forecasts()) {
       const source = this.#members.sources.get(name);

@@ -106,17 +106,25 @@ export interface LeaseRefusal {
   readonly reason: string;
   /** Time until the next draw can bring a member; absent if no draw is planned. */
   readonly retryAfterMs?: number;
-  readonly sources: readonly SourceOutlook[];
+  /** The sources that could serve the client. */
+  readonly sources: readonly Pick<SourceForecast, 'name' | 'state' | 'reason' | 'nextDrawMs'>[];
 }
 
-/** What a source does next, as a refusal reports it. */
-export interface SourceOutlook {
+/** What refill expects a source to do next. */
+export interface SourceForecast {
   readonly name: string;
   readonly state: string;
   /** Why the source is in this state. May contain the error code of the service, but never the text of the service. */
   readonly reason: string;
   /** Time until the source's next draw may start; absent if no draw is planned. */
   readonly nextDrawMs?: number;
+  /** Time until a draw can bring a member; absent if no draw is planned. */
+  readonly nextMemberMs?: number;
+  /**
+   * The time in ms for which the source draws nothing, even if clients wait. 0: the source may draw now. `Infinity`: the operator
+   * has to act first.
+   */
+  readonly suspendedMs: number;
 }
 
 /**

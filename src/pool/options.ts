@@ -3,7 +3,7 @@ import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Random } from '../core/random.ts';
-import type { SourceOutlook } from './lease.ts';
+import type { SourceForecast } from './lease.ts';
 import type { LocationParams } from './locations.ts';
 
 export const STRATEGIES = [
@@ -109,17 +109,6 @@ interface PoolLimits {
 }
 
 export const DEFAULT_LIMITS: PoolLimits = { waiting: 20_000, sessions: 100_000 };
-
-/** What refill expects a source to do next. */
-export interface SourceForecast extends SourceOutlook {
-  /** Time until a draw can bring a member; absent if no draw is planned. */
-  readonly nextMemberMs?: number;
-  /**
-   * The time in ms for which the source draws nothing, even if clients wait. 0: the source may draw now. `Infinity`: the operator
-   * has to act first.
-   */
-  readonly suspendedMs: number;
-}
 
 export interface PoolOptions extends PoolSettings {
   readonly clock: Clock;

@@ -12,6 +12,7 @@ import type {
   LeaseRefusal,
   LeaseRequest,
   RoutingOptions,
+  SourceForecast,
   UpcomingMember,
   UpcomingQuery,
 } from './lease.ts';
@@ -19,7 +20,6 @@ import { LeaseRefusals } from './lease-refusals.ts';
 import type { Leases } from './leases.ts';
 import type { Member, PoolSource } from './member.ts';
 import type { Members } from './members.ts';
-import type { SourceForecast } from './options.ts';
 import type { AssignmentRequest, Picker } from './picker.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';

@@ -13,12 +13,12 @@ import {
   type Reaction,
   reactTo,
 } from './reaction.ts';
-import type { SourceRecords } from './source-statistics.ts';
+import type { SourceStatistics } from './source-statistics.ts';
 
 interface DrawHistoryOptions {
   readonly clock: Clock;
   readonly random: Random;
-  readonly records: SourceRecords;
+  readonly statistics: SourceStatistics;
   /** Whether members must pass a probe before their first use. It is normal that many of these members fail. */
   readonly unproven: boolean;
   readonly warn: (message: string) => void;
@@ -90,7 +90,7 @@ export class DrawHistory {
   }
 
   get maxPerCall(): number {
-    return Math.min(this.#options.records.learnedMax, this.spacing.maxPerCall);
+    return Math.min(this.#options.statistics.learnedMax, this.spacing.maxPerCall);
   }
 
   /** Records how a call ended. Returns the effects on the pace and on the source. */
@@ -150,7 +150,7 @@ export class DrawHistory {
    */
   #requestLess(asked: number): Reaction {
     const max = Math.floor(asked / 2);
-    this.#options.records.learnedMax = max;
+    this.#options.statistics.learnedMax = max;
     this.#options.warn(
       `the service rejected a count of ${asked} (${PARAMS_WRONG}), so noria now requests at most ${max} per call; set params.count to the maximum of the instance`,
     );

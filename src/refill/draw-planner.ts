@@ -13,7 +13,7 @@ import type { DrawSourceOptions, RefillPool } from './options.ts';
 import { type Pace, type Paces, paceKey } from './pace.ts';
 import { PACE_SLACK_MS } from './pace-rule.ts';
 import type { SourceState } from './phase.ts';
-import type { SourceRecords } from './source-statistics.ts';
+import type { SourceStatistics } from './source-statistics.ts';
 
 export interface PlannerContext {
   readonly clock: Clock;
@@ -25,9 +25,9 @@ export interface PlannerContext {
   readonly defersToEarlier: (options: DrawSourceOptions) => boolean;
 }
 
-/** The state that a source keeps between its draws. */
-export interface DrawMemory {
-  readonly records: SourceRecords;
+/** The parts of a source that its planner and its turns use. */
+export interface SourceParts {
+  readonly statistics: SourceStatistics;
   readonly history: DrawHistory;
   readonly reports: InstanceReports;
   readonly state: SourceState;
@@ -35,14 +35,14 @@ export interface DrawMemory {
 
 export class DrawPlanner {
   readonly #context: PlannerContext;
-  readonly #memory: DrawMemory;
+  readonly #parts: SourceParts;
   /** The settings of the source. A reload may replace them. */
   options: DrawSourceOptions;
 
-  constructor(context: PlannerContext, options: DrawSourceOptions, memory: DrawMemory) {
+  constructor(context: PlannerContext, options: DrawSourceOptions, parts: SourceParts) {
     this.#context = context;
     this.options = options;
-    this.#memory = memory;
+    this.#parts = parts;
   }
 
   get pace(): Pace {
@@ -56,13 +56,13 @@ export class DrawPlanner {
 
   /** The time in ms from the answer of one call until the members of the next call are usable. */
   get aheadMs(): number {
-    return this.gapMs + this.#memory.records.latencyMs;
+    return this.gapMs + this.#parts.statistics.latencyMs;
   }
 
   /** Plans the draw for the next possible call, which the pace may allow only later. */
   plan(): DrawPlan {
     const plan = this.#planAfter(this.pace.nextInMs);
-    const { refillRequested } = this.#memory.state;
+    const { refillRequested } = this.#parts.state;
     if (plan.kind !== 'draw' || refillRequested || !this.#context.defersToEarlier(this.options)) return plan;
     return { kind: 'idle', reason: 'a source with a smaller priority number can serve the clients' };
   }
@@ -78,7 +78,7 @@ export class DrawPlanner {
   /** @param startInMs - the time until the call may start. */
   #planAfter(startInMs: number): DrawPlan {
     const { clock, pool, settings } = this.#context;
-    const { records, history, state } = this.#memory;
+    const { statistics, history, state } = this.#parts;
     const { name, size, dailyBudget, call, count } = this.options;
     const { defaultMax, max = Infinity }: DrawRow['count'] = OPERATIONS[call.product].count;
     return planDraw({
@@ -93,9 +93,9 @@ export class DrawPlanner {
       idleAfterMs: settings().idleAfterMs,
       startInMs,
       callCycleMs: this.aheadMs,
-      latencyMs: records.latencyMs,
+      latencyMs: statistics.latencyMs,
       maxPerCall: Math.min(count ?? defaultMax, max, history.maxPerCall),
-      quotaLeft: records.quotaLeft(dailyBudget, clock.now()),
+      quotaLeft: statistics.quotaLeft(dailyBudget, clock.now()),
       despiteNoDemand: state.drawsWithoutDemand || history.mayRecover,
     });
   }

@@ -12,7 +12,7 @@ import { SUCCESS } from '../service/codes.ts';
 import type { WriteGate } from '../service/transport.ts';
 import type { DrawSourceOptions, ExtractConnection, Extractor, RefillPool } from './options.ts';
 import { type DrawOutcome, outcomeOfAnswer, outcomeOfError } from './reaction.ts';
-import type { SourceRecords } from './source-statistics.ts';
+import type { SourceStatistics } from './source-statistics.ts';
 
 export interface DrawContext {
   readonly clock: Clock;
@@ -23,7 +23,7 @@ export interface DrawContext {
 
 interface DrawingSource {
   readonly options: DrawSourceOptions;
-  readonly records: SourceRecords;
+  readonly statistics: SourceStatistics;
 }
 
 interface DrawOrder {
@@ -76,7 +76,7 @@ export async function openDraw(
     const { bus, clock } = context;
     const source = drawing.options.name;
     bus.emit('draw.started', { source, asked });
-    drawing.records.countCall(outcome.code, undefined);
+    drawing.statistics.countCall(outcome.code, undefined);
     const ended = { source, asked, ms: clock.monotonic() - startedAt };
     bus.emit('draw.done', drawDone(ended, { outcome }));
     return { outcome, gained: 0 };
@@ -104,7 +104,7 @@ export class Draw {
    * @throws only if noria has a bug.
    */
   async make(order: DrawOrder): Promise<DrawResult | undefined> {
-    const { clock, bus, pool, options, records, startedAt, signal } = this.#options;
+    const { clock, bus, pool, options, statistics, startedAt, signal } = this.#options;
     const { count: asked, aheadMs } = order;
     const source = options.name;
     bus.emit('draw.started', { source, asked });
@@ -119,7 +119,7 @@ export class Draw {
     else if (outcome.code === SUCCESS) pool.unlimitTunnels(source);
     const added = answer === undefined ? NONE_ADDED : addToPool(this.#options, answer);
     const gained = usable() - usableBefore;
-    records.countCall(outcome.code, answer === undefined ? undefined : ms);
+    statistics.countCall(outcome.code, answer === undefined ? undefined : ms);
     bus.emit('draw.done', drawDone({ source, asked, ms }, call, added));
     return signal.aborted ? undefined : { outcome, gained };
   }
@@ -142,16 +142,16 @@ export class Draw {
 }
 
 function addToPool(
-  { pool, clock, options, records }: DrawContext & DrawingSource,
+  { pool, clock, options, statistics }: DrawContext & DrawingSource,
   answer: DrawAnswer,
 ): AddedMembers {
-  records.quota = { ...records.quota, ...answer.quota };
-  records.countForbidden(forbiddenIn(answer));
+  statistics.quota = { ...statistics.quota, ...answer.quota };
+  statistics.countForbidden(forbiddenIn(answer));
   if (answer.entries.length === 0) return NONE_ADDED;
-  if (options.dailyBudget !== undefined) records.budget.add(answer.entries.map(distinctIp), clock.now());
+  if (options.dailyBudget !== undefined) statistics.budget.add(answer.entries.map(distinctIp), clock.now());
   const members = answer.entries.flatMap((entry) => drawnMember(entry, answer.sentAt, options) ?? []);
   const added = pool.addMembers(options.name, members);
-  records.counts.drawn += added.joined;
+  statistics.counts.drawn += added.joined;
   return added;
 }
 

@@ -86,7 +86,7 @@ const NARROW_EVERY_MS = 3_600_000;
 const MAX_DOUBLINGS = 4;
 const JITTER = 0.2;
 
-interface Outlook {
+interface TurnWait {
   /** The time in ms until this turn may make its call, if all turns ahead of it make their calls; 0: now. */
   readonly waitMs: number;
   /**
@@ -97,7 +97,7 @@ interface Outlook {
 }
 
 /** Adds a turn to the queue. If the turn is already in the queue, renews its place. */
-export function askTurn(entry: PaceEntry | undefined, now: Moment, turn: Turn): PaceDecision<Outlook> {
+export function askTurn(entry: PaceEntry | undefined, now: Moment, turn: Turn): PaceDecision<TurnWait> {
   const current = currentEntry(entry, now);
   const ahead = turnsAhead(current, turn);
   const waitMs = waitInQueue(current, now, { ahead, rule: turn.rule });

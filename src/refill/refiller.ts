@@ -4,12 +4,12 @@
  */
 import type { EventName } from '../core/events.ts';
 import { isSame } from '../core/is-same.ts';
-import type { SourceForecast } from '../pool/options.ts';
+import type { SourceForecast } from '../pool/lease.ts';
 import type { InstanceReport } from './instance-report.ts';
 import type { DrawSourceOptions, RefillerOptions, RefillSettings } from './options.ts';
 import { Paces } from './pace.ts';
 import { DrawSource, type DrawSourceContext } from './source.ts';
-import { readRecords, type SourceRecordsSnapshot } from './source-statistics.ts';
+import { readStatistics, type StatisticsSnapshot } from './source-statistics.ts';
 import type { SourceStatus } from './status.ts';
 
 /** Events after which a source may have to draw. */
@@ -43,7 +43,7 @@ export class Refiller {
       settings: () => this.#settings,
       defersToEarlier: (source) => this.#defersToEarlier(source),
     };
-    const restored = readRecords(options.restored);
+    const restored = readStatistics(options.restored);
     for (const source of options.sources) this.#open(source, restored.get(source.name));
     this.#subscriptions = this.#subscribe();
     this.#wakeAll();
@@ -117,7 +117,7 @@ export class Refiller {
     await Promise.all([...this.#sources.values()].map((source) => source.close()));
   }
 
-  #open(options: DrawSourceOptions, snapshot: SourceRecordsSnapshot | undefined): void {
+  #open(options: DrawSourceOptions, snapshot: StatisticsSnapshot | undefined): void {
     const source = new DrawSource(this.#context, options, snapshot);
     this.#sources.set(options.name, source);
     const first = Math.min(...this.#settings.sources.map(({ priority }) => priority));

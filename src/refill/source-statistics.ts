@@ -27,7 +27,7 @@ const LATENCY_WEIGHT = 0.3;
 
 const count = z.int().nonnegative();
 
-/** The records as the snapshot file stores them. An invalid field counts as missing. */
+/** The statistics as the snapshot file stores them. An invalid field counts as missing. */
 const snapshotSchema = z.object({
   drawn: count.catch(0),
   used: count.catch(0),
@@ -40,17 +40,17 @@ const snapshotSchema = z.object({
   learnedMost: count.min(1).optional().catch(undefined),
 });
 
-/** The records as the snapshot file stores them. */
-export type SourceRecordsSnapshot = z.infer<typeof snapshotSchema>;
+/** The statistics as the snapshot file stores them. */
+export type StatisticsSnapshot = z.infer<typeof snapshotSchema>;
 
 const snapshotsSchema = z.record(z.string(), snapshotSchema.optional().catch(undefined)).catch({});
 
-/** Returns the records by the name of the source. The record of a source is undefined if it is unreadable. */
-export function readRecords(value: unknown): ReadonlyMap<string, SourceRecordsSnapshot | undefined> {
+/** Returns the statistics by the name of the source. The statistics of a source are undefined if they are unreadable. */
+export function readStatistics(value: unknown): ReadonlyMap<string, StatisticsSnapshot | undefined> {
   return new Map(Object.entries(snapshotsSchema.parse(value)));
 }
 
-export class SourceRecords {
+export class SourceStatistics {
   readonly counts: Counts;
   readonly codes: Map<string, number>;
   readonly budget: DailyBudget;
@@ -59,7 +59,7 @@ export class SourceRecords {
   learnedMax: number;
   #latencyMs: number | undefined;
 
-  constructor(wallAt: number, snapshot: SourceRecordsSnapshot | undefined, shared?: SharedCount) {
+  constructor(wallAt: number, snapshot: StatisticsSnapshot | undefined, shared?: SharedCount) {
     const { drawn = 0, used = 0, unused = 0, tunnels = 0 } = snapshot ?? {};
     this.counts = { drawn, used, unused, tunnels };
     this.codes = new Map(Object.entries(snapshot?.codes ?? {}));
@@ -110,7 +110,7 @@ export class SourceRecords {
     this.quota = {};
   }
 
-  snapshot(): SourceRecordsSnapshot {
+  snapshot(): StatisticsSnapshot {
     return {
       ...this.counts,
       codes: Object.fromEntries(this.codes),

@@ -5,7 +5,7 @@
 import { NoriaError } from '../core/faults.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
 import { Draw, type DrawContext, type DrawResult, openDraw } from './draw.ts';
-import type { DrawMemory, DrawPlanner, PlannerContext } from './draw-planner.ts';
+import type { DrawPlanner, PlannerContext, SourceParts } from './draw-planner.ts';
 import type { InstanceReport } from './instance-report.ts';
 import type { DrawSourceOptions } from './options.ts';
 import type { Permit, PreparedCall } from './pace.ts';
@@ -28,16 +28,16 @@ const NOT_SENT: SentDraw = { result: undefined, settlement: PACE_UNCHANGED };
 export class SourceTurn {
   readonly #context: TurnContext;
   readonly #planner: DrawPlanner;
-  readonly #memory: DrawMemory;
+  readonly #parts: SourceParts;
   /** Aborts the turn. Has no effect after the call is sent. */
   readonly #turnAbort = new AbortController();
   /** Aborts the connection and the call. */
   #callAbort: AbortController | undefined;
 
-  constructor(context: TurnContext, planner: DrawPlanner, memory: DrawMemory) {
+  constructor(context: TurnContext, planner: DrawPlanner, parts: SourceParts) {
     this.#context = context;
     this.#planner = planner;
-    this.#memory = memory;
+    this.#parts = parts;
   }
 
   /**
@@ -45,7 +45,7 @@ export class SourceTurn {
    * @throws only if noria has a bug.
    */
   async run(planned: number): Promise<void> {
-    const { state } = this.#memory;
+    const { state } = this.#parts;
     const { signal } = this.#turnAbort;
     let count = planned;
     const turn = {
@@ -89,7 +89,7 @@ export class SourceTurn {
    * start of noria explains it, the report names the possible causes.
    */
   #reportWait(ms: number): void {
-    const { state, history } = this.#memory;
+    const { state, history } = this.#parts;
     const { last } = history;
     if (ms > 2 * this.#planner.gapMs && (last === undefined || last.verdict.kind === 'ok')) {
       const isInFleet = this.#context.onReport !== undefined;
@@ -113,20 +113,20 @@ export class SourceTurn {
     const abort = () => call.abort();
     this.#callAbort = call;
     signal.addEventListener('abort', abort);
-    const drawing = { options, records: this.#memory.records, asked: count };
+    const drawing = { options, statistics: this.#parts.statistics, asked: count };
     const draw = await openDraw(this.#context, drawing, call.signal);
     signal.removeEventListener('abort', abort);
     if (draw instanceof Draw) {
       return { send: (permit) => this.#send(draw, options, permit), close: () => draw.close() };
     }
-    this.#memory.state.refillRequested = false;
+    this.#parts.state.refillRequested = false;
     if (draw !== undefined) this.#conclude(draw, count, undefined);
     return undefined;
   }
 
   /** Makes the call if it is still necessary. */
   async #send(draw: Draw, options: DrawSourceOptions, permit: Permit): Promise<SentDraw> {
-    const { state, reports } = this.#memory;
+    const { state, reports } = this.#parts;
     const plan = this.#planner.planNow(); // plans again: the pool may have changed while the turn connected
     if (plan.kind !== 'draw' || state.isPausedByOperator || reports.mustStop) return NOT_SENT;
     const { count } = plan;
@@ -137,13 +137,13 @@ export class SourceTurn {
     if (permit.state === 'expired') state.refillRequested ||= refillRequested; // the pace repeats this turn, and the request must still exist then
     if (result === undefined) return NOT_SENT;
     const settlement = this.#conclude(result, count, permit.sinceArrivalMs);
-    if (options !== this.#planner.options) forgetOldOptions(this.#memory);
+    if (options !== this.#planner.options) forgetOldOptions(this.#parts);
     return { result: undefined, settlement };
   }
 
   #moveToDrawing(count: number): void {
     const reason = `requesting ${formatCount(count, 'member')} from the service`;
-    this.#memory.state.move({ name: 'drawing', reason });
+    this.#parts.state.move({ name: 'drawing', reason });
   }
 
   /**
@@ -152,7 +152,7 @@ export class SourceTurn {
    * @param sinceArrivalMs - see `Permit.sinceArrivalMs`.
    */
   #conclude({ outcome, gained }: DrawResult, asked: number, sinceArrivalMs: number | undefined): Settlement {
-    const { state, history } = this.#memory;
+    const { state, history } = this.#parts;
     const call = { outcome, asked, gained, gapMs: this.#planner.gapMs, sinceArrivalMs };
     const { settlement, suspension } = history.recordCall(call);
     this.#report(outcome, suspension);
@@ -166,14 +166,14 @@ export class SourceTurn {
   }
   #report(outcome: DrawOutcome, suspension: Suspension | undefined): void {
     const { clock, onReport } = this.#context;
-    const { records, reports } = this.#memory;
-    const report = reports.conclude({ outcome, suspension, quota: records.quota, now: clock.monotonic() });
+    const { statistics, reports } = this.#parts;
+    const report = reports.conclude({ outcome, suspension, quota: statistics.quota, now: clock.monotonic() });
     if (report !== undefined) onReport?.(this.#planner.options.name, report);
   }
 }
 
 /** Forgets what the source learned with the old options, and ends the suspension that they caused. */
-export function forgetOldOptions({ history, reports, state }: DrawMemory): void {
+export function forgetOldOptions({ history, reports, state }: SourceParts): void {
   history.reset();
   reports.reset();
   state.optionsChanged();

@@ -9,17 +9,17 @@
 import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { Random } from '../core/random.ts';
 import { formatCount } from '../core/words.ts';
-import type { SourceForecast } from '../pool/options.ts';
+import type { SourceForecast } from '../pool/lease.ts';
 import { type SharedCount, untilServiceMidnight } from './daily-budget.ts';
 import { TUNNEL_SHARE } from './draw.ts';
 import { DrawHistory } from './draw-history.ts';
-import { type DrawMemory, type DrawPlan, DrawPlanner, type PlannedDraw } from './draw-planner.ts';
+import { type DrawPlan, DrawPlanner, type PlannedDraw, type SourceParts } from './draw-planner.ts';
 import { type InstanceReport, InstanceReports } from './instance-report.ts';
 import type { DrawSourceOptions } from './options.ts';
 import { paceKey } from './pace.ts';
 import { isSuspended, pausedByOperator, phaseFromReport, SourceState, waitingPhase } from './phase.ts';
 import { isLossOfStore } from './reaction.ts';
-import { SourceRecords, type SourceRecordsSnapshot } from './source-statistics.ts';
+import { SourceStatistics, type StatisticsSnapshot } from './source-statistics.ts';
 import { forgetOldOptions, SourceTurn, type TurnContext } from './source-turn.ts';
 import { type SourceStatus, sourceStatus } from './status.ts';
 
@@ -41,10 +41,10 @@ const SOON_MS = 12_000;
 
 export class DrawSource {
   readonly #context: DrawSourceContext;
-  readonly #records: SourceRecords;
+  readonly #statistics: SourceStatistics;
   readonly #history: DrawHistory;
   readonly #reports = new InstanceReports();
-  readonly #memory: DrawMemory;
+  readonly #parts: SourceParts;
   readonly #planner: DrawPlanner;
   readonly #state: SourceState;
   #turn: SourceTurn | undefined;
@@ -57,20 +57,20 @@ export class DrawSource {
   constructor(
     context: DrawSourceContext,
     options: DrawSourceOptions,
-    snapshot: SourceRecordsSnapshot | undefined,
+    snapshot: StatisticsSnapshot | undefined,
   ) {
     const { clock, random, bus } = context;
     const { name, unproven } = options;
-    const records = new SourceRecords(clock.now(), snapshot, context.sharedCount?.(name));
+    const statistics = new SourceStatistics(clock.now(), snapshot, context.sharedCount?.(name));
     const warn = (message: string) => bus.emit('source.warned', { source: name, message });
-    const history = new DrawHistory({ clock, random, records, unproven, warn });
-    records.budget.shareAgain(clock.now()); // the snapshot may contain IPs that the store of the fleet lacks
+    const history = new DrawHistory({ clock, random, statistics, unproven, warn });
+    statistics.budget.shareAgain(clock.now()); // the snapshot may contain IPs that the store of the fleet lacks
     this.#context = context;
-    this.#records = records;
+    this.#statistics = statistics;
     this.#history = history;
     this.#state = new SourceState(name, context);
-    this.#memory = { records, history, state: this.#state, reports: this.#reports };
-    this.#planner = new DrawPlanner(context, options, this.#memory);
+    this.#parts = { statistics, history, state: this.#state, reports: this.#reports };
+    this.#planner = new DrawPlanner(context, options, this.#parts);
     this.#timer = new EarliestTimer(clock, () => this.#check());
   }
 
@@ -86,7 +86,7 @@ export class DrawSource {
     const { pool, clock } = this.#context;
     if (pool.usableAt(this.options.name, clock.monotonic()) > 0) return true;
     if (this.#state.isSuspended || !this.#history.spacing.isPromising) return false;
-    return (this.#nextCallMs() ?? Infinity) + this.#records.latencyMs <= SOON_MS;
+    return (this.#nextCallMs() ?? Infinity) + this.#statistics.latencyMs <= SOON_MS;
   }
 
   /** Schedules a check. Further calls before that check have no effect. */
@@ -145,7 +145,7 @@ export class DrawSource {
 
   /** Receives the report of another noria of the fleet about an answer that concerns the instance. */
   receiveReport(report: InstanceReport): void {
-    this.#records.quota = report.quota;
+    this.#statistics.quota = report.quota;
     if (this.#reports.receive(report)) this.#turn?.abort();
     this.wake();
   }
@@ -155,16 +155,16 @@ export class DrawSource {
    * pace allows.
    */
   change(options: DrawSourceOptions): void {
-    if (paceKey(this.options.call) !== paceKey(options.call)) this.#records.forgetInstance();
+    if (paceKey(this.options.call) !== paceKey(options.call)) this.#statistics.forgetInstance();
     this.#planner.options = options;
     this.#turn?.abort(); // ends a wait that is based on the old interval; a call in flight continues
-    forgetOldOptions(this.#memory);
+    forgetOldOptions(this.#parts);
     this.wake();
   }
 
   /** Call it when the fleet's store is available again. Ends a suspension that the loss of the store caused. */
   storeReturned(): void {
-    this.#records.budget.shareAgain(this.#context.clock.now());
+    this.#statistics.budget.shareAgain(this.#context.clock.now());
     this.#history.forgetLossOfStore();
     const { phase } = this.#state;
     if (!('code' in phase && isLossOfStore(phase.code))) return;
@@ -179,7 +179,7 @@ export class DrawSource {
 
   /** @param uses - the number of tunnels and requests that the removed member had accepted. */
   memberRemoved(uses: number, hasFailed: boolean): void {
-    this.#records.countRemoved(uses);
+    this.#statistics.countRemoved(uses);
     if (hasFailed && uses === 0) this.#history.recordUnusedFailure();
     this.wake();
   }
@@ -188,7 +188,7 @@ export class DrawSource {
     return sourceStatus({
       options: this.options,
       phase: this.#state.phase,
-      records: this.#records,
+      statistics: this.#statistics,
       last: this.#history.last,
       unusedFailures: this.#history.spacing.unusedFailures,
       stateMs: this.#state.lastedMs,
@@ -206,13 +206,13 @@ export class DrawSource {
       name: this.options.name,
       state: name,
       reason,
-      ...(nextDrawMs !== undefined && { nextDrawMs, nextMemberMs: nextDrawMs + this.#records.latencyMs }),
+      ...(nextDrawMs !== undefined && { nextDrawMs, nextMemberMs: nextDrawMs + this.#statistics.latencyMs }),
       suspendedMs: this.#state.suspendedMs,
     };
   }
 
-  snapshot(): SourceRecordsSnapshot {
-    return this.#records.snapshot();
+  snapshot(): StatisticsSnapshot {
+    return this.#statistics.snapshot();
   }
 
   /** Aborts the turn and its call, and waits for their end. Idempotent. */
@@ -295,7 +295,7 @@ export class DrawSource {
   }
 
   async #takeTurn(count: number): Promise<void> {
-    this.#turn = new SourceTurn(this.#context, this.#planner, this.#memory);
+    this.#turn = new SourceTurn(this.#context, this.#planner, this.#parts);
     await this.#turn.run(count);
     this.#turn = undefined;
     this.#check();

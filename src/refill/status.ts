@@ -4,7 +4,7 @@ import { UNUSED_FAILURES_ADVICE } from './draw-history.ts';
 import type { DrawSourceOptions } from './options.ts';
 import { phaseReport, type SourcePhase, type SourcePhaseName } from './phase.ts';
 import { type DrawOutcome, describeOutcome } from './reaction.ts';
-import type { SourceRecords } from './source-statistics.ts';
+import type { SourceStatistics } from './source-statistics.ts';
 
 export interface SourceStatus {
   readonly name: string;
@@ -63,7 +63,7 @@ export interface LastDraw {
 interface StatusInputs {
   readonly options: DrawSourceOptions;
   readonly phase: SourcePhase;
-  readonly records: SourceRecords;
+  readonly statistics: SourceStatistics;
   readonly last: DrawOutcome | undefined;
   /** The number of members in a row that failed before their first use; undefined while noria trusts the source. */
   readonly unusedFailures: number | undefined;
@@ -79,7 +79,7 @@ interface StatusInputs {
 export function sourceStatus({
   options,
   phase,
-  records,
+  statistics,
   last,
   unusedFailures,
   stateMs,
@@ -101,15 +101,15 @@ export function sourceStatus({
     stateMs,
     ...(nextCallMs === undefined ? {} : { nextCallMs }),
     ...(nextCallMs === undefined || !isPlanned ? {} : { nextCallAt: wallAt + nextCallMs }),
-    latencyMs: records.latencyMs,
-    quota: records.quota,
+    latencyMs: statistics.latencyMs,
+    quota: statistics.quota,
     ...(dailyBudget === undefined
       ? {}
-      : { budget: { limit: dailyBudget, used: records.budget.used(wallAt) } }),
+      : { budget: { limit: dailyBudget, used: statistics.budget.used(wallAt) } }),
     size: options.size,
     priority: options.priority,
-    ...records.counts,
-    codes: Object.fromEntries(records.codes),
+    ...statistics.counts,
+    codes: Object.fromEntries(statistics.codes),
   });
 }
 

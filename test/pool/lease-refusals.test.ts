@@ -3,8 +3,8 @@
  * the client.
  */
 import { expect, test } from 'vitest';
+import type { SourceForecast } from '../../src/pool/lease.ts';
 import { isLease } from '../../src/pool/lease.ts';
-import type { SourceForecast } from '../../src/pool/options.ts';
 import { CITY } from '../support/pool-settings.ts';
 import { acquire, addMembers, drawn, openKit, refusal, request } from './pool-kit.ts';
 

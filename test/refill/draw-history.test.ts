@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { DAY_MS, HOUR_MS } from '../../src/core/duration.ts';
 import { DailyBudget, serviceDay, untilServiceMidnight } from '../../src/refill/daily-budget.ts';
 import { DrawSpacing } from '../../src/refill/draw-history.ts';
-import { readRecords, SourceRecords } from '../../src/refill/source-statistics.ts';
+import { readStatistics, SourceStatistics } from '../../src/refill/source-statistics.ts';
 
 const MIDNIGHT_AT = Date.UTC(2030, 0, 1) - 8 * HOUR_MS;
 const GAP_MS = 10_250;
@@ -62,17 +62,17 @@ test('draw spacing: of unproven members, a hundred must fail unused before draws
   expect(reports.findIndex((failures) => failures !== undefined)).toBe(99);
 });
 
-test('source records: a snapshot restores them', () => {
-  const records = new SourceRecords(MIDNIGHT_AT, undefined);
-  records.counts.drawn = 7;
-  records.countRemoved(3);
-  records.countRemoved(0);
-  records.countCall('10001', 300);
-  records.countCall('transport', undefined);
-  records.quota = { remaining: 5 };
-  records.learnedMax = 2;
-  records.budget.add(['a'], MIDNIGHT_AT);
-  const snapshot = JSON.parse(JSON.stringify(records.snapshot()));
+test('source statistics: a snapshot restores them', () => {
+  const statistics = new SourceStatistics(MIDNIGHT_AT, undefined);
+  statistics.counts.drawn = 7;
+  statistics.countRemoved(3);
+  statistics.countRemoved(0);
+  statistics.countCall('10001', 300);
+  statistics.countCall('transport', undefined);
+  statistics.quota = { remaining: 5 };
+  statistics.learnedMax = 2;
+  statistics.budget.add(['a'], MIDNIGHT_AT);
+  const snapshot = JSON.parse(JSON.stringify(statistics.snapshot()));
   expect(snapshot).toMatchObject({
     drawn: 7,
     used: 1,
@@ -80,42 +80,42 @@ test('source records: a snapshot restores them', () => {
     tunnels: 3,
     codes: { 10001: 1, transport: 1 },
   });
-  const read = readRecords({ city: snapshot, other: 'x' });
-  expect(new SourceRecords(MIDNIGHT_AT, read.get('city')).snapshot()).toEqual(snapshot);
+  const read = readStatistics({ city: snapshot, other: 'x' });
+  expect(new SourceStatistics(MIDNIGHT_AT, read.get('city')).snapshot()).toEqual(snapshot);
   expect(read.get('other')).toBeUndefined();
 });
 
 test.each([undefined, null, 'x', [7]])('source records: %j restores nothing', (stored) => {
-  expect([...readRecords(stored)]).toEqual([]);
+  expect([...readStatistics(stored)]).toEqual([]);
 });
 
-test('source records: an invalid field counts as never written', () => {
+test('source statistics: an invalid field counts as never written', () => {
   const damaged = { drawn: -1, used: 3, codes: { 10001: 'x' }, learnedMost: 0, budget: { drawn: [1, 'a'] } };
-  const records = new SourceRecords(MIDNIGHT_AT, readRecords({ city: damaged }).get('city'));
-  expect(records.counts).toEqual({ drawn: 0, used: 3, unused: 0, tunnels: 0 });
-  expect([records.codes.size, records.learnedMax, records.budget.used(MIDNIGHT_AT)]).toEqual([
+  const statistics = new SourceStatistics(MIDNIGHT_AT, readStatistics({ city: damaged }).get('city'));
+  expect(statistics.counts).toEqual({ drawn: 0, used: 3, unused: 0, tunnels: 0 });
+  expect([statistics.codes.size, statistics.learnedMax, statistics.budget.used(MIDNIGHT_AT)]).toEqual([
     0,
     Infinity,
     0,
   ]);
 });
 
-test('source records: the latency is a default until the first answer, then a moving average', () => {
-  const records = new SourceRecords(MIDNIGHT_AT, undefined);
-  expect(records.latencyMs).toBe(1_000);
-  records.countCall('10001', 200);
-  expect(records.latencyMs).toBe(200);
-  records.countCall('10001', 1_200);
-  expect(records.latencyMs).toBe(500);
+test('source statistics: the latency is a default until the first answer, then a moving average', () => {
+  const statistics = new SourceStatistics(MIDNIGHT_AT, undefined);
+  expect(statistics.latencyMs).toBe(1_000);
+  statistics.countCall('10001', 200);
+  expect(statistics.latencyMs).toBe(200);
+  statistics.countCall('10001', 1_200);
+  expect(statistics.latencyMs).toBe(500);
 });
 
-test('source records: the smaller of budget and quota limits a draw; a stale "0 left" does not', () => {
-  const records = new SourceRecords(MIDNIGHT_AT, undefined);
-  expect(records.quotaLeft(undefined, MIDNIGHT_AT)).toBe(Infinity);
-  records.budget.add(['a', 'b'], MIDNIGHT_AT);
-  expect(records.quotaLeft(10, MIDNIGHT_AT)).toBe(8);
-  records.quota = { remaining: 3 };
-  expect(records.quotaLeft(10, MIDNIGHT_AT)).toBe(3);
-  records.quota = { remaining: 0 };
-  expect(records.quotaLeft(10, MIDNIGHT_AT)).toBe(8);
+test('source statistics: the smaller of budget and quota limits a draw; a stale "0 left" does not', () => {
+  const statistics = new SourceStatistics(MIDNIGHT_AT, undefined);
+  expect(statistics.quotaLeft(undefined, MIDNIGHT_AT)).toBe(Infinity);
+  statistics.budget.add(['a', 'b'], MIDNIGHT_AT);
+  expect(statistics.quotaLeft(10, MIDNIGHT_AT)).toBe(8);
+  statistics.quota = { remaining: 3 };
+  expect(statistics.quotaLeft(10, MIDNIGHT_AT)).toBe(3);
+  statistics.quota = { remaining: 0 };
+  expect(statistics.quotaLeft(10, MIDNIGHT_AT)).toBe(8);
 });

@@ -7,7 +7,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Fault } from '../../core/fault.ts';
 import { FAULTS, type FaultCode } from '../../core/faults.ts';
 import type { MemberConnection } from '../../dialer/dial.ts';
-import type { SourceOutlook } from '../../pool/lease.ts';
+import type { LeaseRefusal } from '../../pool/lease.ts';
 import type { Refusal } from '../refusal.ts';
 import { formatFields } from './header-fields.ts';
 
@@ -86,7 +86,7 @@ function paragraph(refusal: Refusal, fault: Fault): string {
   return parts.join(' ').replaceAll(/\s+/g, ' ');
 }
 
-function sourceSentence(source: SourceOutlook): string {
+function sourceSentence(source: LeaseRefusal['sources'][number]): string {
   const reason = source.reason === '' ? '' : ` (${source.reason})`;
   const next = source.nextDrawMs === undefined ? '' : `, next draw in ${wholeSeconds(source.nextDrawMs)} s`;
   return `Source ${source.name}: ${source.state}${reason}${next}.`;

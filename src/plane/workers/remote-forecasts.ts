@@ -3,7 +3,7 @@
  * forecasts by the time since their arrival.
  */
 import type { Clock } from '../../core/clock.ts';
-import type { SourceForecast } from '../../pool/options.ts';
+import type { SourceForecast } from '../../pool/lease.ts';
 
 /** A forecast as plain data. `null` replaces `Infinity`, which JSON cannot express. */
 export type SentForecast = Omit<SourceForecast, 'suspendedMs'> & { readonly suspendedMs: number | null };

@@ -13,8 +13,9 @@ import type { Secret } from '../../core/secret.ts';
 import { MemberDialer } from '../../dialer/dialer.ts';
 import { MemorySharedPool } from '../../fleet/memory-shared-pool.ts';
 import { Replica } from '../../fleet/replica.ts';
+import type { SourceForecast } from '../../pool/lease.ts';
 import type { LeaseHolder } from '../../pool/leases.ts';
-import type { PoolSettings, SourceForecast } from '../../pool/options.ts';
+import type { PoolSettings } from '../../pool/options.ts';
 import type {
   DataPlane,
   ListenerSettings,
