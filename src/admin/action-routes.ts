@@ -67,7 +67,11 @@ function addMemberActions(app: OpenAPIHono, backend: AdminBackend): void {
 
 function addSourceActions(app: OpenAPIHono, backend: AdminBackend): void {
   const actions = [
-    ['refill', 'Draw as soon as the pace allows', (name: string) => backend.refillSource(name)],
+    [
+      'refill',
+      'Draw the missing members of a source as soon as the pace allows',
+      (name: string) => backend.refillSource(name),
+    ],
     ['pause', 'Stop drawing', (name: string) => backend.pauseSource(name)],
     [
       'resume',

@@ -69,7 +69,7 @@ const eventsRoute = createRoute({
     200: { description: 'The stream', content: { 'text/event-stream': { schema: z.string() } } },
     400: jsonResponse('`only` names an unknown event', errorSchema),
     503: jsonResponse(
-      `${MAX_READERS} clients already read the stream, or ${MAX_READERS_PER_CLIENT} from this address`,
+      `${MAX_READERS} clients already read the stream, or ${MAX_READERS_PER_CLIENT} clients from this address do`,
       errorSchema,
     ),
   },

@@ -85,13 +85,13 @@ const problemSchema = z
   .object({
     kind: z.enum(PROBLEM_KINDS),
     source: z.string().nullable().openapi({
-      description: 'The source that has the problem; null: it concerns noria as a whole',
+      description: 'The source that has the problem; null if the problem concerns noria as a whole',
     }),
     reason: z.string(),
     advice: z.string().nullable().openapi({ description: 'What the operator can do' }),
     nextAttemptSeconds: z.number().nullable().openapi({
       description:
-        'Time until noria tries again; null: only the operator or a client can cause the next attempt',
+        'Time until noria tries again; null if only the operator or a client can cause the next attempt',
     }),
   })
   .openapi('Problem');

@@ -18,7 +18,7 @@ export function parseInfo(text: string): StoreInfo {
 export function evictionWarning({ maxmemory, maxmemory_policy: policy }: StoreInfo): string | undefined {
   if (maxmemory === undefined || maxmemory === '0') return undefined;
   if (policy === undefined || policy === 'noeviction') return undefined;
-  return `the store has maxmemory-policy ${policy}, so it deletes data of the fleet when its memory is full, such as the pace, the members and the sessions; set it to noeviction`;
+  return `the store has maxmemory-policy ${policy}, so it deletes data of the fleet when its memory is full, such as the pace, the members and the sessions; set maxmemory-policy to noeviction`;
 }
 
 /**

@@ -94,7 +94,7 @@ const HELLO = new FleetScript('hello', 'return answer()');
 const HELLOS = 3;
 const UNCERTAIN_MS = 50;
 export const NO_IDENTITY =
-  'the store does not report run_id and master_replid in INFO, and without them noria cannot notice lost data; use Valkey or Redis itself';
+  'the store does not report run_id and master_replid in INFO, and without them noria cannot notice lost data; use Valkey or Redis';
 
 export class FleetStore {
   readonly keys: FleetKeys;
@@ -176,7 +176,8 @@ export class FleetStore {
     this.#epochId = id;
     this.#contactAt = Math.max(this.#contactAt, sentAt);
     if (!isOther) return;
-    const why = 'the store was restarted, emptied, restored or replaced, so noria loads its data again';
+    const why =
+      'the store was restarted, emptied, restored or replaced, so noria loads all data of the store again';
     this.connection.reset(new NoriaError('fleet-store-lost', why));
   }
 }

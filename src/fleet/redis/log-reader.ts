@@ -66,7 +66,7 @@ export async function readLog(
     const [stream] = listOf(reply);
     for (const entry of readEntries(listOf(stream)[1])) {
       if (entry.number !== last + 1) {
-        const why = `entries ${last + 1} to ${entry.number - 1} of the log are no longer in the store, so noria loads its data again`;
+        const why = `entries ${last + 1} to ${entry.number - 1} of the log are no longer in the store, so noria loads all data of the store again`;
         throw client.end(lostStore(client.address, why));
       }
       last = entry.number;

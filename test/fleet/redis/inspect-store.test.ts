@@ -83,9 +83,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     expect(await inspect(address)).toEqual({
       version: 'Redis 7.4.0',
       isReachable: true,
-      errors: [
-        expect.stringMatching(/does not report run_id and master_replid .*; use Valkey or Redis itself/),
-      ],
+      errors: [expect.stringMatching(/does not report run_id and master_replid .*; use Valkey or Redis/)],
       warnings: [],
     });
   });

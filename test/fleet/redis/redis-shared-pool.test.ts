@@ -119,7 +119,9 @@ describe.skipIf(NO_STORE)('with a store', () => {
     await first.pool.follow(new Recorder());
     await until('the replica warns', () => warnings.length > 0);
     expect(warnings).toEqual([
-      expect.stringMatching(/^a: the store has maxmemory-policy allkeys-lru.*; set it to noeviction$/),
+      expect.stringMatching(
+        /^a: the store has maxmemory-policy allkeys-lru.*; set maxmemory-policy to noeviction$/,
+      ),
     ]);
     const before = first.counts.connected;
     first.pool.reload();
