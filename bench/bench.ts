@@ -1,5 +1,6 @@
 /** What the scenarios of the benchmark share. */
-import type { Children, Running } from './children.ts';
+import { type Children, type Client, cpuMs, type Running } from './children.ts';
+import type { Load, LoadOf } from './load.ts';
 import type { Report, Row } from './report.ts';
 import { type Figures, measureInRounds } from './rounds.ts';
 import type { SubjectOptions } from './subject.ts';
@@ -7,6 +8,8 @@ import type { World } from './world.ts';
 
 export interface Bench {
   readonly children: Children;
+  /** Runs the loads of most scenarios, one at a time. */
+  readonly client: Client;
   readonly report: Report;
   /** The world in which all members and targets work. */
   readonly world: World;
@@ -18,12 +21,19 @@ export interface Bench {
 }
 
 export const MEMBERS = 40;
+export const US_PER_MS = 1_000;
+const CONCURRENT_TUNNELS = 64;
+/** With the warm rounds, this makes 24,000 tunnels: the compiler of the largest subject works for about 20,000. */
+const WARM_TUNNELS = 16_000;
 
 /** A new noria, and the proxy with which it is compared. */
 export interface Pair {
   readonly noria: Running;
   readonly 'proxy-chain': Running;
 }
+
+/** A ratio is noria's figure divided by proxy-chain's. */
+export const PROXIES = ['noria', 'proxy-chain'] as const;
 
 export async function openPair({ children }: Bench, options: SubjectOptions): Promise<Pair> {
   const noria = await children.subject('noria', options);
@@ -39,6 +49,33 @@ export function workingMembers(world: World, protocol: SubjectOptions['protocol'
   return { world, protocol, members: MEMBERS, usable: MEMBERS };
 }
 
+/** Tunnels of HTTP clients through the subject to the echo target. */
+export function tunnels(
+  { world }: Bench,
+  { port }: Running,
+  options: Pick<LoadOf<'tunnels'>, 'count'> & Partial<LoadOf<'tunnels'>>,
+): LoadOf<'tunnels'> {
+  const { echoPort: target } = world;
+  return { kind: 'tunnels', via: 'http', port, target, concurrency: CONCURRENT_TUNNELS, ...options };
+}
+
+/** Opens tunnels until the compiler has finished with the code of the subject. */
+export async function warmUp(bench: Bench, subject: Running): Promise<void> {
+  await bench.client.loadOrThrow(tunnels(bench, subject, { count: WARM_TUNNELS }));
+}
+
+/** Runs a load. Returns the subject's CPU time for each completed tunnel, byte or request, and the latencies. */
+export async function measureLoad(
+  { client }: Bench,
+  subject: Running,
+  load: Load,
+  readCpuMs = cpuMs,
+): Promise<{ readonly cpuUs: number; readonly latenciesMs: readonly number[] }> {
+  const before = readCpuMs(subject);
+  const { done, latenciesMs } = await client.loadOrThrow(load);
+  return { cpuUs: (US_PER_MS * (readCpuMs(subject) - before)) / done, latenciesMs };
+}
+
 /** Measures both proxies in alternating rounds and adds the row to the report. */
 export async function compare(
   { report }: Bench,
@@ -49,7 +86,7 @@ export async function compare(
 ): Promise<void> {
   const { medians, ratio }: Figures<keyof Pair> = await measureInRounds(
     { ...pair },
-    ['noria', 'proxy-chain'],
+    PROXIES,
     rounds,
     measure,
   );

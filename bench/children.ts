@@ -4,7 +4,6 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { SECOND_MS } from '../src/core/duration.ts';
 import type { FleetWork, FleetWorkResult } from './fleet-replicas.ts';
 import type { Load, LoadResult } from './load.ts';
 import {
@@ -27,9 +26,26 @@ export interface Running {
   readonly port: number;
 }
 
-export interface Client {
+/** A process of clients. It runs one load at a time. */
+export class Client {
   readonly child: ChildProcess;
-  load(load: Load): Promise<LoadResult>;
+
+  constructor(child: ChildProcess) {
+    this.child = child;
+  }
+
+  load(load: Load): Promise<LoadResult> {
+    return request(this.child, load);
+  }
+
+  /** Like `load`. @throws Error if any part of the load failed, because its figure would be meaningless. */
+  async loadOrThrow(load: Load): Promise<LoadResult> {
+    const result = await this.load(load);
+    const { done, failed, firstError } = result;
+    if (failed > 0)
+      throw new Error(`${failed} of ${done + failed} failed: ${firstError}: ${JSON.stringify(load)}`);
+    return result;
+  }
 }
 
 export interface CountedWorld {
@@ -42,13 +58,6 @@ export interface CountedWorld {
 /** Starts the processes of one benchmark, and ends them on close. */
 export class Children {
   readonly #children: ChildProcess[] = [];
-  readonly #load: ChildProcess;
-  /** Started only when one process of clients cannot use a proxy's workers fully. */
-  #secondLoad: ChildProcess | undefined;
-
-  constructor() {
-    this.#load = this.#start('load.ts');
-  }
 
   async world(options: WorldOptions): Promise<World> {
     return (await this.countedWorld(options)).world;
@@ -62,10 +71,8 @@ export class Children {
     return { child, world, accepted };
   }
 
-  /** Starts another process of clients, for loads that run at the same time. */
   client(): Client {
-    const child = this.#start('load.ts');
-    return { child, load: (load) => request(child, load) };
+    return new Client(this.#start('load.ts'));
   }
 
   /** Replicas of a fleet. */
@@ -78,35 +85,6 @@ export class Children {
     const child = this.#start(SUBJECTS[name]);
     const { port } = await request<{ port: number }>(child, options);
     return { child, port };
-  }
-
-  /** Runs one load to completion. */
-  load(load: Load): Promise<LoadResult> {
-    return request(this.#load, load);
-  }
-
-  /** Like `load`. @throws Error if any part of the load failed, because its figure would be meaningless. */
-  async loadOrThrow(load: Load): Promise<LoadResult> {
-    const result = await this.load(load);
-    const { done, failed, firstError } = result;
-    if (failed > 0)
-      throw new Error(`${failed} of ${done + failed} failed: ${firstError}: ${JSON.stringify(load)}`);
-    return result;
-  }
-
-  /** Splits the load between two processes. Returns how many tunnels per second they open together. */
-  async tunnelsPerSecond(load: Extract<Load, { kind: 'tunnels' }>): Promise<number> {
-    this.#secondLoad ??= this.#start('load.ts');
-    const half = { ...load, count: Math.ceil(load.count / 2), concurrency: Math.ceil(load.concurrency / 2) };
-    const startedAt = performance.now();
-    const results = await Promise.all(
-      [this.#load, this.#secondLoad].map((child) => request<LoadResult>(child, half)),
-    );
-    const seconds = (performance.now() - startedAt) / SECOND_MS;
-    const failed = results.reduce((sum, result) => sum + result.failed, 0);
-    const { firstError } = results.find((result) => result.failed > 0) ?? {};
-    if (failed > 0) throw new Error(`${failed} failed: ${firstError}: ${JSON.stringify(load)}`);
-    return results.reduce((sum, { done }) => sum + done, 0) / seconds;
   }
 
   close(): void {

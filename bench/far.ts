@@ -113,16 +113,15 @@ async function load(
   seconds: number,
 ): Promise<readonly number[]> {
   const common = { port, rate, count: seconds * rate, concurrency: 512 };
-  const { latenciesMs, failed } = await client.load(
+  const { latenciesMs } = await client.loadOrThrow(
     requests === undefined
       ? { ...common, kind: 'tunnels', via: 'http', target: world.echoPort, onlyOpen: true }
       : { ...common, kind: 'requests', target: world.httpPort, targets: requests.targets },
   );
-  if (failed > 0) throw new Error(`${failed} of ${common.count} failed`);
   return latenciesMs;
 }
 
-function addRows(name: string, figures: ReadonlyMap<Subject, Figures>): void {
+function addRows(line: string, figures: ReadonlyMap<Subject, Figures>): void {
   for (const [which, unit] of [
     ['p50', 'ms'],
     ['p99', 'ms'],
@@ -130,7 +129,9 @@ function addRows(name: string, figures: ReadonlyMap<Subject, Figures>): void {
   ] as const) {
     const [noria = Number.NaN, proxyChain, bare] = ALL.map((subject) => figures.get(subject)?.[which]);
     rows.push({
-      scenario: `${name}: ${which}`,
+      scenario: `${line}: ${which}`,
+      line,
+      ...(which === 'opened' && { column: "noria's connections per tunnel" }),
       unit,
       noria,
       ...(proxyChain !== undefined && { 'proxy-chain': proxyChain }),

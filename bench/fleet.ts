@@ -3,20 +3,31 @@
  * server in the search path.
  */
 import { type DemoStore, openDemoStore } from '../src/commands/demo-store.ts';
-import { type Bench, workingMembers } from './bench.ts';
-import { cpuMs, cpuMsOfPid } from './children.ts';
+import { type Bench, measureLoad, tunnels, warmUp, workingMembers } from './bench.ts';
+import { cpuMsOfPid } from './children.ts';
+import type { Row } from './report.ts';
 import { measureInRounds, quantile } from './rounds.ts';
-import { warmUp } from './throughput.ts';
 
-const US_PER_MS = 1_000;
-const CONCURRENT_TUNNELS = 64;
 const MEMBERS = 1_000;
 const BUSY_PER_SECOND = 2_000;
 const SECONDS = 3;
 /** A busy machine delays some beats. */
 const LEAST_BEATS = 0.8;
 
-export async function measureFleet(bench: Bench): Promise<void> {
+export function measureTunnelInFleet(bench: Bench): Promise<void> {
+  return withStore(bench, async (store) => {
+    for (const workers of [1, 2]) await measureTunnel(bench, store, workers);
+  });
+}
+
+export function measureStore(bench: Bench): Promise<void> {
+  return withStore(bench, async (store) => {
+    for (const replicas of [1, 10, 50]) await measureReplicas(bench, store, replicas);
+  });
+}
+
+async function withStore({ quick }: Bench, measure: (store: DemoStore) => Promise<void>): Promise<void> {
+  if (quick) return;
   const store = await openDemoStore();
   if (store === undefined) {
     console.error(
@@ -25,8 +36,7 @@ export async function measureFleet(bench: Bench): Promise<void> {
     return;
   }
   try {
-    for (const workers of [1, 2]) await measureTunnel(bench, store, workers);
-    for (const replicas of [1, 10, 50]) await measureStore(bench, store, replicas);
+    await measure(store);
   } finally {
     await store.close();
   }
@@ -37,24 +47,12 @@ async function measureTunnel(bench: Bench, { port }: DemoStore, workers: number)
   const options = { ...workingMembers(world, 'http'), workers };
   const fleet = await children.subject('noria', { ...options, storePort: port });
   const alone = await children.subject('noria', options);
-  const count = 1_500;
-  const load = {
-    kind: 'tunnels',
-    via: 'http',
-    target: world.echoPort,
-    count,
-    concurrency: CONCURRENT_TUNNELS,
-  } as const;
   for (const subject of [fleet, alone]) await warmUp(bench, subject);
   const { medians, ratio } = await measureInRounds(
     { fleet, alone },
     ['fleet', 'alone'],
     9,
-    async (subject) => {
-      const before = cpuMs(subject);
-      await children.loadOrThrow({ ...load, port: subject.port });
-      return (US_PER_MS * (cpuMs(subject) - before)) / count;
-    },
+    async (subject) => (await measureLoad(bench, subject, tunnels(bench, subject, { count: 1_500 }))).cpuUs,
   );
   for (const { child } of [fleet, alone]) child.kill();
   const noria = workers === 1 ? 'noria' : `noria with ${workers} workers`;
@@ -68,10 +66,10 @@ async function measureTunnel(bench: Bench, { port }: DemoStore, workers: number)
   });
 }
 
-async function measureStore({ children, report }: Bench, store: DemoStore, count: number): Promise<void> {
+async function measureReplicas({ children, report }: Bench, store: DemoStore, count: number): Promise<void> {
   const replicas = children.fleet();
   await replicas.work({ kind: 'open', storePort: store.port, replicas: count, members: MEMBERS });
-  const share = async (perSecond: number) => {
+  const percentOfCore = async (perSecond: number) => {
     await replicas.work({ kind: 'use', perSecond, seconds: 1 }); // the first beats are not counted
     const [cpuBefore, startedAt] = [cpuMsOfPid(store.pid), performance.now()];
     const { beats } = await replicas.work({ kind: 'use', perSecond, seconds: SECONDS });
@@ -82,25 +80,22 @@ async function measureStore({ children, report }: Bench, store: DemoStore, count
       );
     return (100 * (cpuMsOfPid(store.pid) - cpuBefore)) / (performance.now() - startedAt);
   };
-  const norias = count === 1 ? '1 noria' : `${count} norias`;
-  const scenario = `store, ${norias}`;
+  const column = count === 1 ? '1 noria' : `${count} norias`;
+  const add = (line: string, row: Omit<Row, 'scenario' | 'line' | 'column'>) =>
+    report.add({ scenario: `${line}, ${column}`, line, column, ...row });
   const unit = '% of a core';
-  report.add({ scenario: `${scenario}, no clients`, unit, noria: await share(0) });
-  report.add({
-    scenario: `${scenario}, ${BUSY_PER_SECOND.toLocaleString('en')} tunnels a second in all`,
-    unit,
-    noria: await share(BUSY_PER_SECOND),
-    limit: { most: 50 },
-  });
+  add('CPU of the store without clients', { unit, noria: await percentOfCore(0) });
+  const busy = `${BUSY_PER_SECOND.toLocaleString('en')} tunnels a second (sum of all norias)`;
+  const noria = await percentOfCore(BUSY_PER_SECOND);
+  add(`CPU of the store with ${busy}`, { unit, noria, limit: { most: 50 } });
   if (count > 1) {
     const { latenciesMs: draws } = await replicas.work({ kind: 'draw', count: 150 });
     const { latenciesMs: sessions } = await replicas.work({ kind: 'sessions', count: 300 });
-    for (const [what, latenciesMs] of [
-      [`draw until usable on ${norias}`, draws],
-      [`first use of a session, ${norias}`, sessions],
+    for (const [line, latenciesMs] of [
+      ['from the end of a draw until all norias can use its members, p50 / p99', draws],
+      ['first use of a session on a noria, p50 / p99', sessions],
     ] as const) {
-      report.add({ scenario: `${what}, p50`, unit: 'ms', noria: quantile(latenciesMs, 0.5) });
-      report.add({ scenario: `${what}, p99`, unit: 'ms', noria: quantile(latenciesMs, 0.99) });
+      for (const share of [0.5, 0.99]) add(line, { unit: 'ms', noria: quantile(latenciesMs, share) });
     }
   }
   await replicas.work({ kind: 'close' });

@@ -1,29 +1,27 @@
 /** Measures the memory of idle tunnels, and the cost of a pick in pools of different sizes. */
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { type Bench, closePair, openPair, workingMembers } from './bench.ts';
-import { memoryKib, type Running } from './children.ts';
+import { type Bench, type Pair, tunnels, workingMembers } from './bench.ts';
+import { memoryKib } from './children.ts';
 import { measurePick } from './pick.ts';
 
-/**
- * The file descriptors of a subject besides those of its tunnels: listeners, recently closed sockets and Node's own.
- */
+/** The file descriptors of a process besides those of its tunnels: listeners, recently closed sockets and Node's own. */
 const OTHER_DESCRIPTORS = 400;
+/** In the process of a proxy, and in the process of the members. */
 const DESCRIPTORS_PER_TUNNEL = 2;
 /** These tunnels are opened and closed first, so that memory that a proxy allocates only once is not counted. */
 const WARM_TUNNELS = 2_000;
 const KIB_PER_MIB = 1_024;
 
 export async function measureIdle(bench: Bench): Promise<void> {
-  const { children, world, quick, report } = bench;
+  const { children, quick, report } = bench;
   // The target runs in a separate process, because the process of the members would run out of descriptors.
   const { echoPort } = await children.world({ members: 1, faults: [] });
   const most = Math.floor((mostDescriptors() - OTHER_DESCRIPTORS) / DESCRIPTORS_PER_TUNNEL);
-  const [few, many] = quick ? [500, 2_500] : [2_000, Math.min(10_000, most)];
-  const pair = await openPair(bench, workingMembers(world, 'http'));
-  const noria = await memoryWithTunnels(bench, pair.noria, echoPort, [few, many]);
-  const proxyChain = await memoryWithTunnels(bench, pair['proxy-chain'], echoPort, [few, many]);
-  closePair(pair);
-  for (const [at, count] of [few, many].entries()) {
+  const counts = quick ? ([500, 2_500] as const) : ([2_000, Math.min(10_000, most)] as const);
+  const noria = await memoryWithTunnels(bench, 'noria', echoPort, counts);
+  const proxyChain = await memoryWithTunnels(bench, 'proxy-chain', echoPort, counts);
+  for (const [at, count] of counts.entries()) {
     report.add({
       scenario: `resident memory, ${count.toLocaleString('en')} idle tunnels`,
       unit: 'MiB',
@@ -32,6 +30,7 @@ export async function measureIdle(bench: Bench): Promise<void> {
     });
   }
   // The difference between two numbers of tunnels, because the first tunnels use memory that the process already has.
+  const [few, many] = counts;
   const each = ([before = 0, after = 0]: readonly number[]) => (after - before) / (many - few);
   report.add({
     scenario: 'each further idle tunnel',
@@ -44,30 +43,28 @@ export async function measureIdle(bench: Bench): Promise<void> {
   });
 }
 
-/** Returns the subject's memory in KiB with each of these numbers of idle tunnels, after garbage collection. */
+/** Returns the memory of a new proxy in KiB with each of these numbers of idle tunnels, after garbage collection. */
 async function memoryWithTunnels(
-  { children }: Bench,
-  subject: Running,
+  bench: Bench,
+  name: keyof Pair,
   target: number,
   counts: readonly number[],
 ): Promise<number[]> {
-  const { port } = subject;
-  await children.loadOrThrow({
-    kind: 'tunnels',
-    via: 'http',
-    port,
-    target,
-    count: WARM_TUNNELS,
-    concurrency: 64,
-  });
+  const { children, client, world } = bench;
+  const subject = await children.subject(name, workingMembers(world, 'http'));
+  const { child, port } = subject;
+  await client.loadOrThrow(tunnels(bench, subject, { target, count: WARM_TUNNELS }));
   const kib: number[] = [];
   let held = 0;
   for (const count of counts) {
-    await children.loadOrThrow({ kind: 'hold', port, target, count: count - held });
+    await client.loadOrThrow({ kind: 'hold', port, target, count: count - held });
     held = count;
     kib.push(await memoryKib(subject));
   }
-  await children.load({ kind: 'release' });
+  await client.load({ kind: 'release' });
+  // The process of the members does not have enough descriptors for the tunnels of two proxies.
+  child.kill();
+  await once(child, 'exit');
   return kib;
 }
 

@@ -7,7 +7,7 @@ import type { Bench } from './bench.ts';
 import type { Row } from './report.ts';
 
 /** The time of a round trip from noria to a member. */
-const FLIGHT_MS = 50;
+const ROUND_TRIP_MS = 50;
 const MAX_OUTPUT_BYTES = 1 << 20;
 
 /**
@@ -15,29 +15,25 @@ const MAX_OUTPUT_BYTES = 1 << 20;
  * TUN device; otherwise it reports why the rows are missing.
  */
 export function measureLatency({ report, quick }: Bench): void {
-  const [network, far] = ['far-network.py', 'far.ts'].map((name) =>
-    fileURLToPath(new URL(name, import.meta.url)),
-  );
-  const command = [
-    'python3',
-    network,
-    FLIGHT_MS / 2,
-    process.execPath,
-    far,
-    ...(quick ? ['--quick', 'with login'] : []),
-  ];
-  const { status, stdout, stderr } = spawnSync(
-    'unshare',
-    ['--map-root-user', '--net', ...command.map(String)],
-    {
-      encoding: 'utf8',
-      maxBuffer: MAX_OUTPUT_BYTES,
-    },
-  );
+  const { status, stderr } = runFarAway(['true']);
   if (status !== 0) {
     console.error(`no latency over a network: ${stderr?.trim().split('\n').at(-1) ?? 'unshare is missing'}`);
     return;
   }
-  const rows = JSON.parse(stdout) as readonly Row[];
-  for (const row of rows) report.add({ ...row, scenario: `${FLIGHT_MS} ms a flight: ${row.scenario}` });
+  const far = runFarAway([process.execPath, pathOf('far.ts'), ...(quick ? ['--quick', 'with login'] : [])]);
+  if (far.status !== 0) throw new Error(`far.ts failed: ${far.stderr}`);
+  for (const row of JSON.parse(far.stdout) as readonly Row[]) report.add(row);
+}
+
+/** Runs a command on the network of far-network.py. */
+function runFarAway(command: readonly string[]) {
+  const network = ['python3', pathOf('far-network.py'), String(ROUND_TRIP_MS / 2)];
+  return spawnSync('unshare', ['--map-root-user', '--net', ...network, ...command], {
+    encoding: 'utf8',
+    maxBuffer: MAX_OUTPUT_BYTES,
+  });
+}
+
+function pathOf(file: string): string {
+  return fileURLToPath(new URL(file, import.meta.url));
 }

@@ -4,6 +4,7 @@
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import { SECOND_MS } from '../src/core/duration.ts';
 
 const HOST = '127.0.0.1';
 
@@ -58,174 +59,106 @@ export type Load =
   | { readonly kind: 'hold'; readonly port: number; readonly target: number; readonly count: number }
   | { readonly kind: 'release' };
 
-interface Counts {
+/** The options of one kind of load. */
+export type LoadOf<Kind extends Load['kind']> = Extract<Load, { readonly kind: Kind }>;
+
+export interface LoadResult {
   readonly done: number;
   readonly failed: number;
   /** The error of the first failure. */
   readonly firstError?: string | undefined;
-}
-
-export interface LoadResult extends Counts {
   /** The latency of each tunnel, request or round trip, sorted; empty for loads without latencies. */
   readonly latenciesMs: readonly number[];
 }
 
 /** A client gives up on a proxy that sends nothing for this long. */
 const SILENCE_LIMIT_MS = 10_000;
+const CONCURRENT_HOLDS = 64;
+const BYTE = Buffer.from('x');
 
 const heldSockets: Socket[] = [];
 
-function openSocket(port: number): Socket {
-  return connect({ port, host: HOST, noDelay: true });
+function run(load: Load): Promise<LoadResult> {
+  switch (load.kind) {
+    case 'tunnels':
+      return inParallel(load, () => useTunnel(load));
+    case 'requests': {
+      // Starts at a random host, because the first hosts may have connections of the previous load.
+      const first = Math.floor(Math.random() * load.targets);
+      return inParallel(load, (n) => sendRequest(load, hostOf((first + n) % load.targets)));
+    }
+    case 'bulk':
+      return download(load);
+    case 'gets':
+      return sendGets(load);
+    case 'echoes':
+      return sendEchoes(load);
+    case 'hold':
+      return inParallel({ count: load.count, concurrency: CONCURRENT_HOLDS }, () => hold(load));
+    case 'release':
+      for (const socket of heldSockets.splice(0)) socket.destroy();
+      return Promise.resolve({ done: 0, failed: 0, latenciesMs: [] });
+  }
 }
 
-/** @throws Error if the socket closes or fails before the next chunk. */
-function nextChunk(socket: Socket): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const settle = () => {
-      socket.off('data', onData).off('error', onError).off('close', onError);
-    };
-    const onData = (chunk: Buffer) => {
-      settle();
-      resolve(chunk);
-    };
-    const onError = () => {
-      settle();
-      reject(new Error('ended'));
-    };
-    socket.on('data', onData).on('error', onError).on('close', onError);
-  });
+interface Repetition {
+  readonly count: number;
+  readonly concurrency: number;
+  readonly rate?: number;
 }
 
-async function connectOverHttp(socket: Socket, target: number): Promise<void> {
-  socket.write(`CONNECT ${HOST}:${target} HTTP/1.1\r\nHost: ${HOST}:${target}\r\n\r\n`);
-  const head = await nextChunk(socket);
-  if (!head.subarray(0, 12).toString('latin1').includes(' 200'))
-    throw new Error(head.toString('latin1', 0, 400));
-}
-
-async function connectOverSocks5(socket: Socket, target: number): Promise<void> {
-  socket.write(Buffer.from([5, 1, 0]));
-  await nextChunk(socket);
-  socket.write(Buffer.from([5, 1, 0, 1, 127, 0, 0, 1, target >> 8, target & 255]));
-  const reply = await nextChunk(socket);
-  if (reply[1] !== 0) throw new Error('refused');
-}
-
-async function openTunnel(via: 'http' | 'socks5', port: number, target: number): Promise<Socket> {
-  const socket = openSocket(port);
-  socket.on('error', () => socket.destroy());
-  socket.setTimeout(SILENCE_LIMIT_MS, () => socket.destroy());
-  await (via === 'http' ? connectOverHttp(socket, target) : connectOverSocks5(socket, target));
-  return socket;
-}
-
+/** @param one - gets its number and the number of its slot, of which there are `concurrency`. Returns its latency, if it has one. */
 async function inParallel(
-  count: number,
-  concurrency: number,
-  one: (n: number) => Promise<void>,
-): Promise<Counts> {
+  { count, concurrency, rate }: Repetition,
+  one: (n: number, slot: number) => Promise<number | undefined>,
+): Promise<LoadResult> {
+  const startedAt = performance.now();
+  const latenciesMs: number[] = [];
   let next = 0;
   let done = 0;
   let failed = 0;
   let firstError: string | undefined;
-  const worker = async () => {
+  const fillSlot = async (slot: number) => {
     while (next < count) {
       const n = next++;
-      await one(n).then(
-        () => done++,
-        (error: unknown) => {
-          failed += 1;
-          firstError ??= String(error);
-        },
-      );
+      if (rate !== undefined) await turnOf(n, rate, startedAt);
+      try {
+        const latencyMs = await one(n, slot);
+        if (latencyMs !== undefined) latenciesMs.push(latencyMs);
+        done += 1;
+      } catch (error) {
+        // handled: the result counts it
+        failed += 1;
+        firstError ??= String(error);
+      }
     }
   };
-  await Promise.all(Array.from({ length: concurrency }, worker));
-  return { done, failed, firstError };
+  await Promise.all(Array.from({ length: concurrency }, (_, slot) => fillSlot(slot)));
+  return { done, failed, firstError, latenciesMs: latenciesMs.sort((a, b) => a - b) };
 }
 
-const BYTE = Buffer.from('x');
+/** Waits until the n-th tunnel or request is due. */
+async function turnOf(n: number, rate: number, startedAt: number): Promise<void> {
+  const waitMs = startedAt + (n * SECOND_MS) / rate - performance.now();
+  if (waitMs > 0) await new Promise((next) => setTimeout(next, waitMs));
+}
 
-async function run(load: Load): Promise<LoadResult> {
-  const latenciesMs: number[] = [];
-  const result = async (): Promise<Counts> => {
-    switch (load.kind) {
-      case 'tunnels': {
-        const startedAt = performance.now();
-        return inParallel(load.count, load.concurrency, async (n) => {
-          if (load.rate !== undefined) await turnOf(n, load.rate, startedAt);
-          const began = performance.now();
-          const socket = await openTunnel(load.via, load.port, load.target);
-          if (load.onlyOpen !== true) await echo(socket, BYTE);
-          latenciesMs.push(performance.now() - began);
-          socket.destroy();
-        });
-      }
-      case 'requests': {
-        const startedAt = performance.now();
-        // Starts at a random host, because the first hosts may have connections of the previous load.
-        const first = Math.floor(Math.random() * load.targets);
-        return inParallel(load.count, load.concurrency, async (n) => {
-          if (load.rate !== undefined) await turnOf(n, load.rate, startedAt);
-          const began = performance.now();
-          const socket = openSocket(load.port).on('error', () => {}); // ignored: the caller notices that the answer is missing
-          await get(socket, `${hostOf((first + n) % load.targets)}:${load.target}`);
-          latenciesMs.push(performance.now() - began);
-          socket.destroy();
-        });
-      }
-      case 'bulk': {
-        const socket = await openTunnel('http', load.port, load.target);
-        socket.write(String(load.bytes));
-        let received = 0;
-        socket.on('data', (chunk) => {
-          received += chunk.length;
-        });
-        await once(socket, 'end');
-        return { done: received, failed: load.bytes - received };
-      }
-      case 'gets': {
-        const sockets = Array.from({ length: load.concurrency }, () => openSocket(load.port));
-        for (const socket of sockets) socket.on('error', () => socket.destroy());
-        const free = [...sockets];
-        const counts = await inParallel(load.count, load.concurrency, async () => {
-          const socket = free.pop();
-          if (socket === undefined) throw new Error('no socket');
-          await get(socket, `${HOST}:${load.target}`);
-          free.push(socket);
-        });
-        for (const socket of sockets) socket.destroy();
-        return counts;
-      }
-      case 'echoes': {
-        const message = Buffer.alloc(load.bytes, 'e');
-        const free = await Promise.all(
-          Array.from({ length: load.concurrency }, () => openTunnel('http', load.port, load.target)),
-        );
-        const sockets = [...free];
-        const counts = await inParallel(load.count, load.concurrency, async () => {
-          const socket = free.pop();
-          if (socket === undefined) throw new Error('no socket');
-          const began = performance.now();
-          await echo(socket, message);
-          latenciesMs.push(performance.now() - began);
-          free.push(socket);
-        });
-        for (const socket of sockets) socket.destroy();
-        return counts;
-      }
-      case 'hold':
-        return inParallel(load.count, 64, async () => {
-          heldSockets.push((await openTunnel('http', load.port, load.target)).setTimeout(0));
-        });
-      case 'release':
-        for (const socket of heldSockets.splice(0)) socket.destroy();
-        return { done: 0, failed: 0 };
-    }
-  };
-  const counts = await result();
-  return { ...counts, latenciesMs: latenciesMs.sort((a, b) => a - b) };
+async function useTunnel({ via, port, target, onlyOpen }: LoadOf<'tunnels'>): Promise<number> {
+  const startedAt = performance.now();
+  const socket = await openTunnel(via, port, target);
+  if (onlyOpen !== true) await echo(socket, BYTE);
+  const latencyMs = performance.now() - startedAt;
+  socket.destroy();
+  return latencyMs;
+}
+
+async function sendRequest({ port, target }: LoadOf<'requests'>, host: string): Promise<number> {
+  const startedAt = performance.now();
+  const socket = openSocket(port);
+  await get(socket, `${host}:${target}`);
+  const latencyMs = performance.now() - startedAt;
+  socket.destroy();
+  return latencyMs;
 }
 
 /** Returns one of many addresses of this machine. */
@@ -233,10 +166,78 @@ function hostOf(target: number): string {
   return `127.0.${1 + Math.floor(target / 200)}.${1 + (target % 200)}`;
 }
 
-/** Waits until the n-th tunnel or request is due. */
-async function turnOf(n: number, rate: number, startedAt: number): Promise<void> {
-  const waitMs = startedAt + (n * 1_000) / rate - performance.now();
-  if (waitMs > 0) await new Promise((next) => setTimeout(next, waitMs));
+async function download({ port, target, bytes }: LoadOf<'bulk'>): Promise<LoadResult> {
+  const socket = await openTunnel('http', port, target);
+  socket.write(String(bytes));
+  let received = 0;
+  socket.on('data', (chunk) => {
+    received += chunk.length;
+  });
+  await once(socket, 'end');
+  return { done: received, failed: bytes - received, latenciesMs: [] };
+}
+
+async function sendGets(load: LoadOf<'gets'>): Promise<LoadResult> {
+  const sockets = Array.from({ length: load.concurrency }, () => openSocket(load.port));
+  return overSockets(sockets, load, async (socket) => {
+    await get(socket, `${HOST}:${load.target}`);
+    return undefined;
+  });
+}
+
+async function sendEchoes(load: LoadOf<'echoes'>): Promise<LoadResult> {
+  const { port, target, bytes } = load;
+  const message = Buffer.alloc(bytes, 'e');
+  const opening = Array.from({ length: load.concurrency }, () => openTunnel('http', port, target));
+  return overSockets(await Promise.all(opening), load, async (socket) => {
+    const startedAt = performance.now();
+    await echo(socket, message);
+    return performance.now() - startedAt;
+  });
+}
+
+/** Each slot uses its socket again and again. */
+async function overSockets(
+  sockets: readonly Socket[],
+  load: Repetition,
+  one: (socket: Socket) => Promise<number | undefined>,
+): Promise<LoadResult> {
+  const result = await inParallel(load, (_, slot) => one(sockets[slot] as Socket));
+  for (const socket of sockets) socket.destroy();
+  return result;
+}
+
+async function hold({ port, target }: LoadOf<'hold'>): Promise<undefined> {
+  heldSockets.push((await openTunnel('http', port, target)).setTimeout(0));
+}
+
+function openSocket(port: number): Socket {
+  const socket = connect({ port, host: HOST, noDelay: true });
+  socket.on('error', () => {}); // ignored: nextChunk rejects
+  return socket.setTimeout(SILENCE_LIMIT_MS, () =>
+    socket.destroy(new Error(`the proxy sent nothing for ${SILENCE_LIMIT_MS} ms`)),
+  );
+}
+
+async function openTunnel(via: 'http' | 'socks5', port: number, target: number): Promise<Socket> {
+  const socket = openSocket(port);
+  await (via === 'http' ? connectOverHttp(socket, target) : connectOverSocks5(socket, target));
+  return socket;
+}
+
+async function connectOverHttp(socket: Socket, target: number): Promise<void> {
+  socket.write(`CONNECT ${HOST}:${target} HTTP/1.1\r\nHost: ${HOST}:${target}\r\n\r\n`);
+  const head = await nextChunk(socket);
+  if (!head.subarray(0, 12).toString('latin1').includes(' 200'))
+    throw new Error(head.toString('latin1', 0, 600));
+}
+
+async function connectOverSocks5(socket: Socket, target: number): Promise<void> {
+  socket.write(Buffer.from([5, 1, 0]));
+  await nextChunk(socket);
+  socket.write(Buffer.from([5, 1, 0, 1, 127, 0, 0, 1, target >> 8, target & 255]));
+  const reply = await nextChunk(socket);
+  if (reply[1] !== 0) throw new Error(`the proxy answered SOCKS5 reply ${reply[1]}`);
 }
 
 /** Sends the message and reads as many bytes. */
@@ -249,7 +250,7 @@ async function get(socket: Socket, authority: string): Promise<void> {
   socket.write(`GET http://${authority}/ HTTP/1.1\r\nHost: ${authority}\r\n\r\n`);
   let text = '';
   while (!isComplete(text)) text += (await nextChunk(socket)).toString('latin1');
-  if (!text.startsWith('HTTP/1.1 200')) throw new Error(text.slice(0, 40));
+  if (!text.startsWith('HTTP/1.1 200')) throw new Error(text.slice(0, 600));
 }
 
 function isComplete(text: string): boolean {
@@ -257,6 +258,26 @@ function isComplete(text: string): boolean {
   if (end < 0) return false;
   const length = Number(/\r\ncontent-length: (\d+)/i.exec(text.slice(0, end + 2))?.[1] ?? 0);
   return text.length >= end + 4 + length;
+}
+
+/** @throws Error if the socket closes or fails before the next chunk. */
+function nextChunk(socket: Socket): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const settle = () => {
+      socket.off('data', onData).off('error', onError).off('close', onClose);
+    };
+    const onData = (chunk: Buffer) => {
+      settle();
+      resolve(chunk);
+    };
+    const onError = (error: Error) => {
+      settle();
+      reject(error);
+    };
+    const onClose = () => onError(socket.errored ?? new Error('the proxy closed the connection'));
+    if (socket.destroyed) return onClose();
+    socket.on('data', onData).on('error', onError).on('close', onClose);
+  });
 }
 
 process.on('message', (load: Load) => {

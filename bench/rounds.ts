@@ -2,10 +2,6 @@
  * Repeats a measurement on several proxies in alternating rounds, so that other load on the machine affects all of them
  * in the same way. The median ignores single outliers.
  */
-import type { Running } from './children.ts';
-
-export type Subjects<Name extends string> = Readonly<Record<Name, Running>>;
-
 /** `ratio`: the median of the ratios of all rounds, not the ratio of the medians. */
 export interface Figures<Name extends string> {
   readonly medians: Readonly<Record<Name, number>>;
@@ -16,11 +12,11 @@ export interface Figures<Name extends string> {
 const WARM_ROUNDS = 4;
 
 /** Measures the subjects in rounds. The ratio is that of `first` to `second`. */
-export async function measureInRounds<Name extends string>(
-  subjects: Subjects<Name>,
+export async function measureInRounds<Name extends string, Subject>(
+  subjects: Readonly<Record<Name, Subject>>,
   [first, second]: readonly [NoInfer<Name>, NoInfer<Name>],
   rounds: number,
-  measure: (subject: Running, name: NoInfer<Name>) => Promise<number>,
+  measure: (subject: Subject, name: NoInfer<Name>) => Promise<number>,
 ): Promise<Figures<Name>> {
   const names = Object.keys(subjects) as Name[];
   const figures = Object.fromEntries(names.map((name) => [name, []])) as unknown as Record<Name, number[]>;

@@ -57,7 +57,7 @@ const REQUEST = Buffer.concat([
   Buffer.from([1, 187]),
 ]);
 
-const byHand: Handshake = (port, done) => {
+const byStateMachine: Handshake = (port, done) => {
   const socket = openSocket(port);
   const hop = new Socks5Handshake(TARGET, undefined);
   const onData = (bytes: Buffer) => {
@@ -145,7 +145,7 @@ function serveMember(): void {
 
 async function compare(member: ChildProcess): Promise<void> {
   const [port] = (await once(member, 'message')) as [number];
-  const ways = { bare, 'by hand': byHand, library: byLibrary } as const;
+  const ways = { bare, noria: byStateMachine, library: byLibrary } as const;
   const figures = new Map<string, number[]>();
   for (let round = 0; round <= ROUNDS; round += 1) {
     for (const [name, handshake] of Object.entries(ways)) {

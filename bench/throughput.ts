@@ -1,17 +1,25 @@
 /** Measures the CPU time of the proxy's process per tunnel, per byte and per request. */
-import { type Bench, closePair, compare, openPair, type Pair, workingMembers } from './bench.ts';
+import {
+  type Bench,
+  closePair,
+  compare,
+  measureLoad,
+  openPair,
+  type Pair,
+  PROXIES,
+  tunnels,
+  warmUp,
+  workingMembers,
+} from './bench.ts';
 import { cpuMs, cpuMsOfAllThreads, type Running } from './children.ts';
-import type { Load } from './load.ts';
 import { figuresOf, measureInRounds, quantile } from './rounds.ts';
 import { type ForeignName, isInstalled } from './subject-foreign.ts';
 
-const US_PER_MS = 1_000;
 const GIGABYTE = 1e9;
-const CONCURRENT_TUNNELS = 64;
-/** With the warm rounds, this makes 24,000 tunnels: the compiler of the largest subject works for about 20,000. */
-const WARM_TUNNELS = 16_000;
+const US_PER_SECOND = 1e6;
 const CONCURRENT_REQUESTS = 32;
 const FOREIGN: readonly ForeignName[] = ['tinyproxy', 'squid'];
+const TUNNEL_GOAL = { target: 0.55, limit: { most: 1.1 } } as const;
 
 export async function measureThroughput(bench: Bench): Promise<void> {
   const { children, world } = bench;
@@ -25,65 +33,47 @@ export async function measureThroughput(bench: Bench): Promise<void> {
   closePair(pair);
 
   const socks = await openPair(bench, workingMembers(world, 'socks5'));
-  const about = {
-    scenario: 'tunnel, HTTP in, SOCKS5 member',
-    unit: 'CPU µs',
-    target: 0.55,
-    limit: { most: 1.1 },
-  };
-  await compare(bench, socks, about, rounds(bench), (subject) => tunnelUs(bench, subject, 'http'));
+  const row = { scenario: 'tunnel, HTTP in, SOCKS5 member', unit: 'CPU µs', ...TUNNEL_GOAL };
+  await compare(bench, socks, row, rounds(bench), (subject) => tunnelUs(bench, subject, 'http'));
   closePair(socks);
 }
 
 async function measureSetUp(bench: Bench, pair: Pair, bare: Running): Promise<void> {
   if (!bench.quick)
     for (const subject of [pair.noria, pair['proxy-chain'], bare]) await warmUp(bench, subject);
-  const unit = 'CPU µs';
-  const goal = { target: 0.55, limit: { most: 1.1 } };
   for (const via of ['http', 'socks5'] as const) {
-    const { medians, ratio } = await measureInRounds(
+    const figures = await measureInRounds(
       { ...pair, bare },
-      ['noria', 'proxy-chain'],
+      PROXIES,
       rounds(bench),
       // proxy-chain accepts no SOCKS5 clients, so SOCKS5 tunnels are compared with HTTP tunnels of proxy-chain.
       (subject, name) => tunnelUs(bench, subject, name === 'proxy-chain' ? 'http' : via),
     );
+    const { medians, ratio } = figures;
     const scenario = `tunnel, ${via === 'http' ? 'HTTP' : 'SOCKS5'} in, HTTP member`;
-    bench.report.add({ scenario, unit, ...medians, ratio, ...goal });
+    bench.report.add({ scenario, unit: 'CPU µs', ...medians, ratio, ...TUNNEL_GOAL });
   }
 }
 
-/** Opens tunnels until the compiler has finished with the code of the subject. */
-export async function warmUp({ children, world }: Bench, { port }: Running): Promise<void> {
-  const [count, concurrency] = [WARM_TUNNELS, CONCURRENT_TUNNELS];
-  await children.loadOrThrow({
-    kind: 'tunnels',
-    via: 'http',
-    port,
-    target: world.echoPort,
-    count,
-    concurrency,
-  });
+async function tunnelUs(bench: Bench, subject: Running, via: 'http' | 'socks5'): Promise<number> {
+  const count = bench.quick ? 800 : 2_000;
+  return (await measureLoad(bench, subject, tunnels(bench, subject, { via, count }))).cpuUs;
 }
 
 async function measureBulk(bench: Bench, pair: Pair, bare: Running): Promise<void> {
-  const bytes = bench.quick ? 100e6 : 250e6;
+  const { world, quick, report } = bench;
+  const load = { kind: 'bulk', target: world.bulkPort, bytes: quick ? 100e6 : 250e6 } as const;
   const { medians, ratio } = await measureInRounds(
     { ...pair, bare },
-    ['noria', 'proxy-chain'],
+    PROXIES,
     rounds(bench),
     async (subject) => {
-      const perByte = await cpuPer(bench, subject, {
-        kind: 'bulk',
-        port: subject.port,
-        target: bench.world.bulkPort,
-        bytes,
-      });
-      return (perByte * GIGABYTE) / US_PER_MS;
+      const { cpuUs } = await measureLoad(bench, subject, { ...load, port: subject.port });
+      return (cpuUs * GIGABYTE) / US_PER_SECOND;
     },
   );
   const goal = { target: 0.6, limit: { most: 0.95 } };
-  bench.report.add({ scenario: 'bulk download', unit: 'CPU s per GB', ...medians, ratio, ...goal });
+  report.add({ scenario: 'bulk download', unit: 'CPU s per GB', ...medians, ratio, ...goal });
 }
 
 async function measureMessages(bench: Bench, pair: Pair): Promise<void> {
@@ -97,18 +87,18 @@ async function measureMessages(bench: Bench, pair: Pair): Promise<void> {
     concurrency: CONCURRENT_REQUESTS,
   } as const;
   const goal = { target: 0.8, limit: { most: 0.95 } };
-  await compare(
-    bench,
-    pair,
-    { scenario: 'absolute-form GET, kept connections', unit: 'CPU µs', ...goal },
-    rounds(bench),
-    async (subject) => US_PER_MS * (await cpuPer(bench, subject, { ...gets, port: subject.port })),
-  );
+  const row = { scenario: 'absolute-form GET, kept connections', unit: 'CPU µs', ...goal };
+  await compare(bench, pair, row, rounds(bench), async (subject) => {
+    return (await measureLoad(bench, subject, { ...gets, port: subject.port })).cpuUs;
+  });
 }
 
-/** Measures requests of this size, which the target echoes, in open tunnels: the CPU time and the 99th percentile of the latency. */
+/**
+ * Measures requests of this size, which the target echoes, in open tunnels: the CPU time and the 99th percentile of the
+ * latency.
+ */
 async function measureEchoes(bench: Bench, pair: Pair, bytes: number, size: string): Promise<void> {
-  const { world, quick, children, report } = bench;
+  const { world, quick, report } = bench;
   const echoes = {
     kind: 'echoes',
     target: world.echoPort,
@@ -120,12 +110,11 @@ async function measureEchoes(bench: Bench, pair: Pair, bytes: number, size: stri
   const p99s: Record<keyof Pair, number[]> = { noria: [], 'proxy-chain': [] };
   const goal = { target: 1, limit: { most: 1.4 } };
   await compare(bench, pair, { scenario, unit: 'CPU µs', ...goal }, rounds(bench), async (subject, name) => {
-    const before = cpuMs(subject);
-    const { done, latenciesMs } = await children.loadOrThrow({ ...echoes, port: subject.port });
+    const { cpuUs, latenciesMs } = await measureLoad(bench, subject, { ...echoes, port: subject.port });
     p99s[name].push(quantile(latenciesMs, 0.99));
-    return (US_PER_MS * (cpuMs(subject) - before)) / done;
+    return cpuUs;
   });
-  const { medians, ratio } = figuresOf(p99s, ['noria', 'proxy-chain'], rounds(bench));
+  const { medians, ratio } = figuresOf(p99s, PROXIES, rounds(bench));
   report.add({ scenario: `${scenario}, p99`, unit: 'ms', ...medians, ratio, target: 1 });
 }
 
@@ -135,24 +124,20 @@ async function measureForeign(bench: Bench, pair: Pair): Promise<void> {
   const subjects: Partial<Record<keyof Pair | ForeignName, Running>> = { ...pair };
   const installed = FOREIGN.filter(isInstalled);
   for (const name of installed) subjects[name] = await children.subject(name, workingMembers(world, 'http'));
-  const count = 1_000;
+  const requests = {
+    kind: 'requests',
+    target: world.httpPort,
+    targets: 1,
+    count: 1_000,
+    concurrency: CONCURRENT_REQUESTS,
+  } as const;
   const { medians, ratio } = await measureInRounds(
     subjects as Record<keyof Pair | ForeignName, Running>,
-    ['noria', 'proxy-chain'],
+    PROXIES,
     rounds(bench),
     async (subject, name) => {
-      const { port } = subject;
-      const target = world.httpPort;
-      const load = {
-        kind: 'requests',
-        port,
-        target,
-        targets: 1,
-        count,
-        concurrency: CONCURRENT_REQUESTS,
-      } as const;
       const read = name === 'tinyproxy' ? cpuMsOfAllThreads : cpuMs; // tinyproxy has a thread for each request
-      return US_PER_MS * (await cpuPer(bench, subject, load, read));
+      return (await measureLoad(bench, subject, { ...requests, port: subject.port }, read)).cpuUs;
     },
   );
   for (const name of installed) subjects[name]?.child.kill();
@@ -161,19 +146,4 @@ async function measureForeign(bench: Bench, pair: Pair): Promise<void> {
 
 function rounds({ quick }: Bench): number {
   return quick ? 5 : 15;
-}
-
-async function tunnelUs(bench: Bench, subject: Running, via: 'http' | 'socks5'): Promise<number> {
-  const count = bench.quick ? 800 : 2_000;
-  const { port } = subject;
-  const target = bench.world.echoPort;
-  const load: Load = { kind: 'tunnels', via, port, target, count, concurrency: CONCURRENT_TUNNELS };
-  return US_PER_MS * (await cpuPer(bench, subject, load));
-}
-
-/** Returns the subject's CPU time in ms per completed tunnel, byte or request of a load. */
-async function cpuPer({ children }: Bench, subject: Running, load: Load, read = cpuMs): Promise<number> {
-  const before = read(subject);
-  const { done } = await children.loadOrThrow(load);
-  return (read(subject) - before) / done;
 }

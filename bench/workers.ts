@@ -7,75 +7,60 @@
  * many tunnels a second as the one process. Two separate norias, with half of the load of the two workers each, show what two
  * processes cost that exchange nothing.
  */
-import { type Bench, workingMembers } from './bench.ts';
-import { Children, cpuMs, type Running } from './children.ts';
+import { SECOND_MS } from '../src/core/duration.ts';
+import { type Bench, tunnels, US_PER_MS, warmUp, workingMembers } from './bench.ts';
+import { type Client, cpuMs, type Running } from './children.ts';
+import type { LoadOf } from './load.ts';
 import { measureInRounds, median } from './rounds.ts';
-import { warmUp } from './throughput.ts';
 
-const US_PER_MS = 1_000;
-const TUNNELS_BESIDE = 128;
+const CONCURRENT_TUNNELS = 128;
 /** Tunnels a second of each process at equal load. Two processes, clients, members and targets need about one core for it. */
 const STEADY_RATE = 800;
 
-interface Norias {
-  readonly two: Running;
-  readonly one: Running;
-  /** Two norias, measured as one subject. */
-  readonly separate: Running;
-  readonly otherHalf: Running;
-  /** For the load of `otherHalf`, because each child runs one load at a time. */
-  readonly moreChildren: Children;
-}
+/** Each subject is a list of norias, which have its load in equal shares. */
+type Subjects = Readonly<Record<'two' | 'one' | 'separate', readonly Running[]>>;
 
 export async function measureWorkers(bench: Bench): Promise<void> {
   const { children, world, quick } = bench;
   const options = workingMembers(world, 'http');
-  const norias: Norias = {
-    two: await children.subject('noria', { ...options, workers: 2 }),
-    one: await children.subject('noria', options),
-    separate: await children.subject('noria', options),
-    otherHalf: await children.subject('noria', options),
-    moreChildren: new Children(),
-  };
-  const { two, one, separate, otherHalf, moreChildren } = norias;
+  const [two, one, first, second] = [
+    await children.subject('noria', { ...options, workers: 2 }),
+    await children.subject('noria', options),
+    await children.subject('noria', options),
+    await children.subject('noria', options),
+  ];
+  const subjects: Subjects = { two: [two], one: [one], separate: [first, second] };
   // Each process needs the same number of tunnels, so two workers need twice as many.
-  if (!quick) for (const subject of [two, two, one, separate, otherHalf]) await warmUp(bench, subject);
-  await measureFullLoad(bench, norias);
-  if (!quick) await measureEqualLoad(bench, norias);
-  moreChildren.close();
-  for (const { child } of [one, two, separate, otherHalf]) child.kill();
+  if (!quick) for (const subject of [two, two, one, first, second]) await warmUp(bench, subject);
+  await measureFullLoad(bench, subjects);
+  if (!quick) await measureEqualLoad(bench, subjects);
+  for (const { child } of [two, one, first, second]) child.kill();
 }
 
-async function measureFullLoad({ children, world, report, quick }: Bench, norias: Norias): Promise<void> {
-  const { two, one, separate, otherHalf, moreChildren } = norias;
-  const rates: Record<'one' | 'two' | 'separate', number[]> = { one: [], two: [], separate: [] };
+async function measureFullLoad(bench: Bench, subjects: Subjects): Promise<void> {
+  const { children, client, report, quick } = bench;
+  // One process of clients cannot use two workers fully.
+  const clients = [
+    [client, children.client()],
+    [children.client(), children.client()],
+  ];
+  const rates: Record<keyof Subjects, number[]> = { one: [], two: [], separate: [] };
   const count = quick ? 1_200 : 3_000;
-  const load = (by: Children, { port }: Running, share: number) =>
-    by.tunnelsPerSecond({
-      kind: 'tunnels',
-      via: 'http',
-      port,
-      target: world.echoPort,
-      count: count * share,
-      concurrency: TUNNELS_BESIDE * share,
-    });
   const { medians, ratio } = await measureInRounds(
-    { two, one, separate },
+    subjects,
     ['two', 'one'],
     quick ? 5 : 11,
-    async (subject, name) => {
-      const isHalf = name === 'separate';
-      const cpu = () => cpuMs(subject) + (isHalf ? cpuMs(otherHalf) : 0);
-      const before = cpu();
-      const [rate, otherRate] = await Promise.all(
-        isHalf
-          ? [load(children, subject, 0.5), load(moreChildren, otherHalf, 0.5)]
-          : [load(children, subject, 1), 0],
+    async (norias, name) => {
+      const before = cpuMsOfAll(norias);
+      const share = { count: count / norias.length, concurrency: CONCURRENT_TUNNELS / norias.length };
+      const each = norias.map((noria, at) =>
+        tunnelsPerSecond(clients[at] ?? [], tunnels(bench, noria, share)),
       );
-      rates[name].push(rate + otherRate);
-      return (US_PER_MS * (cpu() - before)) / count;
+      rates[name].push(sum(await Promise.all(each)));
+      return (US_PER_MS * (cpuMsOfAll(norias) - before)) / count;
     },
   );
+  for (const { child } of clients.flat()) if (child !== client.child) child.kill();
   const unit = 'CPU µs';
   report.add({ scenario: 'tunnel, one process, many clients', unit, noria: medians.one });
   report.add({ scenario: 'tunnel, two workers, all processes', unit, noria: medians.two });
@@ -89,32 +74,18 @@ async function measureFullLoad({ children, world, report, quick }: Bench, norias
 }
 
 /** Each process has STEADY_RATE tunnels a second. */
-async function measureEqualLoad({ children, world, report }: Bench, norias: Norias): Promise<void> {
-  const { two, one, separate, otherHalf, moreChildren } = norias;
-  const load = (by: Children, { port }: Running, processes: number) =>
-    by.loadOrThrow({
-      kind: 'tunnels',
-      via: 'http',
-      port,
-      target: world.echoPort,
-      count: STEADY_RATE * processes,
-      concurrency: TUNNELS_BESIDE,
-      rate: STEADY_RATE * processes,
-    });
-  const { medians, ratio } = await measureInRounds(
-    { two, one, separate },
-    ['two', 'one'],
-    9,
-    async (subject, name) => {
-      const processes = name === 'one' ? 1 : 2;
-      const cpu = () => cpuMs(subject) + (name === 'separate' ? cpuMs(otherHalf) : 0);
-      const before = cpu();
-      if (name === 'separate')
-        await Promise.all([load(children, subject, 1), load(moreChildren, otherHalf, 1)]);
-      else await load(children, subject, processes);
-      return (US_PER_MS * (cpu() - before)) / (STEADY_RATE * processes);
-    },
-  );
+async function measureEqualLoad(bench: Bench, subjects: Subjects): Promise<void> {
+  const { children, client, report } = bench;
+  const clients = [client, children.client()];
+  const { medians, ratio } = await measureInRounds(subjects, ['two', 'one'], 9, async (norias, name) => {
+    const before = cpuMsOfAll(norias);
+    const count = STEADY_RATE * (name === 'one' ? 1 : 2);
+    const share = count / norias.length;
+    const load = { count: share, rate: share, concurrency: CONCURRENT_TUNNELS };
+    await Promise.all(norias.map((noria, at) => clients[at]?.loadOrThrow(tunnels(bench, noria, load))));
+    return (US_PER_MS * (cpuMsOfAll(norias) - before)) / count;
+  });
+  clients[1]?.child.kill();
   const unit = 'CPU µs';
   const each = `${STEADY_RATE} tunnels a second each`;
   report.add({ scenario: `tunnel, one process, ${each}`, unit, noria: medians.one });
@@ -122,4 +93,22 @@ async function measureEqualLoad({ children, world, report }: Bench, norias: Nori
   report.add({ scenario: `tunnel, two separate norias, ${each}`, unit, noria: medians.separate });
   const scenario = `ratio of two workers to one process, ${each}`;
   report.add({ scenario, unit: 'times', noria: ratio, limit: { most: 1.6 } });
+}
+
+/** Divides the load among the clients. Returns how many tunnels per second they open together. */
+async function tunnelsPerSecond(clients: readonly Client[], load: LoadOf<'tunnels'>): Promise<number> {
+  const { length } = clients;
+  const count = Math.ceil(load.count / length);
+  const share = { ...load, count, concurrency: Math.ceil(load.concurrency / length) };
+  const startedAt = performance.now();
+  await Promise.all(clients.map((client) => client.loadOrThrow(share)));
+  return (length * count * SECOND_MS) / (performance.now() - startedAt);
+}
+
+function cpuMsOfAll(norias: readonly Running[]): number {
+  return sum(norias.map(cpuMs));
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((all, one) => all + one, 0);
 }
