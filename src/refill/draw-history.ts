@@ -24,7 +24,7 @@ interface DrawHistoryOptions {
   readonly warn: (message: string) => void;
 }
 
-interface EndedCall {
+export interface RecordedDraw {
   readonly outcome: DrawOutcome;
   readonly asked: number;
   /** By how many the call increased the number of usable members. */
@@ -94,7 +94,7 @@ export class DrawHistory {
   }
 
   /** Records how a call ended. Returns the effects on the pace and on the source. */
-  recordCall({ outcome, asked, gained, gapMs, sinceArrivalMs }: EndedCall): Reaction {
+  recordDraw({ outcome, asked, gained, gapMs, sinceArrivalMs }: RecordedDraw): Reaction {
     const { clock, random } = this.#options;
     const isLoss = isLossOfStore(outcome.code);
     this.#lossOfStore = isLoss ? outcome : undefined;

@@ -2,20 +2,34 @@
  * One turn of a source: waits in the queue of the pace, opens a connection, draws, and learns from the result. Owns the
  * connection and the call.
  */
-import { NoriaError } from '../core/faults.ts';
+import type { EventBus } from '../core/events.ts';
+import { hasCode, NoriaError } from '../core/faults.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
-import { Draw, type DrawContext, type DrawResult, openDraw } from './draw.ts';
+import { applyDraw, type EndedDraw } from './draw.ts';
+import type { RecordedDraw } from './draw-history.ts';
 import type { DrawPlanner, PlannerContext, SourceParts } from './draw-planner.ts';
 import type { InstanceReport } from './instance-report.ts';
-import type { DrawSourceOptions } from './options.ts';
+import type { DrawSourceOptions, ExtractConnection, Extractor } from './options.ts';
 import type { Permit, PreparedCall } from './pace.ts';
 import { PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
 import { suspendedPhase, waitingPhase } from './phase.ts';
-import { type DrawOutcome, outcomeOfError, type Suspension } from './reaction.ts';
+import { type DrawOutcome, outcomeOfAnswer, outcomeOfError, type Suspension } from './reaction.ts';
 
-export interface TurnContext extends DrawContext, PlannerContext {
+export interface TurnContext extends PlannerContext {
+  readonly bus: EventBus;
+  readonly extractor: Extractor;
   /** Sends a report to the other norias of the fleet. */
   readonly onReport?: ((source: string, report: InstanceReport) => void) | undefined;
+}
+
+/** A draw with an open connection. */
+interface OpenDraw {
+  readonly connection: ExtractConnection;
+  /** The options that the source had before the turn connected. A reload during the call does not change them. */
+  readonly options: DrawSourceOptions;
+  readonly startedAt: number;
+  /** Aborts the call. */
+  readonly signal: AbortSignal;
 }
 
 interface SentDraw {
@@ -58,7 +72,7 @@ export class SourceTurn {
         if (plan.kind === 'draw') count = plan.count;
         return plan.kind === 'draw' && !state.isPausedByOperator;
       },
-      open: () => this.#openDraw(count, signal),
+      open: () => this.#open(count, signal),
       onWait: (ms: number) => this.#reportWait(ms),
     };
     try {
@@ -69,7 +83,7 @@ export class SourceTurn {
       // A requested refill ignores a suspension. If the request remained, noria would repeat the refill endlessly,
       // without a pause.
       state.refillRequested = false;
-      if (!state.isSuspended) this.#conclude({ outcome: outcomeOfError(error), gained: 0 }, 0, undefined);
+      if (!state.isSuspended) this.#learn({ outcome: outcomeOfError(error), asked: 0, gained: 0 }, undefined);
     }
   }
 
@@ -103,29 +117,35 @@ export class SourceTurn {
     }
   }
 
-  /** Opens the connection. Returns undefined if the turn has ended. */
-  async #openDraw(count: number, signal: AbortSignal): Promise<PreparedCall<undefined> | undefined> {
-    this.#moveToDrawing(count);
-    // The members of this call get the options that the source has now, even if a reload changes the options during the
-    // call.
+  /** Opens the connection. Returns undefined if the connection failed or the turn has ended. */
+  async #open(count: number, signal: AbortSignal): Promise<PreparedCall<undefined> | undefined> {
+    const { clock, bus, extractor } = this.#context;
     const { options } = this.#planner;
+    const startedAt = clock.monotonic();
+    this.#moveToDrawing(count);
     const call = new AbortController();
     const abort = () => call.abort();
     this.#callAbort = call;
     signal.addEventListener('abort', abort);
-    const drawing = { options, statistics: this.#parts.statistics, asked: count };
-    const draw = await openDraw(this.#context, drawing, call.signal);
-    signal.removeEventListener('abort', abort);
-    if (draw instanceof Draw) {
-      return { send: (permit) => this.#send(draw, options, permit), close: () => draw.close() };
+    try {
+      const connection = await extractor.connect(options.call, call.signal);
+      const draw = { connection, options, startedAt, signal: call.signal };
+      return { send: (permit) => this.#send(draw, permit), close: () => connection.close() };
+    } catch (error) {
+      this.#parts.state.refillRequested = false;
+      if (call.signal.aborted) return undefined; // ignored: the turn has ended
+      const outcome = outcomeOfError(error);
+      bus.emit('draw.started', { source: options.name, asked: count });
+      const gained = this.#apply({ options, startedAt, asked: count, outcome });
+      this.#learn({ outcome, asked: count, gained }, undefined);
+      return undefined;
+    } finally {
+      signal.removeEventListener('abort', abort);
     }
-    this.#parts.state.refillRequested = false;
-    if (draw !== undefined) this.#conclude(draw, count, undefined);
-    return undefined;
   }
 
   /** Makes the call if it is still necessary. */
-  async #send(draw: Draw, options: DrawSourceOptions, permit: Permit): Promise<SentDraw> {
+  async #send(draw: OpenDraw, permit: Permit): Promise<SentDraw> {
     const { state, reports } = this.#parts;
     const plan = this.#planner.planNow(); // plans again: the pool may have changed while the turn connected
     if (plan.kind !== 'draw' || state.isPausedByOperator || reports.mustStop) return NOT_SENT;
@@ -133,12 +153,34 @@ export class SourceTurn {
     const { refillRequested } = state;
     state.refillRequested = false;
     this.#moveToDrawing(count);
-    const result = await draw.make({ count, aheadMs: this.#planner.aheadMs, gate: permit });
+    const ended = await this.#call(draw, count, permit);
     if (permit.state === 'expired') state.refillRequested ||= refillRequested; // the pace repeats this turn, and the request must still exist then
-    if (result === undefined) return NOT_SENT;
-    const settlement = this.#conclude(result, count, permit.sinceArrivalMs);
-    if (options !== this.#planner.options) forgetOldOptions(this.#parts);
+    if (ended === undefined) return NOT_SENT;
+    const gained = this.#apply(ended);
+    if (draw.signal.aborted) return NOT_SENT;
+    const settlement = this.#learn({ outcome: ended.outcome, asked: count, gained }, permit.sinceArrivalMs);
+    if (draw.options !== this.#planner.options) forgetOldOptions(this.#parts);
     return { result: undefined, settlement };
+  }
+
+  /** Calls the service. Returns undefined if the call was aborted, or if the permit had expired and noria sent nothing. */
+  async #call(draw: OpenDraw, asked: number, gate: Permit): Promise<EndedDraw | undefined> {
+    const { connection, options, startedAt, signal } = draw;
+    const { call, secrets, name: source } = options;
+    this.#context.bus.emit('draw.started', { source, asked });
+    try {
+      const answer = await connection.extract({ ...call, count: asked }, { secrets, gate });
+      return { options, startedAt, asked, outcome: outcomeOfAnswer(call.product, answer), answer };
+    } catch (error) {
+      // ignored: the source closes, or the pace repeats this turn because its permit expired
+      if (signal.aborted || hasCode(error, 'pace-held')) return undefined;
+      return { options, startedAt, asked, outcome: outcomeOfError(error) };
+    }
+  }
+
+  #apply(draw: EndedDraw): number {
+    const { statistics } = this.#parts;
+    return applyDraw({ ...this.#context, statistics }, draw, this.#planner.aheadMs);
   }
 
   #moveToDrawing(count: number): void {
@@ -147,14 +189,18 @@ export class SourceTurn {
   }
 
   /**
-   * Learns from the result of a draw, and suspends the source if necessary.
+   * Learns from the end of a draw, and suspends the source if necessary.
    *
    * @param sinceArrivalMs - see `Permit.sinceArrivalMs`.
    */
-  #conclude({ outcome, gained }: DrawResult, asked: number, sinceArrivalMs: number | undefined): Settlement {
+  #learn(
+    draw: Pick<RecordedDraw, 'outcome' | 'asked' | 'gained'>,
+    sinceArrivalMs: number | undefined,
+  ): Settlement {
     const { state, history } = this.#parts;
-    const call = { outcome, asked, gained, gapMs: this.#planner.gapMs, sinceArrivalMs };
-    const { settlement, suspension } = history.recordCall(call);
+    const { outcome } = draw;
+    const { gapMs } = this.#planner;
+    const { settlement, suspension } = history.recordDraw({ ...draw, gapMs, sinceArrivalMs });
     this.#report(outcome, suspension);
     // If noria dropped all proxies of the answer, it does not repeat the first draw: the proxies may have cost money.
     if (outcome.verdict.kind === 'ok' || outcome.allDropped) state.drawsAhead = false;
@@ -164,6 +210,7 @@ export class SourceTurn {
     }
     return settlement;
   }
+
   #report(outcome: DrawOutcome, suspension: Suspension | undefined): void {
     const { clock, onReport } = this.#context;
     const { statistics, reports } = this.#parts;
