@@ -6,7 +6,7 @@
 import type { Socket } from 'node:net';
 import type { FaultCode } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
-import type { LeaseRefusal, RoutingOptions } from '../pool/lease.ts';
+import type { Lease, LeaseRefusal, RoutingOptions } from '../pool/lease.ts';
 
 /** How to send a plain HTTP request: `direct` to the target through a tunnel, or in `absolute` form to the member. */
 export type ForwardMode = 'direct' | 'absolute';
@@ -65,12 +65,8 @@ export interface MemberConnection {
    * which is no fault of the member.
    */
   readonly reused: boolean;
-  readonly member: string;
-  readonly source: string;
-  readonly exitIp?: string | undefined;
-  /** The remaining lifetime of the member in ms at the time of the lease; absent if unknown. */
-  readonly remainingMs?: number | undefined;
-  readonly session?: string | undefined;
+  /** The lease on the member. Its `remainingMs` is the remaining life of the member when the pool granted the lease. */
+  readonly lease: Pick<Lease, 'member' | 'source' | 'exitIp' | 'remainingMs' | 'session'>;
   readonly attempts: number;
   /**
    * `absolute` only: passes the head of the response to the dialer. From the head, the dialer learns which forward mode

@@ -177,7 +177,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
   /** Closes the connections of these leases now. Ignores leases that have ended. */
   closeConnections(leases: readonly number[]): void {
     const ids = new Set(leases);
-    for (const { leaseId, socket } of this.#openConnections.all()) if (ids.has(leaseId)) socket.destroy();
+    for (const { lease, socket } of this.#openConnections.all()) if (ids.has(lease.id)) socket.destroy();
   }
 
   /**

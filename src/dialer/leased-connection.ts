@@ -38,17 +38,12 @@ interface ConnectionFacts {
 
 export class LeasedConnection implements MemberConnection, Listed {
   listIndex = -1;
-  readonly leaseId: number;
+  readonly lease: Lease;
   readonly socket: Socket;
   readonly early: Buffer;
   readonly forwardMode: ForwardMode;
   readonly proxyAuthorization: string | undefined;
   readonly reused: boolean;
-  readonly member: string;
-  readonly source: string;
-  readonly exitIp: string | undefined;
-  readonly remainingMs: number | undefined;
-  readonly session: string | undefined;
   readonly attempts: number;
   readonly #parts: ConnectionParts;
   readonly #facts: ConnectionFacts;
@@ -62,17 +57,12 @@ export class LeasedConnection implements MemberConnection, Listed {
     this.#parts = parts;
     this.#facts = facts;
     this.#startedAt = facts.reusable ? parts.clock.monotonic() : 0;
-    this.leaseId = lease.id;
+    this.lease = lease;
     this.socket = raw.socket;
     this.early = raw.early;
     this.forwardMode = raw.forwardMode;
     this.proxyAuthorization = raw.forwardMode === 'absolute' ? raw.login?.authorization.reveal() : undefined;
     this.reused = facts.reused;
-    this.member = lease.member;
-    this.source = lease.source;
-    this.exitIp = lease.exitIp;
-    this.remainingMs = lease.remainingMs;
-    this.session = lease.session;
     this.attempts = facts.attempts;
     parts.openConnections.add(this);
   }
@@ -89,7 +79,8 @@ export class LeasedConnection implements MemberConnection, Listed {
     this.#ended = true;
     const { pool, idle, openConnections, reachability } = this.#parts;
     const { raw, memory, reusable, target, client, owner } = this.#facts;
-    const { socket, member, forwardMode } = this;
+    const { socket, forwardMode } = this;
+    const { id, member, remainingMs = Number.POSITIVE_INFINITY } = this.lease;
     openConnections.delete(this);
     const isAnswered = outcome.answered === true && !this.#isMemberError;
     // If the member closed the connection without an answer, the listener may send the request again. noria charges
@@ -98,7 +89,7 @@ export class LeasedConnection implements MemberConnection, Listed {
     if (isAnswered) reachability.recordAnswered(member, target);
     if (isAnswered && forwardMode === 'absolute') reachability.recordReached(member, target);
     const cut = outcome.cut && (reachability.recordCut(member, target) ? 'member-for-target' : 'unclear');
-    pool.report({ lease: this.leaseId, kind: 'closed', cut, answered: isAnswered });
+    pool.report({ lease: id, kind: 'closed', cut, answered: isAnswered });
     if (forwardMode === 'absolute') {
       if (outcome.proxyAuthRequired === true) memory.credentials.challenged(member, raw.login);
       else if (isAnswered) memory.credentials.accepted(member, raw.login);
@@ -108,7 +99,7 @@ export class LeasedConnection implements MemberConnection, Listed {
       socket.destroy();
       return;
     }
-    const endsAt = this.#startedAt + (this.remainingMs ?? Number.POSITIVE_INFINITY);
+    const endsAt = this.#startedAt + remainingMs;
     idle.keep({ socket, member, target, forwardMode, owner, login: raw.login, endsAt });
   }
 }

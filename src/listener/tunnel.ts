@@ -87,7 +87,7 @@ export function relayTunnel(
 ): void {
   const { deadlines, idleTimeoutMs, lingerMs, clock, bus } = connection.options;
   const startedAt = clock.monotonic();
-  const { source, member } = memberConnection;
+  const { source, member } = memberConnection.lease;
   connection.beginTunnel();
   relay(connection.socket, memberConnection, early, {
     deadlines,

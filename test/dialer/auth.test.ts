@@ -38,7 +38,10 @@ test('auth: auto sends credentials to the third of three members that ask, and b
   const at = await openMember('http', authBehavior('202611210001', '12345678'));
   const members = ['m1', 'm2', 'm3', 'm4'].map((id) => ({ id, at }));
   const { dial, pool } = makeDialer(members, sources());
-  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'm3', attempts: 3 });
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({
+    lease: { member: 'm3' },
+    attempts: 3,
+  });
   expect(authorizations(at.received)).toEqual(['none', 'none', 'none', BASIC]);
   expect(pool.blames()).toEqual(['m1 member-auth nobody', 'm2 member-auth nobody']);
 });
@@ -110,7 +113,7 @@ test('auth: a refusal by one of two members is the fault of that member', async 
     ],
     sources(),
   );
-  expect(connectionOf(await dial('target.example:443')).member).toBe('good');
+  expect(connectionOf(await dial('target.example:443')).lease.member).toBe('good');
   expect([pool.blames(), sourceFaults]).toEqual([['picky member-auth member'], []]);
 });
 

@@ -89,7 +89,10 @@ test('blame: a target that was reached recently needs five reports to be unreach
   const { dial, pool } = makeDialer([{ id: 'good', at: good }]);
   connectionOf(await dial('target.example:443'));
   pool.members = [...(await members(4, httpBehavior(BAD_GATEWAY))), { id: 'good', at: good }];
-  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 5 });
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({
+    lease: { member: 'good' },
+    attempts: 5,
+  });
   expect(pool.blames()).toEqual(
     ['m1', 'm2', 'm3', 'm4'].map((id) => `${id} target-doubted member-for-target`),
   );

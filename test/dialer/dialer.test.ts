@@ -75,8 +75,7 @@ test.each(GOOD)(
     const { dial, pool } = makeDialer([{ id: 'm1', at: await open() }]);
     const connection = connectionOf(await dial('target.example:443'));
     expect(connection).toMatchObject({
-      member: 'm1',
-      source: 'city',
+      lease: { member: 'm1', source: 'city' },
       forwardMode: 'direct',
       reused: false,
       attempts: 1,
@@ -158,7 +157,7 @@ test.each(BAD)('dialer: a member that %s is replaced and blamed', async (what, o
   const attempts = collect(bus, 'dial.attempted');
   const ended = collect(bus, 'dial.ended');
   const connection = connectionOf(await dial('target.example:443'));
-  expect(connection).toMatchObject({ member: 'good', attempts: 2 });
+  expect(connection).toMatchObject({ lease: { member: 'good' }, attempts: 2 });
   await echo(connection, 'hello');
   expect(pool.blames()).toEqual([`bad ${fault} ${blame}`]);
   expect(attempts.map(({ member, outcome }) => `${member} ${outcome}`).sort()).toEqual(
@@ -183,7 +182,7 @@ test('dialer: a member without an answer fails after the connection timeout', as
       openSocket: (member, use) => (member.port === 1 ? new Socket() : openMemberSocket(member, use)),
     },
   );
-  expect(connectionOf(await dial('target.example:443')).member).toBe('good');
+  expect(connectionOf(await dial('target.example:443')).lease.member).toBe('good');
   expect(pool.blames()).toEqual(['void member-unreachable member']);
 });
 
@@ -207,7 +206,7 @@ test('dialer: fast failures do not count, up to ten attempts', async () => {
   const good = await openMember('http', httpBehavior());
   const lucky = makeDialer([...members.slice(0, 9), { id: 'good', at: good }]);
   expect(connectionOf(await lucky.dial('target.example:443'))).toMatchObject({
-    member: 'good',
+    lease: { member: 'good' },
     attempts: 10,
   });
   const unlucky = makeDialer(members);
@@ -261,7 +260,7 @@ test('dialer: a waiting dial uses the member that joins', async () => {
   const result = dial('target.example:443');
   await until('the dial waits', () => pool.waiting === 1);
   pool.add({ id: 'late', at: await openMember('http', httpBehavior()) });
-  expect(connectionOf(await result).member).toBe('late');
+  expect(connectionOf(await result).lease.member).toBe('late');
 });
 
 test("dialer: an empty pool fails the dial with the pool's reason and retry time", async () => {
@@ -391,7 +390,10 @@ test('dialer: works with a pool that answers asynchronously', async () => {
     { clock: new LoopClock(), hedgeAfter: 40 },
   );
   pool.remote = true;
-  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 3 });
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({
+    lease: { member: 'good' },
+    attempts: 3,
+  });
   const dialing = start(dialer, REQUEST);
   dialing.cancel();
   expect(failureOf(await dialing.result).code).toBe('client-gone');
@@ -406,7 +408,10 @@ test('dialer: nothing is proven about a member that fails and then succeeds in t
   });
   const { dial, pool } = makeDialer([{ id: 'm1', at }]);
   pool.repeatsMembers = true;
-  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'm1', attempts: 2 });
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({
+    lease: { member: 'm1' },
+    attempts: 2,
+  });
   expect(pool.blames()).toEqual(['m1 target-doubted unclear']);
 });
 
@@ -431,7 +436,7 @@ test('dialer: a member whose protocol cannot address the target is skipped witho
     { id: 'm1', at: http },
   ]);
   const connection = connectionOf(await dial('[2001:db8::1]:443'));
-  expect(connection.member).toBe('m1');
+  expect(connection.lease.member).toBe('m1');
   expect(pool.blames()).toEqual(['m4 member-incapable nobody']);
   expect(socks4.accepted).toBe(0);
   expect(http.received.toString()).toBe(

@@ -45,12 +45,12 @@ test('forward: after a refused CONNECT, the member gets absolute form, and so do
     { id: 'm2', at },
   ]);
   const connection = connectionOf(await dial('target.example:80', FORWARD));
-  expect(connection).toMatchObject({ forwardMode: 'absolute', member: 'm1', attempts: 1 });
+  expect(connection).toMatchObject({ forwardMode: 'absolute', lease: { member: 'm1' }, attempts: 1 });
   await echo(connection, GET);
   expect(at.accepted).toBe(2);
   connection.isMemberError({ status: 200, fields: [], isRead: true });
   const sibling = connectionOf(await dial('target.example:80', FORWARD));
-  expect(sibling).toMatchObject({ forwardMode: 'absolute', member: 'm2' });
+  expect(sibling).toMatchObject({ forwardMode: 'absolute', lease: { member: 'm2' } });
   await until('the sibling was asked once', () => at.accepted === 3);
   expect(pool.blames()).toEqual([]);
 });
@@ -65,7 +65,7 @@ test('forward: a source that accepts CONNECT replaces a single member that refus
   connectionOf(await dial('target.example:80', FORWARD));
   expect(connectionOf(await dial('target.example:80', FORWARD))).toMatchObject({
     forwardMode: 'direct',
-    member: 'good',
+    lease: { member: 'good' },
     attempts: 2,
   });
   expect(pool.blames()).toEqual(['odd member-refused member-for-target']);
@@ -149,7 +149,7 @@ test('forward: a kept connection serves the next request to the same target thro
   first.socket.removeAllListeners('data').removeAllListeners('close');
   first.end({ cut: false, keep: true });
   const second = connectionOf(await dial('target.example:80', FORWARD));
-  expect(second).toMatchObject({ reused: true, member: 'm1', attempts: 1 });
+  expect(second).toMatchObject({ reused: true, lease: { member: 'm1' }, attempts: 1 });
   expect(second.socket).toBe(first.socket);
   await echo(second, 'two');
   expect(at.accepted).toBe(1);
@@ -164,11 +164,11 @@ test('forward: the pool chooses the member before an idle connection is consider
   ]);
   connectionOf(await dial('target.example:80', FORWARD)).end({ cut: false, keep: true });
   expect(connectionOf(await dial('target.example:80', FORWARD))).toMatchObject({
-    member: 'm2',
+    lease: { member: 'm2' },
     reused: false,
   });
   expect(connectionOf(await dial('target.example:80', FORWARD))).toMatchObject({
-    member: 'm1',
+    lease: { member: 'm1' },
     reused: true,
   });
 });
@@ -254,6 +254,6 @@ test('forward: an unreachable member in absolute form is replaced', async () => 
     ],
     { sources: new Map([['city', settings]]) },
   );
-  expect(connectionOf(await dial('target.example:80', FORWARD)).member).toBe('m1');
+  expect(connectionOf(await dial('target.example:80', FORWARD)).lease.member).toBe('m1');
   expect(pool.blames()).toEqual(['dead member-unreachable member']);
 });

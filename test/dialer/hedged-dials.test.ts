@@ -37,7 +37,7 @@ test('hedged dial: a silent first member costs only the hedge delay, and is blam
   const attempts = collect(bus, 'dial.attempted');
   const hedges = collect(bus, 'hedge.ended');
   const connection = connectionOf(await dial('target.example:443'));
-  expect(connection).toMatchObject({ member: 'good', attempts: 2 });
+  expect(connection).toMatchObject({ lease: { member: 'good' }, attempts: 2 });
   await echo(connection, 'hello');
   expect(hedges).toEqual([{ outcome: 'won' }]);
   expect([pool.blames(), silent.open, dialer.openCount]).toEqual([[], 1, 1]);
@@ -63,7 +63,7 @@ test('hedged dial: a slow first member that answers late is not blamed, and its 
     ],
     fast,
   );
-  expect(connectionOf(await dial('target.example:443')).member).toBe('good');
+  expect(connectionOf(await dial('target.example:443')).lease.member).toBe('good');
   const late$ = () => pool.reports.filter(({ lease }) => lease === 1);
   await until('the loser has answered', () => late$().length === 2);
   expect(late$()).toMatchObject([
@@ -85,7 +85,7 @@ test('hedged dial: a hedge that loses continues until its own result', async () 
     { clock, hedgeAfter: 40, attemptTimeoutMs: 250 },
   );
   const hedges = collect(bus, 'hedge.ended');
-  expect(connectionOf(await dial('target.example:443')).member).toBe('late');
+  expect(connectionOf(await dial('target.example:443')).lease.member).toBe('late');
   expect(hedges).toEqual([{ outcome: 'lost' }]);
   await until('the hedge is blamed', () => pool.blames().length > 0);
   expect(pool.blames()).toEqual(['silent member-silent member-for-target']);
@@ -107,7 +107,7 @@ test('hedged dial: a hedge that fails is replaced, one at a time', async () => {
   );
   const hedges = collect(bus, 'hedge.ended');
   const connection = connectionOf(await dial('target.example:443'));
-  expect(connection).toMatchObject({ member: 'good', attempts: 4 });
+  expect(connection).toMatchObject({ lease: { member: 'good' }, attempts: 4 });
   expect(hedges.map(({ outcome }) => outcome)).toEqual(['failed', 'failed', 'won']);
   expect(pool.blames()).toEqual(['dead1 member-unreachable member', 'dead2 member-unreachable member']);
 });
@@ -122,8 +122,7 @@ test('hedged dial: a session whose member is slow is hedged', async () => {
     fast,
   );
   expect(connectionOf(await dial('target.example:443', { routing: { session: 's1' } }))).toMatchObject({
-    member: 'good',
-    session: 's1',
+    lease: { member: 'good', session: 's1' },
     attempts: 2,
   });
   expect(pool.requests.map(({ hedge }) => hedge)).toEqual([false, true]);
@@ -132,7 +131,10 @@ test('hedged dial: a session whose member is slow is hedged', async () => {
 test('hedged dial: without another ready member the first attempt continues', async () => {
   const { fast, slow } = timed();
   const { dial, pool } = makeDialer([{ id: 'late', at: await slow(120) }], fast);
-  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 1 });
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({
+    lease: { member: 'late' },
+    attempts: 1,
+  });
   expect(pool.requests.map(({ waitMs }) => waitMs > 0)).toEqual([true, false]);
 });
 
@@ -149,7 +151,7 @@ test('hedged dial: the hedge for an unproven member starts sooner', async () => 
   const result = dial('target.example:443');
   await until('the first member is asked', () => doubtful.accepted === 1);
   clock.advance(900); // the hedge of a proven member would start after a quarter of 4 s
-  expect(connectionOf(await result).member).toBe('good');
+  expect(connectionOf(await result).lease.member).toBe('good');
 });
 
 test('hedged dial: the delay is learned from the latency of good members', async () => {
@@ -169,7 +171,7 @@ test('hedged dial: the delay is learned from the latency of good members', async
   const result = dial('target.example:443');
   await until('the first member is asked', () => silent.accepted === 1);
   clock.advance(900); // without samples, the hedge would start after a quarter of 4 s
-  expect(connectionOf(await result).member).toBe('good');
+  expect(connectionOf(await result).lease.member).toBe('good');
 });
 
 test('hedged dial: avoids members with an overdue attempt, unless there is no other', async () => {
@@ -178,12 +180,18 @@ test('hedged dial: avoids members with an overdue attempt, unless there is no ot
   const late = { id: 'late', at: await slow(300) };
   const good = { id: 'good', at: await slow(0) };
   const { dial, pool } = makeDialer([silent, good], fast);
-  expect(connectionOf(await dial('target.example:443')).member).toBe('good');
+  expect(connectionOf(await dial('target.example:443')).lease.member).toBe('good');
   pool.members = [late, silent, good];
-  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 2 });
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({
+    lease: { member: 'good' },
+    attempts: 2,
+  });
   expect(pool.requests.at(-1)?.avoid).toEqual(['late', 'silent']);
   pool.members = [late, silent];
-  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 2 });
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({
+    lease: { member: 'late' },
+    attempts: 2,
+  });
   expect(pool.requests.slice(-2).map(({ avoid }) => avoid)).toEqual([['late', 'silent'], ['late']]);
 });
 
@@ -193,9 +201,12 @@ test('dial: after a failed attempt, the next one avoids members with an overdue 
   const dead = { id: 'dead', at: await refusingMember() };
   const good = { id: 'good', at: await slow(0) };
   const { dial, pool } = makeDialer([silent, good], fast);
-  expect(connectionOf(await dial('target.example:443')).member).toBe('good');
+  expect(connectionOf(await dial('target.example:443')).lease.member).toBe('good');
   pool.members = [dead, silent, good];
-  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'good', attempts: 2 });
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({
+    lease: { member: 'good' },
+    attempts: 2,
+  });
   expect(pool.requests.slice(-2).map(({ hedge, avoid }) => [hedge, avoid])).toEqual([
     [false, []],
     [false, ['dead', 'silent']],
@@ -207,7 +218,10 @@ test('hedged dial: avoids the member of a lost hedge until that ends', async () 
   const late = { id: 'late', at: await slow(120) };
   const silent = { id: 'silent', at: await openMember('http', silentBehavior) };
   const { dial, pool } = makeDialer([late, silent], { clock, hedgeAfter: 40, attemptTimeoutMs: 400 });
-  expect(connectionOf(await dial('target.example:443'))).toMatchObject({ member: 'late', attempts: 2 });
+  expect(connectionOf(await dial('target.example:443'))).toMatchObject({
+    lease: { member: 'late' },
+    attempts: 2,
+  });
   pool.members = [late];
   await dial('target.example:443');
   expect(pool.requests.map(({ avoid }) => avoid)).toContainEqual(['late', 'silent']);
@@ -234,7 +248,7 @@ test('hedged dial: continues when the first attempt fails before the pool refuse
   answers[0]?.();
   await until('the next attempt waits for a member', () => pool.waiting === 1);
   pool.add({ id: 'good', at: await slow(0) });
-  expect(connectionOf(await result)).toMatchObject({ member: 'good', attempts: 2 });
+  expect(connectionOf(await result)).toMatchObject({ lease: { member: 'good' }, attempts: 2 });
 });
 
 test('hedged dial: returns a lease that arrives after the result', async () => {

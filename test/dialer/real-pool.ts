@@ -86,7 +86,7 @@ export function openDialerWithPool(
     if (!result.ok) throw new Error(`no tunnel to ${target}: ${result.failure.reason}`);
     result.connection.socket.destroy();
     result.connection.end({ cut: end === 'cut', answered: end === 'answered' });
-    return result.connection.member;
+    return result.connection.lease.member;
   };
   /** Probes members as the daemon does without a configured check. */
   const openProber = () => {

@@ -98,8 +98,7 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
           ...options.absolute,
           reused: kept !== undefined,
           isMemberError: () => false,
-          member,
-          source: 'city',
+          lease: { member, source: 'city' },
           attempts: 1,
           end({ answered, ...outcome }) {
             dialer.answered.push(answered);

@@ -49,8 +49,7 @@ function memberConnection(socket: Socket, head = ''): MemberConnection {
     forwardMode: 'direct',
     reused: false,
     isMemberError: () => false,
-    member: 'm1',
-    source: 'city',
+    lease: { member: 'm1', source: 'city' },
     attempts: 1,
     end: () => {},
   };

@@ -58,8 +58,8 @@ export function serveConnect(
   }
   openTunnel(connection, request, {
     received,
-    accept: (memberConnection) => {
-      const fields = formatFields(successHeaders(memberConnection));
+    accept: ({ lease, attempts }) => {
+      const fields = formatFields(successHeaders(lease, attempts));
       socket.write(`HTTP/1.1 200 Connection established\r\n${fields}\r\n`, 'latin1');
     },
     refuse,

@@ -192,7 +192,7 @@ class Forward implements RequestHandler {
       onDrain: () => this.#safely(() => this.#body.resume()),
       onFailed: (error, silent) => this.#safely(() => this.#onFailed(exchange, error, silent)),
       onReleased: (bytesUp, bytesDown) => {
-        const { source, member } = memberConnection;
+        const { source, member } = memberConnection.lease;
         const ms = clock.monotonic() - startedAt;
         bus.emit('tunnel.closed', { source, member, kind: 'forward', bytesUp, bytesDown, ms });
       },
@@ -241,7 +241,7 @@ class Forward implements RequestHandler {
       return;
     }
     this.#phase = { name: 'responding', exchange };
-    const added = successHeaders(memberConnection, this.#attempts);
+    const added = successHeaders(memberConnection.lease, this.#attempts);
     if (offersConnectionAuthentication(head.status, head.fields)) {
       this.#pin(exchange);
       added.push(SESSION_BASED);
@@ -273,7 +273,7 @@ class Forward implements RequestHandler {
   #onSwitched({ memberConnection }: HttpExchange, head: ResponseHead): void {
     this.#over();
     const early = this.#context.detach();
-    const fields = [...upgradeFields(head.fields), ...successHeaders(memberConnection, this.#attempts)];
+    const fields = [...upgradeFields(head.fields), ...successHeaders(memberConnection.lease, this.#attempts)];
     this.#connection.socket.write(formatResponseHead(head, fields), 'latin1');
     relayTunnel(this.#connection, memberConnection, early);
   }
@@ -283,7 +283,7 @@ class Forward implements RequestHandler {
       this.#cutOff('members-failed');
       return;
     }
-    const { reused, member } = exchange.memberConnection;
+    const { reused, lease } = exchange.memberConnection;
     // With `member-auth` and `member-refused`, the member did not process the request. So noria may send the request
     // again: with credentials, or by CONNECT.
     const challenged = error.code === 'member-auth';
@@ -294,7 +294,7 @@ class Forward implements RequestHandler {
       return;
     }
     this.#body.stopSending();
-    if (!reused && !challenged && !refused) this.#avoid.push(member);
+    if (!reused && !challenged && !refused) this.#avoid.push(lease.member);
     if (refused) this.#connectOnly = true;
     this.#dial(true);
   }

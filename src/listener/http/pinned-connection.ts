@@ -90,23 +90,25 @@ export class PinnedConnection {
 
 /** Describes the connection for later requests: as reused, and without early bytes. */
 function afterFirstRequest(connection: MemberConnection, clock: Clock): MemberConnection {
-  const { socket, forwardMode, proxyAuthorization, member, source, exitIp, session, remainingMs } =
-    connection;
+  const { socket, forwardMode, proxyAuthorization, lease } = connection;
+  const { remainingMs } = lease;
   const pinnedAt = clock.monotonic();
   return {
     socket,
     forwardMode,
     proxyAuthorization,
-    member,
-    source,
-    exitIp,
-    session,
+    lease:
+      remainingMs === undefined
+        ? lease
+        : {
+            ...lease,
+            get remainingMs() {
+              return remainingMs - (clock.monotonic() - pinnedAt);
+            },
+          },
     reused: true,
     attempts: 1,
     early: NO_BYTES,
-    get remainingMs() {
-      return remainingMs === undefined ? undefined : remainingMs - (clock.monotonic() - pinnedAt);
-    },
     isMemberError: (answer) => connection.isMemberError(answer),
     end: (outcome) => connection.end(outcome),
   };

@@ -55,10 +55,9 @@ export function refusalReply(refusal: Refusal): HttpReply {
 
 /** What a client may know about its member connection: X-Noria-Member, -Attempts and, where known, -Exit, -Expires-In, -Session. */
 export function successHeaders(
-  memberConnection: Pick<MemberConnection, 'member' | 'attempts' | 'exitIp' | 'remainingMs' | 'session'>,
-  attempts = memberConnection.attempts,
+  { member, exitIp, remainingMs, session }: Omit<MemberConnection['lease'], 'source'>,
+  attempts: number,
 ): [string, string][] {
-  const { member, exitIp, remainingMs, session } = memberConnection;
   const headers: [string, string][] = [
     ['X-Noria-Member', member],
     ['X-Noria-Attempts', String(attempts)],

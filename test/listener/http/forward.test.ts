@@ -583,16 +583,15 @@ async function promptDialer(
     dial(request, done) {
       const nth = dialer.requests.push(request);
       const socket = sockets.shift();
-      const member = `m${nth}`;
       const facts = {
         early: Buffer.alloc(0),
         forwardMode: 'direct',
         reused: true,
         isMemberError: () => false,
-        source: 'city',
+        lease: { member: `m${nth}`, source: 'city' },
         attempts: 1,
       } as const;
-      if (socket !== undefined) done({ ok: true, connection: { ...facts, socket, member, end: () => {} } });
+      if (socket !== undefined) done({ ok: true, connection: { ...facts, socket, end: () => {} } });
       return { cancel: () => void dialer.cancelled.push(nth) };
     },
   };
