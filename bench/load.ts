@@ -107,7 +107,10 @@ interface Repetition {
   readonly rate?: number;
 }
 
-/** @param one - gets its number and the number of its slot, of which there are `concurrency`. Returns its latency, if it has one. */
+/**
+ * Runs `one` for each tunnel or request. `slot` is a number below `concurrency`; no other run has the same slot at the same time.
+ * A run returns its latency, if the load has latencies.
+ */
 async function inParallel(
   { count, concurrency, rate }: Repetition,
   one: (n: number, slot: number) => Promise<number | undefined>,

@@ -43,17 +43,15 @@ export interface World {
   readonly servicePort: number;
 }
 
-const open: Server[] = [];
-
 async function listen(server: Server, host = HOST): Promise<number> {
-  open.push(server);
   server.listen(0, host, 4_096);
   await once(server, 'listening');
   return (server.address() as AddressInfo).port;
 }
 
-const destroyOnError = (socket: Socket): Socket =>
-  socket.on('error', () => socket.destroy()).setNoDelay(true);
+function destroyOnError(socket: Socket): Socket {
+  return socket.on('error', () => socket.destroy());
+}
 
 function join(one: Socket, other: Socket): void {
   one.pipe(other);
@@ -110,7 +108,7 @@ async function build({ members, faults, memberHosts, memberLogin = false }: Worl
   // Without allowHalfOpen, a member closes an idle connection that its client has closed. Otherwise, all descriptors would be used up.
   const openMember = (serve: (client: Socket) => void) =>
     listen(
-      createServer((client) => {
+      createServer({ noDelay: true }, (client) => {
         accepted += 1;
         serve(client);
       }),
@@ -128,10 +126,15 @@ async function build({ members, faults, memberHosts, memberLogin = false }: Worl
     );
   }
   const echoPort = await listen(
-    createServer({ allowHalfOpen: true }, (socket) => void destroyOnError(socket).pipe(socket)),
+    createServer(
+      { allowHalfOpen: true, noDelay: true },
+      (socket) => void destroyOnError(socket).pipe(socket),
+    ),
   );
   const bulkPort = await listen(
-    createServer((socket) => destroyOnError(socket).once('data', (line) => sendBulk(socket, Number(line)))),
+    createServer({ noDelay: true }, (socket) =>
+      destroyOnError(socket).once('data', (line) => sendBulk(socket, Number(line))),
+    ),
   );
   const httpPort = await listen(
     createHttpServer({ keepAliveTimeout: 60_000 }, (_request, response) =>
