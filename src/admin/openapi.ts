@@ -58,7 +58,7 @@ export function describeIssues(error: z.ZodError): string {
 }
 
 /**
- * Adds /openapi.json. Call it after all other routes are added, because it describes only those.
+ * Adds /openapi.json. Call it last: the description covers only the routes that already exist.
  * @param openPaths - the paths that need no token.
  */
 export function addDescription(app: OpenAPIHono, version: string, openPaths: ReadonlySet<string>): void {

@@ -56,8 +56,8 @@ const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
 ]);
 
 /**
- * Builds the program with only the command that `argv` names. Without such a command, and for `completion`, the program
- * has all commands; for `--version`, none.
+ * Builds the program. It has only the command that `argv` names. If `argv` names no command or names `completion`, the
+ * program has all commands. For `--version`, it has none.
  *
  * @param onExitCode - called after the command has run.
  */

@@ -3,8 +3,8 @@
  * of a fact is what it is about, for example a member or a session. Of two facts with the same subject, the later one
  * decides.
  *
- * If the replica loads the shared state again, the state may lack these facts. Where a fact and the state disagree, this file
- * decides which of the two applies.
+ * If the replica loads the shared state again, the state may lack these facts. This class then decides for each of them
+ * whether the fact or the state applies.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Fact, MemberRecord, SharedState } from './shared-pool.ts';
@@ -87,7 +87,7 @@ export class FactsInFlight {
         case 'session.ended':
           return sessions.has(fact.name) && !hasSession(fact.name);
         default:
-          return false; // `Replica` and `SharedSources` publish these again
+          return false; // `Replica` and `SharedSources` publish these facts again
       }
     });
   }

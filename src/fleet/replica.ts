@@ -67,7 +67,7 @@ export interface ReplicaOptions {
  * changes. So the other replicas learn when the rate falls.
  */
 const QUIET_RATE = 0.001;
-/** Incomplete votes are remembered for at most this number of members. */
+/** The maximum number of members for which votes are kept. */
 const MAX_VOTED_MEMBERS = 10_000;
 
 export class Replica implements Follower {
@@ -77,7 +77,7 @@ export class Replica implements Follower {
   readonly #sharing: PoolSharing;
   readonly #subscriptions: readonly Disposable[];
   readonly #others: OtherReplicas;
-  /** The names of the replicas that voted for the eviction of a member, by member id. */
+  /** By member id: the names of the replicas that voted to evict the member. */
   readonly #votes = new BoundedMap<string, Set<string>>(MAX_VOTED_MEMBERS);
   #inFlight = new FactsInFlight();
   /**
@@ -215,7 +215,10 @@ export class Replica implements Follower {
     this.sources.receiveState(state, (source) => inFlight.hasCommandFor(source));
   }
 
-  /** Publishes the members and sessions that the state lacks. `before`: the members before the state was applied. */
+  /**
+   * Publishes the members and sessions that the state lacks.
+   * @param before - the members of the pool before the state was applied.
+   */
   #publishMissing({ members, sessions }: SharedState, before: readonly MemberChanges[]): void {
     const knownMembers = new Set(members.map(({ member }) => member.id));
     for (const changes of before) if (!knownMembers.has(changes.member.id)) this.#republishMember(changes);

@@ -194,7 +194,7 @@ export class SharedPoolState {
   }
 }
 
-/** Returns the member with the later end of life: its own one or `endsAt`. */
+/** Returns the member. If `endsAt` is later than its end of life, `endsAt` is the new end of life. */
 function withEnd(member: SharedMember, endsAt: number, endIsAssumed = member.endIsAssumed): SharedMember {
   return endsAt > member.endsAt ? { ...member, endsAt, endIsAssumed } : member;
 }

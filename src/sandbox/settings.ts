@@ -48,8 +48,8 @@ export const conditionSchema = z.strictObject({
   /** Pure edition only: if true, all calls get 12008. */
   restricted: z.boolean(),
   /**
-   * If false, all calls are refused with 12010, 12019 or 17008, depending on the operation. Operations without such a
-   * code do not refuse.
+   * If false, all calls are refused with 12010, 12019 or 17008, depending on the operation. Calls to operations without
+   * one of these codes are not refused.
    */
   deviceAuthorised: z.boolean(),
   /**

@@ -167,7 +167,7 @@ export class PortRing {
       const member = this.#backend.assign({ port, ...source, taken, mode: nextMode });
       take(this.#backend.memberOf(port), 1);
       if (member !== undefined && (member.https || !filter.https)) yield { ringPort, member };
-      // no free member is left, so the other ports only keep theirs
+      // no free member is left, so the remaining ports only keep their members
       if (member === undefined && before === undefined) nextMode = 'keep';
     }
   }

@@ -22,7 +22,7 @@ export interface StoreReport {
 const CONNECT_DEADLINE_MS = 5_000;
 const MIN_REDIS_VERSION = 7;
 
-/** The commands that noria sends directly. IN_SCRIPTS has those that its scripts send. */
+/** The commands that noria sends directly. IN_SCRIPTS lists the commands that its scripts send. */
 const SENT = ['EVAL', 'EVALSHA', 'XREAD', 'PING', 'ROLE', 'SELECT'];
 const IN_SCRIPTS = [
   ...['DEL', 'EXISTS', 'GET', 'HDEL', 'HGET', 'HGETALL', 'HINCRBY', 'HMGET', 'HSET', 'INFO', 'PEXPIRE'],

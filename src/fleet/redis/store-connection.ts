@@ -2,8 +2,8 @@
  * The connection to the fleet's store. It reconnects after each loss. Without a connection, commands are not queued:
  * they fail at once. Random delays keep the replicas of a fleet from reconnecting all at once.
  *
- * One client sends commands. A replica that follows the log has a second client for blocking reads. If one of them
- * ends, both end: facts may be lost, so the replica must load the state again.
+ * One client sends commands. A replica that follows the log has a second client for blocking reads. If one of the two
+ * clients ends, the other one is closed: facts may be lost, so the replica must load the state again.
  */
 import { type Clock, pause } from '../../core/clock.ts';
 import type { NoriaError } from '../../core/faults.ts';
