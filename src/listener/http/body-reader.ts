@@ -186,7 +186,7 @@ export class BodyReader {
         line = 0;
       } else {
         if (byte !== (state === CHUNK_CR ? CR : LF))
-          throw this.#rules.invalid('a chunk is longer than its size');
+          throw this.#rules.invalid('a chunk is longer than its announced size');
         state = state === CHUNK_CR ? CHUNK_LF : SIZE_START;
       }
     }

@@ -235,7 +235,7 @@ describe('socks handshake: SOCKS5 refusals', () => {
       sent: [GREETING_PASSWORD, hex('05 01 00')],
       reply: METHOD_PASSWORD + AUTH_FAILED,
       code: 'bad-request',
-      detail: /username\/password version 5/,
+      detail: /login message has the unknown version 5/,
     },
     {
       what: 'BIND',
