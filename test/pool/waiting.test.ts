@@ -166,7 +166,7 @@ test('waiting: a request cannot wait twice', () => {
 test('waiting: ten thousand clients may wait, but none beyond the limit', async () => {
   const kit = openKit({ limits: { waiting: 10_000 } });
   const queue = Array.from({ length: 10_000 }, () => wait(kit));
-  expect(refusal(kit, {}, { waitMs: 15_000 }).reason).toContain('10000 clients wait');
+  expect(refusal(kit, {}, { waitMs: 15_000 }).reason).toContain('10000 other clients');
   expect(kit.clock.armedCount).toBe(1);
   expect(kit.events('demand.rose').length).toBeLessThan(20);
   addMembers(kit, 3);
