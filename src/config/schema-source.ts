@@ -26,7 +26,11 @@ const codeRule = (about: string, example: string) =>
   );
 
 const ANSWER = section({
-  format: given(oneOf(ANSWER_FORMATS), 'auto', 'format of the answers; `auto`: by their first character'),
+  format: given(
+    oneOf(ANSWER_FORMATS),
+    'auto',
+    'format of the answers; `auto`: noria decides by their first character',
+  ),
   list: optional(
     field('data.proxy_list'),
     'path of the list in a JSON answer; `.`: the answer is the list',

@@ -33,13 +33,13 @@ export const FAULTS = {
     side: 'member',
     retry: 'other-member',
     summary: 'The answer of the member does not follow its protocol.',
-    advice: 'If all members of a source do this, check upstream.protocol of the source.',
+    advice: 'If all members of a source answer like this, check upstream.protocol of the source.',
   },
   'member-refused': {
     side: 'member',
     retry: 'other-member',
     summary: 'The member refused the request.',
-    advice: 'If all members of a source do this, they may not allow the port of the target.',
+    advice: 'If all members of a source refuse the request, they may not allow the port of the target.',
   },
   'member-incapable': {
     side: 'member',

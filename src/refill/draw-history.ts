@@ -113,7 +113,7 @@ export class DrawHistory {
     const failures = this.spacing.recordUnusedFailure();
     if (failures === undefined) return;
     this.#options.warn(
-      `${failures} members in a row failed before their first use, so noria now draws one at a time and less often. ${UNUSED_FAILURES_ADVICE}`,
+      `${failures} members in a row failed before their first use, so noria now draws one member at a time, and less often. ${UNUSED_FAILURES_ADVICE}`,
     );
   }
 
@@ -180,7 +180,7 @@ function causeOfRefusal(sinceArrivalMs: number | undefined): string {
   if (sinceArrivalMs === undefined) {
     return 'noria has no record of when its previous call arrived, so its own calls may be the cause; noria now calls less often. If this repeats, raise interval';
   }
-  return `noria's previous call arrived at least ${Math.floor(sinceArrivalMs)} ms earlier, so another program may be using this instance; stop that program. If there is none, raise interval`;
+  return `noria's previous call arrived at least ${Math.floor(sinceArrivalMs)} ms before this one, so another program may be using this instance; stop that program. If there is none, raise interval`;
 }
 
 /**

@@ -209,7 +209,7 @@ const LINK = {
   refused: {
     summary: 'The link answered with an error.',
     advice:
-      "noria status shows the vendor's own text, which says why. With tooFast, denied and empty in answer of the source, you tell noria how to react to the vendor's codes.",
+      "noria status shows the vendor's own text, which says why. To tell noria how to react to the vendor's codes, set tooFast, denied and empty in `answer` of the source.",
     verdict: { kind: 'back-off', retryFromMs: 30 * SECOND_MS, retryToMs: 10 * MINUTE_MS },
   },
 } as const satisfies Record<string, CodeMeaning>;
@@ -268,7 +268,7 @@ const DROPPED_ADVICE: Readonly<Record<string, string>> = {
   credentials: 'The entries have no user name and password, which auth: entry requires: set upstream.auth.',
 };
 const UNREADABLE_ADVICE = 'Compare format and textLayout with the extraction format of the instance.';
-const UNREADABLE_LINK_ADVICE = 'Compare the key answer of the source with the answer that the link gives.';
+const UNREADABLE_LINK_ADVICE = 'Compare the key `answer` of the source with what the link returns.';
 
 /**
  * What the answer of a draw means. The code alone does not decide: an answer with the code of success may have no

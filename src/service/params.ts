@@ -121,7 +121,7 @@ function readKeywords(raw: unknown): Read {
 
 function readLabel(raw: unknown): Read {
   const label = typeof raw === 'string' ? raw.trim() : '';
-  return label === '' ? { wrong: 'is not a label' } : readText(label);
+  return label === '' ? { wrong: 'is empty or not text' } : readText(label);
 }
 
 function readText(text: string): Read {

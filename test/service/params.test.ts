@@ -92,8 +92,8 @@ test.each([
   ['adr', 'a\u0000b', /printable/],
   ['adr', '\ud800', /printable/],
   ['adr', 'x'.repeat(501), /longer than 500/],
-  ['isp', '', /not a label/],
-  ['isp', 4, /not a label/],
+  ['isp', '', /is empty or not text/],
+  ['isp', 4, /is empty or not text/],
 ])('params: %s is rejected with the value %o', (key, value, message) => {
   const { problems } = checkParams('free', { [key]: value });
   expect(problems).toEqual([{ key, message: expect.stringMatching(message) }]);

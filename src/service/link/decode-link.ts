@@ -261,6 +261,6 @@ function noAddress(list: FoundList | undefined, { rules }: LinkDecodeOptions): s
   if (rules.list !== undefined && list === undefined) return `has no list at ${rules.list} (answer.list)`;
   const at = list?.path === undefined || list.path === ROOT ? '' : ` in ${list.path}`;
   return rules.address === undefined
-    ? `contains no proxy address that noria recognises${at}; if it is a list, describe it in answer of the source`
+    ? `contains no proxy address that noria recognises${at}; if the answer is a list of proxies, describe the list in sources[].answer`
     : `has no entry${at} that matches answer.address ${rules.address}`;
 }
