@@ -23,7 +23,6 @@ export function baseAddress(): Scalar<string> {
   });
 }
 
-/** The http or https URL of a web page. */
 export function pageAddress(): Scalar<string> {
   return scalar({
     expected: 'an http:// or https:// URL without user name and password',
@@ -81,7 +80,6 @@ export function listenAddress(ports: 'one' | 'range'): Scalar<ListenAddress> {
   });
 }
 
-/** One port, or a range of ports. */
 export interface PortNumbers {
   readonly first: number;
   readonly last: number;
@@ -104,7 +102,6 @@ export function portNumbers(): Scalar<PortNumbers> {
   });
 }
 
-/** A network in CIDR form, or one address. */
 export function network(): Scalar<string> {
   return scalar({
     expected: 'a network in CIDR form, or an address',

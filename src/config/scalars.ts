@@ -42,7 +42,6 @@ export interface ScalarType<T> {
 
 /** The zod schema of a scalar, which is a text in the file and a `T` in the Config. */
 export type Scalar<T> = z.ZodCodec<z.ZodString, z.ZodCustom<T, T>> & { readonly scalarType: ScalarType<T> };
-/** A scalar whose value in the Config is in ms. */
 export type Duration = Scalar<number> & { readonly unit: 'ms' };
 
 const DURATION_PATTERN = '^(0|[0-9]+(ms|s|m|h))$';
@@ -162,7 +161,6 @@ export interface TextRules {
    * the key before it.
    */
   readonly wrong?: string;
-  /** The maximum length in bytes of UTF-8. */
   readonly maxBytes?: number;
   /**
    * If true, messages do not quote invalid values: such a value may be a password that the operator put at the wrong
@@ -201,7 +199,6 @@ function wrongText(given: string, rules: TextRules): string | undefined {
   return wrong ?? 'contains a character that is not allowed';
 }
 
-/** A time zone, as its offset from UTC. */
 export function zone(): Scalar<string> {
   return scalar({
     expected: 'an offset from UTC such as +08:00, or Z',

@@ -8,7 +8,6 @@ import { filePath, secretFile } from './schema-values.ts';
 
 /** The parts of a `redis://` or `rediss://` URL. */
 export interface StoreUrl {
-  /** Whether the URL begins with `rediss://`. */
   readonly tls: boolean;
   readonly host: string;
   readonly port: number;

@@ -185,7 +185,6 @@ export class Deadlines {
   }
 }
 
-/** Returns the head of an empty circular list. */
 function makeRing(): Deadline {
   return new Deadline(0, () => {});
 }

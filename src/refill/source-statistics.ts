@@ -20,7 +20,6 @@ export interface Counts {
   tunnels: number;
 }
 
-/** The estimated duration of a call before the first measurement. */
 export const DEFAULT_LATENCY_MS = 1_000;
 /** The weight of a new measurement in the moving average. */
 const LATENCY_WEIGHT = 0.3;

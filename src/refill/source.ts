@@ -239,7 +239,6 @@ export class DrawSource {
     return this.#state.suspendedUntilAt(this.#context.pool.demand(this.options.name).waiting > 0);
   }
 
-  /** Applies what another noria of the fleet reported about the instance. */
   #applyReport({ suspension }: InstanceReport): void {
     const { clock, pool } = this.#context;
     const { name } = this.options;

@@ -46,7 +46,6 @@ export interface SourceStatus {
   readonly used: number;
   readonly unused: number;
   readonly tunnels: number;
-  /** The number of calls for each code. */
   readonly codes: Readonly<Record<string, number>>;
 }
 

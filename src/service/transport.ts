@@ -176,7 +176,6 @@ export class Transport {
 }
 
 interface Connection {
-  /** The TCP connection. */
   readonly raw: Socket;
   /** The TLS socket if the URL is https, else `raw`. */
   readonly socket: Socket;
@@ -280,7 +279,6 @@ function connectTls(raw: Socket, { hostname }: URL, connected: () => void): Sock
   return tls.connect({ socket: raw, host, ...servername, ALPNProtocols: ['http/1.1'] }, connected);
 }
 
-/** Removes the brackets of an IPv6 address in the host of a URL. */
 function withoutBrackets(hostname: string): string {
   return hostname.replace(/^\[|\]$/g, '');
 }
