@@ -14,7 +14,7 @@ export interface Clock {
   after(ms: number, fn: () => void): Disposable;
 }
 
-/** The longest delay of a Node timer. Node fires a timer with a longer delay immediately. */
+/** The longest delay of a Node timer, in ms. Node fires a timer with a longer delay immediately. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** The clock of this machine. Its timers do not keep the process alive. */

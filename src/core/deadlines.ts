@@ -41,7 +41,7 @@ export class Deadlines {
   #timer: Disposable | undefined;
   #timerTick = Number.POSITIVE_INFINITY;
 
-  /** @param tickMs - the resolution: deadlines within one tick fire together. */
+  /** @param tickMs - the resolution in ms: deadlines within one tick fire together. */
   constructor(clock: Clock, tickMs: number) {
     this.#clock = clock;
     this.#tickMs = tickMs;

@@ -121,7 +121,7 @@ export interface NoriaEvents {
     readonly member?: string;
     /** The target as `host:port`. Do not use it as a metric label: labels need closed sets. */
     readonly target: string;
-    /** The remaining lifetime of the member, if known. */
+    /** The remaining lifetime of the member in ms, if known. */
     readonly remainingMs?: number;
   };
   'hedge.ended': { readonly outcome: 'won' | 'lost' | 'failed' };

@@ -233,7 +233,7 @@ export class DrawSpacing {
    * Records an answered draw at the monotonic moment `now`.
    *
    * @param gained - how many more members are usable because of the draw.
-   * @param gapMs - the time from the answer of one call to the next call.
+   * @param gapMs - the time in ms from the answer of one call to the next call.
    */
   recordDraw(gained: number, now: number, gapMs: number): void {
     this.#fruitlessDraws = gained > 0 ? 0 : this.#fruitlessDraws + 1;

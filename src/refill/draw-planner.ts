@@ -117,11 +117,11 @@ export interface DrawInputs {
   readonly size: number;
   /** Drawing stops if no client has sent a request for this time. With 0, it never stops. */
   readonly idleAfterMs: number;
-  /** The time until the next call may start. */
+  /** The time in ms until the next call may start. */
   readonly startInMs: number;
-  /** The time from the start of one call to the start of the next. */
+  /** The time in ms from the start of one call to the start of the next. */
   readonly callCycleMs: number;
-  /** The usual time from the start of a call until its members are usable. */
+  /** The usual time in ms from the start of a call until its members are usable. */
   readonly latencyMs: number;
   /** The maximum number of members to request in one call. */
   readonly maxPerCall: number;

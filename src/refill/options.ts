@@ -73,7 +73,7 @@ export interface DrawSourceOptions {
   readonly call: CountlessCall;
   /** Secrets that noria masks in the service's texts, in addition to the key of the call. */
   readonly secrets: readonly Secret[];
-  /** The minimum time between the arrivals of two calls at the service. */
+  /** The minimum time in ms between the arrivals of two calls at the service. */
   readonly intervalMs: number;
   /** The maximum number of proxies to request in one call. If undefined, the product's default applies. */
   readonly count: number | undefined;
@@ -88,8 +88,8 @@ export interface DrawSourceOptions {
   /** Whether members must pass a probe before a client can use them (free product). */
   readonly unproven: boolean;
   /**
-   * The lifetime of members for which the answer names no lifetime. If undefined, the lifetime is unknown, and the pool assumes
-   * one.
+   * The lifetime in ms of members for which the answer names no lifetime. If undefined, the lifetime is unknown, and
+   * the pool assumes one.
    */
   readonly defaultLifetimeMs: number | undefined;
 }

@@ -13,7 +13,7 @@ import type { LastCall, PaceDecision, PaceEntry, QueuedTurn, Refusals } from '..
 
 /** The pace that one source requires. Sources that share an instance may have different intervals. */
 export interface PaceRule {
-  /** The minimum time between the arrivals of two calls at the service, as configured. */
+  /** The minimum time in ms between the arrivals of two calls at the service, as configured. */
   readonly intervalMs: number;
   readonly callTimeoutMs: number;
 }

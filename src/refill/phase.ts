@@ -154,7 +154,7 @@ export class SourceState {
     return this.refillRequested || this.drawsAhead;
   }
 
-  /** How long the source has been in its phase. The time continues if only the reason changes. */
+  /** How long the source has been in its phase, in ms. The time continues if only the reason changes. */
   get lastedMs(): number {
     return this.#clock.monotonic() - this.#movedAt;
   }

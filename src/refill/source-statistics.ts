@@ -67,7 +67,7 @@ export class SourceStatistics {
     this.learnedMax = snapshot?.learnedMost ?? Infinity;
   }
 
-  /** The usual time from the start of a call until its members are usable. */
+  /** The usual time in ms from the start of a call until its members are usable. */
   get latencyMs(): number {
     return this.#latencyMs ?? DEFAULT_LATENCY_MS;
   }
@@ -82,7 +82,8 @@ export class SourceStatistics {
   }
 
   /**
-   * @param tookMs - the duration of an answered call; undefined for a call without an answer, which does not change the latency.
+   * @param tookMs - the duration in ms of an answered call; undefined for a call without an answer, which does not
+   * change the latency.
    */
   countCall(code: string, tookMs: number | undefined): void {
     this.codes.set(code, (this.codes.get(code) ?? 0) + 1);

@@ -25,7 +25,7 @@ export interface SourceStatus {
   readonly message?: string;
   /** The last draw that ended; absent before the first draw. */
   readonly lastDraw?: LastDraw;
-  /** For how long the source has been in this state. */
+  /** For how long the source has been in this state, in ms. */
   readonly stateMs: number;
   /** The time in ms until the next call may start; absent if the operator has to act first. */
   readonly nextCallMs?: number;
@@ -34,7 +34,7 @@ export interface SourceStatus {
    * members.
    */
   readonly nextCallAt?: number;
-  /** The usual time from the start of a call until its members are usable. */
+  /** The usual time in ms from the start of a call until its members are usable. */
   readonly latencyMs: number;
   readonly quota: Quota;
   /** The limit of distinct IPs for one day of the service, and how many of them are drawn. */

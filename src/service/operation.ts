@@ -63,9 +63,9 @@ export interface DrawRow {
     /** The maximum number of proxies that noria requests per call if the source sets no maximum. */
     readonly defaultMax: number;
   };
-  /** The minimum time from the start of one call to the start of the next. */
+  /** The minimum time in ms from the start of one call to the start of the next. */
   readonly minIntervalMs: number;
-  /** The interval between calls that the service recommends. If absent, the source must set an interval. */
+  /** The interval between calls, in ms, that the service recommends. If absent, the source must set an interval. */
   readonly defaultIntervalMs?: number;
   /**
    * The lifetime of an entry for which the answer contains none: `atLeastMs`. With `byTimespan`, it is the value of the

@@ -16,7 +16,9 @@ import type { ServiceRequest } from './request.ts';
 import { type ExchangeProgress, transportError } from './transport-error.ts';
 
 interface TransportOptions {
-  /** The time limit for both steps together, opening and exchange, without the time between them. */
+  /**
+   * The time limit in ms for both steps together, opening and exchange. The time between the two steps does not count.
+   */
   readonly timeoutMs: number;
   readonly clock: Clock;
   /** Cancels the current step, which then fails with `shutting-down`. */

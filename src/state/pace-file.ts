@@ -41,7 +41,7 @@ const callSchema = z.object({
 
 const queuedTurnSchema = z.object({
   id: z.string(),
-  /** The interval of the source that waits. */
+  /** The interval in ms of the source that waits. */
   intervalMs: atLeast(0),
   renewedAt: momentSchema,
   /**

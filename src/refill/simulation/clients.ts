@@ -28,7 +28,7 @@ export type SimulatedEnding = 'served' | 'noMember' | 'membersFailed';
 const MAX_ATTEMPTS = 3;
 /** The minimum and maximum time that a member takes to accept a tunnel. */
 const ACCEPT_MS: Range = [50, 400];
-/** How long a client waits for a member that does not answer. */
+/** How long a client waits for a member that does not answer, in ms. */
 const ATTEMPT_TIMEOUT_MS = 1_000;
 
 export class SimulatedClients {
@@ -41,7 +41,7 @@ export class SimulatedClients {
   openCount = 0;
   /** The durations in ms of the waits that ended with a member. */
   readonly waits: number[] = [];
-  /** The longest uninterrupted time with at least one waiting client. */
+  /** The longest uninterrupted time in ms with at least one waiting client. */
   longestEmptyMs = 0;
 
   constructor(options: SimulatedClientsOptions) {

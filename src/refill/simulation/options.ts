@@ -6,7 +6,7 @@ import type { RefillSettings } from '../options.ts';
 export interface SimulationOptions {
   readonly refill: RefillSettings;
   readonly pool: PoolSettings;
-  /** The maximum time that a client waits for a member. */
+  /** The maximum time in ms for which a client waits for a member. */
   readonly waitForMemberMs: number;
   readonly days: number;
   /** The same seed gives the same result. */
@@ -19,7 +19,7 @@ export interface SimulatedLoad {
   readonly requestsPerMinute: number;
   /** The hours of the service's day in which clients arrive; 0 to 24 is the whole day. */
   readonly activeHours: readonly [from: number, to: number];
-  /** The average duration of a tunnel. */
+  /** The average duration of a tunnel in ms. */
   readonly tunnelMs: number;
 }
 

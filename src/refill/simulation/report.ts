@@ -22,7 +22,7 @@ export interface SimulationReport {
     readonly p95Ms: number;
     readonly longestMs: number;
   };
-  /** The longest uninterrupted time with at least one waiting client. */
+  /** The longest uninterrupted time in ms with at least one waiting client. */
   readonly longestEmptyMs: number;
 }
 

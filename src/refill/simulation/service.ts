@@ -19,9 +19,9 @@ interface SimulatedMember {
 export interface SimulatedServiceOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** How long it takes to open a connection. */
+  /** How long it takes to open a connection, in ms. */
   readonly connectMs?: Range;
-  /** The time from sending a call to its answer. The call arrives at a random moment in between. */
+  /** The time in ms from sending a call to its answer. The call arrives at a random moment in between. */
   readonly callMs?: Range;
   readonly lifetimeMs?: (call: DrawCall) => Range;
 }

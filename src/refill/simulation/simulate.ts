@@ -20,7 +20,7 @@ import { VirtualClock } from './virtual-clock.ts';
 /** A midnight of the service, so that a simulated day is a day of the service. */
 export const SIMULATION_START_AT = Date.UTC(2030, 0, 1) - SERVICE_ZONE_OFFSET_MS;
 /**
- * The time for which the simulation continues after the last client has arrived, so that tunnels end and members
+ * The time in ms for which the simulation continues after the last client has arrived, so that tunnels end and members
  * expire.
  */
 const ENDING_MS = 3_600_000;
