@@ -33,7 +33,7 @@ const ANSWER = section({
   ),
   list: optional(
     field('data.proxy_list'),
-    'path of the list in a JSON answer; `.`: the answer is the list',
+    'path of the list in a JSON answer; `.`: the whole answer is the list',
     'the first list with addresses',
   ),
   address: optional(
@@ -54,7 +54,7 @@ const ANSWER = section({
       ),
       since: optional(
         field('start_time'),
-        'field with the date and time from which seconds or minutes count',
+        'field with the date and time at which a lifetime in seconds or minutes began',
         'the time left counts from the call',
       ),
       zone: given(zone(), DEFAULT_ZONE, 'time zone of a date and time that has no zone'),

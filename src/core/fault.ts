@@ -19,8 +19,8 @@ export interface Fault {
   /** The HTTP status for the client. Absent if no HTTP client gets the fault. */
   readonly http?: number;
   /**
-   * The SOCKS5 reply for the client (RFC 1928 §6). `auth`: noria reports that the authentication failed, without a
-   * reply (RFC 1929).
+   * The SOCKS5 reply for the client (RFC 1928 §6). `auth`: in place of a reply, noria reports that the authentication
+   * failed (RFC 1929).
    */
   readonly socks5?: number | 'auth';
   /** The error token of the Proxy-Status header (RFC 9209 §2.3). */

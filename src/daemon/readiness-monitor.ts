@@ -1,6 +1,6 @@
 /**
- * Monitors readiness: collects the facts, decides at least once a second and whenever a source changes its state, and emits
- * `readiness.changed`. It owns the timer.
+ * Monitors readiness: decides at least once a second and whenever a source changes its state, and emits
+ * `readiness.changed`. It owns the timer of these decisions.
  */
 import type { Readiness } from '../admin/schemas.ts';
 import type { Clock } from '../core/clock.ts';

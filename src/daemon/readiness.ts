@@ -10,7 +10,7 @@ import { SECOND_MS } from '../core/duration.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
 import type { SourceStatus } from '../refill/status.ts';
 
-/** The facts on which the verdict depends. Durations are in ms. */
+/** What the verdict depends on. Durations are in ms. */
 export interface ReadinessFacts {
   readonly now: number;
   readonly draining: boolean;

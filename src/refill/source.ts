@@ -34,8 +34,9 @@ export interface DrawSourceContext extends TurnContext {
 }
 
 /**
- * The time in ms for which sources with greater priority numbers wait for a draw of this source. It is longer than the
- * usual interval and the usual duration of a call together. It is shorter than the time for which clients wait.
+ * If a draw of this source can deliver within this time, in ms, sources with greater priority numbers wait for it. The
+ * time is longer than the usual interval and the usual duration of a call together. The time is shorter than the time
+ * for which clients wait.
  */
 const SOON_MS = 12_000;
 

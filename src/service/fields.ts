@@ -69,12 +69,12 @@ const FIELD_ROWS = {
   id: { text: 'word', about: 'number of the server', ...field('serverId', readText) },
   lastscore: {
     text: 'number',
-    about: 'latest score of its network; -1: not available',
+    about: "latest score of the server's network; -1: not available",
     ...field('lastScore', readInteger),
   },
   yestodayscore: {
     text: 'number',
-    about: "yesterday's score; -1: not available",
+    about: "yesterday's score of the server's network; -1: not available",
     ...field('yesterdayScore', readInteger),
   },
 } as const satisfies Record<string, FieldRow>;

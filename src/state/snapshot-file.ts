@@ -34,7 +34,7 @@ export interface StateFileOptions {
   readonly path: string;
   readonly clock: Clock;
   readonly timekeeper: Timekeeper;
-  /** Called if noria cannot read or write the file. noria then continues without the snapshot. */
+  /** Called if noria cannot read or write the file. noria then continues. */
   readonly warn: (message: string) => void;
 }
 

@@ -14,14 +14,14 @@ export interface AddressText {
   readonly port: string;
   readonly username?: string;
   readonly password?: string;
-  /** The text after the address, split into fields at `separator`. */
+  /** The fields of the text after the address. */
   readonly rest: readonly string[];
   /**
    * The form of the address as a layout, for example `{username}:{password}@{ip}:{port}`. The layout does not include the fields
    * of `rest`.
    */
   readonly layout: string;
-  /** The character that separates the address from `rest`. */
+  /** The character between the address and the first field of `rest`; '' if there are no such fields. */
   readonly separator: string;
 }
 
