@@ -166,7 +166,7 @@ export class SourceState {
   get suspendedMs(): number {
     if (!isSuspended(this.#phase) || this.refillRequested) return 0;
     const { untilAt, urgentAt } = this.#phase;
-    return urgentAt < untilAt ? 0 : untilAt - this.#clock.monotonic();
+    return urgentAt < untilAt ? 0 : Math.max(0, untilAt - this.#clock.monotonic());
   }
 
   /**

@@ -61,6 +61,7 @@ export class SourceTurn {
   async run(planned: number): Promise<void> {
     const { state } = this.#parts;
     const { signal } = this.#turnAbort;
+    const phaseBefore = state.phase;
     let count = planned;
     const turn = {
       rule: {
@@ -83,7 +84,8 @@ export class SourceTurn {
       // A requested refill ignores a suspension. If the request remained, noria would repeat the refill endlessly,
       // without a pause.
       state.refillRequested = false;
-      if (!state.isSuspended) this.#learn({ outcome: outcomeOfError(error), asked: 0, gained: 0 }, undefined);
+      const isSuspendedByTurn = state.isSuspended && state.phase !== phaseBefore;
+      if (!isSuspendedByTurn) this.#learn({ outcome: outcomeOfError(error), asked: 0, gained: 0 }, undefined);
     }
   }
 
@@ -111,9 +113,9 @@ export class SourceTurn {
         ? "an earlier answer of the service, a call of another noria, or a loss of data in the fleet's store delays it"
         : 'an earlier answer of the service, or a call of another process, delays it';
       state.move({ name: 'waiting', reason: `the next call must wait ${roughDuration(ms)}: ${cause}` });
-    } else if (state.phase.name === 'drawing') {
-      // another process made a call while this turn connected, so this turn waits again
-      state.move(waitingPhase(last, this.#planner.options.intervalMs));
+    } else if (state.phase.name !== 'waiting') {
+      // the source was suspended, or another process made a call while this turn connected, so this turn waits again
+      this.#moveToWaiting();
     }
   }
 
@@ -122,6 +124,7 @@ export class SourceTurn {
     const { clock, bus, extractor } = this.#context;
     const { options } = this.#planner;
     const startedAt = clock.monotonic();
+    if (this.#parts.state.isSuspended) this.#moveToWaiting();
     this.#moveToDrawing(count);
     const call = new AbortController();
     const abort = () => call.abort();
@@ -181,6 +184,11 @@ export class SourceTurn {
   #apply(draw: EndedDraw): number {
     const { statistics } = this.#parts;
     return applyDraw({ ...this.#context, statistics }, draw, this.#planner.aheadMs);
+  }
+
+  #moveToWaiting(): void {
+    const { state, history } = this.#parts;
+    state.move(waitingPhase(history.last, this.#planner.options.intervalMs));
   }
 
   #moveToDrawing(count: number): void {

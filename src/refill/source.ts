@@ -286,8 +286,12 @@ export class DrawSource {
 
   #startTurn({ count, urgent }: PlannedDraw): void {
     const startAt = this.#state.refillRequested ? 0 : this.#history.spacing.notBeforeAt(urgent);
-    this.#state.move(waitingPhase(this.#history.last, this.options.intervalMs));
-    if (startAt > this.#context.clock.monotonic()) {
+    const mustWait = startAt > this.#context.clock.monotonic();
+    // A suspension remains until the store of the pace has answered the turn. So a retry that fails in the same way
+    // changes nothing and emits no event.
+    if (mustWait || !this.#state.isSuspended)
+      this.#state.move(waitingPhase(this.#history.last, this.options.intervalMs));
+    if (mustWait) {
       this.#timer.armBy(startAt);
       return;
     }

@@ -381,6 +381,38 @@ test("source: the reason changes as soon as the fleet's store is back, and the l
   expect(rig.service.calls.length).toBe(calls + 1);
 });
 
+test("source: a loss of the fleet's store is reported once, however often noria tries again", async () => {
+  const clock = new ManualClock();
+  const memory = createPaceMemory(manualTimekeeper(clock));
+  let fault: 'fleet-store-lost' | 'fleet-store-unusable' | undefined;
+  let refusals = 0;
+  const store: PaceStore = {
+    ...memory,
+    change(key, decide) {
+      if (fault === undefined) return memory.change(key, decide);
+      refusals += 1;
+      return Promise.reject(new NoriaError(fault, `attempt ${refusals}`));
+    },
+  };
+  const rig = openRig({ clock, store, sources: [sourceOptions({ count: 2, size: 100 })], idleAfterMs: 0 });
+  await pass(clock, 1_000);
+  const moves: string[] = [];
+  rig.bus.on('source.moved', ({ to, code }) => void moves.push(`${to} ${code}`));
+  fault = 'fleet-store-lost';
+  await pass(clock, 10 * MINUTE_MS);
+  expect(refusals, 'attempts').toBeGreaterThan(5);
+  expect(moves).toEqual(['backoff fleet-store-lost']);
+  fault = 'fleet-store-unusable';
+  await pass(clock, 20 * MINUTE_MS);
+  expect(moves.slice(1)).toEqual(['backoff fleet-store-unusable']);
+  fault = undefined;
+  const calls = rig.service.calls.length;
+  await pass(clock, 20 * MINUTE_MS);
+  expect(rig.service.calls.length, 'draws also without an event that the store is back').toBeGreaterThan(
+    calls,
+  );
+});
+
 test("source: the daily budget limits draws until the service's midnight, across restarts", async () => {
   const clock = new ManualClock(Date.UTC(2030, 0, 1, 15, 55)); // this is five minutes before midnight in UTC+8
   const sources = [sourceOptions({ dailyBudget: 7, size: 20 })];
