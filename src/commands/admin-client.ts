@@ -56,7 +56,6 @@ export class AdminClient {
     this.#target = target;
   }
 
-  /** The address for messages, for example `http://127.0.0.1:8889`. */
   get origin(): string {
     return this.#target.origin;
   }

@@ -264,7 +264,6 @@ function demoSecrets({ host }: DemoFlags, { env }: Terminal): DemoSecrets | unde
 
 interface DemoFacts {
   readonly targetUrl: string;
-  /** The number of members in the pool. */
   readonly members: number;
 }
 

@@ -136,7 +136,6 @@ function isOfService(code: string | null): boolean {
   return code !== 'transport' && code?.startsWith('fleet-store-') !== true;
 }
 
-/** The name of the replica that drew the member. */
 const DRAWN_BY: Column<MemberJson> = {
   title: 'DRAWN BY',
   cell: ({ drawnBy }) => drawnBy ?? '',

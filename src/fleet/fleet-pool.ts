@@ -15,7 +15,6 @@ export interface FleetPool extends PacedSharedPool {
   readonly fault: NoriaError | undefined;
   /** How long the store has been unavailable, in ms; 0 while connected. */
   readonly lostMs: number;
-  /** The replicas of the fleet, by name. */
   readonly replicas: readonly ReplicaStatus[];
   /**
    * The id of the store's epoch. The store gets another epoch when it may have lost data. Empty before the first answer

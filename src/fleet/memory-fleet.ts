@@ -22,7 +22,6 @@ interface Replica {
 export class MemoryFleet {
   readonly #options: MemoryFleetOptions;
   readonly #shared: MemorySharedPool;
-  /** The running replicas by name. */
   readonly #replicas = new Map<string, Replica>();
   /** The distinct IPs drawn in one day of the service, by `INSTANCE DAY`. */
   readonly #drawn = new Map<string, Set<string>>();

@@ -51,7 +51,6 @@ export interface SourceReport extends InstanceReport {
   readonly source: string;
 }
 
-/** A fact in the log. */
 export interface LoggedFact {
   readonly by: string;
   readonly fact: Fact;
@@ -60,7 +59,6 @@ export interface LoggedFact {
 /** A member in the loaded state. */
 export interface MemberRecord {
   readonly member: SharedMember;
-  /** The name of the replica that drew the member. */
   readonly drawnBy: string;
   readonly quarantine?: MemberQuarantine | undefined;
   /** The target hosts for which clients banned the member. */

@@ -192,7 +192,6 @@ export class Sandbox {
     return [...this.target.connections.keys()].filter((address) => !this.#exits.has(address));
   }
 
-  /** Closes all servers, members and timers. Idempotent. */
   close(): Promise<void> {
     return this.#close();
   }

@@ -132,7 +132,6 @@ export function loginOf({ auth, product, id, password }: IdentifiedOptions): Cli
   return auth === 'password' && product !== 'free' ? { username: id, password } : undefined;
 }
 
-/** The condition of a new instance. */
 export function initialCondition(options: InstanceOptions): Condition {
   return {
     singlePullLimit:

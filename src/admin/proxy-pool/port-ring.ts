@@ -44,7 +44,6 @@ interface PortAssignment {
 
 /** What the ports of one user need from the pool. */
 export interface PortBackend {
-  /** Returns the id of the port's member. */
   memberOf(port: number): string | undefined;
   /** Gives the port a member that can serve a client now. Returns undefined if there is no such member. */
   assign(request: PortAssignment): PortMember | undefined;

@@ -107,7 +107,6 @@ export class BeatExchange {
     if (this.#unsent !== undefined) this.#unsent = withoutSessions(this.#unsent);
   }
 
-  /** Waits for the call in progress. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#timer?.[Symbol.dispose]();

@@ -25,7 +25,6 @@ export interface FleetStoreOptions {
   readonly onTiming?: (operation: string, ms: number) => void;
 }
 
-/** A connection that can run a script. */
 interface ScriptRunner {
   call(command: readonly string[]): Promise<Reply>;
 }

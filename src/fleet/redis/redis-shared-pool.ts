@@ -137,20 +137,14 @@ export class RedisSharedPool implements FleetPool {
     });
   }
 
-  /** Why the store is unavailable; undefined while connected. */
   get fault(): NoriaError | undefined {
     return this.#store.connection.fault;
   }
 
-  /**
-   * The id of the store's epoch. The store gets another epoch when it may have lost data. Empty before the first
-   * answer.
-   */
   get epochId(): string {
     return this.#store.epochId;
   }
 
-  /** How long the store has been unavailable, in ms; 0 while connected. */
   get lostMs(): number {
     return this.#lostAt === undefined ? 0 : this.#options.clock.monotonic() - this.#lostAt;
   }
@@ -159,12 +153,10 @@ export class RedisSharedPool implements FleetPool {
     return this.#beats.replicas();
   }
 
-  /** Returns the name of the replica that drew the member; undefined if the shared pool does not have the member. */
   drawnBy(member: string): string | undefined {
     return this.#state.drawnBy(member);
   }
 
-  /** Loads the whole shared state again and passes it to the follower. */
   reload(): void {
     this.#reloading = new NoriaError('fleet-store-lost', 'noria loads the data of the store again');
     this.#store.connection.reset(this.#reloading);

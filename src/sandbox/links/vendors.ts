@@ -36,7 +36,6 @@ export interface LinkVendor {
   readonly keys: Readonly<Record<string, string>>;
   /** The value of the header Authorization. If absent, a call needs no such header. */
   readonly authorization?: string;
-  /** The other parameters of the link. */
   readonly query: string;
   /** The body of the call, which is then a POST. If absent, the call is a GET. */
   readonly body?: string;
