@@ -62,7 +62,7 @@ export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince):
   const problems = [
     ...fatal,
     ...facts.sources.flatMap((source) => problemOf(source, facts)),
-    ...doubts(facts),
+    ...limitingProblems(facts),
   ];
   const { state, reason } = fatal[0] === undefined ? verdictOn(facts, problems) : stopped(fatal);
   const since = before?.state === state ? before.since : facts.now;
@@ -111,7 +111,7 @@ function fatalProblems({ draining, listenerCount, workers }: ReadinessFacts): Re
 }
 
 /** Problems that make the service worse but do not stop it. */
-function doubts({ workers, failedRequests, storeLost }: ReadinessFacts): ReadinessProblem[] {
+function limitingProblems({ workers, failedRequests, storeLost }: ReadinessFacts): ReadinessProblem[] {
   const found: ReadinessProblem[] = [];
   if (storeLost !== undefined && storeLost.ms >= STORE_GRACE_MS) {
     const advice = 'Check the store and fleet.url; noria check says what is wrong.';
