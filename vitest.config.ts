@@ -41,7 +41,7 @@ export default defineConfig({
     // Test files may share a process: each closes what it opens, and no module of noria keeps state.
     isolate: false,
     // More than there are cores: the journeys wait for other processes most of the time.
-    maxWorkers: 5,
+    maxWorkers: 8,
     sequence: { sequencer: LongestFirst },
     env: { NODE_COMPILE_CACHE: join(import.meta.dirname, 'node_modules/.cache/compile') },
     setupFiles: ['test/support/properties.ts'],
