@@ -61,10 +61,12 @@ interface Change {
 }
 
 /** Limits that have no configuration key. */
-const HEADER_TIMEOUT_MS = 15_000;
-const HANDSHAKE_TIMEOUT_MS = 15_000;
-/** How long one direction of a tunnel may stay open and silent after the other has ended. */
-const LINGER_MS = 60_000;
+const LIMITS = {
+  headerTimeoutMs: 15_000,
+  handshakeTimeoutMs: 15_000,
+  /** How long one direction of a tunnel may stay open and silent after the other has ended. */
+  lingerMs: 60_000,
+} as const;
 /** Resolution of the listeners' deadlines. It is coarse, because their timeouts are much longer. */
 const DEADLINE_TICK_MS = 250;
 
@@ -261,7 +263,7 @@ export class ListenerSet {
 
   async #open(settings: ListenerSettings): Promise<OpenedListener> {
     const { clock, bus, dialer, sharing } = this.#options;
-    const { users, allow, denyTargets, tls, source, shared } = settings;
+    const { address, users, allow, denyTargets, tls, shared, ...rest } = settings;
     const shares = sharing === undefined || shared === undefined ? undefined : { sharing, id: shared.id };
     const access = new Access({
       users,
@@ -274,24 +276,18 @@ export class ListenerSet {
       }),
     });
     const listener = await openListener({
-      name: formatListenAddress(settings.address),
+      ...rest,
+      ...LIMITS,
+      name: formatListenAddress(address),
+      addresses: [bindAddress(settings)],
+      allowNonLoopback: users.length > 0,
+      ...(tls && { tls: { cert: tls.cert, key: tls.key.reveal() } }),
       access,
       dialer,
       bus,
       clock,
       deadlines: this.#deadlines,
-      sessionMode: settings.sessionMode,
-      ...(source !== undefined && { source }),
       sourceNames: () => this.#context.sourceNames,
-      idleTimeoutMs: settings.idleTimeoutMs,
-      lingerMs: LINGER_MS,
-      headerTimeoutMs: HEADER_TIMEOUT_MS,
-      handshakeTimeoutMs: HANDSHAKE_TIMEOUT_MS,
-      addresses: [bindAddress(settings)],
-      protocols: settings.protocols,
-      ...(tls && { tls: { cert: tls.cert, key: tls.key.reveal() } }),
-      maxConnections: settings.maxConnections,
-      allowNonLoopback: users.length > 0,
       ...(shares && { sharedLimit: shares.sharing.connectionLimit(shares.id) }),
     });
     return { settings, listener, access };

@@ -27,14 +27,28 @@ import { connectionOptions, type HeaderField } from './header-fields.ts';
 import {
   authenticatesConnection,
   offersConnectionAuthentication,
+  type PinnedConnection,
   type PinPurpose,
 } from './pinned-connection.ts';
 import { type HttpReply, refusalReply, successHeaders } from './replies.ts';
 import { RequestBody } from './request-body.ts';
-import type { RequestContext, RequestHandler } from './request-handler.ts';
 import type { RequestHead } from './request-head.ts';
 import type { ResponseHead, ResponsePart } from './response-reader.ts';
 import { formatResponseHead, type ResponseWriter } from './response-writer.ts';
+
+/** What a forwarded request uses of its connection. */
+export interface ForwardContext {
+  readonly connection: ClientConnection;
+  readonly response: ResponseWriter;
+  readonly pin: PinnedConnection;
+  /** Call it when the request's `wantsBody` has become true again. */
+  resumeBody(): void;
+  /**
+   * Stops reading so that a tunnel can take the socket.
+   * @returns what the client has sent after the request.
+   */
+  detach(): Buffer | undefined;
+}
 
 /** The maximum number of dials for one request. Each dial may try several members. */
 const MAX_DIALS = 3;
@@ -51,9 +65,9 @@ const EMPTY_OK: HttpReply = {
 
 /**
  * Serves one request.
- * @returns the handler for the client's events; undefined if the request was refused at once.
+ * @returns the request in progress; undefined if noria has answered it itself.
  */
-export function serveForward(head: RequestHead, context: RequestContext): RequestHandler | undefined {
+export function serveForward(head: RequestHead, context: ForwardContext): Forward | undefined {
   const { connection, response } = context;
   const forwardRequest = readForwardRequest(head, connection);
   if (forwardRequest instanceof NoriaError) {
@@ -93,8 +107,9 @@ type Phase =
   /** No dial and no exchange is in progress, but the client may not have received its whole response yet. */
   | { readonly name: 'over' };
 
-class Forward implements RequestHandler {
-  readonly #context: RequestContext;
+/** One forwarded request. Its connection calls it when the client sends its body, reads slowly or disconnects. */
+export class Forward {
+  readonly #context: ForwardContext;
   readonly #connection: ClientConnection;
   readonly #response: ResponseWriter;
   readonly #forwardRequest: ForwardRequest;
@@ -109,7 +124,7 @@ class Forward implements RequestHandler {
   #attempts = 0;
   #idleTimeout: Deadline | undefined;
 
-  constructor(context: RequestContext, forwardRequest: ForwardRequest) {
+  constructor(context: ForwardContext, forwardRequest: ForwardRequest) {
     this.#context = context;
     this.#connection = context.connection;
     this.#response = context.response;
@@ -117,6 +132,7 @@ class Forward implements RequestHandler {
     this.#body = new RequestBody(forwardRequest.framing, context.resumeBody);
   }
 
+  /** Whether to read the next part of the body. While it is false, read no body until `resumeBody` is called. */
   get wantsBody(): boolean {
     return this.#body.wantsMore;
   }
@@ -137,6 +153,7 @@ class Forward implements RequestHandler {
     this.#body.end(trailers);
   }
 
+  /** Called when the client can take more of the response. */
   onClientDrain(): void {
     this.#refreshIdleTimeout();
     if (this.#phase.name === 'responding') this.#phase.exchange.resume();
@@ -311,7 +328,7 @@ class Forward implements RequestHandler {
     }
   };
 
-  /** Ends the request without a reply. Idempotent. */
+  /** Ends the request without a reply, because the client has disconnected or its body is malformed. Idempotent. */
   abort(): void {
     const phase = this.#phase;
     this.#over();

@@ -11,11 +11,10 @@ import type { ClientConnection } from '../client-connection.ts';
 import { canDestroyAtEnd } from '../reset.ts';
 import { BodyReader, type BodyRules } from './body-reader.ts';
 import { parseConnectHead, serveConnect } from './connect.ts';
-import { serveForward } from './forward.ts';
+import { type Forward, serveForward } from './forward.ts';
 import type { Framing } from './framing.ts';
 import { PinnedConnection } from './pinned-connection.ts';
 import { formatRefusal } from './replies.ts';
-import type { RequestHandler } from './request-handler.ts';
 import {
   emptyLinesBytes,
   MAX_REQUEST_HEAD_BYTES,
@@ -43,10 +42,8 @@ const BODY_RULES: BodyRules = {
 interface CurrentRequest {
   readonly response: ResponseWriter;
   readonly body: BodyReader;
-  /**
-   * The handler of the request. Undefined before `serveForward` has returned, and if `serveForward` refused the request at once.
-   */
-  handler: RequestHandler | undefined;
+  /** The forwarded request. Undefined before `serveForward` has returned, and if noria answers the request itself. */
+  forward: Forward | undefined;
 }
 
 /** @param first - the bytes already read from the socket. */
@@ -135,7 +132,7 @@ class HttpConnection {
 
   readonly #onDrain = (): void => {
     this.#safely(() => {
-      this.#current?.handler?.onClientDrain();
+      this.#current?.forward?.onClientDrain();
       if (this.#current === undefined) this.#parse();
     });
   };
@@ -204,11 +201,11 @@ class HttpConnection {
     const current: CurrentRequest = {
       response,
       body: new BodyReader(framing, BODY_RULES),
-      handler: undefined,
+      forward: undefined,
     };
     this.#current = current;
     if (current.body.complete) this.#received = rest;
-    current.handler = serveForward(head, {
+    current.forward = serveForward(head, {
       connection,
       response,
       pin: this.#pin,
@@ -219,10 +216,10 @@ class HttpConnection {
   }
 
   #readBody(body: BodyReader, chunk: Buffer): void {
-    const handler = this.#current?.handler;
+    const forward = this.#current?.forward;
     try {
       const data = body.decode(chunk);
-      if (data.length > 0) handler?.onBody(data);
+      if (data.length > 0) forward?.onBody(data);
     } catch (error) {
       if (!(error instanceof NoriaError)) throw error;
       this.#failBody(error);
@@ -230,7 +227,7 @@ class HttpConnection {
     }
     if (!body.complete) return;
     this.#received = body.rest;
-    handler?.onBodyEnd(body.trailers);
+    forward?.onBodyEnd(body.trailers);
     this.#advance();
   }
 
@@ -293,7 +290,7 @@ class HttpConnection {
   }
 
   #abort(): void {
-    this.#current?.handler?.abort();
+    this.#current?.forward?.abort();
   }
 
   #detach(): Buffer | undefined {
@@ -308,7 +305,7 @@ class HttpConnection {
     const current = this.#current;
     const wantsMore =
       current !== undefined && !current.body.complete
-        ? current.handler?.wantsBody !== false
+        ? current.forward?.wantsBody !== false
         : this.#received.length < MAX_AHEAD_BYTES;
     if (wantsMore) socket.resume();
     else socket.pause();
