@@ -14,7 +14,7 @@ const SPANS = {
   '24h': { stepMs: 120_000, stepCount: 720 },
 } as const satisfies Record<Span, object>;
 
-/** Each bucket of a latency histogram covers a quarter of a doubling: 68 buckets cover 1 ms to 131 s. */
+/** The bounds of a latency histogram double every four buckets: 68 buckets cover 1 ms to 131 s. */
 const BUCKETS_PER_OCTAVE = 4;
 const BUCKET_COUNT = 17 * BUCKETS_PER_OCTAVE;
 

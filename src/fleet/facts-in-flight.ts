@@ -41,7 +41,7 @@ export class FactsInFlight {
     else this.#bySubject.delete(subject);
   }
 
-  /** Whether the operator gave this replica a command for the source that the log may lack. */
+  /** Whether the log may lack a command that the operator gave this replica for the source. */
   hasCommandFor(source: string): boolean {
     return this.#bySubject.has(`source ${source}`);
   }

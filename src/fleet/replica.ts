@@ -271,7 +271,7 @@ export class Replica implements Follower {
     for (const host of bans) this.#publish({ kind: 'member.banned', member: member.id, host, lifted: false });
   }
 
-  /** Whether the session is on another member in this pool than in the shared state. */
+  /** Whether this pool and the shared state have different members for the session. */
   #hasMoved({ name, member }: SharedSession): boolean {
     const known = this.#sharing.session(name)?.member;
     return known !== undefined && member !== undefined && known !== member;

@@ -20,7 +20,7 @@ import type {
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-/** After this number of added members and sessions, those that have ended are removed. */
+/** The number of additions between two removals of ended members and sessions. */
 const ADDITIONS_PER_SWEEP = 1_000;
 
 export class SharedPoolState {

@@ -126,7 +126,7 @@ function livesOf(
   return { minRemainingMs: minMs, lifeMs: [Math.max(minMs, MIN_LIFE_MS), longestMinutes * MINUTE_MS] };
 }
 
-/** Returns the first values; `selector` is their number. Without a selector, returns all values. */
+/** Returns the first N values, where N is the number in `selector`. Without a selector, returns all values. */
 function upTo(values: readonly number[], selector: string | null): readonly number[] {
   return select(values, selector, (value, selected) => values.indexOf(value) < selected);
 }

@@ -56,7 +56,7 @@ export class ExitLedger {
     return this.#today.size;
   }
 
-  /** The number of proxies handed out in total. A proxy counts each time. */
+  /** The number of proxies handed out in total. A proxy counts each time that it is handed out. */
   get handedOut(): number {
     return this.#handedOut;
   }

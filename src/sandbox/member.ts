@@ -127,7 +127,7 @@ export class RunningMember {
 
   /**
    * Starts to listen; then the member's life begins. With the behaviour `refuse`, the member listens only to get a
-   * port, and closes it.
+   * port, and then stops listening.
    *
    * @throws the error of the operating system if it cannot listen; the member is then closed.
    */

@@ -30,7 +30,9 @@ export interface SandboxOptions extends CommonSettings {
   readonly extractPort?: number | undefined;
   /** The port of the target site. Default 0. */
   readonly targetPort?: number | undefined;
-  /** The instances. Default: one of each product. An instance without a setting has the sandbox's setting. */
+  /**
+   * The instances. Default: one of each product. If an instance lacks a setting, the setting of the sandbox applies.
+   */
   readonly instances?: readonly InstanceOptions[] | undefined;
   /**
    * The account to which the exclusive instances belong (operation 10). Default: `sandbox` with the password
@@ -51,7 +53,7 @@ const LINK_MEMBERS = 'short-classic';
 const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
 
 /**
- * Opens a sandbox within milliseconds. Members are created later, when they are drawn.
+ * Opens a sandbox. This takes only milliseconds, because members are created later, when they are drawn.
  *
  * @throws NoriaError `listen-failed` if it cannot listen on a port, `bad-config` for an invalid scenario file.
  */

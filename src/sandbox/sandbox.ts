@@ -22,7 +22,7 @@ import type { Target } from './target.ts';
 export interface SandboxInstance {
   readonly product: SandboxProduct;
   readonly id: string;
-  /** In clear text: the password of a sandbox is not secret. */
+  /** The password in clear text, because the password of a sandbox is not secret. */
   readonly password: string;
   /** The key that clients derive from the password and send with each call. */
   readonly akey: string;

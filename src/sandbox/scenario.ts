@@ -105,13 +105,13 @@ const answerSchema = z.union([
 export type RuleAnswer = Readonly<z.infer<typeof answerSchema>>;
 
 export const ruleSchema = z.strictObject({
-  /** The operation of the calls. Default: every operation. */
+  /** The rule matches only calls of this operation. Default: all operations. */
   operation: z.enum(OPERATION_NAMES).optional(),
-  /** The instance id of the calls. Default: every instance. */
+  /** The rule matches only calls with this instance id. Default: all instances. */
   instance: z.string().optional(),
-  /** The number of matching calls that the rule skips first. Default 0. */
+  /** How many matching calls the rule skips before it answers one. Default 0. */
   after: count.optional(),
-  /** The number of calls that the rule then answers. Default: all calls, until the rule is removed. */
+  /** How many calls the rule answers. Default: all calls, until the rule is removed. */
   times: count.min(1).optional(),
   answer: answerSchema,
 });
@@ -120,7 +120,7 @@ export type Rule = Readonly<z.infer<typeof ruleSchema>>;
 
 /** How some of the new members behave. The first rule that matches a new member decides. */
 const memberRuleSchema = z.strictObject({
-  /** The product of the members. Default: every product. */
+  /** The rule matches only members of this product. Default: all products. */
   product: z.enum(SANDBOX_PRODUCTS).optional(),
   /** The rule matches only this number of members, the first ones of each instance. Default: all members. */
   first: count.optional(),

@@ -89,7 +89,10 @@ export interface InstanceOptions extends CommonSettings, Partial<Condition> {
   readonly product: SandboxProduct;
   /** The id of the instance. Default: a generated number of eighteen digits. */
   readonly id?: string;
-  /** In clear text: the password of a sandbox is not secret. Default: `sandbox` with the product's number. */
+  /**
+   * The password in clear text, because the password of a sandbox is not secret. Default: `sandbox` with the product's
+   * number.
+   */
   readonly password?: string;
   /** The fields of each proxy in JSON and XML answers. Default: all fields of the operation. */
   readonly fields?: readonly string[];

@@ -36,7 +36,7 @@ export interface BeatAnswer {
   readonly sessions: readonly SessionActivity[];
   /** The number of the last entry of the log. */
   readonly lastNumber: number;
-  /** The number of the last log entry that the latest snapshot includes. */
+  /** The number of the last log entry in the latest snapshot. */
   readonly snapshotNumber: number;
 }
 

@@ -29,7 +29,7 @@ export async function readEvictionWarning(connection: StoreConnection): Promise<
   try {
     return evictionWarning(parseInfo(String(await connection.call(['INFO', 'memory']))));
   } catch (error) {
-    // handled: only this warning is missing; `noria check` reports the error
+    // handled: this function only looks for a warning; `noria check` reports the error
     if (error instanceof StoreRefusal || error instanceof NoriaError) return undefined;
     throw error;
   }

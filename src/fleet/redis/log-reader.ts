@@ -17,7 +17,7 @@ interface LoadedState {
   readonly state: SharedPoolState;
   /** The number of the last log entry that the state includes. */
   readonly lastNumber: number;
-  /** The number of the last log entry that the latest snapshot includes. */
+  /** The number of the last log entry in the latest snapshot. */
   readonly snapshotNumber: number;
   readonly lastBeatId: string;
   /** The names of the fields in the hash of uses (see `FleetKeys.uses`). */

@@ -364,7 +364,7 @@ export class RedisSharedPool implements FleetPool {
 
   async #saveSnapshot(): Promise<void> {
     const state = this.#state.read(this.#storeNow);
-    // the hash of uses has the uses, so the snapshot has 0
+    // the store counts uses in the hash of uses, so the snapshot contains 0 uses
     const members = state.members.map((record) => ({ ...record, uses: 0 }));
     const covered = [...this.#usesFields].filter(isCoveredBy(state));
     for (const field of covered) this.#usesFields.delete(field);

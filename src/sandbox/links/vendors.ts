@@ -39,7 +39,7 @@ export interface LinkVendor {
   readonly query: string;
   /** The body of the call, which is then a POST. If absent, the call is a GET. */
   readonly body?: string;
-  /** The name of the number of proxies: a parameter, or a key of the JSON body. */
+  /** The name of the parameter, or of the key in the JSON body, that contains the number of proxies. */
   readonly countName: string;
   /** The range of the lifetimes of new proxies, in ms. */
   readonly lifeMs: readonly [min: number, max: number];
