@@ -118,6 +118,7 @@ fleet: { url: "redis://127.0.0.1:${storePort}", name: ${name}, replica: replica-
     onCommand: () => {},
     onReport: () => {},
     clients: () => 0,
+    refusals: () => [],
     callTimeoutMs: () => config.service.timeoutMs,
   });
   await fleet.replica.open();

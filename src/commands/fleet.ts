@@ -47,11 +47,10 @@ interface SourceReport {
   readonly paused: boolean;
   /** Whether an answer of the service has halted the source in all norias. */
   readonly halted: boolean;
-  /**
-   * Why the service refused the last call. null if the service accepted it, or if the time of the suspension has
-   * passed.
-   */
+  /** Why the service refuses the calls of all norias; null if it does not, or if the time of the suspension has passed. */
   readonly refusal: Refusal | null;
+  /** The norias that do not draw because the service has refused only their own call. */
+  readonly refusedReplicas: readonly (Refusal & { readonly replica: string })[];
   /** Whether a noria has reserved a call to the service and may be waiting for its answer. */
   readonly calling: boolean;
   readonly nextCallSeconds: number;
@@ -62,10 +61,6 @@ interface SourceReport {
 interface Refusal {
   readonly reason: string;
   readonly advice: string;
-  /**
-   * Whether the refusal stops only the noria that made the call, because that noria's key or parameters may be wrong.
-   */
-  readonly ofOneNoria: boolean;
 }
 
 export function addFleetCommand(program: Command, { action, terminal }: CommandContext): void {
@@ -113,21 +108,26 @@ async function readReport(config: Config, name: string, store: FleetStore): Prom
   const sourceReports = config.sources.map(async (source): Promise<SourceReport> => {
     const key = paceKey(callOf(config, source));
     const suspension = suspensionOf(reports, key, now);
-    const stopOfAll = suspension?.dependsOnConfig === false ? suspension.phase : undefined;
+    const refusal = suspension === undefined ? null : refusalOf(suspension, source.name);
     const own = present.filter(({ member }) => member.source === key);
     return {
       name: source.name,
       members: own.length,
       quarantined: own.filter(({ quarantine }) => (quarantine?.untilAt ?? 0) > now).length,
-      paused: paused.includes(key) || stopOfAll === 'paused',
-      halted: stopOfAll === 'halted',
-      refusal: suspension === undefined ? null : refusalOf(suspension, source.name),
+      paused: paused.includes(key) || suspension?.phase === 'paused',
+      halted: suspension?.phase === 'halted',
+      refusal,
+      refusedReplicas: replicas.flatMap(({ name: replica, refusals }) =>
+        refusals
+          .filter((refused) => refused.source === key && refused.reason !== refusal?.reason)
+          .map(({ reason, advice }) => ({ replica, reason, advice })),
+      ),
       ...(await readPace(pace, key, source)),
     };
   });
   return {
     name,
-    replicas: replicas.map((replica) => ({
+    replicas: replicas.map(({ refusals: _, ...replica }) => ({
       ...replica,
       drew: present.filter(({ drawnBy }) => drawnBy === replica.name).length,
     })),
@@ -150,9 +150,9 @@ function suspensionOf(
 }
 
 function refusalOf(suspension: InstanceSuspension, source: string): Refusal {
-  const { phase, advice, dependsOnConfig: ofOneNoria } = suspension;
-  const then = phase === 'halted' && !ofOneNoria ? ` Then run noria resume ${source}.` : '';
-  return { reason: describeOutcome(suspension), advice: `${advice}${then}`, ofOneNoria };
+  const { phase, advice } = suspension;
+  const then = phase === 'halted' ? ` Then run noria resume ${source}.` : '';
+  return { reason: describeOutcome(suspension), advice: `${advice}${then}` };
 }
 
 function readPace(
@@ -197,15 +197,14 @@ function formatReport({ name, replicas, sources, sessions }: FleetReport, column
       ],
       columns,
     ),
-    ...sources.flatMap(({ name: source, refusal }) =>
-      refusal === null ? [] : ['', `source ${source}: ${describeRefusal(refusal)}`],
-    ),
+    ...sources.flatMap(({ name: source, refusal, refusedReplicas }) => [
+      ...(refusal === null ? [] : ['', `source ${source}: ${refusal.reason} ${refusal.advice}`]),
+      ...refusedReplicas.flatMap(({ replica, reason, advice }) => [
+        '',
+        `source ${source}: noria ${replica} does not draw; the other norias continue. ${reason} ${advice}`,
+      ]),
+    ]),
   ];
-}
-
-function describeRefusal({ reason, advice, ofOneNoria }: Refusal): string {
-  if (!ofOneNoria) return `${reason} ${advice}`;
-  return `${reason} A noria got this answer and is halted. Norias with another key or other parameters continue. noria status shows whether a noria is halted. ${advice}`;
 }
 
 function nextCall({ paused, halted, calling, nextCallSeconds }: SourceReport): string {

@@ -13,7 +13,7 @@ import type { EventBus } from '../core/events.ts';
 import type { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import { readVersion } from '../core/version.ts';
-import type { FleetPool } from '../fleet/fleet-pool.ts';
+import type { FleetPool, SourceRefusal } from '../fleet/fleet-pool.ts';
 import type { FleetStore } from '../fleet/redis/fleet-store.ts';
 import type { FleetObserver } from '../fleet/redis/redis-shared-pool.ts';
 import type { StoreAddress } from '../fleet/redis/store-address.ts';
@@ -22,6 +22,7 @@ import type { SourceCommand, SourceReport } from '../fleet/shared-pool.ts';
 import { type SourceKeys, withSourceKeys } from '../fleet/source-keys.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { SharedCount } from '../refill/daily-budget.ts';
+import type { SourceStatus } from '../refill/status.ts';
 import { createTimekeeper } from '../state/moment.ts';
 
 /** Connects one noria to its fleet. */
@@ -35,7 +36,7 @@ export interface FleetConnector {
 
 type ConnectOptions = Pick<
   FleetOptions,
-  'restored' | 'clock' | 'random' | 'bus' | 'clients' | 'callTimeoutMs'
+  'restored' | 'clock' | 'random' | 'bus' | 'clients' | 'refusals' | 'callTimeoutMs'
 >;
 
 interface FleetOptions {
@@ -53,6 +54,8 @@ interface FleetOptions {
   readonly onReport: (report: SourceReport) => void;
   /** The number of client connections of this noria. */
   readonly clients: () => number;
+  /** The sources of this noria that do not draw, because the service has refused the call of this noria. */
+  readonly refusals: () => readonly SourceRefusal[];
   readonly callTimeoutMs: () => number;
 }
 
@@ -111,7 +114,7 @@ export function storeConnector(config: FleetConfig): FleetConnector {
   return {
     name,
     replica,
-    async open({ restored, clock, random, bus, clients, callTimeoutMs }) {
+    async open({ restored, clock, random, bus, clients, refusals, callTimeoutMs }) {
       // Loads the client library of the store only here, so that a noria without a store never loads it.
       const { RedisSharedPool } = await import('../fleet/redis/redis-shared-pool.ts');
       return new RedisSharedPool({
@@ -124,12 +127,21 @@ export function storeConnector(config: FleetConfig): FleetConnector {
         timekeeper: createTimekeeper(clock, systemBoot()),
         rememberedEpoch: epochIn(restored, name),
         clients,
+        refusals,
         callTimeoutMs,
         observer: observe(bus, replica),
         onTiming: (operation, ms) => bus.emit('fleet.answered', { operation, ms }),
       });
     },
   };
+}
+
+/** Selects the sources whose own last call is the reason why they are halted or paused. */
+export function refusalsOf(statuses: readonly SourceStatus[], { keyOf }: SourceKeys): SourceRefusal[] {
+  return statuses.flatMap(({ name, state, reason, advice = '', lastDraw }) => {
+    const isRefused = (state === 'halted' || state === 'paused') && reason === lastDraw?.reason;
+    return isRefused ? [{ source: keyOf(name), reason, advice }] : [];
+  });
 }
 
 const recordSchema = z.object({ name: z.string(), epoch: z.string() });

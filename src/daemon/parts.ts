@@ -24,7 +24,7 @@ import type { RefuseAddress } from '../service/decode.ts';
 import { openState, type State } from '../state/folder.ts';
 import { type Apis, openApis } from './apis.ts';
 import { createControl } from './control.ts';
-import { createFleet, type Fleet, type FleetConnector, storeConnector } from './fleet.ts';
+import { createFleet, type Fleet, type FleetConnector, refusalsOf, storeConnector } from './fleet.ts';
 import {
   configuredAddresses,
   dialerSettings,
@@ -154,10 +154,12 @@ async function openFleet(
   const fleetConfig = config().fleet;
   const connector = given ?? (fleetConfig && storeConnector(fleetConfig));
   if (connector === undefined) return undefined;
+  const sources = sourceKeys(config);
   const fleet = await createFleet({
     ...{ connector, clock, random, bus, pool, clients },
     restored: state.snapshot.read('fleet'),
-    sources: sourceKeys(config),
+    sources,
+    refusals: () => refusalsOf(slot.current.sources(), sources),
     callTimeoutMs: () => config().service.timeoutMs,
     onCommand: ({ source, command }) => slot.run((refiller) => refiller[command](source)),
     onReport: (report) => slot.run((refiller) => refiller.receiveReport(report.source, report)),

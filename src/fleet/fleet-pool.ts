@@ -10,6 +10,14 @@ export interface ReplicaStatus {
   readonly lastSeenSeconds: number;
 }
 
+/** A source of one noria that does not draw, because the service has refused the call of this noria. */
+export interface SourceRefusal {
+  /** The key of the instance. */
+  readonly source: string;
+  readonly reason: string;
+  readonly advice: string;
+}
+
 export interface FleetPool extends PacedSharedPool {
   /** Why the store is unavailable; undefined while connected. */
   readonly fault: NoriaError | undefined;

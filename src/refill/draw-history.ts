@@ -122,7 +122,7 @@ export class DrawHistory {
    * instance: the refusal no longer applies.
    */
   forgetRefusalOfInstance(): void {
-    if (this.#last?.concerns === 'instance') this.#last = undefined;
+    if (this.#last?.concernsInstance) this.#last = undefined;
   }
 
   /**

@@ -1,7 +1,7 @@
 /**
  * What the service says about an instance. The norias of a fleet report the refusal of a call to each other, so that
- * one refusal stops the draws of all norias. A noria does not report a refusal that may concern only its own machine,
- * for example if the address of this machine is not bound.
+ * one refusal stops the draws of all norias. A noria does not report a refusal that may concern only itself: its machine
+ * (if its address is not bound), its key or its parameters.
  */
 import { isSame } from '../core/is-same.ts';
 import type { Quota } from '../service/answer.ts';
@@ -18,8 +18,6 @@ export interface InstanceSuspension extends Pick<DrawOutcome, 'code' | 'summary'
   readonly phase: 'paused' | 'halted';
   /** The monotonic moment of the next attempt. If absent, the operator has to act first. */
   readonly untilAt?: number | undefined;
-  /** Whether a noria with another key or other parameters may get another answer. If true, the other norias of the fleet continue to draw. */
-  readonly dependsOnConfig: boolean;
   readonly limitsConnections: boolean;
 }
 
@@ -65,9 +63,7 @@ export class InstanceReports {
    */
   receive(report: InstanceReport): boolean {
     this.#last = report;
-    // A report that depends on the other noria's key or parameters does not stop this noria, whose key and parameters
-    // may be right.
-    if (report.suspension?.dependsOnConfig !== true) this.#unread = report;
+    this.#unread = report;
     return this.mustStop;
   }
 
@@ -91,12 +87,11 @@ export class InstanceReports {
 
 /** Returns undefined if the refusal may concern only this noria. */
 function suspensionOf(
-  { code, summary, advice, concerns, limitsConnections }: DrawOutcome,
+  { code, summary, advice, concernsInstance, limitsConnections }: DrawOutcome,
   { phase, ms }: Suspension,
   now: number,
 ): InstanceSuspension | undefined {
-  if (concerns === undefined || phase === 'backoff') return undefined;
-  const dependsOnConfig = concerns === 'configuration';
+  if (concernsInstance === undefined || phase === 'backoff') return undefined;
   const end = ms === Infinity ? {} : { untilAt: now + ms };
   return {
     phase,
@@ -104,7 +99,6 @@ function suspensionOf(
     summary,
     advice,
     ...end,
-    dependsOnConfig,
     limitsConnections: limitsConnections === true,
   };
 }

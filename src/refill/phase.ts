@@ -86,7 +86,7 @@ export function suspendedPhase(
   const { code } = outcome;
   const reason = describeOutcome(outcome);
   const advice = adviceOf(outcome, phase, source);
-  const endsWithAnyDraw = outcome.concerns === 'instance';
+  const endsWithAnyDraw = outcome.concernsInstance === true;
   return { name: phase, reason, advice, code, untilAt: now + ms, urgentAt: now + urgentMs, endsWithAnyDraw };
 }
 

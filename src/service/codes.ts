@@ -50,10 +50,10 @@ export interface CodeMeaning {
   readonly advice: string;
   readonly verdict: CodeVerdict;
   /**
-   * Which norias get the same refusal. `instance`: all norias with this instance. `configuration`: all norias with the
-   * same key and parameters. Absent: this is unknown, and perhaps only this machine gets it.
+   * True if every noria with this instance gets the same refusal. Absent: perhaps only this noria gets it, because of its
+   * machine, its key or its parameters.
    */
-  readonly concerns?: 'instance' | 'configuration';
+  readonly concernsInstance?: true;
   /** True if the answer contained proxies and noria dropped all of them. */
   readonly allDropped?: true;
   /** True if noria opens new tunnels of the source only below half of their present number, until a call succeeds. */
@@ -71,7 +71,6 @@ const KEY_WRONG: CodeMeaning = {
   advice:
     "Set password to the instance's own password, or akey to its 16-character key; the account's password and the full MD5 do not work. The command noria key prints the key of a password.",
   verdict: { kind: 'halt' },
-  concerns: 'configuration',
 };
 const TOO_OFTEN: CodeMeaning = {
   summary: 'The service is called too often.',
@@ -83,26 +82,25 @@ const PARAMS_WRONG: CodeMeaning = {
   advice:
     'Compare params, count and instance of the source with the settings of the instance in the console of the service.',
   verdict: { kind: 'halt' },
-  concerns: 'configuration',
 };
 const RETRY_EVERY_HALF_HOUR = { kind: 'halt', retryEveryMs: 30 * MINUTE_MS } as const;
 const NO_INSTANCE: CodeMeaning = {
   summary: 'The instance does not exist or has expired.',
   advice: 'Check instance and product of the source, or renew the instance.',
   verdict: RETRY_EVERY_HALF_HOUR,
-  concerns: 'instance',
+  concernsInstance: true,
 };
 const EXPIRED: CodeMeaning = {
   summary: 'The instance has expired.',
   advice: 'Renew the instance in the console of the service.',
   verdict: RETRY_EVERY_HALF_HOUR,
-  concerns: 'instance',
+  concernsInstance: true,
 };
 const FROZEN: CodeMeaning = {
   summary: 'The instance is frozen or disabled.',
   advice: 'Enable the instance in the console of the service, or ask the service why it is frozen.',
   verdict: RETRY_EVERY_HALF_HOUR,
-  concerns: 'instance',
+  concernsInstance: true,
 };
 const RETRY_EACH_MINUTE = { kind: 'pause', retryEveryMs: MINUTE_MS } as const;
 const NOT_BOUND: CodeMeaning = {
@@ -131,14 +129,14 @@ const CONNECTIONS: CodeMeaning = {
   summary: 'The instance holds more HTTP connections than its quota allows.',
   advice: 'Lower rotation.maxTunnelsPerMember or the load, or raise the quota in the console of the service.',
   verdict: USED_UP,
-  concerns: 'instance',
+  concernsInstance: true,
   limitsConnections: true,
 };
 const USAGE: CodeMeaning = {
   summary: 'The usage quota of the instance is exceeded.',
   advice: 'Raise the quota in the console of the service, or wait until the quota is renewed.',
   verdict: USED_UP,
-  concerns: 'instance',
+  concernsInstance: true,
 };
 const USAGE_OR_TRAFFIC: CodeMeaning = {
   ...USAGE,
@@ -149,7 +147,7 @@ const RESTRICTED: CodeMeaning = {
   advice:
     'Look up the reason in the console of the service and remove the restriction there, or ask the service.',
   verdict: USED_UP,
-  concerns: 'instance',
+  concernsInstance: true,
 };
 const NO_PROXY: CodeMeaning = {
   summary: 'The service has no proxy that matches the parameters at the moment.',
@@ -160,7 +158,7 @@ const IPS_USED_UP: CodeMeaning = {
   summary: 'The quota of distinct IPs is used up, for today or in total.',
   advice: "Wait for the service's midnight (UTC+8), or buy more IPs.",
   verdict: { kind: 'quota', retryFromMs: 30 * MINUTE_MS, retryToMs: 30 * MINUTE_MS, atMidnight: true },
-  concerns: 'instance',
+  concernsInstance: true,
 };
 const OTHER_CLIENT: CodeMeaning = {
   summary: 'Another address called the service with this application a moment ago.',

@@ -14,7 +14,6 @@ const FROZEN = {
   code: '12006',
   summary: 'The instance is frozen or disabled.',
   advice: 'Enable it.',
-  dependsOnConfig: false,
   limitsConnections: false,
 } as const;
 
@@ -83,14 +82,14 @@ test('shared sources: a replica that starts gets the last report about each sour
   a.replica.sources.report('city', { quota: {}, suspension: FROZEN });
   a.replica.sources.report('harbor', {
     quota: {},
-    suspension: { ...FROZEN, code: '12001', dependsOnConfig: true },
+    suspension: { ...FROZEN, code: '12001' },
   });
   await settled();
   expect(b.reports.map(({ source }) => source)).toEqual(['city', 'harbor']);
   const late = await fleet.open('late');
   expect(late.reports).toMatchObject([
     { source: 'city', suspension: { code: '12006' } },
-    { source: 'harbor', suspension: { code: '12001', dependsOnConfig: true } },
+    { source: 'harbor', suspension: { code: '12001' } },
   ]);
 });
 

@@ -1,6 +1,6 @@
 /** Reads the state of a fleet from its store for noria's commands. Does not join the fleet. */
 import { SECOND_MS } from '../../core/duration.ts';
-import type { ReplicaStatus } from '../fleet-pool.ts';
+import type { ReplicaStatus, SourceRefusal } from '../fleet-pool.ts';
 import type { SharedState } from '../shared-pool.ts';
 import { REPLICA_SILENT_MS } from './fleet-log.ts';
 import { FleetScript, FleetStore, type FleetStoreOptions } from './fleet-store.ts';
@@ -23,17 +23,21 @@ export async function openFleetStore(
   throw fault;
 }
 
+export interface StoredReplica extends ReplicaStatus {
+  readonly refusals: readonly SourceRefusal[];
+}
+
 const REPLICAS = new FleetScript('replicas', `return answer(redis.call('HGETALL', KEYS[4]))`);
 
 /** Returns the replicas, sorted by name. A killed replica stays in the list for a few seconds. */
-export async function readReplicas(store: FleetStore): Promise<ReplicaStatus[]> {
+export async function readReplicas(store: FleetStore): Promise<StoredReplica[]> {
   const { epoch, values } = await store.run(REPLICAS);
-  const found = Object.entries(fieldsOf(values[0])).flatMap(([name, text]): ReplicaStatus[] => {
+  const found = Object.entries(fieldsOf(values[0])).flatMap(([name, text]): StoredReplica[] => {
     const [, at = '', record = ''] = /^(\d+) (.*)$/.exec(text) ?? [];
     const silentMs = epoch.now - Number(at);
-    const { version, clients } = decodeReplica(record) ?? {};
+    const { version, clients, refusals = [] } = decodeReplica(record) ?? {};
     if (version === undefined || clients === undefined || silentMs > REPLICA_SILENT_MS) return [];
-    return [{ name, version, clients, lastSeenSeconds: Math.round(silentMs / SECOND_MS) }];
+    return [{ name, version, clients, lastSeenSeconds: Math.round(silentMs / SECOND_MS), refusals }];
   });
   return found.sort((a, b) => (a.name < b.name ? -1 : 1));
 }

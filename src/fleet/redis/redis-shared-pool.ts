@@ -10,7 +10,7 @@ import { type Clock, pause } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
 import type { SharedSession } from '../../pool/shared-member.ts';
 import type { Timekeeper } from '../../state/moment.ts';
-import type { FleetPool, ReplicaStatus } from '../fleet-pool.ts';
+import type { FleetPool, ReplicaStatus, SourceRefusal } from '../fleet-pool.ts';
 import { type Shift, shiftBeat, shiftFact, shiftSession, shiftState } from '../moments.ts';
 import type { Beat, Fact, Follower } from '../shared-pool.ts';
 import { SharedPoolState } from '../shared-state.ts';
@@ -30,6 +30,7 @@ export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow'
   readonly replica: string;
   readonly version: string;
   readonly clients: () => number;
+  readonly refusals: () => readonly SourceRefusal[];
   readonly callTimeoutMs: () => number;
   /** Only for tests, like the next two options. */
   readonly bindDeadlineMs?: number;
@@ -211,8 +212,10 @@ export class RedisSharedPool implements FleetPool {
   }
 
   #record(): string {
-    const { version, clients } = this.#options;
-    return JSON.stringify({ process: this.#process, version, clients: clients() });
+    const { version, clients, refusals } = this.#options;
+    const refused = refusals();
+    const record = { process: this.#process, version, clients: clients() };
+    return JSON.stringify(refused.length === 0 ? record : { ...record, refusals: refused });
   }
 
   /**

@@ -58,7 +58,6 @@ const report = z.object({
       summary: z.string(),
       advice: z.string(),
       untilAt: z.number().optional(),
-      dependsOnConfig: z.boolean(),
       limitsConnections: z.boolean(),
     })
     .optional(),
@@ -158,6 +157,10 @@ const replicaSchema = z.object({
   process: z.string(),
   version: z.string(),
   clients: z.number(),
+  refusals: z
+    .array(z.object({ source: z.string(), reason: z.string(), advice: z.string() }))
+    .optional()
+    .catch(undefined),
 });
 
 type ReplicaRecord = Readonly<z.infer<typeof replicaSchema>>;

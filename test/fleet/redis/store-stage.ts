@@ -45,6 +45,7 @@ export function openStoreStage(server: TestStore): StoreStage {
         replica,
         version: '1.2.3',
         clients: () => 7,
+        refusals: () => [],
         callTimeoutMs: () => 10_000,
         bindDeadlineMs: BIND_DEADLINE_MS,
         beatEveryMs: BEAT_EVERY_MS,
