@@ -91,11 +91,13 @@ async function measureReplicas({ children, report }: Bench, store: DemoStore, co
   if (count > 1) {
     const { latenciesMs: draws } = await replicas.work({ kind: 'draw', count: 150 });
     const { latenciesMs: sessions } = await replicas.work({ kind: 'sessions', count: 300 });
-    for (const [line, latenciesMs] of [
-      ['from the end of a draw until all norias can use its members, p50 / p99', draws],
-      ['first use of a session on a noria, p50 / p99', sessions],
+    for (const [what, latenciesMs] of [
+      ['from the end of a draw until all norias can use its members', draws],
+      ['first use of a session on a noria', sessions],
     ] as const) {
-      for (const share of [0.5, 0.99]) add(line, { unit: 'ms', noria: quantile(latenciesMs, share) });
+      const row = { line: `${what}, p50 / p99`, column, unit: 'ms' };
+      report.add({ ...row, scenario: `${what}, ${column}: p50`, noria: quantile(latenciesMs, 0.5) });
+      report.add({ ...row, scenario: `${what}, ${column}: p99`, noria: quantile(latenciesMs, 0.99) });
     }
   }
   await replicas.work({ kind: 'close' });
