@@ -20,7 +20,6 @@ import {
 } from '../pool/shared-member.ts';
 import type { MemberChanges, PoolSharing } from '../pool/sharing.ts';
 import { FactsInFlight } from './facts-in-flight.ts';
-import { OtherReplicas } from './other-replicas.ts';
 import type {
   Fact,
   FleetActivity,
@@ -76,7 +75,6 @@ export class Replica implements Follower {
   readonly #options: ReplicaOptions;
   readonly #sharing: PoolSharing;
   readonly #subscriptions: readonly Disposable[];
-  readonly #others: OtherReplicas;
   /** By member id: the names of the replicas that voted to evict the member. */
   readonly #votes = new BoundedMap<string, Set<string>>(MAX_VOTED_MEMBERS);
   #inFlight = new FactsInFlight();
@@ -99,12 +97,12 @@ export class Replica implements Follower {
     this.#options = options;
     this.#sharing = pool.share({
       sameMachine,
+      countsLeases: !servesClients,
       onChange: (change) => this.#changed(change),
       onUse: () => this.#beatLater(),
       onServed: () => this.#allServed(),
     });
     this.sessions = new SharedSessions({ pool, sharing: this.#sharing, shared });
-    this.#others = new OtherReplicas(this.#sharing, { countsLeases: !servesClients });
     const { onCommand, onReport } = options;
     this.sources = new SharedSources({ publish: (fact) => this.#publish(fact), onCommand, onReport });
     this.#subscriptions = [
@@ -173,11 +171,12 @@ export class Replica implements Follower {
       this.#machinePart = machine;
       this.#divideLimits();
     }
-    this.#others.recordBeats(beats);
-    this.#others.retain(replicas);
-    for (const [member, sum] of Object.entries(uses)) this.#sharing.setUses(member, sum);
+    const { otherReplicas } = this.#sharing;
+    for (const { by, beat } of beats) otherReplicas.record(by, beat);
+    otherReplicas.retain(replicas);
+    for (const [member, sum] of Object.entries(uses)) otherReplicas.setUses(member, sum);
     this.#isReceiving = true; // while true, a rise in demand sends no beat, because it is the demand of other replicas
-    this.#others.reportDemand();
+    otherReplicas.applyDemand();
     this.#isReceiving = false;
   }
 
@@ -211,7 +210,7 @@ export class Replica implements Follower {
     sharing.apply(members.flatMap((record) => this.#changesOf(record, inFlight)));
     sharing.apply(sessions.map((session) => ({ kind: 'session.moved', session, reason: 'loaded' })));
     sharing.apply(restrictions);
-    for (const { member, uses } of members) sharing.setUses(member.id, uses);
+    for (const { member, uses } of members) sharing.otherReplicas.setUses(member.id, uses);
     this.sources.receiveState(state, (source) => inFlight.hasCommandFor(source));
   }
 

@@ -27,6 +27,10 @@ export interface PoolObserver {
    */
   sessionUsed(session: Session, uses: number): void;
   sessionEnded(session: Session, reason: string): void;
+  /** The demand of another group of replicas changed. */
+  demandChanged(): void;
+  /** The number of clients that wait in another group of replicas fell to 0. */
+  allServed(): void;
   /** The source was blocked or unblocked, or the limit of its open leases changed. */
   sourceRestricted(source: PoolSource): void;
   evictionsFrozen(on: boolean): void;

@@ -1,7 +1,7 @@
 /**
  * Connects a pool with a group of replicas of the same pool. It describes the changes and the activity of this pool as
- * data, and applies the changes and the activity of the other replicas. It never reports back a change that it
- * received. Every change is idempotent.
+ * data, and applies the changes of the other replicas; other-replicas.ts applies their activity. It never reports back a
+ * change that it received. Every change is idempotent.
  *
  * A pool can have two sharings: one with the workers of its machine, and one with other machines. Each sharing also
  * reports what the other sharing has applied. So changes and activity pass through the pool from one group to the
@@ -9,9 +9,7 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
-import { isSame } from '../core/is-same.ts';
 import { applyChange } from './apply-change.ts';
-import { QUIET_MS } from './candidates.ts';
 import { demandFor } from './demand.ts';
 import { memberKey } from './departed-members.ts';
 import type { Demand } from './drawn-member.ts';
@@ -21,6 +19,7 @@ import type { MemberIntake } from './member-intake.ts';
 import type { Departure } from './member-phase.ts';
 import type { Members } from './members.ts';
 import type { ProcessPart } from './options.ts';
+import { OtherReplicas } from './other-replicas.ts';
 import type { PoolObserver } from './pool-observer.ts';
 import type { Requests } from './requests.ts';
 import type { Session } from './session.ts';
@@ -28,13 +27,11 @@ import type { Sessions } from './sessions.ts';
 import {
   describeMember,
   describeSession,
-  type MemberActivity,
   type MemberQuarantine,
   type PoolActivity,
   type PoolChange,
   quarantineOf,
   restrictionOf,
-  type SessionActivity,
   type SharedMember,
   type SharedSession,
 } from './shared-member.ts';
@@ -67,6 +64,8 @@ export interface SharingOptions {
    * evidence does not quarantine a member that worked in this process within WORKED_MS.
    */
   readonly sameMachine: boolean;
+  /** Whether the pool adds the open leases of the other replicas to its own. */
+  readonly countsLeases: boolean;
 }
 
 /** A member as this replica knows it, in the format of a `PoolChange`. */
@@ -77,18 +76,24 @@ export interface MemberChanges {
 }
 
 export class PoolSharing implements PoolObserver {
+  /** The other replicas of this group. */
+  readonly otherReplicas: OtherReplicas;
   readonly #parts: SharingParts;
   readonly #options: SharingOptions;
   readonly #unshared = new UnsharedActivity();
   /** Names of the sessions whose member the other replicas do not know yet. */
   readonly #unconfirmed = new Set<string>();
-  /** Number of clients that wait in the other replicas of this group. */
-  #waitingElsewhere = 0;
   #applying = false;
 
   constructor(parts: SharingParts, options: SharingOptions) {
     this.#parts = parts;
     this.#options = options;
+    const { sameMachine, countsLeases } = options;
+    this.otherReplicas = new OtherReplicas(parts, {
+      sameMachine,
+      countsLeases,
+      observers: () => this.#otherSharings,
+    });
     parts.sharings.push(this);
   }
 
@@ -104,7 +109,7 @@ export class PoolSharing implements PoolObserver {
   }
 
   memberReady({ id }: Member): void {
-    const elsewhere = this.#others.some((other) => other.#applying && !other.#options.sameMachine);
+    const elsewhere = this.#otherSharings.some((other) => other.#applying && !other.#options.sameMachine);
     this.#report({ kind: 'member.restored', member: id, ...(elsewhere && { elsewhere }) });
   }
 
@@ -132,7 +137,7 @@ export class PoolSharing implements PoolObserver {
   }
 
   sessionBound(session: Session, reason: string): void {
-    if (reason === 'rotated' || this.#others.some((other) => other.#applying)) {
+    if (reason === 'rotated' || this.#otherSharings.some((other) => other.#applying)) {
       this.sessionMoved(session, reason);
     } else if (!this.#applying) this.#unconfirmed.add(session.name);
   }
@@ -169,6 +174,14 @@ export class PoolSharing implements PoolObserver {
     return session === undefined ? undefined : this.#describe(session);
   }
 
+  demandChanged(): void {
+    this.#options.onUse();
+  }
+
+  allServed(): void {
+    this.#options.onServed();
+  }
+
   sourceRestricted(source: PoolSource): void {
     this.#report(restrictionOf(source));
   }
@@ -198,7 +211,7 @@ export class PoolSharing implements PoolObserver {
 
   /** Number of clients that wait in this process and in the groups of the other sharings. */
   get waiting(): number {
-    const others = this.#others.reduce((sum, other) => sum + other.#waitingElsewhere, 0);
+    const others = this.#otherSharings.reduce((sum, other) => sum + other.otherReplicas.waiting, 0);
     return this.#parts.requests.waitingHere + others;
   }
 
@@ -211,7 +224,7 @@ export class PoolSharing implements PoolObserver {
     const now = clock.monotonic();
     const demand: Record<string, Demand> = {};
     for (const source of members.sources.values()) {
-      const here = demandFor(members, source, { now, except: this });
+      const here = demandFor(members, source, { now, except: this.otherReplicas });
       if (here.lastWantedAt !== Number.NEGATIVE_INFINITY || here.waiting > 0) demand[source.name] = here;
     }
     return { waiting: this.waiting, demand, ...this.#unshared.take(now) };
@@ -246,118 +259,7 @@ export class PoolSharing implements PoolObserver {
     requests.serveWaiting(now);
   }
 
-  /** Replaces the demand that the other replicas of this group reported. `demand` is by source name. */
-  setDemandElsewhere(waiting: number, demand: ReadonlyMap<string, Demand>): void {
-    const { members, requests, bus } = this.#parts;
-    const areServed = waiting === 0 && this.#waitingElsewhere > 0;
-    requests.waitingElsewhere += waiting - this.#waitingElsewhere;
-    this.#waitingElsewhere = waiting;
-    const risen: string[] = [];
-    for (const source of members.sources.values()) {
-      const before = source.demandElsewhere.get(this);
-      const next = demand.get(source.name);
-      if (!isSame(before, next)) for (const other of this.#others) other.#options.onUse();
-      if (next === undefined) source.demandElsewhere.delete(this);
-      else source.demandElsewhere.set(this, next);
-      if (next === undefined) continue;
-      const wasQuiet = next.lastWantedAt - (before?.lastWantedAt ?? Number.NEGATIVE_INFINITY) > QUIET_MS;
-      if (wasQuiet || next.waiting > (before?.waiting ?? 0)) risen.push(source.name);
-    }
-    if (areServed) for (const other of this.#others) other.#options.onServed();
-    if (risen.length > 0) bus.emit('demand.rose', { sources: risen });
-  }
-
-  /**
-   * Sets the uses of a member.
-   * @param uses - number of accepted leases in all replicas.
-   */
-  setUses(id: string, uses: number): void {
-    const { clock, members } = this.#parts;
-    const member = members.find(id);
-    if (member === undefined || uses <= member.uses) return;
-    const now = clock.monotonic();
-    for (const other of this.#others) other.memberUsed(member, uses - member.uses);
-    member.uses = uses;
-    if (this.#options.sameMachine) member.lastSuccessAt = now;
-    const { maxUsesPerMember } = members.settings.rotation;
-    if (maxUsesPerMember > 0 && uses >= maxUsesPerMember) members.remove(member, { reason: 'used-up' }, now);
-    else members.index.update(member, now);
-  }
-
-  /**
-   * Applies the later end of life that a member has after a success in another replica. No-op if the service reported
-   * the member's end of life.
-   */
-  renew(id: string, endsAt: number): void {
-    const { clock, members } = this.#parts;
-    const member = members.find(id);
-    if (member?.endIsAssumed !== true || endsAt <= member.endsAt || member.phase.name === 'draining') return;
-    members.index.setEnd(member, endsAt);
-    members.index.update(member, clock.monotonic());
-    for (const other of this.#others) other.memberUsed(member, 0);
-  }
-
-  /**
-   * Records that a target answered a client of another replica. This is evidence that members of the source serve other clients.
-   */
-  recordAnswer({ member: id, answeredTo }: MemberActivity): void {
-    const { clock, members } = this.#parts;
-    const member = members.find(id);
-    if (member === undefined || answeredTo === undefined) return;
-    members.recordAnswer(member, answeredTo, clock.monotonic());
-    for (const other of this.#others) other.memberAnswered(member, answeredTo);
-  }
-
-  /**
-   * Returns the object of the member that has this id now, also for a draining member. The caller uses the object only to compare
-   * identities.
-   */
-  findMember(id: string): object | undefined {
-    return this.#parts.members.find(id);
-  }
-
-  /** Returns the object of the session that has this name now. The caller uses the object only to compare identities. */
-  findSession(name: string): object | undefined {
-    return this.#parts.sessions.find(name);
-  }
-
-  /**
-   * Records the use of a member by another replica: open leases, latency and successes. They count like those of this
-   * process.
-   */
-  countForMember(
-    { member: id, latencyMs, uses }: Omit<MemberActivity, 'openLeases'>,
-    openLeasesChange: number,
-  ): void {
-    const { clock, members } = this.#parts;
-    const member = members.find(id);
-    if (member === undefined) return;
-    const now = clock.monotonic();
-    member.latencyMs = latencyMs ?? member.latencyMs;
-    if (uses > 0) member.source.evidence.recordAccept(now);
-    if (uses > 0 && member.phase.name === 'ready') member.recordSuccess(now, undefined);
-    if (openLeasesChange === 0) return;
-    member.openLeases += openLeasesChange;
-    member.source.openLeases += openLeasesChange;
-    members.leaseEnded(member, now);
-  }
-
-  recordSessionUse(activity: SessionActivity): void {
-    const { clock, sessions } = this.#parts;
-    const session = sessions.find(activity.session);
-    if (session === undefined) return;
-    session.uses += activity.uses;
-    sessions.usedElsewhere(session, activity, clock.monotonic());
-    for (const other of this.#others) other.sessionUsed(session, activity.uses);
-  }
-
-  /** Counts the other replica's open leases of a session like those of this process. */
-  countForSession(name: string, openLeasesChange: number): void {
-    const session = this.#parts.sessions.find(name);
-    if (session !== undefined) session.openLeases += openLeasesChange;
-  }
-
-  get #others(): readonly PoolSharing[] {
+  get #otherSharings(): readonly PoolSharing[] {
     return this.#parts.sharings.filter((sharing) => sharing !== this);
   }
 

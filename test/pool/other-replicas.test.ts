@@ -1,7 +1,6 @@
 /** The open leases that other replicas report: each counts only for the member or session for which it was reported. */
 import { expect, test } from 'vitest';
-import { OtherReplicas } from '../../src/fleet/other-replicas.ts';
-import { addMembers, openKit, type PoolKit, use } from '../pool/pool-kit.ts';
+import { addMembers, openKit, type PoolKit, use } from './pool-kit.ts';
 
 const TTL_MS = 60_000;
 const SESSION = { session: 's1', sessionTtlMs: TTL_MS };
@@ -9,25 +8,21 @@ const SESSION = { session: 's1', sessionTtlMs: TTL_MS };
 function openGroup() {
   const kit = openKit();
   const ignore = () => {};
-  const sharing = kit.pool.share({ onChange: ignore, onUse: ignore, onServed: ignore, sameMachine: true });
-  return { kit, others: new OtherReplicas(sharing, { countsLeases: true }) };
+  const callbacks = { onChange: ignore, onUse: ignore, onServed: ignore };
+  const { otherReplicas } = kit.pool.share({ ...callbacks, sameMachine: true, countsLeases: true });
+  return { kit, otherReplicas };
 }
 
 /** Reports how many leases of the session and of its member are open in a replica. */
-function report({ kit, others }: ReturnType<typeof openGroup>, by: string, openLeases: number): void {
+function report({ kit, otherReplicas }: ReturnType<typeof openGroup>, by: string, openLeases: number): void {
   const usedAt = kit.clock.monotonic();
   const member = kit.pool.members()[0]?.id ?? 'not known yet';
-  others.recordBeats([
-    {
-      by,
-      beat: {
-        waiting: 0,
-        demand: {},
-        members: [{ member, uses: 0, openLeases }],
-        sessions: [{ session: 's1', uses: 0, openLeases, usedAt, ttlMs: TTL_MS }],
-      },
-    },
-  ]);
+  otherReplicas.record(by, {
+    waiting: 0,
+    demand: {},
+    members: [{ member, uses: 0, openLeases }],
+    sessions: [{ session: 's1', uses: 0, openLeases, usedAt, ttlMs: TTL_MS }],
+  });
 }
 
 function openSession(kit: PoolKit): void {
@@ -67,13 +62,13 @@ test('other replicas: a lease of an ended session does not count for a new sessi
 
 test('other replicas: the leases of a replica that has left do not count for a new session', () => {
   const group = openGroup();
-  const { kit, others } = group;
+  const { kit, otherReplicas } = group;
   addMembers(kit, 1);
   openSession(kit);
   report(group, 'one', 1);
   kit.pool.forgetSession('s1');
   openSession(kit);
-  others.retain([]);
+  otherReplicas.retain([]);
   report(group, 'two', 1);
   kit.clock.advance(2 * TTL_MS);
   expect(namesOf(kit)).toEqual(['s1']);

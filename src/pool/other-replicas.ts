@@ -1,0 +1,227 @@
+/**
+ * The activity of the other replicas in a group: their demand, uses and open leases. Each replica reports its own
+ * activity from time to time; here the pool adds it to its own. The other sharings of the pool learn of it, too.
+ */
+import type { Clock } from '../core/clock.ts';
+import type { EventBus } from '../core/events.ts';
+import { isSame } from '../core/is-same.ts';
+import { QUIET_MS } from './candidates.ts';
+import { addDemand } from './demand.ts';
+import type { Demand } from './drawn-member.ts';
+import type { Member } from './member.ts';
+import type { Members } from './members.ts';
+import type { PoolObserver } from './pool-observer.ts';
+import type { Requests } from './requests.ts';
+import type { Session } from './session.ts';
+import type { Sessions } from './sessions.ts';
+import type { MemberActivity, PoolActivity, SessionActivity } from './shared-member.ts';
+
+interface OtherReplicasParts {
+  readonly clock: Clock;
+  readonly bus: EventBus;
+  readonly members: Members;
+  readonly sessions: Sessions;
+  readonly requests: Requests;
+}
+
+interface OtherReplicasOptions {
+  /** See `SharingOptions`. */
+  readonly sameMachine: boolean;
+  /** See `SharingOptions`. */
+  readonly countsLeases: boolean;
+  /** Returns the other sharings of the pool. */
+  readonly observers: () => readonly PoolObserver[];
+}
+
+interface OtherReplica {
+  waiting: number;
+  demand: Readonly<Record<string, Demand>>;
+  /** The number of open leases of this replica, by member id. */
+  readonly memberLeases: Map<string, CountedLeases<Member>>;
+  /** The number of open leases of this replica, by session name. */
+  readonly sessionLeases: Map<string, CountedLeases<Session>>;
+}
+
+/**
+ * The open leases of another replica on `subject`, a member or a session of this pool. If the pool replaces the subject
+ * by a new object of the same name, the count does not apply to the new object.
+ */
+interface CountedLeases<Subject> {
+  readonly subject: Subject;
+  readonly count: number;
+}
+
+export class OtherReplicas {
+  readonly #parts: OtherReplicasParts;
+  readonly #options: OtherReplicasOptions;
+  readonly #byName = new Map<string, OtherReplica>();
+  #waiting = 0;
+
+  constructor(parts: OtherReplicasParts, options: OtherReplicasOptions) {
+    this.#parts = parts;
+    this.#options = options;
+  }
+
+  /** Number of clients that wait in these replicas, as `applyDemand` last set it. */
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /** Records what a replica reports. Its demand has an effect with the next `applyDemand`. */
+  record(name: string, { waiting, demand, members, sessions }: PoolActivity): void {
+    let other = this.#byName.get(name);
+    if (other === undefined) {
+      other = { waiting, demand, memberLeases: new Map(), sessionLeases: new Map() };
+      this.#byName.set(name, other);
+    }
+    other.waiting = waiting;
+    other.demand = demand;
+    for (const activity of members) this.#recordMember(activity, other.memberLeases);
+    for (const activity of sessions) this.#recordSession(activity, other.sessionLeases);
+  }
+
+  /** Removes all replicas that are not in `names`, with their open leases. */
+  retain(names: readonly string[]): void {
+    for (const [name, other] of this.#byName) {
+      if (names.includes(name)) continue;
+      this.#byName.delete(name);
+      this.#removeLeases(other);
+    }
+  }
+
+  /** Adds the demand that the replicas last reported to the demand of this pool. */
+  applyDemand(): void {
+    const { members, requests, bus } = this.#parts;
+    const { waiting, demand } = this.#sumOfDemand();
+    const areServed = waiting === 0 && this.#waiting > 0;
+    requests.waitingElsewhere += waiting - this.#waiting;
+    this.#waiting = waiting;
+    const risen: string[] = [];
+    for (const source of members.sources.values()) {
+      const before = source.demandElsewhere.get(this);
+      const next = demand.get(source.name);
+      if (!isSame(before, next)) for (const observer of this.#observers) observer.demandChanged();
+      if (next === undefined) source.demandElsewhere.delete(this);
+      else source.demandElsewhere.set(this, next);
+      if (next === undefined) continue;
+      const wasQuiet = next.lastWantedAt - (before?.lastWantedAt ?? Number.NEGATIVE_INFINITY) > QUIET_MS;
+      if (wasQuiet || next.waiting > (before?.waiting ?? 0)) risen.push(source.name);
+    }
+    if (areServed) for (const observer of this.#observers) observer.allServed();
+    if (risen.length > 0) bus.emit('demand.rose', { sources: risen });
+  }
+
+  /**
+   * Sets the uses of a member.
+   * @param uses - number of accepted leases in all replicas.
+   */
+  setUses(id: string, uses: number): void {
+    const { clock, members } = this.#parts;
+    const member = members.find(id);
+    if (member === undefined || uses <= member.uses) return;
+    const now = clock.monotonic();
+    for (const observer of this.#observers) observer.memberUsed(member, uses - member.uses);
+    member.uses = uses;
+    if (this.#options.sameMachine) member.lastSuccessAt = now;
+    const { maxUsesPerMember } = members.settings.rotation;
+    if (maxUsesPerMember > 0 && uses >= maxUsesPerMember) members.remove(member, { reason: 'used-up' }, now);
+    else members.index.update(member, now);
+  }
+
+  get #observers(): readonly PoolObserver[] {
+    return this.#options.observers();
+  }
+
+  #sumOfDemand(): { readonly waiting: number; readonly demand: ReadonlyMap<string, Demand> } {
+    const sums = new Map<string, Demand>();
+    let waiting = 0;
+    for (const other of this.#byName.values()) {
+      waiting += other.waiting;
+      for (const [source, demand] of Object.entries(other.demand)) {
+        const sum = sums.get(source);
+        sums.set(source, sum === undefined ? demand : addDemand(sum, demand));
+      }
+    }
+    return { waiting, demand: sums };
+  }
+
+  #recordMember(activity: MemberActivity, leases: OtherReplica['memberLeases']): void {
+    const { clock, members } = this.#parts;
+    const { member: id, endsAt, answeredTo, openLeases } = activity;
+    const member = members.find(id);
+    const now = clock.monotonic();
+    if (member !== undefined && endsAt !== undefined) this.#renew(member, endsAt, now);
+    if (member !== undefined && answeredTo !== undefined) {
+      members.recordAnswer(member, answeredTo, now); // evidence that members of the source serve other clients
+      for (const observer of this.#observers) observer.memberAnswered(member, answeredTo);
+    }
+    if (!this.#options.countsLeases) return;
+    const change = changeCount(leases, id, { subject: member, count: openLeases });
+    if (member === undefined) return;
+    const { latencyMs, uses } = activity;
+    member.latencyMs = latencyMs ?? member.latencyMs;
+    if (uses > 0) member.source.evidence.recordAccept(now);
+    if (uses > 0 && member.phase.name === 'ready') member.recordSuccess(now, undefined);
+    this.#addLeases(member, change, now);
+  }
+
+  /**
+   * Applies the later end of life that a member has after a success in another replica. No-op if the service reported
+   * the member's end of life.
+   */
+  #renew(member: Member, endsAt: number, now: number): void {
+    const { index } = this.#parts.members;
+    if (!member.endIsAssumed || endsAt <= member.endsAt || member.phase.name === 'draining') return;
+    index.setEnd(member, endsAt);
+    index.update(member, now);
+    for (const observer of this.#observers) observer.memberUsed(member, 0);
+  }
+
+  #addLeases(member: Member, change: number, now: number): void {
+    if (change === 0) return;
+    member.openLeases += change;
+    member.source.openLeases += change;
+    this.#parts.members.leaseEnded(member, now);
+  }
+
+  #recordSession(activity: SessionActivity, leases: OtherReplica['sessionLeases']): void {
+    const { clock, sessions } = this.#parts;
+    const { session: name, uses, openLeases } = activity;
+    const session = sessions.find(name);
+    if (session !== undefined) {
+      session.uses += uses;
+      sessions.usedElsewhere(session, activity, clock.monotonic());
+      for (const observer of this.#observers) observer.sessionUsed(session, uses);
+    }
+    if (!this.#options.countsLeases) return;
+    const change = changeCount(leases, name, { subject: session, count: openLeases });
+    if (session !== undefined) session.openLeases += change;
+  }
+
+  #removeLeases({ memberLeases, sessionLeases }: OtherReplica): void {
+    const { clock, members, sessions } = this.#parts;
+    for (const [id, { subject, count }] of memberLeases) {
+      if (members.find(id) === subject) this.#addLeases(subject, -count, clock.monotonic());
+    }
+    for (const [name, { subject, count }] of sessionLeases) {
+      if (sessions.find(name) === subject) subject.openLeases -= count;
+    }
+  }
+}
+
+/**
+ * Sets the number of open leases of a replica on a member or a session. Leases do not count if the pool does not have
+ * the member or session (`subject` is undefined).
+ * @returns the new count minus the previous count of this subject.
+ */
+function changeCount<Subject>(
+  counts: Map<string, CountedLeases<Subject>>,
+  name: string,
+  { subject, count }: { readonly subject: Subject | undefined; readonly count: number },
+): number {
+  const known = counts.get(name);
+  const before = known !== undefined && known.subject === subject ? known.count : 0;
+  if (subject === undefined || count === 0) counts.delete(name);
+  else counts.set(name, { subject, count });
+  return count - before;
+}
