@@ -26,7 +26,7 @@ interface ReloaderOptions {
    * @throws NoriaError bad-config
    */
   readonly read: () => Config;
-  /** Called at the start and at the end of each reload. The caller notifies systemd. */
+  /** Called at the start and at the end of each reload, so that its owner can notify systemd. */
   readonly onPhase?: (phase: 'reloading' | 'ready') => void;
   readonly clock?: Clock;
 }

@@ -11,11 +11,11 @@ import { linkUrl } from './secret-scalars.ts';
 
 /** Keys that a link cannot have, each with advice for the message. */
 export const SERVICE_KEYS: Readonly<Record<string, string>> = {
-  instance: 'the url contains everything that the vendor needs',
-  password: 'the url contains everything that the vendor needs',
-  passwordFile: 'the url contains everything that the vendor needs',
-  akey: 'the url contains everything that the vendor needs',
-  akeyFile: 'the url contains everything that the vendor needs',
+  instance: 'remove it: the url already contains everything that the vendor needs',
+  password: 'remove it: the url already contains everything that the vendor needs',
+  passwordFile: 'remove it: the url already contains everything that the vendor needs',
+  akey: 'remove it: the url already contains everything that the vendor needs',
+  akeyFile: 'remove it: the url already contains everything that the vendor needs',
   format: 'set answer.format',
   textLayout: 'set answer.address',
   host: 'the url contains the host',

@@ -42,7 +42,7 @@ const ANSWER = section({
       example: '"{ip}:{port}"',
       maxBytes: 200,
     }),
-    'fields that form the address, each in braces; for entries that are text, the layout of the whole entry',
+    'the fields that form the address, such as {ip}:{port}; if the entries are text, the layout of the whole entry',
     'the fields that have usual names',
   ),
   expiry: optional(

@@ -94,7 +94,7 @@ export const CLIENT_FAULTS = {
     proxyStatus: 'http_request_denied',
     summary: 'Too many attempts with wrong credentials for this user from this address.',
     advice:
-      'Use the correct credentials: noria still accepts them. It refuses further wrong credentials for up to a minute.',
+      'Use the correct credentials: noria still accepts them. For up to a minute, each further wrong attempt gets this error.',
   },
   'too-many-connections': {
     side: 'client',

@@ -137,7 +137,7 @@ function writev(
   if (written !== undefined) Socket.prototype._writev?.call(this, chunks, written);
 }
 
-/** The writes of a receiving socket. */
+/** How a receiving socket writes: after a reset by the member, it discards all data and reports success. */
 class ReceivingWrites {
   /** Whether a write failed because of a reset. */
   failed = false;

@@ -206,8 +206,8 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     const { target, fresh } = this.#request;
     if (fresh === true) {
       const { forwardMode } = this.#parts.memoryOf(lease.source);
-      // In absolute form, the request itself is the first message on the connection. If the connection is closed, the
-      // request is lost, and a `fresh` request cannot be repeated.
+      // In absolute form, the request itself is the first message on the connection. If the member has closed the warm
+      // connection, the request is lost, and noria cannot repeat a `fresh` request. So it opens a new connection.
       if (forwardMode.first(target.text) === 'absolute') return undefined;
     }
     return this.#parts.warm.take(lease);

@@ -43,7 +43,8 @@ const MAX_STREAMS = 1_024;
 const RETRY_AFTER_MS = 10_000;
 const MAX_FAILED_MEMBERS = 1_024;
 /**
- * Each tunnel adds this number to the balance. So on average, for every 25 tunnels one warm connection may end unused.
+ * How much each tunnel adds to the number of warm connections that may end unused. So on average, one warm connection
+ * may end unused for every 25 tunnels.
  */
 const EARNED_PER_TUNNEL = 0.04;
 const MAX_BALANCE = 10;

@@ -10,8 +10,8 @@ import { BoundedMap } from '../core/bounded-map.ts';
 import type { Fact, MemberRecord, SharedState } from './shared-pool.ts';
 
 /**
- * Maximum number of subjects. It limits the memory: while the connection to the shared pool is lost, clients cause more
- * and more facts, and none of them returns.
+ * Maximum number of members, sessions and other subjects with facts in flight. It limits the memory: while the connection
+ * to the shared pool is lost, this replica publishes more and more facts and receives none of them back.
  */
 export const MAX_SUBJECTS = 10_000;
 

@@ -60,7 +60,8 @@ export class MemorySharedPool {
     return {
       pace: this.#pace,
       follow: async (follower) => {
-        if (this.#connections.has(replica)) throw new TypeError(`replica ${replica} follows already`);
+        if (this.#connections.has(replica))
+          throw new TypeError(`replica ${replica} already receives the log; call follow() once`);
         this.#connections.set(replica, connection);
         connection.start(follower, this.#state.read(this.#clock.monotonic()));
         this.#membershipChanged();

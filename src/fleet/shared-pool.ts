@@ -161,10 +161,10 @@ export interface SharedPool {
 /** A shared pool whose replicas also draw members. So they also share the pace of their calls. */
 export interface PacedSharedPool extends SharedPool {
   /**
-   * The pace of all instances. Before each change, the log contains all earlier facts of this replica. A claim reserves
-   * a call to the service. It is granted only if this replica has received the whole log; otherwise the replica could
-   * draw members that another replica has just drawn. Without a connection, a change is rejected with
-   * `fleet-store-lost`.
+   * The pace of all instances. A replica appends its own facts to the log before it changes the pace. To draw, it
+   * reserves a call to the service. The reservation succeeds only if this replica has received the whole log;
+   * otherwise it could draw members that another replica has just drawn. Without a connection, a change is rejected
+   * with `fleet-store-lost`.
    */
   readonly pace: PaceStore;
 }

@@ -5,7 +5,7 @@ import type { MemberActivity, PoolActivity, SessionActivity } from './shared-mem
 
 interface MemberNews {
   uses: number;
-  /** The client that a target answered last through the member. */
+  /** The client that received the most recent answer of a target through the member. */
   answeredTo: string | undefined;
 }
 

@@ -132,8 +132,8 @@ export class WaitingQueue {
   }
 
   /**
-   * Schedules a retry at the moment `at`, when the spacing of a member ends or a time slot of this process for a
-   * member starts.
+   * Schedules a retry at the moment `at`, when a member may be used again: after the minimum time between two uses
+   * of the member, or when a time slot starts in which this process may use it.
    */
   retryAt(at: number): void {
     this.#retryAt = Math.min(this.#retryAt, at);

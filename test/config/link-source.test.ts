@@ -82,8 +82,8 @@ test.each<[keys: string, problems: readonly string[]]>([
   [
     `url: "${URL_TEXT}", interval: 2s, instance: 1, akey: 83aa400af464c76d, format: text`,
     [
-      'sources[0].instance: does not work with product: link; the url contains everything that the vendor needs',
-      'sources[0].akey: does not work with product: link; the url contains everything that the vendor needs',
+      'sources[0].instance: does not work with product: link; remove it: the url already contains everything that the vendor needs',
+      'sources[0].akey: does not work with product: link; remove it: the url already contains everything that the vendor needs',
       'sources[0].format: does not work with product: link; set answer.format',
     ],
   ],

@@ -88,8 +88,8 @@ export class BeatExchange {
   }
 
   /**
-   * Sends the beat soon. Without a connection, keeps the beat, except its uses of sessions, until the connection is
-   * back.
+   * Sends the beat soon. Without a connection, keeps the beat until the connection is back, but drops its counts of
+   * session uses.
    */
   send(beat: Beat): void {
     this.#unsent = this.#unsent === undefined ? beat : merged(this.#unsent, beat);

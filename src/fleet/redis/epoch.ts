@@ -38,7 +38,7 @@ export interface EpochState {
 interface EpochArguments {
   /** The epoch that the replica remembers; empty if it remembers none. */
   readonly remembered: string;
-  /** The time since the store last answered in the remembered epoch. */
+  /** The time since the store last answered with the epoch that the replica remembers. */
   readonly rememberedForMs: number;
   /** The id that a new epoch gets if the script begins one. */
   readonly newEpochId: string;

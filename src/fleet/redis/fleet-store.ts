@@ -111,8 +111,8 @@ export class FleetStore {
     this.#epochId = options.rememberedEpoch ?? '';
     this.#elapsed = exactStopwatch(clock, timekeeper);
     this.keys = fleetKeys(name);
-    // An earlier run of this replica may have called the service a moment ago. So the last contact in the remembered
-    // epoch counts as now.
+    // An earlier run of this replica may have called the service a moment ago. So noria assumes that the store answered
+    // just now, with the epoch that the replica remembers.
     this.#contactAt = this.#elapsed();
     this.clock = new StoreClock(this.#elapsed);
     this.connection = new StoreConnection({

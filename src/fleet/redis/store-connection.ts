@@ -45,7 +45,7 @@ export class StoreConnection {
   readonly #options: StoreConnectionOptions;
   readonly #closing = new AbortController();
   readonly #tried = Promise.withResolvers<void>();
-  /** The clients of the current connection, also while it opens. */
+  /** The Redis clients of the current connection. Contains a client from the moment at which it starts to connect. */
   readonly #opened = new Set<StoreClient>();
   #commands: StoreClient | undefined;
   #fault: NoriaError;

@@ -33,7 +33,7 @@ export interface RecognisedAnswer {
   readonly format: 'json' | 'text';
   /** The path of the list in JSON; absent for text. */
   readonly list?: string;
-  /** Where noria found the parts of the first entry that it kept; undefined if it kept none. */
+  /** The fields of the first accepted entry that hold its address, port and login; undefined if noria accepted no entry. */
   readonly parts: EntryParts | undefined;
   /** The field that probably shows whether a call succeeded, and its value in this answer. */
   readonly ok?: { readonly field: string; readonly value: string };
