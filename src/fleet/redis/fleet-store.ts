@@ -132,6 +132,18 @@ export class FleetStore {
   }
 
   /**
+   * Converts a moment from this replica's clock to the store's clock. The result may be too early, but never too late.
+   */
+  readonly toStoreTime = (moment: number): number =>
+    Math.floor((this.clock.atLeast() ?? 0) + moment - this.#options.clock.monotonic());
+
+  /**
+   * Converts a moment from the store's clock to this replica's clock. The result may be too early, but never too late.
+   */
+  readonly toLocalTime = (moment: number): number =>
+    this.#options.clock.monotonic() + moment - (this.clock.atMost() ?? 0);
+
+  /**
    * Runs a script over `client`, or over the connection for commands if `client` is absent.
    * @throws NoriaError fleet-store-lost, fleet-store-unusable
    */

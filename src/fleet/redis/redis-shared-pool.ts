@@ -11,18 +11,18 @@ import { NoriaError } from '../../core/faults.ts';
 import type { SharedSession } from '../../pool/shared-member.ts';
 import type { Timekeeper } from '../../state/moment.ts';
 import type { FleetPool, ReplicaStatus, SourceRefusal } from '../fleet-pool.ts';
-import { type Shift, shiftBeat, shiftFact, shiftSession, shiftState } from '../moments.ts';
+import { shiftBeat, shiftFact, shiftState } from '../moments.ts';
 import type { Beat, Fact, Follower } from '../shared-pool.ts';
 import { SharedPoolState } from '../shared-state.ts';
 import { type BeatAnswer, BeatExchange } from './beat-exchange.ts';
 import { DayCounts } from './day-counts.ts';
 import { readEvictionWarning } from './evictions.ts';
-import { BIND, LEAVE, PUBLISH, SNAPSHOT } from './fleet-log.ts';
+import { LEAVE, SNAPSHOT } from './fleet-log.ts';
 import { FleetStore, type FleetStoreOptions } from './fleet-store.ts';
 import { fieldsOfUses, isCoveredBy, type LogEntry, loadState, readLog } from './log-reader.ts';
+import { LogWriter } from './log-writer.ts';
 import { type ClaimOutcome, RedisPaceStore } from './redis-pace-store.ts';
-import { decodeSession } from './schemas.ts';
-import { faultOf, type StoreClient } from './store-client.ts';
+import type { StoreClient } from './store-client.ts';
 
 export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow' | 'onConnected' | 'onLost'> {
   readonly clock: Clock;
@@ -55,15 +55,6 @@ export interface FleetObserver {
   warned(message: string): void;
 }
 
-/** What a fact changes in the store's hash of a session. */
-interface SessionChange {
-  readonly name: string;
-  /** The session as JSON; empty if the session has ended. */
-  readonly text: string;
-  readonly member: string;
-  readonly leftMs: number;
-}
-
 const BIND_DEADLINE_MS = 30;
 const BEAT_EVERY_MS = 1_000;
 const MIN_ENTRIES = 500;
@@ -78,6 +69,7 @@ export class RedisSharedPool implements FleetPool {
   readonly dayCounts: DayCounts;
   readonly #options: RedisSharedPoolOptions;
   readonly #store: FleetStore;
+  readonly #writer: LogWriter;
   readonly #beats: BeatExchange;
   readonly #started = Promise.withResolvers<void>();
   #follower: Follower | undefined;
@@ -87,13 +79,6 @@ export class RedisSharedPool implements FleetPool {
   /** The fields in the hash of uses that this replica knows (see `FleetKeys.uses`). */
   #usesFields = new Set<string>();
   #waiters: { readonly number: number; readonly resolve: () => void }[] = [];
-  #unsent: Fact[] = [];
-  /**
-   * True from the load of the state until the connection opens. During this time, `publish` keeps facts until the
-   * connection is open.
-   */
-  #isOpening = false;
-  #publishing: Promise<void> | undefined;
   #lostAt: number | undefined;
   /** `reload` ends the connection with this error. Such an end is not reported as a loss of the store. */
   #reloading: NoriaError | undefined;
@@ -113,13 +98,14 @@ export class RedisSharedPool implements FleetPool {
       onConnected: () => this.#connected(),
       onLost: (error) => this.#lost(error),
     });
+    this.#writer = new LogWriter(this.#store, replica);
     this.#beats = new BeatExchange({
       store: this.#store,
       clock,
       everyMs: options.beatEveryMs ?? BEAT_EVERY_MS,
       replica,
       record: () => this.#record(),
-      shift: (beat) => shiftBeat(beat, this.#toStore),
+      shift: (beat) => shiftBeat(beat, this.#store.toStoreTime),
       receive: (answer) => this.#receiveBeats(answer),
       nameTaken: () => observer?.nameTaken(),
     });
@@ -131,7 +117,7 @@ export class RedisSharedPool implements FleetPool {
       callTimeoutMs: options.callTimeoutMs,
       log: {
         position: () => this.#applied,
-        flushed: () => this.#flushed(),
+        flushed: () => this.#writer.flushed(),
         catchUp: (number) => this.#catchUp(number),
       },
       onClaim: (outcome) => observer?.claimed(outcome),
@@ -178,10 +164,7 @@ export class RedisSharedPool implements FleetPool {
   }
 
   publish(facts: readonly Fact[]): void {
-    const isOpen = this.fault === undefined;
-    if (this.#isClosed || facts.length === 0 || !(isOpen || this.#isOpening)) return;
-    this.#unsent.push(...facts);
-    if (isOpen) this.#publishing ??= this.#publishAll();
+    if (!this.#isClosed) this.#writer.publish(facts);
   }
 
   beat(beat: Beat): void {
@@ -192,7 +175,7 @@ export class RedisSharedPool implements FleetPool {
     if (this.fault !== undefined || this.#isClosed) return proposed;
     const { clock, bindDeadlineMs = BIND_DEADLINE_MS } = this.#options;
     const answered = new AbortController();
-    const bound = this.#bind(proposed).catch(() => proposed); // handled: only this replica then uses the proposal
+    const bound = this.#writer.bindSession(proposed).catch(() => proposed); // handled: only this replica then uses the proposal
     const session = await Promise.race([bound, pause(clock, bindDeadlineMs, answered.signal)]);
     answered.abort();
     return session ?? proposed;
@@ -201,7 +184,7 @@ export class RedisSharedPool implements FleetPool {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    await this.#flushed();
+    await this.#writer.flushed();
     await this.#beats.close();
     const args = [this.#options.replica, this.#process];
     // ignored: without LEAVE, the other replicas drop this one when its beats stop
@@ -218,26 +201,14 @@ export class RedisSharedPool implements FleetPool {
     return JSON.stringify(refused.length === 0 ? record : { ...record, refusals: refused });
   }
 
-  /**
-   * Converts a moment from this replica's clock to the store's clock. The result may be too early, but never too late.
-   */
-  readonly #toStore: Shift = (moment) =>
-    Math.floor((this.#store.clock.atLeast() ?? 0) + moment - this.#options.clock.monotonic());
-
-  /**
-   * Converts a moment from the store's clock to this replica's clock. The result may be too early, but never too late.
-   */
-  readonly #toLocal: Shift = (moment) =>
-    this.#options.clock.monotonic() + moment - (this.#store.clock.atMost() ?? 0);
-
   async #load(client: StoreClient): Promise<void> {
     const loaded = await loadState(this.#store, client);
     this.#state = loaded.state;
     this.#applied = loaded.lastNumber;
     this.#usesFields = new Set(loaded.fields);
     this.#beats.start(loaded.lastBeatId, (id) => loaded.state.drawnBy(id) !== undefined);
-    this.#isOpening = true;
-    this.#follower?.receiveState(shiftState(loaded.state.read(this.#storeNow), this.#toLocal));
+    this.#writer.keepUntilConnected();
+    this.#follower?.receiveState(shiftState(loaded.state.read(this.#storeNow), this.#store.toLocalTime));
   }
 
   #read(client: StoreClient): Promise<never> {
@@ -248,7 +219,7 @@ export class RedisSharedPool implements FleetPool {
     const now = this.#storeNow;
     for (const fact of facts) this.#state.apply(fact, now);
     this.#applied = number;
-    const local = facts.map(({ by, fact }) => ({ by, fact: shiftFact(fact, this.#toLocal) }));
+    const local = facts.map(({ by, fact }) => ({ by, fact: shiftFact(fact, this.#store.toLocalTime) }));
     if (local.length > 0) this.#follower?.receiveFacts(local);
     this.#options.observer?.lagged(Math.max(0, now - at));
     this.#resolveWaiters();
@@ -260,8 +231,7 @@ export class RedisSharedPool implements FleetPool {
 
   #connected(): void {
     this.#lostAt = undefined;
-    this.#isOpening = false;
-    if (this.#unsent.length > 0) this.#publishing ??= this.#publishAll();
+    this.#writer.connected();
     this.#beats.connected();
     this.#options.observer?.connected();
     void this.#checkEvictions();
@@ -277,74 +247,10 @@ export class RedisSharedPool implements FleetPool {
 
   #lost(error: NoriaError): void {
     this.#lostAt ??= this.#options.clock.monotonic();
-    this.#isOpening = false;
-    this.#unsent = [];
+    this.#writer.lost();
     this.#beats.lost();
     this.#resolveWaiters();
     if (error !== this.#reloading) this.#options.observer?.lost(error);
-  }
-
-  /**
-   * Publishes one batch of facts after the other, to keep their order. If the store lacks the script, noria sends it
-   * again; without waiting, a later batch could be appended first.
-   */
-  async #publishAll(): Promise<void> {
-    while (this.#unsent.length > 0) {
-      const facts = this.#unsent;
-      this.#unsent = [];
-      try {
-        await this.#publish(facts);
-      } catch (error) {
-        // handled: facts are lost, so this replica loads the state again
-        this.#store.connection.reset(faultOf(error));
-        this.#unsent = [];
-      }
-    }
-    this.#publishing = undefined;
-  }
-
-  async #publish(facts: readonly Fact[]): Promise<void> {
-    const shifted = facts.map((fact) => shiftFact(fact, this.#toStore));
-    const changes = shifted.flatMap((fact) => this.#sessionChange(fact));
-    await this.#store.run(PUBLISH, {
-      keys: changes.map(({ name }) => this.#store.keys.session(name)),
-      args: [
-        ...[this.#options.replica, JSON.stringify(shifted)],
-        ...changes.flatMap(({ name, text, member, leftMs }) => [name, text, member, leftMs]),
-      ],
-    });
-  }
-
-  /** Returns what a fact changes in the store's hash of a session. The moments of the fact are by the store's clock. */
-  #sessionChange(fact: Fact): SessionChange[] {
-    if (fact.kind === 'session.ended') return [{ name: fact.name, text: '', member: '', leftMs: 0 }];
-    if (fact.kind !== 'session.moved') return [];
-    const { name, member = '' } = fact.session;
-    const leftMs = this.#leftMs(fact.session);
-    return [{ name, text: leftMs > 0 ? JSON.stringify(fact.session) : '', member, leftMs }];
-  }
-
-  #leftMs({ usedAt, ttlMs }: SharedSession): number {
-    return Math.ceil(usedAt + ttlMs - (this.#store.clock.atLeast() ?? 0));
-  }
-
-  async #bind(proposed: SharedSession): Promise<SharedSession> {
-    const session = shiftSession(proposed, this.#toStore);
-    const { name, member = '' } = session;
-    const facts: Fact[] = [{ kind: 'session.moved', session, reason: 'new' }];
-    const { values } = await this.#store.run(BIND, {
-      keys: [this.#store.keys.session(name)],
-      args: [
-        ...[this.#options.replica, JSON.stringify(facts), name, JSON.stringify(session)],
-        ...[member, Math.max(1, this.#leftMs(session))],
-      ],
-    });
-    const [text = '', uses = '', used = ''] = values.map(String);
-    const found = decodeSession(text);
-    if (found === undefined) return proposed;
-    const [usedAt = 0, ttlMs = found.ttlMs] = used === '' ? [] : used.split(' ').map(Number);
-    const latest = { usedAt: Math.max(found.usedAt, usedAt), uses: found.uses + Number(uses), ttlMs };
-    return shiftSession({ ...found, ...latest }, this.#toLocal);
   }
 
   #receiveBeats({ beats, members, sessions, lastNumber, snapshotNumber }: BeatAnswer): void {
@@ -356,7 +262,7 @@ export class RedisSharedPool implements FleetPool {
       if (sum !== undefined && use.uses > 0) sums[use.member] = sum;
     }
     const replicas = this.replicas.map(({ name }) => name);
-    const shifted = beats.map(({ by, beat }) => ({ by, beat: shiftBeat(beat, this.#toLocal) }));
+    const shifted = beats.map(({ by, beat }) => ({ by, beat: shiftBeat(beat, this.#store.toLocalTime) }));
     this.#follower?.receiveActivity({ replicas, beats: shifted, uses: sums });
     this.#started.resolve();
     this.dayCounts.refresh();
@@ -375,10 +281,6 @@ export class RedisSharedPool implements FleetPool {
     const args = [this.#store.epochId, this.#applied, text, ...covered];
     // ignored: noria tries again after the next exchange of beats
     await this.#store.run(SNAPSHOT, { args }).catch(() => {});
-  }
-
-  async #flushed(): Promise<void> {
-    await this.#publishing;
   }
 
   /** Resolves when this replica has applied the log entry with this number, or when the connection is lost. */
