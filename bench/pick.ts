@@ -1,6 +1,6 @@
 /**
  * Measures the cost of a pick, for each strategy and pool size: a lease is acquired, accepted and closed.
- * `npm run bench` includes the figures of the default strategy.
+ * `npm run bench` includes the figures of the default strategy for three sizes.
  *
  *   node bench/pick.ts
  *
@@ -16,6 +16,7 @@ import { isLease, type RoutingOptions } from '../src/pool/lease.ts';
 import { type PoolSettings, STRATEGIES, type Strategy } from '../src/pool/options.ts';
 import { Pool } from '../src/pool/pool.ts';
 import { CITY, poolSettings } from '../test/support/pool-settings.ts';
+import type { Bench } from './bench.ts';
 
 const SIZES = [10, 40, 1_000, 100_000];
 /** The best run counts, because other programs on the machine disturb some runs. */
@@ -23,14 +24,17 @@ const RUNS = 6;
 /** The cycles of a run. Together, the runs use every member of the largest pool. */
 const CYCLES = 20_000;
 const LIFE_MS = 3_600_000;
+const NS_PER_US = 1_000;
+const NS_PER_MS = 1e6;
 
-/** Returns the ns per cycle in a pool of `size` members with the default strategy. */
-export function measurePick(size: number): number {
-  const pool = filledPool(size);
-  try {
-    return measure(pool, {});
-  } finally {
+/** Adds the figures of the default strategy to the report. */
+export function measurePicks({ report }: Bench): void {
+  for (const size of [10, 1_000, 100_000]) {
+    const pool = filledPool(size);
+    const noria = measure(pool, {}) / NS_PER_US;
     pool.close();
+    const scenario = `pick and release, ${size.toLocaleString('en')} members`;
+    report.add({ scenario, unit: 'µs', noria, limit: { most: 25 } });
   }
 }
 
@@ -39,17 +43,17 @@ function main(): void {
   console.log('ns to acquire, accept and close'.padEnd(40) + SIZES.map(column).join(''));
   for (const strategy of STRATEGIES) {
     for (const pool of pools) pool.reconfigure(settingsOf(strategy));
-    report(strategy, pools, {});
+    print(strategy, pools, {});
   }
   for (const pool of pools) pool.reconfigure(settingsOf('round-robin'));
-  report('round-robin, one location of ten', pools, { location: 'City 3' });
-  report('round-robin, a life that half have', pools, { minLifeMs: 1.5 * LIFE_MS });
-  report('one session', pools, { session: 'bench' });
+  print('round-robin, one location of ten', pools, { location: 'City 3' });
+  print('round-robin, a life that half have', pools, { minLifeMs: 1.5 * LIFE_MS });
+  print('one session', pools, { session: 'bench' });
   console.log('a loop over as many numbers'.padEnd(40) + SIZES.map((size) => column(loop(size))).join(''));
   for (const pool of pools) pool.close();
 }
 
-function report(name: string, pools: readonly Pool[], routing: RoutingOptions): void {
+function print(name: string, pools: readonly Pool[], routing: RoutingOptions): void {
   console.log(name.padEnd(40) + pools.map((pool) => column(measure(pool, routing))).join(''));
 }
 
@@ -66,7 +70,7 @@ function run(pool: Pool, routing: RoutingOptions): number {
     pool.report({ lease: lease.id, kind: 'accepted', latencyMs: 10 });
     pool.report({ lease: lease.id, kind: 'closed', cut: false });
   }
-  return ((systemClock.monotonic() - startAt) * 1e6) / CYCLES;
+  return ((systemClock.monotonic() - startAt) * NS_PER_MS) / CYCLES;
 }
 
 function filledPool(size: number): Pool {
@@ -108,7 +112,7 @@ function loop(size: number): number {
   for (let round = 0; round < rounds; round += 1) {
     for (const number of numbers) if (number < least) least = number;
   }
-  return ((systemClock.monotonic() - startAt) * 1e6) / rounds;
+  return ((systemClock.monotonic() - startAt) * NS_PER_MS) / rounds;
 }
 
 function column(value: number): string {

@@ -1,9 +1,8 @@
-/** Measures the memory of idle tunnels, and the cost of a pick in pools of different sizes. */
+/** Measures the memory of idle tunnels. */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { type Bench, type Pair, tunnels, workingMembers } from './bench.ts';
 import { memoryKib } from './children.ts';
-import { measurePick } from './pick.ts';
 
 /** The file descriptors of a process besides those of its tunnels: listeners, recently closed sockets and Node's own. */
 const OTHER_DESCRIPTORS = 400;
@@ -71,12 +70,4 @@ async function memoryWithTunnels(
 function mostDescriptors(): number {
   const limit = /^Max open files\s+(\d+|unlimited)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1];
   return limit === undefined || limit === 'unlimited' ? Number.POSITIVE_INFINITY : Number(limit);
-}
-
-export function measurePicks({ report }: Bench): void {
-  for (const size of [10, 1_000, 100_000]) {
-    const us = measurePick(size) / 1_000;
-    const scenario = `pick and release, ${size.toLocaleString('en')} members`;
-    report.add({ scenario, unit: 'µs', noria: us, limit: { most: 25 } });
-  }
 }
