@@ -2,7 +2,7 @@
 import { type Children, type Client, cpuMs, type Running } from './children.ts';
 import type { Load, LoadOf } from './load.ts';
 import type { Report, Row } from './report.ts';
-import { type Figures, measureInRounds } from './rounds.ts';
+import { measureInRounds } from './rounds.ts';
 import type { SubjectOptions } from './subject.ts';
 import type { World } from './world.ts';
 
@@ -26,14 +26,11 @@ const CONCURRENT_TUNNELS = 64;
 /** With the warm rounds, this makes 24,000 tunnels: the compiler of the largest subject works for about 20,000. */
 const WARM_TUNNELS = 16_000;
 
-/** A new noria, and the proxy with which it is compared. */
-export interface Pair {
-  readonly noria: Running;
-  readonly 'proxy-chain': Running;
-}
-
 /** A ratio is noria's figure divided by proxy-chain's. */
 export const PROXIES = ['noria', 'proxy-chain'] as const;
+
+/** A new noria, and the proxy with which it is compared. */
+export type Pair = Readonly<Record<(typeof PROXIES)[number], Running>>;
 
 export async function openPair({ children }: Bench, options: SubjectOptions): Promise<Pair> {
   const noria = await children.subject('noria', options);
@@ -41,7 +38,7 @@ export async function openPair({ children }: Bench, options: SubjectOptions): Pr
 }
 
 export function closePair(pair: Pair): void {
-  for (const { child } of Object.values(pair) as Running[]) child.kill();
+  for (const { child } of Object.values(pair)) child.kill();
 }
 
 /** The options of a subject whose members all work. It uses all of them. */
@@ -84,11 +81,6 @@ export async function compare(
   rounds: number,
   measure: (subject: Running, name: keyof Pair) => Promise<number>,
 ): Promise<void> {
-  const { medians, ratio }: Figures<keyof Pair> = await measureInRounds(
-    { ...pair },
-    PROXIES,
-    rounds,
-    measure,
-  );
+  const { medians, ratio } = await measureInRounds(pair, PROXIES, rounds, measure);
   report.add({ ...row, ...medians, ratio });
 }

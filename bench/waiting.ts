@@ -13,10 +13,9 @@ import {
   tunnels,
   workingMembers,
 } from './bench.ts';
-import type { Running } from './children.ts';
 import type { LoadResult } from './load.ts';
 import { figuresOf, median, quantile } from './rounds.ts';
-import type { MemberFault } from './world.ts';
+import type { MemberFault, World } from './world.ts';
 
 /** About half of proxy-chain's maximum rate on one core. At a low rate, all proxies are equally fast. */
 const PACED_PER_SECOND = 2_000;
@@ -34,9 +33,9 @@ export async function measurePaced(bench: Bench): Promise<void> {
   const scenario = `tunnel at ${PACED_PER_SECOND.toLocaleString('en')} a second`;
   const rounds = quick ? 1 : 7;
   await compare(bench, pair, { scenario: `${scenario}, p50`, unit: 'ms' }, rounds, async (subject, name) => {
-    const { latenciesMs } = await client.loadOrThrow(tunnels(bench, subject, load));
-    p99s[name].push(quantile(latenciesMs, 0.99));
-    return quantile(latenciesMs, 0.5);
+    const result = await client.loadOrThrow(tunnels(bench, subject, load));
+    p99s[name].push(p99(result));
+    return quantile(result.latenciesMs, 0.5);
   });
   closePair(pair);
   const { medians, ratio } = figuresOf(p99s, PROXIES, rounds);
@@ -67,7 +66,7 @@ export async function measureStart(bench: Bench): Promise<void> {
  * refuse, 4 are silent, 4 answer 502 and 4 take 2 s.
  */
 export async function measureBadPool(bench: Bench): Promise<void> {
-  const { children, client, quick } = bench;
+  const { children, quick } = bench;
   const faults = [
     ...Array<MemberFault>(8).fill('refusing'),
     ...Array<MemberFault>(4).fill('silent'),
@@ -76,38 +75,36 @@ export async function measureBadPool(bench: Bench): Promise<void> {
   ];
   const world = await children.world({ members: MEMBERS, faults });
   const pair = await openPair(bench, { ...workingMembers(world, 'http'), usable: 1 });
-  for (const [phase, count] of [
-    ['cold', 300],
-    ['later', 600],
-  ] as const) {
-    const load = {
-      target: world.echoPort,
-      count: quick ? count / 3 : count,
-      concurrency: 200,
-      rate: BAD_PER_SECOND,
-    };
-    const one = (subject: Running) => client.load(tunnels(bench, subject, load));
-    const noria = await one(pair.noria);
-    // Skipped in a quick run, because proxy-chain waits ten seconds for silent members.
-    const proxyChain = await (quick ? undefined : one(pair['proxy-chain']));
-    const scenario = `bad pool, ${phase}`;
-    bench.report.add({
-      scenario: `${scenario}: successful tunnels`,
-      unit: '%',
-      noria: successPercent(noria),
-      ...(proxyChain === undefined ? {} : { 'proxy-chain': successPercent(proxyChain) }),
-      limit: { least: 97 },
-    });
-    bench.report.add({
-      scenario: `${scenario}: p99 of the successful tunnels`,
-      unit: 'ms',
-      noria: quantile(noria.latenciesMs, 0.99),
-      ...(proxyChain === undefined ? {} : { 'proxy-chain': quantile(proxyChain.latenciesMs, 0.99) }),
-    });
-  }
+  await measureSuccess(bench, pair, world, { phase: 'cold', count: quick ? 100 : 300 });
+  await measureSuccess(bench, pair, world, { phase: 'later', count: quick ? 200 : 600 });
   closePair(pair);
+}
+
+async function measureSuccess(
+  bench: Bench,
+  pair: Pair,
+  { echoPort: target }: World,
+  { phase, count }: { readonly phase: string; readonly count: number },
+): Promise<void> {
+  const { client, quick, report } = bench;
+  const load = { target, count, concurrency: 200, rate: BAD_PER_SECOND };
+  const noria = await client.load(tunnels(bench, pair.noria, load));
+  // Skipped in a quick run, because proxy-chain waits ten seconds for silent members.
+  const proxyChain = quick ? undefined : await client.load(tunnels(bench, pair['proxy-chain'], load));
+  const figures = (of: (result: LoadResult) => number) => ({
+    noria: of(noria),
+    ...(proxyChain !== undefined && { 'proxy-chain': of(proxyChain) }),
+  });
+  const successful = `bad pool, ${phase}: successful tunnels`;
+  report.add({ scenario: successful, unit: '%', ...figures(successPercent), limit: { least: 97 } });
+  const latency = `bad pool, ${phase}: p99 of the successful tunnels`;
+  report.add({ scenario: latency, unit: 'ms', ...figures(p99) });
 }
 
 function successPercent({ done, failed }: LoadResult): number {
   return (100 * done) / (done + failed);
+}
+
+function p99({ latenciesMs }: LoadResult): number {
+  return quantile(latenciesMs, 0.99);
 }
