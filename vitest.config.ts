@@ -18,7 +18,7 @@ const WITH_WORKERS = [
 ];
 
 /** A safety net for a machine that is busy with other work. No test measures time, and none takes this long. */
-const LIMIT_MS = 120_000;
+const LIMIT_MS = 300_000;
 
 /** The folders and files of long tests. Most of their time, they wait for other processes. */
 const LONG = /^test\/(journeys|chaos|plane\/workers|refill\/simulation|fleet|differential)\//;

@@ -112,9 +112,11 @@ export class ClientLock {
 
   /**
    * Reserves the application for this client.
+   * @param client - its address; empty if the client disconnected before the service read it. Such a client reserves nothing.
    * @returns the address of the client that has reserved it, if it is another one; otherwise undefined.
    */
   acquire(client: string): string | undefined {
+    if (client === '') return undefined;
     const now = this.#clock.monotonic();
     const isFree = this.#client === undefined || now - this.#seenAt >= CLIENT_SILENCE_MS;
     if (!isFree && this.#client !== client) return this.#client;

@@ -115,7 +115,7 @@ function keepRequesting(proxyPort: number, url: string): () => number {
 }
 
 test(`crash: killed ${KILLS} times under traffic, noria never calls too early and always reads its files`, {
-  timeout: 120_000 + KILLS * MS_PER_CYCLE_AT_MOST,
+  timeout: 300_000 + KILLS * MS_PER_CYCLE_AT_MOST,
 }, async () => {
   const sandbox = await openTestSandbox({
     instances: [{ product: 'short-pure', members: 40, lifetimeMs: [2_000, 6_000], paceMs: SERVICE_PACE_MS }],

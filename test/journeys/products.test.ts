@@ -23,7 +23,8 @@ test.each(METHODS)(
       sources: CASES.map(({ product, format, name, id }) =>
         sourceLine(sandbox, name, product, `format: ${format}, size: 2`, id),
       ),
-      more: `service: { method: ${method} }`,
+      // On a busy machine, a first draw may fail; the limits leave time for another one.
+      more: `service: { method: ${method} }\ndial: { waitForMember: 60s, deadline: 60s }`,
     });
     expect(CASES.length).toBe(24);
     const exits = await Promise.all(

@@ -1,9 +1,9 @@
-/** The shortest pause between two checks. */
-const PAUSE_MS = 5;
+/** The shortest and the longest pause between two checks. */
+const [LEAST_PAUSE_MS, MOST_PAUSE_MS] = [5, 100];
 
 /**
- * Polls until `holds()` is true. Pauses three times as long as the last check took, because slow checks would take the CPU time
- * from the work for which they wait.
+ * Polls until `holds()` is true. The pause between two checks grows with the time that a check takes, because checks without
+ * a pause would take the CPU time from the work for which they wait.
  *
  * @throws Error that contains `what`, or its result, after `limitMs`, a safety net for a hanging test.
  */
@@ -20,6 +20,7 @@ export async function until(
     if (nowMs > endMs) {
       throw new Error(`gave up after ${limitMs} ms: ${typeof what === 'string' ? what : what()}`);
     }
-    await new Promise((next) => setTimeout(next, Math.max(PAUSE_MS, 3 * (nowMs - startMs))));
+    const pauseMs = Math.min(Math.max(LEAST_PAUSE_MS, 3 * (nowMs - startMs)), MOST_PAUSE_MS);
+    await new Promise((next) => setTimeout(next, pauseMs));
   }
 }
