@@ -27,6 +27,8 @@ export interface PlannerContext {
 
 /** The parts of a source that its planner and its turns use. */
 export interface SourceParts {
+  /** The settings of the source. A reload may replace them. */
+  options: DrawSourceOptions;
   readonly statistics: SourceStatistics;
   readonly history: DrawHistory;
   readonly reports: InstanceReports;
@@ -36,22 +38,19 @@ export interface SourceParts {
 export class DrawPlanner {
   readonly #context: PlannerContext;
   readonly #parts: SourceParts;
-  /** The settings of the source. A reload may replace them. */
-  options: DrawSourceOptions;
 
-  constructor(context: PlannerContext, options: DrawSourceOptions, parts: SourceParts) {
+  constructor(context: PlannerContext, parts: SourceParts) {
     this.#context = context;
-    this.options = options;
     this.#parts = parts;
   }
 
   get pace(): Pace {
-    return this.#context.paces.of(paceKey(this.options.call));
+    return this.#context.paces.of(paceKey(this.#parts.options.call));
   }
 
   /** The time in ms from the answer of one call to the next call. */
   get gapMs(): number {
-    return this.options.intervalMs + PACE_SLACK_MS;
+    return this.#parts.options.intervalMs + PACE_SLACK_MS;
   }
 
   /** The time in ms from the answer of one call until the members of the next call are usable. */
@@ -63,7 +62,8 @@ export class DrawPlanner {
   plan(): DrawPlan {
     const plan = this.#planAfter(this.pace.nextInMs);
     const { refillRequested } = this.#parts.state;
-    if (plan.kind !== 'draw' || refillRequested || !this.#context.defersToEarlier(this.options)) return plan;
+    if (plan.kind !== 'draw' || refillRequested || !this.#context.defersToEarlier(this.#parts.options))
+      return plan;
     return { kind: 'idle', reason: 'a source with a smaller priority number can serve the clients' };
   }
 
@@ -79,7 +79,7 @@ export class DrawPlanner {
   #planAfter(startInMs: number): DrawPlan {
     const { clock, pool, settings } = this.#context;
     const { statistics, history, state } = this.#parts;
-    const { name, size, dailyBudget, call, count } = this.options;
+    const { name, size, dailyBudget, call, count } = this.#parts.options;
     const { defaultMax, max = Infinity }: DrawRow['count'] = OPERATIONS[call.product].count;
     return planDraw({
       now: clock.monotonic(),

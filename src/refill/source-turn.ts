@@ -65,7 +65,7 @@ export class SourceTurn {
     let count = planned;
     const turn = {
       rule: {
-        intervalMs: this.#planner.options.intervalMs,
+        intervalMs: this.#parts.options.intervalMs,
         callTimeoutMs: this.#context.settings().callTimeoutMs,
       },
       isWanted: () => {
@@ -122,7 +122,7 @@ export class SourceTurn {
   /** Opens the connection. Returns undefined if the connection failed or the turn has ended. */
   async #open(count: number, signal: AbortSignal): Promise<PreparedCall<undefined> | undefined> {
     const { clock, bus, extractor } = this.#context;
-    const { options } = this.#planner;
+    const { options } = this.#parts;
     const startedAt = clock.monotonic();
     if (this.#parts.state.isSuspended) this.#moveToWaiting();
     this.#moveToDrawing(count);
@@ -162,7 +162,7 @@ export class SourceTurn {
     const gained = this.#apply(ended);
     if (draw.signal.aborted) return NOT_SENT;
     const settlement = this.#learn({ outcome: ended.outcome, asked: count, gained }, permit.sinceArrivalMs);
-    if (draw.options !== this.#planner.options) forgetOldOptions(this.#parts);
+    if (draw.options !== this.#parts.options) forgetOldOptions(this.#parts);
     return { result: undefined, settlement };
   }
 
@@ -188,7 +188,7 @@ export class SourceTurn {
 
   #moveToWaiting(): void {
     const { state, history } = this.#parts;
-    state.move(waitingPhase(history.last, this.#planner.options.intervalMs));
+    state.move(waitingPhase(history.last, this.#parts.options.intervalMs));
   }
 
   #moveToDrawing(count: number): void {
@@ -213,7 +213,7 @@ export class SourceTurn {
     // If noria dropped all proxies of the answer, it does not repeat the first draw: the proxies may have cost money.
     if (outcome.verdict.kind === 'ok' || outcome.allDropped) state.drawsAhead = false;
     if (suspension !== undefined) {
-      const at = { source: this.#planner.options.name, now: this.#context.clock.monotonic() };
+      const at = { source: this.#parts.options.name, now: this.#context.clock.monotonic() };
       state.move(suspendedPhase(outcome, suspension, at));
     }
     return settlement;
@@ -223,7 +223,7 @@ export class SourceTurn {
     const { clock, onReport } = this.#context;
     const { statistics, reports } = this.#parts;
     const report = reports.conclude({ outcome, suspension, quota: statistics.quota, now: clock.monotonic() });
-    if (report !== undefined) onReport?.(this.#planner.options.name, report);
+    if (report !== undefined) onReport?.(this.#parts.options.name, report);
   }
 }
 

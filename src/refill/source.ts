@@ -70,13 +70,13 @@ export class DrawSource {
     this.#statistics = statistics;
     this.#history = history;
     this.#state = new SourceState(name, context);
-    this.#parts = { statistics, history, state: this.#state, reports: this.#reports };
-    this.#planner = new DrawPlanner(context, options, this.#parts);
+    this.#parts = { options, statistics, history, state: this.#state, reports: this.#reports };
+    this.#planner = new DrawPlanner(context, this.#parts);
     this.#timer = new EarliestTimer(clock, () => this.#check());
   }
 
   get options(): DrawSourceOptions {
-    return this.#planner.options;
+    return this.#parts.options;
   }
 
   /**
@@ -157,7 +157,7 @@ export class DrawSource {
    */
   change(options: DrawSourceOptions): void {
     if (paceKey(this.options.call) !== paceKey(options.call)) this.#statistics.forgetInstance();
-    this.#planner.options = options;
+    this.#parts.options = options;
     this.#turn?.abort(); // ends a wait that is based on the old interval; a call in flight continues
     forgetOldOptions(this.#parts);
     this.wake();
@@ -186,17 +186,11 @@ export class DrawSource {
   }
 
   status(): SourceStatus {
-    return sourceStatus({
-      options: this.options,
-      phase: this.#state.phase,
-      statistics: this.#statistics,
-      last: this.#history.last,
-      unusedFailures: this.#history.spacing.unusedFailures,
-      stateMs: this.#state.lastedMs,
-      nextCallMs: this.#nextCallMs(),
-      isPlanned: this.#turn !== undefined || this.#timer.dueAt !== Infinity,
-      wallAt: this.#context.clock.now(),
-    });
+    return sourceStatus(
+      this.#parts,
+      { ms: this.#nextCallMs(), isPlanned: this.#turn !== undefined || this.#timer.dueAt !== Infinity },
+      this.#context.clock.now(),
+    );
   }
 
   /** Returns what the source waits for, and when its next draw can bring a member. Waiting clients see this. */

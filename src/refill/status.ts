@@ -1,10 +1,9 @@
 /** The status of a source. Only `message` contains text of the service. */
 import type { Quota } from '../service/answer.ts';
 import { UNUSED_FAILURES_ADVICE } from './draw-history.ts';
-import type { DrawSourceOptions } from './options.ts';
-import { phaseReport, type SourcePhase, type SourcePhaseName } from './phase.ts';
+import type { SourceParts } from './draw-planner.ts';
+import { phaseReport, type SourcePhaseName } from './phase.ts';
 import { type DrawOutcome, describeOutcome } from './reaction.ts';
-import type { SourceStatistics } from './source-statistics.ts';
 
 export interface SourceStatus {
   readonly name: string;
@@ -59,33 +58,19 @@ export interface LastDraw {
   readonly advice: string;
 }
 
-interface StatusInputs {
-  readonly options: DrawSourceOptions;
-  readonly phase: SourcePhase;
-  readonly statistics: SourceStatistics;
-  readonly last: DrawOutcome | undefined;
-  /** The number of members in a row that failed before their first use; undefined while noria trusts the source. */
-  readonly unusedFailures: number | undefined;
-  readonly stateMs: number;
+interface NextCall {
   /** The time in ms until the next call may start; undefined if the operator has to act first. */
-  readonly nextCallMs: number | undefined;
+  readonly ms: number | undefined;
   /** Whether the source has planned its next call. */
   readonly isPlanned: boolean;
-  /** The current time in epoch ms. */
-  readonly wallAt: number;
 }
 
-export function sourceStatus({
-  options,
-  phase,
-  statistics,
-  last,
-  unusedFailures,
-  stateMs,
-  nextCallMs,
-  isPlanned,
-  wallAt,
-}: StatusInputs): SourceStatus {
+/** @param wallAt - the current time in epoch ms. */
+export function sourceStatus(parts: SourceParts, nextCall: NextCall, wallAt: number): SourceStatus {
+  const { options, statistics, history, state } = parts;
+  const { last } = history;
+  const { phase } = state;
+  const { ms: nextCallMs, isPlanned } = nextCall;
   const { dailyBudget } = options;
   const { reason, advice, code = last?.code } = phaseReport(phase);
   return Object.freeze({
@@ -96,8 +81,8 @@ export function sourceStatus({
     ...(advice === undefined ? {} : { advice }),
     ...(code === undefined ? {} : { code }),
     ...(last?.message === undefined ? {} : { message: last.message }),
-    ...(last === undefined ? {} : { lastDraw: lastDraw(last, unusedFailures) }),
-    stateMs,
+    ...(last === undefined ? {} : { lastDraw: lastDraw(last, history.spacing.unusedFailures) }),
+    stateMs: state.lastedMs,
     ...(nextCallMs === undefined ? {} : { nextCallMs }),
     ...(nextCallMs === undefined || !isPlanned ? {} : { nextCallAt: wallAt + nextCallMs }),
     latencyMs: statistics.latencyMs,
