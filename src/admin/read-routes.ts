@@ -178,7 +178,7 @@ function addPac(app: OpenAPIHono, backend: AdminBackend): void {
   );
 }
 
-/** The file has no DIRECT fallback: a browser must not bypass noria when noria is down. */
+/** Returns the PAC file. It has no DIRECT fallback: a browser must not bypass noria when noria is down. */
 function pacFile(address: string): string {
   return `function FindProxyForURL(url, host) {
   if (host === "localhost" || host === "127.0.0.1" || host === "[::1]" || host === "::1") return "DIRECT";

@@ -129,8 +129,8 @@ async function loadState() {
     showConnected();
     tick();
   } catch (error) {
-    // noria has answered, so the page is not disconnected. The event stream gets the same error; it asks for the token
-    // if necessary.
+    // With an ApiError, noria has answered, so the page is still connected. If the token is wrong, the event stream gets
+    // the same error and asks for the token.
     if (!(error instanceof ApiError)) showDisconnected();
   }
 }
