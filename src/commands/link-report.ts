@@ -33,8 +33,8 @@ interface LinkFacts {
   /** A source for the configuration, in YAML. */
   readonly source: string;
   /**
-   * The environment variables in the YAML. For each, describes which part of the link is its value, such as `the value
-   * of key`.
+   * By name of an environment variable in the YAML: which part of the link must be the value of this variable, such as
+   * `the value of key`.
    */
   readonly variables: Readonly<Record<string, string>>;
 }
