@@ -122,7 +122,7 @@ function reportIssue(issue: Issue, part: TreePart, problems: Problems): void {
     return;
   }
   if (issue.code === 'invalid_union') {
-    // Each union of the schema has a simple form, such as a text, and then another form, such as a list of texts.
+    // In each union of the schema, the first branch accepts a text and the second branch accepts another form.
     const branch = issue.errors[typeof value === 'string' ? 0 : 1] ?? [];
     for (const nested of branch) reportIssue({ ...nested, path: [...inner, ...nested.path] }, part, problems);
     return;

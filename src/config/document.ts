@@ -38,8 +38,8 @@ export interface ValuePosition {
 }
 
 /**
- * The start and the end of a value in the text. If an alias repeats the value, the value has one more extent for each
- * alias, with the same start and end, and with the path of the alias.
+ * The start and the end of a value in the text, and its path. A value with aliases has several extents with the same
+ * start and end: one with its own path, and one with the path of each alias.
  */
 interface Extent {
   readonly start: number;

@@ -15,7 +15,7 @@ export interface Field {
    * `names`: a map with any keys.
    */
   readonly shape: 'scalar' | 'map' | 'choice' | 'list' | 'maps' | 'names';
-  /** The type of a scalar, of the scalars in a list, or of the word of a choice. */
+  /** The type of a scalar, of the scalars in a list, or of the word that a choice accepts in place of a map. */
   readonly type: ScalarType<unknown> | undefined;
   readonly required: boolean;
   /** The default, as written in YAML; `undefined` if there is none. */
@@ -93,7 +93,7 @@ interface Form extends Pick<Field, 'shape' | 'type'> {
 
 function formOf(schema: unknown): Form {
   if (isScalar(schema)) return { shape: 'scalar', type: schema.scalarType };
-  // The codecs of `section` and `sectionOrOff` have the keys in their input schema.
+  // `section` and `sectionOrOff` return a codec. Its input schema declares the keys.
   const plain = schema instanceof z.ZodCodec ? schema.def.in : schema;
   if (plain instanceof z.ZodObject) return { shape: 'map', type: undefined, below: plain };
   if (plain instanceof z.ZodRecord) return { shape: 'names', type: undefined };

@@ -46,8 +46,8 @@ function withoutForeignKeys(source: object): object {
 }
 
 /**
- * A FileSource has two groups of keys: those of a source of the service, and those of a link. These constants fill the
- * group that the source does not use, and `withoutForeignKeys` removes it again.
+ * A FileSource has the keys of a source of the service and, in addition, the keys of a link. Each source uses only one of
+ * these groups. These constants fill the other group for the type check; `withoutForeignKeys` removes that group again.
  */
 const NO_LINK = { url: undefined, urlFile: undefined, method: undefined, headers: {}, body: undefined };
 const NO_ANSWER: FileSource['answer'] = {
