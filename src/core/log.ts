@@ -46,7 +46,7 @@ export function createLog(options: LogOptions): Log {
       level: options.level,
       base: options.replica === undefined ? null : { replica: options.replica },
       formatters: { log: roundDurations },
-      // The pretty stream parses the JSON line. Parsing removes a backslash from each escape, so each escape gets two.
+      // The pretty stream parses the JSON line, which removes one backslash. So an escape needs two backslashes.
       hooks: { streamWrite: (line) => escapeFormat(line, asPretty ? '\\\\' : '\\') },
       redact: { paths: REDACTED.flatMap((name) => [name, `*.${name}`]), censor: '[secret]' },
       ...(asPretty ? {} : { timestamp: pino.stdTimeFunctions.isoTime }),
@@ -123,7 +123,7 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
     down ? 'network of this machine failed; noria evicts no members' : 'network of this machine works again',
   ],
   'connection.opened': () => ['trace', 'connection opened'],
-  // level trace if the connection succeeded: its `dial ended` line already has level debug
+  // level trace if the connection succeeded: at level debug, the `dial ended` line already reports its success
   'connection.closed': ({ outcome }) => [outcome === 'ok' ? 'trace' : 'debug', 'connection closed'],
   'tunnel.closed': () => ['trace', 'tunnel closed'],
 };
