@@ -145,7 +145,9 @@ function poolSourceOptions({
   params,
   upstream,
 }: SourceConfig): PoolSourceOptions {
-  const isFree = product === 'free'; // the operators of free proxies choose the protocols, and the proxies are in many countries
+  // Free proxies belong to many operators in many countries. So their protocols differ, and the texts of their locations
+  // are in several languages.
+  const isFree = product === 'free';
   const longest = longestLifeMs(product, params);
   return {
     name,
