@@ -173,8 +173,8 @@ export function faultOfFrontFailure({ problem, answeredOthers }: FrontFailure): 
 }
 
 /**
- * Whether the front proxy may be able to connect noria to another member, although the front proxy has reached no
- * member so far.
+ * Whether the dial should try another member after the front proxy has not reached any member so far. It should while
+ * attempts are left and each failure may concern only its member: the front proxy refused that member or did not answer.
  */
 export function helpsAnotherMember(
   failures: readonly { readonly frontFailure?: FrontFailure | undefined }[],

@@ -288,7 +288,8 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     const tried = refusal.refused === 'pool-empty' && failures.length > 0;
     const isWithheld = allRequireCredentials && failures.some(({ withheld }) => withheld);
     if (tried && isWithheld && !this.#startedOver) {
-      // Tries all members again: a member that requires credentials for the second time gets the credentials.
+      // Every member required credentials, and some did not get the instance's credentials, because other members may not
+      // require any. Now tries all members again: a member that requires credentials again gets them.
       this.#startedOver = true;
       this.#search.startOver();
       this.#acquire(false);

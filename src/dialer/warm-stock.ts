@@ -28,8 +28,8 @@ const MIN_TUNNELS = 1.5;
  */
 const DEVIATIONS = 2;
 /**
- * noria holds warm connections only if tunnels will, on average, take all of them early enough. Early enough is this
- * share of the time for which members keep an unused connection.
+ * A share of the time for which members keep an unused connection. noria holds warm connections only if tunnels will,
+ * on average, take all of them within this share.
  */
 const USE_SHARE = 0.5;
 
@@ -49,7 +49,7 @@ export class TunnelRate {
   /** Tunnels per ms at the time of the latest tunnel; 0 if there were too few tunnels to estimate a rate. */
   get perMs(): number {
     if (this.#long < MIN_TUNNELS) return 0;
-    // The short average omits the latest tunnel, which only marks the end of the window.
+    // The short window ends at the latest tunnel. Counting that tunnel would make the rate of a few tunnels too high.
     return Math.max(this.#long / LONG_WINDOW_MS, (this.#short - 1) / SHORT_WINDOW_MS);
   }
 }
@@ -87,8 +87,8 @@ const MAX_MEMBERS = 16;
 /** The weight of the latest sample in the moving average of the opening time. */
 const SAMPLE_WEIGHT = 0.1;
 /**
- * With each sample, the recorded minimum grows by this factor, so that an old minimum fades when the members of a
- * source change.
+ * With each sample, the recorded minimum of the opening time grows by this factor. So an old minimum fades when the
+ * members of a source change.
  */
 const MIN_GROWTH = 1.02;
 
