@@ -87,7 +87,7 @@ export class FactsInFlight {
         case 'session.ended':
           return sessions.has(fact.name) && !hasSession(fact.name);
         default:
-          return false; // `Replica` and `SharedSources` publish these facts again
+          return false; // if the state lacks these facts, `Replica` and `SharedSources` publish them again
       }
     });
   }

@@ -122,8 +122,8 @@ export class MemorySharedPool {
     if (!this.#follows(by, connection)) return proposed;
     const known = this.#state.session(proposed.name, this.#clock.monotonic());
     if (known?.member !== undefined) return known;
-    // no fact is appended here: when the fleet has opened the session, the primary's pool publishes it in this shared
-    // pool
+    // The fleet opens the session. Then the pool of the primary process publishes the session in this shared pool, so no
+    // fact is appended here.
     if (this.#machine !== undefined) return this.#machine.sessions.bind(proposed);
     this.#append(by, [{ kind: 'session.moved', session: proposed, reason: 'new' }]);
     return proposed;

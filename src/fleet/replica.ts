@@ -147,7 +147,8 @@ export class Replica implements Follower {
     for (const { by, fact } of facts) {
       const isOwn = by === this.#options.name;
       if (fact.kind === 'member.joined' && this.#republished.delete(fact.member.id) && isOwn)
-        // only the replica whose fact is the first one reports its uses again; otherwise they would count several times
+        // Several replicas may have published the lost member again. Only the replica whose fact is first in the log reports
+        // the uses of the member again: otherwise these uses would count several times.
         this.#sharing.reportUsesAgain(fact.member.id);
       if (fact.kind === 'member.left') {
         if (isOwn) this.#inFlight.returned(fact);
@@ -175,7 +176,7 @@ export class Replica implements Follower {
     for (const { by, beat } of beats) otherReplicas.record(by, beat);
     otherReplicas.retain(replicas);
     for (const [member, sum] of Object.entries(uses)) otherReplicas.setUses(member, sum);
-    this.#isReceiving = true; // while true, a rise in demand sends no beat, because it is the demand of other replicas
+    this.#isReceiving = true; // while true, `demand.rose` sends no beat: only the demand of other replicas has risen
     otherReplicas.applyDemand();
     this.#isReceiving = false;
   }

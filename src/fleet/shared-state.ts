@@ -75,10 +75,10 @@ export class SharedPoolState {
         this.#restrictions.set(fact.source, fact);
         break;
       case 'evictions.frozen':
-        this.#restrictions.set('', fact); // the key '' is free, because no source has an empty name
+        this.#restrictions.set('', fact); // stored under '', which is no source's name
         break;
       case 'member.suspected':
-        break; // the state does not change: this fact matters only when it is published
+        break; // not part of the state: the replicas use this fact only when they receive it
       case 'source.commanded':
         this.#recordCommand(fact);
         break;

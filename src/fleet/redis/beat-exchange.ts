@@ -58,7 +58,7 @@ export class BeatExchange {
   #timer: Disposable | undefined;
   /** Whether this process has added its record to the store's list of replicas since the connection opened. */
   #isListed = false;
-  /** The other processes with the name of this replica for which `nameTaken` was called. */
+  /** The other processes that use the name of this replica and that `nameTaken` has already reported. */
   readonly #namesakes = new Set<string>();
   #isClosed = false;
 

@@ -12,8 +12,8 @@ export const REPLICA_SILENT_MS = 5_000;
 /** How long the store keeps a beat, so that slow replicas can still read it. */
 const BEATS_KEPT_MS = 10_000;
 /**
- * The number of log entries before a new snapshot that the store keeps. So a slow reader of the log can continue and
- * does not have to load the whole state.
+ * When the store gets a new snapshot, it keeps this number of the log entries before the snapshot. So a slow reader of
+ * the log can continue and does not have to load the whole state.
  */
 const KEPT_ENTRIES = 256;
 
@@ -34,7 +34,7 @@ end
  * KEYS[7] and the following keys are the sessions that the facts change. ARGV: 5 replica, 6 facts; then for each of
  * these sessions: name, text (empty: the session has ended), member (empty: none), remaining ms.
  *
- * Deletes the use counts of these sessions that beats have added up, because the facts already include them.
+ * For these sessions, deletes the uses that beats have added up, because the facts already include these uses.
  */
 export const PUBLISH = new FleetScript(
   'publish',

@@ -175,7 +175,8 @@ export class RedisSharedPool implements FleetPool {
     if (this.fault !== undefined || this.#isClosed) return proposed;
     const { clock, bindDeadlineMs = BIND_DEADLINE_MS } = this.#options;
     const answered = new AbortController();
-    const bound = this.#writer.bindSession(proposed).catch(() => proposed); // handled: only this replica then uses the proposal
+    // handled: if the store fails, only this replica uses the proposed session
+    const bound = this.#writer.bindSession(proposed).catch(() => proposed);
     const session = await Promise.race([bound, pause(clock, bindDeadlineMs, answered.signal)]);
     answered.abort();
     return session ?? proposed;
