@@ -274,8 +274,8 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Identifies a client of a listener without users. If such a listener admits all addresses, only this machine can
-   * reach it, so all its clients count as one.
+   * Identifies a client of a listener without users: by its network if the listener admits only some networks. A listener
+   * that admits all networks must have a loopback address, so all its clients are on this machine and count as one.
    */
   get #clientWithoutUser(): string {
     return this.options.access.admitsAll ? 'local' : clientNetwork(this.#clientAddress);
