@@ -241,8 +241,8 @@ function removeFromTier(tier: Tier, member: Member): void {
 }
 
 /**
- * Saves the time at which a request last searched the list's first tier: each source of this tier takes it over. Call
- * it before the list is dropped, so that the time is not lost.
+ * Copies the time at which a request last searched the list's first tier to each source of this tier. Call it before the
+ * list is removed: otherwise the time would be lost.
  */
 function saveLastWanted({ tiers: [first] }: Candidates): void {
   if (first === undefined) return;

@@ -183,7 +183,7 @@ class Suspicion {
   #sourceWorked = true;
   #counted = 0;
 
-  /** Number of distinct targets that count as faults of the member. */
+  /** The number of faults as which the failures count: at most one for each target host. */
   get counted(): number {
     return this.#counted;
   }

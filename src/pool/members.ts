@@ -28,7 +28,7 @@ interface MembersOptions {
   readonly random: Random;
   readonly bus: EventBus;
   readonly settings: PoolSettings;
-  /** The observers of changes. Empty while the pool has no other replicas. */
+  /** Receive each change of a member or session. Empty if no other replica shares the pool. */
   readonly observers: readonly PoolObserver[];
   /** Called after members have changed because time passed. */
   readonly onChange: () => void;

@@ -1,6 +1,7 @@
 /**
  * The activity of the other replicas in a group: their demand, uses and open leases. Each replica reports its own
- * activity from time to time; here the pool adds it to its own. The other sharings of the pool learn of it, too.
+ * activity from time to time, and the pool adds the reported activity to its own. If the pool is also shared with a
+ * second group, it passes the activity on to that group.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';

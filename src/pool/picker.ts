@@ -37,7 +37,7 @@ export interface AssignmentRequest {
 }
 
 export class Picker {
-  /** The check of the last pick, with the results of this pick. */
+  /** The check that all picks use. After a pick, it contains the results of that pick. */
   readonly check = new MemberCheck();
   readonly #members: Members;
   readonly #sessions: Sessions;

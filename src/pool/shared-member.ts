@@ -107,7 +107,10 @@ export interface MemberActivity {
   /** Number of client leases that the member accepted since the last report. */
   readonly uses: number;
   readonly openLeases: number;
-  /** The client that a target answered last through the member. Absent if no target answered since the last report. */
+  /**
+   * The client that received the most recent answer of a target through the member. Absent if no target answered since
+   * the last report.
+   */
   readonly answeredTo?: string | undefined;
   readonly latencyMs?: number | undefined;
   /**
@@ -133,7 +136,7 @@ export interface SessionActivity {
 export interface PoolActivity {
   /** Number of clients that wait for a member in this replica. */
   readonly waiting: number;
-  /** Demand by source name. A source that never had demand may be missing. `lastWantedAt` is finite. */
+  /** Demand by source name. Omits sources without any demand so far, so every `lastWantedAt` is finite. */
   readonly demand: Readonly<Record<string, Demand>>;
   /** Members whose uses, open leases or latency changed since the last report. */
   readonly members: readonly MemberActivity[];

@@ -209,7 +209,7 @@ export class PoolSharing implements PoolObserver {
     this.#options.onUse();
   }
 
-  /** Number of clients that wait in this process and in the groups of the other sharings. */
+  /** Number of clients that wait in this process and in the other groups that share the pool. */
   get waiting(): number {
     const others = this.#otherSharings.reduce((sum, other) => sum + other.otherReplicas.waiting, 0);
     return this.#parts.requests.waitingHere + others;

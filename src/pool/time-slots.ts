@@ -12,7 +12,7 @@ import type { ProcessPart, RotationOptions } from './options.ts';
 
 type SlotLimits = Pick<RotationOptions, 'maxUsesPerMember' | 'perHostSpacingMs'>;
 
-/** After this time, a process knows all uses by the other processes. */
+/** Within this time after a use of a member, all processes know of the use. */
 const USES_KNOWN_MS = 750;
 /**
  * The length of a slot, as a multiple of the wait at its start. Longer slots waste less time on waits; shorter slots

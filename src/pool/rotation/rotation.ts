@@ -14,8 +14,8 @@ export const FITS = 2;
 export type Fit = typeof UNFIT | typeof SECOND_CHOICE | typeof FITS;
 
 /**
- * When a pick has found a second choice and then this number of further second choices, it ends its search and returns the first
- * of them.
+ * The number of second choices that a pick skips after its first one. At the next second choice, the pick ends its search
+ * and returns the first one.
  */
 export const MAX_SECOND_CHOICES = 8;
 
