@@ -1,12 +1,12 @@
 /**
- * Probes unproven members before their first use, and members that failed through only one client. If a check is
+ * Probes unproven members before their first use, and members that failed for only one client. If a check is
  * configured, also probes members whose quarantine has ended, and members without a success for a while.
  *
  * A probe uses the same protocols and credentials as a client's request. With a check, the response of the check's site
- * must arrive through the member. Without a check, the member must answer in its protocol. If the site fails, the
- * prober blames the member only after another member has reached the site, so a dead site or a wrong check does no harm
- * to members. In the same way, if a member that failed for only one client gives no sign of life, the prober blames the
- * member only after a working member has given a sign of life.
+ * must arrive through the member. Without a check, the member must answer in its protocol. If a probe does
+ * not reach the site, the prober blames the member only after another member has reached the site, so a dead site or a
+ * wrong check does no harm to members. The same applies to a member that failed for only one client: if it gives no sign of
+ * life, the prober blames it only after a working member has given one.
  */
 
 import type { Clock } from '../core/clock.ts';
