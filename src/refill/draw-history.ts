@@ -44,11 +44,11 @@ const EMPTY_BEFORE_WARNING = 3;
 export const UNUSED_FAILURES_ADVICE =
   "Check that this machine's address is bound in the console of the service, and check upstream.protocol and upstream.auth of the source.";
 /**
- * The number of draws in a row that added no usable member, after which the time between draws grows. It is more than
- * 1, because a single empty answer is normal.
+ * After this number of draws in a row that added no usable member, the time between draws grows. The number is above 1,
+ * because a single empty answer is normal.
  */
 const MAX_FRUITLESS_DRAWS = 3;
-/** The number of members in a row that failed before their first use, after which noria distrusts the source. */
+/** noria distrusts a source after this number of its members in a row have failed before their first use. */
 const DISTRUST_AFTER = 10;
 /** Like DISTRUST_AFTER, but for members that need a probe. The number is higher because most free proxies do not work. */
 const DISTRUST_AFTER_UNPROVEN = 100;
@@ -60,7 +60,7 @@ export class DrawHistory {
   readonly spacing: DrawSpacing;
   #last: DrawOutcome | undefined;
   /**
-   * The outcome of the last call if noria did not make it because the fleet's store was lost. `last` then returns this
+   * Set if noria could not make the latest call because the fleet's store was lost. In this case, `last` returns this
    * outcome.
    */
   #lossOfStore: DrawOutcome | undefined;

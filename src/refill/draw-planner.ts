@@ -151,9 +151,9 @@ export interface PlannedDraw {
 const MIN_CHECK_SPACING_MS = 50;
 
 /**
- * Decides whether the source needs the next call. Without the next call, members could come only with the call after
- * it. If too few members would be usable when that later call delivers, the source draws now. So noria replaces members
- * before they expire, and requests only the members that will be missing.
+ * Decides whether the source draws with its next possible call or skips that call. If it skips the call, the call after
+ * it is the earliest that can bring members. So the source draws if too few members would be usable when that later call
+ * delivers. In this way, noria replaces members before they expire, and requests only the members that will be missing.
  */
 export function planDraw(inputs: DrawInputs): DrawPlan {
   const { now, demand, idleAfterMs, maxPerCall, quotaLeft } = inputs;

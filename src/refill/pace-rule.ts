@@ -19,8 +19,8 @@ export interface PaceRule {
 }
 
 /**
- * The right of one caller to make one call. A turn waits in the queue. Then noria records that this turn sends the next call (the
- * record is called a claim), and sends the call.
+ * The wait of one caller in the queue, to make one call. At the end of the wait, noria records that this turn sends the
+ * next call (the record is called a claim). Then noria sends the call.
  */
 export interface Turn {
   readonly id: string;
@@ -275,7 +275,10 @@ function withRefusal(refusals: Refusals | undefined, now: Moment): Refusals {
   };
 }
 
-/** Resets the number of refusals in a row. The interval stays longer than configured, and shortens every hour. */
+/**
+ * Resets the number of refusals in a row. Does not reset the interval: if refusals have made it longer than configured,
+ * it becomes shorter only with each hour without a refusal.
+ */
 function withoutStreak(refusals: Refusals | undefined, now: Moment): Refusals | undefined {
   if (refusals === undefined || widening(refusals, now) === 1) return undefined;
   return { ...refusals, inARow: 0 };

@@ -160,8 +160,8 @@ export class SourceState {
   }
 
   /**
-   * The remaining time of the suspension in ms. 0 if there is none, or if waiting clients shorten it: noria then lets
-   * clients wait instead of refusing them.
+   * How long, in ms, the source draws nothing even if clients are waiting. 0 without a suspension. Also 0 if the suspension
+   * ends earlier while clients are waiting (`urgentAt`): clients then wait for the draw, and noria does not refuse them.
    */
   get suspendedMs(): number {
     if (!isSuspended(this.#phase) || this.refillRequested) return 0;

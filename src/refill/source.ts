@@ -115,10 +115,12 @@ export class DrawSource {
     this.wake();
   }
 
-  /** Draws again if noria dropped all proxies of the last draw. Call this after a reload that left the source's options as they were. */
+  /**
+   * Draws again if noria dropped all proxies of the last draw. Call this after a reload that did not change the options of
+   * this source. The reload may have changed another option, such as `pool.allowPrivateAddresses`, so that noria now
+   * accepts these proxies.
+   */
   reloaded(): void {
-    // The reload may have changed another option, such as `pool.allowPrivateAddresses`, so that noria now accepts
-    // proxies that it dropped before.
     if (this.#history.last?.allDropped) this.drawAhead();
   }
 
@@ -281,8 +283,8 @@ export class DrawSource {
   #startTurn({ count, urgent }: PlannedDraw): void {
     const startAt = this.#state.refillRequested ? 0 : this.#history.spacing.notBeforeAt(urgent);
     const mustWait = startAt > this.#context.clock.monotonic();
-    // A suspension remains until the store of the pace has answered the turn. So a retry that fails in the same way
-    // changes nothing and emits no event.
+    // A retry of a suspended source keeps the suspended phase until the pace store answers. So if the pace store fails
+    // in the same way again, the phase does not change and noria emits no event.
     if (mustWait || !this.#state.isSuspended)
       this.#state.move(waitingPhase(this.#history.last, this.options.intervalMs));
     if (mustWait) {
