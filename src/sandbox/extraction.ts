@@ -84,7 +84,10 @@ function countOf({ operation, params }: ExtractionCall, instance: Instance | und
   return instance !== undefined && Number(text) > limit ? undefined : Number(text);
 }
 
-/** Returns why the condition of the instance refuses every call. Skips reasons for which the operation has no code. */
+/**
+ * Returns why the service refuses every call in the present condition of the instance; undefined if it does not. Skips
+ * reasons for which the operation has no code.
+ */
 function conditionReason(instance: Instance): RefusalReason | undefined {
   const { condition, options, ledger } = instance;
   const reasons: readonly (readonly [RefusalReason, boolean])[] = [
