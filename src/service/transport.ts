@@ -39,7 +39,7 @@ export type OpenTunnel = (server: HostPort, done: (error: NoriaError | undefined
 interface Tunnel {
   /** The socket. It already has a handler for the event `error`. */
   readonly socket: Socket;
-  /** Returns the error for a connection that is not open after `ms`; undefined if it is open. */
+  /** Called `ms` after the start. Returns the error if the connection is still not open; undefined if it is open. */
   timedOut(ms: number): NoriaError | undefined;
 }
 

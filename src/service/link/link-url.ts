@@ -74,12 +74,9 @@ function replaceSecrets(url: Secret, replace: (name: string) => string): string 
   return text.replace(/%7Bcount%7D/gi, '{count}');
 }
 
+/** A pair of the query, not decoded. Without a `=`, the value is the whole pair, and the name is empty. */
 interface Pair {
   readonly name: string;
-  /**
-   * Splits a pair of the query. The value is not decoded. If the pair has no `=`, the value is the whole pair, and the name is
-   * empty.
-   */
   readonly value: string;
 }
 
