@@ -24,7 +24,7 @@ interface CommandWords {
   readonly choices: readonly string[];
 }
 
-interface Tree {
+interface CommandTree {
   readonly commands: readonly CommandWords[];
   readonly top: CommandWords;
 }
@@ -73,7 +73,7 @@ function flagOf({ long, short, flags, required, argChoices, description }: Optio
 }
 
 /** Returns the flags that take a value, each of them once: a flag has the same meaning in every command. */
-function valueFlags({ commands, top }: Tree): readonly Flag[] {
+function valueFlags({ commands, top }: CommandTree): readonly Flag[] {
   const all = [top, ...commands].flatMap(({ flags }) => flags).filter(({ value }) => value !== 'none');
   return [...new Map(all.map((flag) => [flag.long, flag])).values()];
 }
@@ -84,13 +84,13 @@ const completionWords = ({ flags, choices }: CommandWords) =>
 const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
 
 /** Shell code that sets `$command` to the first word of the command line that names a command. */
-const findCommand = ({ commands }: Tree, earlier: string) => [
+const findCommand = ({ commands }: CommandTree, earlier: string) => [
   `  for each in ${earlier}; do`,
   `    case $each in ${commands.map(({ name }) => name).join('|')}) command=$each; break ;; esac`,
   '  done',
 ];
 
-const SCRIPTS: { readonly [S in Shell]: (tree: Tree) => string } = {
+const SCRIPTS: { readonly [S in Shell]: (tree: CommandTree) => string } = {
   bash: (tree) =>
     [
       '_noria() {',

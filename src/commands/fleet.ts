@@ -14,7 +14,7 @@ import { connectStore } from '../daemon/fleet.ts';
 import { callOf } from '../daemon/part-options.ts';
 import type { ReplicaStatus } from '../fleet/fleet-pool.ts';
 import type { FleetStore } from '../fleet/redis/fleet-store.ts';
-import type { SourceReport as ServiceReport } from '../fleet/shared-pool.ts';
+import type { SourceReport } from '../fleet/shared-pool.ts';
 import type { InstanceSuspension } from '../refill/instance-report.ts';
 import { paceKey } from '../refill/pace.ts';
 import { waitBefore } from '../refill/pace-rule.ts';
@@ -35,11 +35,11 @@ interface FleetFlags {
 interface FleetReport {
   readonly name: string;
   readonly replicas: readonly (ReplicaStatus & { readonly drew: number })[];
-  readonly sources: readonly SourceReport[];
+  readonly sources: readonly FleetSource[];
   readonly sessions: number;
 }
 
-interface SourceReport {
+interface FleetSource {
   readonly name: string;
   readonly members: number;
   readonly quarantined: number;
@@ -48,9 +48,9 @@ interface SourceReport {
   /** Whether an answer of the service has halted the source in all norias. */
   readonly halted: boolean;
   /** Why the service refuses the calls of all norias; null if it does not, or if the time of the suspension has passed. */
-  readonly refusal: Refusal | null;
+  readonly refusal: ServiceRefusal | null;
   /** The norias that do not draw because the service has refused only their own call. */
-  readonly refusedReplicas: readonly (Refusal & { readonly replica: string })[];
+  readonly refusedReplicas: readonly (ServiceRefusal & { readonly replica: string })[];
   /** Whether a noria has reserved a call to the service and may be waiting for its answer. */
   readonly calling: boolean;
   readonly nextCallSeconds: number;
@@ -58,7 +58,7 @@ interface SourceReport {
   readonly waiting: number;
 }
 
-interface Refusal {
+interface ServiceRefusal {
   readonly reason: string;
   readonly advice: string;
 }
@@ -105,7 +105,7 @@ async function readReport(config: Config, name: string, store: FleetStore): Prom
   const now = store.clock.atMost() ?? 0;
   const present = members.filter(({ left }) => left === undefined);
   const replicas = await readReplicas(store);
-  const sourceReports = config.sources.map(async (source): Promise<SourceReport> => {
+  const sourceReports = config.sources.map(async (source): Promise<FleetSource> => {
     const key = paceKey(callOf(config, source));
     const suspension = suspensionOf(reports, key, now);
     const refusal = suspension === undefined ? null : refusalOf(suspension, source.name);
@@ -141,7 +141,7 @@ async function readReport(config: Config, name: string, store: FleetStore): Prom
  * it.
  */
 function suspensionOf(
-  reports: readonly ServiceReport[],
+  reports: readonly SourceReport[],
   key: string,
   now: number,
 ): InstanceSuspension | undefined {
@@ -149,7 +149,7 @@ function suspensionOf(
   return (suspension?.untilAt ?? Infinity) > now ? suspension : undefined;
 }
 
-function refusalOf(suspension: InstanceSuspension, source: string): Refusal {
+function refusalOf(suspension: InstanceSuspension, source: string): ServiceRefusal {
   const { phase, advice } = suspension;
   const then = phase === 'halted' ? ` Then run noria resume ${source}.` : '';
   return { reason: describeOutcome(suspension), advice: `${advice}${then}` };
@@ -159,7 +159,7 @@ function readPace(
   pace: PaceStore,
   key: string,
   { intervalMs }: SourceConfig,
-): Promise<Pick<SourceReport, 'calling' | 'nextCallSeconds' | 'waiting'>> {
+): Promise<Pick<FleetSource, 'calling' | 'nextCallSeconds' | 'waiting'>> {
   return pace.change(key, (entry, now) => ({
     result: {
       calling: entry?.call?.fate === 'pending',
@@ -207,7 +207,7 @@ function formatReport({ name, replicas, sources, sessions }: FleetReport, column
   ];
 }
 
-function nextCall({ paused, halted, calling, nextCallSeconds }: SourceReport): string {
+function nextCall({ paused, halted, calling, nextCallSeconds }: FleetSource): string {
   if (paused) return 'paused';
   if (halted) return 'halted';
   if (calling) return 'calling';

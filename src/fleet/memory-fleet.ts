@@ -14,7 +14,7 @@ interface MemoryFleetOptions {
   readonly version: string;
 }
 
-interface Replica {
+interface RunningNoria {
   /** Returns the number of clients that are connected to this noria. */
   readonly clients: () => number;
 }
@@ -22,7 +22,7 @@ interface Replica {
 export class MemoryFleet {
   readonly #options: MemoryFleetOptions;
   readonly #shared: MemorySharedPool;
-  readonly #replicas = new Map<string, Replica>();
+  readonly #replicas = new Map<string, RunningNoria>();
   /** The distinct IPs drawn in one day of the service, by `INSTANCE DAY`. */
   readonly #drawn = new Map<string, Set<string>>();
 
@@ -37,11 +37,11 @@ export class MemoryFleet {
    * @param replica - the name of the noria; unique in the fleet.
    */
   connector(replica: string) {
-    const open = async (own: Replica): Promise<FleetPool> => this.#open(replica, own);
+    const open = async (own: RunningNoria): Promise<FleetPool> => this.#open(replica, own);
     return { name: this.#options.name, replica, open };
   }
 
-  #open(name: string, replica: Replica): FleetPool {
+  #open(name: string, replica: RunningNoria): FleetPool {
     const connection = this.#shared.connect(name);
     const list = () => this.#list();
     this.#replicas.set(name, replica);

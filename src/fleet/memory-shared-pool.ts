@@ -36,7 +36,7 @@ export class MemorySharedPool {
   readonly #machine: MemorySharedPoolOptions['machine'];
   readonly #state = new SharedPoolState();
   /** The connections by replica name, in the order in which the replicas started to follow. */
-  readonly #connections = new Map<string, Connection>();
+  readonly #connections = new Map<string, ReplicaConnection>();
   /** This machine's part of the fleet's limits; undefined without a fleet. */
   #part: LimitPart | undefined;
 
@@ -56,7 +56,7 @@ export class MemorySharedPool {
    * @param servesClients - if false, `FleetActivity.replicas` does not contain the replica.
    */
   connect(replica: string, { servesClients = true } = {}): PacedSharedPool {
-    const connection = new Connection(servesClients);
+    const connection = new ReplicaConnection(servesClients);
     return {
       pace: this.#pace,
       follow: async (follower) => {
@@ -93,7 +93,7 @@ export class MemorySharedPool {
     this.#connections.get(replica)?.load(this.#state.read(this.#clock.monotonic()));
   }
 
-  #follows(replica: string, connection: Connection): boolean {
+  #follows(replica: string, connection: ReplicaConnection): boolean {
     return this.#connections.get(replica) === connection;
   }
 
@@ -118,7 +118,7 @@ export class MemorySharedPool {
     }
   }
 
-  async #bind(by: string, connection: Connection, proposed: SharedSession): Promise<SharedSession> {
+  async #bind(by: string, connection: ReplicaConnection, proposed: SharedSession): Promise<SharedSession> {
     if (!this.#follows(by, connection)) return proposed;
     const known = this.#state.session(proposed.name, this.#clock.monotonic());
     if (known?.member !== undefined) return known;
@@ -140,7 +140,7 @@ export class MemorySharedPool {
  * Queues the facts and beats for one replica, and delivers them in a microtask. So the pool never calls a follower
  * while one of its own methods runs.
  */
-class Connection {
+class ReplicaConnection {
   readonly servesClients: boolean;
   #follower: Follower | undefined;
   #unloaded: SharedState | undefined;

@@ -21,7 +21,7 @@ export interface InstanceSuspension extends Pick<DrawOutcome, 'code' | 'summary'
   readonly limitsConnections: boolean;
 }
 
-interface EndedDraw {
+interface ConcludedDraw {
   readonly outcome: DrawOutcome;
   readonly suspension: Suspension | undefined;
   readonly quota: Quota;
@@ -44,7 +44,7 @@ export class InstanceReports {
    *
    * @returns the report for the other norias; undefined if the call has no news for them.
    */
-  conclude({ outcome, suspension, quota, now }: EndedDraw): InstanceReport | undefined {
+  conclude({ outcome, suspension, quota, now }: ConcludedDraw): InstanceReport | undefined {
     this.#unread = undefined; // the call of this noria is newer than the unread report
     const { kind } = outcome.verdict;
     const isAccepted = kind === 'ok' || kind === 'empty' || kind === 'slow-down';

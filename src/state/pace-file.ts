@@ -90,7 +90,7 @@ export type Refusals = Readonly<z.infer<typeof refusalsSchema>>;
 export type LastCall = Readonly<z.infer<typeof callSchema>>;
 export type QueuedTurn = Readonly<z.infer<typeof queuedTurnSchema>>;
 export type PaceEntry = Readonly<z.infer<typeof entrySchema>>;
-type Paces = Readonly<z.infer<typeof fileSchema>>;
+type PaceEntries = Readonly<z.infer<typeof fileSchema>>;
 
 /** What to do with an entry. `next` is the new entry; without `next`, the entry does not change. */
 export interface PaceDecision<T> {
@@ -158,7 +158,7 @@ export function createPaceMemory(timekeeper: Timekeeper): PaceStore {
 }
 
 function decideOne<T>(
-  { floor, paces }: Paces,
+  { floor, paces }: PaceEntries,
   { key, now, broken }: { readonly key: string; readonly now: Moment; readonly broken: boolean },
   decide: (entry: PaceEntry | undefined, now: Moment) => PaceDecision<T>,
 ): Decision<T> {
@@ -181,7 +181,7 @@ function isRecent({ call, queue }: PaceEntry, now: Moment): boolean {
 }
 
 /** Returns paces as if noria had just called every instance. */
-function pacesFrom(now: Moment): Paces {
+function pacesFrom(now: Moment): PaceEntries {
   return { floor: { call: unansweredCall(now, 0), queue: [] }, paces: {} };
 }
 

@@ -49,7 +49,7 @@ const fileSchema = z.object({
   parts: z.record(z.string(), z.object({ at: momentSchema, value: z.unknown() })),
 });
 
-type Parts = z.infer<typeof fileSchema>['parts'];
+type SnapshotParts = z.infer<typeof fileSchema>['parts'];
 
 /** Opens and reads the snapshot. Renames an invalid file, so that the next write does not replace it. */
 export async function openSnapshotFile(options: StateFileOptions): Promise<SnapshotFile> {
@@ -70,7 +70,7 @@ export function noSnapshot(): SnapshotFile {
 
 class AtomicSnapshot implements SnapshotFile {
   readonly #options: StateFileOptions;
-  readonly #found: Parts;
+  readonly #found: SnapshotParts;
   readonly #collectors = new Map<string, () => unknown>();
   #timer: Disposable | undefined;
   #writing: Promise<void> | undefined;
@@ -78,7 +78,7 @@ class AtomicSnapshot implements SnapshotFile {
   #dirty = false;
   #closed = false;
 
-  constructor(options: StateFileOptions, found: Parts) {
+  constructor(options: StateFileOptions, found: SnapshotParts) {
     this.#options = options;
     this.#found = found;
   }
@@ -117,7 +117,7 @@ class AtomicSnapshot implements SnapshotFile {
     await this.#write();
   }
 
-  #foundOf(part: string): Parts[string] | undefined {
+  #foundOf(part: string): SnapshotParts[string] | undefined {
     return Object.hasOwn(this.#found, part) ? this.#found[part] : undefined;
   }
 
@@ -146,7 +146,7 @@ class AtomicSnapshot implements SnapshotFile {
     }
   }
 
-  #collect(): Parts {
+  #collect(): SnapshotParts {
     const at = this.#options.timekeeper.now();
     const collected = [...this.#collectors].map(([part, collect]) => [part, { at, value: collect() }]);
     // A part that has not called `addPart` keeps the data that the file contained when noria opened it.
@@ -154,7 +154,7 @@ class AtomicSnapshot implements SnapshotFile {
   }
 }
 
-async function readParts({ path, clock, warn }: StateFileOptions): Promise<Parts> {
+async function readParts({ path, clock, warn }: StateFileOptions): Promise<SnapshotParts> {
   let text: string | undefined;
   try {
     text = await readStateFile(path);
@@ -176,7 +176,7 @@ async function readParts({ path, clock, warn }: StateFileOptions): Promise<Parts
   }
 }
 
-function parseParts(text: string): Parts {
+function parseParts(text: string): SnapshotParts {
   const { data, error } = fileSchema.safeParse(JSON.parse(text));
   if (data !== undefined) return data.parts;
   const reasons = error.issues.map(({ path, message }) => [...path.map(String), message].join(': '));

@@ -132,7 +132,7 @@ export class RedisPaceStore implements PaceStore {
    * Writes the new entry. Returns false if the store did not accept it. The caller then reads the entry and decides
    * again.
    */
-  async #write(key: string, { epoch, version, entry, next }: Change): Promise<boolean> {
+  async #write(key: string, { epoch, version, entry, next }: PaceChange): Promise<boolean> {
     const { store, log, onClaim } = this.#options;
     const isClaim = next.call?.fate === 'pending' && next.call.id !== entry?.call?.id;
     const applied = isClaim && log !== undefined ? log.position() : '';
@@ -164,7 +164,7 @@ export class RedisPaceStore implements PaceStore {
   }
 }
 
-interface Change {
+interface PaceChange {
   readonly epoch: EpochState;
   readonly version: string;
   readonly entry: PaceEntry | undefined;
