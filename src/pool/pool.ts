@@ -344,11 +344,11 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Restores the members that have not expired since the snapshot. Call it before the pool serves clients.
+   * Restores what has not expired since the snapshot. Call it on a pool that has just been opened.
    *
-   * @param passedMs - time since the snapshot; by default, the wall clock measures it.
+   * @param passedMs - time since the snapshot.
    */
-  restore(snapshot: PoolSnapshot, passedMs?: number): void {
+  restore(snapshot: PoolSnapshot, passedMs: number): void {
     restoreSnapshot(this.#parts, snapshot, passedMs);
     this.#requests.serveWaiting(this.#clock.monotonic());
   }

@@ -47,13 +47,12 @@ export function takeSnapshot({ clock, members }: SnapshotParts): PoolSnapshot {
 /**
  * Restores the members and departed members that have not expired since, if their source is still configured.
  *
- * @param passedMs - time since the snapshot; by default, the wall clock measures it. The default is at least 0, so that a clock
- * that was set back does not prolong any life.
+ * @param passedMs - time since the snapshot.
  */
 export function restoreSnapshot(
   { clock, members, intake }: SnapshotParts & { readonly intake: MemberIntake },
   snapshot: PoolSnapshot,
-  passedMs = Math.max(0, clock.now() - snapshot.at),
+  passedMs: number,
 ): void {
   const now = clock.monotonic();
   const monotonic = (wallAt: number) => now + Math.min(wallAt - snapshot.at, MAX_LIFE_MS) - passedMs;

@@ -74,7 +74,7 @@ test('replica: members that its pool had before the start become known to all re
   await settled();
   const second = openFleet();
   const restarted = await second.open('a');
-  restarted.pool.restore(snapshot);
+  restarted.pool.restore(snapshot, 0);
   await restarted.replica.close();
   const other = await second.open('b');
   expect(viewOf(other, id), 'it was restored after the start').toBeUndefined();
