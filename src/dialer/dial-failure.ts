@@ -3,7 +3,6 @@
  * addresses and no text from outside.
  */
 import type { FaultCode } from '../core/faults.ts';
-import type { LeaseRefusal } from '../pool/lease.ts';
 import type { AttemptFailure } from './attempt-contract.ts';
 import type { DialBlame } from './blame.ts';
 import type { DialFailure } from './dial.ts';
@@ -22,15 +21,6 @@ const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {
   'member-incapable': 'cannot address this target',
   'target-doubted': 'could not reach the target',
 };
-
-/** The failure of a dial for which the pool has no member. */
-export function failureWithoutMember(
-  { refused, reason, retryAfterMs, sources }: LeaseRefusal,
-  attempts: number,
-): DialFailure {
-  const retry = retryAfterMs === undefined ? {} : { retryAfterMs };
-  return { code: refused, reason, attempts, sources, ...retry };
-}
 
 /**
  * The failure of a dial that has no attempt left.

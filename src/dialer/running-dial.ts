@@ -15,7 +15,7 @@ import { AttemptBudget, type AttemptBudgetSettings } from './attempt-budget.ts';
 import type { AttemptFailure, AttemptParts, RawConnection } from './attempt-contract.ts';
 import { type BlameParts, DialBlame, type DialEnd } from './blame.ts';
 import type { DialFailure, Dialing, DialRequest, DialResult } from './dial.ts';
-import { describeAttempts, failureAfterAttempts, failureWithoutMember } from './dial-failure.ts';
+import { describeAttempts, failureAfterAttempts } from './dial-failure.ts';
 import { helpsAnotherMember } from './front-handshake.ts';
 import { NO_BYTES } from './handshake.ts';
 import { Hedge, type HedgeParts, type HedgeSettings, type OverdueAttempts } from './hedge.ts';
@@ -285,7 +285,7 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
 
   noMemberFound(refusal: LeaseRefusal): void {
     const { failures, allRequireCredentials } = this.#blame;
-    const tried = refusal.refused === 'pool-empty' && failures.length > 0;
+    const tried = refusal.code === 'pool-empty' && failures.length > 0;
     const isWithheld = allRequireCredentials && failures.some(({ withheld }) => withheld);
     if (tried && isWithheld && !this.#startedOver) {
       // Every member required credentials, and some did not get the instance's credentials, because other members may not
@@ -294,7 +294,7 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
       this.#search.startOver();
       this.#acquire(false);
     } else if (tried) this.#failAfterAttempts();
-    else this.#fail(failureWithoutMember(refusal, this.#budget.attempts));
+    else this.#fail({ ...refusal, attempts: this.#budget.attempts });
   }
 
   #failAfterAttempts(): void {

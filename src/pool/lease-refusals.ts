@@ -30,7 +30,7 @@ export class LeaseRefusals {
       retryAfterMs = Math.min(retryAfterMs, nextMemberMs ?? Number.POSITIVE_INFINITY);
     }
     const retry = retryAfterMs === Number.POSITIVE_INFINITY ? {} : { retryAfterMs };
-    return { refused: 'pool-empty', reason, sources, ...retry };
+    return { code: 'pool-empty', reason, sources, ...retry };
   }
 
   /**

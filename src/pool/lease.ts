@@ -98,10 +98,7 @@ export interface UpcomingQuery {
 }
 
 export interface LeaseRefusal {
-  readonly refused: Extract<
-    FaultCode,
-    'pool-empty' | 'bad-routing' | 'deadline' | 'shutting-down' | 'client-gone'
-  >;
+  readonly code: Extract<FaultCode, 'pool-empty' | 'bad-routing' | 'shutting-down' | 'client-gone'>;
   /** The reason as a text for the client. It never contains text from the service. */
   readonly reason: string;
   /** Time until the next draw can bring a member; absent if no draw is planned. */
@@ -172,5 +169,5 @@ export interface LeaseProvider {
 }
 
 export function isLease(answer: Lease | LeaseRefusal): answer is Lease {
-  return !('refused' in answer);
+  return !('code' in answer);
 }

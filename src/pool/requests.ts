@@ -26,12 +26,12 @@ import type { Sessions } from './sessions.ts';
 import { type ServeResult, type WaitingClient, WaitingQueue } from './waiting-queue.ts';
 
 const SHUTTING_DOWN: LeaseRefusal = {
-  refused: 'shutting-down',
+  code: 'shutting-down',
   reason: 'noria is shutting down.',
   sources: [],
 };
 const CLIENT_LEFT: LeaseRefusal = {
-  refused: 'client-gone',
+  code: 'client-gone',
   reason: 'The client disconnected while it waited for a member.',
   sources: [],
 };
@@ -285,5 +285,5 @@ export class Requests {
 }
 
 function badRouting(reason: string): LeaseRefusal {
-  return { refused: 'bad-routing', reason, sources: [] };
+  return { code: 'bad-routing', reason, sources: [] };
 }

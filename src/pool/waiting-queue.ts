@@ -175,7 +175,7 @@ export class WaitingQueue {
 
 function outcomeOf(answer: Answer): 'served' | 'gave-up' | 'refused' {
   if (isLease(answer)) return 'served';
-  return answer.refused === 'client-gone' ? 'gave-up' : 'refused';
+  return answer.code === 'client-gone' ? 'gave-up' : 'refused';
 }
 
 class LineCursor {

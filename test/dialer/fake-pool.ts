@@ -61,7 +61,7 @@ export class FakePool implements LeaseProvider {
     this.cancelled.push(requestId);
     const index = this.#waiting.findIndex(({ request }) => request.id === requestId);
     const [waiting] = index < 0 ? [] : this.#waiting.splice(index, 1);
-    waiting?.resolve({ refused: 'client-gone', reason: 'cancelled', sources: [] });
+    waiting?.resolve({ code: 'client-gone', reason: 'cancelled', sources: [] });
   }
 
   upcoming({ count, isKnown }: UpcomingQuery): readonly UpcomingMember[] {
@@ -140,5 +140,5 @@ export class FakePool implements LeaseProvider {
 }
 
 function emptyPool(): LeaseRefusal {
-  return { refused: 'pool-empty', reason: 'no member', retryAfterMs: 4_000, sources: [] };
+  return { code: 'pool-empty', reason: 'no member', retryAfterMs: 4_000, sources: [] };
 }

@@ -277,7 +277,7 @@ test('machines: maxTunnelsPerMember is divided among the machines, then among th
   await settled();
   const openAt = (kit: PoolKit) => {
     let count = 0;
-    while (!('refused' in kit.pool.acquire(request()))) count += 1;
+    while (!('code' in kit.pool.acquire(request()))) count += 1;
     return count;
   };
   expect(workers.map(openAt)).toEqual([2, 2, 2, 1]);
@@ -299,7 +299,7 @@ test('machines: a limit that one machine observed is divided among its workers o
   a.primary.pool.limitTunnels('city', 0.5);
   await settled();
   let count = 0;
-  while (!('refused' in workers[1].pool.acquire(request()))) count += 1;
+  while (!('code' in workers[1].pool.acquire(request()))) count += 1;
   expect(count, 'half of 4').toBe(2);
   expect((await acquireAt(workers[2])).member, 'the other machine is not limited').toBeDefined();
 });
@@ -340,7 +340,7 @@ test('machines: a machine without its store goes on with all its workers, and ca
   const avoid = ids(a.primary).filter((id) => id !== second);
   for (const kit of [a1, a2]) {
     const answer = kit.pool.acquire(request({}, { targetHost: 'one.example', avoid }));
-    expect(answer, 'the ban').toMatchObject({ refused: 'pool-empty' });
+    expect(answer, 'the ban').toMatchObject({ code: 'pool-empty' });
   }
 });
 
@@ -383,7 +383,7 @@ test('machines: what only one machine may know stays there', async () => {
   a.primary.pool.freezeEvictions(true);
   await settled();
   expect([ids(a1).length, ids(a2).length, ids(b1).length, ids(b.primary).length]).toEqual([2, 2, 1, 1]);
-  expect(a2.pool.acquire(request())).toMatchObject({ refused: 'pool-empty' });
+  expect(a2.pool.acquire(request())).toMatchObject({ code: 'pool-empty' });
   const [id = ''] = ids(b1);
   expect(acquire(b1).member).toBe(id);
   fail(b1, acquire(b1));

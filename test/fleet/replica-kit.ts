@@ -129,7 +129,7 @@ export async function beaten(clock: ManualClock): Promise<void> {
 /** Acquires a lease. The replica must grant it. */
 export async function acquireAt({ replica }: ReplicaKit, routing: RoutingOptions = {}): Promise<Lease> {
   const answer = await replica.sessions.acquire(request(routing));
-  if (!isLease(answer)) throw new Error(`refused: ${answer.refused}: ${answer.reason}`);
+  if (!isLease(answer)) throw new Error(`refused: ${answer.code}: ${answer.reason}`);
   return answer;
 }
 

@@ -161,7 +161,7 @@ test('replica: requested evictions and bans apply in all replicas', async () => 
   b.pool.ban({ holder: { member: second }, host: 'one.example', verdict: 'banned' });
   await settled();
   expect([ids(a), ids(b)]).toEqual([[second], [second]]);
-  expect(a.pool.acquire(request({}, { targetHost: 'one.example' }))).toMatchObject({ refused: 'pool-empty' });
+  expect(a.pool.acquire(request({}, { targetHost: 'one.example' }))).toMatchObject({ code: 'pool-empty' });
   a.pool.ban({ holder: { member: second }, host: 'one.example', verdict: 'ok' });
   await settled();
   expect(b.pool.acquire(request({}, { targetHost: 'one.example' }))).toMatchObject({ member: second });
@@ -326,7 +326,7 @@ test('replica: maxTunnelsPerMember is divided', async () => {
   await settled();
   const openAt = (kit: typeof a) => {
     let count = 0;
-    while (!('refused' in kit.pool.acquire(request()))) count += 1;
+    while (!('code' in kit.pool.acquire(request()))) count += 1;
     return count;
   };
   expect([openAt(a), openAt(b)]).toEqual([2, 1]);
@@ -334,7 +334,7 @@ test('replica: maxTunnelsPerMember is divided', async () => {
   await settled();
   expect(openAt(a)).toBe(1);
   await fleet.open('c');
-  expect(a.pool.acquire(request())).toMatchObject({ refused: 'pool-empty' });
+  expect(a.pool.acquire(request())).toMatchObject({ code: 'pool-empty' });
 });
 
 test('replica: one that serves no clients counts the leases of the others', async () => {
@@ -378,7 +378,7 @@ test('replica: a member that a probe admits serves the clients of all', async ()
   const { a, b } = await openPair();
   a.pool.addMembers('city', [drawn(a, 1, 60_000, { unproven: true })]);
   await settled();
-  expect(b.pool.acquire(request())).toMatchObject({ refused: 'pool-empty' });
+  expect(b.pool.acquire(request())).toMatchObject({ code: 'pool-empty' });
   const [probe] = a.pool.acquireForProbe(1);
   a.pool.report({ lease: probe?.id ?? 0, kind: 'accepted', latencyMs: 5 });
   await settled();

@@ -190,13 +190,13 @@ test('limits: leases in flight count towards the tunnels and uses of a member', 
   const kit = openKit({ rotation: { maxTunnelsPerMember: 2, maxUsesPerMember: 3 } });
   addMembers(kit, 1);
   const two = [acquire(kit), acquire(kit)];
-  expect(refusal(kit).refused).toBe('pool-empty');
+  expect(refusal(kit).code).toBe('pool-empty');
   for (const lease of two) {
     accept(kit, lease);
     close(kit, lease);
   }
   const third = acquire(kit);
-  expect(refusal(kit).refused, 'the third use is in flight').toBe('pool-empty');
+  expect(refusal(kit).code, 'the third use is in flight').toBe('pool-empty');
   fail(kit, third, 'target');
   const again = acquire(kit);
   accept(kit, again);

@@ -39,7 +39,7 @@ test('filter: a country code that no location contains is refused at once, with 
   const kit = openKit();
   addLocations(kit);
   const refused = refusal(kit, { location: 'US' }, { waitMs: 15_000 });
-  expect(refused.refused).toBe('bad-routing');
+  expect(refused.code).toBe('bad-routing');
   expect(refused.reason).toContain('country code');
   expect(refused.reason).not.toContain('US');
   expect(use(kit, { location: 'sha' }).source).toBe('city');
@@ -48,15 +48,15 @@ test('filter: a country code that no location contains is refused at once, with 
 test('filter: a client waits for a country code that a source could have', () => {
   const kit = openKit({ sources: [{ ...CITY, locationParams: { adr: 'jp' } }, BACKUP] });
   expect(kit.pool.acquire(request({ location: 'jp' }, { waitMs: 1_000 }))).toBeInstanceOf(Promise);
-  expect(refusal(kit, { location: 'jp', source: 'backup' }).refused).toBe('bad-routing');
-  expect(refusal(kit, { location: 'us' }).refused).toBe('bad-routing');
-  expect(refusal(kit, { location: '日本' }).refused, 'not a code').toBe('pool-empty');
+  expect(refusal(kit, { location: 'jp', source: 'backup' }).code).toBe('bad-routing');
+  expect(refusal(kit, { location: 'us' }).code).toBe('bad-routing');
+  expect(refusal(kit, { location: '日本' }).code, 'not a code').toBe('pool-empty');
 });
 
 test('filter: a source that is not configured is refused at once', () => {
   const kit = openKit();
   addMembers(kit, 1);
-  expect(refusal(kit, { source: 'nowhere' }, { waitMs: 15_000 }).refused).toBe('bad-routing');
+  expect(refusal(kit, { source: 'nowhere' }, { waitMs: 15_000 }).code).toBe('bad-routing');
 });
 
 test('filter: source, protocol and minimum life apply together', () => {

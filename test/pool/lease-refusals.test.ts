@@ -40,7 +40,7 @@ function openTwo(changes: Parameters<typeof openKit>[0] = {}) {
 test('refusal: a client that only a halted source can serve is refused at once, with its reason', () => {
   const { kit } = openTwo();
   expect(refusal(kit, { source: 'city' }, WAIT)).toEqual({
-    refused: 'pool-empty',
+    code: 'pool-empty',
     reason: 'No source that can serve this request will have a member soon.',
     sources: [{ name: 'city', state: 'halted', reason: '12001: The key is wrong.' }],
   });
@@ -63,7 +63,7 @@ test.each([
 ] as const)('refusal: a client does not wait for a source whose %s excludes it', (_, routing, facts) => {
   const { kit } = openTwo({ sources: [CITY, { ...TOWN, ...facts }] });
   expect(refusal(kit, routing, WAIT)).toEqual({
-    refused: 'pool-empty',
+    code: 'pool-empty',
     reason: expect.any(String),
     sources: [{ name: 'city', state: 'halted', reason: '12001: The key is wrong.' }],
   });
@@ -106,7 +106,7 @@ test('refusal: a source that halts refuses its waiting clients at once, and no o
   for (const source of ['city', 'town']) {
     const answer = kit.pool.acquire(request({ source }, WAIT));
     void Promise.resolve(answer).then((later) =>
-      answers.push(isLease(later) ? 'lease' : `${source} ${later.refused}`),
+      answers.push(isLease(later) ? 'lease' : `${source} ${later.code}`),
     );
   }
   move(HALTED);
@@ -119,13 +119,13 @@ test('refusal: a source whose members refuse its credentials refuses clients at 
   const { kit } = openTwo({ forecasts: () => [{ ...READY_SOON, name: 'city' }, READY_SOON] });
   kit.pool.blockSource('city', 'its members refuse the credentials');
   expect(refusal(kit, { source: 'city' }, WAIT)).toEqual({
-    refused: 'pool-empty',
+    code: 'pool-empty',
     reason: expect.any(String),
     sources: [{ name: 'city', state: 'paused', reason: 'its members refuse the credentials' }],
   });
   const waiting = kit.pool.acquire(request({ source: 'town' }, WAIT));
   kit.pool.blockSource('town', 'its members refuse the credentials');
-  expect(await waiting).toMatchObject({ refused: 'pool-empty', sources: [{ name: 'town' }] });
+  expect(await waiting).toMatchObject({ code: 'pool-empty', sources: [{ name: 'town' }] });
 });
 
 test('refusal: a minimum life that no product has is refused at once, with both durations in the reason', () => {
@@ -152,8 +152,8 @@ test('refusal: a source with an unknown maximum life refuses no minimum life', (
 
 test('refusal: a protocol that no source has is refused at once', () => {
   const kit = openKit({ sources: [{ ...CITY, protocol: 'http' }] });
-  const { refused, reason } = refusal(kit, { protocol: 'socks5' }, WAIT);
-  expect([refused, reason]).toEqual([
+  const { code, reason } = refusal(kit, { protocol: 'socks5' }, WAIT);
+  expect([code, reason]).toEqual([
     'bad-routing',
     'protocol is socks5, but members of source city speak http.',
   ]);
@@ -161,8 +161,8 @@ test('refusal: a protocol that no source has is refused at once', () => {
 
 test('refusal: a location that the configuration excludes is refused at once', () => {
   const kit = openKit({ sources: [{ ...CITY, locationParams: { nadr: '上海' } }] });
-  const { refused, reason } = refusal(kit, { location: '上海' }, WAIT);
-  expect([refused, reason]).toEqual([
+  const { code, reason } = refusal(kit, { location: '上海' }, WAIT);
+  expect([code, reason]).toEqual([
     'bad-routing',
     expect.stringMatching(/^adr matches no member .* source city excludes/),
   ]);

@@ -37,7 +37,7 @@ test('lifetimes: an expired member is never picked, even when the timer is late'
   const kit = openKit({ clock });
   addMembers(kit, 1, 60_000);
   clock.lateMs = 57_000;
-  expect(refusal(kit).refused).toBe('pool-empty');
+  expect(refusal(kit).code).toBe('pool-empty');
 });
 
 test('lifetimes: each member leaves at its own end', () => {
@@ -112,7 +112,7 @@ test('lifetimes: an unknown lifetime is renewed by success, and ends without one
     expect(use(kit).remainingMs).toBeUndefined();
   }
   kit.clock.advance(598_000);
-  expect(refusal(kit).refused).toBe('pool-empty');
+  expect(refusal(kit).code).toBe('pool-empty');
 });
 
 test('lifetimes: a failed member cannot come back before the end of its announced life', () => {
@@ -132,7 +132,7 @@ test('lifetimes: an evicted member drains and cannot come back', () => {
   expect(kit.pool.evict(tunnel.member)).toBe(true);
   expect(kit.pool.evict('nobody')).toBe(false);
   expect(kit.events('member.drained')).toMatchObject([{ member: tunnel.member, openTunnels: 1 }]);
-  expect(refusal(kit).refused).toBe('pool-empty');
+  expect(refusal(kit).code).toBe('pool-empty');
   close(kit, tunnel);
   expect(kit.events('member.left')).toMatchObject([{ reason: 'evicted' }]);
   expect(kit.pool.addMembers('city', [drawn(kit, 0)]).rejected).toBe(1);
@@ -159,7 +159,7 @@ test('lifetimes: an expired member that is drawn again has its history, for the 
   kit.pool.ban({ holder: { member }, host: 'banned.example', verdict: 'banned' });
   kit.clock.advance(60_000);
   addMembers(kit, 1, 30_000);
-  expect(refusal(kit, {}, { targetHost: 'banned.example' }).refused).toBe('pool-empty');
+  expect(refusal(kit, {}, { targetHost: 'banned.example' }).code).toBe('pool-empty');
   kit.pool.evict(kit.pool.members()[0]?.id ?? '');
   kit.clock.advance(120_000);
   addMembers(kit, 1, 60_000);
@@ -183,7 +183,7 @@ test('lifetimes: a closed pool adds no members and grants no leases', () => {
   const tunnel = acquire(kit);
   kit.pool.close();
   kit.pool.close();
-  expect(refusal(kit).refused).toBe('shutting-down');
+  expect(refusal(kit).code).toBe('shutting-down');
   expect(kit.pool.addMembers('city', [drawn(kit, 9)]).rejected).toBe(1);
   close(kit, tunnel);
   expect(stateOf(kit, tunnel.member)).toBe('ready');

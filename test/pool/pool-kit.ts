@@ -118,7 +118,7 @@ export function acquire(
 ): Lease {
   const answer = kit.pool.acquire(request(routing, changes));
   if (answer instanceof Promise) throw new Error('the request waits');
-  if (!isLease(answer)) throw new Error(`refused: ${answer.refused}: ${answer.reason}`);
+  if (!isLease(answer)) throw new Error(`refused: ${answer.code}: ${answer.reason}`);
   return answer;
 }
 

@@ -29,7 +29,7 @@ test('pool: inside the safety margin a member gets no new tunnels, and open ones
   kit.clock.advance(56_999);
   use(kit);
   kit.clock.advance(1);
-  expect(refusal(kit).refused).toBe('pool-empty');
+  expect(refusal(kit).code).toBe('pool-empty');
   expect(stateOf(kit, tunnel.member)).toBe('draining');
   close(kit, tunnel);
   expect(stateOf(kit, tunnel.member)).toBe('left');
@@ -54,7 +54,7 @@ test('pool: a faulty member is quarantined, then tried by one client, then evict
   kit.clock.advance(10_000);
   const trial = acquire(kit);
   expect(trial.doubtful).toBe(true);
-  expect(refusal(kit).refused).toBe('pool-empty');
+  expect(refusal(kit).code).toBe('pool-empty');
   fail(kit, trial);
   expect(kit.events('member.left')).toMatchObject([{ reason: 'failed', fault: 'member-unreachable' }]);
 });

@@ -122,7 +122,7 @@ test('quarantine: without another member, one client at a time gets a quarantine
   fail(kit, two);
   const trials = [acquire(kit), acquire(kit)];
   expect(trials.map(({ member }) => member).sort()).toEqual([one.member, two.member].sort());
-  expect(refusal(kit).refused).toBe('pool-empty');
+  expect(refusal(kit).code).toBe('pool-empty');
 });
 
 test('quarantine: faults of leases older than the quarantine do not count', () => {
@@ -178,7 +178,7 @@ test('probes: clients get an unproven member only after a successful probe', () 
   const kit = openKit();
   addMembers(kit, 2, 60_000, { unproven: true });
   expect(kit.pool.members().map(({ state }) => state)).toEqual(['joining', 'joining']);
-  expect(refusal(kit).refused).toBe('pool-empty');
+  expect(refusal(kit).code).toBe('pool-empty');
   const [first, second, ...more] = kit.pool.acquireForProbe(10);
   expect(more).toEqual([]);
   expect(kit.pool.acquireForProbe(10)).toEqual([]);

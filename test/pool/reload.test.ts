@@ -36,7 +36,7 @@ test('reload: a client that waits for a removed source is refused', async () => 
   const kit = openKit({ sources: [CITY, BACKUP] });
   const client = kit.pool.acquire(request({ source: 'backup' }, { waitMs: 15_000 }));
   kit.pool.reconfigure(poolSettings({ sources: [CITY] }));
-  await expect(client).resolves.toMatchObject({ refused: 'bad-routing' });
+  await expect(client).resolves.toMatchObject({ code: 'bad-routing' });
 });
 
 test('reload: a new strategy, limits and margins apply to existing members', () => {
@@ -56,6 +56,6 @@ test('reload: a removed source that is configured again can get the same members
   addMembers(kit, 2);
   kit.pool.reconfigure(poolSettings({ sources: [BACKUP] }));
   kit.pool.reconfigure(poolSettings({ sources: [CITY] }));
-  expect(refusal(kit).refused).toBe('pool-empty');
+  expect(refusal(kit).code).toBe('pool-empty');
   expect(kit.pool.addMembers('city', [drawn(kit, 0)]).joined).toBe(1);
 });

@@ -93,7 +93,7 @@ test('session limits: a TTL above rotation.maxSessionTtl is refused, with both d
   const kit = openKit({ rotation: { maxSessionTtlMs: 24 * HOUR_MS } });
   addMembers(kit, 2);
   const refused = refusal(kit, { session: 'abc', sessionTtlMs: 168 * HOUR_MS });
-  expect(refused).toMatchObject({ refused: 'bad-routing' });
+  expect(refused).toMatchObject({ code: 'bad-routing' });
   expect(refused.reason).toMatch(/ttl.*168h.*24h.*rotation\.maxSessionTtl/);
   expect(kit.pool.sessionCount).toBe(0);
   use(kit, { session: 'abc', sessionTtlMs: 24 * HOUR_MS });

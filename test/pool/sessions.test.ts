@@ -163,7 +163,7 @@ test('sessions: a session waits for its member when that is only full', async ()
   addMembers(kit, 2);
   const own = acquire(kit, ABC);
   accept(kit, own);
-  expect(refusal(kit, ABC).refused).toBe('pool-empty');
+  expect(refusal(kit, ABC).code).toBe('pool-empty');
   const client = kit.pool.acquire(request(ABC, { waitMs: 5_000 }));
   expect(kit.pool.demand('city').waiting, 'no draw helps').toBe(0);
   close(kit, own);
@@ -190,7 +190,7 @@ test('sessions: a session that waits for its member does not block clients behin
   await expect(behind).resolves.toMatchObject({ waitedMs: 0 });
   expect(kit.pool.waitingCount).toBe(1);
   kit.clock.advance(5_000);
-  await expect(own).resolves.toMatchObject({ refused: 'pool-empty' });
+  await expect(own).resolves.toMatchObject({ code: 'pool-empty' });
 });
 
 test('sessions: a session ends after its TTL, but not while it has an open tunnel', () => {
@@ -316,7 +316,7 @@ test('sessions: spacing does not apply to a session', () => {
   kit.clock.advance(30_000);
   expect(use(kit, ABC).member).toBe(own.member);
   kit.clock.advance(30_000);
-  expect(refusal(kit).refused, 'it applies to other clients').toBe('pool-empty');
+  expect(refusal(kit).code, 'it applies to other clients').toBe('pool-empty');
   kit.clock.advance(30_000);
   expect(use(kit).member).toBe(own.member);
 });

@@ -38,7 +38,7 @@ test('snapshot: members keep their ids, lives and histories', () => {
   expect(after.pool.members()).toEqual([
     { ...before.pool.members()[0], remainingSeconds: 100, state: 'quarantined', faults: 1, uses: 1 },
   ]);
-  expect(refusal(after, {}, { targetHost: 'banned.example' }).refused).toBe('pool-empty');
+  expect(refusal(after, {}, { targetHost: 'banned.example' }).code).toBe('pool-empty');
   fail(after, acquire(after));
   expect(after.pool.members(), 'the second fault in a row evicts').toEqual([]);
 });

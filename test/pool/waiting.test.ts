@@ -54,7 +54,7 @@ test('waiting: each client has its own deadline, and all share one timer', async
   kit.clock.advance(1_000);
   await settle();
   expect(early.answer).toEqual({
-    refused: 'pool-empty',
+    code: 'pool-empty',
     reason: expect.any(String),
     retryAfterMs: 4_000,
     sources: [outlook],
@@ -63,7 +63,7 @@ test('waiting: each client has its own deadline, and all share one timer', async
   kit.clock.advance(1_000);
   await settle();
   expect(late.answer).toMatchObject({
-    refused: 'pool-empty',
+    code: 'pool-empty',
     reason: expect.stringMatching(/^Waited [\d.]+ s for a member that fits the routing options\.$/),
   });
   expect(kit.events('client.waited')).toEqual([
@@ -141,7 +141,7 @@ test('waiting: a cancelled request is answered once', async () => {
   kit.pool.cancel(client.request.id);
   kit.pool.cancel(987_654);
   await settle();
-  expect(client.answer).toMatchObject({ refused: 'client-gone' });
+  expect(client.answer).toMatchObject({ code: 'client-gone' });
   expect(kit.events('client.waited')).toEqual([{ ms: 0, outcome: 'gave-up' }]);
 });
 
@@ -151,8 +151,8 @@ test('waiting: closing the pool refuses every client', async () => {
   kit.pool.close();
   await settle();
   expect(queue.map(({ answer }) => answer)).toMatchObject([
-    { refused: 'shutting-down' },
-    { refused: 'shutting-down' },
+    { code: 'shutting-down' },
+    { code: 'shutting-down' },
   ]);
   expect(kit.clock.armedCount).toBe(0);
 });
@@ -211,7 +211,7 @@ test('waiting: a new client never overtakes waiting ones, even when the timer is
   acquire(kit);
   const client = wait(kit);
   clock.lateMs = 6_000;
-  expect(refusal(kit).refused).toBe('pool-empty');
+  expect(refusal(kit).code).toBe('pool-empty');
   await settle();
   expect(served([client])).toEqual([true]);
 });
@@ -238,7 +238,7 @@ test('waiting: a limit is halved again while it applies, and can be lifted', asy
   kit.pool.limitTunnels('city', 0.5);
   for (const tunnel of tunnels.splice(0, 5)) close(kit, tunnel);
   acquire(kit);
-  expect(refusal(kit).refused, 'four are open').toBe('pool-empty');
+  expect(refusal(kit).code, 'four are open').toBe('pool-empty');
   for (const tunnel of tunnels) close(kit, tunnel);
   kit.pool.limitTunnels('city', 0.5);
   acquire(kit);
@@ -254,11 +254,11 @@ test('waiting: a limit allows at least one tunnel', () => {
   addMembers(kit, 1);
   kit.pool.limitTunnels('city', 0.5);
   const only = acquire(kit);
-  expect(refusal(kit).refused).toBe('pool-empty');
+  expect(refusal(kit).code).toBe('pool-empty');
   kit.pool.limitTunnels('city', 0.5);
   close(kit, only);
   acquire(kit);
-  expect(refusal(kit).refused).toBe('pool-empty');
+  expect(refusal(kit).code).toBe('pool-empty');
 });
 
 test('waiting: lifting a ban serves the client that waited because of it', async () => {
