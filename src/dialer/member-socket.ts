@@ -173,13 +173,25 @@ const LARGE_BYTES = 256 * 1024;
 /** The maximum number of large buffers to keep for reuse. */
 const MAX_SPARE_BUFFERS = 16;
 
-/** The read buffers of all tunnels of one dialer. */
+/** The buffers that all tunnels of one dialer share. */
 export class ReadMemory {
   /**
    * All tunnels share this buffer. That is safe, because each read copies the content before the next read can start.
    */
   readonly shared = Buffer.allocUnsafeSlow(SHARED_BYTES);
+  #copy = Buffer.allocUnsafeSlow(SHARED_BYTES);
   readonly #spare: Buffer[] = [];
+
+  /** Copies the first bytes of `shared` without allocating memory. The next call overwrites the copy. */
+  copy(byteCount: number): Buffer {
+    this.shared.copy(this.#copy, 0, 0, byteCount);
+    return this.#copy.subarray(0, byteCount);
+  }
+
+  /** Protects the last copy: the next call of `copy` does not overwrite it. */
+  keepCopy(): void {
+    this.#copy = Buffer.allocUnsafeSlow(SHARED_BYTES);
+  }
 
   takeLarge(): Buffer {
     return this.#spare.pop() ?? Buffer.allocUnsafeSlow(LARGE_BYTES);
@@ -206,7 +218,7 @@ export function tunnelSocket(memory: ReadMemory): Socket {
     onread: {
       buffer: () => reads.buffer, // Node calls this function on connect and after each read
       callback: (byteCount) => {
-        socket.emit('data', reads.take(byteCount));
+        reads.emit(socket, byteCount);
         return true; // Node continues to read. To stop, a listener calls `pause()`.
       },
     },
@@ -216,15 +228,16 @@ export function tunnelSocket(memory: ReadMemory): Socket {
 }
 
 /**
- * From now on, the socket of a tunnel emits chunks of at least `bytes` without copying them. Such a chunk is valid until
- * the 'data' listener returns or, if the listener has paused the socket, until `resume`. No-op for other sockets.
+ * Lets the socket of a tunnel reuse the memory of a chunk when `sink` has sent the chunk. From now on, the 'data' listener
+ * must write each chunk to `sink` before the listener returns. If `sink` then holds as many bytes as its high-water mark,
+ * the listener must also pause the socket until 'drain'. No-op for other sockets.
  */
-export function lendChunks(socket: Socket, bytes: number): void {
+export function lendChunks(socket: Socket, sink: Socket): void {
   const reads = (socket as MemberSocket)[READS];
-  if (reads !== undefined) reads.lendFromBytes = bytes;
+  if (reads !== undefined) reads.sink = sink;
 }
 
-/** The read buffer of one tunnel. */
+/** The reads of one tunnel. */
 class TunnelReads {
   readonly #memory: ReadMemory;
   /**
@@ -232,7 +245,10 @@ class TunnelReads {
    * because it may still be in use.
    */
   #large: Buffer | undefined;
-  lendFromBytes = Number.POSITIVE_INFINITY;
+  /** See `lendChunks`. */
+  sink: Socket | undefined;
+  /** Whether `sink` sent the previous chunk at once. */
+  #sentAtOnce = false;
 
   constructor(memory: ReadMemory) {
     this.#memory = memory;
@@ -242,16 +258,34 @@ class TunnelReads {
     return this.#large ?? this.#memory.shared;
   }
 
-  /** Returns the bytes of a read as a chunk, and selects the buffer for the next read. */
-  take(byteCount: number): Buffer {
-    const { shared } = this.#memory;
+  /** Emits the bytes of a read as a chunk, and selects the buffer for the next read. */
+  emit(socket: Socket, byteCount: number): void {
     const large = this.#large;
-    if (large === undefined) {
-      const full = byteCount === shared.length;
-      if (full && this.lendFromBytes <= LARGE_BYTES) this.#large = this.#memory.takeLarge();
-      return Buffer.from(shared.subarray(0, byteCount));
-    }
-    if (byteCount >= this.lendFromBytes) return large.subarray(0, byteCount);
+    if (large === undefined) this.#emitShared(socket, byteCount);
+    else socket.emit('data', this.#takeLarge(large, byteCount));
+  }
+
+  /**
+   * Emits a copy. If the sink sent the previous chunk at once, it probably sends this chunk at once too, so the copy reuses
+   * memory. If the sink then does not send the copy at once, the copy keeps a buffer of 64 KiB. The next chunks therefore
+   * reuse no memory, until the sink sends a chunk at once again.
+   */
+  #emitShared(socket: Socket, byteCount: number): void {
+    const { shared } = this.#memory;
+    const reuses = this.#sentAtOnce;
+    const chunk = reuses ? this.#memory.copy(byteCount) : Buffer.from(shared.subarray(0, byteCount));
+    socket.emit('data', chunk);
+    const { sink } = this;
+    if (sink === undefined) return;
+    this.#sentAtOnce = sink.writableLength === 0;
+    if (reuses && !this.#sentAtOnce) this.#memory.keepCopy();
+    const isFull = byteCount === shared.length;
+    if (isFull && sink.writableHighWaterMark <= LARGE_BYTES) this.#large = this.#memory.takeLarge();
+  }
+
+  #takeLarge(large: Buffer, byteCount: number): Buffer {
+    const isLent = this.sink !== undefined && byteCount >= this.sink.writableHighWaterMark;
+    if (isLent) return large.subarray(0, byteCount);
     const chunk = Buffer.from(large.subarray(0, byteCount));
     this.#large = undefined;
     this.#memory.giveBack(large);

@@ -89,10 +89,7 @@ class Relay {
     const [client, member] = [this.#client, this.#member];
     client.on('data', this.#sendUp).on('end', this.#onClientEnd).on('close', this.#onClientClose);
     member.on('data', this.#sendDown).on('end', this.#onMemberEnd).on('close', this.#onMemberClose);
-    // noria does not copy a large chunk from the member: the chunk stays in the read buffer of the member's socket. The
-    // relay writes the chunk at once, or pauses the member until 'drain'. So the chunk is written before the socket
-    // reuses its buffer.
-    lendChunks(member, client.writableHighWaterMark);
+    lendChunks(member, client);
     if (client.isPaused()) client.resume();
     if (member.isPaused()) member.resume();
     if (clientEarly !== undefined && clientEarly.length > 0) this.#sendUp(clientEarly);
