@@ -47,7 +47,7 @@ const NEEDS: Readonly<Record<string, () => boolean>> = {
 const COMPILED = new Set(['go', 'java']);
 const RUNS_COMPILED = process.env['NORIA_CLIENTS'] === 'all';
 
-/** Clients that take a second or more to start run each snippet with only one target. */
+/** Clients that take long to start run each snippet with only one target; with two snippets, some use both targets. */
 const SLOW: Readonly<Record<string, (shows: Snippet['shows']) => Scheme>> = {
   npm: () => 'https',
   pip: () => 'https',
@@ -57,6 +57,9 @@ const SLOW: Readonly<Record<string, (shows: Snippet['shows']) => Scheme>> = {
   requests: (shows) => (shows === 'rotation' ? 'https' : 'http'),
   httpx: (shows) => (shows === 'rotation' ? 'https' : 'http'),
   aiohttp: (shows) => (shows === 'rotation' ? 'https' : 'http'),
+  undici: (shows) => (shows === 'rotation' ? 'https' : 'http'),
+  axios: (shows) => (shows === 'rotation' ? 'https' : 'http'),
+  got: (shows) => (shows === 'rotation' ? 'https' : 'http'),
   // No environment variable makes these clients trust the target's certificate; browser.test.ts tests browsers with TLS.
   java: () => 'http',
   socks: () => 'http',

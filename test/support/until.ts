@@ -10,7 +10,7 @@ const [LEAST_PAUSE_MS, MOST_PAUSE_MS] = [5, 100];
 export async function until(
   what: string | (() => string),
   holds: () => boolean | Promise<boolean>,
-  limitMs = 60_000,
+  limitMs = 120_000,
 ): Promise<void> {
   const endMs = performance.now() + limitMs;
   for (;;) {
