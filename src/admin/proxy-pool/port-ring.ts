@@ -2,9 +2,9 @@
  * Hands out the local ports of proxyPool to one user. The port that was not handed out for the longest time comes
  * first.
  *
- * Each port gets a member, and keeps it while the member works. Otherwise the port gets a member that no other port
- * has. If there are fewer members than ports, ports that were handed out may share a member. Owns the timers of popped
- * ports.
+ * Each port gets a member, and keeps it while the member works. If the member no longer works, the port gets a member that
+ * no other port has. If there are fewer members than ports, ports that were handed out may share a member. A port that a
+ * client got with `/pop/` is called popped: after POP_MS, it moves to another member. Owns the timers of these moves.
  */
 import type { Clock } from '../../core/clock.ts';
 
