@@ -38,8 +38,8 @@ export function openAdminClient(flags: AdminFlags, { env }: Terminal): AdminClie
 
 /**
  * Finds the address in the first of these that is given: --admin, the file of -c, NORIA_ADMIN, the default file. Finds
- * the token in NORIA_ADMIN_TOKEN, or else in the file of -c. The default file gives a token only together with its
- * address.
+ * the token in NORIA_ADMIN_TOKEN, or else in the file of -c. The token of the default file
+ * applies only if the address comes from the default file, too.
  *
  * @throws NoriaError bad-usage, bad-config
  */
