@@ -123,8 +123,8 @@ interface OverdueAttempt {
 }
 
 /**
- * The maximum number of members to avoid. Each member to avoid makes the pool's choice slower, and a pool with so many
- * slow members has hardly any better choice.
+ * The maximum number of members to avoid. With each of them, the pool needs more time to find another member. If more
+ * members are slow, most other members of the pool are probably slow, too.
  */
 const MAX_AVOIDED = 64;
 

@@ -241,8 +241,8 @@ export function lendChunks(socket: Socket, sink: Socket): void {
 class TunnelReads {
   readonly #memory: ReadMemory;
   /**
-   * The large buffer, present while the transfer rate is high. When the socket closes, the buffer is not reused,
-   * because it may still be in use.
+   * The large buffer, present while the transfer rate is high. When the socket closes, noria does not reuse the buffer:
+   * the receiver of the last chunk may still be writing bytes of the buffer.
    */
   #large: Buffer | undefined;
   /** See `lendChunks`. */
