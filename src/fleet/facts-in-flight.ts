@@ -47,8 +47,8 @@ export class FactsInFlight {
   }
 
   /**
-   * Whether the session in the state is outdated, because this replica ended it, or moved it for the operator or its
-   * client.
+   * Whether the session in the loaded state is outdated: this replica has ended the session, or has moved it at the request
+   * of the operator or of the session's client.
    */
   replacesSession(name: string): boolean {
     const fact = this.#last(`session ${name}`);

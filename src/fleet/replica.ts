@@ -2,9 +2,9 @@
  * Keeps a pool and its shared pool equal: publishes the changes of the pool as facts, and applies the facts of other
  * replicas.
  *
- * Of all facts about a subject, the last one in the log decides. While this replica waits for its own fact to come back
- * from the log, it skips other replicas' facts about the same subject. They are earlier in the log, so its own fact
- * overrides them.
+ * Of all facts about one subject, such as a member or a session, the last one in the log decides. While this replica waits
+ * for its own fact to come back from the log, it skips other replicas' facts about the same subject: those facts are
+ * earlier in the log, so its own fact overrides them.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';

@@ -274,7 +274,7 @@ export class RedisSharedPool implements FleetPool {
 
   async #saveSnapshot(): Promise<void> {
     const state = this.#state.read(this.#storeNow);
-    // the store counts uses in the hash of uses, so the snapshot contains 0 uses
+    // The snapshot contains no uses of members, because the store counts them in the hash of uses.
     const members = state.members.map((record) => ({ ...record, uses: 0 }));
     const covered = [...this.#usesFields].filter(isCoveredBy(state));
     for (const field of covered) this.#usesFields.delete(field);
