@@ -5,8 +5,8 @@
  * A retry is safe if no byte of a response has arrived, the body can be sent again, and the method is idempotent. The
  * method matters because a failed member may already have forwarded the request (RFC 9110 §9.2.2).
  *
- * An idle connection may turn out to be closed, so only a request that is safe to retry may use one. It must be
- * idempotent and have no body, because a body may be too long to send again.
+ * An idle connection may turn out to be closed, so a request may use one only if a retry would be safe. The method must
+ * be idempotent. The request must have no body, because a body may be too long to send again.
  */
 import type { Deadline } from '../../core/deadlines.ts';
 import { type FaultCode, NoriaError } from '../../core/faults.ts';

@@ -13,8 +13,8 @@ export class PartLimit {
   #parts = 0;
 
   /**
-   * @param onWritten - called when the waiting parts have been written. Called only after `mayWrite` has returned false
-   *   because too many parts wait.
+   * @param onWritten - called when the waiting parts have been written, if `mayWrite` has returned false because of this
+   *   limit. If it has returned false because of the socket's limit, the socket emits 'drain' instead.
    */
   constructor(socket: Socket, onWritten: () => void) {
     this.#socket = socket;
