@@ -201,8 +201,8 @@ export class PermitHolder {
   }
 
   /**
-   * Acquires a permit for one connection. Returns synchronously while an unused permit is left. After `true`, the caller must
-   * call `release`.
+   * Acquires a permit for one connection: true if it is granted, false if the connection is refused. While an unused permit
+   * is left, the result is not a promise. After `true`, the caller must call `release` when the connection has ended.
    */
   acquire(): boolean | Promise<boolean> {
     if (this.#used < this.#held) {
