@@ -276,7 +276,10 @@ export class Requests {
     if (sources.length > 0) this.#bus.emit('demand.rose', { sources });
   }
 
-  /** Records the demand in the source itself, because a session's request for its own member searches no tier. */
+  /**
+   * Records the demand of a session in the source. Other demand is recorded in a tier when a request searches the tier, but
+   * a request for the session's own member searches none.
+   */
   #recordSessionDemand(source: PoolSource, now: number): void {
     const wasQuiet = now - source.lastWantedAt > QUIET_MS;
     source.lastWantedAt = now;

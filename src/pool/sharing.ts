@@ -57,7 +57,7 @@ export interface SharingOptions {
    * must be cheap.
    */
   readonly onUse: () => void;
-  /** Called when the number of waiting clients in the group of another sharing falls to 0. */
+  /** Called when the number of clients that wait in another group of replicas falls to 0. */
   readonly onServed: () => void;
   /**
    * Whether the other replicas run on this machine. If so, their evidence counts like that of this process. If not, their
