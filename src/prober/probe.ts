@@ -122,8 +122,8 @@ export class Probe {
    * Asks the member for `NOWHERE`, a target that does not exist, and for the member's own address, until the member
    * gives a sign of life. No client uses these targets.
    *
-   * Most working members report `NOWHERE` as unreachable; some close the connection or wait for their resolver. At the
-   * member's own address, the member itself listens.
+   * Most working members report `NOWHERE` as unreachable; some close the connection or wait for their resolver. A working
+   * member can usually reach its own address, because it listens there itself.
    *
    * @param asks - `sign-of-life`: asks for `NOWHERE` first. `own-address`: asks for the member's own address first, and
    * if the member accepts it, bytes must also come through.
