@@ -195,8 +195,8 @@ function wanted(inputs: DrawInputs): number {
 }
 
 /**
- * How many members the pool may still add. It may hold the wanted number of members plus one full draw. It needs this
- * room because replacements arrive before the members that they replace expire, and because quarantined members may
+ * How many members the pool may still add. The pool may hold the wanted number of members plus one full draw. It needs
+ * this room because replacements arrive before the members that they replace expire, and because quarantined members may
  * become usable again.
  */
 function room(inputs: DrawInputs): number {
