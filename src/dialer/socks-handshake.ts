@@ -39,7 +39,7 @@ export class Socks5Handshake implements Handshake {
   readonly opening: Buffer;
   #target: HostPort | undefined;
   readonly #login: Login | undefined;
-  /** Whether the opening contains greeting, login and request. */
+  /** Whether `opening`, the first message to the member, contains greeting, login and request. */
   readonly #isPipelined: boolean;
   #phase: 'method' | 'login' | 'reply' = 'method';
   #buffered: Buffer = NO_BYTES;
