@@ -156,7 +156,7 @@ export class Replica implements Follower {
       } else if (this.#inFlight.covers(fact)) {
         if (isOwn) this.#inFlight.returned(fact);
       } else if (isOwn && fact.kind !== 'session.moved')
-        continue; // the pool already has its own changes, except the sessions that `bindSession` opened
+        continue; // the pool has already made this change; only `bindSession` opens a session before the pool has it
       else if (fact.kind === 'source.commanded' || fact.kind === 'source.reported')
         this.sources.receiveFact(fact);
       else if (fact.kind === 'member.joined')
