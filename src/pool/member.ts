@@ -265,7 +265,7 @@ export class PoolSource {
    * exists.
    */
   lastWantedAt = Number.NEGATIVE_INFINITY;
-  /** The demand that other replicas reported, by the `PoolSharing` that received it. */
+  /** For each group of other replicas: the demand that they reported. The key is the `OtherReplicas` of the group. */
   readonly demandElsewhere = new Map<object, Demand>();
   /** Rate at which members become unusable because they reach `maxUsesPerMember` or must wait for `perHostSpacing`. */
   readonly usedUp = new DecayingRate();
