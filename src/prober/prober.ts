@@ -228,15 +228,15 @@ export class Prober implements AsyncDisposable {
     pool.report({ lease: lease.id, kind: 'closed', cut: false });
   }
 
-  /** Blames all suspects, because another member has reached the site. */
+  /** Blames all suspects (the members that did not reach the site), because another member has reached the site. */
   #blameSuspects(): void {
     for (const { lease, fault } of this.#suspects) this.#blame(lease, { fault, blame: 'member' });
     this.#suspects = [];
   }
 
   /**
-   * Blames none of the suspects: no member reached the site, so the site is at fault. Admits the new members that speak
-   * their protocol, as if no site were configured.
+   * Blames none of the suspects: no other member reached the site either, so the site is at fault. Admits those that are
+   * new and gave a sign of life, as if no check were configured.
    */
   #releaseSuspects(suspects: readonly Suspect[]): void {
     for (const { lease, alive } of suspects) {
