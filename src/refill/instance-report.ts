@@ -16,7 +16,7 @@ export interface InstanceReport {
 
 export interface InstanceSuspension extends Pick<DrawOutcome, 'code' | 'summary' | 'advice'> {
   readonly phase: 'paused' | 'halted';
-  /** The monotonic moment of the next attempt. If absent, the operator has to act first. */
+  /** The monotonic moment of the next draw. If absent, the operator has to act first. */
   readonly untilAt?: number | undefined;
   readonly limitsConnections: boolean;
 }

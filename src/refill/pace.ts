@@ -41,7 +41,7 @@ interface PaceOptions {
 /** A call that waits until the pace allows it. */
 export interface PaceTurn<T> {
   readonly rule: PaceRule;
-  /** Asked after every wait. If it returns false, the turn ends without a call. Default: true. */
+  /** Called after every wait of the turn. If it returns false, the turn ends without a call. Default: returns true. */
   isWanted?(): boolean;
   /** Opens the connection of the call. If it resolves with undefined, the turn ends without a call. */
   open(signal: AbortSignal): Promise<PreparedCall<T> | undefined>;

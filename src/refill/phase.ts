@@ -16,9 +16,9 @@ interface SuspendedState {
   readonly advice: string;
   /** The code of the last call, if that call is the reason. */
   readonly code?: string;
-  /** The monotonic moment of the next attempt. With Infinity, the operator has to act first. */
+  /** The monotonic moment of the next draw. With Infinity, the operator has to act first. */
   readonly untilAt: number;
-  /** The monotonic moment of the next attempt if clients are waiting. */
+  /** The monotonic moment of the next draw if clients are waiting. */
   readonly urgentAt: number;
   /** Whether the suspension ends as soon as any noria of the fleet draws from the instance. */
   readonly endsWithAnyDraw?: boolean;
@@ -179,8 +179,8 @@ export class SourceState {
   }
 
   /**
-   * Ends a suspension, which the old options may have caused, so that the source makes one attempt with the new
-   * options.
+   * Ends a suspension, so that the source tries one draw with the new options. The old options may have caused the
+   * suspension.
    */
   optionsChanged(): void {
     if (!this.isSuspended || this.isPausedByOperator) return;

@@ -73,7 +73,7 @@ export class Refiller {
     return this.#command(name, (source) => source.pause());
   }
 
-  /** Ends the pause of the source. If the source is suspended for another reason, it makes one attempt. */
+  /** Ends the pause of the source. If the source is suspended for another reason, it tries one draw. */
   resume(name: string): boolean {
     return this.#command(name, (source) => source.resume());
   }
@@ -84,8 +84,8 @@ export class Refiller {
   }
 
   /**
-   * Applies a reloaded configuration. Unchanged sources continue. Changed sources make one attempt even if they are
-   * suspended. Resolves when the removed sources are closed.
+   * Applies a reloaded configuration. Unchanged sources continue. Each changed source that was suspended tries
+   * one draw. Resolves when the removed sources are closed.
    */
   async update(settings: RefillSettings): Promise<void> {
     this.#settings = settings;

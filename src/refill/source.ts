@@ -133,7 +133,7 @@ export class DrawSource {
   }
 
   /**
-   * Ends the operator's pause. If the source is suspended for another reason, it makes one attempt as soon as the
+   * Ends the operator's pause. If the source is suspended for another reason, it tries one draw as soon as the
    * pace allows.
    */
   resume(): void {
@@ -154,7 +154,7 @@ export class DrawSource {
   }
 
   /**
-   * Applies changed options. If the source was suspended with the old options, it makes one attempt as soon as the
+   * Applies changed options. If the source was suspended with the old options, it tries one draw as soon as the
    * pace allows.
    */
   change(options: DrawSourceOptions): void {
