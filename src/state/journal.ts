@@ -127,7 +127,7 @@ class JournalFile implements Journal {
         await this.#replace(source);
       } else await this.#append(this.#file, source);
     } catch (error) {
-      // A full disk must not stop the proxy. The next change causes another attempt.
+      // A full disk must not stop the proxy. The next change causes another write.
       this.#options.warn(`cannot write the journal ${this.#options.path}: ${describeError(error)}`);
       await this.#closeFile();
     }
