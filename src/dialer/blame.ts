@@ -155,7 +155,7 @@ export class DialBlame {
     return this.#failures.some(targetCanCause);
   }
 
-  /** Whether every attempt so far failed because the member required other credentials than those that it got. */
+  /** Whether every attempt so far failed because the member required other credentials than noria sent. */
   get allRequireCredentials(): boolean {
     return this.#failures.length > 0 && this.#failures.every(({ fault }) => fault === 'member-auth');
   }

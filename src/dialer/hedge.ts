@@ -123,8 +123,8 @@ interface OverdueAttempt {
 }
 
 /**
- * The maximum number of members to avoid. With each of them, the pool needs more time to find another member. If more
- * members are slow, most other members of the pool are probably slow, too.
+ * The maximum number of members to avoid. With each member to avoid, the pool needs more time to find another one. If
+ * more members than this are slow, the others are probably slow, too.
  */
 const MAX_AVOIDED = 64;
 
