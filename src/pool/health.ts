@@ -183,7 +183,7 @@ class Suspicion {
   #sourceWorked = true;
   #counted = 0;
 
-  /** The number of faults as which the failures count: at most one for each target host. */
+  /** How many faults these failures count as: at most one for each target host. */
   get counted(): number {
     return this.#counted;
   }

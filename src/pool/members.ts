@@ -28,7 +28,7 @@ interface MembersOptions {
   readonly random: Random;
   readonly bus: EventBus;
   readonly settings: PoolSettings;
-  /** Receive each change of a member or session. Empty if no other replica shares the pool. */
+  /** The observers that get each change of a member or session. Empty if no other replica shares the pool. */
   readonly observers: readonly PoolObserver[];
   /** Called after members have changed because time passed. */
   readonly onChange: () => void;
