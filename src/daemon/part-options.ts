@@ -203,8 +203,8 @@ export function proberSettings(config: Config): ProberSettings {
 }
 
 /**
- * Whether a member must pass a check before clients use it. Many free proxies do not work any more when noria draws
- * them.
+ * Whether a member must pass a probe before clients use it. Many free proxies have stopped working by the time that noria
+ * draws them.
  */
 function isUnproven(product: SourceProduct): boolean {
   return product === 'free';
