@@ -83,8 +83,8 @@ export function transportError(
   const errno = codeOf(error);
   const { code, message } = faultOf(errno, error);
   const context = { host, phase, ms, ...(errno === undefined ? {} : { errno }) };
-  // The error of the HTTP parser contains received bytes, which may quote the request with its key. So this error does not become
-  // the cause.
+  // The error of the HTTP parser contains received bytes, which may quote the request with its key. So the NoriaError does not
+  // get this error as its cause.
   const cause = error instanceof errors.HTTPParserError ? {} : { cause: error };
   return new NoriaError(code, message(host, ms), { ...cause, context });
 }

@@ -124,8 +124,8 @@ export interface NamedField {
 const MAX_FIELDS = 100;
 
 /**
- * Returns the fields of an entry, and the fields of the objects inside it, without their path. If a field of the entry
- * and a field of an inner object have the same name, returns the field of the entry.
+ * Returns the fields of an entry, and the fields of the objects inside it. The key of an inner field is its own name
+ * without the name of the object. If the entry has a field with the same name, returns the field of the entry.
  */
 export function entryFields(entry: object): EntryFields {
   const fields = new Map<string, NamedField>();
