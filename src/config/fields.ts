@@ -70,7 +70,8 @@ function fieldsOf(schema: z.ZodObject, prefix: string): Field[] {
     const path = prefix === '' ? name : `${prefix}.${name}`;
     if (!(entry instanceof z.ZodType)) throw new TypeError(`${path} is not a schema`);
     const note = KEY_NOTES.get(entry);
-    if (note === undefined) throw new TypeError(`${path} has no note`);
+    if (note === undefined)
+      throw new TypeError(`${path} has no note: create its schema with a function of keys.ts`);
     const { below, suffix = '', ...form } = formOf(unwrapKey(entry));
     const field: Field = {
       path,

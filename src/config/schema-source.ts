@@ -55,12 +55,12 @@ const ANSWER = section({
       since: optional(
         field('start_time'),
         'field with the date and time at which a lifetime in seconds or minutes began',
-        'the time left counts from the call',
+        'noria counts the seconds or minutes from the call',
       ),
       zone: given(zone(), DEFAULT_ZONE, 'time zone of a date and time that has no zone'),
     }),
     'when an entry expires',
-    'the field that has a usual name, such as `expire_time`; else `lifetime`',
+    'the field that has a usual name, such as `expire_time`; without such a field, `lifetime` of the source',
   ),
   exitIp: optional(
     field('real_ip'),
@@ -72,7 +72,7 @@ const ANSWER = section({
     'fields with the location, joined by spaces',
     'the fields that have usual names',
   ),
-  ok: codeRule('marks a success; every other answer is then an error', '"0"'),
+  ok: codeRule('marks a success; if this rule is set, every other answer is an error', '"0"'),
   tooFast: codeRule('marks an answer to calls that come too often: noria then calls less often', '"113"'),
   denied: codeRule(
     'marks an answer that requires a person to act: not on the whitelist, expired, wrong key',
@@ -144,13 +144,17 @@ export const SOURCE = section({
     'required for `link`',
   ),
   urlFile: optional(secretFile('/run/secrets/link'), 'file that contains the link'),
-  method: optional(oneOf(METHODS), 'HTTP method of the call of a link', 'POST with a `body`, else GET'),
-  headers: given(z.record(z.string(), z.string()), {}, 'HTTP headers of the call of a link'),
-  body: optional(secretText('{"num": "{count}"}'), 'body of the call of a link: a form, or JSON'),
+  method: optional(
+    oneOf(METHODS),
+    'HTTP method with which noria calls the link',
+    'POST with a `body`, else GET',
+  ),
+  headers: given(z.record(z.string(), z.string()), {}, 'HTTP headers that noria sends to the link'),
+  body: optional(secretText('{"num": "{count}"}'), 'body that noria sends to the link: a form, or JSON'),
   answer: given(
     ANSWER,
     {},
-    'rules for reading the answers of a link; noria recognises the parts without a rule',
+    'rules for reading the answers of a link; noria itself recognises each part that has no rule',
   ),
   upstream: given(
     section({

@@ -137,7 +137,7 @@ export const SCHEMA = z.strictObject({
       minRemaining: given(
         duration(0, HOUR_MS),
         '10s',
-        'new tunnels avoid members with less lifetime left than this, if there are others',
+        'new tunnels use a member with less lifetime left than this only if no other member is available',
       ),
       allowPrivateAddresses: given(
         flag(),

@@ -117,7 +117,7 @@ function checkLifetimes(
   } else if (config.rotation.maxUsesPerMember === 1 && timespan > 1) {
     problems.warn(
       timespanPath,
-      `asks for a lifetime of ${timespan} minutes, but rotation.maxUsesPerMember: 1 retires a member after one use; a smaller timespan has more IPs to draw from`,
+      `asks for a lifetime of ${timespan} minutes, but rotation.maxUsesPerMember: 1 retires a member after one use; with a smaller timespan, the service has more IPs to offer`,
     );
   }
 }
