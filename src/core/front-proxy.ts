@@ -66,7 +66,8 @@ function protocolOf(scheme: string): FrontProxy['protocol'] | undefined {
 }
 
 function readLogin({ username, password }: URL): Login | { readonly wrong: string } {
-  if (username === '' || password === '') return { wrong: 'has a user name or a password without the other' };
+  if (username === '') return { wrong: 'has a password without a user name' };
+  if (password === '') return { wrong: 'has a user name without a password' };
   try {
     const [name, secret] = [decodeURIComponent(username), decodeURIComponent(password)];
     const isTooLong = [name, secret].some((part) => Buffer.byteLength(part) > MAX_LOGIN_BYTES);

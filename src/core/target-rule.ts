@@ -43,7 +43,7 @@ export function wrongTargetRule(text: string): string {
   if (text.startsWith(':')) return 'is not a port or a port range from 1 to 65535';
   if (text.includes('/')) return 'is not a network';
   if (hostPort(text.replace(/^\*\./, ''), ANY_PORT)?.kind === 'ipv4') {
-    return 'is a pattern with an address';
+    return 'is a pattern for an IP address, but only host names can have patterns';
   }
   const host = text.replace(/:\d+$/, '');
   return host !== text && hostPort(host, ANY_PORT) !== undefined

@@ -52,7 +52,7 @@ test('target rule: rejects anything else', () => {
 test.each([
   [':25-', 'is not a port or a port range from 1 to 65535'],
   ['10.0.0.0/33', 'is not a network'],
-  ['*.127.0.0.1', 'is a pattern with an address'],
+  ['*.127.0.0.1', 'is a pattern for an IP address, but only host names can have patterns'],
   ['example.com:25', 'has both a host and a port'],
   ['a.*.com', 'is not a valid target'],
 ])('target rule: says what is wrong with %s', (text, wrong) => {
