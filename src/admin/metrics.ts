@@ -213,7 +213,8 @@ function addGauge<Label extends string = never>(
 function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBackend): Disposable[] {
   addFleetGauges(registry, backend);
   let lagMs: number | undefined;
-  const lagHelp = 'How long the last change that a noria shared took to reach this noria.';
+  const lagHelp =
+    'Time from the moment when a noria shared a change until this noria received it, for the latest change.';
   addGauge(registry, { name: 'noria_fleet_lag_seconds', help: lagHelp }, (gauge) => {
     if (lagMs !== undefined) gauge.set(lagMs / SECOND_MS);
   });

@@ -76,8 +76,10 @@ const sourceSchema = z
     size: integer('Number of usable members that the source should have'),
     ready: integer('Number of members that a client can get now'),
     drawn: integer('Members drawn since the state folder was created'),
-    used: integer('Of `drawn`: members that carried at least one tunnel or request'),
-    unused: integer('Of `drawn`: members that left the pool unused'),
+    used: integer('How many of the `drawn` members carried at least one tunnel or request'),
+    unused: integer(
+      'How many of the `drawn` members left the pool unused, or have an address that noria may not use',
+    ),
   })
   .openapi('Source');
 
@@ -212,7 +214,12 @@ export const historySchema = z
   .object({
     span: spanSchema,
     stepSeconds: z.number().openapi({ description: 'Length of a step' }),
-    endsAt: z.string().openapi({ description: 'End of the last step; values are oldest first' }),
+    endsAt: z
+      .string()
+      .openapi({
+        description:
+          'End of the last step. Each list has one value for each step and begins with the oldest step',
+      }),
     tunnelsPerSecond: perStep('Dials that a member accepted; null before noria started'),
     bytesUpPerSecond: perStep(
       'Bytes from clients to targets; the bytes of a tunnel are distributed evenly over the time it was open',
@@ -239,7 +246,9 @@ export const historySchema = z
       .object({
         member: perStep('Attempts and forwarded requests that failed because of the member'),
         target: perStep('Attempts that failed because of the target'),
-        source: perStep('Attempts that failed because of the source, and requests that found its pool empty'),
+        source: perStep(
+          'Attempts that failed because of the source, and requests for which no member became available',
+        ),
         network: perStep("Attempts that failed because of this machine's network"),
         client: perStep('Requests refused because of what the client sent'),
         noria: perStep('Requests that noria could not serve, for example because of the deadline'),
@@ -252,7 +261,7 @@ export const failureSchema = z
   .object({
     kind: z.enum(['request', 'refusal', 'attempt', 'source']).openapi({
       description:
-        'request: no member could connect the request; refusal: a listener refused the client; attempt: one member failed, and another one may have connected the request; source: the source cannot draw',
+        'request: noria could not connect a client request to its target; refusal: a listener refused the client; attempt: an attempt through one member failed, and another member may have served the request; source: the source cannot draw',
     }),
     code: z.string().openapi({ description: "noria's code; for a source, the code of the service" }),
     side: z.enum(SIDES).openapi({ description: 'The side at fault' }),
