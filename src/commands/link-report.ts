@@ -165,7 +165,7 @@ function sourceOf(
     comment(
       document,
       'url',
-      ` if the sign parameter signs the other parameters, replace {count} with ${count}`,
+      ` if the signature in sign also covers the count, replace {count} with ${count}: another count would make it invalid`,
     );
   comment(document, 'interval', " the minimum time between two calls: see the vendor's documentation");
   comment(document, 'lifetime', ' the lifetime of a proxy: the answer does not contain it');
@@ -193,7 +193,7 @@ function expiryOf({ field, as, since }: RecognisedExpiry): object {
 }
 
 function expiryText({ field, as, since }: RecognisedExpiry): string {
-  return `${field}: ${since === undefined ? KIND_WORDS[as] : `the whole lifetime in ${as}, from ${since}`}`;
+  return `${field}: ${since === undefined ? KIND_WORDS[as] : `the whole lifetime in ${as}, counted from the time in ${since}`}`;
 }
 
 /** Adds a variable for a parameter, such as `LINK_KEY` for `key`. Appends a number if the name is already used. */

@@ -76,10 +76,10 @@ export class WaitingQueue {
 
   /**
    * Adds a client.
-   * @throws TypeError if a request with the same id waits already.
+   * @throws TypeError if a request with the same id already waits.
    */
   join(request: LeaseRequest, terms: WaitingTerms): Promise<Answer> {
-    if (this.#byRequest.has(request.id)) throw new TypeError(`lease request ${request.id} waits already`);
+    if (this.#byRequest.has(request.id)) throw new TypeError(`lease request ${request.id} already waits`);
     this.#arrivals += 1;
     const { promise, resolve } = Promise.withResolvers<Answer>();
     const client = new WaitingClient(request, { ...terms, arrival: this.#arrivals }, resolve);

@@ -75,7 +75,7 @@ export class WorkerProcess {
    * Resolves with the next answer of this kind; with undefined if the worker exits first. Calls for one kind must not overlap.
    */
   nextAnswer<Kind extends AnswerKind>(kind: Kind): Promise<WorkerAnswer<Kind> | undefined> {
-    if (this.#awaited.has(kind)) throw new TypeError(`${kind} is already awaited`);
+    if (this.#awaited.has(kind)) throw new TypeError(`another call already waits for the answer ${kind}`);
     if (this.#hasExited) return Promise.resolve(undefined);
     const { promise, resolve } = Promise.withResolvers<WorkerAnswer<Kind> | undefined>();
     this.#awaited.set(kind, (answer) => resolve(answer as WorkerAnswer<Kind> | undefined)); // safe: `#receive` resolves each kind with an answer of that kind

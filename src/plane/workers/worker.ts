@@ -75,7 +75,8 @@ function receive(message: ToWorker): void {
       permits.get(message.listener)?.receive(message.reply);
       return;
     default:
-      if (plane === undefined) throw new TypeError(`${message.kind} came before open`);
+      if (plane === undefined)
+        throw new TypeError(`the message ${message.kind} arrived before the message open`);
       receiveOpen(message, plane);
   }
 }

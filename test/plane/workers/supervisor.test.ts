@@ -170,7 +170,7 @@ test('worker: an uncaught error ends it, and its last message holds the stack', 
   expect(code).toBe(1);
   expect(received.map(({ kind }) => kind)).toEqual(['loaded', 'crashed']);
   expect(received[1]).toMatchObject({
-    stack: expect.stringMatching(/^TypeError: drain came before open\n +at /),
+    stack: expect.stringMatching(/^TypeError: the message drain arrived before the message open\n +at /),
   });
   expect(printed).toBe('');
 });
