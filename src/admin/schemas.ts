@@ -214,12 +214,9 @@ export const historySchema = z
   .object({
     span: spanSchema,
     stepSeconds: z.number().openapi({ description: 'Length of a step' }),
-    endsAt: z
-      .string()
-      .openapi({
-        description:
-          'End of the last step. Each list has one value for each step and begins with the oldest step',
-      }),
+    endsAt: z.string().openapi({
+      description: 'End of the last step. Each list begins with the value of the oldest step',
+    }),
     tunnelsPerSecond: perStep('Dials that a member accepted; null before noria started'),
     bytesUpPerSecond: perStep(
       'Bytes from clients to targets; the bytes of a tunnel are distributed evenly over the time it was open',
