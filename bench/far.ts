@@ -2,6 +2,7 @@
  * Measures latency over a network: the members are some milliseconds away. latency.ts starts this program on the
  * network of far-network.py, whose addresses it uses. It prints its rows as JSON.
  */
+import { MEMBERS, workingMembers } from './bench.ts';
 import { Children, type Client, type CountedWorld, type Running } from './children.ts';
 import type { Row } from './report.ts';
 import { quantile } from './rounds.ts';
@@ -10,7 +11,6 @@ import type { SubjectName, SubjectOptions } from './subject.ts';
 const quick = process.argv.includes('--quick');
 /** Measures only the paths whose names contain this text. */
 const only = process.argv.slice(2).find((argument) => !argument.startsWith('--')) ?? '';
-const MEMBERS = 40;
 const MEMBER_HOSTS = { listen: '10.9.0.1', reach: '10.9.0.2' };
 /**
  * The rates of the loads. At the low rate all proxies run at the same time. The first seconds of each load are not
@@ -102,7 +102,7 @@ async function start({ options }: Path, name: Subject): Promise<Started> {
     memberLogin: options.login === true,
   });
   const { world } = far;
-  const running = await children.subject(name, { ...options, world, members: MEMBERS, usable: MEMBERS });
+  const running = await children.subject(name, { ...workingMembers(world, options.protocol), ...options });
   return { name, running, far, client: children.client() };
 }
 
