@@ -86,7 +86,7 @@ export function whyImpossible(
   }
   if (protocol === undefined && minLifeMs === undefined && location === undefined) return undefined;
   if (location === undefined || !looksLikeCode(location)) {
-    for (const one of sources.values()) if (couldServe(one, routing)) return undefined; // the usual case
+    for (const one of sources.values()) if (couldServe(one, routing)) return undefined;
   }
   const named = [...sources.values()].filter(({ name }) => source === undefined || source === name);
   const speaking = named.filter((one) => couldSpeak(one, routing));

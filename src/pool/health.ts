@@ -164,7 +164,10 @@ interface Surroundings {
 
 /** The maximum number of targets to remember. No decision needs more targets. */
 const MAX_HOSTS = 16;
-/** If no other member is known to work, noria probes a member only after it has failed for this number of targets. */
+/**
+ * While no other member is known to work, noria probes a member only after the member has failed for this number of
+ * targets.
+ */
 const MIN_HOSTS_FOR_PROBE = 8;
 
 /**
@@ -253,8 +256,8 @@ export class SourceEvidence {
   readonly answers: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
   #trials = Number.POSITIVE_INFINITY;
   /**
-   * The client that a target answered last, and the moment of this answer. `#otherAt` is the moment of the last answer
-   * to any other client.
+   * The client that received the latest answer of a target, and the moment of this answer. `#otherAt` is the moment of
+   * the latest answer to any other client.
    */
   #latestClient: string | undefined;
   #latestAt = Number.NEGATIVE_INFINITY;
@@ -298,7 +301,10 @@ export class SourceEvidence {
     return true;
   }
 
-  /** Limits the budget to a tenth of the source's size, but at least 1. The budget starts at this limit. */
+  /**
+   * Limits the budget of trials to a tenth of the source's size, but never to less than 1. The budget starts at this
+   * limit.
+   */
   #limitTrials(size: number): void {
     this.#trials = Math.min(this.#trials, Math.max(1, size * TRIALS_PER_MEMBER));
   }

@@ -118,11 +118,11 @@ export class Leases {
   }
 
   /**
-   * Records that a member accepted an attempt of the session. If this is not the session's own member, the session
-   * moves to it.
+   * Records that the member of the lease accepted an attempt of the session. If the session has another member, it
+   * moves to the member of the lease.
    *
-   * Exception: if a hedge won and the session's own member has not failed, the session does not move. It stores the
-   * hedge's member as `fallback`.
+   * Exception: the lease belongs to a hedge, and the session's own member has not failed. The session then does not
+   * move, and stores the member of the lease as `fallback`.
    */
   #confirm(session: Session, { member, leasedAt, isHedge }: OpenLease, now: number): void {
     if (session.member === member.id) {
@@ -131,7 +131,7 @@ export class Leases {
     } else if (isHedge && !session.memberFailed) {
       session.fallback = member.id;
     } else if (session.confirmedAt <= leasedAt) {
-      // since this lease began, the session has kept its member, and its member has accepted no attempt
+      // Since this lease began, the session has got no other member, and its own member has accepted no attempt.
       this.#sessions.bind(session, { member: member.id, reason: 'failed-over' }, now);
     }
   }

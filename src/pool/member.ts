@@ -105,7 +105,7 @@ export class Member {
   readonly candidates: MemberCandidate[] = [];
   /** `key` is the end of life minus the safety margin. */
   readonly usableUntil = new MemberMoment(this);
-  /** `key` is the next moment at which time alone removes the member or changes its bucket. */
+  /** `key` is the next moment at which a timer removes the member or changes its bucket (see candidate-index.ts). */
   readonly nextChange = new MemberMoment(this);
 
   #phase: MemberPhase;

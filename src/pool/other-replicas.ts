@@ -30,7 +30,7 @@ interface OtherReplicasOptions {
   readonly sameMachine: boolean;
   /** See `SharingOptions`. */
   readonly countsLeases: boolean;
-  /** Returns the other sharings of the pool. */
+  /** Returns the pool's other `PoolSharing` objects. */
   readonly observers: () => readonly PoolObserver[];
 }
 
@@ -153,7 +153,8 @@ export class OtherReplicas {
     const now = clock.monotonic();
     if (member !== undefined && endsAt !== undefined) this.#renew(member, endsAt, now);
     if (member !== undefined && answeredTo !== undefined) {
-      members.recordAnswer(member, answeredTo, now); // evidence that members of the source serve other clients
+      // Failures of a single client do not count while targets answer other clients.
+      members.recordAnswer(member, answeredTo, now);
       for (const observer of this.#observers) observer.memberAnswered(member, answeredTo);
     }
     if (!this.#options.countsLeases) return;

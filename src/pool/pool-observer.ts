@@ -27,9 +27,9 @@ export interface PoolObserver {
    */
   sessionUsed(session: Session, uses: number): void;
   sessionEnded(session: Session, reason: string): void;
-  /** The demand of another group of replicas changed. */
+  /** The demand changed in the replicas that another `PoolSharing` of the pool connects. */
   demandChanged(): void;
-  /** The number of clients that wait in another group of replicas fell to 0. */
+  /** The replicas that another `PoolSharing` of the pool connects no longer have a waiting client. */
   allServed(): void;
   /** The source was blocked or unblocked, or the limit of its open leases changed. */
   sourceRestricted(source: PoolSource): void;

@@ -60,8 +60,8 @@ export class Session implements HeapNode {
 }
 
 /**
- * A session in the heap of its client. `key` is the moment of an earlier use. `SessionClients` updates `key` only
- * before it chooses a session to end.
+ * A session in the heap of its client. `key` is the moment of a use of the session, but not always of the last use:
+ * `SessionClients` updates `key` only before it chooses a session to end.
  */
 export class SessionUse implements HeapNode {
   readonly session: Session;

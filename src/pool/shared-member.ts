@@ -25,7 +25,10 @@ export interface SharedMember extends Omit<DrawnMember, 'endsAt'> {
 export interface MemberQuarantine {
   readonly untilAt: number;
   readonly fault: FaultCode;
-  /** Whether a draw replaces the member. False if only one client failed through the member. Absent: true. */
+  /**
+   * Whether a draw replaces the quarantined member. False if the member failed for only one client. If absent, a draw
+   * replaces the member.
+   */
   readonly replaced?: boolean | undefined;
   /** The counts of the member's faults so far. */
   readonly health: HealthSnapshot;

@@ -45,7 +45,7 @@ export interface SharingParts {
   readonly faults: MemberFaults;
   readonly sessions: Sessions;
   readonly requests: Requests;
-  /** All sharings of the pool, including this sharing. Each sharing observes the pool's members and sessions. */
+  /** All `PoolSharing` objects of the pool, including this one. Each observes the pool's members and sessions. */
   readonly sharings: PoolSharing[];
 }
 
@@ -216,8 +216,8 @@ export class PoolSharing implements PoolObserver {
   }
 
   /**
-   * Returns the current demand, and the activity since the last call. Both include this process and the groups of the
-   * other sharings.
+   * Returns the current demand, and the activity since the last call. Both include this process and the replicas that
+   * the pool's other sharings connect.
    */
   takeActivity(): PoolActivity {
     const { clock, members } = this.#parts;

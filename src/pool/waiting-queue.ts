@@ -178,8 +178,9 @@ function outcomeOf(answer: Answer): 'served' | 'gave-up' | 'refused' {
   return answer.code === 'client-gone' ? 'gave-up' : 'refused';
 }
 
+/** Walks through a line: the clients that wait for the same candidates, in order of arrival. */
 class LineCursor {
-  /** The current client of the line; undefined at the end of the line. */
+  /** The client at the current position; undefined after the last client. */
   client: WaitingClient | undefined;
   readonly #clients: Iterator<WaitingClient>;
 

@@ -7,7 +7,7 @@
 import type { HeapNode } from '../../core/heap.ts';
 
 export const UNFIT = 0;
-/** A pick returns this entry only if it finds no entry that fits before its search ends (see MAX_SECOND_CHOICES). */
+/** The pick returns this entry only if its search ends without an entry that FITS (see MAX_SECOND_CHOICES). */
 export const SECOND_CHOICE = 1;
 export const FITS = 2;
 /** How well an entry fits the request of a pick. */
@@ -55,6 +55,9 @@ export class RotationEntry implements HeapNode {
   key = 0;
   heapIndex = -1;
   arrayIndex = -1;
-  /** The number of the entry's last use. In a shuffle: the number of the round in which the entry was last used. */
+  /**
+   * The uses of all entries are numbered in one sequence. This is the number of the entry's last use. In a shuffle: the
+   * number of the round in which the entry was last used.
+   */
   lastUse = -1;
 }
