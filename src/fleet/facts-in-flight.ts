@@ -41,7 +41,7 @@ export class FactsInFlight {
     else this.#bySubject.delete(subject);
   }
 
-  /** Whether the log may lack a command that the operator gave this replica for the source. */
+  /** Whether an operator's command for the source is in flight: published here, and not yet received from the log. */
   hasCommandFor(source: string): boolean {
     return this.#bySubject.has(`source ${source}`);
   }
@@ -56,8 +56,9 @@ export class FactsInFlight {
   }
 
   /**
-   * Whether the last fact in flight about the member overrides the quarantine in the loaded state. A quarantine does if
-   * it ends later. A restore does only if the loaded quarantine is over.
+   * Whether the last fact in flight about the member overrides the quarantine in the loaded state. A fact
+   * `member.quarantined` overrides it if its own quarantine ends later. A fact `member.restored` overrides it only if
+   * the loaded quarantine has ended.
    */
   replacesQuarantine({ member, quarantine }: MemberRecord, now: number): boolean {
     const fact = this.#last(`member ${member.id}`);

@@ -37,7 +37,7 @@ export class MemorySharedPool {
   readonly #state = new SharedPoolState();
   /** The connections by replica name, in the order in which the replicas started to follow. */
   readonly #connections = new Map<string, ReplicaConnection>();
-  /** This machine's part of the fleet's limits; undefined without a fleet. */
+  /** The part of the fleet's limits that belongs to this machine; undefined without a fleet. */
   #part: LimitPart | undefined;
 
   constructor({ clock, pace = NO_PACE, machine }: MemorySharedPoolOptions) {

@@ -43,7 +43,7 @@ export interface ReplicaOptions {
   readonly shared: SharedPool;
   /** Whether all replicas run on this machine. See `SharingOptions.sameMachine`. */
   readonly sameMachine: boolean;
-  /** False if this replica serves no clients. It then counts the open leases of the other replicas as its own. */
+  /** If false, this replica serves no clients, and its pool counts the open leases of the other replicas as its own. */
   readonly servesClients: boolean;
   /**
    * Returns, for a number of replicas, how many of them must report a member as failed before all replicas remove it.
@@ -79,8 +79,8 @@ export class Replica implements Follower {
   readonly #votes = new BoundedMap<string, Set<string>>(MAX_VOTED_MEMBERS);
   #inFlight = new FactsInFlight();
   /**
-   * Ids of the members that this replica has published again. An id is removed when the first fact that adds the member
-   * arrives from the log.
+   * Ids of the members that this replica has published again. When the log next delivers a fact that adds the member,
+   * from this replica or another one, the id is removed.
    */
   readonly #republished = new Set<string>();
   #replicas: readonly string[] = [];
@@ -120,8 +120,8 @@ export class Replica implements Follower {
   }
 
   /**
-   * From now on, passes this replica's part of the limits to `receive` instead of the pool. For a machine whose clients
-   * are served by other processes.
+   * From now on, passes this replica's part of the limits to `receive` instead of the pool. Used if other processes of
+   * the machine serve the clients.
    */
   delegateLimits(receive: (part: LimitPart) => void): void {
     this.#receivePart = receive;
@@ -288,8 +288,8 @@ export class Replica implements Follower {
 
   /**
    * Returns the changes that bring the pool's member in line with its record in the loaded state. If the record says
-   * that the member was removed, the pool will not add it again. Otherwise this replica continues with the votes in the
-   * record.
+   * that the member was removed, the pool will not add it again. Otherwise this replica takes over the eviction votes
+   * in the record.
    */
   #changesOf(record: MemberRecord, inFlight: FactsInFlight): PoolChange[] {
     const { member, drawnBy, left, bans, votes } = record;
@@ -324,8 +324,8 @@ export class Replica implements Follower {
   }
 
   /**
-   * If no client waits, sends a beat at once. Otherwise another replica could draw members for clients that no longer
-   * wait.
+   * Sends a beat at once if no client waits. Until the other replicas receive this beat, they may draw members for
+   * clients that no longer wait.
    */
   #allServed(): void {
     if (this.#sharing.waiting === 0) this.#beatNow();

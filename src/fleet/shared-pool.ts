@@ -108,7 +108,10 @@ export interface FleetActivity {
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
   /** The uses in all replicas, by member id. Contains only members whose uses have changed. */
   readonly uses: Readonly<Record<string, number>>;
-  /** This machine's part of the fleet's limits. Present if the replicas are processes of one machine of a fleet. */
+  /**
+   * The part of the fleet's limits that belongs to this machine. Present only if the replicas are the processes of one
+   * machine, and this machine belongs to a fleet.
+   */
   readonly machine?: LimitPart | undefined;
 }
 
@@ -143,9 +146,9 @@ export interface SharedPool {
    */
   publish(facts: readonly Fact[]): void;
   /**
-   * Replaces the demand of this replica, and adds its uses to the state. Returns at once and never throws. Call it only
-   * after changes. The other replicas receive the beat within about a second, and a rise in demand at once. Without a
-   * connection, keeps the demand and the uses of members until the connection is back.
+   * Replaces the demand of this replica, and adds its new uses of members and sessions to the state. Returns at once
+   * and never throws. Call it only after changes. The other replicas receive the beat within about a second, and a rise
+   * in demand at once. Without a connection, keeps the demand and the uses of members until the connection is back.
    */
   beat(beat: Beat): void;
   /**

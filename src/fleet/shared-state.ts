@@ -29,8 +29,8 @@ export class SharedPoolState {
   readonly #commands = new Map<string, 'pause' | 'resume'>();
   readonly #reports = new Map<string, SourceReport>();
   /**
-   * The latest restriction of each source, by source name. The key '' has the latest restriction that concerns the
-   * machine's network.
+   * The latest `Restriction` of each source, by source name. The key '' has the latest `evictions.frozen`, which
+   * concerns the network of the machine.
    */
   readonly #restrictions = new Map<string, Restriction>();
   #additions = 0;

@@ -69,8 +69,8 @@ export class BeatExchange {
   /**
    * Call it after the state has been loaded.
    * @param lastBeat - the id of the last beat that the state includes. Only later beats are new.
-   * @param hasMember - returns whether the state has the member. The uses of other members are dropped here, because
-   * the follower reports all their uses again.
+   * @param hasMember - returns whether the state has the member. The uses of all other members are dropped here: the
+   * replica that publishes these members again also reports all their uses again.
    */
   start(lastBeat: string, hasMember: (id: string) => boolean): void {
     this.#lastBeatId = lastBeat;

@@ -5,8 +5,9 @@
  * The lost data may include the record of a call to the service, and the next call could then be too early. So a new
  * epoch has a floor: the moment at which every instance counts as called.
  *
- * If the data was deleted together with its epoch, only a replica that remembers the epoch may know. So the first call
- * to the service waits NEW_STORE_WAIT_MS for such a replica.
+ * If the data was deleted together with its epoch, the store may not show that it had data. Only a replica that
+ * remembers the deleted epoch then reveals the loss. So a store without an epoch delays the fleet's first call to the
+ * service by NEW_STORE_WAIT_MS, in which such a replica can connect.
  */
 import type { FleetKeys } from './keys.ts';
 import type { Reply } from './store-client.ts';
@@ -19,8 +20,9 @@ export const STORE_FORMAT = 1;
  */
 export const NEW_STORE_WAIT_MS = 2_500;
 /**
- * In ms. After a replica's last contact with the store, other replicas may have made claims for at most this time.
- * These replicas no longer run, so no replica remembers their claims.
+ * In ms. If the store has lost its data, a replica that remembers the lost epoch knows when the store last answered it.
+ * After that answer, replicas that no longer run may have made claims that no running replica knows. noria assumes that
+ * they made such claims for at most this time.
  */
 const FORGOTTEN_CLAIMS_MS = 5_000;
 

@@ -179,8 +179,8 @@ export class FleetStore {
   }
 
   /**
-   * Records the store's time and the epoch of an answer. If the epoch has changed, this replica loads the state again.
-   * The log may lack facts, and its entry numbers may now belong to other facts.
+   * Records the store's time and the epoch of an answer. If the epoch has changed, this replica loads the state again,
+   * because the log may lack facts, and its entry numbers may now belong to other facts.
    */
   #learn({ now, id }: EpochState, sentAt: number): void {
     const isOther = this.#epochId !== '' && this.#epochId !== id;

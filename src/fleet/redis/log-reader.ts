@@ -122,8 +122,8 @@ export function fieldsOfUses({ members, sessions }: Pick<Beat, 'members' | 'sess
 
 /**
  * Returns a function that tells whether a field of the hash of uses can be deleted after `state` is saved as a
- * snapshot. The fields of sessions can, because the snapshot contains their uses. The fields of members can only if the
- * snapshot lacks the member.
+ * snapshot. A session's fields can always be deleted, because the snapshot contains the session's uses. A member's
+ * fields can be deleted only if the snapshot does not contain the member.
  */
 export function isCoveredBy({ members }: SharedState): (field: string) => boolean {
   const living = new Set(members.map(({ member }) => member.id));

@@ -171,7 +171,10 @@ interface PaceChange {
   readonly next: PaceEntry;
 }
 
-/** Returns the moment at which the pause after the call ends if the service received the call as late as possible. */
+/**
+ * Returns the moment at which the pause after the call ends, if the service required one. Assumes that the service
+ * received the call as late as possible.
+ */
 function endOf(call: LastCall | undefined): number {
   return call === undefined ? 0 : call.claimedAt.wallAt + call.arrivedWithinMs + call.holdMs;
 }

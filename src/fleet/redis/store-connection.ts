@@ -103,7 +103,10 @@ export class StoreConnection {
     }
   }
 
-  /** Connects, and waits until one of the clients ends. Returns whether the connection was usable. */
+  /**
+   * Opens the Redis clients of the connection, and waits until one of them ends. Returns whether the connection was
+   * ready for commands in the meantime.
+   */
   async #serve(): Promise<boolean> {
     const { greet, follow, onConnected } = this.#options;
     try {
