@@ -64,7 +64,7 @@ export class DrawHistory {
    * outcome.
    */
   #lossOfStore: DrawOutcome | undefined;
-  /** The kind of verdict on the last call (see codes.ts), and the number of calls in a row with this kind. */
+  /** The kind of the `CodeVerdict` of the last call, and the number of consecutive calls with this kind. */
   #streak = NO_STREAK;
   /** True after noria has warned that it dropped all proxies of an answer. A successful draw resets the flag. */
   #warnedOfDropped = false;

@@ -56,7 +56,7 @@ export const PACE_UNCHANGED: Settlement = { kind: 'done' };
  * a moment after the first byte of its answer.
  */
 export const PACE_SLACK_MS = 250;
-/** The time in ms within which noria must send a call, counted from the record that this call is next (the claim). */
+/** The maximum time in ms from the claim of a call to the sending of the call. Later, noria does not send the call. */
 export const PERMIT_VALID_MS = 2_000;
 
 /**
@@ -65,8 +65,8 @@ export const PERMIT_VALID_MS = 2_000;
  */
 const PLACE_GRACE_MS = 3_000;
 /**
- * `askTurn` renews the place of a turn if the turn would otherwise keep it for less than this time, in ms, after its
- * wait. KEEP_PLACE_EVERY_MS must be shorter than this time.
+ * After the wait of a turn, its place in the queue must stay valid for at least this time, in ms; otherwise `askTurn`
+ * renews the place. KEEP_PLACE_EVERY_MS must be shorter than this time.
  */
 const PLACE_RENEWED_AT_MS = 1_500;
 /** While a turn opens its connection, it calls `askTurn` at this interval to keep its place. */

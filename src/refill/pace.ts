@@ -162,7 +162,8 @@ export class Pace {
     for (;;) {
       await pause(this.#options.clock, KEEP_PLACE_EVERY_MS, signal);
       if (signal.aborted) return;
-      // ignored: a lost place only costs time, and `#claim` reports a folder that is not writable
+      // ignored: a turn that loses its place in the queue only waits longer. If noria cannot write the pace, `#claim`
+      // fails, too, and reports the error.
       await this.#change((entry, now) => askTurn(entry, now, turn)).catch(() => {});
     }
   }
@@ -182,7 +183,7 @@ export class Pace {
     { turn, permit, before }: Claimed,
     signal: AbortSignal,
   ): Promise<T | undefined> {
-    let settlement = PACE_UNCHANGED; // if the call throws, it has no effect on the pace
+    let settlement = PACE_UNCHANGED; // applies if `send` throws
     try {
       if (signal.aborted) return undefined; // `signal` aborted while the claim was written
       const sent = await call.send(permit);

@@ -35,7 +35,7 @@ export interface Suspension {
 }
 
 interface ReactionFacts {
-  /** The number of calls in a row with a verdict of this kind, including this call. */
+  /** The number of consecutive calls with the same kind of `CodeVerdict`, up to and including this call. */
   readonly consecutive: number;
   /** The current time in epoch ms. */
   readonly wallAt: number;

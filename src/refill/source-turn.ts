@@ -157,7 +157,8 @@ export class SourceTurn {
     state.refillRequested = false;
     this.#moveToDrawing(count);
     const ended = await this.#call(draw, count, permit);
-    if (permit.state === 'expired') state.refillRequested ||= refillRequested; // the pace repeats this turn, and the request must still exist then
+    // The pace repeats a turn whose permit expired. The repeated turn must see that the operator requested a draw.
+    if (permit.state === 'expired') state.refillRequested ||= refillRequested;
     if (ended === undefined) return NOT_SENT;
     const gained = this.#apply(ended);
     if (draw.signal.aborted) return NOT_SENT;

@@ -65,7 +65,8 @@ export class DrawSource {
     const statistics = new SourceStatistics(clock.now(), snapshot, context.sharedCount?.(name));
     const warn = (message: string) => bus.emit('source.warned', { source: name, message });
     const history = new DrawHistory({ clock, random, statistics, unproven, warn });
-    statistics.budget.shareAgain(clock.now()); // the snapshot may contain IPs that the store of the fleet lacks
+    // The snapshot may contain IPs that the fleet's store has lost, so this adds them to the store again.
+    statistics.budget.shareAgain(clock.now());
     this.#context = context;
     this.#statistics = statistics;
     this.#history = history;

@@ -66,8 +66,8 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
 }
 
 /**
- * Returns a function that returns the range of lifetimes of a call's members. For a link without a configured lifetime,
- * it is the lifetime that the pool assumes. For any other source, it is the usual range of the product.
+ * Returns a function that gives the range of lifetimes of a call's members. A link without a configured lifetime has
+ * the lifetime that the pool assumes. Any other source has the usual range of its product.
  */
 function lifetimesOf({ refill, pool }: SimulationOptions): (call: DrawCall) => Range {
   const assumedMs = new Map(pool.sources.map(({ name, unknownLifetimeMs }) => [name, unknownLifetimeMs]));
