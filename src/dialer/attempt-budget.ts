@@ -30,8 +30,8 @@ const MIN_REPORTS = 2;
  */
 const MIN_REPORTS_AFTER_REACHED = 5;
 /**
- * Until this time has passed since a member reached the target, the dial does not give up, however many members report
- * that the target is unreachable.
+ * Within this time after a member has reached the target, the dial does not give up, however many members report that
+ * the target is unreachable.
  */
 const JUST_REACHED_MS = 5_000;
 /**
@@ -99,10 +99,10 @@ function reportsNeeded(sinceReachedMs: number): number {
   return sinceReachedMs < Infinity ? MIN_REPORTS_AFTER_REACHED : MIN_REPORTS;
 }
 
-/** How many further attempts a client's failed requests may make in a burst, and per second. */
+/** The maximum of a client's budget for further attempts, and how many attempts each second adds to the budget. */
 export const CLIENT_BURST = 100;
 export const CLIENT_ATTEMPTS_PER_SECOND = 10;
-/** Each attempt of any client adds this number of attempts to every client's budget. */
+/** Each attempt for any client adds this number to every client's budget. So a busy noria allows more of them. */
 const EARNED_PER_ATTEMPT = 0.1;
 /** How many clients with failed requests to remember. A forgotten client starts again with a full budget. */
 const MAX_CLIENTS = 4_096;

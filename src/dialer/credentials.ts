@@ -180,7 +180,8 @@ export class SourceCredentials {
   resetRefusals(): void {
     this.#answers.clear();
     this.#faulty = false;
-    // The end is reported even if this process has not reported the fault: another process may have reported it.
+    // The end of the fault is reported even if this process has not reported its beginning: another process may have
+    // reported it.
     this.#reported = true;
   }
 

@@ -3,9 +3,9 @@
  *
  * noria prefers CONNECT: a member can then neither modify the request nor present its own errors as the target's. Some
  * members accept CONNECT only to port 443, or not at all. A single refused CONNECT does not show that the member is of
- * this kind: the member may refuse only this target. So noria learns from responses: if a target answers in absolute
- * form after a refused CONNECT, noria uses absolute form for this target from then on. After several such targets,
- * noria uses absolute form for all targets of the source.
+ * this kind: the member may refuse only this target. So noria learns from responses: if a target answers a
+ * request in absolute form after a refused CONNECT, noria uses absolute form for this target from then on. After
+ * several such targets, noria uses absolute form for all targets of the source.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -21,7 +21,7 @@ const MIN_ABSOLUTE_FORM_TARGETS = 3;
  * refused CONNECT to the port.
  */
 const MIN_CONNECT_REFUSALS = 3;
-/** After this time in absolute form, noria tries CONNECT again. */
+/** After this time, noria forgets which targets need absolute form, and which ports accept CONNECT. */
 const RELEARN_MS = 10 * 60_000;
 const MAX_TARGETS = 256;
 
@@ -38,7 +38,10 @@ const NOT_ACCEPTED = new Set([405, 501]);
 export class ForwardModeMemory {
   readonly #clock: Clock;
   readonly #initial: ForwardMode;
-  /** For each target to which a member refused CONNECT, the time of the target's last response in absolute form. */
+  /**
+   * The targets to which a member refused CONNECT, and which then answered the same request in absolute form. The value
+   * is the time of the last such answer.
+   */
   readonly #reached = new BoundedMap<string, number>(MAX_TARGETS);
   /** When a member last accepted CONNECT, by port. */
   readonly #acceptedPorts = new BoundedMap<number, number>(MAX_TARGETS);

@@ -76,7 +76,7 @@ export class Hedge {
   readonly #settings: HedgeSettings;
   readonly #onOverdue: () => void;
   #deadline: Deadline | undefined;
-  /** Whether the current hedge was charged to the budget and may still turn out to be wasted. */
+  /** Whether a hedge was taken from the budget and has not ended. */
   #charged = false;
 
   constructor(parts: HedgeParts, settings: HedgeSettings, onOverdue: () => void) {

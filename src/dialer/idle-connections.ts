@@ -13,7 +13,7 @@ import type { ForwardMode } from './dial.ts';
 export interface IdleConnection {
   readonly socket: Socket;
   readonly member: string;
-  /** `host:port` of the target. A connection in absolute form serves any target. */
+  /** `host:port` of the target. With the forward mode `absolute`, the connection can serve any target. */
   readonly target: string;
   readonly forwardMode: ForwardMode;
   /**

@@ -47,7 +47,7 @@ export interface TakenConnection {
 interface WarmTask {
   readonly member: UpcomingMember;
   readonly login: PreparedLogin | undefined;
-  /** Whether to send greeting and login early (SOCKS5). */
+  /** SOCKS5 only: whether to send greeting and login before a tunnel needs the connection. */
   readonly greets: boolean;
   /** The connection expires when this number of ms has passed since noria began to open it. */
   readonly keepMs: number;

@@ -79,7 +79,7 @@ export function stockFor({ perMs, openingMs, keepMs }: StockTerms): number {
 export const MAX_KEEP_MS = 10_000;
 /** When this number of members have closed an unused connection, noria assumes that all members of the source do so. */
 export const MIN_CLOSING_MEMBERS = 3;
-/** noria keeps an unused connection for this share of the time after which members close an unused connection. */
+/** Members close an unused connection after some time. noria keeps an unused connection for this share of that time. */
 const KEEP_SHARE = 0.8;
 /** After this time, noria forgets that a member closed an unused connection. */
 const RELEARN_MS = 10 * 60_000;

@@ -16,10 +16,7 @@ export interface RoutingKey {
   /** Describes a valid value, as it follows `expected` in an error message. Absent if the key has no value. */
   readonly value?: string;
   readonly effect: string;
-  /**
-   * For durations: the unit, in ms, of a value that is a number without a unit. It depends on the name under which the
-   * key is used.
-   */
+  /** Only for durations: for each name of the key, the unit, in ms, of a value without a unit. Default: a second. */
   readonly bareUnitMs?: Readonly<Record<string, number>>;
 }
 

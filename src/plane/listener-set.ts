@@ -26,7 +26,10 @@ export interface ListenerSetOptions {
   readonly context: PlaneContext;
   /** The file descriptors of inherited listening sockets (`fd:3`). Each descriptor can be opened only once. */
   readonly inheritedFds: ReadonlySet<number>;
-  /** Connects the listeners with the same listeners of other processes. Absent in a noria with one process. */
+  /**
+   * Shares connection limits and wrong credentials with the other processes that have the same listeners. Absent in a
+   * noria with one process.
+   */
   readonly sharing?: ListenerSharing;
 }
 

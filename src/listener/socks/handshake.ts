@@ -209,8 +209,8 @@ class SocksHandshake {
   }
 
   /**
-   * Listens until the dial ends. 'error' comes before 'close', so this sets the outcome before `connection.closed` is
-   * emitted.
+   * Handles errors until the dial ends. 'error' comes before 'close', so this handler sets the outcome before
+   * `connection.closed` is emitted.
    */
   readonly #onError = (): void => {
     this.#connection.setOutcome('client-gone');

@@ -93,7 +93,7 @@ export class PermitPool {
   /** Number of permits of each worker, used and unused. */
   readonly #held = new Map<number, number>();
   #free: number;
-  /** Workers that wait for permits. A worker is in this list or in the recall, not in both. */
+  /** Workers that wait for permits, except those for which the current recall began: `Recall.for` lists these. */
   #asking: number[] = [];
   #recall: Recall | undefined;
   /** Workers that missed the timeout of a recall. The pool sends them no further recall before they answer. */

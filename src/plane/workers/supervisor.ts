@@ -40,7 +40,10 @@ const CLOSE_TIMEOUT_MS = 2_000;
  * by such a signal is no failure. The primary gets the same signal and decides whether noria continues.
  */
 const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
-/** The maximum number of tries to start a worker, if each try ends with a signal of SENT_TO_ALL. */
+/**
+ * If a signal of SENT_TO_ALL ends a worker that is still loading, noria starts the worker again. This is the maximum
+ * number of starts, including the first.
+ */
 const MAX_STARTS = 3;
 
 /**

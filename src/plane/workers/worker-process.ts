@@ -78,7 +78,8 @@ export class WorkerProcess {
     if (this.#awaited.has(kind)) throw new TypeError(`another call already waits for the answer ${kind}`);
     if (this.#hasExited) return Promise.resolve(undefined);
     const { promise, resolve } = Promise.withResolvers<WorkerAnswer<Kind> | undefined>();
-    this.#awaited.set(kind, (answer) => resolve(answer as WorkerAnswer<Kind> | undefined)); // safe: `#receive` resolves each kind with an answer of that kind
+    // The cast is safe: `#receive` passes an answer only to the function that waits for an answer of this kind.
+    this.#awaited.set(kind, (answer) => resolve(answer as WorkerAnswer<Kind> | undefined));
     return promise;
   }
 
