@@ -88,7 +88,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   }
 }
 
-/** Returns a function that prints the first wait only: the first wait already includes the later ones. */
+/** Returns a function that prints only the first wait of a call, because it already includes the later waits. */
 function printFirstWait(terminal: Terminal): (ms: number) => void {
   let hasWaited = false;
   return (ms) => {

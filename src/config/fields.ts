@@ -47,8 +47,8 @@ export function fieldAt(path: string): Field | undefined {
 
 /**
  * How a message may show the value at a path. `itself`: unchanged. `secret`: masked. `nothing`: the message must omit
- * it, because noria does not know its meaning. This applies to the value of an unknown key, and to a text where the
- * schema has a map.
+ * the value, because it may contain a secret. Examples are the value of an unknown key, and a text where the schema has
+ * a map.
  *
  * @param text - the text of a scalar; undefined for a list or a map.
  */

@@ -12,8 +12,8 @@ export class Deadline {
   readonly ms: number;
   readonly fn: () => void;
   /**
-   * The tick at which the deadline fires; NaN after it fired or was cleared. After a refresh, the deadline stays in
-   * the slot of its previous due tick until the wheel reaches that slot.
+   * The tick at which the deadline fires; NaN after it fired or was cleared. A refresh changes only this number: the
+   * deadline stays in the wheel's slot for the previous tick until the wheel reaches that slot.
    */
   dueTick = Number.NaN;
   next: Deadline = this;

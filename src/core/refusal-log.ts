@@ -41,7 +41,7 @@ interface RefusalLogOptions {
 
 export class RefusalLog implements Disposable {
   readonly #options: RefusalLogOptions;
-  /** The open windows. Their order is the order in which they end, because all have the same length. */
+  /** The windows that have not ended, in the order in which they end: all windows have the same length. */
   readonly #windows = new BoundedMap<string, Window>(MAX_CLIENTS + 1);
   #timer: Disposable | undefined;
 

@@ -268,7 +268,9 @@ async function openRefill(
   const pace = fleet?.shared.pace ?? state.pace;
   const drawing = { clock, random, bus, pace, extractor, pool, restored, ...drawingTogether(fleet) };
   const refiller = new Refiller({ ...refillSettings(config()), ...drawing });
-  slot.fill(refiller); // passes the earlier commands to the refiller now: during the next `await`, each source decides whether to draw
+  // Executes the commands that arrived earlier, such as `pause`. This must come before the next `await`, because each
+  // source then decides whether to draw.
+  slot.fill(refiller);
   await owner.open('refill', refiller);
   const contents = { pool: () => pool.snapshot(), refill: () => refiller.record() };
   const keeping = keepSnapshot(

@@ -56,7 +56,10 @@ export interface CodeMeaning {
   readonly concernsInstance?: true;
   /** True if the answer contained proxies and noria dropped all of them. */
   readonly allDropped?: true;
-  /** True if noria opens new tunnels of the source only below half of their present number, until a call succeeds. */
+  /**
+   * True if noria halves the limit of the source's open tunnels. If there is no limit yet, half of the present number
+   * of open tunnels becomes the limit. A successful call removes the limit.
+   */
   readonly limitsConnections?: true;
 }
 

@@ -64,8 +64,8 @@ export function objectsIn(list: readonly unknown[]): RawFields[] {
 }
 
 /**
- * Whether the text has too many values or too many levels of nesting. Does not parse the text: each value follows a
- * comma or an opening bracket.
+ * Whether the text has too many values or too many levels of nesting. Counts the commas and opening brackets instead of
+ * parsing the text, because each value follows one of them.
  */
 function isOversized(text: string): boolean {
   let depth = 0;

@@ -23,8 +23,8 @@ interface FieldRow {
 }
 
 /**
- * The maximum number of characters that noria keeps of a text. It reads more characters, because it drops surplus white
- * space.
+ * noria keeps at most MAX_TEXT_LENGTH characters of a text. It reads up to MAX_READ_LENGTH, because it first drops
+ * surplus white space.
  */
 const MAX_TEXT_LENGTH = 200;
 const MAX_READ_LENGTH = 2_000;

@@ -100,7 +100,10 @@ interface OperationRow {
 export interface DrawOperation extends OperationRow, DrawRow {
   readonly number: OperationNumber;
   readonly params: Readonly<Record<string, OperationParam>>;
-  /** Where the operation is: at {base_url} of the specification, or at the instance's own extraction server. */
+  /**
+   * The server of the operation. `base`: {base_url} of the specification. `extract-host`: the instance's own extraction
+   * server.
+   */
   readonly server: 'base' | 'extract-host';
   /** The parameter that selects the format, and its value for each format. */
   readonly selector: { readonly name: string } & Readonly<Record<Format, number>>;

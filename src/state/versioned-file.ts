@@ -115,9 +115,10 @@ export class VersionedFile {
     const number = base.number + 1;
     // The id makes every text unique, so that two versions with the same value differ.
     if (!(await this.#linkNew(number, JSON.stringify({ id: randomUUID(), value })))) return false;
-    // If this process was suspended after it had read its base version, other processes may have created version
-    // `number` and removed it again. Processes remove the oldest versions first, so they have removed the base version,
-    // too. The base version is then missing, or another late process has created it again with another id.
+    // This process may have been suspended after it read its base version. Other processes may then have created
+    // version `number`, and later removed it as outdated, so that this process could create it a second time. Processes
+    // remove the oldest versions first, so they also removed the base version. It is now missing, or another late
+    // process has created it again with another id.
     if ((await readStateFile(this.#path(base.number))) !== base.text) {
       await unlinkIfThere(this.#path(number));
       return false;
@@ -141,8 +142,8 @@ export class VersionedFile {
     } catch (error) {
       const code = errnoOf(error);
       if (code === 'EEXIST') return false;
-      // `link` also fails if a daemon that has just started has removed the draft. In an unreadable folder, `link` fails for
-      // another reason.
+      // ENOENT usually means that a daemon has removed the draft: at its start, a daemon deletes all drafts. If the
+      // folder is unreadable, ENOENT has another cause.
       const swept = code === 'ENOENT' && isOfLink(error);
       if (swept && (await isReadable(this.#folder))) return false; // the caller then tries again
       throw error;

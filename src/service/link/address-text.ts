@@ -21,7 +21,7 @@ export interface AddressText {
    * of `rest`.
    */
   readonly layout: string;
-  /** The character between the address and the first field of `rest`; '' if there are no such fields. */
+  /** The character between the address and the first field of `rest`; '' if `rest` is empty. */
   readonly separator: string;
 }
 
