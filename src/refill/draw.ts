@@ -51,7 +51,7 @@ export function applyDraw(context: DrawContext, draw: EndedDraw, aheadMs: number
   if (outcome.limitsConnections) pool.limitTunnels(source, TUNNEL_SHARE);
   else if (outcome.code === SUCCESS) pool.unlimitTunnels(source);
   const added = answer === undefined ? NONE_ADDED : addToPool(context, options, answer);
-  statistics.countCall(outcome.code, answer === undefined ? undefined : ms);
+  if (answer !== undefined) statistics.recordLatency(ms);
   const gained = usable() - usableBefore;
   bus.emit('draw.done', drawDone({ source, asked, ms }, draw, added));
   return gained;

@@ -16,8 +16,6 @@ export interface Counts {
   used: number;
   /** The number of removed members that no client had used, plus the number of proxies that noria must not use. */
   unused: number;
-  /** The number of tunnels and requests that the removed members had accepted. */
-  tunnels: number;
 }
 
 export const DEFAULT_LATENCY_MS = 1_000;
@@ -31,8 +29,6 @@ const snapshotSchema = z.object({
   drawn: count.catch(0),
   used: count.catch(0),
   unused: count.catch(0),
-  tunnels: count.catch(0),
-  codes: z.record(z.string(), count).catch({}),
   quota: z.record(z.string(), count).catch({}),
   budget: z.object({ day: count, drawn: z.array(z.string()).readonly() }).catch({ day: 0, drawn: [] }),
   /** The maximum count per call that noria learned from refusals (12003); absent: unknown. */
@@ -51,7 +47,6 @@ export function readStatistics(value: unknown): ReadonlyMap<string, StatisticsSn
 
 export class SourceStatistics {
   readonly counts: Counts;
-  readonly codes: Map<string, number>;
   readonly budget: DailyBudget;
   quota: Quota;
   /** The maximum count per call that noria learned from refusals (12003). */
@@ -59,9 +54,8 @@ export class SourceStatistics {
   #latencyMs: number | undefined;
 
   constructor(wallAt: number, snapshot: StatisticsSnapshot | undefined, shared?: SharedCount) {
-    const { drawn = 0, used = 0, unused = 0, tunnels = 0 } = snapshot ?? {};
-    this.counts = { drawn, used, unused, tunnels };
-    this.codes = new Map(Object.entries(snapshot?.codes ?? {}));
+    const { drawn = 0, used = 0, unused = 0 } = snapshot ?? {};
+    this.counts = { drawn, used, unused };
     this.budget = new DailyBudget(wallAt, snapshot?.budget, shared);
     this.quota = snapshot?.quota ?? {};
     this.learnedMax = snapshot?.learnedMost ?? Infinity;
@@ -81,22 +75,15 @@ export class SourceStatistics {
     return remaining > 0 ? Math.min(budgetLeft, remaining) : budgetLeft;
   }
 
-  /**
-   * @param tookMs - the duration in ms of an answered call; undefined for a call without an answer, which does not
-   * change the latency.
-   */
-  countCall(code: string, tookMs: number | undefined): void {
-    this.codes.set(code, (this.codes.get(code) ?? 0) + 1);
-    if (tookMs === undefined) return;
+  /** Records the duration of an answered call, in ms. */
+  recordLatency(tookMs: number): void {
     this.#latencyMs =
       this.#latencyMs === undefined ? tookMs : this.#latencyMs + (tookMs - this.#latencyMs) * LATENCY_WEIGHT;
   }
 
-  /** @param uses - the number of tunnels and requests that the removed member had accepted. */
-  countRemoved(uses: number): void {
-    if (uses > 0) this.counts.used += 1;
+  countRemoved(wasUsed: boolean): void {
+    if (wasUsed) this.counts.used += 1;
     else this.counts.unused += 1;
-    this.counts.tunnels += uses;
   }
 
   countForbidden(forbidden: number): void {
@@ -113,7 +100,6 @@ export class SourceStatistics {
   snapshot(): StatisticsSnapshot {
     return {
       ...this.counts,
-      codes: Object.fromEntries(this.codes),
       quota: { ...this.quota },
       budget: this.budget.record(),
       ...(this.learnedMax === Infinity ? {} : { learnedMost: this.learnedMax }),

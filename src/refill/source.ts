@@ -183,7 +183,7 @@ export class DrawSource {
 
   /** @param uses - the number of tunnels and requests that the removed member had accepted. */
   memberRemoved(uses: number, hasFailed: boolean): void {
-    this.#statistics.countRemoved(uses);
+    this.#statistics.countRemoved(uses > 0);
     if (hasFailed && uses === 0) this.#history.recordUnusedFailure();
     this.wake();
   }

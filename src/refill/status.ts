@@ -33,19 +33,14 @@ export interface SourceStatus {
    * members.
    */
   readonly nextCallAt?: number;
-  /** The usual time in ms from the start of a call until its members are usable. */
-  readonly latencyMs: number;
   readonly quota: Quota;
   /** The limit of distinct IPs for one day of the service, and how many of them are drawn. */
   readonly budget?: { readonly limit: number; readonly used: number };
   readonly size: number;
-  readonly priority: number;
   /** Counts since the state folder was created; `Counts` describes them. */
   readonly drawn: number;
   readonly used: number;
   readonly unused: number;
-  readonly tunnels: number;
-  readonly codes: Readonly<Record<string, number>>;
 }
 
 /** The result of the last draw. It shows whether the next draw will probably bring usable members. */
@@ -85,15 +80,12 @@ export function sourceStatus(parts: SourceParts, nextCall: NextCall, wallAt: num
     stateMs: state.lastedMs,
     ...(nextCallMs === undefined ? {} : { nextCallMs }),
     ...(nextCallMs === undefined || !isPlanned ? {} : { nextCallAt: wallAt + nextCallMs }),
-    latencyMs: statistics.latencyMs,
     quota: statistics.quota,
     ...(dailyBudget === undefined
       ? {}
       : { budget: { limit: dailyBudget, used: statistics.budget.used(wallAt) } }),
     size: options.size,
-    priority: options.priority,
     ...statistics.counts,
-    codes: Object.fromEntries(statistics.codes),
   });
 }
 

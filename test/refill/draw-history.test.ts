@@ -65,10 +65,8 @@ test('draw spacing: of unproven members, a hundred must fail unused before draws
 test('source statistics: a snapshot restores them', () => {
   const statistics = new SourceStatistics(MIDNIGHT_AT, undefined);
   statistics.counts.drawn = 7;
-  statistics.countRemoved(3);
-  statistics.countRemoved(0);
-  statistics.countCall('10001', 300);
-  statistics.countCall('transport', undefined);
+  statistics.countRemoved(true);
+  statistics.countRemoved(false);
   statistics.quota = { remaining: 5 };
   statistics.learnedMax = 2;
   statistics.budget.add(['a'], MIDNIGHT_AT);
@@ -77,35 +75,29 @@ test('source statistics: a snapshot restores them', () => {
     drawn: 7,
     used: 1,
     unused: 1,
-    tunnels: 3,
-    codes: { 10001: 1, transport: 1 },
   });
   const read = readStatistics({ city: snapshot, other: 'x' });
   expect(new SourceStatistics(MIDNIGHT_AT, read.get('city')).snapshot()).toEqual(snapshot);
   expect(read.get('other')).toBeUndefined();
 });
 
-test.each([undefined, null, 'x', [7]])('source records: %j restores nothing', (stored) => {
+test.each([undefined, null, 'x', [7]])('source statistics: %j restores nothing', (stored) => {
   expect([...readStatistics(stored)]).toEqual([]);
 });
 
 test('source statistics: an invalid field counts as never written', () => {
-  const damaged = { drawn: -1, used: 3, codes: { 10001: 'x' }, learnedMost: 0, budget: { drawn: [1, 'a'] } };
+  const damaged = { drawn: -1, used: 3, learnedMost: 0, budget: { drawn: [1, 'a'] } };
   const statistics = new SourceStatistics(MIDNIGHT_AT, readStatistics({ city: damaged }).get('city'));
-  expect(statistics.counts).toEqual({ drawn: 0, used: 3, unused: 0, tunnels: 0 });
-  expect([statistics.codes.size, statistics.learnedMax, statistics.budget.used(MIDNIGHT_AT)]).toEqual([
-    0,
-    Infinity,
-    0,
-  ]);
+  expect(statistics.counts).toEqual({ drawn: 0, used: 3, unused: 0 });
+  expect([statistics.learnedMax, statistics.budget.used(MIDNIGHT_AT)]).toEqual([Infinity, 0]);
 });
 
 test('source statistics: the latency is a default until the first answer, then a moving average', () => {
   const statistics = new SourceStatistics(MIDNIGHT_AT, undefined);
   expect(statistics.latencyMs).toBe(1_000);
-  statistics.countCall('10001', 200);
+  statistics.recordLatency(200);
   expect(statistics.latencyMs).toBe(200);
-  statistics.countCall('10001', 1_200);
+  statistics.recordLatency(1_200);
   expect(statistics.latencyMs).toBe(500);
 });
 
