@@ -60,6 +60,4 @@ export interface DrawAnswer {
   readonly quota: Quota;
   /** The monotonic moment at which noria sent the request. The lifetimes of the entries begin at this moment. */
   readonly sentAt: number;
-  /** The time in ms from sending the request to the end of the answer. */
-  readonly tookMs: number;
 }

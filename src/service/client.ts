@@ -48,7 +48,6 @@ export interface CallOptions {
 interface Timing {
   /** The monotonic moment just before noria wrote the request. */
   readonly sentAt: number;
-  readonly tookMs: number;
 }
 
 export type ListAnswer = DecodedList & Timing;
@@ -175,7 +174,7 @@ export class ServiceConnection {
   ): Promise<Decoded & Timing> {
     const reply = await this.#transport.exchange(request, gate);
     const decoded = decodeReply(reply, { host: request.url.host, secrets }, decode);
-    return { ...decoded, sentAt: reply.sentAt, tookMs: reply.tookMs };
+    return { ...decoded, sentAt: reply.sentAt };
   }
 }
 

@@ -60,7 +60,6 @@ export interface Exchange {
   readonly body: Uint8Array;
   /** The monotonic moment just before noria wrote the request. */
   readonly sentAt: number;
-  readonly tookMs: number;
 }
 
 /** The conditions that end an exchange early. */
@@ -133,7 +132,6 @@ export class Transport {
         ...(redirectsTo === undefined ? {} : { redirectsTo }),
         body,
         sentAt,
-        tookMs: clock.monotonic() - sentAt,
       };
     } catch (error) {
       if (limits.reason !== undefined) throw limits.reason;

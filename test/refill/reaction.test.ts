@@ -12,7 +12,7 @@ const steady = () => 0.5;
 
 function answer(code: string, changes: Partial<DrawAnswer> = {}): DrawAnswer {
   const entries = code === '10001' ? [{ host: '203.0.113.1', port: 8_000 }] : [];
-  return { code, message: '', entries, dropped: {}, quota: {}, sentAt: 0, tookMs: 100, ...changes };
+  return { code, message: '', entries, dropped: {}, quota: {}, sentAt: 0, ...changes };
 }
 
 const react = (product: Product, given: DrawAnswer, consecutive = 1, wallAt = NOON_AT): Reaction =>

@@ -151,7 +151,7 @@ export class ScriptedService implements Extractor {
     gate.answered();
     const entries = reply.code === undefined || reply.code === '10001' ? this.fresh(count) : [];
     const base = { code: '10001', message: '', entries, dropped: {}, quota: {} };
-    return { ...base, sentAt, tookMs: this.tookMs, ...reply };
+    return { ...base, sentAt, ...reply };
   }
 
   fresh(count: number): DrawAnswer['entries'] {

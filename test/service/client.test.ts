@@ -47,15 +47,15 @@ test('client: only the parameters identify the caller', async () => {
   expect(headers).toEqual({ accept: '*/*', connection: 'close', host: service.host, 'user-agent': 'noria' });
 });
 
-test('client: sentAt is a moment before the request, and tookMs its duration', async () => {
+test('client: sentAt is a moment before the request', async () => {
   const clock = new ManualClock();
   const service = await stubService((response) => {
     clock.advance(60);
     response.end('{"code":"12009"}');
   });
   clock.advance(1_000);
-  const { sentAt, tookMs } = await openClient({ clock }).extract(drawFrom(service.baseUrl));
-  expect({ sentAt, tookMs }).toEqual({ sentAt: 1_000, tookMs: 60 });
+  const { sentAt } = await openClient({ clock }).extract(drawFrom(service.baseUrl));
+  expect(sentAt).toBe(1_000);
 });
 
 test('client: a refused address is dropped', async () => {

@@ -72,8 +72,8 @@ return answer('', '', '')
 );
 
 /**
- * Returns, in this order: the snapshot; the number of the last log entry in it; the number of the last entry of the
- * log; the entries after the snapshot; the hash of uses; the id of the last beat.
+ * Returns, in this order: the snapshot; the number of the last entry of the log; the entries after the snapshot; the hash
+ * of uses; the id of the last beat.
  */
 export const LOAD = new FleetScript(
   'load',
@@ -82,7 +82,7 @@ local positions = redis.call('HMGET', KEYS[1], 'snapshot', 'number')
 local position = positions[1] or '0'
 local beat = redis.call('XREVRANGE', KEYS[5], '+', '-', 'COUNT', 1)[1]
 return answer(
-  redis.call('GET', KEYS[3]) or '', position, positions[2] or '0',
+  redis.call('GET', KEYS[3]) or '', positions[2] or '0',
   redis.call('XRANGE', KEYS[2], '(' .. position .. '-0', '+'),
   redis.call('HGETALL', KEYS[6]),
   beat and beat[1] or '0-0')

@@ -17,8 +17,6 @@ interface LoadedState {
   readonly state: SharedPoolState;
   /** The number of the last log entry that the state includes. */
   readonly lastNumber: number;
-  /** The number of the last log entry in the latest snapshot. */
-  readonly snapshotNumber: number;
   readonly lastBeatId: string;
   /** The names of the fields in the hash of uses (see `FleetKeys.uses`). */
   readonly fields: readonly string[];
@@ -34,7 +32,7 @@ const ENTRIES_PER_READ = 500;
  */
 export async function loadState(store: FleetStore, client?: StoreClient): Promise<LoadedState> {
   const { epoch, values } = await store.run(LOAD, {}, client);
-  const [snapshot, position, number, entries, uses, beat] = values;
+  const [snapshot, number, entries, uses, beat] = values;
   const text = String(snapshot);
   const state = new SharedPoolState(text === '' ? EMPTY_STATE : decodeState(text));
   for (const entry of readEntries(entries)) for (const fact of entry.facts) state.apply(fact, epoch.now);
@@ -42,7 +40,6 @@ export async function loadState(store: FleetStore, client?: StoreClient): Promis
   return {
     state,
     lastNumber: Number(number),
-    snapshotNumber: Number(position),
     lastBeatId: String(beat),
     fields,
   };

@@ -86,7 +86,7 @@ export class SimulatedService implements Extractor {
     await pause(clock, tookMs - requestMs, signal);
     if (signal.aborted) throw cancelled();
     gate.answered();
-    return { message: '', dropped: {}, quota: {}, sentAt, tookMs, ...answer };
+    return { message: '', dropped: {}, quota: {}, sentAt, ...answer };
   }
 
   /** Returns the service's answer to a call that arrives now. */
