@@ -44,7 +44,7 @@ export interface AdminConfig {
   readonly token: Secret | undefined;
 }
 
-/** The API of raw proxy pools. Clients use the ports of this section; one of the listeners listens on these ports. */
+/** The HTTP API of raw proxy pools. It hands out the ports of this section, on which one of the listeners listens. */
 export type ProxyPoolConfig = NonNullable<FileConfig['proxyPool']>;
 
 /** The store that the norias of a fleet share. */

@@ -50,7 +50,7 @@ export function heldAt({ expiries }: PoolSource, moment: number): number {
 
 /**
  * The demand of all replicas for the source.
- * @param except - a `PoolSharing`. The result omits the demand that this sharing has received.
+ * @param except - an `OtherReplicas` object of the pool. The result omits the demand of the replicas that it knows.
  */
 export function demandFor(
   members: Members,

@@ -76,7 +76,7 @@ export class InstanceMembers {
     const created = this.#create(query);
     await Promise.all(created.map((member) => member.open()));
     const drawn = [...created, ...shuffled(random, repeats)]
-      .filter((member) => member.isAlive) // a member may have expired while others opened
+      .filter((member) => member.isAlive) // a member may have expired while other members opened
       .slice(0, query.count);
     if (query.order === 'random') return shuffled(random, drawn);
     return drawn.sort((a, b) => b.remainingMs - a.remainingMs);
