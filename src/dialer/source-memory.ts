@@ -6,8 +6,8 @@ import type { Clock } from '../core/clock.ts';
 import { type SourceAccess, SourceCredentials, type SourceFault } from './credentials.ts';
 import type { ForwardMode } from './dial.ts';
 import { ForwardModeMemory } from './forward-mode.ts';
+import { OpeningTimes } from './opening-times.ts';
 import { type HandshakeSetting, Pipelining } from './pipelining.ts';
-import { OpeningTimes } from './warm-stock.ts';
 
 export interface SourceSettings extends SourceAccess {
   /**

@@ -1,12 +1,7 @@
 /** How many warm connections are opened, and for how long they are kept. */
 import { expect, test } from 'vitest';
-import {
-  MAX_KEEP_MS,
-  MIN_CLOSING_MEMBERS,
-  OpeningTimes,
-  stockFor,
-  TunnelRate,
-} from '../../src/dialer/warm-stock.ts';
+import { MAX_KEEP_MS, MIN_CLOSING_MEMBERS, OpeningTimes } from '../../src/dialer/opening-times.ts';
+import { stockFor, TunnelRate } from '../../src/dialer/warm-stock.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 /** Returns the rate after `count` tunnels at this interval. */
