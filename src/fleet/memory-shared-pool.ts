@@ -227,5 +227,5 @@ class ReplicaConnection {
 }
 
 function noPace(): never {
-  throw new TypeError('this shared pool has no pace');
+  throw new TypeError('the shared pool was opened without a pace');
 }

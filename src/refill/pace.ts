@@ -291,7 +291,7 @@ export class Permit implements WriteGate {
     this.state = 'expired';
     throw new NoriaError(
       'pace-held',
-      `noria did not send the call, because it started too late: ${Math.round(ageMs)} ms after its reservation (limit ${PERMIT_VALID_MS} ms); noria tries again`,
+      `noria did not send the call: the reservation of the call was already ${Math.round(ageMs)} ms old (limit ${PERMIT_VALID_MS} ms); noria tries again`,
       { context: { ms: Math.round(ageMs) } },
     );
   }
