@@ -99,7 +99,7 @@ export class FrontHandshake {
         return;
       case 'accepted':
         // The server behind the front proxy waits for a request, so bytes after the front proxy's answer break the protocol.
-        if (step.rest.length > 0) this.#end({ problem: 'protocol', detail: 'unexpected bytes after the reply' });
+        if (step.rest.length > 0) this.#end({ problem: 'protocol', detail: 'extra bytes after the reply' });
         else this.#end(undefined);
         return;
       case 'failed':

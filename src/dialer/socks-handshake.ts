@@ -291,7 +291,7 @@ function socks4Refusal(code: number): HandshakeFailure {
 
 /** After a method or login reply, a SOCKS server must wait for the client, so further bytes break the protocol. */
 function prematureBytes(): HandshakeFailure {
-  return failed('member-protocol', 'unexpected bytes after the reply');
+  return failed('member-protocol', 'extra bytes after the reply');
 }
 
 function failed(fault: HandshakeFailure['fault'], detail: string): HandshakeFailure {

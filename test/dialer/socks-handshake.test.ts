@@ -63,7 +63,7 @@ const METHODS: readonly [answer: string, login: boolean, outcome: string][] = [
   ['0501', false, 'member-protocol: the member chose method 1, which noria did not offer'],
   ['0400', false, 'member-protocol: not a SOCKS5 reply'],
   ['48545450', false, 'member-protocol: not a SOCKS5 reply'],
-  ['050005', false, 'member-protocol: unexpected bytes after the reply'],
+  ['050005', false, 'member-protocol: extra bytes after the reply'],
 ];
 
 test.each(METHODS)(
@@ -80,7 +80,7 @@ test('socks5 handshake: reads a login reply with any version byte', () => {
     ['0101', 'member-auth: login status 1'],
     ['05ff', 'member-auth: login status 255'],
     ['0500', 'send 0501000309612e6578616d706c650001'],
-    ['010005', 'member-protocol: unexpected bytes after the reply'],
+    ['010005', 'member-protocol: extra bytes after the reply'],
   ] as const) {
     const handshake = new Socks5Handshake(targetOf('a.example:1'), LOGIN);
     handshake.take(hex('0502'));
