@@ -2,7 +2,7 @@
  * JavaScript engine settings for a process that runs only the proxy. A program that embeds noria must not use them.
  */
 import { executionAsyncResource } from 'node:async_hooks';
-import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
+import { getHeapSpaceStatistics, type HeapSpaceInfo, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { systemClock } from './clock.ts';
 
@@ -12,16 +12,24 @@ import { systemClock } from './clock.ts';
  */
 const MAX_YOUNG_BYTES = 64 * 1024 * 1024;
 /**
- * The interval in ms between two checks of the young generation's size. V8 doubles the size only after several
+ * How much memory V8 may allocate between two full collections. V8 counts objects of the old generation and buffers. Its
+ * own limit is about 8 MiB for a heap as small as noria's. Messages in tunnels reach that limit before a young
+ * collection frees their buffers (docs/performance.md).
+ */
+const FULL_COLLECTION_BYTES = 32 * 1024 * 1024;
+/**
+ * The interval in ms between two checks of the heap's size. V8 doubles the young generation only after several
  * collections, so this interval is short enough.
  */
-const YOUNG_CHECK_MS = 250;
+const HEAP_CHECK_MS = 250;
 
+/** The values of the V8 flags that `setFlag` has set. */
+const flags = new Map<string, number>();
 const tickObjects: object[] = [];
 
 /**
- * Disables allocation-site pretenuring, limits the size of the young generation, and keeps process.nextTick() fast. Call it before
- * the first connection.
+ * Disables allocation-site pretenuring, limits the size of the young generation, delays full collections, and keeps
+ * process.nextTick() fast. Call it before the first connection.
  *
  * With pretenuring, V8 watches where the code allocates objects. If most objects from one place in the code survive young
  * collections, V8 allocates all further objects of this place in old space, and never returns to the young generation. Many
@@ -30,7 +38,7 @@ const tickObjects: object[] = [];
  */
 export function tuneForShortLives(): void {
   setFlagsFromString('--no-allocation-site-pretenuring');
-  limitYoungMemory(false);
+  checkHeap();
   keepTickObject();
 }
 
@@ -44,16 +52,39 @@ function keepTickObject(): void {
   process.nextTick(() => tickObjects.push(executionAsyncResource()));
 }
 
+function checkHeap(): void {
+  const spaces = getHeapSpaceStatistics();
+  limitYoungMemory(spaces);
+  delayFullCollections(spaces);
+  systemClock.after(HEAP_CHECK_MS, checkHeap);
+}
+
 /**
  * Stops the growth of the young generation when it has MAX_YOUNG_BYTES. When V8 has made it smaller, because there are
  * few allocations, it may grow again. The V8 flag for the maximum size cannot do this: it has no effect after Node has
  * started.
  */
-function limitYoungMemory(wasFull: boolean): void {
-  const young = getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space');
+function limitYoungMemory(spaces: readonly HeapSpaceInfo[]): void {
+  const young = spaces.find(({ space_name: name }) => name === 'new_space');
   const isFull = young !== undefined && young.space_size >= MAX_YOUNG_BYTES;
-  if (isFull !== wasFull) setFlagsFromString(`--semi-space-growth-factor=${isFull ? 1 : 2}`);
-  systemClock.after(YOUNG_CHECK_MS, () => limitYoungMemory(isFull));
+  setFlag('semi-space-growth-factor', isFull ? 1 : 2);
+}
+
+/**
+ * Lets V8 allocate FULL_COLLECTION_BYTES between two full collections. The V8 flag needs a share of the old generation's
+ * size, in percent. With 0, for a large old generation, V8 chooses the share.
+ */
+function delayFullCollections(spaces: readonly HeapSpaceInfo[]): void {
+  const old = spaces.filter(({ space_name: name }) => !name.startsWith('new_') && name !== 'read_only_space');
+  const oldBytes = old.reduce((sum, { space_used_size: bytes }) => sum + bytes, 0);
+  setFlag('heap-growing-percent', Math.round((10 * FULL_COLLECTION_BYTES) / oldBytes) * 10);
+}
+
+/** Sets a V8 flag if its value changes. */
+function setFlag(name: string, value: number): void {
+  if (flags.get(name) === value) return;
+  flags.set(name, value);
+  setFlagsFromString(`--${name}=${value}`);
 }
 
 /**

@@ -38,6 +38,32 @@ test('engine: the memory of young objects grows to 64 MiB and not further', asyn
   expect(Number(stdout)).toBe(64);
 });
 
+/** This program makes V8 choose the size of the old generation at which the next full collection starts. */
+const LIMIT_OLD_MEMORY = `
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { tuneForShortLives } from './src/core/engine.ts';
+setFlagsFromString('--expose-gc');
+const gc = runInNewContext('gc');
+gc();
+tuneForShortLives();
+gc();
+process.exit(0);
+`;
+
+test('engine: V8 may allocate 32 MiB between two full collections', async () => {
+  const { stdout } = await promisify(execFile)(process.execPath, [
+    '--trace-gc-verbose',
+    '--input-type=module',
+    '--eval',
+    LIMIT_OLD_MEMORY,
+  ]);
+  const limits = [...stdout.matchAll(/\[HeapController\] Limit: old size: (\d+) KB, new limit: (\d+) KB/g)];
+  const [, oldKib, limitKib] = limits.at(-1) ?? [];
+  expect(limits.length).toBeGreaterThan(1);
+  expect(Number(limitKib) - Number(oldKib)).toBeGreaterThan(31 * 1024);
+});
+
 /** This program collects all hidden classes that have no object, and creates tick objects before and after that. */
 const COLLECT = `
 import { setFlagsFromString } from 'node:v8';
