@@ -76,7 +76,7 @@ export function runNoria(
     lines,
     async line(message, count = 1) {
       const wanted = () => `the log contains "${message}"; it is:\n${text}`;
-      await until(wanted(), () => lines(message).length >= count || child.exitCode !== null);
+      await until(wanted, () => lines(message).length >= count || child.exitCode !== null);
       const line = lines(message).at(-1);
       if (line === undefined) throw new Error(`noria ended with ${child.exitCode} before ${wanted()}`);
       return line;

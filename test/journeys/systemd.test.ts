@@ -113,7 +113,7 @@ test.skipIf(!HAS_ACTIVATE)('systemd: noria listens on an inherited socket', asyn
   const { file, folder, targetUrl } = await configFor('fd:3');
   const port = await freePort();
   const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {
-    command: ['systemd-socket-activate', '-l', `127.0.0.1:${port}`],
+    command: ['systemd-socket-activate', '-E', 'NODE_COMPILE_CACHE', '-l', `127.0.0.1:${port}`],
   });
   await until('systemd-socket-activate listens', () => /Listening on/.test(noria.err()));
   // This connection starts noria, and waits in the backlog until noria accepts it.

@@ -340,7 +340,7 @@ test.skipIf(!hasCommand('systemd-socket-activate'))(
     const port = await freePort();
     const file = pairFile(sandbox, 'fd:3');
     const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {
-      command: ['systemd-socket-activate', '-l', `127.0.0.1:${port}`],
+      command: ['systemd-socket-activate', '-E', 'NODE_COMPILE_CACHE', '-l', `127.0.0.1:${port}`],
     });
     await until('the socket is open', () => /Listening on/.test(noria.err()));
     const first = connect(port, '127.0.0.1'); // this connection waits in the socket's queue until noria runs
