@@ -3,8 +3,8 @@
  * configuration.
  *
  * Two calls to one link are at least a second apart, even from two processes. If the default configuration contains the
- * link, the command uses the pace and the interval of that source. Otherwise it keeps the pace in a folder of this
- * user.
+ * link, the command uses the pace and the interval of that source. Otherwise it stores the time of its call in a
+ * folder of the current user.
  */
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -83,8 +83,8 @@ export class LeasedConnection implements MemberConnection, Listed {
     const { id, member, remainingMs = Number.POSITIVE_INFINITY } = this.lease;
     openConnections.delete(this);
     const isAnswered = outcome.answered === true && !this.#isMemberError;
-    // If the member closed the connection without an answer, the listener may send the request again. noria charges
-    // this repetition to the client as a further attempt.
+    // If the member closed the connection without an answer, the listener may send the request again. noria counts
+    // this as one more failed attempt of the client.
     if (outcome.cut && reusable) this.#parts.clientBudgets.charge(client, 1);
     if (isAnswered) reachability.recordAnswered(member, target);
     if (isAnswered && forwardMode === 'absolute') reachability.recordReached(member, target);

@@ -36,8 +36,8 @@ export function refusalOf({ code, context }: NoriaError): Refusal {
 }
 
 /**
- * The SOCKS5 reply code for a refusal (RFC 1928 §6). Some faults have no reply code, because they usually end the
- * authentication step. After this step, they get 0x02 (not allowed).
+ * The SOCKS5 reply code for a refusal (RFC 1928 §6). Faults that usually end the authentication step have
+ * no reply code. If such a fault occurs after this step, the reply is 0x02 (not allowed).
  */
 export function socks5ReplyCode(refusal: Refusal): number {
   if (refusal.code === 'target-unreachable' && refusal.targetRefused) return CONNECTION_REFUSED;

@@ -39,7 +39,7 @@ export interface DataPlane {
  */
 export interface PlaneSettings {
   readonly dialer: DialerSettings;
-  /** The settings for the pools of worker processes. */
+  /** The settings for each worker's copy of the pool. */
   readonly pool: PoolSettings;
 }
 
@@ -48,7 +48,7 @@ export interface ListenerSettings
     Pick<ListenerOptions, 'protocols' | 'maxConnections' | 'idleTimeoutMs' | 'sessionMode' | 'source'> {
   readonly address: ListenAddress;
   readonly tls?: { readonly cert: string; readonly key: Secret };
-  /** The settings that are the same in all processes with this listener. Only set if noria has workers. */
+  /** The settings that are equal in all processes that serve this listener. Absent if noria has no workers. */
   readonly shared?: {
     /** The id of the listener in every process. A reload that does not change the listener keeps the id. */
     readonly id: number;

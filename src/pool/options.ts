@@ -71,7 +71,7 @@ export interface LimitPart {
 }
 
 /**
- * The part that this process has of limits that apply to several processes together. `count` is the number of processes
+ * This process's share of the limits that apply to several processes together. `count` is the number of processes
  * that serve clients from one pool, and `index` is the number of this process, from 0.
  */
 export interface ProcessPart extends LimitPart {

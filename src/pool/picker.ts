@@ -26,7 +26,7 @@ export interface AssignmentRequest {
   readonly routing: RoutingOptions;
   /**
    * The members that are assigned to other sessions, by member id. The session never moves to one of them. If its own
-   * member is one of them, the session prefers a better member.
+   * member is one of them, the session moves to another member if one is free.
    */
   readonly taken: ReadonlyMap<string, unknown>;
   /**

@@ -27,9 +27,9 @@ export interface PoolObserver {
    */
   sessionUsed(session: Session, uses: number): void;
   sessionEnded(session: Session, reason: string): void;
-  /** The demand changed in the replicas that another `PoolSharing` of the pool connects. */
+  /** The demand changed in another group of replicas that shares this pool. */
   demandChanged(): void;
-  /** The replicas that another `PoolSharing` of the pool connects no longer have a waiting client. */
+  /** Another group of replicas that shares this pool no longer has a waiting client. */
   allServed(): void;
   /** The source was blocked or unblocked, or the limit of its open leases changed. */
   sourceRestricted(source: PoolSource): void;

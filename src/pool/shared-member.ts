@@ -117,8 +117,8 @@ export interface MemberActivity {
   readonly answeredTo?: string | undefined;
   readonly latencyMs?: number | undefined;
   /**
-   * The end of life that this replica assumes since the member's last success. Absent if the service gave an expiry. Of the
-   * values of several replicas, every replica uses the latest.
+   * The end of life that this replica estimates from the member's last success. Absent if the service gave an expiry.
+   * Every replica uses the latest estimate of all replicas.
    */
   readonly endsAt?: number | undefined;
 }

@@ -34,7 +34,7 @@ export class UnsharedActivity {
     return this.#sessions.get(session) ?? 0;
   }
 
-  /** Call it when the other replicas have lost the uses of the member. The next report then contains all its uses. */
+  /** Call it when the other replicas have lost their record of the uses of the member. The next report then contains all its uses. */
   memberLost(member: Member): void {
     this.#members.set(member, { uses: member.uses, answeredTo: this.#members.get(member)?.answeredTo });
   }

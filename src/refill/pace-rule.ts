@@ -65,8 +65,8 @@ export const PERMIT_VALID_MS = 2_000;
  */
 const PLACE_GRACE_MS = 3_000;
 /**
- * After the wait of a turn, its place in the queue must stay valid for at least this time, in ms; otherwise `askTurn`
- * renews the place. KEEP_PLACE_EVERY_MS must be shorter than this time.
+ * In ms. If a place in the queue would expire sooner than this time after its turn, `askTurn` renews the place.
+ * KEEP_PLACE_EVERY_MS must be shorter than this time.
  */
 const PLACE_RENEWED_AT_MS = 1_500;
 /** While a turn opens its connection, it calls `askTurn` at this interval to keep its place. */

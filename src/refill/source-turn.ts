@@ -25,7 +25,7 @@ export interface TurnContext extends PlannerContext {
 /** A draw with an open connection. */
 interface OpenDraw {
   readonly connection: ExtractConnection;
-  /** The options that the source had before the turn connected. A reload during the call does not change them. */
+  /** The options that the source had before the connection was opened. A reload during the call does not change them. */
   readonly options: DrawSourceOptions;
   readonly startedAt: number;
   /** Aborts the call. */

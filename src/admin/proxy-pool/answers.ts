@@ -16,7 +16,7 @@ export const NO_PROXY = { code: 0, src: 'no proxy' } as const;
 export const ROUTES = {
   '/': 'this list',
   '/get/': 'a proxy as JSON: the proxy that noria has not handed out for the longest time',
-  '/pop/': 'the same as `/get/`; after 60 s, the port of this proxy moves to another member',
+  '/pop/': 'the same as `/get/`; after 60 s, noria assigns another member to the port of this proxy',
   '/random': 'the same as `/get/`, as plain text: `127.0.0.1:24003`',
   '/all/': 'all proxies, as a JSON list',
   '/get_all/': 'the same as `/all/`',

@@ -19,7 +19,8 @@ interface BeatExchangeOptions {
   /** The maximum time between two calls to the store. */
   readonly everyMs: number;
   readonly replica: string;
-  /** Returns the replica's record, a JSON text with its version, its number of clients, its process and its refused sources. */
+  /** Returns the replica's record, a JSON text with its version, its number of clients, its process and the sources that the
+   * service refuses. */
   readonly record: () => string;
   /** Converts the moments of a beat to the store's clock. */
   readonly shift: (beat: Beat) => Beat;

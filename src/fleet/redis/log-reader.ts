@@ -85,7 +85,7 @@ function readEntries(reply: Reply | undefined): LogEntry[] {
 }
 
 /**
- * Adds the uses and ends of life that beats have written since the snapshot.
+ * Adds the counts of uses and the expiry times that beats have written since the snapshot.
  * @param texts - the hash of uses as the store returns it: field, value, field, value, and so on.
  * @returns the names of the fields.
  */

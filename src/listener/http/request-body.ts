@@ -19,7 +19,8 @@ const MAX_KEPT_PARTS = 16;
 export class RequestBody {
   readonly #onWantsMore: () => void;
   /**
-   * All parts so far, for a retry. Undefined if they are longer than MAX_KEPT_BYTES and an exchange has received them.
+   * All parts so far, for a retry. Undefined after an exchange has received more than MAX_KEPT_BYTES: such a body is
+   * never sent again.
    */
   #kept: Buffer[] | undefined = [];
   #keptBytes = 0;
