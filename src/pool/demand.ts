@@ -18,7 +18,7 @@ export function usableAt(members: Members, source: PoolSource, moment: number): 
   return withoutWaiting(members, source, usable);
 }
 
-/** Like `usableAt`, but includes the quarantined members that no draw replaces. */
+/** Like `usableAt`, but also counts each quarantined member that no draw will replace. */
 export function countedAt(members: Members, source: PoolSource, moment: number): number {
   const counted = heldAt(source, moment) - quarantinedAt(source, moment, ({ replaced }) => replaced);
   return withoutWaiting(members, source, counted);
@@ -50,7 +50,8 @@ export function heldAt({ expiries }: PoolSource, moment: number): number {
 
 /**
  * The demand of all replicas for the source.
- * @param except - an `OtherReplicas` object of the pool. The result omits the demand of the replicas that it knows.
+ * @param except - an `OtherReplicas` object, which stands for one group of replicas. The result omits the demand that
+ *   this group reported.
  */
 export function demandFor(
   members: Members,

@@ -90,7 +90,7 @@ export type UpcomingMember = Pick<
 >;
 
 export interface UpcomingQuery {
-  /** If the options name a session, the result contains only the session's own member. */
+  /** If the options name a session, `upcoming` returns only the session's own member. */
   readonly routing: RoutingOptions;
   readonly count: number;
   /** Whether the caller already knows the member. `upcoming` omits the members that the caller knows. */

@@ -146,8 +146,8 @@ export class Member {
   }
 
   /**
-   * Ends the draining when the last lease has ended.
-   * @returns why the member left.
+   * Ends the draining. Call it when the last lease of the member has ended.
+   * @returns why the member was drained.
    */
   finishDraining(): Departure {
     if (this.#phase.name !== 'draining') throw new TypeError(`member ${this.id} is not draining`);
@@ -261,13 +261,16 @@ export class PoolSource {
   /** Why clients may not use the members of the source; undefined when they may. */
   blockedReason: string | undefined;
   /**
-   * Monotonic moment of the last demand that is in no `Tier.lastWantedAt`: the demand of a session, or of a tier that no longer
-   * exists.
+   * Monotonic moment of the last demand for the source that no tier has in its `lastWantedAt`: the demand of a session,
+   * or a demand that a removed tier had recorded.
    */
   lastWantedAt = Number.NEGATIVE_INFINITY;
   /** For each group of other replicas: the demand that they reported. The key is the `OtherReplicas` of the group. */
   readonly demandElsewhere = new Map<object, Demand>();
-  /** Rate at which members become unusable because they reach `maxUsesPerMember` or must wait for `perHostSpacing`. */
+  /**
+   * How many members per second become unusable because they reach `maxUsesPerMember` or must wait for
+   * `perHostSpacing`.
+   */
   readonly usedUp = new DecayingRate();
   /** Average latency of all members of the source; 0 before the first reading. */
   typicalLatencyMs = 0;

@@ -154,7 +154,9 @@ export class Pool implements LeaseProvider {
     return source === undefined ? 0 : usableAt(this.#members, source, moment);
   }
 
-  /** Like `usableAt`, but includes the quarantined members that no draw replaces; see `countedAt` in demand.ts. */
+  /**
+   * Like `usableAt`, but also counts each quarantined member that no draw will replace; see `countedAt` in demand.ts.
+   */
   countedAt(sourceName: string, moment: number): number {
     const source = this.#members.sources.get(sourceName);
     return source === undefined ? 0 : countedAt(this.#members, source, moment);

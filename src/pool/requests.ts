@@ -277,8 +277,8 @@ export class Requests {
   }
 
   /**
-   * Records the demand of a session in the source. Other demand is recorded in a tier when a request searches the tier, but
-   * a request for the session's own member searches none.
+   * Records in the source that a session wants a member. For all other requests, each tier that the request searches
+   * records the demand. A request for the session's own member searches no tier.
    */
   #recordSessionDemand(source: PoolSource, now: number): void {
     const wasQuiet = now - source.lastWantedAt > QUIET_MS;

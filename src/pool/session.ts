@@ -30,7 +30,10 @@ export class Session implements HeapNode {
   confirmedAt = Number.NEGATIVE_INFINITY;
   /** Number of leases so far, in all replicas. */
   uses = 0;
-  /** Number of open leases, including those of other replicas if the pool counts them. A session with open leases is not idle. */
+  /**
+   * Number of open leases. Includes the open leases of other replicas if `SharingOptions.countsLeases` is set. A
+   * session with open leases is not idle.
+   */
   openLeases = 0;
   recordedAt = Number.NEGATIVE_INFINITY;
   readonly use = new SessionUse(this);

@@ -57,7 +57,7 @@ export interface SharingOptions {
    * must be cheap.
    */
   readonly onUse: () => void;
-  /** Called when the number of clients that wait in another group of replicas falls to 0. */
+  /** Called when no client waits any longer in another group of replicas that shares the pool. */
   readonly onServed: () => void;
   /**
    * Whether the other replicas run on this machine. If so, their evidence counts like that of this process. If not, their
@@ -76,7 +76,7 @@ export interface MemberChanges {
 }
 
 export class PoolSharing implements PoolObserver {
-  /** The other replicas of this group. */
+  /** The other replicas of the group with which this object connects the pool. */
   readonly otherReplicas: OtherReplicas;
   readonly #parts: SharingParts;
   readonly #options: SharingOptions;

@@ -54,7 +54,7 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
     if (index >= 0) this.#decided.splice(index, 1);
   }
 
-  rankChanged(): void {} // no-op, because each pick computes the cost
+  rankChanged(): void {} // no-op: the array has no order, and each pick computes the costs that it compares
 
   pick(check: PickCheck<Entry>): Entry | undefined {
     return this.#decided.find((entry) => check.fit(entry) === FITS) ?? this.#draw(check);

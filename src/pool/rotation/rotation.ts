@@ -37,7 +37,7 @@ export interface Rotation<Entry> {
   remove(entry: Entry): void;
   /** Records a use of this entry. The caller may have picked the entry from another rotation. */
   used(entry: Entry): void;
-  /** Moves the entry to its place after its rank may have changed. */
+  /** Call it when the rank of the entry may have changed. Moves the entry to the place of its new rank. */
   rankChanged(entry: Entry): void;
   /** Returns the next entry that fits; undefined if no entry fits. */
   pick(check: PickCheck<Entry>): Entry | undefined;
