@@ -58,7 +58,10 @@ export class DrawPlanner {
     return this.gapMs + this.#parts.statistics.latencyMs;
   }
 
-  /** Plans the draw for the next possible call, which the pace may allow only later. */
+  /**
+   * Plans the next draw. The pace may allow its call only later. Plans no draw while a source with a smaller priority
+   * number can serve the clients, unless the operator requested the draw.
+   */
   plan(): DrawPlan {
     const plan = this.#planAfter(this.pace.nextInMs);
     const { refillRequested } = this.#parts.state;
@@ -68,8 +71,8 @@ export class DrawPlanner {
   }
 
   /**
-   * Plans the draw again when the pace allows its call. The source then draws even if a source with a smaller priority
-   * number can serve the clients by now.
+   * Plans a draw again. Call it when the pace allows the draw's call. Unlike `plan`, it also plans a draw if a source
+   * with a smaller priority number can serve the clients.
    */
   planNow(): DrawPlan {
     return this.#planAfter(0);

@@ -45,7 +45,7 @@ export class InstanceReports {
    * @returns the report for the other norias; undefined if the call has no news for them.
    */
   conclude({ outcome, suspension, quota, now }: ConcludedDraw): InstanceReport | undefined {
-    this.#unread = undefined; // the call of this noria is newer than the unread report
+    this.#unread = undefined; // outdated, because this noria has made a call since it received the report
     const { kind } = outcome.verdict;
     const isAccepted = kind === 'ok' || kind === 'empty' || kind === 'slow-down';
     const reported = suspension && suspensionOf(outcome, suspension, now);
@@ -67,7 +67,7 @@ export class InstanceReports {
     return this.mustStop;
   }
 
-  /** Whether an unread report suspends the instance. */
+  /** Whether a received report, which this noria has not read yet, suspends the instance. */
   get mustStop(): boolean {
     return this.#unread?.suspension !== undefined;
   }

@@ -1,6 +1,7 @@
 /**
- * The rules that decide when noria may send the next call to an instance, and which turn sends it. A turn is the right
- * of one caller to make one call. All functions are pure, and work on entries of the pace store.
+ * The rules that decide when noria may send the next call to an instance, and which turn sends it. A turn is the wait
+ * of one caller in the queue for the right to make one call. All functions are pure, and work on entries of the pace
+ * store.
  *
  * The service measures when calls arrive, but noria does not see that. So the pace counts from the latest moment at
  * which the previous call can have arrived. For an answered call, that is the moment of the first byte of the answer.
@@ -19,8 +20,8 @@ export interface PaceRule {
 }
 
 /**
- * The wait of one caller in the queue, to make one call. At the end of the wait, noria records that this turn sends the
- * next call (the record is called a claim). Then noria sends the call.
+ * The wait of one caller in the queue for the right to make one call. At the end of the wait, noria records that this
+ * caller makes the next call (the record is called a claim). Then noria sends the call.
  */
 export interface Turn {
   readonly id: string;
@@ -65,11 +66,11 @@ export const PERMIT_VALID_MS = 2_000;
  */
 const PLACE_GRACE_MS = 3_000;
 /**
- * In ms. If a place in the queue would expire sooner than this time after its turn, `askTurn` renews the place.
- * KEEP_PLACE_EVERY_MS must be shorter than this time.
+ * `askTurn` renews a place in the queue if the place would expire less than this number of ms after the expected end of
+ * the wait. KEEP_PLACE_EVERY_MS must be smaller than this number.
  */
 const PLACE_RENEWED_AT_MS = 1_500;
-/** While a turn opens its connection, it calls `askTurn` at this interval to keep its place. */
+/** While noria opens the connection for a turn, it calls `askTurn` at this interval. So the turn keeps its place. */
 export const KEEP_PLACE_EVERY_MS = 1_000;
 
 /**
@@ -245,7 +246,7 @@ function validForMs({ renewedAt, validMs }: QueuedTurn, now: Moment): number {
   return elapsedMs < 0 ? 0 : validMs - elapsedMs;
 }
 
-/** Returns how a call that has ended now affects the next call. */
+/** Returns how a call affects the next call. Call it when the first call has ended; `now` is that moment. */
 function consequences(
   refusals: Refusals | undefined,
   now: Moment,

@@ -2,9 +2,10 @@
  * Keeps the pace of an instance of the service: at most one call is in flight, and the arrivals of two calls are at least the
  * interval apart.
  *
- * A turn waits in the queue of the pace store, which all processes share (pace-rule.ts). Then the turn opens its connection,
- * records that it sends the next call (a claim), and sends the call immediately, because the claim is valid for only PERMIT_VALID_MS.
- * If the process is stopped for longer than that after the claim, the turn starts again.
+ * A turn is a wait in the queue of the pace store, which all processes share (pace-rule.ts). When the wait ends, noria
+ * opens a connection and records that it sends the next call (a claim). noria then sends the call immediately, because
+ * the claim is valid for only PERMIT_VALID_MS. If the process is stopped for longer than that after the claim, the turn
+ * starts again.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -113,7 +114,7 @@ export class Pace {
         if (call === undefined) return undefined;
         try {
           const claimed = await this.#claim(turn);
-          // the turn lost its place in the queue while it connected, so it waits again
+          // the turn lost its place in the queue while the connection opened, so it waits again
           if (claimed === undefined) continue;
           const result = await this.#send(call, claimed, signal);
           if (claimed.permit.state !== 'expired') return result;
@@ -183,7 +184,7 @@ export class Pace {
     { turn, permit, before }: Claimed,
     signal: AbortSignal,
   ): Promise<T | undefined> {
-    let settlement = PACE_UNCHANGED; // applies if `send` throws
+    let settlement = PACE_UNCHANGED; // the value if `send` throws
     try {
       if (signal.aborted) return undefined; // `signal` aborted while the claim was written
       const sent = await call.send(permit);
@@ -274,7 +275,7 @@ export class Permit implements WriteGate {
   /** The moment at which the first byte of the answer arrived; undefined until then. */
   answeredAt: Moment | undefined;
 
-  /** @param ageMs - a stopwatch that started before noria recorded the call. */
+  /** @param ageMs - returns the ms since a moment just before noria recorded the claim. */
   constructor(store: PaceStore, ageMs: () => number, sinceArrivalMs: number | undefined) {
     this.#store = store;
     this.#ageMs = ageMs;

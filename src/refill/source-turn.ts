@@ -1,6 +1,6 @@
 /**
- * One turn of a source: waits in the queue of the pace, opens a connection, draws, and learns from the result. Owns the
- * connection and the call.
+ * One turn of a source and its draw: waits in the queue for a permit, opens a connection, makes the call, and learns
+ * from the result. Owns the connection and the call.
  */
 import type { EventBus } from '../core/events.ts';
 import { hasCode, NoriaError } from '../core/faults.ts';
@@ -81,8 +81,8 @@ export class SourceTurn {
     } catch (error) {
       // The pace throws only if it cannot write to its store. A failed call does not throw: its failure is an outcome.
       if (!(error instanceof NoriaError)) throw error;
-      // A requested refill ignores a suspension. If the request remained, noria would repeat the refill endlessly,
-      // without a pause.
+      // Clears the operator's request for a draw. Such a request overrides the suspension, so noria would otherwise
+      // repeat the draw endlessly and without a pause.
       state.refillRequested = false;
       const isSuspendedByTurn = state.isSuspended && state.phase !== phaseBefore;
       if (!isSuspendedByTurn) this.#learn({ outcome: outcomeOfError(error), asked: 0, gained: 0 }, undefined);
@@ -114,7 +114,7 @@ export class SourceTurn {
         : 'an earlier answer of the service, or a call of another process, delays it';
       state.move({ name: 'waiting', reason: `the next call must wait ${roughDuration(ms)}: ${cause}` });
     } else if (state.phase.name !== 'waiting') {
-      // the source was suspended, or another process made a call while this turn connected, so this turn waits again
+      // this turn waits again: the source was suspended, or another process made a call while the connection opened
       this.#moveToWaiting();
     }
   }
@@ -150,7 +150,7 @@ export class SourceTurn {
   /** Makes the call if it is still necessary. */
   async #send(draw: OpenDraw, permit: Permit): Promise<SentDraw> {
     const { state, reports } = this.#parts;
-    const plan = this.#planner.planNow(); // plans again: the pool may have changed while the turn connected
+    const plan = this.#planner.planNow(); // plans again: the pool may have changed while the connection opened
     if (plan.kind !== 'draw' || state.isPausedByOperator || reports.mustStop) return NOT_SENT;
     const { count } = plan;
     const { refillRequested } = state;
