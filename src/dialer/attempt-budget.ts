@@ -133,7 +133,7 @@ export class ClientBudgets {
     this.#attempts += 1;
   }
 
-  /** Whether a failing request of the client may try another member. */
+  /** Whether a request of the client may try another member after a failed attempt. */
   allows(client: string): boolean {
     const budget = this.#budgets.get(client);
     return budget === undefined || this.#refill(budget) >= 1;

@@ -194,7 +194,7 @@ export class Attempt {
       // shows that pipelining was the cause.
       this.#endTrial(this.#choice.elapsedMs);
     } else {
-      // This was the deadline of the connect phase, which has ended.
+      // The connect phase ended before its deadline, which stayed armed. Now the handshake gets its own deadline.
       this.#setDeadline(this.#parts.clock.monotonic());
     }
   };

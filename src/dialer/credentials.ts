@@ -52,7 +52,7 @@ export interface PreparedLogin extends Login {
  */
 type MemberAnswer = 'accepted' | 'open' | 'asked' | 'refused';
 
-/** The minimum number of different members in a majority. */
+/** A majority has at least this number of members, however few members have answered. */
 const MIN_MAJORITY_MEMBERS = 3;
 /** How long a member's answer to credentials counts as evidence. */
 const WINDOW_MS = 5 * 60_000;
@@ -174,8 +174,8 @@ export class SourceCredentials {
   }
 
   /**
-   * Clears the refusals, so that the source is used again. The next acceptance reports the end of the fault; new
-   * refusals report the fault again.
+   * Forgets the refusals, so that dials use the source again. When a member next accepts the credentials, noria reports
+   * that the fault has ended. If most members refuse the credentials again, noria reports the fault again.
    */
   resetRefusals(): void {
     this.#answers.clear();

@@ -173,8 +173,8 @@ export function faultOfFrontFailure({ problem, answeredOthers }: FrontFailure): 
 }
 
 /**
- * Whether the dial should try another member after the front proxy has not reached any member so far. It should while
- * attempts are left and each failure may concern only its member: the front proxy refused that member or did not answer.
+ * Whether the dial should try another member. Call it when the front proxy has not reached any member so far. True if
+ * attempts are left and the front proxy refused each member or did not answer, which may concern only that member.
  */
 export function helpsAnotherMember(
   failures: readonly { readonly frontFailure?: FrontFailure | undefined }[],

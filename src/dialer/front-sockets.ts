@@ -98,8 +98,8 @@ function isAnswer({ problem }: FrontFailure): boolean {
 }
 
 /**
- * Calls `start` in place of the socket's 'connect' event.
- * @returns a function that emits the event.
+ * Withholds the 'connect' event from the socket's listeners, and calls `start` instead.
+ * @returns a function that emits the event after all.
  */
 function withholdConnect(socket: Socket, start: () => void): () => void {
   const { emit } = socket;

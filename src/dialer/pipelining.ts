@@ -58,7 +58,7 @@ export class Pipelining {
     return this.#longestMs !== undefined && this.#startTrial(now) ? 'trial' : 'plain';
   }
 
-  /** Whether the next handshake with this member is certainly not pipelined. */
+  /** Whether noria already knows that the next handshake with this member will not be pipelined. */
   isPlain(member: string, hasLogin: boolean): boolean {
     return this.#knownMode(member, hasLogin, this.#clock.monotonic()) === 'plain';
   }

@@ -288,8 +288,9 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     const tried = refusal.code === 'pool-empty' && failures.length > 0;
     const isWithheld = allRequireCredentials && failures.some(({ withheld }) => withheld);
     if (tried && isWithheld && !this.#startedOver) {
-      // Every member required credentials, and some did not get the instance's credentials, because other members may not
-      // require any. Now tries all members again: a member that requires credentials again gets them.
+      // Every member that the dial tried required credentials. noria did not send the instance's credentials to some of
+      // these members, because it did not know yet that all of them require credentials. The dial now tries all members
+      // again, and sends the credentials to each member that requires them.
       this.#startedOver = true;
       this.#search.startOver();
       this.#acquire(false);

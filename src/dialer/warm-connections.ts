@@ -160,7 +160,8 @@ export class WarmConnections implements WarmOwner {
   }
 
   /**
-   * The number of round trips that opening a connection takes, including the part of the handshake before the request.
+   * The number of round trips until the member can receive the request for a target: one for the connection, and those
+   * of the handshake before the request.
    */
   #openingRoundTrips({ member, source, protocol, login }: UpcomingMember): number {
     const { pipelining, credentials } = this.#parts.memoryOf(source);

@@ -47,7 +47,8 @@ export class TunnelRate {
   /** Tunnels per ms at the time of the latest tunnel; 0 if there were too few tunnels to estimate a rate. */
   get perMs(): number {
     if (this.#long < MIN_TUNNELS) return 0;
-    // The short window ends at the latest tunnel. Counting that tunnel would make the rate of a few tunnels too high.
+    // The short window ends at a tunnel, the latest one. If there are few tunnels, counting this one would make the
+    // rate too high.
     return Math.max(this.#long / LONG_WINDOW_MS, (this.#short - 1) / SHORT_WINDOW_MS);
   }
 }
