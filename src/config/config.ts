@@ -22,7 +22,7 @@ export interface Config extends Readonly<Omit<FileConfig, Unresolved>> {
   readonly file: string;
   /** The account of the service, which only `noria instances` uses. */
   readonly account: AccountConfig | undefined;
-  /** The sources in the order of the file. Empty only if there is an account. */
+  /** The sources in the order of the file. Without a source, a configuration is valid only if it has an account. */
   readonly sources: readonly SourceConfig[];
   /** There is always at least one listener. */
   readonly listeners: readonly ListenerConfig[];

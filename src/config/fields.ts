@@ -15,7 +15,7 @@ export interface Field {
    * `names`: a map with any keys.
    */
   readonly shape: 'scalar' | 'map' | 'choice' | 'list' | 'maps' | 'names';
-  /** The type of a scalar, of the scalars in a list, or of the word that a choice accepts in place of a map. */
+  /** The type of a `scalar`, of each value in a `list`, or of the word that a `choice` accepts instead of a map. */
   readonly type: ScalarType<unknown> | undefined;
   readonly required: boolean;
   /** The default, as written in YAML; `undefined` if there is none. */

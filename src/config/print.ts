@@ -46,8 +46,9 @@ function withoutForeignKeys(source: object): object {
 }
 
 /**
- * A FileSource has the keys of a source of the service and, in addition, the keys of a link. Each source uses only one of
- * these groups. These constants fill the other group for the type check; `withoutForeignKeys` removes that group again.
+ * The type FileSource requires the keys of a source of the service and the keys of a link, but each source has only one
+ * of these two groups. These constants supply the other group, so that the types match. `withoutForeignKeys` later
+ * removes that group, so noria does not print it.
  */
 const NO_LINK = { url: undefined, urlFile: undefined, method: undefined, headers: {}, body: undefined };
 const NO_ANSWER: FileSource['answer'] = {

@@ -134,7 +134,8 @@ function checkBaseUrl({ sources, account, service }: CheckedConfig, problems: Pr
 function checkListenerSources({ sources, listeners }: CheckedConfig, problems: Problems): void {
   const names = sources.map((source) => source?.name);
   const known = names.filter((name) => name !== undefined);
-  // The names of invalid sources are unknown. A listener may name one of these sources, so nothing can be checked.
+  // The name of an invalid source is unknown, and a listener may use that name. So noria cannot tell which names are
+  // wrong.
   if (known.length < names.length) return;
   listeners.forEach((listener, index) => {
     if (listener?.source === undefined || known.includes(listener.source)) return;
