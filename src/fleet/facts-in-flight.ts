@@ -98,7 +98,10 @@ export class FactsInFlight {
   }
 }
 
-/** Returns undefined if the order of facts of this kind does not matter, such as the facts that add members. */
+/**
+ * Returns the subject of the fact: of two facts about the same subject, the later one decides. Returns undefined if the
+ * order of facts of this kind does not matter, as for the facts that add members.
+ */
 function subjectOf(fact: Fact): string | undefined {
   switch (fact.kind) {
     case 'member.joined':

@@ -147,8 +147,8 @@ export class Replica implements Follower {
     for (const { by, fact } of facts) {
       const isOwn = by === this.#options.name;
       if (fact.kind === 'member.joined' && this.#republished.delete(fact.member.id) && isOwn)
-        // Several replicas may have published the lost member again. Only the replica whose fact is first in the log reports
-        // the uses of the member again: otherwise these uses would count several times.
+        // If the state lacks a member, several replicas may publish it again. Only the replica whose fact comes first
+        // in the log reports the member's uses again: otherwise these uses would count several times.
         this.#sharing.reportUsesAgain(fact.member.id);
       if (fact.kind === 'member.left') {
         if (isOwn) this.#inFlight.returned(fact);

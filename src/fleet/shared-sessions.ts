@@ -47,7 +47,7 @@ export class SharedSessions {
     return sharing.session(proposed.name) ?? agreed;
   }
 
-  /** Leases no longer wait for the shared pool. */
+  /** From now on, grants leases without opening their sessions in the shared pool. */
   close(): void {
     this.#isClosed = true;
   }

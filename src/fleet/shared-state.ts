@@ -29,8 +29,8 @@ export class SharedPoolState {
   readonly #commands = new Map<string, 'pause' | 'resume'>();
   readonly #reports = new Map<string, SourceReport>();
   /**
-   * The latest `Restriction` of each source, by source name. The key '' has the latest `evictions.frozen`, which
-   * concerns the network of the machine.
+   * The latest `Restriction` of each source, by source name. A restriction of the kind `evictions.frozen` concerns the
+   * network of the machine and no single source: the latest one has the key ''.
    */
   readonly #restrictions = new Map<string, Restriction>();
   #additions = 0;

@@ -19,8 +19,10 @@ interface BeatExchangeOptions {
   /** The maximum time between two calls to the store. */
   readonly everyMs: number;
   readonly replica: string;
-  /** Returns the replica's record, a JSON text with its version, its number of clients, its process and the sources that the
-   * service refuses. */
+  /**
+   * Returns the record of this replica as a JSON text: the version of noria, the id of the process, the number of
+   * clients, and the sources whose calls the service refuses.
+   */
   readonly record: () => string;
   /** Converts the moments of a beat to the store's clock. */
   readonly shift: (beat: Beat) => Beat;
@@ -59,7 +61,7 @@ export class BeatExchange {
   #timer: Disposable | undefined;
   /** Whether this process has added its record to the store's list of replicas since the connection opened. */
   #isListed = false;
-  /** The other processes that use the name of this replica and that `nameTaken` has already reported. */
+  /** Other processes that use the name of this replica. `nameTaken` has already been called for each of them. */
   readonly #namesakes = new Set<string>();
   #isClosed = false;
 

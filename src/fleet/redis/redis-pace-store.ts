@@ -172,8 +172,8 @@ interface PaceChange {
 }
 
 /**
- * Returns the moment at which the pause after the call ends, if the service required one. Assumes that the service
- * received the call as late as possible.
+ * Returns the latest moment at which the service can have received the call, plus the pause that the service required
+ * after the call, if it required one.
  */
 function endOf(call: LastCall | undefined): number {
   return call === undefined ? 0 : call.claimedAt.wallAt + call.arrivedWithinMs + call.holdMs;
