@@ -78,7 +78,7 @@ export class ListenerSet {
   readonly #deadlines: Deadlines;
   #context: PlaneContext;
   #opened: readonly OpenedListener[] = [];
-  /** The listeners of the last commit. Undefined if no update followed the last commit. */
+  /** The listeners of the last commit. The first update after that commit sets them; until then, undefined. */
   #previous: { readonly opened: readonly OpenedListener[]; readonly drainTimeoutMs: number } | undefined;
   /** Removed listeners whose tunnels have not ended. */
   readonly #draining = new Map<Listener, Promise<void>>();

@@ -191,8 +191,8 @@ export class PermitHolder {
   readonly #waiting: ((permitted: boolean) => void)[] = [];
   #asking = false;
   /**
-   * The number of connections at the start of `#waiting` for which this worker has asked the primary. If the primary
-   * grants no permit, these connections are refused.
+   * How many of the waiting connections, the first ones in `#waiting`, are part of the worker's current request to the
+   * primary. If the primary grants no permit, the worker refuses these connections.
    */
   #askedFor = 0;
 

@@ -10,8 +10,8 @@ export class ListenerPlan {
   #lastId = 0;
 
   /**
-   * Adds the `shared` settings to each listener. An unchanged listener keeps its `shared` settings from `before`; every other
-   * listener gets a new id and port.
+   * Sets `shared`, the id and the port, in the settings of each listener. An unchanged listener keeps its id and port
+   * from `before`; every other listener gets new ones.
    */
   async assign(
     settings: readonly ListenerSettings[],

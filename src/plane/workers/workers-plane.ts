@@ -52,8 +52,8 @@ interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' | 'lease
 }
 
 /**
- * The number under which the primary reports to `#verdict` whether the network works. The primary finds that out, too,
- * because it dials for health checks. Workers have numbers from 1.
+ * The number of the primary among the processes that report to `#verdict` whether the network works. The workers have
+ * the numbers from 1. The primary reports, too, because it dials for health checks.
  */
 const PRIMARY = 0;
 /** How often the primary looks for changes of the forecasts that no event announces. */
