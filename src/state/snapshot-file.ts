@@ -149,7 +149,7 @@ class AtomicSnapshot implements SnapshotFile {
   #collect(): SnapshotParts {
     const at = this.#options.timekeeper.now();
     const collected = [...this.#collectors].map(([part, collect]) => [part, { at, value: collect() }]);
-    // A part that has not called `addPart` keeps the data that the file contained when noria opened it.
+    // If `addPart` was not called for a part, the part keeps the data that the file contained when noria opened it.
     return { ...this.#found, ...Object.fromEntries(collected) };
   }
 }

@@ -55,7 +55,8 @@ export async function inspectFolder(folder: string): Promise<readonly string[]> 
 /**
  * Checks the number in the name of a version (`NAME.7.json`).
  *
- * @returns a sentence if the number is too large for a version that noria has written; else undefined.
+ * @returns undefined if noria can have written a version with this number. Otherwise the number is too large, and the
+ *   result is a sentence that says so.
  */
 export function findNumberProblem(path: string): string | undefined {
   const digits = /\.(\d+)\.json$/.exec(path)?.[1];

@@ -115,10 +115,10 @@ export class VersionedFile {
     const number = base.number + 1;
     // The id makes every text unique, so that two versions with the same value differ.
     if (!(await this.#linkNew(number, JSON.stringify({ id: randomUUID(), value })))) return false;
-    // This process may have been suspended after it read its base version. Other processes may then have created
-    // version `number`, and later removed it as outdated, so that this process could create it a second time. Processes
-    // remove the oldest versions first, so they also removed the base version. It is now missing, or another late
-    // process has created it again with another id.
+    // This process may have been suspended since it read its base version. Meanwhile, other processes may have created
+    // version `number` and later removed it as outdated. This process has then created it a second time, which is an
+    // error. The base version shows that: processes remove the oldest versions first, so the base version is missing,
+    // or another late process has created it again with another id.
     if ((await readStateFile(this.#path(base.number))) !== base.text) {
       await unlinkIfThere(this.#path(number));
       return false;
