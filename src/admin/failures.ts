@@ -12,8 +12,8 @@ import type { FailureView } from './schemas.ts';
 
 const MAX_ENTRIES = 60;
 /**
- * A source that enters one of these states with a service code has failed to draw. Without a code, an operator paused
- * it.
+ * If a source enters one of these states because of a code, a draw has failed. Without a code, no draw has failed:
+ * for example, an operator has paused the source.
  */
 const STATES_AFTER_FAILURE: ReadonlySet<string> = new Set(['waiting', 'backoff', 'paused', 'halted']);
 

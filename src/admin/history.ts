@@ -21,7 +21,7 @@ const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   'front-proxy': 'network',
 };
 
-/** The side under which the history counts a refused request, by the side at fault in the table of faults. */
+/** For each side at fault (see the table of faults): the side under which the history counts a refused request. */
 const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
   client: 'client',
   member: 'member',

@@ -113,7 +113,7 @@ export class Wheel {
   }
 
   /**
-   * Lowers the level of each bucket by the time since the last `show`.
+   * Lowers the level of each bucket, because remaining lifetimes have decreased since the last `show`.
    * @param {number} now - by performance.now()
    */
   updateLevels(now) {

@@ -46,7 +46,7 @@ interface ProxyPoolBackend {
    */
   identify(authorization: string | undefined, remoteAddress: string | undefined): string | NoriaError;
   portsOf(user: string): PortBackend;
-  /** How long a request may wait for a member, in ms. 0 if no member is expected within this time. */
+  /** The maximum time in ms for which a request may wait for a member. 0 if no member can come within that time. */
   waitMs(user: string, source: string | undefined): number;
   /** Calls `fn` each time a member may have become usable. Disposing of the result ends the calls. */
   onMember(fn: () => void): Disposable;
