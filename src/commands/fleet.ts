@@ -49,7 +49,9 @@ interface FleetSource {
   readonly halted: boolean;
   /** Why the service refuses the calls of all norias; null if it does not, or if the time of the suspension has passed. */
   readonly refusal: ServiceRefusal | null;
-  /** The norias that do not draw because the service has refused only their own call. */
+  /**
+   * The norias that draw nothing because the service refused their own call. The other norias of the fleet may draw.
+   */
   readonly refusedReplicas: readonly (ServiceRefusal & { readonly replica: string })[];
   /** Whether a noria has reserved a call to the service and may be waiting for its answer. */
   readonly calling: boolean;

@@ -136,7 +136,10 @@ export function storeConnector(config: FleetConfig): FleetConnector {
   };
 }
 
-/** Selects the sources whose own last call is the reason why they are halted or paused. */
+/**
+ * Returns the sources that are halted or paused because of the answer to their own last call. Omits a source with
+ * another reason, such as a command of the operator or the report of another noria.
+ */
 export function refusalsOf(statuses: readonly SourceStatus[], { keyOf }: SourceKeys): SourceRefusal[] {
   return statuses.flatMap(({ name, state, reason, advice = '', lastDraw }) => {
     const isRefused = (state === 'halted' || state === 'paused') && reason === lastDraw?.reason;

@@ -110,7 +110,7 @@ function fatalProblems({ draining, listenerCount, workers }: ReadinessFacts): Re
   return [];
 }
 
-/** Problems that make the service worse but do not stop it. */
+/** Problems with which noria still serves clients, but less well. They do not belong to a single source. */
 function limitingProblems({ workers, failedRequests, storeLost }: ReadinessFacts): ReadinessProblem[] {
   const found: ReadinessProblem[] = [];
   if (storeLost !== undefined && storeLost.ms >= STORE_GRACE_MS) {
@@ -172,7 +172,7 @@ function isCausedByStore({ code }: SourceFacts, { storeLost }: ReadinessFacts): 
 
 /**
  * Decides the verdict for a noria without fatal problems.
- * @param problems - the problems of the sources, and the problems that limit the service.
+ * @param problems - the problems of the sources, and those that `limitingProblems` found.
  */
 function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProblem[]): Verdict {
   const usable = sources.reduce((sum, source) => sum + (source.blocked === undefined ? source.usable : 0), 0);

@@ -33,7 +33,7 @@ export class SourceFaults {
     this.#options = options;
   }
 
-  /** Returns the fault of the source. While noria tries the source again, the fault remains. */
+  /** Returns the fault of the source, also while noria tries the source again. */
   of(source: string): Pick<SourceFault, 'reason' | 'advice'> | undefined {
     return this.#known.get(source);
   }
