@@ -36,7 +36,7 @@ import type { RequestHead } from './request-head.ts';
 import type { ResponseHead, ResponsePart } from './response-reader.ts';
 import { formatResponseHead, type ResponseWriter } from './response-writer.ts';
 
-/** What a forwarded request uses of its connection. */
+/** What noria needs from the client connection to serve a forwarded request on it. */
 export interface ForwardContext {
   readonly connection: ClientConnection;
   readonly response: ResponseWriter;
