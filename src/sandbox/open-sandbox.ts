@@ -48,7 +48,7 @@ export interface SandboxOptions extends CommonSettings {
   readonly random?: Random | undefined;
 }
 
-/** The product whose settings the members of links have. */
+/** The sandbox creates the members of links with the settings of this product. */
 const LINK_MEMBERS = 'short-classic';
 const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
 

@@ -35,9 +35,9 @@ export interface SandboxLink {
 
 interface LinkServerOptions {
   readonly clock: Clock;
-  /** The pace of all links, instead of the vendors' own. 0: no pace. */
+  /** The pace of all links in ms. If undefined, each link has the pace of its vendor. 0: no pace. */
   readonly paceMs: number | undefined;
-  /** The lifetimes of all proxies, instead of the vendors' own. */
+  /** The lifetime of the proxies of all links in ms. If undefined, each vendor's own lifetimes apply. */
   readonly lifetimeMs: number | readonly [min: number, max: number] | undefined;
   readonly membersOf: (vendor: LinkVendor) => InstanceMembers;
 }
