@@ -104,8 +104,8 @@ export const OPERATIONS: Readonly<
       adr: ADR,
       nadr: { kind: 'keywords', about: 'locations to exclude: keywords for province, city or carrier' },
       pro: PRO,
-      // For the range, the specification says only "timespan-10 minutes". Its sample request omits the parameter, so there
-      // is no default.
+      // About valid values, the specification says only "timespan-10 minutes". Its sample request omits the parameter,
+      // so there is no default.
       timespan: {
         kind: 'whole',
         from: 0,
