@@ -61,7 +61,8 @@ export class BodyReader {
   readonly #rules: BodyRules;
   #state: number;
   /**
-   * The number of missing bytes of the body or of the current chunk. In a size line: the size that was parsed so far.
+   * How many bytes of the body, or of the current chunk, noria has not received yet. While noria parses a size line:
+   * the part of the size that it has parsed.
    */
   #leftBytes = 0;
   /** The length of the current size line so far: first of its digits, then of its extensions. */

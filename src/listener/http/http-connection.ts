@@ -31,7 +31,7 @@ const KEEP_ALIVE_MS = 60_000;
 const MAX_DISCARD_MS = 2_000;
 const MAX_AHEAD_BYTES = 64 * 1024;
 const NO_BYTES = Buffer.alloc(0);
-/** The framing to use when the end of the request is unclear: everything that follows is discarded. */
+/** The framing of a request whose end is unclear: noria discards everything that follows on the connection. */
 const UNCLEAR: Framing = { kind: 'until-close' };
 const BODY_RULES: BodyRules = {
   maxTrailerBytes: MAX_REQUEST_HEAD_BYTES,
