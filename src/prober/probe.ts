@@ -125,8 +125,8 @@ export class Probe {
    * Most working members report `NOWHERE` as unreachable; some close the connection or wait for their resolver. A working
    * member can usually reach its own address, because it listens there itself.
    *
-   * @param asks - `sign-of-life`: asks for `NOWHERE` first. `own-address`: asks for the member's own address first, and
-   * if the member accepts it, bytes must also come through.
+   * @param asks - `sign-of-life`: asks for `NOWHERE` first. `own-address`: asks for the member's own address first. If
+   * the member connects to this address, it must also relay bytes from there.
    */
   async #askForSignOfLife(asks: 'sign-of-life' | 'own-address'): Promise<ProbeOutcome> {
     const { host, port } = this.lease;
