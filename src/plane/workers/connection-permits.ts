@@ -120,7 +120,7 @@ export class PermitPool {
     this.#serve();
   }
 
-  /** Stops the timeout of a recall. */
+  /** Stops the timeout of the recall that is in progress, if there is one. */
   close(): void {
     this.#recall?.timeout[Symbol.dispose]();
   }
