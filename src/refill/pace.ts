@@ -50,7 +50,7 @@ export interface PaceTurn<T> {
   onWait?(ms: number): void;
 }
 
-/** A call with an open connection. */
+/** A call that is ready to be sent: its connection is open. */
 export interface PreparedCall<T> {
   /**
    * Sends the request if it is still wanted. Calls `permit.beforeWrite` and `permit.answered` as `WriteGate`
@@ -282,7 +282,10 @@ export class Permit implements WriteGate {
     this.sinceArrivalMs = sinceArrivalMs;
   }
 
-  /** @throws NoriaError pace-held if the permit is too old: another process may send a call soon. */
+  /**
+   * @throws NoriaError pace-held if the permit is older than PERMIT_VALID_MS: by then, other processes assume that its
+   * call has been sent, and one of them may soon send the next call.
+   */
   beforeWrite(): void {
     const ageMs = this.#ageMs();
     if (this.state === 'unused' && ageMs < PERMIT_VALID_MS) {
