@@ -66,8 +66,8 @@ export class InstanceMembers {
   }
 
   /**
-   * Draws up to `count` members. First creates new members, until there are `max`, then adds existing members that
-   * match the query.
+   * Draws up to `count` members. First creates new members, as long as the instance has fewer than `max`. Then adds
+   * existing members that match the query.
    */
   async draw(query: ExtractionQuery): Promise<readonly RunningMember[]> {
     if (this.#closed) return [];
