@@ -188,7 +188,7 @@ export class ReadMemory {
     return this.#copy.subarray(0, byteCount);
   }
 
-  /** Protects the last copy: the next call of `copy` does not overwrite it. */
+  /** Keeps the latest copy valid: later calls of `copy` use other memory. */
   keepCopy(): void {
     this.#copy = Buffer.allocUnsafeSlow(SHARED_BYTES);
   }

@@ -38,7 +38,7 @@ export interface TakenConnection {
   readonly login: PreparedLogin | undefined;
   /** Whether TCP, and TLS if used, are established. */
   readonly isConnected: boolean;
-  /** SOCKS5 only: a handshake that has already sent its opening message. */
+  /** SOCKS5 only: the handshake of this connection, which has already sent its opening message. */
   readonly handshake: Socks5Handshake | undefined;
   /** How many ms a tunnel saves by using this connection instead of a new one. */
   readonly savedMs: number;
