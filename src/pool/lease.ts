@@ -161,9 +161,9 @@ export interface LeaseProvider {
   cancel(requestId: number): void;
   report(report: LeaseReport): void;
   /**
-   * The members that the next requests with these routing options will probably get, in order. Omits members that the caller
-   * already knows, and members that may get no further tunnel now. Grants no lease and does not change the order. Empty if the
-   * pool cannot predict the members.
+   * The members that the next requests with these routing options will probably get, in order. Omits members that the
+   * caller already knows, and members that may get no further tunnel now. Empty if the pool cannot predict the members.
+   * Grants no lease, and does not change the order of the members.
    */
   upcoming(query: UpcomingQuery): readonly UpcomingMember[];
 }
