@@ -1,6 +1,6 @@
 /**
- * `noria extract SOURCE`: makes one extraction call, within the pace of the source, and prints the result. The proxies
- * do not go to a running noria.
+ * `noria extract SOURCE`: makes one extraction call, within the pace of the source, and prints the result. A running
+ * noria does not get these proxies.
  */
 import type { Command } from 'commander';
 import { systemClock } from '../core/clock.ts';

@@ -163,8 +163,8 @@ function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem
 }
 
 /**
- * Whether the last draw of the source failed because the fleet's store was lost. Then the source has no problem of its
- * own, because noria already reports the lost store.
+ * Whether the last draw of the source failed because the fleet's store was lost. noria then reports no problem of the
+ * source: it already reports the lost store.
  */
 function isCausedByStore({ code }: SourceFacts, { storeLost }: ReadinessFacts): boolean {
   return code === 'fleet-store-lost' || (code === 'fleet-store-unusable' && storeLost !== undefined);
