@@ -73,9 +73,9 @@ export class Member {
 
   /** Number of open leases, including those of probes, and those of other replicas if the pool counts them. */
   openLeases = 0;
-  /** Number of open client leases that the member has not accepted yet. */
+  /** Number of open client leases for which the member has not accepted an attempt yet. They are not in `uses`. */
   pendingUses = 0;
-  /** Number of client leases that the member has accepted, in all replicas. */
+  /** Number of client leases, in all replicas, for which the member accepted an attempt. */
   uses = 0;
   /**
    * The id of the lease that tests the member: a probe, or a client's lease on a quarantined member. A member has at most one

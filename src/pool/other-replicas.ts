@@ -114,7 +114,7 @@ export class OtherReplicas {
 
   /**
    * Sets the uses of a member.
-   * @param uses - number of accepted leases in all replicas.
+   * @param uses - the uses in all replicas. See `Member.uses`.
    */
   setUses(id: string, uses: number): void {
     const { clock, members } = this.#parts;

@@ -14,7 +14,7 @@ export interface PoolObserver {
   memberBanned(member: Member, host: string, lifted: boolean): void;
   /**
    * The member's leases, uses, latency or assumed end of life changed. Called for every request, so it must be cheap.
-   * @param uses - number of newly accepted leases of clients.
+   * @param uses - number of client leases for which the member has just accepted an attempt.
    */
   memberUsed(member: Member, uses: number): void;
   memberAnswered(member: Member, client: string): void;

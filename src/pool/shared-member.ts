@@ -71,7 +71,7 @@ export type PoolChange =
       readonly member: string;
       readonly reason: Exclude<LeaveReason, 'expired' | 'removed'>;
       readonly fault?: FaultCode | undefined;
-      /** Number of accepted leases in all replicas, as far as this replica knows. */
+      /** The member's uses in all replicas, as far as this replica knows. See `Member.uses`. */
       readonly uses?: number | undefined;
     }
   /** A client reported that the host bans the member or, with `lifted`, no longer bans it. */
@@ -107,7 +107,7 @@ export type Restriction =
 
 export interface MemberActivity {
   readonly member: string;
-  /** Number of client leases that the member accepted since the last report. */
+  /** Number of client leases for which the member accepted an attempt since the last report. */
   readonly uses: number;
   readonly openLeases: number;
   /**
