@@ -2,10 +2,10 @@
  * Enforces a listener's connection limit across workers. Each connection needs a permit, and the number of permits
  * never exceeds the limit.
  *
- * The primary has a pool of permits. Each worker holds some unused permits, so that it rarely has to ask for one. If a
- * worker has no unused permit, it asks the pool. If the pool is empty, it recalls the unused permits of all workers. So
- * noria refuses a client only after every worker has answered that it has no unused permit, or has not answered in
- * time.
+ * The primary has a permit pool for each listener. Each worker holds some unused permits, so that it rarely has to ask
+ * for one. If a worker has no unused permit, it asks the primary. If the permit pool is empty, the primary recalls the
+ * unused permits of all workers. So noria refuses a client only after every worker has answered that it has no unused
+ * permit, or has not answered in time.
  *
  * Messages between the two sides arrive in order.
  */
@@ -28,7 +28,7 @@ export interface LimitedListener {
   readonly maxConnections: number;
 }
 
-/** How long a pool waits for the answers to a recall. A healthy worker answers within a few ms. */
+/** How long a permit pool waits for the workers' answers to a recall. A healthy worker answers within a few ms. */
 const RECALL_TIMEOUT_MS = 1_000;
 
 /** The permits of all listeners that workers share. This class runs in the primary. */
@@ -46,7 +46,7 @@ export class PermitPools {
     return [...this.#pools.keys()];
   }
 
-  /** Opens a pool of permits for each listener that has none. Call it before workers open these listeners. */
+  /** Opens a permit pool for each listener that has none. Call it before workers open these listeners. */
   open(listeners: readonly LimitedListener[]): void {
     for (const { id, maxConnections } of listeners) {
       if (this.#pools.has(id)) continue;
@@ -56,8 +56,8 @@ export class PermitPools {
   }
 
   /**
-   * Closes the pools of all listeners except `listeners`. If a worker later returns permits to a closed pool, they are
-   * ignored.
+   * Closes the permit pools of all listeners except `listeners`. If a worker later returns permits to a closed permit
+   * pool, they are ignored.
    */
   keep(listeners: readonly LimitedListener[]): void {
     const ids = new Set(listeners.map(({ id }) => id));
@@ -96,7 +96,7 @@ export class PermitPool {
   /** Workers that wait for permits, except those for which the current recall began: `Recall.for` lists these. */
   #asking: number[] = [];
   #recall: Recall | undefined;
-  /** Workers that missed the timeout of a recall. The pool sends them no further recall before they answer. */
+  /** Workers that did not answer a recall in time. The permit pool sends them no further recall before they answer. */
   readonly #silent = new Set<number>();
 
   constructor(limit: number, clock: Clock, send: (worker: number, reply: PermitReply) => void) {
