@@ -91,8 +91,8 @@ interface TurnWait {
   /** The time in ms until this turn may make its call, if all turns ahead of it make their calls; 0: now. */
   readonly waitMs: number;
   /**
-   * The time in ms until this turn should call `askTurn` again. It may be shorter than `waitMs`, because the first turn
-   * in the queue may lose its place.
+   * The time in ms until the caller should call `askTurn` for this turn again. It may be shorter than `waitMs`, because
+   * the first turn in the queue may lose its place by then, and this turn then waits less.
    */
   readonly askInMs: number;
 }
