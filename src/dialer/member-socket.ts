@@ -41,7 +41,7 @@ const LONG_LIVED = {
 const LOCAL_CODES = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'EADDRNOTAVAIL', 'ENOMEM']);
 const ANSWER_CODES = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ECONNABORTED']);
 
-/** Returns a function that opens real connections. All tunnels that the returned function opens share a read buffer. */
+/** Returns a function that opens real connections. All its connections for tunnels share one read buffer. */
 export function memberSockets(): OpenSocket {
   const memory = new ReadMemory();
   const open: OpenSocket = ({ protocol, host, port }, use) => {
