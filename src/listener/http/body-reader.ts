@@ -62,7 +62,7 @@ export class BodyReader {
   #state: number;
   /**
    * How many bytes of the body, or of the current chunk, noria has not received yet. While noria parses a size line:
-   * the part of the size that it has parsed.
+   * the number that the digits received so far form.
    */
   #leftBytes = 0;
   /** The length of the current size line so far: first of its digits, then of its extensions. */
