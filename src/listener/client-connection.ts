@@ -215,7 +215,7 @@ export class ClientConnection implements Listed {
     this.#reportRefusal(code, detail, {});
   }
 
-  /** Emits `client.refused` for a failed dial, which `dial.ended` has already reported. */
+  /** Emits `client.refused` for a failed dial. `dialFailed` says that `dial.ended` has already reported the failure. */
   reportFailedDial({ code, reason }: DialFailure): void {
     this.#reportRefusal(code, reason, { dialFailed: true });
   }

@@ -88,7 +88,7 @@ export class PinnedConnection {
   }
 }
 
-/** Describes the connection for later requests: as reused, and without early bytes. */
+/** Returns the connection for the next request: marked as reused, and without early bytes, which the first one read. */
 function afterFirstRequest(connection: MemberConnection, clock: Clock): MemberConnection {
   const { socket, forwardMode, proxyAuthorization, lease } = connection;
   const { remainingMs } = lease;
