@@ -110,7 +110,7 @@ const MAX_CLIENTS = 4_096;
 interface ClientBudget {
   left: number;
   at: number;
-  /** The number of attempts of all clients up to the moment `at`. */
+  /** The number of attempts of all clients together until the moment `at`. */
   attempts: number;
 }
 

@@ -172,7 +172,10 @@ export class DialBlame {
     return this.#reportPoints;
   }
 
-  /** Whether the target is unreachable according to all members that received the request. */
+  /**
+   * Whether the members that received the request agree that the target is unreachable: each of their failures is of a
+   * kind that the target can cause, and their reports have enough points.
+   */
   get isTargetUnreachable(): boolean {
     const answered = this.#failures.filter(({ phase }) => phase === 'answer');
     if (answered.length === 0 || !answered.every(targetCanCause)) return false;

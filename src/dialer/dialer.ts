@@ -121,7 +121,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
 
   /**
    * The number of open things that the dialer owns: dials, probes, idle connections and warm connections. A dial counts
-   * until its slower attempts have ended, too.
+   * until all its attempts have ended, also those that are slower than its result.
    */
   get openCount(): number {
     return this.#dials.size + this.#singleAttempts.size + this.#idle.size + this.#warm.size;

@@ -48,8 +48,8 @@ export class FrontHandshake {
   #isConnected = false;
 
   /**
-   * @param done - called once, unless `cancel` is called first. Without a failure, the socket is connected to the
-   *   server.
+   * @param done - called once, unless `cancel` is called first. If `failure` is undefined, the socket is connected to
+   *   the server.
    */
   constructor(
     socket: Socket,
