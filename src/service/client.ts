@@ -148,14 +148,14 @@ export class ServiceConnection {
     return this.#call(extractRequest(call), withSecrets(options, ...call.secrets), decode);
   }
 
-  /** Operation 9: the area lines that can be added to the exclusive pool. */
+  /** Operation 9: the area lines from which an exclusive instance can get more servers. */
   async areas(call: AreasCall, options: CallOptions = {}): Promise<ListAnswer> {
     return this.#call(areasRequest(call), withSecrets(options, call.key), (body, origin) =>
       decodeList('areas', body, origin),
     );
   }
 
-  /** Operation 10: the exclusive-pool instances of an account. */
+  /** Operation 10: the exclusive instances of an account. */
   async instances(call: InstancesCall, options: CallOptions = {}): Promise<ListAnswer> {
     return this.#call(instancesRequest(call), withSecrets(options, call.key), (body, origin) =>
       decodeList('instances', body, origin),
