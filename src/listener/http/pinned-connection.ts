@@ -88,7 +88,7 @@ export class PinnedConnection {
   }
 }
 
-/** Returns the connection for the next request: marked as reused, and without early bytes, which the first one read. */
+/** Returns the connection for the next request: marked as reused, without early bytes: noria has already read them. */
 function afterFirstRequest(connection: MemberConnection, clock: Clock): MemberConnection {
   const { socket, forwardMode, proxyAuthorization, lease } = connection;
   const { remainingMs } = lease;
