@@ -241,8 +241,8 @@ function removeFromTier(tier: Tier, member: Member): void {
 }
 
 /**
- * Copies the time at which a request last searched the list's first tier to each source of this tier. Call it before the
- * list is removed: otherwise the time would be lost.
+ * Records in each source of the list's first tier when a request last searched this tier. Call it before the list is
+ * removed: otherwise this time would be lost.
  */
 function saveLastWanted({ tiers: [first] }: Candidates): void {
   if (first === undefined) return;

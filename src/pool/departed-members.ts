@@ -24,8 +24,8 @@ interface DepartedMember extends MemberHistory {
 }
 
 /**
- * The maximum number of remembered members. It is higher than the number of members that a pool loses while it keeps
- * one record.
+ * The maximum number of remembered members. A pool loses fewer members than this in the time for which it keeps a
+ * record.
  */
 const MAX_DEPARTED = 50_000;
 

@@ -90,7 +90,7 @@ export class OtherReplicas {
     }
   }
 
-  /** Adds the demand that the replicas last reported to the demand of this pool. */
+  /** Adds the demand in the replicas' last reports to this pool's own demand. Replaces what the previous call added. */
   applyDemand(): void {
     const { members, requests, bus } = this.#parts;
     const { waiting, demand } = this.#sumOfDemand();
@@ -153,7 +153,7 @@ export class OtherReplicas {
     const now = clock.monotonic();
     if (member !== undefined && endsAt !== undefined) this.#renew(member, endsAt, now);
     if (member !== undefined && answeredTo !== undefined) {
-      // Failures of a single client do not count while targets answer other clients.
+      // The pool needs this answer: failures of a single client do not count while targets answer other clients.
       members.recordAnswer(member, answeredTo, now);
       for (const observer of this.#observers) observer.memberAnswered(member, answeredTo);
     }

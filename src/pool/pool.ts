@@ -137,8 +137,8 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Leases a member of the source that worked within `withinMs`, so that the prober can compare a suspected member with this
-   * member.
+   * Leases one of the source's members that worked during the last `withinMs`, so that the prober can compare a
+   * suspected member with it.
    */
   acquireForComparison(sourceName: string, withinMs: number): Lease | undefined {
     const source = this.#members.sources.get(sourceName);

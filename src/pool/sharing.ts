@@ -201,7 +201,7 @@ export class PoolSharing implements PoolObserver {
     this.apply([{ kind: 'session.moved', session, reason: 'bound' }]);
   }
 
-  /** Reports all uses of the member again, because the other replicas have lost them. */
+  /** Reports all uses of the member again, because the other replicas have lost their record of these uses. */
   reportUsesAgain(id: string): void {
     const member = this.#parts.members.find(id);
     if (member === undefined || member.uses === 0) return;
@@ -216,8 +216,8 @@ export class PoolSharing implements PoolObserver {
   }
 
   /**
-   * Returns the current demand, and the activity since the last call. Both include this process and the replicas that
-   * the pool's other sharings connect.
+   * Returns the current demand, and the activity since the last call. Both include this process and the replicas of the
+   * other groups that share this pool.
    */
   takeActivity(): PoolActivity {
     const { clock, members } = this.#parts;

@@ -7,15 +7,15 @@
 import type { HeapNode } from '../../core/heap.ts';
 
 export const UNFIT = 0;
-/** The pick returns this entry only if its search ends without an entry that FITS (see MAX_SECOND_CHOICES). */
+/** The pick returns such an entry only if its search finds no entry that FITS (see MAX_SECOND_CHOICES). */
 export const SECOND_CHOICE = 1;
 export const FITS = 2;
 /** How well an entry fits the request of a pick. */
 export type Fit = typeof UNFIT | typeof SECOND_CHOICE | typeof FITS;
 
 /**
- * The number of second choices that a pick skips after its first one. At the next second choice, the pick ends its search
- * and returns the first one.
+ * While a pick searches for an entry that FITS, it may find this number of entries that are a SECOND_CHOICE. If it
+ * finds one more, it ends its search and returns the first of them.
  */
 export const MAX_SECOND_CHOICES = 8;
 

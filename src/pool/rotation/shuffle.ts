@@ -13,7 +13,10 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
   readonly #random: Random;
   /** The length of the first part of the array, which has the entries not yet picked in this round. */
   #remaining = 0;
-  /** How many entries at the end of the array's first part have a fixed order. */
+  /**
+   * How many entries at the end of the first part have the order that `upcoming` has fixed: the next picks take them in
+   * this order.
+   */
   #decided = 0;
   #round = 0;
 
