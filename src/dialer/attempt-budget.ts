@@ -25,8 +25,8 @@ export const MAX_ATTEMPTS = 10;
 /** The dial gives up when this number of members have reported that they cannot reach the target. */
 const MIN_REPORTS = 2;
 /**
- * Replaces MIN_REPORTS if a member reached the target recently: reports that the target is unreachable are then more likely to be
- * wrong.
+ * Replaces MIN_REPORTS if a member reached the target recently: the members that cannot reach the target are then more
+ * likely to be at fault themselves.
  */
 const MIN_REPORTS_AFTER_REACHED = 5;
 /**
@@ -102,7 +102,9 @@ function reportsNeeded(sinceReachedMs: number): number {
 /** The maximum of a client's budget for further attempts, and how many attempts each second adds to the budget. */
 export const CLIENT_BURST = 100;
 export const CLIENT_ATTEMPTS_PER_SECOND = 10;
-/** Each attempt for any client adds this number to every client's budget. So a busy noria allows more of them. */
+/**
+ * Each attempt for any client adds this number to every client's budget. So a busy noria allows more further attempts.
+ */
 const EARNED_PER_ATTEMPT = 0.1;
 /** How many clients with failed requests to remember. A forgotten client starts again with a full budget. */
 const MAX_CLIENTS = 4_096;
@@ -140,8 +142,8 @@ export class ClientBudgets {
   }
 
   /**
-   * Charges a failed request to the client.
-   * @param attempts - the number of attempts of the request, without the first.
+   * Takes the further attempts of a failed request from the client's budget.
+   * @param attempts - the number of attempts after the first.
    */
   charge(client: string, attempts: number): void {
     if (attempts <= 0) return;

@@ -53,7 +53,7 @@ export class HandshakeChoice {
     return memberHandshake(protocol, { target, login, pipelined: this.#mode !== 'plain' });
   }
 
-  /** Uses a plain handshake that has already begun. */
+  /** Records that the handshake is plain, because it began before the attempt, on a warm connection. */
   setPlain(): void {
     this.#mode = 'plain';
   }

@@ -137,7 +137,10 @@ function writev(
   if (written !== undefined) Socket.prototype._writev?.call(this, chunks, written);
 }
 
-/** How a receiving socket writes: after a reset by the member, it discards all data and reports success. */
+/**
+ * How a socket of `receivingSocket` writes: after the member has reset the connection, each write discards its data and
+ * reports success.
+ */
 class ReceivingWrites {
   /** Whether a write failed because of a reset. */
   failed = false;
@@ -266,9 +269,10 @@ class TunnelReads {
   }
 
   /**
-   * Emits a copy. If the sink sent the previous chunk at once, it probably sends this chunk at once too, so the copy reuses
-   * memory. If the sink then does not send the copy at once, the copy keeps a buffer of 64 KiB. The next chunks therefore
-   * reuse no memory, until the sink sends a chunk at once again.
+   * Emits a copy of the shared buffer. If the sink sent the previous chunk at once, it will probably send this chunk at
+   * once too, so the copy reuses the memory of an earlier copy. If the sink does not do so, it holds this memory (64
+   * KiB) until it has sent the chunk. Each following chunk then gets new memory of its own size, until the sink sends a
+   * chunk at once again.
    */
   #emitShared(socket: Socket, byteCount: number): void {
     const { shared } = this.#memory;

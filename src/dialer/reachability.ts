@@ -110,8 +110,8 @@ interface TargetHistory {
 }
 
 /**
- * The last two distinct members that had an event of one kind, with the times of their latest events. For any member,
- * this shows when another member last had such an event.
+ * Remembers which member last had an event of one kind, such as a success, and when. Also remembers when any other
+ * member last had such an event. So for each member, it knows when another member last had one.
  */
 class LatestMembers {
   #latest: string | undefined;

@@ -65,7 +65,7 @@ const MAX_SAMPLES = 256;
 const RECOMPUTE_INTERVAL_MS = 1_000;
 const MAX_AGE_MS = 10 * 60_000;
 const PERCENTILE = 0.95;
-/** A member is slow if the median of its latencies exceeds both this multiple of the 95th percentile and SLOW_MS. */
+/** A member is slow if the median of its latencies exceeds both SLOW_MS and this multiple of `p95Ms`. */
 const SLOW_FACTOR = 2;
 const SLOW_MS = 100;
 

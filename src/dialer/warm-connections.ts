@@ -21,10 +21,7 @@ import {
 } from './warm-connection.ts';
 import { MIN_GAIN_MS, stockFor, TunnelRate } from './warm-stock.ts';
 
-/**
- * How many warm connections noria keeps, which it opens before tunnels need them. `auto`: noria decides. A number: the
- * maximum for each source.
- */
+/** How many warm connections noria keeps. `auto`: noria decides. `off`: none. A number: the maximum for each source. */
 export type WarmSetting = 'auto' | 'off' | number;
 
 interface WarmConnectionsParts extends WarmParts {
@@ -35,8 +32,8 @@ interface WarmConnectionsParts extends WarmParts {
 /** With `auto`, the maximum number of warm connections for each source. */
 const MAX_AUTO_CONNECTIONS = 128;
 /**
- * The number of streams of tunnels whose rates noria remembers. A stream is the tunnels of one session, or of one set
- * of routing options without a session.
+ * The maximum number of streams for which noria remembers how often a tunnel starts. A stream is the tunnels of one
+ * session, or of one set of routing options without a session.
  */
 const MAX_STREAMS = 1_024;
 /** How long noria opens no further warm connection to a member that has closed or refused a warm connection. */

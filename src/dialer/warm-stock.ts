@@ -21,8 +21,8 @@ const SHORT_WINDOW_MS = 500;
  */
 const MIN_TUNNELS = 1.5;
 /**
- * The reserve, in standard deviations of the number of tunnels that arrive while a connection opens. With 2, about 2 %
- * of the tunnels find no open connection.
+ * The reserve of warm connections, in standard deviations of the number of tunnels that arrive while a connection
+ * opens. With 2, about 2 % of the tunnels find no open connection.
  */
 const DEVIATIONS = 2;
 /**
