@@ -156,7 +156,7 @@ export class Replica implements Follower {
       } else if (this.#inFlight.covers(fact)) {
         if (isOwn) this.#inFlight.returned(fact);
       } else if (isOwn && fact.kind !== 'session.moved')
-        continue; // the pool has already made this change; only `bindSession` opens a session before the pool has it
+        continue; // the pool already has this change; only `bindSession` publishes a session before the pool has it
       else if (fact.kind === 'source.commanded' || fact.kind === 'source.reported')
         this.sources.receiveFact(fact);
       else if (fact.kind === 'member.joined')
@@ -176,7 +176,7 @@ export class Replica implements Follower {
     for (const { by, beat } of beats) otherReplicas.record(by, beat);
     otherReplicas.retain(replicas);
     for (const [member, sum] of Object.entries(uses)) otherReplicas.setUses(member, sum);
-    this.#isReceiving = true; // while true, `demand.rose` sends no beat: only the demand of other replicas has risen
+    this.#isReceiving = true; // so that `demand.rose` sends no beat: the demand of this replica has not risen
     otherReplicas.applyDemand();
     this.#isReceiving = false;
   }

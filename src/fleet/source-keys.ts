@@ -6,7 +6,10 @@
 import type { Demand } from '../pool/drawn-member.ts';
 import type { Beat, Fact, Follower, LoggedFact, SharedPool, SharedState } from './shared-pool.ts';
 
-/** Translates source names in both directions. Called for each fact, because a reload may change the names. */
+/**
+ * Translates the name of a source to the key of its instance, and back. Called for each fact, because a reload may
+ * change the names.
+ */
 export interface SourceKeys {
   keyOf(source: string): string;
   /** Returns undefined if no local source draws from the instance. */

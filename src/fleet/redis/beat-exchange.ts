@@ -169,7 +169,7 @@ export class BeatExchange {
 
   /**
    * Detects another process with the name of this replica.
-   * @param previous - the time and the record under this replica's name in the store before the call.
+   * @param previous - what the store had under this replica's name before the call: a time and a record.
    */
   #checkName(previous: string): void {
     const { record, nameTaken } = this.#options;
@@ -211,8 +211,8 @@ export class BeatExchange {
 }
 
 /**
- * Omits the names of the clients to which a member answered. Answers on this machine prove nothing about the network of
- * another machine.
+ * Omits `answeredTo`, the client that last got an answer through a member: answers on this machine prove nothing about
+ * the network of another machine.
  */
 function withoutClient(key: string, value: unknown): unknown {
   return key === 'answeredTo' ? undefined : value;

@@ -20,9 +20,9 @@ export const STORE_FORMAT = 1;
  */
 export const NEW_STORE_WAIT_MS = 2_500;
 /**
- * In ms. If the store has lost its data, a replica that remembers the lost epoch knows when the store last answered it.
- * After that answer, replicas that no longer run may have made claims that no running replica knows. noria assumes that
- * they made such claims for at most this time.
+ * In ms. If the store has lost its data, each replica that remembers the lost epoch knows when the store last answered
+ * this replica with that epoch. After that answer, another replica may have made claims and then ended, so that no
+ * running replica knows these claims. noria assumes that it made them within this time after the answer.
  */
 const FORGOTTEN_CLAIMS_MS = 5_000;
 

@@ -111,9 +111,9 @@ export class FleetStore {
     this.#epochId = options.rememberedEpoch ?? '';
     this.#elapsed = exactStopwatch(clock, timekeeper);
     this.keys = fleetKeys(name);
-    // An earlier run of this replica may have called the service a moment ago, and the store may have lost its record of
-    // this call. So the remembered epoch counts as confirmed now. If the store has another epoch, every instance of the
-    // service then counts as called now.
+    // An earlier run of this replica may have called the service a moment ago, and the store may have lost its record
+    // of this call. So this replica assumes that the store answered with the remembered epoch just now. If the store
+    // has another epoch, every instance of the service then counts as called now.
     this.#contactAt = this.#elapsed();
     this.clock = new StoreClock(this.#elapsed);
     this.connection = new StoreConnection({

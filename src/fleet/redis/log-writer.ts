@@ -79,8 +79,8 @@ export class LogWriter {
   }
 
   /**
-   * Publishes one batch of facts after the other, to keep their order. If the store lacks the script, noria sends it
-   * again; without waiting, a later batch could be appended first.
+   * Publishes one batch of facts after the other, to keep their order. Waits for each batch: if the store lacks the
+   * script, noria sends the script and the batch again, and the next batch could otherwise arrive first.
    */
   async #publishAll(): Promise<void> {
     while (this.#unsent.length > 0) {

@@ -76,7 +76,10 @@ export class RedisSharedPool implements FleetPool {
   #state = new SharedPoolState();
   /** The number of the last log entry that this replica has applied. */
   #applied = 0;
-  /** The fields in the hash of uses that this replica knows (see `FleetKeys.uses`). */
+  /**
+   * The known fields of the store's hash of uses (see `FleetKeys.uses`). A snapshot of this replica deletes the fields
+   * that it covers.
+   */
   #usesFields = new Set<string>();
   #waiters: { readonly number: number; readonly resolve: () => void }[] = [];
   #lostAt: number | undefined;
@@ -85,7 +88,7 @@ export class RedisSharedPool implements FleetPool {
   #isClosed = false;
   /** The last reported warning that the store deletes data when its memory is full. */
   #evictionWarning: string | undefined;
-  /** Tells this process from another process with the same replica name. */
+  /** Distinguishes this process from any other process that uses the same replica name. */
   readonly #process = randomUUID();
 
   constructor(options: RedisSharedPoolOptions) {

@@ -17,7 +17,7 @@ interface StoreConnectionOptions {
   readonly random: Random;
   /** Called after each connect, before any other command. `client` sends the commands. */
   readonly greet: (client: StoreClient) => Promise<void>;
-  /** Follows the log over a second client. If absent, there is no second client. */
+  /** Follows the log over a second Redis client. If absent, the connection has only the client for commands. */
   readonly follow?: LogFollower | undefined;
   readonly onConnected: () => void;
   /** Called when the connection was lost, and after each failed attempt to connect. */
@@ -27,7 +27,7 @@ interface StoreConnectionOptions {
 export interface LogFollower {
   /** Loads the state. Called before the connection accepts other commands. */
   load(client: StoreClient): Promise<void>;
-  /** Reads the log until `client` ends. */
+  /** Reads the log until the connection of `client` ends. */
   read(client: StoreClient): Promise<never>;
 }
 
