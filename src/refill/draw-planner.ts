@@ -215,7 +215,8 @@ function nextCheckAt(inputs: DrawInputs): number {
   const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1;
   // A full pool has room again when the next member expires.
   const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
-  // While clients use up members, the number of missing members grows steadily, so the next check comes after `leadMs`.
+  // While clients use up members, members can become missing at any time, so the next check comes after `leadMs` at the
+  // latest.
   const byUse = demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
   return Math.min(byLoss, byRoom, byUse);
 }

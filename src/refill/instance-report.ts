@@ -1,7 +1,7 @@
 /**
- * What the service says about an instance. The norias of a fleet report the refusal of a call to each other, so that
- * one refusal stops the draws of all norias. A noria does not report a refusal that may concern only itself: the service
- * refused the address of its machine, its key or its parameters.
+ * What the service says about an instance. If the service refuses a call of one noria, this noria reports the refusal
+ * to the other norias of its fleet, so that one refusal stops the draws of all norias. A noria does not report a
+ * refusal that may concern only itself: the service refused the address of its machine, its key or its parameters.
  */
 import { isSame } from '../core/is-same.ts';
 import type { Quota } from '../service/answer.ts';

@@ -128,7 +128,7 @@ export function reactTo(outcome: DrawOutcome, { consecutive, wallAt, random }: R
     case 'slow-down':
       return { settlement: { kind: 'refused', minMs: intervalNamedMs(outcome.message ?? '') } };
     case 'silence':
-      // The settlement goes into the pace store, so a restarted noria and other processes make no call for `ms` either.
+      // The pace store records this settlement, so a restarted noria and other processes make no call for `ms` either.
       return { settlement: { kind: 'silence', ms: verdict.ms }, suspension: suspend('paused', verdict.ms) };
     case 'pause':
       return { settlement: PACE_UNCHANGED, suspension: suspend('paused', verdict.retryEveryMs) };

@@ -176,7 +176,7 @@ export class SourceTurn {
       const answer = await connection.extract({ ...call, count: asked }, { secrets, gate });
       return { options, startedAt, asked, outcome: outcomeOfAnswer(call.product, answer), answer };
     } catch (error) {
-      // ignored: the source closes, or the pace repeats this turn because its permit expired
+      // ignored: the source closes, or the permit expired and `Pace.take` waits for another one
       if (signal.aborted || hasCode(error, 'pace-held')) return undefined;
       return { options, startedAt, asked, outcome: outcomeOfError(error) };
     }

@@ -323,7 +323,7 @@ export class DrawSource {
   #plannedAt(now: number): number {
     const { phase } = this.#state;
     if (isSuspended(phase)) return phase.untilAt;
-    // A source with enough members can draw as soon as clients need more members.
+    // A ready source has enough members. If clients need more members, it draws as soon as the pace allows.
     if (phase.name === 'ready' || this.#timer.dueAt === Infinity) return now;
     return this.#timer.dueAt;
   }
