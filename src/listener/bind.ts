@@ -13,7 +13,7 @@ interface BindOptions {
    * server. 'error' means that a connection could not be accepted, for example because no file descriptor is free.
    */
   readonly onListening: (server: Server) => void;
-  /** Whether other machines may be able to reach the address. */
+  /** Whether an address that other machines can reach is allowed. */
   readonly allowNonLoopback: boolean;
 }
 

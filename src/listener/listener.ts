@@ -34,7 +34,7 @@ export interface ListenerOptions extends ConnectionOptions {
    * Present if several processes share one connection limit. The shared limit replaces the local count of connections.
    */
   readonly sharedLimit?: ConnectionLimit;
-  /** Whether other machines may be able to reach the addresses. False for a listener without users. */
+  /** Whether the listener may have addresses that other machines can reach. False for a listener without users. */
   readonly allowNonLoopback: boolean;
 }
 

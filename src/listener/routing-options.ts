@@ -336,7 +336,7 @@ function sessionOfUser(session: string, user: string): string {
   return user === '' ? session : `${user}:${session}`;
 }
 
-/** @param reason - needed only if `message` quotes the client. */
+/** @param reason - the text for the client. Needed only if `message`, which is for the log, quotes the client. */
 function problem(message: string, reason = message): Problem {
   return { message, reason };
 }

@@ -65,7 +65,10 @@ export class BodyReader {
    * the number that the digits received so far form.
    */
   #leftBytes = 0;
-  /** The length of the current size line so far: first of its digits, then of its extensions. */
+  /**
+   * In the digits of a size line: the number of digits so far. In its extensions: the number of bytes of the extensions
+   * so far.
+   */
   #lineBytes = 0;
   #trailerBytes: Buffer = NO_BYTES;
   #trailers: readonly HeaderField[] = [];

@@ -107,7 +107,10 @@ type Phase =
   /** No dial and no exchange is in progress, but the client may not have received its whole response yet. */
   | { readonly name: 'over' };
 
-/** One forwarded request. Its connection calls it when the client sends its body, reads slowly or disconnects. */
+/**
+ * One forwarded request. The client's connection calls the methods of this class when the client sends its body, reads
+ * slowly or disconnects.
+ */
 export class Forward {
   readonly #context: ForwardContext;
   readonly #connection: ClientConnection;
@@ -219,7 +222,8 @@ export class Forward {
     this.#clearIdleTimeout();
     this.#idleTimeout = deadlines.set(idleTimeoutMs, this.#onIdle);
     exchange.start(formatRequestHead(this.#forwardRequest, memberConnection));
-    // If the exchange failed at once, the body must not be sent: the next exchange may already have received it.
+    // If the exchange failed in `start`, it must not get the body: the retry may have begun, and its exchange may
+    // already have received the body.
     if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.#body.sendTo(exchange);
   }
 

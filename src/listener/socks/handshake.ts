@@ -99,8 +99,8 @@ class SocksHandshake {
   }
 
   /**
-   * Selects the method user name and password if the client offers it, because the user name contains the routing
-   * options. A client that noria refuses anyway need not send credentials.
+   * Selects the authentication by user name and password if the client offers it, because the user name contains the
+   * routing options. A client that noria refuses anyway need not send credentials.
    */
   #selectMethod(methods: readonly number[]): NoriaError | undefined {
     const { refusalError, options } = this.#connection;
