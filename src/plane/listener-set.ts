@@ -27,8 +27,8 @@ export interface ListenerSetOptions {
   /** The file descriptors of inherited listening sockets (`fd:3`). Each descriptor can be opened only once. */
   readonly inheritedFds: ReadonlySet<number>;
   /**
-   * Shares connection limits and wrong credentials with the other processes that have the same listeners. Absent in a
-   * noria with one process.
+   * Shares the connection limits and the counts of wrong credentials with the other processes that have the same
+   * listeners. Absent in a noria with one process.
    */
   readonly sharing?: ListenerSharing;
 }
@@ -47,8 +47,8 @@ interface OpenedListener {
 }
 
 /**
- * A listener that an update requires. `existing`: the listener if it is open or suspended by an uncommitted update; undefined for
- * a new listener.
+ * A listener that an update requires. `existing`: the listener if it is open, or if an uncommitted update removed it;
+ * undefined for a new listener.
  */
 interface RequiredListener {
   readonly settings: ListenerSettings;

@@ -35,7 +35,7 @@ export class SharedPoolServer implements Follower {
   readonly #send: (message: FromSharedPool) => void;
   #closed = false;
 
-  /** @param shared - the connection of this worker alone to the shared pool. */
+  /** @param shared - this worker's own connection to the shared pool. */
   constructor(shared: SharedPool, send: (message: FromSharedPool) => void) {
     this.#shared = shared;
     this.#send = send;

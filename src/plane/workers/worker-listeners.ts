@@ -1,6 +1,6 @@
 /**
  * Opens the same listeners in every worker or in none. Part of workers-plane.ts, which owns the workers. Owns two
- * things that the workers share for each listener: the permits and the connection counts.
+ * things that the workers share for each listener: the permits for connections, and the counts of open connections.
  */
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';

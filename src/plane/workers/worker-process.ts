@@ -15,7 +15,7 @@ import type { FromWorker, ToWorker } from './messages.ts';
 const ANSWERS = ['loaded', 'updated', 'drained'] as const;
 type AnswerKind = (typeof ANSWERS)[number];
 type WorkerAnswer<Kind extends AnswerKind> = Extract<FromWorker, { kind: Kind }>;
-/** A message that a worker sends on its own. */
+/** A message that a worker sends without a request of the primary. */
 export type WorkerReport = Exclude<FromWorker, { kind: AnswerKind | 'crashed' | 'events' }> | ForwardedEvent;
 
 interface WorkerOptions {

@@ -222,8 +222,8 @@ class WorkersPlane implements DataPlane {
     return new MemberDialer({
       ...options,
       ...settings,
-      // The dialer's own bus has no subscribers, because the dialer would emit `network.judged` for this process alone.
-      // `#verdict` emits this event for all processes.
+      // The dialer gets its own bus, without subscribers: it emits `network.judged` for this process alone. `#verdict`
+      // emits this event for all processes.
       bus: new EventBus((event, error) => log.error({ event, error }, 'observer failed')),
       onNetwork: (down) => this.#verdict.judged(PRIMARY, down),
     });
