@@ -68,8 +68,8 @@ export interface DrawRow {
   /** The interval between calls, in ms, that the service recommends. If absent, the source must set an interval. */
   readonly defaultIntervalMs?: number;
   /**
-   * The lifetime of an entry for which the answer contains none: `atLeastMs`. With `byTimespan`, it is the value of the
-   * parameter `timespan` (in minutes), if that is longer.
+   * The lifetime of an entry for which the answer contains none: `atLeastMs` or, with `byTimespan`, the value of the
+   * parameter `timespan` (in minutes), whichever is longer.
    */
   readonly defaultLifetime: { readonly byTimespan: boolean; readonly atLeastMs: number };
   /** The maximum lifetime of a drawn IP in minutes; absent if it is unknown. */

@@ -143,7 +143,7 @@ export class Transport {
     }
   }
 
-  /** Closes the connection at the time limit, or when the signal aborts. `reason` is then the cause. */
+  /** Closes the connection at the time limit, or when the signal aborts. The `reason` of the result then says why. */
   #limit(progress: ExchangeProgress): ExchangeLimits {
     const { clock, signal, timeoutMs } = this.#options;
     const end = (error: NoriaError) => {

@@ -27,7 +27,8 @@ interface JsonNode {
 const MAX_NODES = 5_000;
 
 /**
- * Returns the values of an answer, the outermost first, up to a limit. Of each list, it visits only the first item.
+ * Returns the values at all levels of an answer, the outermost first; at most MAX_NODES. Of each list, it returns only
+ * the first item.
  */
 export function nodesOf(answer: unknown): JsonNode[] {
   const nodes: JsonNode[] = [{ path: ROOT, value: answer, isInList: false }];
