@@ -104,8 +104,8 @@ async function createFolder(folder: string): Promise<void> {
 }
 
 /**
- * Creates the folder and its parents. Node's `mkdir` with the option `recursive` never returns if an existing folder
- * answers ENOENT, as in /proc.
+ * Creates the folder and its parents. Does not use the option `recursive` of Node's `mkdir`: with it, `mkdir` never
+ * returns if the system reports ENOENT in an existing folder, as in /proc.
  */
 async function createFolders(folder: string): Promise<void> {
   if (await isFolder(folder)) return;

@@ -45,7 +45,10 @@ export interface Journal {
   close(): Promise<void>;
 }
 
-/** How long a write waits for more changes, in ms. It must be less than the second that `attach` promises. */
+/**
+ * How long a write waits for more changes, in ms. It must be less than one second, because `attach` promises that each
+ * change is on disk within a second.
+ */
 const GATHER_MS = 500;
 /** How many records the journal converts to text at a time. That takes about a millisecond. */
 const SLICE = 500;
@@ -93,7 +96,7 @@ class JournalFile implements Journal {
     this.#closed = true;
     await this.#writing;
     if (this.#source !== undefined) {
-      await this.#closeFile(); // without an open file, `#write` replaces the whole file, so all records get the time of this write
+      await this.#closeFile(); // so `#write` replaces the whole file, and all records get the time of this write
       this.#dirty = true;
       await this.#write();
     }
