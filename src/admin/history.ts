@@ -68,7 +68,8 @@ function recordTraffic(rings: readonly TrafficRing[], bus: EventBus, clock: Cloc
         return;
       }
       if (outcome !== 'client-gone') for (const ring of rings) ring.addFailedRequest(now);
-      // Failures of members and targets are counted by `dial.attempted`. A client that disconnects is not a failure.
+      // `dial.attempted` reports the failures of members and targets, so they are not counted here. A client that
+      // disconnects is not a failure.
       const { side } = FAULTS[outcome];
       if (side === 'noria' || side === 'source' || outcome === 'bad-routing') addRefusal(outcome);
     }),

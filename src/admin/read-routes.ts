@@ -38,7 +38,10 @@ const limitQuery = z.object({
     .openapi({ description: 'The maximum number of entries; without it, all entries' }),
 });
 
-/** @returns a function that discards the cached snapshots. Call it after a change, so that the next read shows it. */
+/**
+ * @returns a function that discards the cached snapshots. Call this function after a change, so that the next read
+ * shows the change.
+ */
 export function addReadRoutes(app: OpenAPIHono, parts: ReadRouteParts): () => void {
   const { backend, clock } = parts;
   const status = new SnapshotCache(clock, () => backend.status());

@@ -218,7 +218,7 @@ function portOf(proxy: string | undefined, host: string): number | undefined {
   return isOurs ? address.port : undefined;
 }
 
-/** Answers a client that may not use the ports. Such a client may not use this server either. */
+/** Refuses a client that may not use the ports, because it may not use this server either. */
 function refuse(context: Context, { code, fault, context: facts }: NoriaError): Response {
   const { retryAfterMs } = facts;
   if (code === 'auth-required') context.header('WWW-Authenticate', 'Basic realm="noria", charset="UTF-8"');
