@@ -75,7 +75,7 @@ interface TreePart {
   readonly path: Path;
 }
 
-/** @param schema - a schema that also accepts `undefined`, so that it can replace an invalid part by its defaults. */
+/** @param schema - parses `undefined` to the defaults, which replace an invalid part. */
 function checkPart<S extends z.ZodType>(schema: S, part: TreePart, problems: Problems): z.output<S> {
   const first = schema.safeParse(part.tree);
   if (first.success) return first.data;

@@ -71,8 +71,9 @@ function limitYoungMemory(spaces: readonly HeapSpaceInfo[]): void {
 }
 
 /**
- * Lets V8 allocate FULL_COLLECTION_BYTES between two full collections. The V8 flag needs a share of the old generation's
- * size, in percent. With 0, for a large old generation, V8 chooses the share.
+ * Lets V8 allocate FULL_COLLECTION_BYTES between two full collections. The V8 flag takes this amount as a percentage of
+ * the size of the old generation. If the old generation is large, the percentage is rounded to 0, and V8 chooses the
+ * amount itself.
  */
 function delayFullCollections(spaces: readonly HeapSpaceInfo[]): void {
   const old = spaces.filter(({ space_name: name }) => !name.startsWith('new_') && name !== 'read_only_space');
