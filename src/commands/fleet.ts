@@ -43,7 +43,7 @@ interface FleetSource {
   readonly name: string;
   readonly members: number;
   readonly quarantined: number;
-  /** Whether all norias have paused the source: the operator paused it, or an answer of the service did. */
+  /** Whether all norias have paused the source, because of the operator or of an answer of the service. */
   readonly paused: boolean;
   /** Whether an answer of the service has halted the source in all norias. */
   readonly halted: boolean;

@@ -282,7 +282,7 @@ async function openRefill(
   return refiller;
 }
 
-/** The client reads the timeout and the front proxy before each call. So a reload takes effect without a new client. */
+/** `ServiceClient` reads these options before each call, so a reload takes effect without a new `ServiceClient`. */
 function openClient({ clock, config }: PartsContext, refuses: RefuseAddress): ServiceClient {
   return new ServiceClient({
     clock,

@@ -167,7 +167,7 @@ export class Prober implements AsyncDisposable {
     const { clock } = this.#options;
     switch (outcome.kind) {
       case 'passed':
-        // Without a site, a passed probe does not end a quarantine; only a client's request does.
+        // If no check is configured, a passed probe admits a new member, but only a client's request ends a quarantine.
         if (lease.isNew || this.#site !== undefined) this.#admit(lease, outcome.latencyMs);
         else if (outcome.relays) this.#release(lease);
         else this.#blame(lease, { blame: 'unclear', fault: 'member-refused' });

@@ -84,7 +84,7 @@ export class Exits {
     // The socket has a local port only in the next tick. The target cannot accept the connection before that.
     if (!this.#aliases) process.nextTick(() => this.#nameConnection(socket, exit.address));
     return new Promise((resolve, reject) => {
-      socket.on('error', reject); // this listener stays: an error after the connect must not end the process
+      socket.on('error', reject); // stays after 'connect': without it, a later error would end the process
       socket.once('connect', () => resolve(socket));
     });
   }
