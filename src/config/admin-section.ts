@@ -10,7 +10,7 @@ import { type ListenAddress, readListenAddress } from '../core/listen-address.ts
 import { Secret } from '../core/secret.ts';
 import { type ParsedDocument, readDocument } from './document.ts';
 import type { Environment } from './environment.ts';
-import { systemFiles } from './files.ts';
+import { systemFiles, whyUnreadable } from './files.ts';
 import { valueAt } from './tree.ts';
 
 export interface AdminSection {
@@ -78,7 +78,7 @@ function readText(file: string): string {
   try {
     return systemFiles.read(file).toString('utf8');
   } catch (error) {
-    throw invalid(file, `cannot read the file: ${describeError(error)}`);
+    throw invalid(file, whyUnreadable(error));
   }
 }
 

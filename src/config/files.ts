@@ -23,6 +23,13 @@ export const systemFiles: ConfigFiles = {
   isWorldReadable: (path) => (statSync(path).mode & READABLE_BY_OTHERS) !== 0,
 };
 
+/** Returns why the system cannot read a configuration file, and what to do. */
+export function whyUnreadable(error: unknown): string {
+  return error instanceof Error && 'code' in error && error.code === 'ENOENT'
+    ? 'the file does not exist; check the path'
+    : `cannot read the file: ${describeError(error)}; check the path and the permissions of the file`;
+}
+
 /** noria tries these files in this order if the command line names no file. */
 export const DEFAULT_FILES = ['./noria.yaml', '/etc/noria/noria.yaml'] as const;
 

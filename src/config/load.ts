@@ -1,10 +1,9 @@
 /** Loads a configuration: reads the file, checks, resolves and freezes it. */
-import { describeError } from '../core/faults.ts';
 import { checkTree } from './check.ts';
 import type { Config } from './config.ts';
 import { readDocument } from './document.ts';
 import type { Environment } from './environment.ts';
-import { type ConfigFiles, FileReader, readableByAll, systemFiles } from './files.ts';
+import { type ConfigFiles, FileReader, readableByAll, systemFiles, whyUnreadable } from './files.ts';
 import { ConfigError, Problems } from './problems.ts';
 import { resolveConfig } from './resolve.ts';
 import { checkWarnings } from './warnings.ts';
@@ -26,7 +25,7 @@ export function loadConfig(path: string, options: LoadOptions = {}): Config {
     bytes = files.read(path);
     isWorldReadable = files.isWorldReadable(path);
   } catch (error) {
-    throw unreadable(path, `cannot read the file: ${describeError(error)}`);
+    throw unreadable(path, whyUnreadable(error));
   }
   return build(decode(bytes, path), { file: path, isWorldReadable }, options);
 }

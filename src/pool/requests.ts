@@ -146,7 +146,7 @@ export class Requests {
   refusalFor(routing: RoutingOptions): LeaseRefusal {
     const impossible = this.#whyImpossible(routing);
     if (impossible !== undefined) return badRouting(impossible);
-    return this.#refusals.poolEmpty('No member that fits the routing options is free.', routing);
+    return this.#refusals.poolEmpty('No member that can serve this request is free.', routing);
   }
 
   /**
@@ -210,7 +210,7 @@ export class Requests {
     this.#catchUp(now);
     for (let late = this.#queue.overdue(now); late !== undefined; late = this.#queue.overdue(now)) {
       const waitedS = Math.round((now - late.sinceAt) / 100) / 10;
-      const reason = `Waited ${waitedS} s for a member that fits the routing options.`;
+      const reason = `Waited ${waitedS} s for a member that can serve this request.`;
       this.#queue.answer(late, this.#refusals.poolEmpty(reason, late.request.routing), now);
     }
   }
@@ -249,7 +249,7 @@ export class Requests {
   ): LeaseRefusal | Promise<Lease | LeaseRefusal> {
     const { waitMs, routing } = request;
     if (waitMs <= 0)
-      return this.#refusals.poolEmpty('No member that fits the routing options is free.', routing);
+      return this.#refusals.poolEmpty('No member that can serve this request is free.', routing);
     const hopeless = this.#refusals.judge(now)(request, waitMs);
     if (hopeless !== undefined) return hopeless;
     if (this.#queue.size >= this.#maxWaiting) {

@@ -78,7 +78,9 @@ test('admin target: reads the token from its file', () => {
   const file = writeIn(folder, 'noria.yaml', 'admin: { tokenFile: ./token }\n');
   expect(findAdminTarget({ config: file }, {}).token?.reveal()).toBe('river-stone');
   const missing = writeIn(folder, 'other.yaml', 'admin: { tokenFile: ./nothing }\n');
-  expect(findAdminTarget({ config: missing }, {}).tokenNote).toMatch(/cannot read the file: ENOENT/);
+  expect(findAdminTarget({ config: missing }, {}).tokenNote).toMatch(
+    /nothing: the file does not exist; check the path/,
+  );
 });
 
 test.each([

@@ -104,7 +104,13 @@ describe('program: an invalid command line exits with 2 and says on standard err
     [['sessions', 'forget', 'a', '--close'], /use --close only with "noria sessions rotate ID"/],
     [['status', '--admin', 'ftp://x'], /--admin ftp:\/\/x: the scheme must be http or https/],
     [['key'], /no password on standard input/],
-    [['check', '-c', '/nonexistent/noria.yaml'], /^\/nonexistent\/noria\.yaml: cannot read the file: ENOENT/],
+    ...['check', 'run', 'status'].map(
+      (command) =>
+        [
+          [command, '-c', '/nonexistent/noria.yaml'],
+          /^(noria: )?\/nonexistent\/noria\.yaml: the file does not exist; check the path\n/,
+        ] as const,
+    ),
   ] as const)('%j', async (args, expected) => {
     const { exitCode, out, err } = await run(args);
     expect({ exitCode, out }).toEqual({ exitCode: 2, out: '' });

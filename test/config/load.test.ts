@@ -181,8 +181,8 @@ test('load: a file with secrets that every user can read is a warning at the fir
 });
 
 test.each([
-  ['that does not exist', undefined, 'cannot read the file: ENOENT'],
-  ['that is a folder', '', 'cannot read the file: EISDIR'],
+  ['that does not exist', undefined, 'the file does not exist; check the path$'],
+  ['that is a folder', '', 'cannot read the file: EISDIR.*; check the path and the permissions of the file$'],
   ['that is not UTF-8', Buffer.from([0x61, 0x3a, 0x20, 0xff]), 'the file is not UTF-8 text'],
   ['that is too large', Buffer.alloc(1024 * 1024 + 1, '#'), 'the file is larger than 1024 KiB'],
 ])('load: a file %s is one error', (_, content, message) => {

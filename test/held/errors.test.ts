@@ -40,7 +40,7 @@ test.each(PAGES)('$file: lists every fault once, as in the table', ({ text, tran
 test.each(PAGES)('$file: the example is the response that noria sends', ({ text }) => {
   const { status, reasonPhrase, headers, body } = refusalReply({
     code: 'pool-empty',
-    reason: 'Waited 15 s for a member that fits the routing options.',
+    reason: 'Waited 15 s for a member that can serve this request.',
     retryAfterMs: 3_200,
     sources: [
       { name: 'city', state: 'waiting', reason: 'the pace allows one draw in 10 s', nextDrawMs: 3_200 },

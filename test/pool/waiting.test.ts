@@ -64,7 +64,7 @@ test('waiting: each client has its own deadline, and all share one timer', async
   await settle();
   expect(late.answer).toMatchObject({
     code: 'pool-empty',
-    reason: expect.stringMatching(/^Waited [\d.]+ s for a member that fits the routing options\.$/),
+    reason: expect.stringMatching(/^Waited [\d.]+ s for a member that can serve this request\.$/),
   });
   expect(kit.events('client.waited')).toEqual([
     { ms: 1_000, outcome: 'refused' },
