@@ -81,7 +81,11 @@ export async function buildProgram(
   return program;
 }
 
+/** The width of the help if standard output is not a terminal. */
+const HELP_WIDTH = 80;
+
 function describeProgram(program: Command, terminal: Terminal): void {
+  const helpWidth = () => Math.min(terminal.columns, terminal.interactive ? Infinity : HELP_WIDTH);
   program
     .description(
       'A local rotating forward proxy over short-lived proxy IPs: one port, a healthy member behind every connection.',
@@ -101,8 +105,8 @@ function describeProgram(program: Command, terminal: Terminal): void {
     .configureOutput({
       writeOut: (text) => terminal.print(text.trimEnd()),
       writeErr: (text) => terminal.printError(text.trimEnd()),
-      getOutHelpWidth: () => terminal.columns,
-      getErrHelpWidth: () => terminal.columns,
+      getOutHelpWidth: helpWidth,
+      getErrHelpWidth: helpWidth,
       getOutHasColors: () => terminal.colour,
       getErrHasColors: () => terminal.colour,
       outputError: (text, write) => write(text.replace(/^error: /, 'noria: ')),

@@ -164,9 +164,10 @@ export function formatMembers(
         align: 'right',
         cell: ({ remainingSeconds: s }) => (s === null ? '?' : roughSeconds(s)),
       },
-      { title: 'OPEN', align: 'right', cell: ({ openTunnels }) => String(openTunnels) },
-      { title: 'USES', align: 'right', cell: ({ uses }) => String(uses) },
-      { title: 'FAULTS', align: 'right', cell: ({ faults }) => String(faults) },
+      { title: 'LOCATION', cell: ({ location }) => oneLine(location ?? ''), optional: true },
+      { title: 'OPEN', align: 'right', cell: ({ openTunnels }) => String(openTunnels), optional: true },
+      { title: 'USES', align: 'right', cell: ({ uses }) => String(uses), optional: true },
+      { title: 'FAULTS', align: 'right', cell: ({ faults }) => String(faults), optional: true },
       {
         title: 'LATENCY',
         align: 'right',
@@ -175,7 +176,6 @@ export function formatMembers(
       },
       ...(members.some(({ drawnBy }) => typeof drawnBy === 'string') ? [DRAWN_BY] : []),
       { title: 'PROTOCOL', cell: ({ protocol }) => protocol, optional: true },
-      { title: 'LOCATION', cell: ({ location }) => oneLine(location ?? ''), optional: true },
     ],
     format.columns,
   );

@@ -11,6 +11,7 @@ export interface Terminal {
   readonly interactive: boolean;
   /** Whether standard output may have colours. */
   readonly colour: boolean;
+  /** The width of the terminal; infinite if standard output is not a terminal. */
   readonly columns: number;
   readonly rows: number;
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -73,7 +74,8 @@ const processTerminal: Terminal = {
   interactive: process.stdout.isTTY === true,
   colour: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '', // see https://no-color.org
   get columns() {
-    return process.stdout.columns ?? 80;
+    // A terminal without a size reports 0 columns.
+    return process.stdout.columns || (this.interactive ? 80 : Number.POSITIVE_INFINITY);
   },
   get rows() {
     return process.stdout.rows ?? 24;

@@ -33,9 +33,9 @@ test('status: prints a summary, the sources with advice, and the members with a 
     '  Check the password.',
     '  The service says: wrong [2Jkey',
     '',
-    'MEMBER  SOURCE  STATE  LIFE        LEFT  OPEN  USES  FAULTS  LATENCY  PROTOCOL',
-    'm1      city    ready  ██████████  90 s     1     4       0    31 ms  http',
-    'm2      city    ready  ?·········     ?     1     4       0           http',
+    'MEMBER  SOURCE  STATE  LIFE        LEFT  LOCATION  OPEN  USES  FAULTS  LATENCY',
+    'm1      city    ready  ██████████  90 s  Shanghai     1     4       0    31 ms',
+    'm2      city    ready  ?·········     ?               1     4       0',
   ]);
 });
 
@@ -96,6 +96,24 @@ test('status: fits 80 columns, with the whole reason and advice', () => {
   expect(lines.filter((line) => displayWidth(line) > 80)).toEqual([]);
   const words = lines.join(' ').replace(/\s+/g, ' ');
   expect(words.split(reason.trim()).length - 1, 'headline, reason and advice').toBe(3);
+});
+
+test('members: 80 columns have room for the location, and a pipe for all columns', () => {
+  const member = {
+    ...MEMBER,
+    source: 'harbour',
+    state: 'quarantined' as const,
+    location: '广东省 深圳市 电信',
+  };
+  const [narrow = '', row = ''] = formatMembers([member], PLAIN);
+  expect(narrow).toMatch(/LEFT {2}LOCATION/);
+  expect(row).toContain('广东省 深圳市 电信');
+  const [titles, all] = formatMembers([member], { ...PLAIN, columns: Number.POSITIVE_INFINITY });
+  expect(titles?.split(/ +/)).toEqual([
+    ...['MEMBER', 'SOURCE', 'STATE', 'LIFE', 'LEFT', 'LOCATION'],
+    ...['OPEN', 'USES', 'FAULTS', 'LATENCY', 'PROTOCOL'],
+  ]);
+  expect(all).toMatch(/ 广东省 深圳市 电信 .* http$/);
 });
 
 test('status: says who wrote the message of the last call', () => {
