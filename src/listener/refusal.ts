@@ -1,7 +1,7 @@
 /** Why a client is refused, in a form that both protocols turn into a reply. */
 
 import type { Fault } from '../core/fault.ts';
-import { FAULTS, type FaultCode, type NoriaError } from '../core/faults.ts';
+import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { LeaseRefusal } from '../pool/lease.ts';
 
 /** What a reply to a refused client contains. A `DialFailure` is also a valid refusal. */
@@ -21,6 +21,11 @@ export interface Refusal {
 const GENERAL_FAILURE = 0x01;
 const NOT_ALLOWED = 0x02;
 const CONNECTION_REFUSED = 0x05;
+
+/** Creates the error for a malformed request. The client gets the reason, so the reason must not quote the request. */
+export function badRequest(reason: string): NoriaError {
+  return new NoriaError('bad-request', reason, { context: { reason } });
+}
 
 /**
  * Reduces an error to what the client may learn: the code, the reason and the retry time. The message of the error is

@@ -1,8 +1,9 @@
 /** Identifies the client of an HTTP request by its Proxy-Authorization field (HTTP Basic, RFC 7617). */
 import { isUtf8 } from 'node:buffer';
-import { NoriaError } from '../../core/faults.ts';
+import type { NoriaError } from '../../core/faults.ts';
 import type { ClientCredentials, ClientIdentity } from '../access.ts';
 import type { ClientConnection } from '../client-connection.ts';
+import { badRequest } from '../refusal.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 
 /**
@@ -15,10 +16,8 @@ export function identifyRequest(
 ): ClientIdentity | NoriaError {
   if (connection.refusalError !== undefined) return connection.refusalError;
   const credentials = fieldValues(fields, 'proxy-authorization');
-  if (credentials.length > 1)
-    return new NoriaError('bad-request', 'the request has more than one Proxy-Authorization field');
-  if (fieldValues(fields, 'host').length > 1)
-    return new NoriaError('bad-request', 'the request has more than one Host field');
+  if (credentials.length > 1) return badRequest('the request has more than one Proxy-Authorization field');
+  if (fieldValues(fields, 'host').length > 1) return badRequest('the request has more than one Host field');
   return connection.identify(parseBasicCredentials(credentials[0]));
 }
 

@@ -1,8 +1,9 @@
 /** Serves CONNECT requests: dials the target, replies, and starts the tunnel. */
 import { NoriaError } from '../../core/faults.ts';
+import { parsePort } from '../../core/host-port.ts';
 import type { DialRequest } from '../../dialer/dial.ts';
 import type { ClientConnection } from '../client-connection.ts';
-import { type Refusal, refusalOf } from '../refusal.ts';
+import { badRequest, type Refusal, refusalOf } from '../refusal.ts';
 import { openTunnel } from '../tunnel.ts';
 import { identifyRequest } from './client-identity.ts';
 import { formatFields } from './header-fields.ts';
@@ -72,15 +73,23 @@ function readDialRequest(head: RequestHead, connection: ClientConnection): DialR
   const identity = identifyRequest(head.fields, connection);
   if (identity instanceof NoriaError) return identity;
   const target = connection.options.access.readTarget(head.target);
-  if (target === undefined)
-    return new NoriaError('bad-request', 'the CONNECT request has no valid host and port');
+  if (target === undefined) return badRequest(whyNoTarget(head.target));
   const routing = connection.authorize(identity, target, head.fields);
   return routing instanceof NoriaError ? routing : { target, routing, use: 'tunnel' };
+}
+
+/** Says why the target of a CONNECT request is invalid. Does not quote it. */
+function whyNoTarget(target: string): string {
+  const port = /:(\d+)$/.exec(target)?.[1];
+  if (port === undefined) return 'the CONNECT target is not HOST:PORT, for example example.com:443';
+  return parsePort(port) === undefined
+    ? 'the port of the CONNECT target is not between 1 and 65535'
+    : 'the host of the CONNECT target is not a host name or an IP address';
 }
 
 /** CONNECT has no body (RFC 9110 §9.3.6). If a body is announced, its bytes could be meant for noria or for the target. */
 function checkNoBody({ framing }: RequestHead): NoriaError | undefined {
   if (framing instanceof NoriaError) return framing;
   const announced = framing.kind === 'chunked' || (framing.kind === 'length' && framing.bytes > 0);
-  return announced ? new NoriaError('bad-request', 'the CONNECT request announces a body') : undefined;
+  return announced ? badRequest('the CONNECT request announces a body') : undefined;
 }

@@ -5,6 +5,7 @@ import { formatHostPort, type HostPort, parseHostPort } from '../../core/host-po
 import type { MemberConnection } from '../../dialer/dial.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
 import type { ClientConnection } from '../client-connection.ts';
+import { badRequest } from '../refusal.ts';
 import { identifyRequest } from './client-identity.ts';
 import { endToEndFields, upgradeFields } from './end-to-end.ts';
 import type { Framing } from './framing.ts';
@@ -96,9 +97,12 @@ export function parseAbsoluteUrl(method: string, url: string): AbsoluteUrl | Nor
     });
   }
   if (scheme.toLowerCase() !== 'http')
-    return new NoriaError('bad-request', 'the request target is not an http URL in absolute form');
+    return badRequest(
+      'the request target does not start with http://; use CONNECT or SOCKS for other protocols',
+    );
   const target = parseHostPort(decodeUtf8(authority), DEFAULT_HTTP_PORT);
-  if (target === undefined) return new NoriaError('bad-request', 'the URL has no valid host and port');
+  if (target === undefined)
+    return badRequest('the URL has no valid host, or its port is not between 1 and 65535');
   const emptyPath = method === 'OPTIONS' ? '*' : '/';
   const path = rest === '' ? emptyPath : rest.startsWith('/') ? rest : `/${rest}`;
   return { target, authority: hostValue(target), path: encodeBytes(path) };

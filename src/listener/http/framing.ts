@@ -3,6 +3,7 @@
  * recipient to repair it: if two recipients disagree about the end of a message, request smuggling becomes possible.
  */
 import { NoriaError } from '../../core/faults.ts';
+import { badRequest } from '../refusal.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 
 /** How the end of a body is determined. */
@@ -54,8 +55,7 @@ export function isEmptyBody(framing: Framing): boolean {
  */
 export function checkHttpVersion(majorVersion: number): NoriaError | undefined {
   if (majorVersion === 1) return undefined;
-  const reason = 'the request line does not end in HTTP/1.1 or HTTP/1.0';
-  return new NoriaError('bad-request', reason, { context: { reason } });
+  return badRequest('the request line does not end in HTTP/1.1 or HTTP/1.0');
 }
 
 function declaredFraming(
@@ -65,19 +65,16 @@ function declaredFraming(
   const lengths = fieldValues(fields, 'content-length');
   const codings = fieldValues(fields, 'transfer-encoding');
   if (codings.length > 0) {
-    if (lengths.length > 0)
-      return new NoriaError('bad-request', 'the message has both Content-Length and Transfer-Encoding');
-    if (minorVersion === 0)
-      return new NoriaError('bad-request', 'Transfer-Encoding is not allowed in HTTP/1.0');
-    if (codings.length > 1)
-      return new NoriaError('bad-request', 'the message has two Transfer-Encoding fields');
+    if (lengths.length > 0) return badRequest('the message has both Content-Length and Transfer-Encoding');
+    if (minorVersion === 0) return badRequest('Transfer-Encoding is not allowed in HTTP/1.0');
+    if (codings.length > 1) return badRequest('the message has more than one Transfer-Encoding field');
     if (codings[0]?.toLowerCase() === 'chunked') return { kind: 'chunked' };
     return new NoriaError('not-implemented', 'the transfer coding is not chunked');
   }
   const [length] = lengths;
   if (length === undefined) return undefined;
-  if (lengths.length > 1) return new NoriaError('bad-request', 'the message has two Content-Length fields');
+  if (lengths.length > 1) return badRequest('the message has more than one Content-Length field');
   const bytes = /^\d{1,16}$/.test(length) ? Number(length) : Number.NaN;
-  if (!Number.isSafeInteger(bytes)) return new NoriaError('bad-request', 'Content-Length is not a number');
+  if (!Number.isSafeInteger(bytes)) return badRequest('Content-Length is not a number');
   return { kind: 'length', bytes };
 }

@@ -8,6 +8,7 @@ import type { Deadline } from '../../core/deadlines.ts';
 import { NoriaError } from '../../core/faults.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../dialer/member-socket.ts';
 import type { ClientConnection } from '../client-connection.ts';
+import { badRequest, refusalOf } from '../refusal.ts';
 import { canDestroyAtEnd } from '../reset.ts';
 import { BodyReader, type BodyRules } from './body-reader.ts';
 import { parseConnectHead, serveConnect } from './connect.ts';
@@ -36,7 +37,7 @@ const UNCLEAR: Framing = { kind: 'until-close' };
 const BODY_RULES: BodyRules = {
   maxTrailerBytes: MAX_REQUEST_HEAD_BYTES,
   fieldSyntax: 'request',
-  invalid: (why) => new NoriaError('bad-request', why),
+  invalid: badRequest,
 };
 
 interface CurrentRequest {
@@ -113,9 +114,7 @@ class HttpConnection {
   readonly #onEnd = (): void => {
     const { socket } = this.#connection;
     if (this.#current === undefined && this.#received.length > 0 && !socket.writableNeedDrain) {
-      this.#refuse(
-        new NoriaError('bad-request', 'the request head is incomplete: the client closed its side'),
-      );
+      this.#refuse(badRequest('the request head is incomplete: the client closed its side'));
       return;
     }
     this.#abort();
@@ -286,7 +285,7 @@ class HttpConnection {
   #refuse(error: NoriaError): void {
     this.#release();
     this.#connection.reportRefusal(error.code, error.message);
-    this.#connection.sendAndClose(formatRefusal({ code: error.code }, false));
+    this.#connection.sendAndClose(formatRefusal(refusalOf(error), false));
   }
 
   #abort(): void {

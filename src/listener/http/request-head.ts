@@ -5,6 +5,7 @@
  * this parser with node:http.
  */
 import { NoriaError } from '../../core/faults.ts';
+import { badRequest } from '../refusal.ts';
 import { checkHttpVersion, type Framing, requestFraming } from './framing.ts';
 import { connectionOptions, fieldValues, type HeaderField, parseFieldLines } from './header-fields.ts';
 
@@ -32,6 +33,10 @@ const REQUEST_LINE_PREFIX =
   /^(?:\r|[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: +(?:[\x21-\x7e\x80-\xff]+(?: +(?:H|HT|HTT|HTTP|HTTP\/[\d.]{0,3}\r?)?)?)?)?)?$/;
 const HEAD_END = Buffer.from('\r\n\r\n', 'latin1');
 const BARE_LF = /(?:^|[^\r])\n/;
+/** The type of a TLS record with a handshake. */
+const TLS_HANDSHAKE = '\x16';
+/** Matches both versions of the header. Version 2 starts with two empty lines, which the parser skips. */
+const PROXY_PROTOCOL = /^(?:PROXY (?:TCP[46]|UNKNOWN)|\0\r\nQUIT\n)/;
 const CR = 0x0d;
 const LF = 0x0a;
 
@@ -47,8 +52,9 @@ export function parseRequestHead(
   const end = bytes.indexOf(HEAD_END, start);
   if ((end < 0 ? bytes.length : end + 4) - start > MAX_REQUEST_HEAD_BYTES) return tooLarge(bytes, start);
   if (end < 0) return checkPrefix(bytes.toString('latin1', start));
-  const head = parseHead(bytes.toString('latin1', start, end + 2));
-  return head === undefined ? malformed('the request head is malformed') : { head, bytes: end + 4 };
+  const text = bytes.toString('latin1', start, end + 2);
+  const head = parseHead(text);
+  return head === undefined ? badRequest(whyMalformed(text)) : { head, bytes: end + 4 };
 }
 
 function parseHead(text: string): RequestHead | undefined {
@@ -92,7 +98,7 @@ function checkPrefix(text: string): NoriaError | undefined {
   const lineEnd = text.indexOf('\r\n');
   const plausible =
     lineEnd < 0 ? REQUEST_LINE_PREFIX.test(text) : REQUEST_LINE.test(text.slice(0, lineEnd + 2));
-  return plausible && !BARE_LF.test(text) ? undefined : malformed('the request head is malformed');
+  return plausible && !BARE_LF.test(text) ? undefined : badRequest(whyMalformed(text));
 }
 
 function tooLarge(bytes: Buffer, start: number): NoriaError {
@@ -105,6 +111,14 @@ function tooLarge(bytes: Buffer, start: number): NoriaError {
   );
 }
 
-function malformed(what: string): NoriaError {
-  return new NoriaError('bad-request', what);
+/** Says why a request head is invalid. Does not quote it. */
+function whyMalformed(text: string): string {
+  if (text.startsWith(TLS_HANDSHAKE))
+    return 'the client starts a TLS handshake, but this port expects HTTP or SOCKS: write http:// instead of https:// in the proxy URL of the client';
+  if (PROXY_PROTOCOL.test(text))
+    return 'the connection starts with a PROXY protocol header, which noria does not support: turn it off in the load balancer';
+  if (BARE_LF.test(text)) return 'a line of the request head ends in LF instead of CR LF';
+  return REQUEST_LINE.test(text)
+    ? 'a header line has no colon, an invalid name, white space before the colon, a control character or a continuation line'
+    : 'the first line is not METHOD TARGET HTTP/1.1, separated by spaces';
 }
