@@ -8,6 +8,7 @@ import type { Sandbox } from '../sandbox/sandbox.ts';
 export const DEFAULT_HOST = '127.0.0.1';
 export const DEFAULT_PORT = 8888;
 export const DEFAULT_ADMIN_PORT = 8889;
+export const DEFAULT_TARGET_PORT = 8080;
 export const DEMO_FLEET = 'demo';
 /**
  * The port of the second listener, which requires a user name and password. Browsers need it: they send a user name
@@ -23,13 +24,15 @@ export interface DemoSecrets {
   readonly token: string;
 }
 
+/** The ports that the command line sets. */
+interface PortFlags {
+  readonly port?: number;
+  readonly adminPort?: number;
+  readonly targetPort?: number;
+}
+
 interface DemoSetup {
-  readonly flags: {
-    readonly host: string;
-    readonly port?: number;
-    readonly adminPort?: number;
-    readonly members: number;
-  };
+  readonly flags: PortFlags & { readonly host: string; readonly members: number };
   readonly sandbox: Sandbox;
   readonly secrets: DemoSecrets | undefined;
 }
@@ -52,7 +55,7 @@ export async function demoConfig(
   const found = (given: number | undefined, preferred: number) =>
     given === undefined ? freePort(host, shifted(preferred)) : shifted(given);
   const port = await found(flags.port, DEFAULT_PORT);
-  const authPort = port === 0 ? 0 : await found(undefined, DEFAULT_AUTH_PORT);
+  const authPort = flags.port === 0 ? 0 : await found(undefined, DEFAULT_AUTH_PORT);
   const adminPort = await found(flags.adminPort, DEFAULT_ADMIN_PORT);
   const [http, socks] = split(flags.members);
   const sources = [
@@ -76,6 +79,42 @@ ${fleetText(replica)}
     'demo.yaml',
     { env: { DEMO_PASSWORD: secrets?.password, NORIA_ADMIN_TOKEN: secrets?.token } },
   );
+}
+
+interface DemoAddresses {
+  readonly listeners: readonly string[];
+  readonly admin: string | undefined;
+  readonly target: string;
+}
+
+/**
+ * Returns a line for each default port that is taken. The line says which port the demo uses instead.
+ *
+ * @param number - the number of the replica, counted from 1.
+ */
+export function describeTakenPorts(
+  { port, adminPort, targetPort }: PortFlags,
+  { listeners, admin, target }: DemoAddresses,
+  number = 1,
+): string[] {
+  const shift = PORT_STEP * (number - 1);
+  const uses = [
+    { what: 'proxy', given: port, preferred: DEFAULT_PORT + shift, address: listeners[0] },
+    {
+      what: 'proxy for browsers',
+      given: port === 0 ? 0 : undefined,
+      preferred: DEFAULT_AUTH_PORT + shift,
+      address: listeners[1],
+    },
+    { what: 'dashboard', given: adminPort, preferred: DEFAULT_ADMIN_PORT + shift, address: admin },
+    { what: 'target site', given: targetPort, preferred: DEFAULT_TARGET_PORT, address: target },
+  ];
+  return uses.flatMap(({ what, given, preferred, address }) => {
+    const used = address?.slice(address.lastIndexOf(':') + 1);
+    return given !== undefined || used === undefined || used === String(preferred)
+      ? []
+      : [`Port ${preferred} is in use, so the ${what} uses port ${used} instead.`];
+  });
 }
 
 function fleetText(replica: DemoReplica | undefined): string {

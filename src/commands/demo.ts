@@ -20,9 +20,11 @@ import {
   DEFAULT_ADMIN_PORT,
   DEFAULT_HOST,
   DEFAULT_PORT,
+  DEFAULT_TARGET_PORT,
   DEMO_FLEET,
   type DemoSecrets,
   demoConfig,
+  describeTakenPorts,
   freePort,
   replicaName,
   split,
@@ -31,7 +33,6 @@ import { type DemoStore, openDemoStore } from './demo-store.ts';
 import { STORY_MEMBERS, tellStory } from './story.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-const DEFAULT_TARGET_PORT = 8080;
 const DEFAULT_MEMBERS = 20;
 /** Only members resolve this name. So each answer shows that its request went through a member. */
 const TARGET_NAME = 'target.example';
@@ -149,9 +150,12 @@ async function demoNoria(
   const config = await demoConfig({ flags, sandbox, secrets }, undefined);
   const log = createLog({ level: level ?? (flags.story ? 'error' : config.log.level), format: 'pretty' });
   const daemon = await owner.open('daemon', startDaemon({ config, log }));
+  const target = targetOf(sandbox);
+  const addresses = { ...daemon.addresses, target };
+  for (const line of describeTakenPorts(flags, addresses)) terminal.print(line);
   if (flags.story) return story(daemon, { sandbox, terminal, signalled });
   for (const line of introduction(daemon.addresses, {
-    targetUrl: targetOf(sandbox),
+    targetUrl: target,
     members: flags.members,
     secrets,
   }))
@@ -183,8 +187,11 @@ async function demoFleet({
     daemons.push(await owner.open(name, startDaemon({ config, log, ...joined })));
   }
   const addresses = daemons.map((daemon) => daemon.addresses);
+  const target = targetOf(sandbox);
+  const taken = addresses.flatMap((used, index) => describeTakenPorts(flags, { ...used, target }, index + 1));
+  for (const line of new Set(taken)) terminal.print(line);
   for (const line of introduceFleet(addresses, {
-    targetUrl: targetOf(sandbox),
+    targetUrl: target,
     members: flags.members,
     store,
   }))
