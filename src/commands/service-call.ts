@@ -28,10 +28,10 @@ import type { Terminal } from './terminal.ts';
 /** What a call needs from the configuration. */
 export interface CallSettings {
   readonly timeoutMs: number;
-  /** The state folder, in which the pace is kept. If undefined, only this process knows its calls. */
+  /** The state folder, which keeps the pace. If undefined and without a fleet, only this process knows its calls. */
   readonly stateDir: string | undefined;
   readonly refuses: RefuseAddress;
-  /** With a fleet, the pace is kept in the fleet's store instead of the state folder. */
+  /** With a fleet, the fleet's store keeps the pace. The calls in the state folder count, too. */
   readonly fleet?: FleetConfig | undefined;
   /** Connects to the service through the front proxy. If undefined, noria connects directly. */
   readonly openTunnel: OpenTunnel | undefined;
@@ -61,9 +61,10 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   const clock = holdingClock;
   const warn = (message: string) => terminal.printError(`noria: ${message}`);
   const owner = new Ownership();
-  const dir = fleet === undefined ? stateDir : undefined;
-  const state = await owner.open('state', openState({ dir, daemon: false, clock, warn }));
-  const store = fleet === undefined ? state.pace : await openSharedPace(fleet, timeoutMs, owner);
+  const folder = { dir: stateDir, daemon: false, fleet: fleet?.name };
+  const state = await owner.open('state', openState({ ...folder, clock, warn }));
+  const store =
+    fleet === undefined ? state.pace : state.addOwnCalls(await openSharedPace(fleet, timeoutMs, owner));
   const client = new ServiceClient({ timeoutMs, clock, openTunnel, refuses });
   const pace = new Pace(paceKey(call), { store, clock, random: systemRandom });
   const turn = {

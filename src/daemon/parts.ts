@@ -77,7 +77,9 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   const eventLog = logEvents(bus, log, clock);
   owner.own('log', () => eventLog[Symbol.dispose]());
   const warn = (message: string) => log.warn({}, message);
-  const state = await owner.open('state', openState({ dir: config().state?.dir, daemon: true, clock, warn }));
+  const fleetName = (context.fleet ?? config().fleet)?.name;
+  const folder = { dir: config().state?.dir, daemon: true, fleet: fleetName };
+  const state = await owner.open('state', openState({ ...folder, clock, warn }));
   const slot = new RefillerSlot();
   const pool = await openPool(context, { state, slot });
   const fleet = await openFleet(context, { pool, state, slot, clients: () => clientsOf(plane) });
@@ -265,7 +267,7 @@ async function openRefill(
   const extractor = await owner.open('service client', openClient(context, refuses));
   await fleet?.replica.open();
   const restored = state.snapshot.read('refill');
-  const pace = fleet?.shared.pace ?? state.pace;
+  const pace = fleet === undefined ? state.pace : state.addOwnCalls(fleet.shared.pace);
   const drawing = { clock, random, bus, pace, extractor, pool, restored, ...drawingTogether(fleet) };
   const refiller = new Refiller({ ...refillSettings(config()), ...drawing });
   // Executes the commands that arrived earlier, such as `pause`. This must come before the next `await`, because each

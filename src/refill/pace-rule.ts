@@ -10,7 +10,14 @@
  */
 import type { Random } from '../core/random.ts';
 import { elapsedBetween, type Moment } from '../state/moment.ts';
-import type { LastCall, PaceDecision, PaceEntry, QueuedTurn, Refusals } from '../state/pace-file.ts';
+import {
+  type LastCall,
+  type PaceDecision,
+  type PaceEntry,
+  type QueuedTurn,
+  type Refusals,
+  sinceLatestArrival,
+} from '../state/pace-file.ts';
 
 /** The pace that one source requires. Sources that share an instance may have different intervals. */
 export interface PaceRule {
@@ -214,13 +221,6 @@ function waitInQueue(
 function turnsAhead({ queue }: PaceEntry, { id }: Turn): readonly QueuedTurn[] {
   const index = queue.findIndex((turn) => turn.id === id);
   return index < 0 ? queue : queue.slice(0, index);
-}
-
-/**
- * A lower bound, in ms, of the time since the call reached the service. Negative if the call may still be on its way.
- */
-function sinceLatestArrival({ claimedAt, arrivedWithinMs }: LastCall, now: Moment): number {
-  return elapsedBetween(claimedAt, now) - arrivedWithinMs;
 }
 
 function gapOf(intervalMs: number, refusals: Refusals | undefined, now: Moment): number {

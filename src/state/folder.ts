@@ -16,6 +16,7 @@ import { describeError, NoriaError } from '../core/faults.ts';
 import { type Journal, noJournal, openJournal } from './journal.ts';
 import { createTimekeeper } from './moment.ts';
 import { createPaceFile, createPaceMemory, type PaceStore } from './pace-file.ts';
+import { type AddOwnCalls, handOverPace } from './pace-handover.ts';
 import { noSnapshot, openSnapshotFile, type SnapshotFile } from './snapshot-file.ts';
 import { inspectFolder, sweepDrafts, unusableFolder } from './state-files.ts';
 import { VersionedFile } from './versioned-file.ts';
@@ -30,6 +31,8 @@ export interface StateOptions {
    * Whether the process is a daemon, which locks the folder and writes the snapshot. A command only shares the pace.
    */
   readonly daemon: boolean;
+  /** The name of the fleet in which noria runs; undefined if it runs in no fleet. */
+  readonly fleet: string | undefined;
   readonly clock: Clock;
   readonly warn: (message: string) => void;
   /** The clock that counts the time since the boot of the machine. Default: the clock of this machine. */
@@ -37,7 +40,10 @@ export interface StateOptions {
 }
 
 export interface State {
+  /** The pace of a noria without a fleet. */
   readonly pace: PaceStore;
+  /** Returns the pace of a noria in a fleet: `shared` is the pace store of the fleet. */
+  readonly addOwnCalls: AddOwnCalls;
   readonly snapshot: SnapshotFile;
   readonly sessions: Journal;
   /** Writes the last snapshot and unlocks the folder. Idempotent. */
@@ -46,20 +52,22 @@ export interface State {
 
 /** @throws NoriaError state-unwritable, or state-locked with the pid of the daemon that uses the folder. */
 export async function openState(options: StateOptions): Promise<State> {
-  const { dir: folder, clock, warn, boot = systemBoot() } = options;
+  const { dir: folder, clock, warn, fleet, daemon, boot = systemBoot() } = options;
   const timekeeper = createTimekeeper(clock, boot);
   if (folder === undefined) {
-    return { pace: createPaceMemory(timekeeper), ...NOTHING_STORED };
+    return { pace: createPaceMemory(timekeeper), addOwnCalls: (shared) => shared, ...NOTHING_STORED };
   }
   await createFolder(folder);
   const [problem] = await inspectFolder(folder);
   if (problem !== undefined) throw unusableFolder(folder, problem);
   const pace = createPaceFile({ folder, timekeeper, warn });
-  if (!options.daemon) return { pace, ...NOTHING_STORED };
+  const handOver = () => handOverPace({ folder, timekeeper, warn, fleet, daemon });
+  if (!daemon) return { pace, addOwnCalls: await handOver(), ...NOTHING_STORED };
 
   const release = await lockFolder(folder, boot);
   try {
     await sweepDrafts(folder);
+    const addOwnCalls = await handOver();
     const file = { clock, timekeeper, warn };
     const snapshot = await openSnapshotFile({ ...file, path: join(folder, 'snapshot.json') });
     const sessions = await openJournal({ ...file, path: join(folder, 'sessions.jsonl') });
@@ -68,14 +76,14 @@ export async function openState(options: StateOptions): Promise<State> {
       (closing ??= Promise.all([snapshot.close(), sessions.close()])
         .then(() => {})
         .finally(release));
-    return { pace, snapshot, sessions, close };
+    return { pace, addOwnCalls, snapshot, sessions, close };
   } catch (error) {
     await release();
     throw error;
   }
 }
 
-const NOTHING_STORED: Omit<State, 'pace'> = {
+const NOTHING_STORED: Omit<State, 'pace' | 'addOwnCalls'> = {
   snapshot: noSnapshot(),
   sessions: noJournal(),
   close: async () => {},

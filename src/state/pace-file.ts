@@ -9,7 +9,7 @@
 
 import { z } from 'zod';
 import { WEEK_MS } from '../core/duration.ts';
-import { type Moment, momentSchema, type Timekeeper } from './moment.ts';
+import { elapsedBetween, type Moment, momentSchema, type Timekeeper } from './moment.ts';
 import { BROKEN, type Decision, VersionedFile } from './versioned-file.ts';
 
 const atLeast = (min: number) => z.number().min(min).catch(min);
@@ -79,9 +79,11 @@ const fileSchema = z
   .object({
     /**
      * The entry that applies to every instance without an entry in `paces`. noria writes it when it finds the file
-     * unreadable.
+     * unreadable, and when it has left a fleet.
      */
     floor: lenientEntry,
+    /** The name of the fleet in which noria last ran. The store of that fleet keeps the pace, not this file. */
+    fleet: z.string().optional().catch(undefined),
     paces: z.record(z.string(), lenientEntry).catch({}),
   })
   .catch({ paces: {} });
@@ -90,7 +92,7 @@ export type Refusals = Readonly<z.infer<typeof refusalsSchema>>;
 export type LastCall = Readonly<z.infer<typeof callSchema>>;
 export type QueuedTurn = Readonly<z.infer<typeof queuedTurnSchema>>;
 export type PaceEntry = Readonly<z.infer<typeof entrySchema>>;
-type PaceEntries = Readonly<z.infer<typeof fileSchema>>;
+export type PaceEntries = Readonly<z.infer<typeof fileSchema>>;
 
 /** What to do with an entry. `next` is the new entry; without `next`, the entry does not change. */
 export interface PaceDecision<T> {
@@ -137,11 +139,70 @@ export function createPaceFile({ folder, timekeeper, warn }: PaceFileOptions): P
         return decideOne(paces, { key, now, broken }, decide);
       });
       if (broken) {
-        warn(`the pace file in ${folder} is unreadable; noria waits as if every source had just been called`);
+        warn(unreadableText(folder));
       }
       return result;
     },
   };
+}
+
+export interface FleetChange {
+  /** The fleet in which noria runs now; undefined if it runs in no fleet. */
+  readonly fleet: string | undefined;
+  readonly daemon: boolean;
+}
+
+interface RecordedFleet {
+  /** The fleet in which noria ran before; undefined if noria has not left a fleet. */
+  readonly left: string | undefined;
+  readonly entries: PaceEntries;
+  /** The moment at which noria read `entries`. */
+  readonly at: Moment;
+}
+
+/**
+ * Records the fleet in which noria runs. If noria has left another fleet, every instance counts as called now, because
+ * the file contains no calls of that fleet.
+ *
+ * A command keeps the name of the fleet that a daemon has recorded, because that daemon may still run in the fleet.
+ *
+ * @throws NoriaError state-unwritable
+ */
+export async function recordFleet(
+  { folder, timekeeper, warn }: PaceFileOptions,
+  { fleet, daemon }: FleetChange,
+): Promise<RecordedFleet> {
+  let broken = false;
+  const result = await new VersionedFile(folder, 'pace').change((value) => {
+    const at = timekeeper.now();
+    broken = value === BROKEN;
+    const found = broken ? pacesFrom(at) : fileSchema.parse(value);
+    const left = found.fleet === fleet ? undefined : found.fleet;
+    const entries = left === undefined ? found : calledAt(found, at);
+    const recorded = daemon || found.fleet === undefined ? fleet : found.fleet;
+    const result = { left, entries, at };
+    if (left === undefined && recorded === found.fleet) return { result };
+    return { next: { ...entries, fleet: recorded }, result };
+  });
+  // Without a fleet, the file is still unreadable, and the first change reports it.
+  if (broken && fleet !== undefined) warn(unreadableText(folder));
+  return result;
+}
+
+/** Returns one call after which noria waits until it may call after both calls. */
+export function combineCalls(first: LastCall | undefined, second: LastCall, now: Moment): LastCall {
+  if (first === undefined) return second;
+  const isFirstLater = sinceLatestArrival(first, now) <= sinceLatestArrival(second, now);
+  const [later, earlier] = isFirstLater ? [first, second] : [second, first];
+  const remainingMs = earlier.holdMs - sinceLatestArrival(earlier, now);
+  return { ...later, holdMs: Math.max(later.holdMs, remainingMs + sinceLatestArrival(later, now)) };
+}
+
+/**
+ * A lower bound, in ms, of the time since the call reached the service. Negative if the call may still be on its way.
+ */
+export function sinceLatestArrival({ claimedAt, arrivedWithinMs }: LastCall, now: Moment): number {
+  return elapsedBetween(claimedAt, now) - arrivedWithinMs;
 }
 
 /** Keeps the pace in memory. Other processes do not share it, and it is lost when this process ends. */
@@ -158,7 +219,7 @@ export function createPaceMemory(timekeeper: Timekeeper): PaceStore {
 }
 
 function decideOne<T>(
-  { floor, paces }: PaceEntries,
+  { floor, fleet, paces }: PaceEntries,
   { key, now, broken }: { readonly key: string; readonly now: Moment; readonly broken: boolean },
   decide: (entry: PaceEntry | undefined, now: Moment) => PaceDecision<T>,
 ): Decision<T> {
@@ -169,7 +230,7 @@ function decideOne<T>(
   if (next === undefined && !broken) return { result };
   if (next !== undefined) entries.set(key, next);
   const kept = [...entries].filter(([, entry]) => entry !== undefined && isRecent(entry, now));
-  return { next: { floor, paces: Object.fromEntries(kept) }, result };
+  return { next: { floor, fleet, paces: Object.fromEntries(kept) }, result };
 }
 
 function isRecent({ call, queue }: PaceEntry, now: Moment): boolean {
@@ -183,6 +244,21 @@ function isRecent({ call, queue }: PaceEntry, now: Moment): boolean {
 /** Returns paces as if noria had just called every instance. */
 function pacesFrom(now: Moment): PaceEntries {
   return { floor: { call: unansweredCall(now, 0), queue: [] }, paces: {} };
+}
+
+/** Returns the paces as if noria had called every instance now. Keeps longer pauses. */
+function calledAt({ floor, paces }: PaceEntries, now: Moment): PaceEntries {
+  const withCall = (entry: PaceEntry | undefined): PaceEntry => ({
+    queue: [],
+    ...entry,
+    call: combineCalls(entry?.call, unansweredCall(now, 0), now),
+  });
+  const called = Object.entries(paces).map(([key, entry]) => [key, withCall(entry)]);
+  return { floor: withCall(floor), paces: Object.fromEntries(called) };
+}
+
+function unreadableText(folder: string): string {
+  return `the pace file in ${folder} is unreadable; noria waits as if every source had just been called`;
 }
 
 function unansweredCall(claimedAt: Moment, arrivedWithinMs: number): LastCall {

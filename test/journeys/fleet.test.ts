@@ -6,8 +6,8 @@ import { expect, test } from 'vitest';
 import { runProgram } from '../../src/commands/program.ts';
 import { fakeTerminal } from '../commands/fake-terminal.ts';
 import { exitOf, expectPace, openFleetStage } from '../support/fleet-stage.ts';
-import { type Noria, sourceLine, untilReady } from '../support/noria.ts';
-import { NO_STORE } from '../support/store-server.ts';
+import { type Noria, openTestSandbox, sourceLine, startNoria, untilReady } from '../support/noria.ts';
+import { NO_STORE, openStore } from '../support/store-server.ts';
 import { until } from '../support/until.ts';
 import { testFolder, writeIn } from './noria-process.ts';
 
@@ -169,3 +169,30 @@ test.skipIf(NO_STORE)('fleet: the norias put their members back into a store tha
   expect(idsOf(two)).toEqual(idsOf(one));
   expectPace(sandbox);
 });
+
+test.skipIf(NO_STORE)(
+  'fleet: a noria that leaves the fleet and joins it again makes no early call',
+  async () => {
+    const store = await openStore();
+    const sandbox = await openTestSandbox({
+      members: 100,
+      lifetimeMs: 600_000,
+      instances: [{ product: 'shared' }],
+    });
+    const keys = `interval: ${INTERVAL_MS}ms, size: 40, params: { count: 2, pro: 1 }`;
+    const state = `state: { dir: "${testFolder()}" }`;
+    const fleet = `fleet: { url: "${store.url}", name: crawl }`;
+    for (const more of [[state, fleet], [state], [state, fleet]]) {
+      const calls = sandbox.calls().length;
+      const noria = await startNoria({
+        sources: [sourceLine(sandbox, 'city', 'shared', keys)],
+        more: more.join('\n'),
+      });
+      await until('it has called the service', () => sandbox.calls().length > calls);
+      const warned = noria.lines.filter((line) => line.includes('noria has left the fleet crawl'));
+      expect(warned).toHaveLength(more.includes(fleet) ? 0 : 1);
+      await noria.close();
+    }
+    expectPace(sandbox);
+  },
+);

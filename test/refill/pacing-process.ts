@@ -10,7 +10,13 @@ import { openState } from '../../src/state/folder.ts';
 
 const [dir, interval] = process.argv.slice(2);
 const boot = systemBoot();
-const state = await openState({ dir, daemon: false, clock: systemClock, warn: console.error });
+const state = await openState({
+  dir,
+  daemon: false,
+  fleet: undefined,
+  clock: systemClock,
+  warn: console.error,
+});
 const pace = new Pace('service instance', { store: state.pace, clock: systemClock, random: Math.random });
 const print = (what: string) =>
   writeSync(1, `${JSON.stringify({ what, at: boot.elapsedMs(), pid: process.pid })}\n`);

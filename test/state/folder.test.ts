@@ -12,7 +12,14 @@ const OWNER = join(import.meta.dirname, 'owning-process.ts');
 async function open(dir: string | undefined, changes: Partial<StateOptions> = {}) {
   const warnings: string[] = [];
   const warn = (message: string) => warnings.push(message);
-  const state = await openState({ dir, daemon: true, clock: systemClock, warn, ...changes });
+  const state = await openState({
+    dir,
+    daemon: true,
+    fleet: undefined,
+    clock: systemClock,
+    warn,
+    ...changes,
+  });
   onTestFinished(() => state.close());
   return { state, warnings };
 }

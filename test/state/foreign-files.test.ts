@@ -28,7 +28,7 @@ import { temporaryFolder } from './temporary-folder.ts';
 async function open(dir: string, daemon = true) {
   const warnings: string[] = [];
   const warn = (message: string) => warnings.push(message);
-  const state = await openState({ dir, daemon, clock: systemClock, warn });
+  const state = await openState({ dir, daemon, fleet: undefined, clock: systemClock, warn });
   onTestFinished(() => state.close());
   return { state, warnings };
 }

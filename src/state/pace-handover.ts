@@ -1,0 +1,87 @@
+/**
+ * Hands the pace over when noria joins, changes or leaves a fleet, so that its first call is not too early.
+ *
+ * In a fleet, the store keeps the pace, and the pace file contains no calls of the fleet. So the pace file contains the
+ * name of the fleet. If noria later starts without this fleet, every instance counts as called at that start. If noria
+ * starts in a fleet, the calls in the pace file delay its calls in the fleet, too.
+ */
+import { elapsedBetween, type Moment, type Timekeeper } from './moment.ts';
+import {
+  combineCalls,
+  type FleetChange,
+  type PaceEntries,
+  type PaceEntry,
+  type PaceStore,
+  recordFleet,
+} from './pace-file.ts';
+
+interface HandoverOptions extends FleetChange {
+  readonly folder: string;
+  readonly timekeeper: Timekeeper;
+  readonly warn: (message: string) => void;
+}
+
+/** Returns the pace store of the fleet, in which the calls that the pace file contains count, too. */
+export type AddOwnCalls = (shared: PaceStore) => PaceStore;
+
+/** @throws NoriaError state-unwritable */
+export async function handOverPace(options: HandoverOptions): Promise<AddOwnCalls> {
+  const { fleet, timekeeper, warn } = options;
+  const { left, entries, at } = await recordFleet(options, options);
+  const sinceReadMs = timekeeper.stopwatch();
+  if (left !== undefined) warn(leftText(left, fleet));
+  return (shared) => addCalls(shared, { entries, at, sinceReadMs });
+}
+
+function leftText(left: string, fleet: string | undefined): string {
+  const now = fleet === undefined ? 'without a fleet' : `in the fleet ${fleet}`;
+  return `noria has left the fleet ${left} and now runs ${now}; noria first calls each instance one interval after this start; make sure that no noria of the fleet ${left} still uses these instances`;
+}
+
+interface OwnCalls {
+  readonly entries: PaceEntries;
+  /** The moment at which noria read `entries`. */
+  readonly at: Moment;
+  /** A stopwatch that started after `at`. */
+  readonly sinceReadMs: () => number;
+}
+
+function addCalls(shared: PaceStore, { entries, at, sinceReadMs }: OwnCalls): PaceStore {
+  const { floor, paces } = entries;
+  const own = new Map(Object.entries(paces));
+  return {
+    now: () => shared.now(),
+    stopwatch: () => shared.stopwatch(),
+    change(key, decide) {
+      const entry = own.get(key) ?? floor;
+      if (entry?.call === undefined) return shared.change(key, decide);
+      // Measured before the change: the wait may then be longer than necessary, but never too short.
+      const passedMs = sinceReadMs();
+      return shared.change(key, (found, now) => {
+        const moved = moveEntry(entry, (moment) => {
+          const ageMs = Math.max(0, elapsedBetween(moment, at)) + passedMs;
+          return { ...now, wallAt: now.wallAt - ageMs, elapsedMs: now.elapsedMs - ageMs };
+        });
+        return decide(combineEntries(found, moved, now), now);
+      });
+    },
+  };
+}
+
+/** Converts the moments of an entry to moments of another store. */
+function moveEntry({ call, refusals }: PaceEntry, move: (moment: Moment) => Moment): PaceEntry {
+  return {
+    // The fleet does not know the turn that made this call, so the call cannot be pending there.
+    call: call && { ...call, id: '', claimedAt: move(call.claimedAt), fate: 'unanswered' },
+    queue: [],
+    refusals: refusals && { ...refusals, lastAt: move(refusals.lastAt) },
+  };
+}
+
+function combineEntries(found: PaceEntry | undefined, own: PaceEntry, now: Moment): PaceEntry | undefined {
+  if (own.call === undefined) return found;
+  const call = combineCalls(found?.call, own.call, now);
+  const isOwn = call.claimedAt === own.call.claimedAt;
+  const refusals = (isOwn ? own.refusals : undefined) ?? found?.refusals;
+  return { queue: found?.queue ?? [], call, refusals };
+}
