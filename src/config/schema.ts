@@ -183,7 +183,11 @@ export const SCHEMA = z.strictObject({
   ),
   dial: given(
     section({
-      attempts: given(whole(1, MAX.attempts), '3', 'maximum number of members tried for one client request'),
+      attempts: given(
+        whole(1, MAX.attempts),
+        '3',
+        'maximum number of members tried for one client request, not counting those that fail within 100 ms; never more than ten in all',
+      ),
       attemptTimeout: given(
         duration(100),
         '5s',
