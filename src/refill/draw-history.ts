@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { Random } from '../core/random.ts';
+import { roughDuration } from '../core/words.ts';
 import { PACE_UNCHANGED } from './pace-rule.ts';
 import {
   type DrawOutcome,
@@ -180,7 +181,7 @@ function causeOfRefusal(sinceArrivalMs: number | undefined): string {
   if (sinceArrivalMs === undefined) {
     return 'noria has no record of when its previous call arrived, so its own calls may be the cause; noria now calls less often. If this repeats, raise interval';
   }
-  return `noria's previous call arrived at least ${Math.floor(sinceArrivalMs)} ms before this one, so another program may be using this instance; stop that program. If there is none, raise interval`;
+  return `noria's previous call arrived about ${roughDuration(sinceArrivalMs)} before this one, or earlier, so another program may be using this instance; stop that program. If there is none, raise interval`;
 }
 
 /**

@@ -10,6 +10,7 @@ import net, { type LookupFunction, type Socket } from 'node:net';
 import tls from 'node:tls';
 import { Client } from 'undici';
 import type { Clock } from '../core/clock.ts';
+import { formatDuration } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
 import { type HostPort, hostPort } from '../core/host-port.ts';
 import type { ServiceRequest } from './request.ts';
@@ -316,7 +317,7 @@ const WAITED_FOR = {
 function timedOut({ host, phase }: ExchangeProgress, timeoutMs: number): NoriaError {
   return new NoriaError(
     'service-transport',
-    `${host} did not answer within ${timeoutMs} ms (waiting for ${WAITED_FOR[phase]}); check the network, or raise service.timeout`,
+    `${host} did not answer within ${formatDuration(timeoutMs)} (waiting for ${WAITED_FOR[phase]}); check the network, or raise service.timeout`,
     { context: { host, phase, ms: timeoutMs } },
   );
 }

@@ -145,7 +145,7 @@ test('against the sandbox: every transport failure has its fault', async () => {
   const cases = [
     [{ fault: 'reset' }, 'service-transport', /closed the connection/],
     [{ fault: 'close' }, 'service-transport', /closed the connection/],
-    [{ fault: 'hang' }, 'service-transport', /did not answer within 2000 ms/],
+    [{ fault: 'hang' }, 'service-transport', /did not answer within 2s/],
     [{ fault: 'slow', ms: 5_000 }, 'service-transport', /waiting for the end of the answer/],
     [{ fault: 'delay', ms: 5_000 }, 'service-transport', /waiting for the start of the answer/],
     [{ fault: 'status', status: 403 }, 'service-blocked', /status 403/],

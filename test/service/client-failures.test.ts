@@ -61,7 +61,7 @@ test.each([
   const fault = await failed;
   expect(fault.code).toBe('service-transport');
   expect(fault.message).toBe(
-    `${service.host} did not answer within 120 ms (waiting for ${what}); check the network, or raise service.timeout`,
+    `${service.host} did not answer within 120ms (waiting for ${what}); check the network, or raise service.timeout`,
   );
   await until('the connection has ended', () => service.open.size === 0);
 });
@@ -90,7 +90,7 @@ test('client failures: a timeout while resolving or connecting names the connect
   const never: LookupFunction = () => {};
   const client = openClient({ timeoutMs: 80, lookup: never });
   const fault = await faultOf(client.extract(drawFrom('http://extract.test')));
-  expect(fault.message).toMatch(/^extract\.test did not answer within 80 ms \(waiting for the connection\)/);
+  expect(fault.message).toMatch(/^extract\.test did not answer within 80ms \(waiting for the connection\)/);
 });
 
 test('client failures: a name that resolves after the timeout is not connected', async () => {

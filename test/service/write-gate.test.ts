@@ -79,7 +79,7 @@ test.each(['http', 'https'] as const)(
       const failed = transport.exchange({ method: 'GET', url }).catch((error: Error) => error.message);
       await until('the request has arrived', () => received > 0);
       clock.advance(500);
-      expect(await failed).toMatch(/did not answer within 500 ms \(waiting for the start of the answer\)/);
+      expect(await failed).toMatch(/did not answer within 500ms \(waiting for the start of the answer\)/);
       await until('the service sees the end', () => endings.length > 0);
       expect(endings[0]).toBe('ECONNRESET');
     } finally {
