@@ -2,8 +2,8 @@
 import type { Readiness } from './schemas.ts';
 
 /**
- * Returns one line, such as `not serving: source city: 12001: The key is wrong`. It contains no times, so it changes
- * only with the readiness.
+ * Returns one line, such as `not serving: source city: 12001: The key is wrong`. It contains no time that passes, so it
+ * changes only with the readiness.
  */
 export function readinessHeadline({ state, reason, problems }: Readiness): string {
   const others =
@@ -17,8 +17,10 @@ export function readinessHeadline({ state, reason, problems }: Readiness): strin
  * Returns the headline. If noria is not ready, further lines say since when, when noria tries again, and what to do.
  */
 export function readinessLines(readiness: Readiness): string[] {
-  const { ready, advice, sinceSeconds, nextAttemptSeconds } = readiness;
+  const { ready, advice, sinceSeconds, nextAttemptSeconds, problems } = readiness;
   if (ready) return [readinessHeadline(readiness)];
+  const since = `noria has been in this state for ${sinceSeconds} s`;
+  if (problems[0]?.kind === 'shutting-down') return [readinessHeadline(readiness), `${since}.`];
   const next =
     nextAttemptSeconds === null
       ? 'noria does not retry by itself: it waits for a client request or for the operator'
@@ -27,7 +29,7 @@ export function readinessLines(readiness: Readiness): string[] {
         : `the next attempt starts in ${nextAttemptSeconds} s`;
   return [
     readinessHeadline(readiness),
-    `noria has been in this state for ${sinceSeconds} s; ${next}.`,
+    `${since}; ${next}.`,
     ...(advice === null ? [] : [`What to do: ${advice}`]),
   ];
 }

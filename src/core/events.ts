@@ -80,6 +80,8 @@ export interface NoriaEvents {
      * The current problems as texts. A problem of a source has the form `SOURCE: REASON`, any other problem the form `REASON`.
      */
     readonly problems: readonly string[];
+    /** Whether noria is shutting down. */
+    readonly shuttingDown: boolean;
     /** Whether noria now has no problem, but had one before this event. */
     readonly cleared: boolean;
   };

@@ -138,8 +138,9 @@ function sourceLevel(from: string, to: string): Level {
  * Returns the log level of a change of readiness. If `problems` is empty, `degraded` only means that the pool is empty
  * for a moment.
  */
-function readinessLevel({ from, to, ready, problems, cleared }: NoriaEvents['readiness.changed']): Level {
-  if (!ready) return problems[0]?.startsWith('shutting down') ? 'info' : 'error';
+function readinessLevel(event: NoriaEvents['readiness.changed']): Level {
+  const { from, to, ready, problems, shuttingDown, cleared } = event;
+  if (!ready) return shuttingDown ? 'info' : 'error';
   if (problems.length > 0) return 'warn';
   const isRoutine = ROUTINE_READINESS.has(from) && ROUTINE_READINESS.has(to);
   return isRoutine && !cleared ? 'debug' : 'info';

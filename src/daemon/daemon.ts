@@ -48,13 +48,13 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const bus = new EventBus((name, error) =>
     log.error({ event: name, error: describeError(error) }, 'observer failed'),
   );
-  const state: DaemonState = { config: options.config, draining: false };
+  const state: DaemonState = { config: options.config, drainEndsAt: undefined };
   const failed = Promise.withResolvers<NoriaError>();
   const { built: parts, owner } = await openAll((owner) =>
     openParts({
       ...{ owner, log, clock, random, bus, inheritedFds, reload, fleet },
       config: () => state.config,
-      draining: () => state.draining,
+      drainEndsAt: () => state.drainEndsAt,
       onFailed: failed.resolve,
     }),
   );
@@ -63,8 +63,8 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
 
 interface DaemonState {
   config: Config;
-  /** Whether noria is shutting down. */
-  draining: boolean;
+  /** While noria shuts down: the time in epoch ms until which open tunnels may continue. Undefined otherwise. */
+  drainEndsAt: number | undefined;
 }
 
 interface RunningDaemon {
@@ -122,7 +122,7 @@ export class Daemon {
    * @throws NoriaError listen-failed, bad-config; shutting-down after `close()`
    */
   reload(config: Config): Promise<readonly string[]> {
-    if (this.#running.state.draining) {
+    if (this.#running.state.drainEndsAt !== undefined) {
       return Promise.reject(
         new NoriaError('shutting-down', 'noria is shutting down: the configuration is not reloaded'),
       );
@@ -137,12 +137,19 @@ export class Daemon {
    * for the first call.
    */
   close(): Promise<void> {
-    const { state, parts } = this.#running;
-    state.draining = true; // set at once, so that the readiness check reports the shutdown even while a reload is in progress
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    const { state, parts, clock } = this.#running;
+    const { drainTimeoutMs } = state.config.shutdown;
+    const deadline = clock.monotonic() + drainTimeoutMs;
+    state.drainEndsAt = clock.now() + drainTimeoutMs; // set at once, so that the readiness check reports the shutdown even while a reload is in progress
     parts.readiness.check();
     parts.plane.prepareToClose();
-    this.#closing ??= this.#reloading.then(() => this.#drainAndClose());
-    return this.#closing;
+    await this.#reloading;
+    await this.#drainAndClose(deadline);
   }
 
   async #apply(next: Config): Promise<readonly string[]> {
@@ -159,13 +166,14 @@ export class Daemon {
     return changesForRestart(before, next);
   }
 
-  async #drainAndClose(): Promise<void> {
-    const { state, parts, owner, clock } = this.#running;
+  /** @param deadline - the monotonic moment at which noria closes the tunnels that are still open. */
+  async #drainAndClose(deadline: number): Promise<void> {
+    const { parts, owner, clock } = this.#running;
     const drained = parts.plane.drain();
     // If no client waits, noria stops drawing now. A draw would cost money, and nobody would use its members.
     if (parts.pool.waitingCount === 0) await parts.refiller.close();
     const timeout = new AbortController();
-    await Promise.race([drained, pause(clock, state.config.shutdown.drainTimeoutMs, timeout.signal)]);
+    await Promise.race([drained, pause(clock, Math.max(0, deadline - clock.monotonic()), timeout.signal)]);
     timeout.abort();
     await owner.close();
   }

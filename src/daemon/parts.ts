@@ -51,7 +51,7 @@ interface PartsContext {
   readonly log: Log;
   readonly config: () => Config;
   readonly reload: AdminBackend['reload'];
-  readonly draining: () => boolean;
+  readonly drainEndsAt: () => number | undefined;
   /** Connects this noria to a fleet. If undefined, noria joins the fleet of the configuration, if there is one. */
   readonly fleet: FleetConnector | undefined;
   readonly inheritedFds: ReadonlySet<number>;
@@ -234,10 +234,10 @@ async function openControl(
   context: PartsContext,
   { slot, ...parts }: ServingParts & Pick<Parts, 'plane' | 'faults'>,
 ): Promise<Pick<Parts, 'readiness' | 'control' | 'apis'>> {
-  const { clock, bus, log, config, draining, reload, owner } = context;
+  const { clock, bus, log, config, drainEndsAt, reload, owner } = context;
   const refiller = () => slot.current;
   const limits = () => readinessLimits(config());
-  const readiness = new ReadinessMonitor({ ...parts, clock, bus, draining, limits, refiller });
+  const readiness = new ReadinessMonitor({ ...parts, clock, bus, drainEndsAt, limits, refiller });
   owner.own('readiness', () => readiness.close());
   const control = createControl({ ...parts, clock, log, reload, readiness, refiller });
   const apis = await openApis(config(), { clock, bus, log, owner, pool: parts.pool, control });

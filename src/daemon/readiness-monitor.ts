@@ -20,7 +20,8 @@ interface ReadinessOptions {
   readonly pool: Pick<Pool, 'counts'>;
   readonly refiller: () => Pick<Refiller, 'sources'>;
   readonly plane: Pick<DataPlane, 'listeners' | 'workers'>;
-  readonly draining: () => boolean;
+  /** See `ReadinessFacts.drainEndsAt`. */
+  readonly drainEndsAt: () => number | undefined;
   readonly faults: Pick<SourceFaults, 'of'>;
   /** Called for each check, because a reload may change these times. */
   readonly limits: () => Pick<ReadinessFacts, 'clientWaitMs' | 'drawTimeoutMs'>;
@@ -97,17 +98,18 @@ export class ReadinessMonitor {
       reason: now.reason,
       ...(now.advice === null ? {} : { advice: now.advice }),
       problems: now.problems.map(({ source, reason }) => (source === null ? reason : `${source}: ${reason}`)),
+      shuttingDown: now.problems.some(({ kind }) => kind === 'shutting-down'),
       cleared: before.problems.length > 0 && now.problems.length === 0,
     });
   }
 
   #facts(statuses: readonly SourceStatus[], counts: readonly SourceCounts[]): ReadinessFacts {
-    const { clock, draining, plane, faults, limits, fleet } = this.#options;
+    const { clock, drainEndsAt, plane, faults, limits, fleet } = this.#options;
     const { fault, lostMs = 0 } = fleet?.shared ?? {};
     const bySource = new Map(counts.map((count) => [count.source, count]));
     return {
       now: clock.monotonic(),
-      draining: draining(),
+      drainEndsAt: drainEndsAt(),
       listenerCount: plane.listeners.length,
       workers: plane.workers,
       failedRequests: this.#failedRequests,

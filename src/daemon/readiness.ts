@@ -13,7 +13,8 @@ import type { SourceStatus } from '../refill/status.ts';
 /** What the verdict depends on. Durations are in ms. */
 export interface ReadinessFacts {
   readonly now: number;
-  readonly draining: boolean;
+  /** While noria shuts down: the time in epoch ms until which open tunnels may continue. Undefined otherwise. */
+  readonly drainEndsAt: number | undefined;
   readonly listenerCount: number;
   readonly workers: { readonly wanted: number; readonly running: number };
   /** The number of the latest client requests in a row for which every member that noria tried failed. */
@@ -59,11 +60,10 @@ const STORE_GRACE_MS = 3_000;
 
 export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince): Readiness & ReadinessSince {
   const fatal = fatalProblems(facts);
-  const problems = [
-    ...fatal,
-    ...facts.sources.flatMap((source) => problemOf(source, facts)),
-    ...limitingProblems(facts),
-  ];
+  const isShuttingDown = facts.drainEndsAt !== undefined;
+  const problems = isShuttingDown
+    ? fatal
+    : [...fatal, ...facts.sources.flatMap((source) => problemOf(source, facts)), ...limitingProblems(facts)];
   const { state, reason } = fatal[0] === undefined ? verdictOn(facts, problems) : stopped(fatal);
   const since = before?.state === state ? before.since : facts.now;
   const attempts = problems.flatMap(({ nextAttemptSeconds }) => nextAttemptSeconds ?? []);
@@ -87,14 +87,11 @@ export function isSameVerdict(one: Readiness, other: Readiness): boolean {
 }
 
 /** Problems that prevent noria from serving any client, whatever the state of the sources. */
-function fatalProblems({ draining, listenerCount, workers }: ReadinessFacts): ReadinessProblem[] {
-  if (draining) {
-    return [
-      problem(
-        'shutting-down',
-        'noria is shutting down: open tunnels may finish, and noria refuses new clients',
-      ),
-    ];
+function fatalProblems({ drainEndsAt, listenerCount, workers }: ReadinessFacts): ReadinessProblem[] {
+  if (drainEndsAt !== undefined) {
+    const end = new Date(drainEndsAt).toISOString();
+    const reason = `noria is shutting down: it refuses new clients, and waits for open tunnels until ${end}`;
+    return [problem('shutting-down', reason)];
   }
   if (listenerCount === 0) {
     return [

@@ -90,6 +90,14 @@ const HALTED_CITY = {
   nextAttemptSeconds: null,
 } as const;
 
+const SHUTTING_DOWN = {
+  kind: 'shutting-down',
+  source: null,
+  reason: 'noria is shutting down',
+  advice: null,
+  nextAttemptSeconds: null,
+} as const;
+
 test.each([
   [{}, 'noria works: 20 members are usable.', '', 'noria: 20 usable'],
   [
@@ -109,6 +117,12 @@ test.each([
     { state: 'not-serving', ready: false, sinceSeconds: 75, nextAttemptSeconds: 4 },
     'noria cannot serve clients.',
     'noria has been in this state for 1 min 15 s. noria tries again in 4 s.',
+    '✕ noria: not serving',
+  ],
+  [
+    { state: 'not-serving', ready: false, sinceSeconds: 75, problems: [SHUTTING_DOWN] },
+    'noria cannot serve clients.',
+    'noria has been in this state for 1 min 15 s.',
     '✕ noria: not serving',
   ],
 ] as const)('page: the headline of %j', (more, headline, detail, title) => {

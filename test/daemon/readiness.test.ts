@@ -8,6 +8,8 @@ import {
 import { SOURCE_MOVES, type SourcePhaseName } from '../../src/refill/phase.ts';
 import type { LastDraw } from '../../src/refill/status.ts';
 
+const DRAIN_ENDS_AT = Date.UTC(2026, 10, 21, 12);
+
 const DRAWS = {
   none: undefined,
   succeeded: { result: 'succeeded', reason: '10001: Success.', advice: '' },
@@ -39,7 +41,7 @@ function source({ draw = 'succeeded', ...more }: Partial<SourceFacts> & { draw?:
 function facts(more: Partial<ReadinessFacts> = {}): ReadinessFacts {
   return {
     now: 100_000,
-    draining: false,
+    drainEndsAt: undefined,
     listenerCount: 1,
     workers: { wanted: 2, running: 2 },
     failedRequests: 0,
@@ -156,7 +158,11 @@ test.each(COMBINATIONS)(
 );
 
 test.each([
-  ['is shutting down', { draining: true }, /^noria is shutting down: /],
+  [
+    'is shutting down',
+    { drainEndsAt: DRAIN_ENDS_AT },
+    /^noria is shutting down: .* until 2026-11-21T12:00:00/,
+  ],
   ['has no listener', { listenerCount: 0 }, /^no listener is open/],
   ['has no worker', { workers: { wanted: 2, running: 0 } }, /^all workers are down; restarting/],
 ] as const)('readiness: noria %s: not serving, whatever the source does', (_what, fatal, reason) => {

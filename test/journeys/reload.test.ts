@@ -272,6 +272,29 @@ test('shutdown: refuses new clients, is not ready, and lets a tunnel finish with
   await expect(get(first, sandbox.targetUrl)).rejects.toThrow();
 });
 
+test('shutdown: readiness says until when noria waits for tunnels, and the log reports it at info', async () => {
+  const { sandbox, noria, first } = await startTwo({ drain: '60s' });
+  const tunnel = await openTunnel(first, new URL(sandbox.targetUrl).host);
+  const earliestAt = Date.now() + 60_000;
+  const closing = noria.close();
+  const [, end = ''] = / waits for open tunnels until (\S+)$/.exec(noria.control.status().reason) ?? [];
+  expect(Date.parse(end)).toBeGreaterThanOrEqual(earliestAt);
+  expect(Date.parse(end)).toBeLessThanOrEqual(Date.now() + 60_000);
+  const answer = await fetch(`${noria.admin}/readyz`);
+  expect([answer.status, await answer.text()]).toEqual([
+    503,
+    expect.stringMatching(
+      /^not serving: noria is shutting down: .*Z\nnoria has been in this state for \d+ s\.\n$/,
+    ),
+  ]);
+  tunnel.end();
+  await closing;
+  const changes = noria.lines
+    .map((line) => JSON.parse(line))
+    .filter(({ msg }) => msg === 'readiness changed');
+  expect(changes.at(-1)).toMatchObject({ level: 30, to: 'not-serving', shuttingDown: true });
+});
+
 test('reload: one that starts after the shutdown is refused, and changes nothing', async () => {
   const { noria, options } = await startTwo();
   const { config } = noria;

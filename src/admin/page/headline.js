@@ -46,11 +46,13 @@ export function showLost(silentSeconds) {
 export function describe({ state, ready, reason, sinceSeconds, nextAttemptSeconds, problems, sources }) {
   const { text, titleMark } = TEXTS.headlines[state];
   const usable = sources.reduce((sum, source) => sum + source.ready, 0);
+  const isShuttingDown = problems[0]?.kind === 'shutting-down';
+  const next = isShuttingDown ? '' : ` ${nextAttempt(nextAttemptSeconds)}`;
   return {
     headline: ready ? TEXTS.readyHeadline(text, reason, count(usable)) : `${text}${TEXTS.fullStop}`,
     detail: ready
       ? TEXTS.readyDetail(state, sentence(reason))
-      : `${TEXTS.notServingFor(duration(sinceSeconds))} ${nextAttempt(nextAttemptSeconds)}`,
+      : `${TEXTS.notServingFor(duration(sinceSeconds))}${next}`,
     title: `${titleMark}${ready ? TEXTS.usableTitle(count(usable)) : TEXTS.notServingTitle}`,
     problems: mergeProblems(problems),
   };
