@@ -21,10 +21,10 @@ export interface EmbedOptions {
 }
 
 /** A noria that runs in this process. */
-export interface Noria extends Omit<Daemon, 'reload' | 'failed'> {
+export interface Noria extends Omit<Daemon, 'reload' | 'failed' | 'startConfig'> {
   /**
    * Applies another configuration. If an error is thrown, the previous configuration stays in force.
-   * @returns the changed keys that take effect only after a restart.
+   * @returns the keys that differ from the configuration with which noria started, and take effect only after a restart.
    * @throws NoriaError bad-config, listen-failed
    */
   reload(config: string): Promise<readonly string[]>;

@@ -299,7 +299,9 @@ const texts = (description: string) => z.array(z.string()).openapi({ description
 export const reloadSchema = z
   .object({
     changed: texts('Keys that differ from the previous configuration, without their values'),
-    restart: texts('The keys in `changed` that take effect only after a restart'),
+    restart: texts(
+      'The keys that differ from the configuration with which noria started, and take effect only after a restart',
+    ),
     warnings: texts('Warnings about the new configuration, each as FILE:LINE:COLUMN: path: message'),
   })
   .openapi('Reload');

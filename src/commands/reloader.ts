@@ -17,7 +17,7 @@ import { changesForRestart } from '../daemon/part-options.ts';
 
 interface ReloaderOptions {
   /** Resolves when the daemon runs. A reload that is requested earlier waits for this promise. */
-  readonly daemon: Promise<Pick<Daemon, 'config' | 'reload'>>;
+  readonly daemon: Promise<Pick<Daemon, 'config' | 'startConfig' | 'reload'>>;
   readonly log: Log;
   readonly file: string;
   /**
@@ -108,7 +108,7 @@ export class Reloader {
       const [before, next] = [daemon.config, read()];
       const outcome = {
         changed: [...changedKeys(before, next)],
-        restart: changesForRestart(before, next),
+        restart: changesForRestart(daemon.startConfig, next),
         warnings: warningLines(next),
       };
       if (!isSame(before.admin, next.admin)) await beforeAdminChanges({ ...outcome, applied: false });
@@ -156,6 +156,8 @@ const SECTIONS = [
   'state',
   'shutdown',
   'workers',
+  'fleet',
+  'proxyPool',
 ] as const satisfies readonly (keyof Config)[];
 
 /**

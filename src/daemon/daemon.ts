@@ -82,6 +82,8 @@ export class Daemon {
   readonly control: AdminBackend;
   /** Resolves with `workers-failed` when noria can no longer serve clients. The caller must then close this noria. */
   readonly failed: Promise<NoriaError>;
+  /** The configuration with which this noria started. Some of its keys stay in force until a restart. */
+  readonly startConfig: Config;
   readonly #running: RunningDaemon;
   /** Settles when the reload in progress has ended. */
   #reloading: Promise<unknown> = Promise.resolve();
@@ -92,6 +94,7 @@ export class Daemon {
     this.bus = running.bus;
     this.control = running.parts.control;
     this.failed = running.failed;
+    this.startConfig = running.state.config;
   }
 
   get config(): Config {
@@ -118,7 +121,7 @@ export class Daemon {
    * Applies another configuration. Keeps members, sessions and the connections of unchanged listeners. If a listener or
    * an API cannot be opened, keeps the previous configuration.
    *
-   * @returns the changed keys that take effect only after a restart.
+   * @returns the keys that differ from `startConfig` and take effect only after a restart.
    * @throws NoriaError listen-failed, bad-config; shutting-down after `close()`
    */
   reload(config: Config): Promise<readonly string[]> {
@@ -163,7 +166,7 @@ export class Daemon {
       throw error;
     }
     log.level = next.log.level;
-    return changesForRestart(before, next);
+    return changesForRestart(this.startConfig, next);
   }
 
   /** @param deadline - the monotonic moment at which noria closes the tunnels that are still open. */

@@ -96,12 +96,13 @@ export function workersOf({ workers }: Config): number {
   return workers === 'auto' ? availableParallelism() : workers;
 }
 
-export function changesForRestart(before: Config, next: Config): string[] {
+/** @param started - the configuration with which noria started. */
+export function changesForRestart(started: Config, next: Config): string[] {
   const keys = {
-    'state.dir': [before.state, next.state],
-    workers: [before.workers, next.workers],
-    fleet: [before.fleet, next.fleet],
-    'log.format': [before.log.format, next.log.format],
+    'state.dir': [started.state, next.state],
+    workers: [started.workers, next.workers],
+    fleet: [started.fleet, next.fleet],
+    'log.format': [started.log.format, next.log.format],
   } as const;
   return Object.entries(keys).flatMap(([name, [one, other]]) => (isSame(one, other) ? [] : [name]));
 }

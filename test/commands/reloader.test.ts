@@ -21,9 +21,11 @@ function follow(file: string) {
   const sizes: number[] = [];
   const lines: string[] = [];
   const phases: string[] = [];
-  let config = read();
+  const startConfig = read();
+  let config = startConfig;
   const reloader = new Reloader({
     daemon: Promise.resolve({
+      startConfig,
       get config() {
         return config;
       },
@@ -90,6 +92,21 @@ test('reload: a missing file is refused, and read when it exists again', async (
   expect(sizes).toEqual([8]);
 });
 
+test('reload: each reload reports the changes since the start that need a restart, until they are undone', async () => {
+  const folder = testFolder();
+  const file = writeIn(folder, 'noria.yaml', yaml(5, 'workers: 2'));
+  const { reloader, sizes, lines } = follow(file);
+  writeFileSync(file, yaml(5, 'workers: 3'));
+  await until('the watcher reloads', () => sizes.length > 0);
+  expect(await reloader.reload('test')).toMatchObject({ changed: [], restart: ['workers'] });
+  expect(lines.map((line) => JSON.parse(line)).at(-1)).toMatchObject({
+    msg: 'some changes need a restart',
+    keys: ['workers'],
+  });
+  writeFileSync(file, yaml(5, 'workers: 2'));
+  expect(await reloader.reload('test')).toMatchObject({ restart: [] });
+});
+
 const config = (text: string) => parseConfig(text, 'noria.yaml', { env: {} });
 
 test('reload: changes are named without values', () => {
@@ -110,4 +127,19 @@ state: off
     'listener 127.0.0.1:8888 removed',
     'listener 127.0.0.1:9000 added',
   ]);
+});
+
+/** The keys of Config that are no section, and the sections whose entries are compared one by one. */
+const NO_SECTIONS = ['file', 'warnings', 'sources', 'listeners'];
+
+test('reload: every section of the configuration is compared', () => {
+  const text = `${yaml(5, 'fleet: { url: "redis://127.0.0.1:6379" }')}proxyPool: {}\n`;
+  const before = config(text);
+  expect(changedKeys(before, config(text))).toEqual([]);
+  const names = Object.keys(before).filter((name) => !NO_SECTIONS.includes(name));
+  expect(names).toContain('fleet');
+  expect(names).toContain('proxyPool');
+  for (const name of names) {
+    expect(changedKeys(before, { ...before, [name]: 'changed' })).toEqual([name]);
+  }
 });

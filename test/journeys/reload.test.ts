@@ -255,9 +255,12 @@ test('reload: a session keeps its member, and clients can select a new source', 
   expect(await get(first, url, 'me-source-city')).toBe(200);
 });
 
-test('reload: returns the sections that take effect at the next start', async () => {
+test('reload: returns the sections that take effect at the next start, until they are as at this start', async () => {
   const { noria, options } = await startTwo();
-  expect(await noria.reload(testConfig({ ...options, more: 'workers: 3' }))).toEqual(['workers']);
+  const reload = (more: string) => noria.reload(testConfig({ ...options, more }));
+  expect(await reload('workers: 3')).toEqual(['workers']);
+  expect(await reload('workers: 3')).toEqual(['workers']);
+  expect(await reload('')).toEqual([]);
 });
 
 test('shutdown: refuses new clients, is not ready, and lets a tunnel finish within the drain time', async () => {

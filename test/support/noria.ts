@@ -100,6 +100,7 @@ export async function startNoria(options: NoriaOptions, clock: Clock = systemClo
     control: daemon.control,
     failed: daemon.failed,
     config: daemon.config,
+    startConfig: daemon.startConfig,
     addresses: daemon.addresses,
     reload: (config) => daemon.reload(config),
     close: () => daemon.close(),
