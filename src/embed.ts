@@ -21,7 +21,7 @@ export interface EmbedOptions {
 }
 
 /** A noria that runs in this process. */
-export interface Noria extends Omit<Daemon, 'reload' | 'failed' | 'startConfig'> {
+export interface Noria extends Omit<Daemon, 'reload' | 'failed' | 'startConfig' | 'cutConnections'> {
   /**
    * Applies another configuration. If an error is thrown, the previous configuration stays in force.
    * @returns the keys that differ from the configuration with which noria started, and take effect only after a restart.

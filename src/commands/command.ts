@@ -40,13 +40,20 @@ export function fractionOption(text: string): number {
   throw new InvalidArgumentError('Expected a fraction from 0 to 1, for example 0.2.');
 }
 
-/** Resolves at the first SIGINT or SIGTERM. A second signal ends the process immediately. */
-export function untilSignal(): Promise<NodeJS.Signals> {
+/**
+ * Resolves at the first SIGINT or SIGTERM. A second signal ends the process immediately.
+ * @param onSecond - called before the process ends.
+ */
+export function untilSignal(onSecond?: (signal: NodeJS.Signals) => void): Promise<NodeJS.Signals> {
+  const endNow = (signal: NodeJS.Signals) => {
+    onSecond?.(signal);
+    process.exit(SIGNAL_EXIT_BASE + constants.signals[signal]);
+  };
   return new Promise((resolve) => {
     const onFirst = (signal: NodeJS.Signals) => {
       for (const name of ENDING_SIGNALS) {
         process.off(name, onFirst);
-        process.once(name, () => process.exit(SIGNAL_EXIT_BASE + constants.signals[name]));
+        process.once(name, endNow);
       }
       resolve(signal);
     };

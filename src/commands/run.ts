@@ -40,7 +40,10 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   const read = () => withLogLevel(loadConfig(file, { env }), level);
   const config = read();
   const log = createLog(config.log);
-  const signalled = untilSignal(); // registered before noria starts: as PID 1, noria would otherwise ignore signals
+  // registered before noria starts: as PID 1, noria would otherwise ignore signals
+  const signalled = untilSignal((signal) =>
+    log.info({ signal }, 'noria ends at once, because of a second signal'),
+  );
   const started = Promise.withResolvers<Daemon>();
   const onPhase = (phase: 'reloading' | 'ready') => manager[phase]();
   const reloader = new Reloader({ daemon: started.promise, log, file, read, onPhase });
@@ -67,7 +70,8 @@ async function run(flags: RunFlags, { env }: Terminal, level: LogLevel | undefin
   logShutdown(end, log);
   for (const observer of observers) observer[Symbol.dispose]();
   await stop(daemon, manager);
-  log.info({}, 'noria has ended');
+  const { cutConnections } = daemon;
+  log.info(cutConnections === 0 ? {} : { cutConnections }, 'noria has ended');
   if (typeof end !== 'string') throw end;
   return EXIT.fine;
 }

@@ -21,7 +21,7 @@ import {
   proberSettings,
   refillSettings,
 } from './part-options.ts';
-import { openParts, type Parts } from './parts.ts';
+import { clientsOf, openParts, type Parts } from './parts.ts';
 import { proxyPoolSettings } from './proxy-pool.ts';
 
 interface DaemonOptions {
@@ -88,6 +88,7 @@ export class Daemon {
   /** Settles when the reload in progress has ended. */
   #reloading: Promise<unknown> = Promise.resolve();
   #closing: Promise<void> | undefined;
+  #cutConnections = 0;
 
   constructor(running: RunningDaemon) {
     this.#running = running;
@@ -95,6 +96,14 @@ export class Daemon {
     this.control = running.parts.control;
     this.failed = running.failed;
     this.startConfig = running.state.config;
+  }
+
+  /**
+   * The number of client connections that `close()` cut, because they were still open when `shutdown.drainTimeout` had
+   * passed.
+   */
+  get cutConnections(): number {
+    return this.#cutConnections;
   }
 
   get config(): Config {
@@ -176,8 +185,13 @@ export class Daemon {
     // If no client waits, noria stops drawing now. A draw would cost money, and nobody would use its members.
     if (parts.pool.waitingCount === 0) await parts.refiller.close();
     const timeout = new AbortController();
-    await Promise.race([drained, pause(clock, Math.max(0, deadline - clock.monotonic()), timeout.signal)]);
+    const leftMs = Math.max(0, deadline - clock.monotonic());
+    const isDrained = await Promise.race([
+      drained.then(() => true),
+      pause(clock, leftMs, timeout.signal).then(() => false),
+    ]);
     timeout.abort();
+    if (!isDrained) this.#cutConnections = clientsOf(parts.plane);
     await owner.close();
   }
 }

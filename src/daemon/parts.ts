@@ -170,7 +170,8 @@ async function openFleet(
   return fleet;
 }
 
-function clientsOf({ listeners }: DataPlane): number {
+/** Returns the number of client connections. */
+export function clientsOf({ listeners }: DataPlane): number {
   return listeners.reduce((sum, { connections }) => sum + connections, 0);
 }
 

@@ -51,6 +51,16 @@ test('process: SIGTERM lets a tunnel finish, refuses new clients, and ends with 
   expect(existsSync(join(stage.folder, 'state/snapshot.json'))).toBe(true);
 });
 
+test('process: the last log line says how many connections noria cut when the drain time had passed', async () => {
+  const stage = await setUpDaemon('', 'shutdown: { drainTimeout: 0s }');
+  const noria = await startOn(stage, '--log-level', 'trace');
+  await tunnelThrough(connect(stage.port, '127.0.0.1'), stage);
+  await noria.line('connection opened'); // with several workers, a worker reports the connection to the primary
+  noria.child.kill('SIGTERM');
+  expect(await noria.line('noria has ended')).toMatchObject({ level: 30, cutConnections: 1 });
+  expect(await noria.ended).toEqual([0, null]);
+});
+
 test('process: a second signal ends noria at once, also with open tunnels', async () => {
   const stage = await setUpDaemon();
   const noria = await startOn(stage);
@@ -59,6 +69,7 @@ test('process: a second signal ends noria at once, also with open tunnels', asyn
   await noria.line('noria is shutting down');
   noria.child.kill('SIGTERM');
   expect(await noria.ended).toEqual([143, null]); // 128 + SIGTERM
+  expect(noria.lines('noria ends at once, because of a second signal')).toHaveLength(1);
 });
 
 /** Whether this machine lets a test start a process as PID 1 of a new namespace. */

@@ -101,6 +101,9 @@ export async function startNoria(options: NoriaOptions, clock: Clock = systemClo
     failed: daemon.failed,
     config: daemon.config,
     startConfig: daemon.startConfig,
+    get cutConnections() {
+      return daemon.cutConnections;
+    },
     addresses: daemon.addresses,
     reload: (config) => daemon.reload(config),
     close: () => daemon.close(),
