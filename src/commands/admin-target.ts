@@ -71,8 +71,8 @@ const DEFAULT_TARGET: AdminTarget = {
 };
 
 /**
- * If the default file is invalid, the default address applies: noria may have started with an earlier version of the
- * file.
+ * If the default file is invalid, returns the default address and throws no error: noria may still run with an earlier
+ * version of the file.
  */
 function defaultTarget(env: Terminal['env']): AdminTarget {
   const file = findDefaultFile();

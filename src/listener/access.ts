@@ -151,7 +151,7 @@ export class Access {
     return target;
   }
 
-  /** @returns `forbidden` with a `reason` for the client in its context; undefined when the target is allowed. */
+  /** @returns `forbidden`, whose context contains a `reason` for the client; undefined if the target is allowed. */
   checkTarget(target: HostPort): NoriaError | undefined {
     const own = this.#options.ownAddresses?.();
     const isOwn = own !== undefined && isOwnAddress(target, own);

@@ -16,7 +16,7 @@ export interface RoutingKey {
   /** Describes a valid value, as it follows `expected` in an error message. Absent if the key has no value. */
   readonly value?: string;
   readonly effect: string;
-  /** Only for durations: for each name of the key, the unit, in ms, of a value without a unit. Default: a second. */
+  /** Only for durations. Maps a name of the key to the unit of a bare number, in ms. A name without an entry has seconds. */
   readonly bareUnitMs?: Readonly<Record<string, number>>;
 }
 

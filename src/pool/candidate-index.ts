@@ -241,7 +241,7 @@ function removeFromTier(tier: Tier, member: Member): void {
 }
 
 /**
- * Records in each source of the list's first tier when a request last searched this tier. Call it before the list is
+ * Copies the time of the last search of the list's first tier to each source of this tier. Call it before the list is
  * removed: otherwise this time would be lost.
  */
 function saveLastWanted({ tiers: [first] }: Candidates): void {

@@ -243,8 +243,8 @@ interface SourceTotals {
 /** How long an answer from a target counts as evidence that the source serves a client. */
 const CLIENT_SERVED_MS = 10 * MINUTE_MS;
 /**
- * In a trial, a draw replaces a member that may be good, to find out whether new members work. Each new member adds this number
- * to the budget of trials, so trials cause at most a tenth more draws.
+ * What each new member adds to the budget of trials. In a trial, a draw replaces a member that may be good, to find out
+ * whether new members work. With 0.1, trials cause at most a tenth more draws.
  */
 const TRIALS_PER_MEMBER = 0.1;
 

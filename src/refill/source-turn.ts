@@ -22,7 +22,7 @@ export interface TurnContext extends PlannerContext {
   readonly onReport?: ((source: string, report: InstanceReport) => void) | undefined;
 }
 
-/** A draw with an open connection. */
+/** A draw whose connection to the service is open. Its call may not be sent yet. */
 interface OpenDraw {
   readonly connection: ExtractConnection;
   /** The options that the source had before the connection was opened. A reload during the call does not change them. */

@@ -189,7 +189,7 @@ export async function recordFleet(
   return result;
 }
 
-/** Returns one call after which noria waits until it may call after both calls. */
+/** Merges two recorded calls into one. After the merged call, noria waits until the waits after both calls have ended. */
 export function combineCalls(first: LastCall | undefined, second: LastCall, now: Moment): LastCall {
   if (first === undefined) return second;
   const isFirstLater = sinceLatestArrival(first, now) <= sinceLatestArrival(second, now);

@@ -21,7 +21,7 @@ interface HandoverOptions extends FleetChange {
   readonly warn: (message: string) => void;
 }
 
-/** Returns the pace store of the fleet, in which the calls that the pace file contains count, too. */
+/** Returns a pace store that combines the calls in the store of the fleet with those in the pace file. */
 export type AddOwnCalls = (shared: PaceStore) => PaceStore;
 
 /** @throws NoriaError state-unwritable */

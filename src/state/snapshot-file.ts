@@ -13,7 +13,7 @@ import { elapsedBetween, momentSchema, type Timekeeper } from './moment.ts';
 import { readStateFile, replaceStateFile } from './state-files.ts';
 
 export interface SnapshotFile {
-  /** The data of a part that the file contained when noria opened it, not validated; undefined if it contained none. */
+  /** The data of one part of noria, as the file contained it when noria opened the file. Not validated; undefined if absent. */
   read(part: string): unknown;
   /**
    * The time in ms since the part returned its data; 0 without data. It is correct even if the wall clock was set in

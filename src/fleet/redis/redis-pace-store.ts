@@ -70,8 +70,8 @@ return answer(entry[1] or '0', entry[2] or '')
 );
 
 /**
- * Writes the entry KEYS[7] if its version is unchanged. ARGV: 5 epoch, 6 version, 7 new entry, 8 the number of the last
- * log entry that this replica has applied (empty: the entry is not a claim).
+ * Writes the entry KEYS[7] if its version is unchanged. ARGV: 5 epoch, 6 version, 7 new pace
+ * entry, 8 the number of the last log entry that this replica has applied; empty if the new pace entry is not a claim.
  */
 const WRITE = new FleetScript(
   'pace-write',

@@ -80,7 +80,7 @@ export interface PlaneUpdate {
   readonly kind: 'update';
   readonly listeners: IpcEncoded;
   readonly drainTimeoutMs: number;
-  /** Ids of all listeners with permits in the primary. The worker forgets its permits for other listeners. */
+  /** Ids of all listeners whose connection permits the primary manages. The worker drops its permits for other listeners. */
   readonly permitListeners: readonly number[];
 }
 

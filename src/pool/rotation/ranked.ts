@@ -13,18 +13,18 @@ import {
 export class RankedRotation<Entry extends RotationEntry> implements Rotation<Entry> {
   readonly #heap = new Heap<Entry>();
   readonly #rank: (entry: Entry, lastUse: number) => number;
-  readonly #usesCount: boolean;
+  readonly #dependsOnUses: boolean;
   #useCount = 0;
 
   /**
    * @param rank - returns the rank of an entry. `lastUse` is the number of the last use of `entry`; the uses of all
    * entries are numbered in one sequence.
-   * @param usesCount - whether the rank depends on uses. If false, picks alternate between the two entries of lowest
-   * rank, because each pick avoids the exit address of the previous pick.
+   * @param dependsOnUses - whether a use changes the rank of an entry. If false, the same two entries always have the
+   * lowest ranks. Picks then alternate between them, because each pick avoids the exit address of the previous pick.
    */
-  constructor(rank: (entry: Entry, lastUse: number) => number, usesCount = true) {
+  constructor(rank: (entry: Entry, lastUse: number) => number, dependsOnUses = true) {
     this.#rank = rank;
-    this.#usesCount = usesCount;
+    this.#dependsOnUses = dependsOnUses;
   }
 
   get size(): number {
@@ -55,7 +55,7 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
   }
 
   upcoming(count: number): readonly Entry[] {
-    return this.#heap.smallest(this.#usesCount ? count : Math.min(2, count));
+    return this.#heap.smallest(this.#dependsOnUses ? count : Math.min(2, count));
   }
 
   #search(check: PickCheck<Entry>): Entry | undefined {
