@@ -89,7 +89,7 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
     if (reason !== undefined) return sendError(context, 'too-many-readers', reason);
     const names = STREAMED_EVENTS.filter((name) => wanted.includes(name));
     const stream = streamOf(() => {
-      // The stream opens some time after the request, so other clients may have reached the limit meanwhile.
+      // The stream opens some time after the first check. Since then, other clients may have opened streams up to the limit.
       if (readers.reasonToRefuse(client) !== undefined) return undefined;
       return new EventQueue(names, { bus, clock, onClose: readers.add(client) });
     });

@@ -9,7 +9,7 @@ import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { HistoryView, Span } from './schemas.ts';
 import { type FailureSide, TrafficRing } from './traffic-ring.ts';
 
-/** The side under which the history counts a failed attempt. An attempt whose blame is `nobody` is not counted. */
+/** The side at fault to which the history adds a failed attempt. The history ignores attempts for which noria blames nobody. */
 const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   nobody: undefined,
   member: 'member',

@@ -37,7 +37,7 @@ export interface CallSettings {
   readonly openTunnel: OpenTunnel | undefined;
 }
 
-/** An instance or an account at the address of a service. Each has a pace of its own. */
+/** An instance or an account at the address of a service. Each has a separate pace. */
 interface PacedAddress extends ServiceAddress {
   readonly instance: string;
   readonly intervalMs: number;

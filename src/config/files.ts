@@ -62,7 +62,7 @@ export class FileReader {
     this.#problems = problems;
   }
 
-  /** The path of the first key whose secret is in the configuration file, not in a file of its own. */
+  /** The path of the first key whose secret is in the configuration file and not in a separate file. */
   get firstLiteral(): string | undefined {
     return this.#firstLiteral;
   }

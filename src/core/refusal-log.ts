@@ -12,7 +12,7 @@ import type { FaultCode } from './faults.ts';
 
 type Refusal = NoriaEvents['client.refused'];
 
-/** The refusals of one client in its window that got no log line of their own. */
+/** The refusals of one client in its window for which noria wrote no separate log line. */
 interface RefusalSummary {
   readonly client: string;
   readonly count: number;

@@ -182,7 +182,7 @@ export class Daemon {
   async #drainAndClose(deadline: number): Promise<void> {
     const { parts, owner, clock } = this.#running;
     const drained = parts.plane.drain();
-    // If no client waits, noria stops drawing now. A draw would cost money, and nobody would use its members.
+    // If no client waits, noria stops drawing now: a draw would cost money, and no client would use its members.
     if (parts.pool.waitingCount === 0) await parts.refiller.close();
     const timeout = new AbortController();
     const leftMs = Math.max(0, deadline - clock.monotonic());

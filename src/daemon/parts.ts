@@ -115,7 +115,7 @@ class RefillerSlot {
 
 type SlotRefiller = Pick<Refiller, 'sources' | 'forecasts' | 'refill' | 'pause' | 'resume'>;
 
-/** Stands in for the refiller until `fill` is called. */
+/** Used in place of the refiller until `fill` is called: it has no sources and rejects all commands. */
 const NO_REFILLER: SlotRefiller = {
   sources: () => [],
   forecasts: () => [],

@@ -271,8 +271,8 @@ class TunnelReads {
   /**
    * Emits a copy of the shared buffer. If the sink sent the previous chunk at once, it will probably send this chunk at
    * once too, so the copy reuses the memory of an earlier copy. If the sink does not do so, it holds this memory (64
-   * KiB) until it has sent the chunk. Each following chunk then gets new memory of its own size, until the sink sends a
-   * chunk at once again.
+   * KiB) until it has sent the chunk. Until the sink sends a chunk at once again, each chunk gets new memory of exactly
+   * its size.
    */
   #emitShared(socket: Socket, byteCount: number): void {
     const { shared } = this.#memory;

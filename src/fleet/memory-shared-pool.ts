@@ -137,8 +137,8 @@ export class MemorySharedPool {
 }
 
 /**
- * Queues the facts and beats for one replica, and delivers them in a microtask. So the pool never calls a follower
- * while one of its own methods runs.
+ * Queues the facts and beats for one replica, and delivers them in a microtask. So the shared pool never calls a
+ * follower while a method of the shared pool runs.
  */
 class ReplicaConnection {
   readonly servesClients: boolean;

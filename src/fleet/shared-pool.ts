@@ -1,7 +1,7 @@
 /**
  * What the replicas of one pool share: a log of facts, beats, sessions, and the pace of each instance.
  *
- * A replica is a process with a complete pool of its own, so its clients never wait for shared data. A fact is a change
+ * A replica is a process with a complete copy of the pool, so its clients never wait for shared data. A fact is a change
  * of the pool, an operator's command or an answer of the service. A beat is a replica's report of its demand, uses and
  * open leases. An instance is what a source draws from at the service.
  *
@@ -116,8 +116,8 @@ export interface FleetActivity {
 }
 
 /**
- * Receives the shared state and its changes. The shared pool calls one method at a time, and never during a call of one
- * of its own methods.
+ * Receives the shared state and its changes. The shared pool calls one method of the follower at a time, and
+ * never while a method of the shared pool runs.
  */
 export interface Follower {
   /**

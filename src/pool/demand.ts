@@ -50,8 +50,8 @@ export function heldAt({ expiries }: PoolSource, moment: number): number {
 
 /**
  * The demand of all replicas for the source.
- * @param except - an `OtherReplicas` object, which stands for one group of replicas. The result omits the demand that
- *   this group reported.
+ * @param except - an `OtherReplicas` object, which contains what one group of replicas reported. The result omits
+ *   the demand of this group.
  */
 export function demandFor(
   members: Members,

@@ -73,8 +73,8 @@ function addToPool(
 }
 
 /**
- * Returns the text that stands for one IP in the budget: the exit IP, if the entry names it. Otherwise the text is the
- * address, with a hash of the user name if the entry has one, because several exits may share an address.
+ * Returns the text by which the budget counts distinct IPs: the exit IP, if the entry names it. Otherwise the text is
+ * the address, with a hash of the user name if the entry has one, because several exits may share an address.
  */
 function distinctIp({ exitIp, host, port, login }: DrawnEntry): string {
   if (exitIp !== undefined) return exitIp;
