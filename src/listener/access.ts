@@ -22,13 +22,12 @@ export interface AccessOptions {
   readonly users: readonly { readonly username: string; readonly password: Secret }[];
   /** Client networks in CIDR notation; empty allows every address. */
   readonly allow: readonly string[];
-  /** Rules in the grammar of core/target-rule.ts. */
+  /** The targets that clients must not use, as rules in the grammar of core/target-rule.ts. */
   readonly denyTargets: readonly string[];
   /** Returns the addresses that noria listens on now. noria refuses them as targets, whatever the rules say. */
   readonly ownAddresses?: () => readonly BoundAddress[];
   /**
-   * Called for each attempt with wrong credentials, so that other processes with the same listener can count the
-   * attempt, too.
+   * Called for each attempt with wrong credentials, so that noria's other processes with this listener can count it.
    */
   readonly onWrongCredentials?: (attempt: WrongAttempt) => void;
   readonly clock: Clock;
@@ -151,7 +150,7 @@ export class Access {
     return target;
   }
 
-  /** @returns `forbidden`, whose context contains a `reason` for the client; undefined if the target is allowed. */
+  /** @returns an error `forbidden` with a `reason` that the client may see; undefined if the target is allowed. */
   checkTarget(target: HostPort): NoriaError | undefined {
     const own = this.#options.ownAddresses?.();
     const isOwn = own !== undefined && isOwnAddress(target, own);

@@ -13,7 +13,7 @@ interface BindOptions {
    * server. 'error' means that a connection could not be accepted, for example because no file descriptor is free.
    */
   readonly onListening: (server: Server) => void;
-  /** Whether an address that other machines can reach is allowed. */
+  /** Whether the listener may have an address that other machines can reach. */
   readonly allowNonLoopback: boolean;
 }
 

@@ -106,7 +106,7 @@ export class ClientConnection implements Listed {
     this.#socket.on('error', () => {}); // ignored: 'close' follows every error
   }
 
-  /** Refuses every request of this connection. The first error wins. */
+  /** Refuses every request of this connection with this error. A second call has no effect. */
   refuseAll(error: NoriaError): void {
     this.#refusalError ??= error;
   }
@@ -117,9 +117,9 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Calls `then` once with the first bytes of the connection or of its next request. Before this call, it removes its
-   * own socket listeners. If the client ends its side without a byte, the socket is destroyed. An error in `then` ends
-   * only this connection.
+   * Calls `then` once with the first bytes of the connection or of its next request. At that moment, this method has
+   * already removed its own listeners from the socket. If the client ends its side without a byte, the socket is
+   * destroyed. An error in `then` ends only this connection.
    */
   readFirst(then: (first: Buffer) => void): void {
     const socket = this.#socket;
@@ -215,7 +215,7 @@ export class ClientConnection implements Listed {
     this.#reportRefusal(code, detail, {});
   }
 
-  /** Emits `client.refused` for a failed dial. `dialFailed` says that `dial.ended` has already reported the failure. */
+  /** Emits `client.refused` with `dialFailed`, because a `dial.ended` event has already reported the failed dial. */
   reportFailedDial({ code, reason }: DialFailure): void {
     this.#reportRefusal(code, reason, { dialFailed: true });
   }

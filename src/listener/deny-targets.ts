@@ -28,11 +28,11 @@ const LOOPBACK_NAMES = [
 /** Names of this machine or network: RFC 6761 §6.3, RFC 6762 §3, ICANN's .internal. */
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal'];
 /**
- * The maximum number of cached verdicts. noria caches verdicts, because clients request the same few targets
- * repeatedly, and checking an address costs as much as choosing a member.
+ * The maximum number of targets for which noria remembers whether a rule denies them. Clients request the same few
+ * targets repeatedly, and a check of an address costs as much as choosing a member.
  */
-const MAX_CACHED_VERDICTS = 1_024;
-/** The verdict on a target that no rule excludes. */
+const MAX_CACHED_TARGETS = 1_024;
+/** The value in `#reasons` for a target that no rule excludes. */
 const ALLOWED = '';
 
 export class DenyTargets {
@@ -43,7 +43,7 @@ export class DenyTargets {
   readonly #networks: Networks;
   readonly #ports: readonly { readonly from: number; readonly to: number }[];
   /** For each target (`host:port`), why it is excluded, or ALLOWED. */
-  readonly #verdicts = new BoundedMap<string, string>(MAX_CACHED_VERDICTS);
+  readonly #reasons = new BoundedMap<string, string>(MAX_CACHED_TARGETS);
 
   /** @throws TypeError for a rule that core/target-rule.ts cannot parse. */
   constructor(rules: readonly string[]) {
@@ -69,12 +69,12 @@ export class DenyTargets {
    * matches.
    */
   reasonToDeny(target: HostPort): string | undefined {
-    let verdict = this.#verdicts.get(target.text);
-    if (verdict === undefined) {
-      verdict = this.#check(target) ?? ALLOWED;
-      this.#verdicts.set(target.text, verdict);
+    let reason = this.#reasons.get(target.text);
+    if (reason === undefined) {
+      reason = this.#check(target) ?? ALLOWED;
+      this.#reasons.set(target.text, reason);
     }
-    return verdict === ALLOWED ? undefined : verdict;
+    return reason === ALLOWED ? undefined : reason;
   }
 
   #check(target: HostPort): string | undefined {

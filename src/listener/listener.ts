@@ -171,8 +171,8 @@ export class Listener {
   async #stopAccepting(): Promise<void> {
     this.#admissionQueue?.clear();
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
-    // Waits for the connections, too: when a server has closed, the 'close' handlers of its connections may not have
-    // run yet.
+    // When a server has closed, the 'close' handlers of its connections may not have run yet. So noria waits for the
+    // last connection.
     if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#onEmpty.push(resolve));
   }
 

@@ -4,7 +4,7 @@ import type { Fault } from '../core/fault.ts';
 import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { LeaseRefusal } from '../pool/lease.ts';
 
-/** What a reply to a refused client contains. A `DialFailure` is also a valid refusal. */
+/** What a reply to a refused client contains. */
 export interface Refusal {
   readonly code: FaultCode;
   /** noria's own words, for the client. It never quotes the client, a member or the service. */

@@ -29,15 +29,17 @@ export interface RelayResult {
   /** The bytes from the target that were written to the client's socket. */
   readonly bytesDown: number;
   /**
-   * Whether the member's side ended or failed before its first byte. Only true if the client had sent data and was
-   * still connected.
+   * Whether the member's side ended or failed before it sent a byte, although the client had sent data and had not
+   * ended its side.
    */
   readonly cut: boolean;
 }
 
 /**
- * Relays between `client` and the member's socket. Each may be paused or flowing, and must not have another 'data' listener.
- * @param early - what the client has already sent; goes to the target first. `memberConnection.early` goes to the client first.
+ * Relays between `client` and the member's socket. Each of the two sockets may be paused or flowing, but must not have
+ * a 'data' listener.
+ * @param early - what the client has already sent. It is sent to the target before all other data, and
+ *   `memberConnection.early` to the client.
  */
 export function relay(
   client: Socket,

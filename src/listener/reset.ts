@@ -1,4 +1,4 @@
-/** Closes connections: with a reset if the content is incomplete, with few system calls if the content is complete. */
+/** Resets connections whose content is incomplete, and decides when `destroy` can replace `end`. */
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 

@@ -13,10 +13,13 @@ export interface RoutingKey {
   readonly key: RoutingKeyName;
   /** The names that clients of other gateways use for this key. */
   readonly aliases: readonly string[];
-  /** Describes a valid value, as it follows `expected` in an error message. Absent if the key has no value. */
+  /** Describes a valid value. Error messages contain it after the word `expected`. Absent if the key has no value. */
   readonly value?: string;
   readonly effect: string;
-  /** Only for durations. Maps a name of the key to the unit of a bare number, in ms. A name without an entry has seconds. */
+  /**
+   * Only for durations: the unit, in ms, that noria assumes for a value without a unit. It depends on the name of the
+   * key: `ttl-5` means 5 seconds, and `sesstime-5` means 5 minutes. Default: one second.
+   */
   readonly bareUnitMs?: Readonly<Record<string, number>>;
 }
 

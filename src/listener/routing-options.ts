@@ -21,8 +21,8 @@ const MAX_LOCATION_LENGTH = 64;
 const SESSION_NAME = /^[A-Za-z0-9_.~]{1,64}$/;
 const HEADER_PREFIX = 'x-noria-';
 /**
- * The maximum length of a word that noria compares with the keys, because the comparison is slow. A longer word is no
- * misspelled key.
+ * The maximum length of a word that noria compares with the keys, because the comparison is slow. A longer word
+ * cannot be a misspelled key.
  */
 const MAX_KEY_LENGTH = 32;
 const ALL_KEYS = ROUTING_KEYS.map(({ key }) => key).join(', ');
@@ -31,7 +31,7 @@ const KEYS_BY_NAME: ReadonlyMap<string, RoutingKey> = new Map(
   ROUTING_KEYS.flatMap((entry) => [entry.key, ...entry.aliases].map((name) => [name, entry] as const)),
 );
 
-/** The settings of a listener that complete routing options. */
+/** The settings of a listener that concern routing options. */
 export interface RoutingSettings {
   readonly sessionMode: 'none' | 'client-ip' | 'port' | 'target-host';
   /** The only source that the listener uses. If absent, it uses all sources. */
@@ -118,10 +118,10 @@ export function sessionOfPort(
 }
 
 /**
- * What follows BASE in a user name if the listener has no users, so that BASE can be anything.
+ * Returns what follows BASE in the user name of a client. Only for a listener without users, where BASE is any text.
  *
- * BASE ends before the first word that is a key: `my-app-session-1` is `my-app` and `session-1`, and the BASE of
- * `session-abc,adr-Shanghai` is empty. BASE has at most two words, or three if it starts with Bright Data's
+ * BASE ends before the first word that is a key: in `my-app-session-1`, BASE is `my-app`; in
+ * `session-abc,adr-Shanghai`, BASE is empty. BASE has at most two words, or three if it starts with Bright Data's
  * `brd-customer`. If more words precede the first key, the second word is probably a misspelled key. Then BASE is only
  * the first word, so noria refuses the second word as an unknown key.
  */
@@ -193,8 +193,11 @@ function whichKeys(name: string): string {
 }
 
 function invalidValue({ entry, name, value }: GivenOption, where: string): Problem {
-  const expected = `for key ${name} ${where}: expected ${entry.value ?? 'yes or no'}`;
-  return problem(`invalid value ${quote(value)} ${expected}`, `invalid value ${expected}`);
+  const expected = entry.value ?? 'yes or no';
+  return problem(
+    `invalid value ${quote(value)} for key ${name} ${where}: expected ${expected}`,
+    `invalid value for key ${name} ${where}: expected ${expected}`,
+  );
 }
 
 /** @returns false when the value is invalid for this key. */
@@ -202,7 +205,7 @@ function setOption(given: GivenOptions, { entry, name, value }: GivenOption): bo
   switch (entry.key) {
     case 'session':
       if (!SESSION_NAME.test(value)) return false;
-      given.session = ownText(value); // a copy, because a session outlives the request head
+      given.session = ownText(value); // a copy: a substring would keep the whole request head in memory
       return true;
     case 'ttl':
     case 'life': {
@@ -240,8 +243,8 @@ function setOption(given: GivenOptions, { entry, name, value }: GivenOption): bo
 }
 
 /**
- * Parses `500ms`, `10s`, `5m`, `2h`, or a whole number in `bareUnitMs`. A valid duration is more than 0 and at most 7
- * days.
+ * Parses a duration in ms: `500ms`, `10s`, `5m`, `2h`, or a whole number, whose unit is `bareUnitMs`. A valid duration
+ * is more than 0 and at most 7 days.
  */
 function parseDuration(text: string, bareUnitMs: number): number | undefined {
   const parts = /^(\d{1,9})(ms|s|m|h)?$/i.exec(text);
@@ -296,7 +299,10 @@ function complete(given: GivenOptions, context: RoutingContext): RoutingOptions 
   return routing;
 }
 
-/** The session that the listener's session mode assigns. Its `=` cannot occur in a session name that a client chooses. */
+/**
+ * Returns the session that the listener's session mode assigns, for example `port=24000`. No client can choose this
+ * session, because the session names of clients must not contain `=`.
+ */
 function automaticSession(context: RoutingContext): string | undefined {
   switch (context.listener.sessionMode) {
     case 'none':
@@ -320,8 +326,8 @@ function portSession({ localPort }: Pick<RoutingContext, 'localPort'>): string {
 }
 
 /**
- * The session of a port has its own owner, so that the limit on an owner's sessions does not apply to a client that
- * uses thousands of ports.
+ * Returns the owner of a session. The pool limits the number of sessions of one owner. The session of each port has a
+ * separate owner, because one client may use thousands of ports.
  */
 function ownerOf(session: string, context: RoutingContext): SessionOwner {
   if (context.listener.sessionMode === 'port' && session === portSession(context))
@@ -341,7 +347,7 @@ function problem(message: string, reason = message): Problem {
   return { message, reason };
 }
 
-/** The client's text for a log line: shortened, with control characters escaped. */
+/** Formats a text from the client for a log line: shortened, with control characters escaped. */
 function quote(text: string): string {
   return JSON.stringify(text.length > 40 ? `${text.slice(0, 40)}…` : text);
 }

@@ -42,7 +42,7 @@ export function openTunnel(connection: ClientConnection, request: DialRequest, c
   const onResult = (result: DialResult): void => {
     isOver = true;
     connection.dialing = undefined;
-    // No byte is lost, because the next listeners are added before this function returns.
+    // No data is lost: it can only arrive after this function has returned, and by then the relay listens for it.
     socket.off('data', onData).off('end', onEnd);
     try {
       if (result.ok) {
@@ -75,8 +75,9 @@ function refuse(connection: ClientConnection, client: TunnelClient, failure: Dia
 }
 
 /**
- * Relays between the client and the member until both have ended, then ends the lease and emits `tunnel.closed`. The caller
- * has already replied to the client and removed its own listeners in this same tick.
+ * Relays between the client and the member until both have ended, then ends the lease and emits `tunnel.closed`.
+ * In the same tick, but before this call, the caller replies to the client and removes its own listeners from the
+ * client's socket.
  *
  * @param early - what the client has sent after its request: goes to the target first.
  */

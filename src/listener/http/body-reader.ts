@@ -24,7 +24,7 @@ const MAX_SIZE_DIGITS = 13;
  * be freed.
  */
 const MAX_SPARSE_BYTES = 4 * 1024;
-/** A block with fewer bytes is moved byte by byte, which is faster than a call of `copyWithin`. */
+/** A block with fewer bytes than this is moved byte by byte, because `copyWithin` is slower for it. */
 const MIN_BLOCK_COPY_BYTES = 32;
 const NO_BYTES: Buffer = Buffer.alloc(0);
 const TAB = 0x09;
@@ -61,13 +61,13 @@ export class BodyReader {
   readonly #rules: BodyRules;
   #state: number;
   /**
-   * How many bytes of the body, or of the current chunk, noria has not received yet. While noria parses a size line:
-   * the number that the digits received so far form.
+   * How many bytes of the body, or of the current chunk, noria has not received yet. While noria parses a chunk size:
+   * the value of the digits received so far.
    */
   #leftBytes = 0;
   /**
-   * In the digits of a size line: the number of digits so far. In its extensions: the number of bytes of the extensions
-   * so far.
+   * While noria parses a chunk size: how many digits it has received. While noria parses chunk extensions: how many
+   * bytes of them it has received.
    */
   #lineBytes = 0;
   #trailerBytes: Buffer = NO_BYTES;

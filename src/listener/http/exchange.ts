@@ -29,8 +29,8 @@ interface ExchangeCallbacks {
   /** Called when the exchange has ended without a complete response. `silent`: no byte of the response has arrived. */
   onFailed(error: NoriaError, silent: boolean): void;
   /**
-   * The exchange has ended and has released its lease. Called before the `complete` part or before `onFailed`; not
-   * called after `onSwitched`.
+   * Called when the exchange has ended and has released its lease. After this call, `onPart` gets the last part of the
+   * response, or `onFailed` is called. Not called after `onSwitched`.
    */
   onReleased(bytesUp: number, bytesDown: number): void;
 }

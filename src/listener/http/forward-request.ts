@@ -158,7 +158,7 @@ export function formatRequestHead(
   return `${method} ${absoluteUrl} HTTP/1.1\r\n${lines}${credentials}\r\n`;
 }
 
-/** Sets Host to the authority of the URL: in the place of the client's Host field, or first if there is none. */
+/** Sets the value of Host to the authority of the URL. If the client sent no Host field, adds one at the start. */
 function withHost(fields: readonly HeaderField[], authority: string): HeaderField[] {
   if (!fields.some(([name]) => name.toLowerCase() === 'host')) return [['Host', authority], ...fields];
   return fields.map(([name, value]) => (name.toLowerCase() === 'host' ? [name, authority] : [name, value]));

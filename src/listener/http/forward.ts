@@ -135,7 +135,7 @@ export class Forward {
     this.#body = new RequestBody(forwardRequest.framing, context.resumeBody);
   }
 
-  /** Whether to read the next part of the body. While it is false, read no body until `resumeBody` is called. */
+  /** Whether to read the next part of the body from the client. If false, wait until `resumeBody` is called. */
   get wantsBody(): boolean {
     return this.#body.wantsMore;
   }
@@ -222,8 +222,8 @@ export class Forward {
     this.#clearIdleTimeout();
     this.#idleTimeout = deadlines.set(idleTimeoutMs, this.#onIdle);
     exchange.start(formatRequestHead(this.#forwardRequest, memberConnection));
-    // If the exchange failed in `start`, it must not get the body: the retry may have begun, and its exchange may
-    // already have received the body.
+    // If this exchange failed in `start`, a retry may have begun with another exchange. Then this exchange must not get
+    // the body.
     if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.#body.sendTo(exchange);
   }
 

@@ -137,8 +137,8 @@ class HttpConnection {
   };
 
   /**
-   * Serves the received requests one after the other. Stops at a request that is not answered at once, and while the
-   * client does not read the answers.
+   * Serves the received requests one after the other. Begins no further request while one is in progress, or while the
+   * client reads the answers too slowly.
    */
   #parse(): void {
     if (this.#parsing) return;

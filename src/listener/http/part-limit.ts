@@ -13,8 +13,8 @@ export class PartLimit {
   #parts = 0;
 
   /**
-   * @param onWritten - called when the waiting parts have been written, if `mayWrite` has returned false because of this
-   *   limit. If it has returned false because of the socket's limit, the socket emits 'drain' instead.
+   * @param onWritten - called when the waiting parts have been written, if `mayWrite` returned false because of their
+   *   number. If `mayWrite` returned false because of their size in bytes, the socket emits 'drain' instead.
    */
   constructor(socket: Socket, onWritten: () => void) {
     this.#socket = socket;

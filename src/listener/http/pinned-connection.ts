@@ -63,7 +63,10 @@ export class PinnedConnection {
     if (pinned.socket.destroyed || pinned.socket.readableEnded) this.close();
   }
 
-  /** Returns the kept connection, paused, if the connection has this purpose. The caller then owns the connection. */
+  /**
+   * Returns the kept connection, paused, if it is reserved for the requests that `purpose` describes. The caller then
+   * owns the connection.
+   */
   take(purpose: PinPurpose): MemberConnection | undefined {
     const kept = this.#kept;
     if (kept === undefined || !isSame(kept.purpose, purpose)) return undefined;
@@ -88,7 +91,7 @@ export class PinnedConnection {
   }
 }
 
-/** Returns the connection for the next request: marked as reused, without early bytes: noria has already read them. */
+/** Prepares a connection for the next request: marks it as reused, and removes the early bytes that noria has read. */
 function afterFirstRequest(connection: MemberConnection, clock: Clock): MemberConnection {
   const { socket, forwardMode, proxyAuthorization, lease } = connection;
   const { remainingMs } = lease;

@@ -43,8 +43,8 @@ export function refusalReply(refusal: Refusal): HttpReply {
   if (refusal.attempts !== undefined && refusal.attempts > 0) {
     headers.push(['X-Noria-Attempts', String(refusal.attempts)]);
   }
-  // The pool may compute a retry time for every refusal. The reply contains it only if the fault can end without a
-  // change by the client.
+  // The pool may compute a retry time for every refusal. The reply contains it only if the same request
+  // may succeed later.
   const retryAfterMs = refusal.retryAfterMs ?? (code === 'pool-empty' ? NO_DRAW_RETRY_MS : undefined);
   if (retryAfterMs !== undefined && fault.retry === 'later') {
     headers.push(['Retry-After', String(wholeSeconds(retryAfterMs))]);

@@ -35,7 +35,7 @@ const HEAD_END = Buffer.from('\r\n\r\n', 'latin1');
 const BARE_LF = /(?:^|[^\r])\n/;
 /** The type of a TLS record with a handshake. */
 const TLS_HANDSHAKE = '\x16';
-/** Matches both versions of the header. Version 2 starts with two empty lines, which the parser skips. */
+/** Matches a PROXY protocol header. The parser has already skipped the two empty lines with which version 2 begins. */
 const PROXY_PROTOCOL = /^(?:PROXY (?:TCP[46]|UNKNOWN)|\0\r\nQUIT\n)/;
 const CR = 0x0d;
 const LF = 0x0a;

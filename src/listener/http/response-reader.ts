@@ -74,7 +74,7 @@ export class ResponseReader {
 
   /**
    * The next part; undefined if more bytes are needed, and after `complete`.
-   * @throws NoriaError `member-protocol` if the bytes are no valid, unambiguous HTTP response.
+   * @throws NoriaError `member-protocol` if the bytes are not a valid and unambiguous HTTP response.
    */
   next(): ResponsePart | undefined {
     if (this.#completed) return undefined;

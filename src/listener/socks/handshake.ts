@@ -131,8 +131,8 @@ class SocksHandshake {
   #checkCredentials(credentials: ClientCredentials): NoriaError | undefined {
     const identity = this.#identify(credentials);
     if (identity instanceof NoriaError) return identity;
-    // Checks the routing options in this step, in which a refusal can still be an authentication failure. `#serve`
-    // reads them again, because the session may depend on the target.
+    // Checks the routing options before noria accepts the credentials. Later, noria could not refuse the client with an
+    // authentication failure. `#serve` reads the options again, because the session may depend on the target.
     const routing = this.#connection.readRoutingOptions(identity, '', []);
     if (routing instanceof NoriaError) return routing;
     this.#socket.write(authStatus(true));

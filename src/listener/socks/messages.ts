@@ -204,7 +204,7 @@ function parseSocks4Request(bytes: Buffer): Parsed | SocksFault | undefined {
   return request(hostPort(name, port), userId, nameEnd + 1);
 }
 
-/** The offset after a length byte at `at` and a text of that length; undefined if the text is incomplete. */
+/** Returns the offset after the length byte at `at` and its text; undefined if the text is incomplete. */
 function countedEnd(bytes: Buffer, at: number): number | undefined {
   const length = bytes[at];
   return length === undefined || bytes.length < at + 1 + length ? undefined : at + 1 + length;
