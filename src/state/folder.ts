@@ -1,9 +1,9 @@
 /**
- * The state folder. It contains the pace, which all processes that use the folder share, and the snapshot and the
+ * The state folder. It contains the pace file, which all processes that use the folder share, and the snapshot and the
  * sessions of one daemon.
  *
  * A second daemon that uses the same folder does not start; its error names the first daemon. Commands may run at the
- * same time as the daemon, and share the pace.
+ * same time as the daemon, and share the pace file.
  */
 
 import { readFileSync } from 'node:fs';
@@ -24,11 +24,12 @@ import { VersionedFile } from './versioned-file.ts';
 export interface StateOptions {
   /**
    * The path of the folder. noria creates a missing folder with mode 0700. If undefined, noria stores nothing, and
-   * other processes do not know the pace.
+   * other processes do not know when noria called the service.
    */
   readonly dir: string | undefined;
   /**
-   * Whether the process is a daemon, which locks the folder and writes the snapshot. A command only shares the pace.
+   * Whether the process is a daemon, which locks the folder and writes the snapshot. A command only shares the
+   * pace file.
    */
   readonly daemon: boolean;
   /** The name of the fleet in which noria runs; undefined if it runs in no fleet. */
@@ -40,9 +41,9 @@ export interface StateOptions {
 }
 
 export interface State {
-  /** The pace of a noria without a fleet. */
+  /** The pace store of a noria without a fleet. */
   readonly pace: PaceStore;
-  /** Returns the pace of a noria in a fleet: `shared` is the pace store of the fleet. */
+  /** Adds the calls in the pace file to `shared`, the pace store of a fleet. */
   readonly addOwnCalls: AddOwnCalls;
   readonly snapshot: SnapshotFile;
   readonly sessions: Journal;

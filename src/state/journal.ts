@@ -37,8 +37,8 @@ export interface Journal {
   /** The records that the file contained when noria opened it, not validated. Empty after `attach`. */
   readonly found: ReadonlyMap<string, FoundRecord>;
   /**
-   * Begins to write the records that `open` returns. Each change must call `onChange`, and is on disk within a second.
-   * One write contains all changes of that second.
+   * Begins to write the records of the source that `open` returns. The source must call `onChange` after each change of
+   * a record. The change is then on disk within a second. One write contains all changes of that second.
    */
   attach(open: (onChange: () => void) => JournalSource): void;
   /** Writes all records one last time. Idempotent. */
@@ -96,7 +96,7 @@ class JournalFile implements Journal {
     this.#closed = true;
     await this.#writing;
     if (this.#source !== undefined) {
-      await this.#closeFile(); // so `#write` replaces the whole file, and all records get the time of this write
+      await this.#closeFile(); // `#write` then replaces the whole file, and all records get the time of this write
       this.#dirty = true;
       await this.#write();
     }

@@ -1,6 +1,6 @@
 /**
- * The pace file: when noria last called each instance of the service, and which calls wait for their turn. All
- * processes that use the folder share the file.
+ * The pace file: for each instance of the service, the last call and the queue for the next call. All processes that
+ * use the folder share the file.
  *
  * noria records a call *before* it sends the call. Reading, deciding and writing are one atomic step
  * (versioned-file.ts). So neither a second process nor a process that crashes again and again can call too early.
@@ -22,7 +22,7 @@ const refusalsSchema = z.object({
 });
 
 const callSchema = z.object({
-  /** The id of the turn that made the call. */
+  /** The id of the turn at whose end noria recorded this call; '' if there was no turn. */
   id: z.string(),
   claimedAt: momentSchema,
   /** If the call reached the service, it arrived there within this many ms after `claimedAt`. */
@@ -41,19 +41,19 @@ const callSchema = z.object({
 
 const queuedTurnSchema = z.object({
   id: z.string(),
-  /** The interval in ms of the source that waits. */
+  /** The configured pace, in ms, of the waiting source. */
   intervalMs: atLeast(0),
   renewedAt: momentSchema,
   /**
-   * A process must renew its turn within this many ms. Otherwise noria removes the turn, because the process has
-   * probably ended.
+   * noria removes the turn if its process does not update `renewedAt` within this many ms: the process has probably
+   * ended.
    */
   validMs: atLeast(0),
 });
 
 /**
- * The format of earlier versions of noria. In that format, `holdMs` may include the duration of a call in flight, so noria reads
- * it as `arrivedWithinMs`.
+ * The format of earlier versions of noria. `holdMs` may include the duration of the call. So noria assumes that the
+ * call arrived at the service at most `holdMs` after `startedAt`.
  */
 const oldEntrySchema = z.object({ startedAt: momentSchema, holdMs: atLeast(0) });
 
@@ -63,8 +63,8 @@ const entrySchema = z.preprocess(
     /** The last call; absent before the first call. */
     call: callSchema.optional(),
     /**
-     * The turns that wait for a call, in the order in which they came. The queue determines only this order. So if a
-     * turn is lost from it, no call comes too early.
+     * The waiting turns, oldest first. They determine the order of the next calls, but not their moments. So no call
+     * comes too early even if a turn is missing here.
      */
     queue: z.array(queuedTurnSchema).catch([]),
     /** The latest refusals of calls that came too early (12002). */
@@ -161,8 +161,8 @@ interface RecordedFleet {
 }
 
 /**
- * Records the fleet in which noria runs. If noria has left another fleet, every instance counts as called now, because
- * the file contains no calls of that fleet.
+ * Records the fleet in which noria runs. If noria ran in a different fleet before, the file does not contain the calls
+ * of that fleet, so every instance counts as called now.
  *
  * A command keeps the name of the fleet that a daemon has recorded, because that daemon may still run in the fleet.
  *
@@ -184,12 +184,12 @@ export async function recordFleet(
     if (left === undefined && recorded === found.fleet) return { result };
     return { next: { ...entries, fleet: recorded }, result };
   });
-  // Without a fleet, the file is still unreadable, and the first change reports it.
+  // Without a fleet, nothing has replaced the unreadable file yet. The first change of an entry replaces it, and warns.
   if (broken && fleet !== undefined) warn(unreadableText(folder));
   return result;
 }
 
-/** Merges two recorded calls into one. After the merged call, noria waits until the waits after both calls have ended. */
+/** Returns the later of two recorded calls. Extends its `holdMs` if the pause after the earlier call ends later. */
 export function combineCalls(first: LastCall | undefined, second: LastCall, now: Moment): LastCall {
   if (first === undefined) return second;
   const isFirstLater = sinceLatestArrival(first, now) <= sinceLatestArrival(second, now);
@@ -205,7 +205,7 @@ export function sinceLatestArrival({ claimedAt, arrivedWithinMs }: LastCall, now
   return elapsedBetween(claimedAt, now) - arrivedWithinMs;
 }
 
-/** Keeps the pace in memory. Other processes do not share it, and it is lost when this process ends. */
+/** Creates a pace store in memory: other processes do not share it, and its entries are lost when this process ends. */
 export function createPaceMemory(timekeeper: Timekeeper): PaceStore {
   const entries = new Map<string, PaceEntry>();
   return {
@@ -225,8 +225,8 @@ function decideOne<T>(
 ): Decision<T> {
   const entries = new Map(Object.entries(paces));
   const { next, result } = decide(entries.get(key) ?? floor, now);
-  // Always replaces an unreadable file. Otherwise each read would again pretend that noria has just called, and the
-  // wait would never end.
+  // Always replaces an unreadable file. At each read of such a file, noria assumes that it has just called. So if the
+  // file stayed unreadable, the wait for the next call would never end.
   if (next === undefined && !broken) return { result };
   if (next !== undefined) entries.set(key, next);
   const kept = [...entries].filter(([, entry]) => entry !== undefined && isRecent(entry, now));
@@ -246,7 +246,7 @@ function pacesFrom(now: Moment): PaceEntries {
   return { floor: { call: unansweredCall(now, 0), queue: [] }, paces: {} };
 }
 
-/** Returns the paces as if noria had called every instance now. Keeps longer pauses. */
+/** Returns the paces as if noria had called every instance now. If the service asked for a longer pause, it stays. */
 function calledAt({ floor, paces }: PaceEntries, now: Moment): PaceEntries {
   const withCall = (entry: PaceEntry | undefined): PaceEntry => ({
     queue: [],

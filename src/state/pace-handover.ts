@@ -1,9 +1,9 @@
 /**
- * Hands the pace over when noria joins, changes or leaves a fleet, so that its first call is not too early.
+ * Hands the pace over when noria joins, changes or leaves a fleet, so that noria's first call is not too early.
  *
- * In a fleet, the store keeps the pace, and the pace file contains no calls of the fleet. So the pace file contains the
- * name of the fleet. If noria later starts without this fleet, every instance counts as called at that start. If noria
- * starts in a fleet, the calls in the pace file delay its calls in the fleet, too.
+ * In a fleet, noria records its calls in the fleet's store, and only the name of the fleet in the pace file. If noria
+ * later starts without this fleet, it does not know the latest calls, so every instance counts as called at that start.
+ * If noria starts in a fleet, its earlier calls delay its first calls in the fleet.
  */
 import { elapsedBetween, type Moment, type Timekeeper } from './moment.ts';
 import {
@@ -34,15 +34,15 @@ export async function handOverPace(options: HandoverOptions): Promise<AddOwnCall
 }
 
 function leftText(left: string, fleet: string | undefined): string {
-  const now = fleet === undefined ? 'without a fleet' : `in the fleet ${fleet}`;
-  return `noria has left the fleet ${left} and now runs ${now}; noria first calls each instance one interval after this start; make sure that no noria of the fleet ${left} still uses these instances`;
+  const where = fleet === undefined ? 'without a fleet' : `in the fleet ${fleet}`;
+  return `noria has left the fleet ${left} and now runs ${where}; noria first calls each instance one interval after this start; make sure that no noria of the fleet ${left} still uses these instances`;
 }
 
 interface OwnCalls {
   readonly entries: PaceEntries;
   /** The moment at which noria read `entries`. */
   readonly at: Moment;
-  /** A stopwatch that started after `at`. */
+  /** Returns the time in ms since `at`. It may be slightly too short, but never too long. */
   readonly sinceReadMs: () => number;
 }
 
@@ -55,7 +55,7 @@ function addCalls(shared: PaceStore, { entries, at, sinceReadMs }: OwnCalls): Pa
     change(key, decide) {
       const entry = own.get(key) ?? floor;
       if (entry?.call === undefined) return shared.change(key, decide);
-      // Measured before the change: the wait may then be longer than necessary, but never too short.
+      // If time passes during the change, the wait becomes longer than necessary, but never too short.
       const passedMs = sinceReadMs();
       return shared.change(key, (found, now) => {
         const moved = moveEntry(entry, (moment) => {
@@ -68,10 +68,10 @@ function addCalls(shared: PaceStore, { entries, at, sinceReadMs }: OwnCalls): Pa
   };
 }
 
-/** Converts the moments of an entry to moments of another store. */
+/** Returns the entry without its queue, and with moments that `move` has converted for another store. */
 function moveEntry({ call, refusals }: PaceEntry, move: (moment: Moment) => Moment): PaceEntry {
   return {
-    // The fleet does not know the turn that made this call, so the call cannot be pending there.
+    // In the fleet, no process waits for the answer to this call. So a pending call becomes unanswered.
     call: call && { ...call, id: '', claimedAt: move(call.claimedAt), fate: 'unanswered' },
     queue: [],
     refusals: refusals && { ...refusals, lastAt: move(refusals.lastAt) },

@@ -169,7 +169,7 @@ async function readParts({ path, clock, warn }: StateFileOptions): Promise<Snaps
     const aside = `${path}.broken-${clock.now()}`;
     const moved = await setAside(path, aside).then(
       () => `it was renamed to ${aside}`,
-      (failed: unknown) => `renaming it failed, too: ${describeError(failed)}`,
+      (failed: unknown) => `noria could not rename it: ${describeError(failed)}`,
     );
     warn(`the snapshot ${path} is invalid (${describeError(error)}); ${moved}`);
     return {};

@@ -53,10 +53,10 @@ export async function inspectFolder(folder: string): Promise<readonly string[]> 
 }
 
 /**
- * Checks the number in the name of a version (`NAME.7.json`).
+ * Checks the version number in a file name (`NAME.7.json`).
  *
- * @returns undefined if noria can have written a version with this number. Otherwise the number is too large, and the
- *   result is a sentence that says so.
+ * @returns a sentence for the operator if the number is so large that noria cannot have written the file; otherwise
+ *   undefined.
  */
 export function findNumberProblem(path: string): string | undefined {
   const digits = /\.(\d+)\.json$/.exec(path)?.[1];
@@ -130,7 +130,7 @@ export async function writeDraft(
   }
 }
 
-/** Removes the drafts of killed processes. A running process whose draft is removed writes it again. */
+/** Removes drafts, because a killed process leaves its draft behind. A running process then writes its draft again. */
 export async function sweepDrafts(folder: string): Promise<void> {
   const drafts = (await readdir(folder)).filter((name) => OWN_NAME.test(name) && name.endsWith('.tmp'));
   for (const name of drafts) await unlinkIfThere(join(folder, name));

@@ -30,7 +30,7 @@ export interface Decision<T> {
 /** The value of a file that is not valid JSON, because it is damaged or was edited manually. */
 export const BROKEN = Symbol('broken');
 
-/** How many older versions noria keeps. A slow process can then notice that its version is outdated. */
+/** How many older versions noria keeps. So a slow process that writes the next version finds that it already exists. */
 const KEPT_VERSIONS = 8;
 /**
  * The maximum number of tries to write a version. If several processes write at the same time, one of them always succeeds. So
@@ -91,7 +91,7 @@ export class VersionedFile {
     for (;;) {
       const number = Math.max(-1, ...(await this.#versions()));
       if (number < 0) {
-        // The first change also needs a previous version, because `#commit` checks that it still exists.
+        // Creates an empty version 0, because `#commit` needs a previous version.
         await this.#linkNew(0, '');
         continue;
       }
@@ -113,12 +113,12 @@ export class VersionedFile {
 
   async #commit(base: Version, value: unknown): Promise<boolean> {
     const number = base.number + 1;
-    // The id makes every text unique, so that two versions with the same value differ.
+    // The id makes each text unique, because the comparison below must distinguish versions with the same value.
     if (!(await this.#linkNew(number, JSON.stringify({ id: randomUUID(), value })))) return false;
-    // This process may have been suspended since it read its base version. Meanwhile, other processes may have created
-    // version `number` and later removed it as outdated. This process has then created it a second time, which is an
-    // error. The base version shows that: processes remove the oldest versions first, so the base version is missing,
-    // or another late process has created it again with another id.
+    // If this process was suspended after it read its base version, other processes may have created version `number`
+    // and removed it as outdated. Then this process has just created an outdated version, and must remove it. Processes
+    // remove the oldest versions first. So in this case the base version is missing, or another late process has
+    // created it again with another id.
     if ((await readStateFile(this.#path(base.number))) !== base.text) {
       await unlinkIfThere(this.#path(number));
       return false;
@@ -142,10 +142,9 @@ export class VersionedFile {
     } catch (error) {
       const code = errnoOf(error);
       if (code === 'EEXIST') return false;
-      // ENOENT usually means that a daemon has removed the draft: at its start, a daemon deletes all drafts. If the
-      // folder is unreadable, ENOENT has another cause.
+      // If the folder is readable, ENOENT means that the draft is missing: a daemon removes all drafts when it starts.
       const swept = code === 'ENOENT' && isOfLink(error);
-      if (swept && (await isReadable(this.#folder))) return false; // the caller then tries again
+      if (swept && (await isReadable(this.#folder))) return false; // `change` tries again
       throw error;
     } finally {
       await unlinkIfThere(draft);
