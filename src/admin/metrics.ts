@@ -214,7 +214,7 @@ function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBacken
   addFleetGauges(registry, backend);
   let lagMs: number | undefined;
   const lagHelp =
-    'Time from the moment when a noria shared a change until this noria received it, for the latest change.';
+    'For the latest change that this noria received: how long it was on its way from the noria that shared it.';
   addGauge(registry, { name: 'noria_fleet_lag_seconds', help: lagHelp }, (gauge) => {
     if (lagMs !== undefined) gauge.set(lagMs / SECOND_MS);
   });
