@@ -270,12 +270,14 @@ function checkSource({ source }: GivenOptions, listener: RoutingSettings): Probl
   if (source === undefined) return undefined;
   if (!listener.sourceNames().includes(source)) {
     return problem(
-      `the value ${quote(source)} of key source is not a configured source`,
-      'the value of key source is not a configured source',
+      `the value ${quote(source)} of the key source is not the name of a configured source`,
+      'the value of the key source is not the name of a configured source',
     );
   }
   if (listener.source !== undefined && source !== listener.source) {
-    return problem(`the value of key source is ${source}, but this listener uses only ${listener.source}`);
+    return problem(
+      `the value of the key source is ${source}, but this listener uses only the source ${listener.source}`,
+    );
   }
   return undefined;
 }

@@ -102,7 +102,7 @@ const BAD: readonly [text: string, named: RegExp][] = [
   ['ttl-99999999999', /for key ttl/],
   ['sesstime-10081', /for key sesstime/],
   ['life-soon', /for key life/],
-  ['source-nowhere', /value "nowhere" of key source/],
+  ['source-nowhere', /value "nowhere" of the key source/],
   ['zone-', /for key zone/],
   ['adr-', /for key adr/],
   ['adr-_', /for key adr/],
@@ -274,7 +274,7 @@ describe('routing options: what the listener adds', () => {
     const more = { source: 'city' };
     expect(read('', [], more)).toEqual({ source: 'city' });
     expect(read('source-city', [], more)).toEqual({ source: 'city' });
-    expect(read('source-other.source', [], more)).toMatch(/uses only city/);
+    expect(read('source-other.source', [], more)).toMatch(/uses only the source city/);
   });
 });
 

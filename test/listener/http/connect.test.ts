@@ -134,7 +134,7 @@ test.each<[string, string, string, object?]>([
   [
     'an unknown source',
     CONNECT(basic('me-source-hush:')),
-    'The value of key source is not a configured source.',
+    'The value of the key source is not the name of a configured source.',
   ],
   [
     'a denied target',
