@@ -58,7 +58,7 @@ interface RequiredListener {
 /** The steps of an update so far, which `#undo` reverts. */
 interface Change {
   readonly removed: readonly OpenedListener[];
-  /** The listeners of `removed` that no longer listen, because other listeners need their addresses. */
+  /** The removed listeners that no longer listen, because other listeners need their addresses. */
   readonly stopped: OpenedListener[];
   readonly started: OpenedListener[];
 }
@@ -70,7 +70,7 @@ const LIMITS = {
   /** How long one direction of a tunnel may stay open and silent after the other has ended. */
   lingerMs: 60_000,
 } as const;
-/** Resolution of the listeners' deadlines. It is coarse, because their timeouts are much longer. */
+/** The timeouts of listeners fire up to this number of ms late, which is little compared with their length. */
 const DEADLINE_TICK_MS = 250;
 
 export class ListenerSet {
@@ -78,7 +78,9 @@ export class ListenerSet {
   readonly #deadlines: Deadlines;
   #context: PlaneContext;
   #opened: readonly OpenedListener[] = [];
-  /** The listeners of the last commit. The first update after that commit sets them; until then, undefined. */
+  /**
+   * The listeners at the last commit, which `update` can restore. Undefined until the first update after that commit.
+   */
   #previous: { readonly opened: readonly OpenedListener[]; readonly drainTimeoutMs: number } | undefined;
   /** Removed listeners whose tunnels have not ended. */
   readonly #draining = new Map<Listener, Promise<void>>();

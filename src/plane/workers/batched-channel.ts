@@ -36,7 +36,7 @@ export class BatchedChannel<Message extends object> {
     setImmediate(this.flush);
   };
 
-  /** Sends a message that is not urgent: with the next batch, at the latest after LATER_MS. */
+  /** Adds a message that is not urgent to the next batch, which is sent after LATER_MS at the latest. */
   readonly sendLater = (message: Message): void => {
     if (this.#phase === 'closed') return;
     this.#batch.push(message);

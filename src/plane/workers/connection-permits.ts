@@ -24,7 +24,7 @@ export type PermitReply =
 
 export interface LimitedListener {
   readonly id: number;
-  /** Maximum number of connections in all workers together. */
+  /** Maximum number of client connections of the listener, in all workers together. */
   readonly maxConnections: number;
 }
 
@@ -93,7 +93,10 @@ export class PermitPool {
   /** Number of permits of each worker, used and unused. */
   readonly #held = new Map<number, number>();
   #free: number;
-  /** Workers that wait for permits, except those for which the current recall began: `Recall.for` lists these. */
+  /**
+   * Workers that have asked for permits since the current recall began. `Recall.for` lists the workers that asked
+   * before.
+   */
   #asking: number[] = [];
   #recall: Recall | undefined;
   /** Workers that did not answer a recall in time. The permit pool sends them no further recall before they answer. */
@@ -191,8 +194,8 @@ export class PermitHolder {
   readonly #waiting: ((permitted: boolean) => void)[] = [];
   #asking = false;
   /**
-   * How many of the waiting connections, the first ones in `#waiting`, are part of the worker's current request to the
-   * primary. If the primary grants no permit, the worker refuses these connections.
+   * How many of the waiting connections the current request to the primary includes, beginning with the first in
+   * `#waiting`. If the primary grants no permit, the worker refuses these connections.
    */
   #askedFor = 0;
 

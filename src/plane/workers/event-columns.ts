@@ -43,7 +43,7 @@ interface EventGroup {
 export interface EventColumns {
   readonly kind: 'events';
   readonly groups: readonly EventGroup[];
-  /** For each event, the index of its group. */
+  /** For each event, in order: the index in `groups` of the group that contains the event. */
   readonly order: readonly number[];
 }
 

@@ -10,8 +10,8 @@ export class ListenerPlan {
   #lastId = 0;
 
   /**
-   * Sets `shared`, the id and the port, in the settings of each listener. An unchanged listener keeps its id and port
-   * from `before`; every other listener gets new ones.
+   * Sets `shared` in the settings of each listener: its id and, in place of port 0, a free port. An unchanged
+   * listener keeps the id and the port that it has in `before`.
    */
   async assign(
     settings: readonly ListenerSettings[],

@@ -85,7 +85,7 @@ export interface PlaneUpdate {
 }
 
 export type UpdateOutcome =
-  /** The bound addresses of each listener, in order. */
+  /** The bound addresses of each listener, in the order of `PlaneUpdate.listeners`. */
   | { readonly ok: true; readonly addresses: readonly (readonly BoundAddress[])[] }
   | {
       readonly ok: false;

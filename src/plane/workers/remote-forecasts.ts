@@ -30,7 +30,7 @@ export class RemoteForecasts {
     return this.#sent.map((sent) => later(sent, passedMs));
   }
 
-  /** Whether the forecasts have changed since `receive`, apart from the time that has passed since then. */
+  /** Whether `current` differs from the result of `read` by more than TOLERANCE_MS. */
   differsFrom(current: readonly SourceForecast[]): boolean {
     const expected = this.read();
     return (

@@ -41,8 +41,8 @@ const CLOSE_TIMEOUT_MS = 2_000;
  */
 const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
 /**
- * If a signal of SENT_TO_ALL ends a worker that is still loading, noria starts the worker again. This is the maximum
- * number of starts, including the first.
+ * Maximum number of starts of a worker, including the first. noria starts a worker again if a signal of SENT_TO_ALL
+ * ended it while it was still loading.
  */
 const MAX_STARTS = 3;
 

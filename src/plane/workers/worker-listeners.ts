@@ -18,11 +18,9 @@ import type { WorkerProcess } from './worker-process.ts';
 const MAX_PORT_TRIES = 3;
 /** The primary kills a worker that takes longer than this to open its listeners. */
 const UPDATE_TIMEOUT_MS = 30_000;
-/**
- * The time limits for updates while noria closes: one limit for all workers together, and the least time that each
- * worker gets. A healthy worker needs a few ms.
- */
+/** While noria closes, all workers together get this time for their updates. A healthy worker needs a few ms. */
 const CLOSING_TIMEOUT_MS = 1_000;
+/** While noria closes, each worker gets at least this time for its update, even if CLOSING_TIMEOUT_MS has passed. */
 const MIN_TIMEOUT_MS = 250;
 
 export type ListeningWorker = Pick<WorkerProcess, 'nextAnswer' | 'send' | 'killBecause'>;
@@ -214,13 +212,13 @@ class ConnectionCounts {
 }
 
 /**
- * Whether all workers must close the listener `one` before any worker can open the listener `other`.
+ * Whether all workers must close the listener `current` before any worker can open the listener `wanted`.
  *
  * True if both use the same port and one of their hosts includes the other, as `0.0.0.0` includes `127.0.0.1`. False
- * for equal hosts: the workers then move the address one after the other, and noria refuses no client.
+ * for equal hosts: one worker at a time replaces the listener, while the other workers still accept clients.
  */
-function blocks(one: ListenerSettings, other: ListenerSettings): boolean {
-  const [before, next] = [bindAddress(one), bindAddress(other)];
+function blocks(current: ListenerSettings, wanted: ListenerSettings): boolean {
+  const [before, next] = [bindAddress(current), bindAddress(wanted)];
   return before.kind === 'tcp' && next.kind === 'tcp' && before.host !== next.host && overlap(before, next);
 }
 

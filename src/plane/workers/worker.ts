@@ -210,8 +210,8 @@ function permitsOf(listener: number): PermitHolder {
 
 async function update(command: PlaneUpdate, { listeners, loaded }: WorkerPlane): Promise<UpdateOutcome> {
   await loaded;
-  // Forgets the permits of listeners that the primary no longer lists. A listener that this update removes is still in the
-  // list: if the update fails, noria opens that listener again.
+  // Drops the connection permits of the listeners that are not in `permitListeners`. Listeners that this update
+  // removes are still in that list: if the update fails, noria opens them again.
   for (const id of permits.keys()) if (!command.permitListeners.includes(id)) permits.delete(id);
   try {
     const settings = decodeFromIpc<readonly ListenerSettings[]>(command.listeners);

@@ -52,11 +52,14 @@ interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' | 'lease
 }
 
 /**
- * The number of the primary among the processes that report to `#verdict` whether the network works. The workers have
- * the numbers from 1. The primary reports, too, because it dials for health checks.
+ * The number of the primary in `#verdict`, which learns from each process whether the network works. The workers have
+ * the numbers from 1. The primary is included, because it dials for health checks.
  */
 const PRIMARY = 0;
-/** How often the primary looks for changes of the forecasts that no event announces. */
+/**
+ * How often the primary compares the forecasts with those that it last sent. Not every change of a forecast emits an
+ * event.
+ */
 const FORECAST_MS = 500;
 
 /**
@@ -222,8 +225,8 @@ class WorkersPlane implements DataPlane {
     return new MemberDialer({
       ...options,
       ...settings,
-      // The dialer gets its own bus, without subscribers: it emits `network.judged` for this process alone. `#verdict`
-      // emits this event for all processes.
+      // This bus has no subscribers: the `network.judged` events of this dialer describe only what this process
+      // found. `#verdict` emits the event for all processes together.
       bus: new EventBus((event, error) => log.error({ event, error }, 'observer failed')),
       onNetwork: (down) => this.#verdict.judged(PRIMARY, down),
     });
@@ -335,7 +338,8 @@ class WorkersPlane implements DataPlane {
       bus.emit('connection.closed', { listener, protocol: 'unknown', outcome: 'internal' });
     }
     if (this.#ready.length > 0 || !this.#listeners.useInheritedSocket) return;
-    // The inherited socket closed with the last worker. By now its descriptor number may refer to another file.
+    // No new worker can use the inherited socket: it closed with the last worker, and its descriptor number may now
+    // refer to another file.
     const why = 'all workers have exited, and an inherited socket cannot be opened again';
     this.#supervisor?.fail(new NoriaError('workers-failed', why));
   }
