@@ -24,8 +24,8 @@ export class CandidateIndex {
   /** True when a member may have become free. The pool sets it to false, and then gives free members to the waiting clients. */
   membersFreed = false;
   /**
-   * The part that this process may use of the limits that several processes share, such as `maxTunnelsPerMember`. After
-   * a change of `part`, the caller must call `update` for each member.
+   * The share of this process in the limits that apply to several processes together, such as `maxTunnelsPerMember`.
+   * After a change of `part`, the caller must call `update` for each member.
    */
   part: ProcessPart = { count: 1, index: 0, clockAheadMs: 0, changedAt: 0 };
 
@@ -131,7 +131,7 @@ export class CandidateIndex {
   /** Moves the member to the bucket that its state requires, and schedules the next change of the bucket. */
   update(member: Member, now: number): void {
     const { name } = member.phase;
-    if (name === 'draining' || name === 'left') return; // the lists no longer contain the member
+    if (name === 'draining' || name === 'left') return; // draining and departed members are in no list
     const bucket = this.#bucketOf(member, now);
     if (bucket !== member.bucket) {
       this.#move(member, bucket);
@@ -216,7 +216,10 @@ function partOfProcess(limit: number, part: ProcessPart): number {
   return partOf(part.machine === undefined ? limit : partOf(limit, part.machine), part);
 }
 
-/** The size of one part of a limit. It is at least 1, so that every process can serve clients. */
+/**
+ * Divides a limit into `count` parts and returns the part with the number `index`. Every part is at least 1, so that
+ * every process can serve clients.
+ */
 export function partOf(limit: number, { count, index }: LimitPart): number {
   return Math.max(1, Math.floor(limit / count) + (index < limit % count ? 1 : 0));
 }

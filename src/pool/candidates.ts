@@ -154,7 +154,7 @@ export class MemberCheck implements PickCheck<Candidate> {
    * because of this spacing. Infinity if there is no such member.
    */
   spacedUntil = Number.POSITIVE_INFINITY;
-  /** Result: whether the pick rejected a member that may fit other requests with the same filter. */
+  /** Result: true if the pick rejected a member that other requests with the same filter may still get. */
   rejectedForRequest = false;
   /** Result: whether the pick searched a tier that no request had searched for longer than QUIET_MS. */
   endedQuiet = false;

@@ -17,15 +17,15 @@ export interface MemberHistory {
 }
 
 interface DepartedMember extends MemberHistory {
-  /** The pool forgets the record at this monotonic moment. */
+  /** The pool forgets the departed member at this monotonic moment. */
   readonly untilAt: number;
   /** Whether draws of the same address are rejected until `untilAt`. */
   readonly barred: boolean;
 }
 
 /**
- * The maximum number of remembered members. A pool loses fewer members than this in the time for which it keeps a
- * record.
+ * Maximum number of departed members that the pool remembers at once. In the time for which a pool remembers a
+ * member, fewer members than this leave.
  */
 const MAX_DEPARTED = 50_000;
 

@@ -145,7 +145,7 @@ function isForeignScript({ options, locatedCount, hasLatinLocation }: PoolSource
   return hasLatinLetter(keyword);
 }
 
-/** Joins the clauses for all sources. In each clause, `%s` becomes the source's name. */
+/** Returns one clause for each source, separated by commas. `%s` in a clause becomes the name of the source. */
 function each(sources: readonly PoolSource[], clause: (options: PoolSource['options']) => string): string {
   return sources.map(({ name, options }) => clause(options).replace('%s', name)).join(', ');
 }

@@ -240,11 +240,11 @@ interface SourceTotals {
   succeededAt: number;
 }
 
-/** How long an answer from a target counts as evidence that the source serves a client. */
+/** For this time after a target answered a client, noria assumes that the source can serve this client. */
 const CLIENT_SERVED_MS = 10 * MINUTE_MS;
 /**
- * What each new member adds to the budget of trials. In a trial, a draw replaces a member that may be good, to find out
- * whether new members work. With 0.1, trials cause at most a tenth more draws.
+ * Each new member permits this number of trials, so ten new members permit one. In a trial, a draw replaces a member
+ * that may be good, to find out whether new members work. So trials cause at most a tenth more draws.
  */
 const TRIALS_PER_MEMBER = 0.1;
 
@@ -293,7 +293,7 @@ export class SourceEvidence {
     this.#limitTrials(size);
   }
 
-  /** Takes one trial from the budget; false if the budget is used up. */
+  /** Uses up one permitted trial; false if none is left. */
   spendTrial(size: number): boolean {
     this.#limitTrials(size);
     if (this.#trials < 1) return false;
@@ -302,8 +302,8 @@ export class SourceEvidence {
   }
 
   /**
-   * Limits the budget of trials to a tenth of the source's size, but never to less than 1. The budget starts at this
-   * limit.
+   * Limits the number of unused trials to a tenth of the size of the source, but never to less than 1. Before the
+   * first trial, the number is at this limit.
    */
   #limitTrials(size: number): void {
     this.#trials = Math.min(this.#trials, Math.max(1, size * TRIALS_PER_MEMBER));

@@ -142,8 +142,9 @@ export type LeaseReport =
       readonly lease: number;
       readonly kind: 'closed';
       /**
-       * If the member closed the connection before the target's first byte, the blame for the close; otherwise `false`.
-       * `member-for-target`: another member got an answer from the target.
+       * Who is at fault if the member closed the connection before the first byte from the target; otherwise `false`.
+       * `member-for-target`: the member, because the same target answered another member. `unclear`: the member or
+       * the target.
        */
       readonly cut: false | Extract<Blame, 'member-for-target' | 'unclear'>;
       /** Whether at least one byte from the target arrived. */

@@ -131,7 +131,8 @@ export class Leases {
     } else if (isHedge && !session.memberFailed) {
       session.fallback = member.id;
     } else if (session.confirmedAt <= leasedAt) {
-      // Since this lease began, the session has got no other member, and its own member has accepted no attempt.
+      // Since this lease began, the session has kept its member, and this member has accepted no attempt of the
+      // session.
       this.#sessions.bind(session, { member: member.id, reason: 'failed-over' }, now);
     }
   }

@@ -89,7 +89,7 @@ export class Member {
   onTrial = false;
   /** Monotonic moment at which noria last requested a probe while no member of the source worked. */
   undecidedAt = Number.NEGATIVE_INFINITY;
-  /** Monotonic moment of the last accepted attempt; undefined before the first. */
+  /** Monotonic moment at which the member last accepted an attempt; undefined if it never did. */
   lastSuccessAt: number | undefined;
   /** Moving average of the member's latency readings; undefined before the first reading. */
   latencyMs: number | undefined;
@@ -219,7 +219,7 @@ const LATENCY_WEIGHT = 0.05;
 /** Time constant of the decay: after this time, an event has about a third of its weight. */
 const RATE_MEMORY_MS = 30_000;
 
-/** Events per second, with exponential decay. */
+/** Counts how many events happen per second. Older events count less (exponential decay). */
 class DecayingRate {
   #amount = 0;
   #updatedAt = 0;
@@ -261,11 +261,13 @@ export class PoolSource {
   /** Why clients may not use the members of the source; undefined when they may. */
   blockedReason: string | undefined;
   /**
-   * Monotonic moment of the last demand for the source that no tier has in its `lastWantedAt`: the demand of a session,
-   * or a demand that a removed tier had recorded.
+   * Monotonic moment of the last demand for the source that no tier records in its own `lastWantedAt`. That is the
+   * demand of sessions, and demand that a removed tier recorded.
    */
   lastWantedAt = Number.NEGATIVE_INFINITY;
-  /** For each group of other replicas: the demand that they reported. The key is the `OtherReplicas` of the group. */
+  /**
+   * The demand that other replicas last reported. Each key is the `OtherReplicas` object of one group of replicas.
+   */
   readonly demandElsewhere = new Map<object, Demand>();
   /**
    * How many members per second become unusable because they reach `maxUsesPerMember` or must wait for
@@ -279,7 +281,7 @@ export class PoolSource {
 
   /** The protocols of all present and past members of the source. */
   readonly protocols = new Set<MemberProtocol>();
-  /** The longest life with which a member joined; 0 before the first member. */
+  /** The longest remaining life that a member had when it joined; 0 before the first member. */
   longestLifeMs = 0;
   /** Number of members with a location, among all present and past members of the source. */
   locatedCount = 0;

@@ -19,8 +19,8 @@ import type { MemberQuarantine } from './shared-member.ts';
 import { TimeSlots } from './time-slots.ts';
 
 /**
- * A success renews an assumed end of life only if the renewal adds at least this share of the lifetime. So most successes cost no
- * renewal.
+ * A success renews an assumed end of life only if it extends the life by at least this share of the lifetime. So a
+ * busy member needs few renewals.
  */
 const MIN_RENEWAL_SHARE = 1 / 64;
 interface MembersOptions {

@@ -33,7 +33,10 @@ export interface PoolSourceOptions {
   readonly longestLifeMs?: number;
   /** The draw parameters that select locations; absent if unknown. */
   readonly locationParams?: LocationParams;
-  /** True if locations may be in several languages. The script of known locations then says nothing about other locations. */
+  /**
+   * True if the source reports locations in several languages. Known locations in Chinese, for example, then do not
+   * exclude others in Latin letters.
+   */
   readonly mixedLocations?: boolean;
 }
 
@@ -64,7 +67,7 @@ export interface HealthOptions {
   readonly quarantineMs: number;
 }
 
-/** One of the `count` parts into which a limit is divided. `index` is the number of the part, from 0. */
+/** One of `count` parts of a limit, which are about equal. `index` is the number of the part, from 0. */
 export interface LimitPart {
   readonly count: number;
   readonly index: number;

@@ -26,11 +26,11 @@ interface OtherReplicasParts {
 }
 
 interface OtherReplicasOptions {
-  /** See `SharingOptions`. */
+  /** Whether the other replicas run on this machine. */
   readonly sameMachine: boolean;
-  /** See `SharingOptions`. */
+  /** Whether the pool adds the open leases of the other replicas to its own. */
   readonly countsLeases: boolean;
-  /** Returns the pool's other `PoolSharing` objects. */
+  /** Returns the `PoolSharing` objects of the other groups that share the pool. */
   readonly observers: () => readonly PoolObserver[];
 }
 
@@ -44,8 +44,8 @@ interface OtherReplica {
 }
 
 /**
- * The open leases of another replica on `subject`, a member or a session of this pool. If the pool replaces the subject
- * by a new object of the same name, the count does not apply to the new object.
+ * The number of open leases of another replica on `subject`, a member or a session of this pool. If a new member or
+ * session with the same name replaces the subject, the number does not apply to the new one.
  */
 interface CountedLeases<Subject> {
   readonly subject: Subject;
@@ -153,7 +153,8 @@ export class OtherReplicas {
     const now = clock.monotonic();
     if (member !== undefined && endsAt !== undefined) this.#renew(member, endsAt, now);
     if (member !== undefined && answeredTo !== undefined) {
-      // The pool needs this answer: failures of a single client do not count while targets answer other clients.
+      // While targets answer other clients, the failures of a single client do not count. So this pool needs the
+      // answers in other replicas.
       members.recordAnswer(member, answeredTo, now);
       for (const observer of this.#observers) observer.memberAnswered(member, answeredTo);
     }

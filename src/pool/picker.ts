@@ -19,7 +19,7 @@ export interface SessionRotation {
   readonly to: string | undefined;
 }
 
-/** A request to give a session a member without a lease, because the session's client connects later. */
+/** A request to assign a member to a session whose client has not connected yet. It grants no lease. */
 export interface AssignmentRequest {
   readonly session: string;
   /** The routing options of the session's later requests. */
@@ -37,7 +37,7 @@ export interface AssignmentRequest {
 }
 
 export class Picker {
-  /** The check that all picks use. After a pick, it contains the results of that pick. */
+  /** All picks use this object. After a pick, it contains the results of that pick. */
   readonly check = new MemberCheck();
   readonly #members: Members;
   readonly #sessions: Sessions;
@@ -82,8 +82,8 @@ export class Picker {
   }
 
   /**
-   * Gives a session a member that can serve the session now. If the session's own member expires soon or is `taken`,
-   * the session moves to a better member, if a better member is free.
+   * Gives a session a member that can serve the session now. If its own member expires soon or is also assigned to
+   * another session (`taken`), the session moves to a better member if one is free.
    */
   assign(
     { session: name, routing, taken, mode }: AssignmentRequest,
@@ -104,7 +104,7 @@ export class Picker {
     const next = candidates.pickOfFirstTier(check);
     const isBetter = next !== undefined && (own === undefined || next.bucket === 'fresh');
     if (!isBetter) return this.#keep(own, name, routing);
-    // The reason `rotated` makes the pool report the move to other replicas at once.
+    // If the reason is `rotated`, the pool reports the move to other replicas at once.
     return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated');
   }
 

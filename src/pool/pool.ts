@@ -64,7 +64,6 @@ export class Pool implements LeaseProvider {
   readonly #leases: Leases;
   readonly #picker: Picker;
   readonly #requests: Requests;
-  /** The parts that snapshots and sharings use. */
   readonly #parts: SharingParts;
   #closed = false;
 
@@ -126,8 +125,8 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Grants leases for probes on at most `limit` members, most urgent first. If `staleMs` is given, this includes ready
-   * members without a success for that time. The caller reports the outcomes like those of other leases.
+   * Grants leases for probes on at most `limit` members, most urgent first. If `staleMs` is given, also grants leases
+   * on ready members that had no success for that time. The caller reports the outcomes like those of other leases.
    */
   acquireForProbe(limit: number, staleMs?: number): readonly ProbeLease[] {
     if (this.#closed) return [];
@@ -260,7 +259,7 @@ export class Pool implements LeaseProvider {
     return this.#picker.rotate(session, now);
   }
 
-  /** Gives a session a member without a lease; see `Requests.assignMember`. */
+  /** Assigns a member to a session, but grants no lease; see `Requests.assignMember`. */
   assignMember(request: AssignmentRequest): AssignedMember | undefined {
     const member = this.#requests.assignMember(request);
     return member && assignedMember(member, this.#clock.monotonic());

@@ -277,8 +277,8 @@ export class Requests {
   }
 
   /**
-   * Records in the source that a session wants a member. For all other requests, each tier that the request searches
-   * records the demand. A request for the session's own member searches no tier.
+   * Records the demand of a session in its source. If the session keeps its member, its request searches no tier, so
+   * no tier records the demand.
    */
   #recordSessionDemand(source: PoolSource, now: number): void {
     const wasQuiet = now - source.lastWantedAt > QUIET_MS;

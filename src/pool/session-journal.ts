@@ -65,7 +65,10 @@ export class SessionJournal {
   }
 }
 
-/** Restores the session of a record at monotonic `now`. Returns undefined if the session has ended in the meantime. */
+/**
+ * Creates the session that a journal record describes, at monotonic `now`. Returns undefined if the session has ended
+ * since the record was written.
+ */
 export function restoredSession(name: string, stored: StoredSession, now: number): Session | undefined {
   const { user, address, member, ttlMs, uses } = stored.record;
   const idleMs = stored.record.idleMs + stored.ageMs;

@@ -125,7 +125,7 @@ export interface MemberActivity {
 
 export interface SessionActivity {
   readonly session: string;
-  /** Number of leases since the last report. */
+  /** Number of leases of the session since the last report. */
   readonly uses: number;
   readonly openLeases: number;
   /**

@@ -3,9 +3,8 @@
  * data, and applies the changes of the other replicas; other-replicas.ts applies their activity. It never reports back a
  * change that it received. Every change is idempotent.
  *
- * A pool can have two sharings: one with the workers of its machine, and one with other machines. Each sharing also
- * reports what the other sharing has applied. So changes and activity pass through the pool from one group to the
- * other.
+ * A pool can have two `PoolSharing` objects: one for the workers of its machine, and one for other machines. Each of
+ * them also reports to its group what the pool received from the other group. So a change reaches both groups.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';

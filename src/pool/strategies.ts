@@ -1,4 +1,4 @@
-/** Creates the rotation that a strategy uses for the candidates of one bucket. */
+/** Creates the rotation for a strategy: the data structure that decides which member is picked next. */
 import type { Random } from '../core/random.ts';
 import type { Candidate } from './candidates.ts';
 import type { Strategy } from './options.ts';

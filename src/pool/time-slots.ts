@@ -15,8 +15,8 @@ type SlotLimits = Pick<RotationOptions, 'maxUsesPerMember' | 'perHostSpacingMs'>
 /** Within this time after a use of a member, all processes know of the use. */
 const USES_KNOWN_MS = 750;
 /**
- * The length of a slot, as a multiple of the wait at its start. Longer slots waste less time on waits; shorter slots
- * are fairer.
+ * A slot is this many times as long as the wait at its start. With longer slots, processes waste less time on waits.
+ * With shorter slots, they share members more evenly.
  */
 const WAITS_PER_SLOT = 4;
 /** Number of slots to search ahead. Almost certainly, at least one of these slots belongs to this process. */

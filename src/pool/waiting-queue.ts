@@ -14,8 +14,8 @@ import { isLease, type Lease, type LeaseRefusal, type LeaseRequest } from './lea
 type Answer = Lease | LeaseRefusal;
 
 /**
- * What `serveEach` does after a call of `serve`. `line-blocked`: skips the other clients of the line, because none of them can be
- * served now. `done`: continues with the next client of the line.
+ * What `serveEach` does after a call of `serve` for a client. `done`: continues with the next client. `line-blocked`:
+ * skips all other clients with the same filter, because none of them can be served now.
  */
 export type ServeResult = 'done' | 'line-blocked';
 
@@ -140,7 +140,7 @@ export class WaitingQueue {
     this.#timer.armBy(at);
   }
 
-  /** Whether a retry is due. If so, clears it. */
+  /** Returns whether a retry is due. A retry that is due is then no longer scheduled. */
   takeRetry(now: number): boolean {
     if (this.#retryAt > now) return false;
     this.#retryAt = Number.POSITIVE_INFINITY;

@@ -105,8 +105,8 @@ export function randomFit<Entry>(
     if (fit === FITS) return entry;
     if (fit !== SECOND_CHOICE) continue;
     secondChoice ??= entry;
-    // With few entries, random tries may find the same entry twice. So with few entries, entries that are a
-    // SECOND_CHOICE are counted only during the full search.
+    // With few entries, the random tries may find the same SECOND_CHOICE twice. So these tries count it only if there
+    // are many entries.
     if (step >= tries || count > MAX_SECOND_CHOICES) secondChoices += 1;
     if (secondChoices > MAX_SECOND_CHOICES) break;
   }

@@ -19,8 +19,9 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
   /**
    * @param rank - returns the rank of an entry. `lastUse` is the number of the last use of `entry`; the uses of all
    * entries are numbered in one sequence.
-   * @param dependsOnUses - whether a use changes the rank of an entry. If false, the same two entries always have the
-   * lowest ranks. Picks then alternate between them, because each pick avoids the exit address of the previous pick.
+   * @param dependsOnUses - whether a use changes the rank of an entry. If not, picks alternate between the two
+   * entries with the lowest ranks, because each pick avoids the exit address of the previous pick. So `upcoming` then
+   * returns only these two.
    */
   constructor(rank: (entry: Entry, lastUse: number) => number, dependsOnUses = true) {
     this.#rank = rank;

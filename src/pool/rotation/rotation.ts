@@ -7,15 +7,15 @@
 import type { HeapNode } from '../../core/heap.ts';
 
 export const UNFIT = 0;
-/** The pick returns such an entry only if its search finds no entry that FITS (see MAX_SECOND_CHOICES). */
+/** A pick returns an entry with this fit only if its search finds no entry that FITS (see MAX_SECOND_CHOICES). */
 export const SECOND_CHOICE = 1;
 export const FITS = 2;
 /** How well an entry fits the request of a pick. */
 export type Fit = typeof UNFIT | typeof SECOND_CHOICE | typeof FITS;
 
 /**
- * While a pick searches for an entry that FITS, it may find this number of entries that are a SECOND_CHOICE. If it
- * finds one more, it ends its search and returns the first of them.
+ * Limits how long a pick searches for an entry that FITS. After more entries than this that are a SECOND_CHOICE, the
+ * pick stops and returns the first SECOND_CHOICE.
  */
 export const MAX_SECOND_CHOICES = 8;
 
@@ -56,7 +56,7 @@ export class RotationEntry implements HeapNode {
   heapIndex = -1;
   arrayIndex = -1;
   /**
-   * The uses of all entries are numbered in one sequence. This is the number of the entry's last use. In a shuffle: the
+   * The number of the entry's last use. The uses of all entries are numbered in one sequence. In a shuffle: the
    * number of the round in which the entry was last used.
    */
   lastUse = -1;

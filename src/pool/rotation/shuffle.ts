@@ -44,7 +44,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
 
   used(entry: Entry): void {
     if (this.#remaining === 0) this.#startRound();
-    if (entry.arrayIndex >= this.#remaining) return; // picked again in this round, because no other entry fitted
+    if (entry.arrayIndex >= this.#remaining) return; // already picked in this round
     entry.lastUse = this.#round;
     this.#markPicked(entry);
   }
