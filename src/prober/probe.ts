@@ -119,14 +119,14 @@ export class Probe {
   }
 
   /**
-   * Asks the member for `NOWHERE`, a target that does not exist, and for the member's own address, until the member
-   * gives a sign of life. No client uses these targets.
+   * Asks the member to connect to `NOWHERE`, a target that does not exist, and to the member's own address, until the
+   * member gives a sign of life.
    *
-   * Most working members report `NOWHERE` as unreachable; some close the connection or wait for their resolver. A working
-   * member can usually reach its own address, because it listens there itself.
+   * Most working members report `NOWHERE` as unreachable; some close the connection or wait for their resolver. A
+   * working member can usually reach its own address, because it listens there itself.
    *
-   * @param asks - `sign-of-life`: asks for `NOWHERE` first. `own-address`: asks for the member's own address first. If
-   * the member connects to this address, it must also relay bytes from there.
+   * @param asks - `sign-of-life`: tries `NOWHERE` first. `own-address`: tries the member's own address first. If the
+   * member connects to its own address, it must then also relay bytes from there.
    */
   async #askForSignOfLife(asks: 'sign-of-life' | 'own-address'): Promise<ProbeOutcome> {
     const { host, port } = this.lease;
@@ -173,8 +173,8 @@ export class Probe {
 }
 
 /**
- * Whether the member relays bytes. `connection` leads through the member back to the member. Sends the first message
- * that a client would send to the member, and waits for any byte. Always closes the connection. Never rejects.
+ * Whether the member relays bytes. `connection` leads through the member to the member's own address. Sends the first
+ * message that a client of the member sends, and waits for any byte. Always closes the connection. Never rejects.
  */
 function isRelayed(
   { socket, early }: RawConnection,
