@@ -24,8 +24,8 @@ interface DepartedMember extends MemberHistory {
 }
 
 /**
- * Maximum number of departed members that the pool remembers at once. In the time for which a pool remembers a
- * member, fewer members than this leave.
+ * Maximum number of departed members that the pool remembers at once. While a pool remembers one member, fewer
+ * members than this leave.
  */
 const MAX_DEPARTED = 50_000;
 

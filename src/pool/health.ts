@@ -303,7 +303,7 @@ export class SourceEvidence {
 
   /**
    * Limits the number of unused trials to a tenth of the size of the source, but never to less than 1. Before the
-   * first trial, the number is at this limit.
+   * first trial, the number equals this limit.
    */
   #limitTrials(size: number): void {
     this.#trials = Math.min(this.#trials, Math.max(1, size * TRIALS_PER_MEMBER));

@@ -19,7 +19,7 @@ export interface SessionRotation {
   readonly to: string | undefined;
 }
 
-/** A request to assign a member to a session whose client has not connected yet. It grants no lease. */
+/** A request to assign a member to a session whose client has not connected yet. The assignment grants no lease. */
 export interface AssignmentRequest {
   readonly session: string;
   /** The routing options of the session's later requests. */
@@ -104,7 +104,7 @@ export class Picker {
     const next = candidates.pickOfFirstTier(check);
     const isBetter = next !== undefined && (own === undefined || next.bucket === 'fresh');
     if (!isBetter) return this.#keep(own, name, routing);
-    // If the reason is `rotated`, the pool reports the move to other replicas at once.
+    // If a session moves for the reason `rotated`, the pool reports the move to other replicas at once.
     return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated');
   }
 

@@ -174,7 +174,8 @@ export class Probe {
 
 /**
  * Whether the member relays bytes. `connection` leads through the member to the member's own address. Sends the first
- * message that a client of the member sends, and waits for any byte. Always closes the connection. Never rejects.
+ * message of a client in the protocol of the member, such as a SOCKS5 greeting, and waits for any byte. Always closes
+ * the connection. Never rejects.
  */
 function isRelayed(
   { socket, early }: RawConnection,

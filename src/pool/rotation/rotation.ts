@@ -14,8 +14,8 @@ export const FITS = 2;
 export type Fit = typeof UNFIT | typeof SECOND_CHOICE | typeof FITS;
 
 /**
- * Limits how long a pick searches for an entry that FITS. After more entries than this that are a SECOND_CHOICE, the
- * pick stops and returns the first SECOND_CHOICE.
+ * Limits how long a pick searches for an entry that FITS. When it has found more entries than this that are a
+ * SECOND_CHOICE, it stops and returns the first of them.
  */
 export const MAX_SECOND_CHOICES = 8;
 
