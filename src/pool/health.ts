@@ -125,8 +125,8 @@ export class Health {
   }
 
   /**
-   * Sets the counts that an earlier process, an earlier stay in the pool or another replica recorded. Monotonic `now`
-   * counts as the moment of the last fault.
+   * Sets the counts that an earlier process, an earlier stay in the pool or another replica recorded, and assumes
+   * that the last fault happened at monotonic `now`.
    */
   inherit({ inRow, rests }: HealthSnapshot, now: number): void {
     this.#faults = inRow;
@@ -250,9 +250,9 @@ const TRIALS_PER_MEMBER = 0.1;
 
 /** Counts the successes and failures of all members of a source. The failures of a single member are compared with these counts. */
 export class SourceEvidence {
-  /** A success is an accepted attempt. A failure is an attempt that failed before the member accepted. */
+  /** Success: a member accepted an attempt. Failure: an attempt failed before the member accepted it. */
   readonly accepts: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
-  /** A success is an answer from a target. A failure is a tunnel that the member closed before an answer. */
+  /** Success: a target answered through a member. Failure: a member closed a tunnel before the target answered. */
   readonly answers: SourceTotals = { successes: 0, failures: 0, succeededAt: Number.NEGATIVE_INFINITY };
   #trials = Number.POSITIVE_INFINITY;
   /**

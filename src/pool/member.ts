@@ -176,7 +176,10 @@ export class Member {
     this.#latencyAt = now;
   }
 
-  /** Latency for comparisons between members. The older the last reading is, the closer the result is to the source's average. */
+  /**
+   * Latency in ms, for comparisons with other members. The older the last reading of this member is, the closer the
+   * result is to the average of its source.
+   */
   expectedLatencyMs(now: number): number {
     const { typicalLatencyMs } = this.source;
     if (this.latencyMs === undefined) return typicalLatencyMs;

@@ -39,7 +39,7 @@ export type ProbeOutcome =
 export interface ProbeTask {
   readonly lease: Lease;
   readonly asks: SiteTask | 'sign-of-life' | 'own-address';
-  /** The time limit in ms: of the whole probe if `asks` is a site, otherwise of each step. */
+  /** The time limit in ms. It applies to the whole probe if `asks` is a site, otherwise to each step of the probe. */
   readonly timeoutMs: number;
 }
 
