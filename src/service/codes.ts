@@ -107,7 +107,7 @@ const FROZEN: CodeMeaning = {
 };
 const RETRY_EACH_MINUTE = { kind: 'pause', retryEveryMs: MINUTE_MS } as const;
 const NOT_BOUND: CodeMeaning = {
-  summary: 'The instance authorises by terminal IP, and no IP is bound.',
+  summary: 'The instance authorises clients by terminal IP (their address), and no address is bound.',
   advice:
     "Bind this machine's public address in the console of the service, or switch the instance to user name and password.",
   verdict: RETRY_EACH_MINUTE,
@@ -166,12 +166,12 @@ const IPS_USED_UP: CodeMeaning = {
 const OTHER_CLIENT: CodeMeaning = {
   summary: 'Another address called the service with this application a moment ago.',
   advice:
-    "Stop the other caller, whose address is in the service's own text. noria makes no call for two minutes.",
+    "Stop the other caller, whose address is in the service's message. noria makes no call for two minutes.",
   verdict: { kind: 'silence', ms: 120 * SECOND_MS },
 };
 const NO_MATCH: CodeMeaning = {
-  summary: 'Nothing matches the filter.',
-  advice: 'Change or remove the filter.',
+  summary: 'No entry of the list matches the filter of the command.',
+  advice: 'Change or remove the option that filters the list.',
   verdict: { kind: 'empty' },
 };
 const LOGIN_WRONG: CodeMeaning = {
@@ -266,7 +266,8 @@ const DROPPED_ADVICE: Readonly<Record<string, string>> = {
   own: 'The service returned an address of this noria, which cannot be a member: ask the service why.',
   expired:
     "Check this machine's clock. If the times in the answer are not in China's time zone, set answer.expiry.zone of the source.",
-  credentials: 'The entries have no user name and password, which auth: entry requires: set upstream.auth.',
+  credentials:
+    'The entries contain no user name and password, but upstream.auth is entry. Set upstream.auth to auto, or to a user name and a password.',
 };
 const UNREADABLE_ADVICE = 'Compare format and textLayout with the extraction format of the instance.';
 const UNREADABLE_LINK_ADVICE = 'Compare the key `answer` of the source with what the link returns.';

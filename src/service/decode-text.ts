@@ -19,8 +19,8 @@ const PLAIN_LINE =
 const FREE_LINE =
   /[ \t]*\[(?<level>[^\]\n]{0,100})\](?<ip>[^\s:]{1,45}|\[[0-9a-fA-F:.]{2,45}\]):(?<port>\d{1,6})@(?<protocol>\w{1,16})#(?<adr>[^\n]*)(?=\n|$)/y;
 /**
- * The maximum length of a text: longer texts take too long to decode. Custom layouts have a lower limit, because their patterns
- * may backtrack in each line.
+ * The maximum number of lines in a text: more lines take too long to decode. Texts in a custom layout have a lower
+ * limit, because the patterns may backtrack in each line.
  */
 const MAX_LINES = 32_000;
 const MAX_LAYOUT_LINES = 1_000;
@@ -66,7 +66,7 @@ export function readTextCode(text: string, product: Product): Envelope | undefin
 function recordReader(product: Product, layout: string | undefined): RecordReader {
   if (layout === undefined) return lineReader(product === 'free' ? FREE_LINE : PLAIN_LINE);
   const { read, problem } = compileLayout(product, layout);
-  if (read === undefined) throw new TypeError(`textLayout was not checked: ${problem}`);
+  if (read === undefined) throw new TypeError(`check textLayout with compileLayout first: ${problem}`);
   return read;
 }
 

@@ -1,8 +1,8 @@
 /**
  * Decodes the answer of a draw. All functions are pure.
  *
- * The decoder keeps each entry with a valid IP, port and protocol, unless `refuses` returns a reason against its
- * address. It drops and counts all other entries.
+ * noria keeps an entry if its IP, port and protocol are valid and `refuses` accepts its address. It drops and counts
+ * all other entries.
  */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawAnswer, DrawnEntry, Quota } from './answer.ts';

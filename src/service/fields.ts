@@ -1,5 +1,6 @@
 /**
- * The fields of a proxy entry by their wire names: how noria decodes each field, and prints it under its wire name.
+ * The fields of a proxy entry, by the names that the service uses: how noria decodes each field, and how noria
+ * prints it.
  *
  * Decoding is tolerant: numbers may be text, text may be numbers, and an invalid value counts as missing. Source: the
  * specification, "Proxy entry".
@@ -66,15 +67,15 @@ const FIELD_ROWS = {
   protocol: { text: 'word', about: 'protocol of the proxy', print: (entry) => entry.protocol },
   level: { text: 'free', about: 'anonymity level, as the service labels it', ...field('level', readText) },
   area: { text: 'free', about: 'area line of the proxy', ...field('area', readText) },
-  id: { text: 'word', about: 'number of the server', ...field('serverId', readText) },
+  id: { text: 'word', about: "identifier of the proxy's server", ...field('serverId', readText) },
   lastscore: {
     text: 'number',
-    about: "latest score of the server's network; -1: not available",
+    about: "latest network score of the proxy's server; -1: not available",
     ...field('lastScore', readInteger),
   },
   yestodayscore: {
     text: 'number',
-    about: "yesterday's score of the server's network; -1: not available",
+    about: "yesterday's score of the proxy's server; -1: not available",
     ...field('yesterdayScore', readInteger),
   },
 } as const satisfies Record<string, FieldRow>;
@@ -150,7 +151,10 @@ function readFlag(raw: unknown): boolean | undefined {
   );
 }
 
-/** Returns the two functions for the field `name`, whose value noria prints unchanged. `read` decodes the value. */
+/**
+ * Returns `read` and `print` for a row of the table. `print` returns the field `name` of an entry unchanged.
+ * @param read - decodes the value that the service sent.
+ */
 function field<Name extends keyof Details>(
   name: Name,
   read: (raw: unknown) => Details[Name] | undefined,

@@ -1,4 +1,4 @@
-/** Derives the lifetime and the protocol of members from their product and its parameters. */
+/** Derives the lifetime and the protocol of members from the product and the parameters of their source. */
 import { MINUTE_MS } from '../core/duration.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawRow, SourceProduct } from './operation.ts';
@@ -32,7 +32,7 @@ export function longestLifeMs(
 }
 
 /**
- * The protocol of the product's members. For the free product and for links, the protocol of the entries that name no protocol.
+ * The protocol of a member whose entry names no protocol. Only entries of the free product and of links can name one.
  *
  * @param params - the result of `checkParams`.
  */

@@ -92,7 +92,7 @@ interface OperationRow {
    * the key.
    */
   readonly identity: { readonly name: string; readonly key: string };
-  /** All parameters except those of `identity`, `count` and the parameter that selects the format. */
+  /** All parameters except `count`, the parameter that selects the format, and the two in `identity`. */
   readonly params: Readonly<Record<string, OperationParam>>;
 }
 

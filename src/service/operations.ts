@@ -28,9 +28,9 @@ const FITTER: OperationParam = {
 };
 const TUNNEL: OperationParam = {
   kind: 'choice',
-  values: { 1: 'public and reverse-proxy IPs', 2: 'public IPs only', 3: 'reverse-proxy IPs only' },
+  values: { 1: 'both public and reverse-proxy IPs', 2: 'public IPs only', 3: 'reverse-proxy IPs only' },
   default: 1,
-  about: 'the kind of IP',
+  about: 'the kind of IP: public, reverse-proxy (with an unknown lifetime), or both',
 };
 const PRO: OperationParam = {
   kind: 'choice',
@@ -104,8 +104,8 @@ export const OPERATIONS: Readonly<
       adr: ADR,
       nadr: { kind: 'keywords', about: 'locations to exclude: keywords for province, city or carrier' },
       pro: PRO,
-      // About valid values, the specification says only "timespan-10 minutes". Its sample request omits the parameter,
-      // so there is no default.
+      // The specification gives no range of values here, only "timespan-10 minutes". Its sample request omits
+      // `timespan`, so noria sends it only if the source sets it.
       timespan: {
         kind: 'whole',
         from: 0,
@@ -249,7 +249,7 @@ export const OPERATIONS: Readonly<
     server: 'base',
     identity: BY_API,
     params: {
-      areaKeyword: { kind: 'keywords', about: 'keywords: the answer contains only matching area lines' },
+      areaKeyword: { kind: 'keywords', about: 'keywords that select the area lines to list' },
     },
     listField: 'serverList',
     fields: { area: 'string', count: 'integer', score: 'integer' },

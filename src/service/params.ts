@@ -7,10 +7,7 @@ import { OPERATIONS } from './operations.ts';
 
 interface ParamProblem {
   readonly key: string;
-  /**
-   * Why the parameter is wrong, such as `is not a whole number from 0 to 5`. The caller puts its name before it. Does
-   * not quote the value.
-   */
+  /** What is wrong with the parameter, without its name and its value: `is not a whole number from 0 to 5`. */
   readonly message: string;
   /** The known name that is most similar to an unknown name. */
   readonly suggestion?: string;
@@ -37,7 +34,7 @@ const SET_ELSEWHERE: Readonly<Record<string, string>> = {
 
 /** The maximum length of one parameter. Many servers reject a query of more than a few KiB. */
 const MAX_LENGTH = 500;
-/** The maximum number of entries that noria keeps from an answer. No known plan returns more in one call. */
+/** The maximum of the parameter `count` if the product has none: noria keeps no more entries from one answer. */
 const MAX_COUNT = 1_000;
 
 /** A number may be a text. Keywords may be a list, or a text with ASCII commas. */

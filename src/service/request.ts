@@ -12,7 +12,7 @@ import type { EntryOptions } from './link/read-entry.ts';
 import type { Format, Method, Product } from './operation.ts';
 import { OPERATIONS } from './operations.ts';
 
-/** The address of the service. At least one of the two fields is required. */
+/** The address of the service: `baseUrl`, `extractHost` or both. */
 export interface ServiceAddress {
   /**
    * {base_url} of the specification: `http://` or `https://`, optionally with a path. It takes precedence over
@@ -37,7 +37,7 @@ export interface ExtractCall extends CallBase {
   readonly textLayout?: string;
   /** The id of the instance. The service calls the parameter api, inst_id or app_id. */
   readonly instance: string;
-  /** The result of `checkParams`. noria does not send the `count` in it, which is the maximum per call. */
+  /** The parameters as `checkParams` returns them. noria does not send their `count`, which is the maximum per call. */
   readonly params: Readonly<Record<string, string | number>>;
   /** How many proxies to request. If absent, the service decides. */
   readonly count?: number;
@@ -49,20 +49,20 @@ export interface LinkCall extends ServiceAddress, Pick<EntryOptions, 'rules' | '
   readonly method: Method;
   /** The origin of `url`. */
   readonly baseUrl: string;
-  /** The result of `linkIdentity`. */
+  /** The name of the link, from `linkIdentity`. It does not reveal the URL. */
   readonly instance: string;
   /** The URL, which may contain a placeholder for the number of proxies. */
   readonly url: Secret;
   readonly headers: Readonly<Record<string, Secret>>;
   readonly body?: Secret;
-  /** The result of `linkSecrets`. noria masks them in every text of the vendor. */
+  /** The secrets in the URL, the headers and the body. noria masks them in every text that the vendor sends. */
   readonly secrets: readonly Secret[];
   readonly params: Readonly<Record<string, string | number>>;
   readonly count?: number;
 }
 
 export type DrawCall = ExtractCall | LinkCall;
-/** A call for which refill has not decided yet how many proxies to request. */
+/** A call without the number of proxies to request. Refill sets the number later. */
 export type CountlessCall = Omit<ExtractCall, 'count'> | Omit<LinkCall, 'count'>;
 
 /** A call of operation 9. */

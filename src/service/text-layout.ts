@@ -1,15 +1,17 @@
 /**
- * Compiles a custom extraction format, such as `{ip}:{port},{adr}`, to a reader of one record. All functions are pure.
+ * Compiles a custom extraction format, such as `{ip}:{port},{adr}`, to a reader of one record (the text of one proxy).
+ * All functions are pure.
  *
- * A tag is the name of a field in braces. The text between two tags separates their fields. The text after the last tag separates
- * records; a line break does so, too.
+ * A tag is the name of a field in braces. The text between two tags separates their fields. A record ends with the text
+ * after the last tag, or with a line break.
  */
 import { ENTRY_FIELDS, isWireField, type WireField } from './fields.ts';
 import type { Product } from './operation.ts';
 import { OPERATIONS } from './operations.ts';
 
 /**
- * Reads the record that begins at `from`; undefined if no record begins there. Line breaks in `text` must be `\n`.
+ * Reads the record (the text of one proxy) that begins at `from`; undefined if none begins there. Every line break in
+ * `text` must be `\n`.
  */
 export type RecordReader = (
   text: string,
@@ -58,8 +60,8 @@ function findProblem(
   if (twice !== undefined) return `{${twice}} occurs twice`;
   const separators = literals.slice(1, -1);
   if (separators.includes('')) return 'two fields must have text between them';
-  // A separator must not consist of letters and digits. Fields may contain letters and digits, so there would be too many ways to
-  // divide a line.
+  // noria refuses a separator that contains only letters and digits. Fields may contain them too, so there would be too
+  // many ways to divide a line.
   const weak = separators.find((separator) => /^\w*$/.test(separator));
   if (weak !== undefined) return `"${weak}" cannot separate two fields: use a character such as , or ;`;
   return undefined;

@@ -40,7 +40,9 @@ export type OpenTunnel = (server: HostPort, done: (error: NoriaError | undefined
 interface Tunnel {
   /** The socket. It already has a handler for the event `error`. */
   readonly socket: Socket;
-  /** Called `ms` after the start. Returns the error if the connection is still not open; undefined if it is open. */
+  /**
+   * Called `ms` after the connection began to open. Returns the error if it is still not open; undefined if it is open.
+   */
   timedOut(ms: number): NoriaError | undefined;
 }
 
@@ -68,7 +70,7 @@ interface ExchangeLimits extends Disposable {
   reason: NoriaError | undefined;
 }
 
-/** The maximum length of a body: five times a full answer of 1,000 entries. */
+/** The maximum length of a body: about five times the length of a full answer with 1,000 entries. */
 export const MAX_BODY_BYTES = 1024 * 1024;
 
 /** If one of several addresses does not accept the connection within this time, noria tries the next address. */
@@ -144,7 +146,10 @@ export class Transport {
     }
   }
 
-  /** Closes the connection at the time limit, or when the signal aborts. The `reason` of the result then says why. */
+  /**
+   * Closes the connection at the time limit, or when the signal aborts. Then `reason` in the returned object is the
+   * error.
+   */
   #limit(progress: ExchangeProgress): ExchangeLimits {
     const { clock, signal, timeoutMs } = this.#options;
     const end = (error: NoriaError) => {
@@ -165,8 +170,8 @@ export class Transport {
   }
 
   /**
-   * Closes the connection. If its request has no answer yet, resets it, so that the kernel does not deliver the request after the
-   * call has ended. Idempotent.
+   * Closes the connection. If its request has no answer yet, resets the connection, so that the kernel does not deliver
+   * the request after the call has ended. Idempotent.
    */
   close(): void {
     const { raw, socket } = this.#connection;
@@ -182,7 +187,7 @@ interface Connection {
   readonly socket: Socket;
 }
 
-/** The error for a service that closes the connection before noria wrote the request. */
+/** The error if the service closes the connection before noria writes the request. */
 const CLOSED_EARLY = Object.assign(new Error('the service closed the connection'), { code: 'ECONNRESET' });
 
 function clientOn(socket: Socket, origin: string): Client {

@@ -14,7 +14,7 @@ export interface AddressText {
   readonly port: string;
   readonly username?: string;
   readonly password?: string;
-  /** The fields of the text after the address. */
+  /** The fields that follow the address in the text. */
   readonly rest: readonly string[];
   /**
    * The form of the address as a layout, for example `{username}:{password}@{ip}:{port}`. The layout does not include the fields
@@ -73,8 +73,8 @@ export function readAddressText(text: string): AddressText | undefined {
 }
 
 /**
- * Returns the entries of a text. Each line is one entry, or several if it contains several addresses. Returns at most
- * `max` + 1 entries. More than `max` entries mean that the text has too many.
+ * Returns the entries of a text. Each line is one entry, or several if it contains several addresses. Stops at
+ * `max + 1` entries: the caller then knows that the text has more than `max`.
  */
 export function textEntries(text: string, max: number): string[] {
   const entries: string[] = [];

@@ -119,8 +119,8 @@ export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedL
 }
 
 /**
- * Decodes an answer with HTTP status 429: the call came too early. The message keeps the body, which may say when to
- * retry.
+ * Decodes an answer with HTTP status 429: the call came too early. The message of the result quotes the body, which may
+ * say when to retry.
  */
 export function tooFastAnswer(body: Uint8Array, { secrets }: AnswerOrigin): DecodedLink {
   const message = quoteText(`status 429: ${bodyText(body)}`, MAX_MESSAGE_LENGTH, secrets);
@@ -128,8 +128,8 @@ export function tooFastAnswer(body: Uint8Array, { secrets }: AnswerOrigin): Deco
 }
 
 /**
- * Returns the code of the first rule that matches. If no rule matches, returns `refused` if there is a rule `ok`, else
- * success.
+ * Returns the code of the first rule that matches. If no rule matches, the code is success; but for a source with a
+ * rule `ok`, it is `refused`.
  */
 function codeOf(json: unknown, { rules }: LinkDecodeOptions): string {
   for (const rule of ['tooFast', 'denied', 'empty'] as const) {
@@ -242,8 +242,8 @@ function readEntries(list: readonly unknown[], options: EntryOptions): ReadEntri
 }
 
 /**
- * Whether the reason for an answer without usable entries is unknown. The reason is known if noria dropped a readable
- * entry, for example an expired one, or if the rule `ok` shows that the answer is a success without proxies.
+ * Whether noria cannot tell why the answer has no usable entry. It can if it dropped a readable entry, for example an
+ * expired one, or if the rule `ok` shows that the answer is a success without proxies.
  */
 function isUnexplained(
   text: string,

@@ -14,11 +14,11 @@ export type Lifetime = number | 'expired' | 'unknown' | undefined;
 /** noria ignores longer lifetimes, because they are implausible. */
 const MAX_LIFE_MS = 366 * 86_400_000;
 /**
- * Smaller numbers are durations. Other numbers are Unix times: as Unix time in seconds, this number is in the year
- * 2001.
+ * noria reads a number below this as a duration, and any other number as a Unix time. Every Unix time since September
+ * 2001 is at least this number of seconds.
  */
 const FIRST_EPOCH_SECONDS = 1_000_000_000;
-/** Smaller Unix times are in seconds, and other Unix times are in ms. */
+/** noria reads a Unix time below this as seconds, and any other Unix time as ms. */
 const FIRST_EPOCH_MS = 100_000_000_000;
 const NUMBER = /^[+-]?\d{1,16}(?:\.\d{1,9})?$/;
 const MOMENT =

@@ -74,7 +74,10 @@ function replaceSecrets(url: Secret, replace: (name: string) => string): string 
   return text.replace(/%7Bcount%7D/gi, '{count}');
 }
 
-/** A pair of the query, not decoded. Without a `=`, the value is the whole pair, and the name is empty. */
+/**
+ * One `name=value` pair of the query, still percent-encoded. If there is no `=`, all of it is the value, and the name
+ * is empty.
+ */
 interface Pair {
   readonly name: string;
   readonly value: string;

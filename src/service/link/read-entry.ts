@@ -15,7 +15,9 @@ import { DEFAULT_ZONE, type EntryLogin, type ExpiryKind, type LinkRules } from '
 
 export interface EntryOptions extends PartsOptions {
   readonly login: EntryLogin;
-  /** The configured protocol of all members. If undefined, an entry has the protocol that it names, else http. */
+  /**
+   * The configured protocol of all members. If undefined, a member has the protocol that its entry names, or else http.
+   */
   readonly protocol: MemberProtocol | undefined;
   readonly refuses: RefuseAddress;
   /** The time at which the answer arrived, in epoch ms. */

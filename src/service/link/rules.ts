@@ -28,7 +28,7 @@ interface ExpiryRule {
   readonly since?: string | undefined;
 }
 
-/** Matches an answer if the field has one of these values. */
+/** Matches an answer if the value of `field` is one of the texts in `is`. */
 export interface CodeRule {
   /** The path of the field in a JSON answer: `code`, or `status.code`. */
   readonly field: string;
