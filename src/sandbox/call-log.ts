@@ -3,7 +3,7 @@ import type { SandboxOperationName } from './operations.ts';
 
 export interface CallRecord {
   readonly operation: SandboxOperationName;
-  /** The instance id in the call, even if there is no such instance; empty if the operation takes no instance id. */
+  /** The instance id in the call, even if there is no such instance; empty if the call contains none. */
   readonly instance: string;
   readonly method: string;
   readonly params: Readonly<Record<string, string>>;
@@ -15,7 +15,10 @@ export interface CallRecord {
    * limit): a rule of the scenario or another check may come first.
    */
   readonly early: boolean;
-  /** The code of the answer. If a rule has changed or replaced the answer, `fault:NAME` or `body`. */
+  /**
+   * The code of the answer. If a rule with a fault answered the call, this is `fault:NAME`; if a rule with a body did,
+   * `body`.
+   */
   readonly outcome: string;
 }
 

@@ -18,7 +18,9 @@ export type RefusalReason =
   | 'device'
   | 'other-client';
 
-/** The codes of one operation by reason. A reason is absent if the operation has no code for it. */
+/**
+ * The codes with which one operation refuses calls, by reason. A reason is absent if the operation has no code for it.
+ */
 export type RefusalCodes = Readonly<Partial<Record<RefusalReason, string>>>;
 
 export const SUCCESS_CODE = '10001';

@@ -20,7 +20,7 @@ export const AREAS_REFUSALS = {
   none: '14006',
 } as const satisfies RefusalCodes;
 
-/** The codes of both operations. The reason `key` means a wrong user name or password. */
+/** The codes of operation 10. Here the reason `key` means a wrong user name or password. */
 export const INSTANCES_REFUSALS = {
   parameters: '18001',
   key: '18002',
@@ -35,12 +35,12 @@ export interface Account {
 
 const NEAR_EXPIRY_DAYS = 7;
 const BOUGHT_DAYS = 60;
-/** The reported time between two redials of a server, in minutes. */
+/** The value of `resetPeriod` in the answer: the time in minutes after which a server dials up again. */
 const RESET_PERIOD_MINUTES = 10;
 
 /**
- * The area lines. Each has a fixed number of idle servers and a fixed score. One line has the score -1, which means
- * unknown.
+ * The area lines. For each line, the number of idle servers and the quality score never change. One line has the score
+ * -1, which means unknown.
  */
 const AREAS = LOCATIONS.filter(({ region }) => region === 'mainland').map(({ area }, at) => ({
   area,

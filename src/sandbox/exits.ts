@@ -81,15 +81,15 @@ export class Exits {
     if (address === undefined) return Promise.reject(unreachable(host));
     const from = this.#aliases && isIP(address) === 4 ? { localAddress: exit.address } : {};
     const socket = connect({ host: address, port, allowHalfOpen: true, noDelay: true, ...from });
-    // The socket has a local port only in the next tick. The target cannot accept the connection before that.
+    // The socket gets its local port in the next tick. That is early enough: the target accepts the connection later.
     if (!this.#aliases) process.nextTick(() => this.#nameConnection(socket, exit.address));
     return new Promise((resolve, reject) => {
-      socket.on('error', reject); // stays after 'connect': without it, a later error would end the process
+      socket.on('error', reject); // without this handler, an error after 'connect' would end the process
       socket.once('connect', () => resolve(socket));
     });
   }
 
-  /** Records which member uses the local port of the connection, for `exitOf`. */
+  /** Stores the exit of the member that uses the local port of `socket`. `exitOf` looks it up. */
   #nameConnection(socket: Socket, address: string): void {
     const port = socket.localPort;
     if (port === undefined) return;

@@ -14,7 +14,7 @@ interface ProxyKind {
   readonly label: string;
 }
 
-/** The proxies that a call asks for. A proxy matches a list if it has one of the listed values. */
+/** The proxies that a call asks for. For each list, such as `kinds`, a proxy must have one of the values. */
 export interface ExtractionQuery {
   readonly count: number;
   /** The maximum number of new proxies in the answer. A new proxy has an exit that was never handed out. */
@@ -25,7 +25,7 @@ export interface ExtractionQuery {
   readonly locations: readonly SandboxLocation[];
   /** The kind of proxies. True: only reverse proxies; false: no reverse proxies; `either`: both. */
   readonly reverse: boolean | 'either';
-  /** The minimum remaining life of an existing proxy. Not checked for reverse proxies. */
+  /** The minimum remaining life of an existing proxy that is handed out again. It does not apply to reverse proxies. */
   readonly minRemainingMs: number;
   /** The range of the lifetimes of new proxies. */
   readonly lifeMs: readonly [min: number, max: number];
@@ -91,8 +91,9 @@ function kindsOf({ protocol }: Operation, params: URLSearchParams): readonly Pro
 }
 
 /**
- * Returns the locations that the keywords in the parameters select, separated by commas. A location must contain a
- * keyword of `adr` and a keyword of `isp` (the carrier), if there are any, and must contain no keyword of `nadr`.
+ * Returns the locations that the parameters select. Each parameter is a list of keywords, separated by commas. A
+ * location must contain a keyword of `adr` and a keyword of `isp` (the carrier), if these are present, and no keyword
+ * of `nadr`.
  */
 function locationsOf(params: URLSearchParams): readonly SandboxLocation[] {
   const region = params.get('dalu') === '0' ? 'overseas' : 'mainland'; // only the free product has the parameter `dalu`

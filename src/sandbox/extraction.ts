@@ -21,8 +21,8 @@ interface ExtractionCall {
 }
 
 /**
- * Added to the remaining life in the answer. Without it, a new proxy would be reported with less than its whole life,
- * because opening it takes some ms.
+ * The sandbox adds this time to each remaining life that it reports. Opening a new proxy takes some ms, so without the
+ * addition, its reported life would be a second too short.
  */
 const OPENING_MS = 50;
 
@@ -85,8 +85,8 @@ function countOf({ operation, params }: ExtractionCall, instance: Instance | und
 }
 
 /**
- * Returns why the service refuses every call in the present condition of the instance; undefined if it does not. Skips
- * reasons for which the operation has no code.
+ * Returns the first reason why the service currently refuses all calls for the instance; undefined if there is none.
+ * Reasons for which the operation has no code do not count.
  */
 function conditionReason(instance: Instance): RefusalReason | undefined {
   const { condition, options, ledger } = instance;

@@ -60,7 +60,7 @@ export class InstanceMembers {
     return [...this.#members].reduce((sum, member) => sum + member.connections, 0);
   }
 
-  /** The bytes that all members have relayed, in both directions. Includes closed members. */
+  /** The number of bytes that all members have relayed, in both directions. Closed members count too. */
   get bytes(): number {
     return [...this.#members].reduce((sum, member) => sum + member.bytes, this.#closedBytes);
   }
@@ -174,6 +174,6 @@ function newTraits(query: ExtractionQuery, n: number, random: Random): MemberTra
 
 function oneOf<T>(items: readonly T[], random: Random): T {
   const item = items[randomBelow(random, items.length)];
-  if (item === undefined) throw new TypeError('the list to choose from is empty');
+  if (item === undefined) throw new TypeError('cannot choose from an empty list');
   return item;
 }

@@ -11,8 +11,8 @@ import type { Condition } from './settings.ts';
 /** The offset of the service's time zone (UTC+8). The service's day begins at midnight in this zone. */
 export const ZONE_MS = 8 * HOUR_MS;
 /**
- * A free application serves one client address at a time. It refuses other addresses until this time after the client's
- * last call.
+ * A free application serves one client address at a time. It accepts another address once the first address has made no
+ * call for this time.
  */
 const CLIENT_SILENCE_MS = 120_000;
 
@@ -37,7 +37,7 @@ export class RateLimiter {
   }
 }
 
-/** Counts the exits of the proxies that an instance has got, today and in total. */
+/** Remembers the exits of the proxies that an instance has got, today and in total, and counts them. */
 export class ExitLedger {
   readonly #clock: Clock;
   readonly #ever = new Set<string>();
@@ -112,8 +112,9 @@ export class ClientLock {
 
   /**
    * Reserves the application for this client.
-   * @param client - its address; empty if the client disconnected before the service read it. Such a client reserves nothing.
-   * @returns the address of the client that has reserved it, if it is another one; otherwise undefined.
+   * @param client - the address of the client; empty if the client disconnected too early. An empty address reserves
+   * nothing.
+   * @returns undefined on success; if another client has reserved the application, the address of that client.
    */
   acquire(client: string): string | undefined {
     if (client === '') return undefined;

@@ -1,7 +1,7 @@
 /** The locations of the sandbox's proxies, with the names and area lines that the service uses. */
 
 export interface SandboxLocation {
-  /** Province, city and carrier; abroad, the country. */
+  /** In China: province, city and carrier. Abroad: the country. */
   readonly adr: string;
   /** The area line for exclusive instances at this location. */
   readonly area: string;

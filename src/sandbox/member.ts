@@ -109,7 +109,7 @@ export class RunningMember {
     return this.#accepted;
   }
 
-  /** The bytes received from clients and sent to clients. */
+  /** The number of bytes received from clients and sent to clients. */
   get bytes(): number {
     let sum = this.#closedBytes;
     for (const socket of this.#sockets) sum += socket.bytesRead + socket.bytesWritten;
@@ -187,7 +187,7 @@ export class RunningMember {
     this.#server = server;
     return new Promise((resolve, reject) => {
       server.once('error', reject);
-      server.once('close', () => resolve()); // resolves too if the member is closed before it listens
+      server.once('close', () => resolve()); // closing the member before it listens also ends this wait
       server.listen(port, this.host, () => {
         const address = server.address();
         if (typeof address === 'object' && address !== null) this.#port = address.port;

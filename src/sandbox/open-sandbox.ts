@@ -1,4 +1,4 @@
-/** Opens a sandbox: creates its parts in order, and closes all of them with it. */
+/** Opens a sandbox: creates its parts in order. Closing the sandbox closes all of them. */
 import type { Socket } from 'node:net';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { type Ownership, openAll } from '../core/ownership.ts';

@@ -17,7 +17,7 @@ export const SANDBOX_PRODUCTS = [
   'exclusive',
 ] as const;
 
-/** A product, with its name in noria's configuration. */
+/** A product, by its name in noria's configuration. */
 export type SandboxProduct = (typeof SANDBOX_PRODUCTS)[number];
 
 /**

@@ -27,7 +27,10 @@ export type RefusalCause =
 export interface ProxyRequest {
   readonly host: string;
   readonly port: number;
-  /** The answer after the target is connected; empty if the client gets the target's own answer. */
+  /**
+   * What the member answers once the target is connected. Empty for a request in absolute form: its client gets only
+   * the target's answer.
+   */
   readonly accepted: Buffer;
   /** The first bytes to send to the target. */
   readonly first: Buffer;
@@ -93,7 +96,7 @@ export function readProxyRequest(
   }
 }
 
-/** Returns why a member refuses a request, from the error of its connection to the target. */
+/** Converts the error of a failed connection to the target into the cause that the member reports to its client. */
 export function refusalCauseOf(error: unknown): RefusalCause {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   switch (code) {
@@ -221,5 +224,5 @@ export function httpAnswer(status: number, headers = ''): Buffer {
 
 async function expectVersion(reader: SocketReader, version: number): Promise<void> {
   const got = await reader.byte();
-  if (got !== version) throw new HandshakeError(`version ${got} where ${version} was expected`);
+  if (got !== version) throw new HandshakeError(`the client sent version ${got} instead of ${version}`);
 }

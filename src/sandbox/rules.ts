@@ -24,7 +24,7 @@ export class Rules {
   }
 
   /**
-   * Adds a rule behind all others.
+   * Adds a rule after all others.
    * @returns the id of the rule.
    */
   add(rule: Rule): string {

@@ -27,8 +27,8 @@ export interface SandboxInstance {
   /** The key that clients derive from the password and send with each call. */
   readonly akey: string;
   /**
-   * The base address for the configuration of this instance. Only the instances of the pure edition have another
-   * address.
+   * The base address for the configuration of this instance: that of the sandbox or, for the pure edition, that of the
+   * extraction server.
    */
   readonly baseUrl: string;
   readonly condition: Readonly<Condition>;

@@ -150,7 +150,7 @@ export async function loadScenario(path: string): Promise<Scenario> {
 }
 
 /**
- * @param what - the name of the content in the error.
+ * @param what - the name that the error message uses for the content.
  * @throws NoriaError `bad-config` with every invalid field.
  */
 export function decode<T>(schema: z.ZodType<T>, content: unknown, what: string): T {

@@ -1,6 +1,6 @@
 /**
- * The HTTP server of the extraction service. It reads the calls (GET and POST), gets the answers from rules and
- * operations, sends them, and records the calls.
+ * The HTTP side of the extraction service. It reads each call (GET or POST), gets the answer from a rule or from the
+ * operation, sends the answer, and records the call.
  *
  * It owns two servers: one for the base address, with the control API and the links, and one for the extraction address
  * of the pure edition.
@@ -212,7 +212,7 @@ async function answerCall(
   return sendAnswer(context, { answer, layout: endpoint.layout(call), fault });
 }
 
-/** Returns the answer with the code of a rule: a refusal, or for 10001 a success with an empty list. */
+/** Returns the answer for a rule with a code. `10001` is a success with an empty list; any other code is a refusal. */
 function answerWithCode(
   { code, msg }: Extract<RuleAnswer, { code: string }>,
   { refusals, name }: Endpoint,
@@ -229,7 +229,8 @@ function sendPage(response: ServerResponse, status: number): void {
 }
 
 /**
- * Returns the parameters of the query. The form in the body of a POST adds parameters and overrides those of the query.
+ * Returns the parameters of a call: those in the query and, for a POST, those of the form in the body. The form takes
+ * precedence.
  */
 async function readParams(request: IncomingMessage, url: URL): Promise<URLSearchParams> {
   const params = new URLSearchParams(url.search);

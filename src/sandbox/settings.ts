@@ -9,8 +9,8 @@ export interface CommonSettings {
   /** The maximum number of living proxies of each protocol. Default 20. */
   readonly members?: number | undefined;
   /**
-   * The lifetime of a proxy, in ms: one value or a range. Overrides the parameter `timespan`. Default: as the product
-   * specifies.
+   * The lifetime of a proxy, in ms: one value or a range. Overrides the parameter `timespan`. Default: at least
+   * `timespan`, at most the maximum of the product.
    */
   readonly lifetimeMs?: number | readonly [min: number, max: number] | undefined;
   /** How long, in ms, open connections through a proxy may continue after it has expired. Default 0. */
@@ -29,7 +29,8 @@ export interface CommonSettings {
    */
   readonly auth?: 'ip' | 'password' | undefined;
   /**
-   * Returns the behaviour of the nth proxy (from 0) of an instance. If it returns undefined, `dead` and `slow` decide.
+   * Returns the behaviour of the nth proxy (from 0) of an instance. If it returns undefined, the shares `dead` and
+   * `slow` decide how the proxy behaves.
    */
   readonly behaviour?: ((n: number) => Behaviour | undefined) | undefined;
 }
@@ -65,7 +66,8 @@ export const conditionSchema = z.strictObject({
   /** The maximum number of distinct IPs, counted as `accounting` says. Default 10,000. */
   distinctLimit: count,
   /**
-   * The maximum number of proxies handed out in total. Once it is reached, calls get 12008. Default null: no maximum.
+   * Operations 2, 4, 5 and 8: the maximum number of proxies handed out in total. Once it is reached, calls get 12008.
+   * Default null: no maximum.
    */
   usageLimit: limit,
   /**
@@ -82,7 +84,7 @@ export const conditionSchema = z.strictObject({
 
 export type Condition = z.infer<typeof conditionSchema>;
 
-/** The fields of the condition to change. */
+/** The fields of a condition that change, with their new values. */
 export type ConditionChange = { readonly [K in keyof Condition]?: Condition[K] | undefined };
 
 export interface InstanceOptions extends CommonSettings, Partial<Condition> {

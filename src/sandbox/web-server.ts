@@ -1,4 +1,4 @@
-/** An HTTP server that closes its port and its connections at once, and can refuse connections for a time. */
+/** An HTTP server that can refuse connections for a time. When it closes, it also ends its open connections. */
 import { once } from 'node:events';
 import {
   createServer,
@@ -67,7 +67,7 @@ export class WebServer {
     return `http://${this.address}`;
   }
 
-  /** Aborted when the server closes. Pending answers then end. */
+  /** The server aborts this signal when it closes. Delayed answers then end. */
   get signal(): AbortSignal {
     return this.#closing.signal;
   }

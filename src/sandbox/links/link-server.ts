@@ -22,7 +22,7 @@ export type LinkCondition = (typeof LINK_CONDITIONS)[number];
 /** What the vendor's console shows to its customer. */
 export interface SandboxLink {
   readonly name: string;
-  /** Contains `{count}` if the customer chooses the number of proxies. */
+  /** May contain `{count}`, which the customer replaces by the number of proxies. */
   readonly url: string;
   readonly authorization?: string;
   readonly body?: string;
