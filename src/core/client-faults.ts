@@ -121,7 +121,7 @@ export const CLIENT_FAULTS = {
     socks5: 0x04,
     proxyStatus: 'destination_ip_unroutable',
     summary: 'The target is unreachable through all members that noria tried.',
-    advice: 'Check the host name and port of the target; the members themselves answered.',
+    advice: 'Check the host name and port of the target.',
   },
   'members-failed': {
     side: 'member',
@@ -175,6 +175,6 @@ export const CLIENT_FAULTS = {
     socks5: 0x01,
     proxyStatus: 'proxy_internal_error',
     summary: 'Internal error in noria.',
-    advice: 'Report this error with the lines that the log of noria has for this moment.',
+    advice: 'Report this error, with the lines that noria logged when it occurred.',
   },
 } as const satisfies Record<string, Fault>;

@@ -39,7 +39,7 @@ export const FAULTS = {
     side: 'member',
     retry: 'other-member',
     summary: 'The member refused the request.',
-    advice: 'If all members of a source refuse the request, they may not allow the port of the target.',
+    advice: 'If all members of a source refuse the request, check whether they allow the port of the target.',
   },
   'member-incapable': {
     side: 'member',
@@ -77,7 +77,7 @@ export const FAULTS = {
     side: 'member',
     retry: 'other-member',
     summary: 'A client of proxyPool reported the member as bad.',
-    advice: 'No action needed: noria quarantines the member, and the port gets another member.',
+    advice: 'No action needed: noria quarantines the member and assigns another one to the proxyPool port.',
   },
   'client-gone': {
     side: 'client',
@@ -110,7 +110,7 @@ export const FAULTS = {
   'service-not-found': {
     side: 'service',
     retry: 'later',
-    summary: 'The server does not offer this operation of the service.',
+    summary: 'The server at the configured address does not have the operation that noria called.',
     advice: "Check service.baseUrl, or the source's own baseUrl, host or url.",
   },
   'service-protocol': {
@@ -150,7 +150,7 @@ export const FAULTS = {
     side: 'operator',
     retry: 'never',
     summary: 'Could not listen on an address.',
-    advice: 'Correct the address in the configuration, or free it.',
+    advice: 'Correct the address in the configuration, or stop the program that uses the address.',
   },
   'state-locked': {
     side: 'operator',

@@ -110,7 +110,7 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
       ? ['error', "fleet's store refuses noria"]
       : ['warn', "fleet's store lost"];
   },
-  'fleet.claimed': () => ['trace', 'fleet recorded a call'],
+  'fleet.claimed': () => ['trace', 'fleet claim attempted'],
   'fleet.answered': () => ['trace', "fleet's store answered"],
   'fleet.followed': () => ['trace', 'fleet change applied'],
   'fleet.loaded': ({ movedSessions }) => [movedSessions === 0 ? 'debug' : 'info', 'fleet data loaded'],

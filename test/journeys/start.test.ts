@@ -57,7 +57,7 @@ test('process: a start that fails prints the reason, exits with 1 and releases t
   expect(await noria.ended).toEqual([1, null]);
   expect(noria.err().trim().split('\n')).toEqual([
     `noria: cannot listen on 127.0.0.1:${stage.port}: another program listens there (address in use); stop it, or choose another port`,
-    '  Correct the address in the configuration, or free it.',
+    '  Correct the address in the configuration, or stop the program that uses the address.',
   ]);
   expect(stage.sandbox.stats().calls, 'draws of the failed start').toBe(0);
   taken.close();
