@@ -13,7 +13,7 @@ export class Deadline {
   readonly fn: () => void;
   /**
    * The tick at which the deadline fires; NaN after it fired or was cleared. A refresh changes only this number: the
-   * deadline stays in the wheel's slot for the previous tick until the wheel reaches that slot.
+   * deadline stays in the wheel's slot for its old tick until the wheel reaches that slot.
    */
   dueTick = Number.NaN;
   next: Deadline = this;

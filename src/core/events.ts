@@ -128,8 +128,8 @@ export interface NoriaEvents {
   };
   'hedge.ended': { readonly outcome: 'won' | 'lost' | 'failed' };
   /**
-   * noria decided whether the network of this machine works. `down`: it does not, because connections to many members failed at
-   * the same time.
+   * noria decided whether the network of this machine is down. It is down if connections to many members failed at the
+   * same time.
    */
   'network.judged': { readonly down: boolean };
 

@@ -56,7 +56,7 @@ export class Heap<Node extends HeapNode> {
     }
   }
 
-  /** The number of keys that are at most `key`. */
+  /** The number of nodes whose key is `key` or smaller. */
   countUpTo(key: number, index = 0): number {
     const node = this.#nodes[index];
     if (node === undefined || node.key > key) return 0;

@@ -20,7 +20,7 @@ interface TcpAddress {
 /** A listening socket that noria inherits from the process that started it (socket activation). */
 interface FdAddress {
   readonly kind: 'fd';
-  /** The number of the descriptor. It is at least 3, because the lower numbers are the standard streams. */
+  /** The number of the file descriptor: at least 3, because the lower numbers are the standard streams. */
   readonly fd: number;
 }
 
@@ -39,7 +39,7 @@ const FIRST_FD = 3;
 /** The maximum number of ports in a range. noria opens a server for each port. */
 const MAX_RANGE = 1000;
 const MAX_PORT = 65_535;
-/** Any valid port. `hostPort` checks only the host of a listen address, because it would reject port 0. */
+/** Any valid port. `hostPort` checks the host of a listen address together with this port, because it rejects port 0. */
 const ANY_PORT = 1;
 
 /**
@@ -88,7 +88,7 @@ export function localHostOf(host: string): string {
   return WILDCARDS.get(host) ?? host;
 }
 
-/** Whether two servers cannot listen on these addresses at the same time. Port 0 never conflicts. */
+/** Whether two addresses conflict: two servers cannot listen on both at the same time. Port 0 never conflicts. */
 export function overlap(one: ListenAddress, other: ListenAddress): boolean {
   if (one.kind === 'fd' || other.kind === 'fd') {
     return one.kind === 'fd' && other.kind === 'fd' && one.fd === other.fd;

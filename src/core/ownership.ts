@@ -39,7 +39,7 @@ export class Ownership {
   }
 }
 
-/** Runs `build` with a new owner. If it throws, closes everything it opened and rethrows. */
+/** Runs `build` with a new owner. If `build` throws, closes everything that `build` opened, and rethrows the error. */
 export async function openAll<T>(
   build: (owner: Ownership) => Promise<T>,
 ): Promise<{ built: T; owner: Ownership }> {
