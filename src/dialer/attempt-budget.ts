@@ -1,6 +1,6 @@
 /**
- * Two limits on attempts. `AttemptBudget` limits the attempts of one dial, and its waits for a member. `ClientBudgets`
- * limits the further attempts that the failing requests of one client may cause.
+ * Two limits on attempts. `AttemptBudget` limits how many attempts one dial makes, and how long the dial waits for
+ * members. `ClientBudgets` limits the further attempts that the failing requests of one client may cause.
  */
 
 import { BoundedMap } from '../core/bounded-map.ts';
@@ -25,8 +25,8 @@ export const MAX_ATTEMPTS = 10;
 /** The dial gives up when this number of members have reported that they cannot reach the target. */
 const MIN_REPORTS = 2;
 /**
- * Replaces MIN_REPORTS if a member reached the target recently: the members that cannot reach the target are then more
- * likely to be at fault themselves.
+ * Used instead of MIN_REPORTS if a member reached the target recently. A member that does not reach the target is then
+ * more likely to be at fault itself, so the dial waits for more reports before it gives up.
  */
 const MIN_REPORTS_AFTER_REACHED = 5;
 /**

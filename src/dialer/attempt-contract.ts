@@ -36,7 +36,7 @@ export interface AttemptTask {
   readonly warm?: TakenConnection | undefined;
 }
 
-/** A connection to the target, as an attempt passes it to its owner. */
+/** The connection to the target that a successful attempt passes to its owner. */
 export interface RawConnection {
   /**
    * The attempt has removed its listeners from the socket. The socket may be flowing: the owner must add a 'data'
@@ -79,8 +79,8 @@ export interface AttemptFailure {
   /** Whether the member reports that the target refused the connection. */
   readonly targetRefused: boolean;
   /**
-   * Whether the member requires credentials that noria has but does not send yet, because other members may not require
-   * credentials.
+   * Whether the member requires credentials that noria has but does not send yet: noria first finds out whether most
+   * members require credentials.
    */
   readonly withheld: boolean;
   /**

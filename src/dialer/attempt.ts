@@ -190,11 +190,11 @@ export class Attempt {
     } else if (this.elapsedMs >= this.#task.timeoutMs) {
       this.#fail('member-silent', 'answer timed out');
     } else if (this.#choice.isTrial) {
-      // The trial may have timed out because the target is slow. Only a plain handshake that is faster than the trial
-      // shows that pipelining was the cause.
+      // A slow target can also cause the timeout of a trial. The cause was pipelining only if a plain handshake then
+      // takes less time than the trial took.
       this.#endTrial(this.#choice.elapsedMs);
     } else {
-      // The connect phase ended before its deadline, which stayed armed. Now the handshake gets its own deadline.
+      // This was the deadline of the connect phase, which ended in time. Set the deadline of the handshake.
       this.#setDeadline(this.#parts.clock.monotonic());
     }
   };

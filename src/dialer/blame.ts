@@ -87,13 +87,13 @@ export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
 }
 
 /**
- * A report is a failure that suggests that the target is unreachable. This is the number of points of a report that
- * counts in full.
+ * The points of a report that counts in full. A report is a failed attempt that suggests that the target is
+ * unreachable.
  */
 export const FULL_REPORT = 3;
 /**
- * The points of a report by a member that has not worked recently. Such a member may answer every request with an error, so three
- * of its reports count as two full reports.
+ * The points of a report by a member that has not worked recently: two thirds of a full report, because the member may
+ * answer every request with an error.
  */
 const UNPROVEN_REPORT = 2;
 
@@ -160,7 +160,7 @@ export class DialBlame {
     return this.#failures.length > 0 && this.#failures.every(({ fault }) => fault === 'member-auth');
   }
 
-  /** Whether every attempt so far failed at the front proxy, so that no member was reached. */
+  /** Whether every attempt so far failed at the front proxy. noria has then reached no member. */
   get allAtFrontProxy(): boolean {
     return (
       this.#failures.length > 0 && this.#failures.every(({ fault }) => FAULTS[fault].side === 'front-proxy')

@@ -40,8 +40,8 @@ export interface PreparedLogin extends Login {
   /** The value of the Proxy-Authorization field (RFC 7617, in UTF-8). */
   readonly authorization: Secret;
   /**
-   * Whether these credentials belong to one member. Answers to such credentials say nothing about the source's
-   * credentials.
+   * Whether these credentials belong to one member. If so, noria learns nothing about the source's credentials when the
+   * member accepts or refuses them.
    */
   readonly isOwn: boolean;
 }
@@ -52,7 +52,7 @@ export interface PreparedLogin extends Login {
  */
 type MemberAnswer = 'accepted' | 'open' | 'asked' | 'refused';
 
-/** A majority has at least this number of members, however few members have answered. */
+/** An answer counts as the answer of most members only if at least this number of members gave it. */
 const MIN_MAJORITY_MEMBERS = 3;
 /** How long a member's answer to credentials counts as evidence. */
 const WINDOW_MS = 5 * 60_000;
@@ -148,7 +148,8 @@ export class SourceCredentials {
   /** Records that `member` accepted the credentials `sent`. From now on, all members of the source get the same credentials. */
   accepted(member: string, sent: PreparedLogin | undefined, now = this.#clock.monotonic()): void {
     if (sent?.isOwn === true) return;
-    // An acceptance without credentials changes nothing: the attempt may have started before members required them.
+    // If the attempt sent no credentials, `#current` stays unchanged: the attempt may have started before members
+    // required credentials.
     if (sent !== undefined) this.#current = sent;
     if (this.#faulty) {
       this.#answers.clear();
@@ -180,15 +181,15 @@ export class SourceCredentials {
   resetRefusals(): void {
     this.#answers.clear();
     this.#faulty = false;
-    // The end of the fault is reported even if this process has not reported its beginning: another process may have
-    // reported it.
+    // At the next acceptance, this process reports that the source's fault has ended, even if another process reported
+    // the beginning of the fault.
     this.#reported = true;
   }
 
   /**
    * Records that `member` required credentials and got none.
-   * @returns the instance's credentials if most members require credentials, or if a member of a small pool requires
-   *   them for the second time.
+   * @returns the instance's credentials if most members require credentials, or if this member requires them for the
+   *   second time and no member works without credentials.
    */
   #asked(member: string): PreparedLogin | undefined {
     const again = this.#answers.get(member)?.what === 'asked';

@@ -15,11 +15,12 @@ export interface DialRequest {
   readonly target: HostPort;
   readonly routing: RoutingOptions;
   /**
-   * What the connection is for. `tunnel`: unmodified bytes to the target. `forward`: a plain HTTP request to the target. The dial
-   * may return an idle connection, or a connection for absolute form if the member does not accept CONNECT to this port.
+   * What the connection is for. `tunnel`: unmodified bytes to the target. `forward`: a plain HTTP request to the target.
+   * With `forward`, the dial may return an idle connection. It may also return a connection for requests in absolute
+   * form, if the member does not accept CONNECT to the target's port.
    */
   readonly use: 'tunnel' | 'forward';
-  /** `forward` only: the owner of the request. Requests with different owners never share an idle connection. */
+  /** `forward` only: the client's user and session. Requests with different owners never share an idle connection. */
   readonly owner?: string;
   /**
    * `forward` only: do not use an idle connection, because the member or the target may have closed it. Set for retries
@@ -52,7 +53,7 @@ export interface MemberConnection {
   /**
    * The socket allows half-open connections. If the member speaks TLS, this is the TLS socket. The socket may be
    * flowing: add a 'data' listener or pause the socket in the same tick, otherwise bytes are lost. The dialer's 'error'
-   * handler stays attached, so no error is uncaught.
+   * handler stays attached, so an error of the socket does not crash the process.
    */
   readonly socket: Socket;
   /** The bytes that the member sent after its answer. Send them to the client first. Often empty. */

@@ -74,7 +74,7 @@ export class FrontHandshake {
     this.#socket.write(this.#handshake.opening, 'latin1');
   }
 
-  /** The failure to report if the front proxy has not connected noria to the server after `ms`. */
+  /** Describes the failure of a front proxy that has not connected noria to the server within `ms`. */
   failureAfter(ms: number): FrontFailure {
     return {
       problem: this.#isConnected ? 'silent' : 'down',
@@ -173,8 +173,9 @@ export function faultOfFrontFailure({ problem, answeredOthers }: FrontFailure): 
 }
 
 /**
- * Whether the dial should try another member. Call it when the front proxy has not reached any member so far. True if
- * attempts are left and the front proxy refused each member or did not answer, which may concern only that member.
+ * Whether the dial should try another member although the front proxy has reached no member so far. True if attempts
+ * are left, and the front proxy either refused each connection or did not answer. It may do so for some members and not
+ * for others.
  */
 export function helpsAnotherMember(
   failures: readonly { readonly frontFailure?: FrontFailure | undefined }[],

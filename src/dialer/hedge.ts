@@ -18,7 +18,7 @@ export interface HedgeSettings {
   readonly attemptTimeoutMs: number;
 }
 
-/** The minimum of a learned delay, because each hedge costs a member a connection. */
+/** The minimum of a learned delay. It prevents needless hedges: each hedge opens a connection to a member. */
 export const MIN_HEDGE_DELAY_MS = 50;
 
 /**
@@ -129,8 +129,8 @@ interface OverdueAttempt {
 const MAX_AVOIDED = 64;
 
 /**
- * The overdue attempts of a dialer, which have taken longer than their hedge delay. Hedges avoid the members of these
- * attempts, because a silent member fails only at the timeout.
+ * The overdue attempts of a dialer: those that have taken longer than their hedge delay. Hedges avoid the members of
+ * these attempts, because an attempt through a silent member fails only at its timeout.
  */
 export class OverdueAttempts {
   readonly #overdue = new Set<OverdueAttempt>();

@@ -1,4 +1,4 @@
-/** A connection through a member, which the dialer has passed to the listener. It ends its lease exactly once. */
+/** A connection through a member. The dialer passes it to the listener. It ends its lease exactly once. */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
@@ -16,7 +16,7 @@ export interface ConnectionParts {
   readonly idle: IdleConnections;
   readonly reachability: Reachability;
   readonly clientBudgets: ClientBudgets;
-  /** All open connections. If a lease must end early, the dialer closes its connection. */
+  /** All open connections. The dialer needs them to close the connections of leases that must end early. */
   readonly openConnections: LiveList<LeasedConnection>;
 }
 

@@ -19,8 +19,8 @@ export interface MemberAddress {
 }
 
 /**
- * Starts a connection for a tunnel or a plain HTTP request. The socket allows half-open connections. It has an 'error'
- * handler for its whole life, so no error is uncaught. Users listen for 'close' and then read `errored`.
+ * Starts a connection for a tunnel or a plain HTTP request. The socket allows half-open connections. It always has an
+ * 'error' handler, so an error does not crash the process. Users listen for 'close' and then read `errored`.
  */
 export type OpenSocket = (member: MemberAddress, use: DialRequest['use']) => Socket;
 
@@ -102,10 +102,10 @@ const WRITES = Symbol('writes');
 const READS = Symbol('reads');
 
 /**
- * Creates a socket to a member that still delivers received bytes after a failed write. A member may answer before it
- * has read the whole request. When such a member closes its socket, the connection is reset. The next write to a plain
- * socket would then fail and destroy the socket, although the answer is still unread in the kernel. A receiving socket
- * reads to the end instead, and discards all further writes.
+ * Creates a socket to a member that still delivers received bytes after a failed write. A member may answer, and then
+ * close the connection, before it has read the whole request. noria's next write then fails. On a plain socket, the
+ * failed write would destroy the socket, although the kernel still has unread bytes of the answer. The returned socket
+ * reads all these bytes, and discards all further writes.
  */
 export function receivingSocket(options: SocketConstructorOpts): Socket {
   const socket: MemberSocket = new Socket(options);
@@ -222,7 +222,7 @@ export function tunnelSocket(memory: ReadMemory): Socket {
       buffer: () => reads.buffer, // Node calls this function on connect and after each read
       callback: (byteCount) => {
         reads.emit(socket, byteCount);
-        return true; // Node continues to read. To stop, a listener calls `pause()`.
+        return true; // `true` tells Node to continue reading. A listener that wants no more data calls `pause()`.
       },
     },
   });
@@ -240,7 +240,7 @@ export function lendChunks(socket: Socket, sink: Socket): void {
   if (reads !== undefined) reads.sink = sink;
 }
 
-/** The reads of one tunnel. */
+/** Provides the buffer for each read of one tunnel, and emits the bytes that were read. */
 class TunnelReads {
   readonly #memory: ReadMemory;
   /**
@@ -269,10 +269,10 @@ class TunnelReads {
   }
 
   /**
-   * Emits a copy of the shared buffer. If the sink sent the previous chunk at once, it will probably send this chunk at
-   * once too, so the copy reuses the memory of an earlier copy. If the sink does not do so, it holds this memory (64
-   * KiB) until it has sent the chunk. Until the sink sends a chunk at once again, each chunk gets new memory of exactly
-   * its size.
+   * Emits a copy of the received bytes. If the sink sent the previous chunk at once, it will probably send this chunk at
+   * once, too, so the copy reuses memory. If the sink does not send the chunk at once, the chunk occupies this memory
+   * (64 KiB) until it is sent. The next chunks then get new memory of exactly their size, until the sink again sends a
+   * chunk at once.
    */
   #emitShared(socket: Socket, byteCount: number): void {
     const { shared } = this.#memory;

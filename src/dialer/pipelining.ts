@@ -26,7 +26,7 @@ export const RELEARN_HANDSHAKE_MS = 10 * 60_000;
 export const TRIAL_INTERVAL_MS = 1_000;
 /** The minimum time in ms to wait for the answer to a trial of pipelining. */
 const MIN_SILENCE_MS = 100;
-/** A trial of pipelining may take this number of times as long as the longest recent handshake. */
+/** The time limit of a trial of pipelining, as a multiple of the longest recent handshake. */
 const SILENCE_FACTOR = 2;
 /** Each handshake multiplies the recorded longest duration by this factor, so that an old maximum fades. */
 const DECAY = 0.98;

@@ -1,9 +1,9 @@
 /**
- * Remembers what recent dials have shown: which members reached a target or got an answer from it, which members failed
- * for a target that others reached, and which members worked.
+ * Remembers the results of recent dials. For each target: when a member reached it, when it answered, and which members
+ * failed for it although others reached it. For each member: when it last worked.
  *
- * Dials use this memory to choose members and to decide blame. It keeps a limited number of entries and drops the
- * oldest. A missing entry can only make noria blame fewer members.
+ * Dials use these results to choose members and to decide blame. noria keeps results for a limited number of targets and
+ * members, and forgets the oldest. A forgotten result can only make noria blame fewer members.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -66,9 +66,9 @@ export class Reachability {
 
   /**
    * Records that `member` closed a connection to `target` before the first byte of an answer.
-   * @returns whether the member is at fault. The member is at fault if the target recently answered through another
-   *   member, and no other member has closed a connection to the target since that answer. (A target that stops
-   *   answering fails through all members.)
+   * @returns whether the member is at fault: the target recently answered through another member, and since that answer,
+   *   no other member has closed a connection to the target. If other members close connections as well, the target may
+   *   have stopped answering.
    */
   recordCut(member: string, target: string): boolean {
     const now = this.#clock.monotonic();
@@ -110,8 +110,8 @@ interface TargetHistory {
 }
 
 /**
- * Remembers which member last had an event of one kind, such as a success, and when. Also remembers when any other
- * member last had such an event. So for each member, it knows when another member last had one.
+ * Records when members had events of one kind, such as an answer. `latestOfOther` returns the moment of the latest event
+ * of all members except one.
  */
 class LatestMembers {
   #latest: string | undefined;

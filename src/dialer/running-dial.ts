@@ -104,7 +104,7 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
       else if (this.#running.length > 0) this.#hedge.ended('lost');
       this.#succeed(attempt.lease, connection, false);
     } else {
-      // The connection is too late to be used, but the attempt has measured the member's latency.
+      // The dial has already ended, so noria does not use the connection. `#blame` has recorded the member's latency.
       connection.socket.destroy();
       this.#parts.pool.report({ lease: lease.id, kind: 'closed', cut: false });
       this.#finishIfIdle();
@@ -206,17 +206,16 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     const { target, fresh } = this.#request;
     if (fresh === true) {
       const { forwardMode } = this.#parts.memoryOf(lease.source);
-      // In absolute form, the request itself is the first message on the connection. If the member has closed the warm
-      // connection, the request is lost, and noria cannot repeat a `fresh` request. So it opens a new connection.
+      // noria cannot send a `fresh` request twice. In absolute form, the request is the first message on the connection,
+      // and gets lost if the member has closed the warm connection. So noria opens a new connection for the request.
       if (forwardMode.first(target.text) === 'absolute') return undefined;
     }
     return this.#parts.warm.take(lease);
   }
 
   /**
-   * Arms the hedge of an attempt. The delay is the same for an attempt on a warm connection, although such an attempt is faster,
-   * because the hedge may have to open a connection. With a shorter delay, the pauses of a busy machine would start a hedge for
-   * every twentieth tunnel.
+   * Arms the hedge of an attempt. An attempt on a warm connection is faster, but has the same delay. With a shorter
+   * delay, the pauses of a busy machine would start a hedge for every twentieth tunnel.
    */
   #armHedge({ lease, memory, startedAt }: Attempt): void {
     this.#hedge.arm(lease, memory.latency.profile?.p95Ms, startedAt);

@@ -240,8 +240,8 @@ const SOCKS4_GRANTED = 0x5a;
 /** "Request rejected or failed": either the target or the member is the cause. */
 const SOCKS4_FAILED = 0x5b;
 /**
- * With these replies, the member requires identification: it reached no identd on this machine, or identd reported
- * another user.
+ * With these replies, the member says that it requires identification: it could not connect to identd on this machine,
+ * or identd reported another user.
  */
 const SOCKS4_IDENT = new Set([0x5c, 0x5d]);
 

@@ -84,7 +84,7 @@ export class WarmConnection {
     return { socket: this.#socket, login: this.login, isConnected: this.#isConnected, handshake, savedMs };
   }
 
-  /** Closes the connection without a call to its owner. */
+  /** Closes the connection. Does not call `warmEnded`. */
   close(): void {
     this.#release();
     this.#socket.destroy();

@@ -32,8 +32,8 @@ interface WarmConnectionsParts extends WarmParts {
 /** With `auto`, the maximum number of warm connections for each source. */
 const MAX_AUTO_CONNECTIONS = 128;
 /**
- * The maximum number of streams for which noria remembers how often a tunnel starts. A stream is the tunnels of one
- * session, or of one set of routing options without a session.
+ * The maximum number of streams whose rates noria remembers. A stream consists of the tunnels of one session, or of the
+ * tunnels without a session that have the same routing options.
  */
 const MAX_STREAMS = 1_024;
 /** How long noria opens no further warm connection to a member that has closed or refused a warm connection. */
@@ -65,7 +65,7 @@ export class WarmConnections implements WarmOwner {
     return this.#byMember.size;
   }
 
-  /** Applies the setting. Closes all connections, because their login may be outdated. */
+  /** Sets the maximum number of warm connections. Closes all warm connections, because their login may be outdated. */
   configure(setting: WarmSetting): void {
     this.close();
     this.#maxPerSource = setting === 'auto' ? MAX_AUTO_CONNECTIONS : setting === 'off' ? 0 : setting;

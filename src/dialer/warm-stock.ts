@@ -10,8 +10,8 @@
  */
 export const MIN_GAIN_MS = 2;
 /**
- * The rate is the larger of two averages. The average over the long window also works for a few tunnels per second. The
- * average over the short window follows a sudden rise.
+ * noria averages the rate of tunnels over both windows, and uses the larger average. The long window shows low rates,
+ * such as a few tunnels per second. The short window soon shows a sudden rise.
  */
 const LONG_WINDOW_MS = 5_000;
 const SHORT_WINDOW_MS = 500;
@@ -26,8 +26,8 @@ const MIN_TUNNELS = 1.5;
  */
 const DEVIATIONS = 2;
 /**
- * A share of the time for which members keep an unused connection. noria holds warm connections only if tunnels will,
- * on average, take all of them within this share.
+ * noria holds warm connections only if tunnels use all of them within this share of the time for which members keep an
+ * unused connection.
  */
 const USE_SHARE = 0.5;
 
@@ -47,8 +47,8 @@ export class TunnelRate {
   /** Tunnels per ms at the time of the latest tunnel; 0 if there were too few tunnels to estimate a rate. */
   get perMs(): number {
     if (this.#long < MIN_TUNNELS) return 0;
-    // The short window ends at a tunnel, the latest one. If there are few tunnels, counting this one would make the
-    // rate too high.
+    // Does not count the latest tunnel, because the short window ends exactly at this tunnel. If there are few tunnels,
+    // counting it would make the rate too high.
     return Math.max(this.#long / LONG_WINDOW_MS, (this.#short - 1) / SHORT_WINDOW_MS);
   }
 }
@@ -62,8 +62,8 @@ interface StockTerms {
 }
 
 /**
- * The number of connections to hold: rate × opening time, plus a reserve for irregular arrivals. Returns 0 if tunnels would not
- * take all of these connections within USE_SHARE of `keepMs`.
+ * The number of connections to hold: rate × opening time, plus a reserve for irregular arrivals. 0 if tunnels would need
+ * longer than USE_SHARE × `keepMs` to use all of them.
  */
 export function stockFor({ perMs, openingMs, keepMs }: StockTerms): number {
   const duringOpening = perMs * openingMs;
