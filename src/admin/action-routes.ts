@@ -104,7 +104,10 @@ function addSessionActions(app: OpenAPIHono, backend: AdminBackend): void {
       path: '/api/sessions/{id}/rotate',
       summary: 'Move a session to another member',
       request: { params: idParam, body: { content: jsonContent(rotateSchema) } },
-      responses: { 202: { description: 'The session moves with its next connection' }, 404: NOT_FOUND },
+      responses: {
+        202: { description: 'The session moves to another member with its next connection' },
+        404: NOT_FOUND,
+      },
     }),
     (context) => {
       const { id } = context.req.valid('param');

@@ -11,7 +11,7 @@ export interface AdminBackend {
   /** The `host:port` with which clients on this machine reach the first HTTP listener. */
   proxyAddress(): string | undefined;
 
-  // These commands return false if the member, source or session does not exist.
+  // The commands below return false if the member, source or session does not exist.
   evictMember(member: string): boolean;
   refillSource(source: string): boolean;
   pauseSource(source: string): boolean;

@@ -89,7 +89,7 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
     if (reason !== undefined) return sendError(context, 'too-many-readers', reason);
     const names = STREAMED_EVENTS.filter((name) => wanted.includes(name));
     const stream = streamOf(() => {
-      // The stream opens some time after the first check. Since then, other clients may have opened streams up to the limit.
+      // Checks the limits again: other clients may have opened streams since the first check.
       if (readers.reasonToRefuse(client) !== undefined) return undefined;
       return new EventQueue(names, { bus, clock, onClose: readers.add(client) });
     });
@@ -128,8 +128,8 @@ class Readers {
 }
 
 /**
- * Returns the body of the response. Only the first read of the body opens the queue, so a body that is never read
- * (HEAD) costs nothing. If `openQueue` returns undefined, the body is empty.
+ * Returns the body of the response. The first read of the body calls `openQueue`, so a body that is never read (HEAD)
+ * costs nothing. If `openQueue` returns undefined, the body is empty.
  */
 function streamOf(openQueue: () => EventQueue | undefined): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();

@@ -12,13 +12,13 @@ import type { FailureView } from './schemas.ts';
 
 const MAX_ENTRIES = 60;
 /**
- * If a source enters one of these states because of a code, a draw has failed. Without a code, no draw has failed:
+ * The states that a source can enter after a failed draw. If the event `source.moved` has no code, no draw has failed:
  * for example, an operator has paused the source.
  */
 const STATES_AFTER_FAILURE: ReadonlySet<string> = new Set(['waiting', 'backoff', 'paused', 'halted']);
 
 export interface Failures {
-  /** The entries, latest first. */
+  /** Returns the recent failures, latest first. */
   list(): readonly FailureView[];
   close(): void;
 }

@@ -38,14 +38,12 @@ export const SECURITY_HEADERS = {
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
-/**
- * Whether the method is GET or HEAD, which should not change state. In the API of proxyPool, GET requests change state.
- */
+/** Whether the method is GET or HEAD. In the admin API, these methods change no state. */
 export function isSafe(method: string): boolean {
   return SAFE_METHODS.has(method);
 }
 
-/** Sets the security headers of every response, and refuses each request that fails one of the checks. */
+/** Sets the security headers of every response. Refuses requests with a wrong host, origin, token or content type. */
 export function guard(options: GuardOptions): MiddlewareHandler {
   return async (context, next) => {
     const { req } = context;

@@ -9,7 +9,10 @@ import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { HistoryView, Span } from './schemas.ts';
 import { type FailureSide, TrafficRing } from './traffic-ring.ts';
 
-/** The side at fault to which the history adds a failed attempt. The history ignores attempts for which noria blames nobody. */
+/**
+ * Maps the blame for a failed attempt to the side under which the history counts the attempt. Attempts without a side are
+ * not counted.
+ */
 const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   nobody: undefined,
   member: 'member',
@@ -21,7 +24,7 @@ const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   'front-proxy': 'network',
 };
 
-/** For each side at fault (see the table of faults): the side under which the history counts a refused request. */
+/** Maps a side of the fault table to the side under which the history counts a fault. The history has fewer sides. */
 const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
   client: 'client',
   member: 'member',
@@ -35,8 +38,8 @@ const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
 
 export interface History {
   /**
-   * Returns the values of all ended steps, oldest first. A value is `null` if noria had not yet started; a latency is
-   * also `null` if the step has no dials.
+   * Returns the values of all ended steps, oldest first. A value is `null` if noria had not yet started. A latency or a
+   * success rate is also `null` if the step has no client requests.
    */
   read(span: Span): HistoryView;
   close(): void;

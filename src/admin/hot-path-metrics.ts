@@ -49,7 +49,7 @@ class LabelNode {
   /** The count since the last scrape. */
   pending = 0;
   readonly #children = new Map<string, LabelNode>();
-  /** The child that the previous call of `child` returned. The next call usually asks for the same child. */
+  /** The result of the previous call of `child`. The next call usually asks for the same value. */
   #latest: { readonly value: string; readonly child: LabelNode } | undefined;
 
   constructor(values: readonly string[]) {

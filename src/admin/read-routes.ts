@@ -88,7 +88,7 @@ function addHealth(app: OpenAPIHono, status: SnapshotCache<Status>): void {
       path: '/readyz',
       summary: 'Readiness: whether noria expects to serve a new client',
       responses: {
-        200: textResponse('Ready, with the reason', 'text/plain'),
+        200: textResponse('Ready: the state of noria and the reason for this state', 'text/plain'),
         503: textResponse(
           'Not ready: the reason, since when, when noria tries again, what to do',
           'text/plain',

@@ -1,10 +1,7 @@
 /** noria's readiness as text, for /readyz, the command line and systemd. */
 import type { Readiness } from './schemas.ts';
 
-/**
- * Returns one line, such as `not serving: source city: 12001: The key is wrong`. It contains no time that passes, so it
- * changes only with the readiness.
- */
+/** Returns one line, such as `not serving: source city: 12001: The key is wrong`. */
 export function readinessHeadline({ state, reason, problems }: Readiness): string {
   const others =
     state === 'not-serving'
@@ -25,8 +22,8 @@ export function readinessLines(readiness: Readiness): string[] {
     nextAttemptSeconds === null
       ? 'noria does not retry by itself: it waits for a client request or for the operator'
       : nextAttemptSeconds === 0
-        ? 'the next attempt is in progress'
-        : `the next attempt starts in ${nextAttemptSeconds} s`;
+        ? 'noria tries again now'
+        : `noria tries again in ${nextAttemptSeconds} s`;
   return [
     readinessHeadline(readiness),
     `${since}; ${next}.`,

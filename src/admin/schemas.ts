@@ -58,7 +58,9 @@ const sourceSchema = z
     product: z.string(),
     state: z.enum(SOURCE_STATES),
     reason: z.string().openapi({ description: 'Why the source is in this state' }),
-    advice: z.string().nullable().openapi({ description: 'What the operator can do' }),
+    advice: z.string().nullable().openapi({
+      description: 'What the operator can do about this state; null if nothing is necessary',
+    }),
     code: z.string().nullable().openapi({
       description: "The service's code for the last call; `transport` if the call got no answer",
     }),
@@ -66,7 +68,9 @@ const sourceSchema = z
     meaning: z
       .string()
       .nullable()
-      .openapi({ description: 'What the last call means, in English; null before the first' }),
+      .openapi({
+        description: 'What the result of the last call means, in English; null before the first call',
+      }),
     nextCallAt: z
       .string()
       .nullable()
@@ -90,7 +94,7 @@ const problemSchema = z
       description: 'The source that has the problem; null if the problem concerns noria as a whole',
     }),
     reason: z.string(),
-    advice: z.string().nullable().openapi({ description: 'What the operator can do' }),
+    advice: z.string().nullable().openapi({ description: 'What the operator can do about the problem' }),
     nextAttemptSeconds: z.number().nullable().openapi({
       description:
         'Time until noria tries again; null if only the operator or a client can cause the next attempt',
@@ -108,7 +112,7 @@ const readinessSchema = z.object({
   advice: z
     .string()
     .nullable()
-    .openapi({ description: 'What the operator can do; null while noria is ready' }),
+    .openapi({ description: 'What the operator can do to make noria ready; null while noria is ready' }),
   sinceSeconds: integer('For how long noria has been in this state'),
   nextAttemptSeconds: z.number().nullable().openapi({
     description: 'Time until noria next tries to solve a problem; null: no attempt is planned',
@@ -215,7 +219,7 @@ export const historySchema = z
     span: spanSchema,
     stepSeconds: z.number().openapi({ description: 'Length of a step' }),
     endsAt: z.string().openapi({
-      description: 'End of the last step. Each list begins with the value of the oldest step',
+      description: 'When the last step ended. Each list begins with the value of the oldest step',
     }),
     tunnelsPerSecond: perStep('Dials that a member accepted; null before noria started'),
     bytesUpPerSecond: perStep(
@@ -236,7 +240,7 @@ export const historySchema = z
         dialP50Ms: z.number().nullable(),
         dialP95Ms: z.number().nullable(),
       })
-      .openapi({ description: 'Values of all steps together' }),
+      .openapi({ description: 'Totals and percentiles over all steps' }),
     dialP50Ms: perStep('Median connect time, accurate to about 10 %; null without dials'),
     dialP95Ms: perStep('95th percentile of the connect time'),
     failures: z
@@ -248,7 +252,7 @@ export const historySchema = z
         ),
         network: perStep("Attempts that failed because of this machine's network"),
         client: perStep('Requests refused because of what the client sent'),
-        noria: perStep('Requests that noria could not serve, for example because of the deadline'),
+        noria: perStep('Requests that noria could not serve, for example within dial.deadline'),
       })
       .openapi({ description: 'Failures per step, by the side at fault' }),
   })
@@ -263,7 +267,7 @@ export const failureSchema = z
     code: z.string().openapi({ description: "noria's code; for a source, the code of the service" }),
     side: z.enum(SIDES).openapi({ description: 'The side at fault' }),
     says: z.string().openapi({ description: 'What happened' }),
-    advice: z.string().openapi({ description: 'What the operator can do' }),
+    advice: z.string().openapi({ description: 'What the operator can do about the failure' }),
     times: integer('Number of occurrences from firstAt to lastAt'),
     firstAt: z.string(),
     lastAt: z.string(),

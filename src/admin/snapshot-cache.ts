@@ -1,7 +1,7 @@
 /** Caches for snapshots that many clients may request at once. */
 import type { Clock } from '../core/clock.ts';
 
-/** A snapshot is kept for this many ms for each ms that its creation took. */
+/** If the creation of a snapshot takes 1 ms, the snapshot is kept for this many ms. */
 const KEPT_PER_MS = 50;
 
 /**

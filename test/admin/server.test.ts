@@ -24,7 +24,7 @@ test('admin: /healthz answers 200, /readyz 503 with the reason and what to do wh
   const answer = await fetch(`${empty.url}/readyz`);
   expect([answer.status, await answer.text()]).toEqual([
     503,
-    'not serving: source city: 12001: The key is wrong\nnoria has been in this state for 10 s; the next attempt starts in 4 s.\nWhat to do: Check the password.\n',
+    'not serving: source city: 12001: The key is wrong\nnoria has been in this state for 10 s; noria tries again in 4 s.\nWhat to do: Check the password.\n',
   ]);
 });
 

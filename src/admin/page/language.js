@@ -8,8 +8,8 @@
 
 const STORAGE_KEY = 'noria-language';
 /**
- * Stored when the person switches the language. After the page has reloaded, it moves the keyboard focus back to the
- * language switch.
+ * The page sets this key when the person switches the language, and then reloads. If the key is set, the reloaded page
+ * moves the keyboard focus to the language switch.
  */
 const SWITCHED_KEY = 'noria-language-switched';
 

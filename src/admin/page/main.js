@@ -79,8 +79,8 @@ const failures = openFailures();
 const sessions = openSessions(actions);
 
 /**
- * Eviction removes the member's card with the focused button, and the browser then moves the focus to the top of the
- * page. Moves the focus to the wheel instead.
+ * Moves the keyboard focus to the wheel after an eviction. The eviction removes the member's card with the focused
+ * button; without this function, the focus would be at the top of the page.
  */
 function keepFocus() {
   if (document.activeElement === document.body) wheel.focus();
@@ -89,7 +89,7 @@ function keepFocus() {
 let isPolling = false;
 let pollAgain = false;
 
-/** Loads the state. A call during a poll starts another poll after it. */
+/** Polls noria's state. If a poll is in progress, another poll follows it. */
 function poll() {
   if (isPolling) {
     pollAgain = true;
@@ -129,8 +129,8 @@ async function loadState() {
     showConnected();
     tick();
   } catch (error) {
-    // With an ApiError, noria has answered, so the page is still connected. If the token is wrong, the event stream gets
-    // the same error and asks for the token.
+    // With an ApiError, noria has answered, so the page is still connected. If the token is wrong, `stayConnected`
+    // gets the same error and asks the person for the token.
     if (!(error instanceof ApiError)) showDisconnected();
   }
 }
@@ -163,7 +163,7 @@ function showCard() {
   card.show(find(selection.pointed) ?? pinned);
 }
 
-/** Updates what changes between two polls: levels, countdowns and ages. */
+/** Updates what changes between two polls: the levels of buckets, countdowns and ages. */
 function tick() {
   if (isDisconnected) {
     const silentSeconds = (performance.now() - lastAnswerAt) / 1_000;

@@ -16,7 +16,7 @@ export const EN = {
     failures: 'Recent failures',
     sessions: 'Sessions',
     memberTable: 'Table of members',
-    memberRows: 'Rows of the table',
+    memberRows: 'Rows of the member table',
     sessionTable: 'Table of sessions',
     timeRange: 'Time range',
     span15m: '15 minutes',

@@ -14,7 +14,7 @@ const SECTOR_GAP = 0.05;
 const MAX_PER_ROW = 96;
 const MAX_ROWS = 6;
 const ROW_GAP = 4;
-/** How far the top of a bucket is shifted in the turning direction of the wheel, as a share of the bucket's width. */
+/** The top of a bucket is shifted clockwise by this share of the bucket's width. */
 const LEAN = 0.34;
 const MAX_LEAN = 0.11;
 /** The angle between two buckets, as a share of the width of a bucket. */
@@ -27,8 +27,8 @@ const MAX_BUCKET_GAP = 0.028;
  */
 
 /**
- * Divides the circle into one sector per source, in proportion to the source's number of buckets. Many buckets are
- * divided into several rows.
+ * Divides the circle into sectors, one for each source. The angle of a sector is proportional to the number of its
+ * buckets. If one row cannot hold all buckets, each sector has several rows.
  * @param {readonly { source: string, count: number }[]} sources
  * @returns {Sector[]}
  */
@@ -105,7 +105,7 @@ export function surfacePath({ from, to, inner, outer, lean }, level) {
 }
 
 /**
- * The line from a bucket to the axle, which shows that the member has open tunnels.
+ * The line from a bucket to the axle of the wheel. It shows that the member has open tunnels.
  * @param {Bucket} bucket
  */
 export function flowPath({ from, to }) {

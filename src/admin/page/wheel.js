@@ -34,7 +34,7 @@ import { WheelSlots } from './wheel-slots.js';
 export const MAX_MEMBERS = 1_200;
 /** The level of a bucket if the remaining lifetime of its member is unknown. */
 const UNKNOWN_LEVEL = 0.62;
-/** The speed of the axle, in turns per second, at one tunnel per second. */
+/** The speed of the wheel's axle, in rotations per second, at one tunnel per second. */
 const TURNS_PER_TUNNEL = 0.004;
 const MAX_TURNS = 0.12;
 const PADDLE_COUNT = 28;
@@ -46,7 +46,7 @@ export class Wheel {
   #assignment = new WheelSlots();
   /** @type {Slot[]} */
   #slots = [];
-  /** The layout of the sectors on the page, as JSON. */
+  /** The argument of the last call of `#layOut`, as JSON. `#layOut` draws again only if the argument has changed. */
   #drawnLayout = '';
   #shownAt = 0;
   /** The id of the member whose bucket last had the focus. @type {string | undefined} */
@@ -124,7 +124,7 @@ export class Wheel {
   }
 
   /**
-   * The level of the member's bucket from 0 to 1; undefined when the remaining lifetime is unknown.
+   * Returns how full the member's bucket is, from 0 to 1; undefined if the remaining lifetime is unknown.
    *
    * @param {Member} member
    * @param {number} [elapsed] - seconds since the last `show`
@@ -136,7 +136,7 @@ export class Wheel {
   }
 
   /**
-   * Sets the speed of the axle and the rate shown in the hub.
+   * Shows the rate of new tunnels, as the speed of the wheel's axle and as a number in the hub.
    *
    * @param {number} tunnelsPerSecond
    */
@@ -264,7 +264,7 @@ export class Wheel {
   }
 
   /**
-   * Updates the numbers in the hub and in the legend.
+   * Shows the numbers of members in the hub and in the legend.
    *
    * @param {Status} status
    * @param {number} shownCount - how many members the wheel shows

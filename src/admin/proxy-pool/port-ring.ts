@@ -59,11 +59,11 @@ export interface HandedOut {
 
 interface RingPort {
   readonly port: number;
-  /** When the port was last handed out, as the value of `#turn`; 0 if never. */
-  turn: number;
+  /** The value of `#handOuts` when `next` last handed out the port; 0 if never. */
+  lastHandOut: number;
   /** Whether the port was handed out and its member has not been reported as bad since then. */
   isOut: boolean;
-  /** The timer that moves the port to another member; set only while the port is popped. */
+  /** The timer that moves the port to another member; set from `/pop/` until the port moves. */
   moving: Disposable | undefined;
 }
 
@@ -74,13 +74,17 @@ export class PortRing {
   readonly #clock: Clock;
   readonly #backend: PortBackend;
   readonly #ports: ReadonlyMap<number, RingPort>;
-  #turn = 0;
+  /** How many times `next` has handed out a port. */
+  #handOuts = 0;
 
   constructor(clock: Clock, backend: PortBackend, ports: readonly number[]) {
     this.#clock = clock;
     this.#backend = backend;
     this.#ports = new Map(
-      ports.map((port) => [port, { port, turn: 0, isOut: false, moving: undefined } satisfies RingPort]),
+      ports.map((port) => [
+        port,
+        { port, lastHandOut: 0, isOut: false, moving: undefined } satisfies RingPort,
+      ]),
     );
   }
 
@@ -89,8 +93,8 @@ export class PortRing {
     const found = this.#first(filter, 'fill') ?? this.#firstMoved(filter);
     if (found === undefined) return undefined;
     const { ringPort, member } = found;
-    this.#turn += 1;
-    ringPort.turn = this.#turn;
+    this.#handOuts += 1;
+    ringPort.lastHandOut = this.#handOuts;
     ringPort.isOut = true;
     return { port: ringPort.port, member };
   }
@@ -145,8 +149,8 @@ export class PortRing {
   }
 
   /**
-   * Assigns a member to each port, and yields the port if the member matches. Assigns the next member only when the caller asks
-   * for it.
+   * Assigns a member to each port, and yields each port whose member matches the filter. Assigns a member only when the
+   * caller asks for the next port.
    */
   *#serving(filter: PortFilter, mode: PortAssignment['mode']) {
     const source = filter.source === undefined ? {} : { source: filter.source };
@@ -175,7 +179,8 @@ export class PortRing {
   #inOrder(): RingPort[] {
     const isPopped = ({ moving }: RingPort) => (moving === undefined ? 0 : 1);
     return [...this.#ports.values()].sort(
-      (one, other) => isPopped(one) - isPopped(other) || one.turn - other.turn || one.port - other.port,
+      (one, other) =>
+        isPopped(one) - isPopped(other) || one.lastHandOut - other.lastHandOut || one.port - other.port,
     );
   }
 }

@@ -165,8 +165,8 @@ function addRoutes(app: Hono<PoolEnv>, { backend, clock, ports }: ProxyPoolOptio
 }
 
 /**
- * Returns the paths of a route: with and without a slash at the end, or only `path` if the other one is a route of its
- * own.
+ * Returns `path` and its variant with or without a slash at the end. Omits the variant if it has its own entry in
+ * `routes`.
  */
 function pathsOf(path: string, routes: object): readonly string[] {
   const other = path.endsWith('/') ? path.slice(0, -1) : `${path}/`;
@@ -200,8 +200,8 @@ function filterOf({ req }: PoolContext): PortFilter {
 }
 
 /**
- * Returns the host for the answers. If the listener has a wildcard address, it is the host that the client has sent the
- * request to; the guard has checked this host.
+ * Returns the host of the proxies in an answer. If the listener of the ports has a wildcard address, it is the host from
+ * the request's Host header. The guard has checked this header.
  */
 function proxyHost(listenerHost: string, hostHeader: string | undefined): string {
   const local = localHostOf(listenerHost);
@@ -218,7 +218,7 @@ function portOf(proxy: string | undefined, host: string): number | undefined {
   return isOurs ? address.port : undefined;
 }
 
-/** Refuses a client that may not use the ports, because it may not use this server either. */
+/** Refuses the client: only clients that may use the ports may use this API. */
 function refuse(context: Context, { code, fault, context: facts }: NoriaError): Response {
   const { retryAfterMs } = facts;
   if (code === 'auth-required') context.header('WWW-Authenticate', 'Basic realm="noria", charset="UTF-8"');
