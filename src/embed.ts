@@ -25,7 +25,7 @@ export interface Noria extends Omit<Daemon, 'reload' | 'failed' | 'startConfig' 
   /**
    * Applies another configuration. If an error is thrown, the previous configuration stays in force.
    * @returns the keys that differ from the configuration with which noria started, and take effect only after a restart.
-   * @throws NoriaError bad-config, listen-failed
+   * @throws NoriaError bad-config, listen-failed; shutting-down after `close()`
    */
   reload(config: string): Promise<readonly string[]>;
 }
@@ -56,7 +56,10 @@ export async function startNoria({ config: text, env, onLogLine }: EmbedOptions)
   };
 }
 
-/** Worker processes would change the settings of node:cluster for the whole program. */
+/**
+ * Throws if the configuration has several workers: worker processes would change the settings of node:cluster for the
+ * whole program.
+ */
 function requireOneProcess(config: Config): Config {
   if (config.workers === 1) return config;
   throw new NoriaError(

@@ -30,7 +30,7 @@ interface ControlOptions {
   readonly fleet: Fleet | undefined;
 }
 
-/** Any valid port. `hostPort` makes a host canonical, but also requires a port. */
+/** An arbitrary port for `hostPort`. Only the canonical host of its result is used. */
 const ANY_PORT = 1;
 
 export function createControl(options: ControlOptions): AdminBackend {

@@ -33,7 +33,10 @@ interface DaemonOptions {
   readonly reload?: AdminBackend['reload'];
   /** File descriptors of inherited listening sockets (`fd:3`). */
   readonly inheritedFds?: ReadonlySet<number>;
-  /** Connects this noria to a fleet without a store. If absent, noria joins the fleet of the configuration, if there is one. */
+  /**
+   * Connects this noria to a fleet that the configuration does not contain. If absent, noria joins the fleet of the
+   * configuration, if there is one.
+   */
   readonly fleet?: FleetConnector;
 }
 
@@ -204,8 +207,8 @@ async function refuseReload(): Promise<never> {
 }
 
 /**
- * First runs the steps that may fail. If a step fails, undoes the steps before it. Then runs the steps that cannot
- * fail.
+ * First applies the changes that may fail, such as a new address. If one of them fails, undoes the earlier ones and
+ * throws the error. If all succeed, applies the changes that cannot fail.
  */
 async function applyConfig(parts: Parts, before: Config, next: Config): Promise<void> {
   const { plane, apis } = parts;

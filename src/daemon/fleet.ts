@@ -54,7 +54,7 @@ interface FleetOptions {
   readonly onReport: (report: SourceReport) => void;
   /** The number of client connections of this noria. */
   readonly clients: () => number;
-  /** The sources of this noria that do not draw, because the service has refused the call of this noria. */
+  /** Returns the sources that do not draw, because the service has refused the last call of this noria for them. */
   readonly refusals: () => readonly SourceRefusal[];
   readonly callTimeoutMs: () => number;
 }
@@ -67,7 +67,7 @@ export interface Fleet {
   /** Returns the counter of the distinct IPs that all norias of the fleet drew today from the source's instance. */
   sharedCount(source: string): SharedCount;
   status(): FleetStatus;
-  /** Returns the data of this fleet that noria keeps across a restart, as plain data. */
+  /** Returns the data of the fleet that noria stores for the next start, as plain data. */
   record(): unknown;
 }
 

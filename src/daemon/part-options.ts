@@ -28,7 +28,7 @@ import type { CountlessCall, ExtractCall, LinkCall } from '../service/request.ts
  */
 const UNKNOWN_LIFETIME_MS = 600_000;
 
-/** A call that draws from the source, without the number of members to draw. */
+/** Returns the call that draws from the source. The result lacks the number of members: each draw adds it. */
 export function callOf(config: Config, source: SourceConfig): CountlessCall {
   return source.product === 'link' ? linkCallOf(source) : serviceCallOf(config, source);
 }
@@ -44,7 +44,6 @@ function linkCallOf(source: LinkSource): Omit<LinkCall, 'count'> {
   };
 }
 
-/** A call of an operation of the service, without the number of members to draw. */
 function serviceCallOf(config: Config, source: ServiceSource): Omit<ExtractCall, 'count'> {
   const { product, instance, key, params, format, textLayout, baseUrl, extractHost } = source;
   return {
@@ -146,8 +145,7 @@ function poolSourceOptions({
   params,
   upstream,
 }: SourceConfig): PoolSourceOptions {
-  // Free proxies belong to many operators in many countries. So their protocols differ, and the texts of their locations
-  // are in several languages.
+  // The members of a free source have different protocols, and the texts of their locations are in several languages.
   const isFree = product === 'free';
   const longest = longestLifeMs(product, params);
   return {

@@ -71,7 +71,7 @@ export interface Parts {
   readonly fleet: Fleet | undefined;
 }
 
-/** Opens refill after all other parts, because its first draw costs money. */
+/** Opens the refiller last: its first draw costs money, so no part may fail to open after this draw. */
 export async function openParts(context: PartsContext): Promise<Parts> {
   const { clock, bus, log, config, owner } = context;
   const eventLog = logEvents(bus, log, clock);
@@ -92,7 +92,7 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   return { pool, plane, faults, prober, readiness, control, apis, refiller, fleet };
 }
 
-/** Holds the refiller. The other parts refer to it before it is open. */
+/** Holds the refiller, for parts that open before the refiller and use it later. */
 class RefillerSlot {
   #refiller: Refiller | undefined;
   readonly #commands: ((refiller: Refiller) => void)[] = [];
@@ -101,7 +101,7 @@ class RefillerSlot {
     return this.#refiller ?? NO_REFILLER;
   }
 
-  /** Runs the command with the refiller. If the refiller does not exist yet, runs the command when `fill` is called. */
+  /** Passes the refiller to `command`: at once if the refiller is open, or else when `fill` is called. */
   run(command: (refiller: Refiller) => void): void {
     if (this.#refiller === undefined) this.#commands.push(command);
     else command(this.#refiller);
@@ -271,8 +271,8 @@ async function openRefill(
   const pace = fleet === undefined ? state.pace : state.addOwnCalls(fleet.shared.pace);
   const drawing = { clock, random, bus, pace, extractor, pool, restored, ...drawingTogether(fleet) };
   const refiller = new Refiller({ ...refillSettings(config()), ...drawing });
-  // Executes the commands that arrived earlier, such as `pause`. This must come before the next `await`, because each
-  // source then decides whether to draw.
+  // Executes the commands that arrived earlier, such as `pause`. This must come before the next `await`: during that
+  // `await`, each source decides whether to draw.
   slot.fill(refiller);
   await owner.open('refill', refiller);
   const contents = { pool: () => pool.snapshot(), refill: () => refiller.record() };

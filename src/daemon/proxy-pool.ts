@@ -40,7 +40,7 @@ interface ProxyPoolParts {
 
 /** The `protocol_type` value of free HTTP proxies that accept CONNECT. */
 const CONNECT_TYPE = 4;
-/** The maximum of `waitMs`. Programs that use these APIs expect an answer soon. */
+/** The maximum of `waitMs`. Scrapers expect a quick answer from a proxy pool. */
 const MAX_WAIT_MS = 5_000;
 /** The time in ms after which clients should retry if no draw is planned. */
 const NO_DRAW_RETRY_MS = 60_000;

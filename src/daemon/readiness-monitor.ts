@@ -20,10 +20,10 @@ interface ReadinessOptions {
   readonly pool: Pick<Pool, 'counts'>;
   readonly refiller: () => Pick<Refiller, 'sources'>;
   readonly plane: Pick<DataPlane, 'listeners' | 'workers'>;
-  /** See `ReadinessFacts.drainEndsAt`. */
+  /** Returns the time in epoch ms until which open tunnels may continue; undefined before a shutdown. */
   readonly drainEndsAt: () => number | undefined;
   readonly faults: Pick<SourceFaults, 'of'>;
-  /** Called for each check, because a reload may change these times. */
+  /** Returns the time limits of a client's wait and of a draw. Called for each check: a reload may change them. */
   readonly limits: () => Pick<ReadinessFacts, 'clientWaitMs' | 'drawTimeoutMs'>;
   readonly fleet: Pick<Fleet, 'shared'> | undefined;
 }
@@ -35,7 +35,6 @@ export class ReadinessMonitor {
   readonly #options: ReadinessOptions;
   readonly #subscriptions: readonly Disposable[];
   #verdict: ReturnType<typeof decideReadiness>;
-  /** The number of client requests in a row for which every member that noria tried failed. */
   #failedRequests = 0;
   #timer: Disposable | undefined;
   #isCheckQueued = false;
@@ -54,7 +53,7 @@ export class ReadinessMonitor {
     this.#arm();
   }
 
-  /** Decides and returns the verdict. Emits `readiness.changed` if it differs from the previous verdict. */
+  /** Decides and returns the readiness. Emits `readiness.changed` if the state or the problems have changed. */
   check(
     statuses = this.#options.refiller().sources(),
     counts: readonly SourceCounts[] = this.#options.pool.counts(),
@@ -80,7 +79,7 @@ export class ReadinessMonitor {
     });
   }
 
-  /** Schedules a check after all other subscribers of the event have run. */
+  /** Schedules a check. It runs after all subscribers have handled the current event. */
   #checkSoon(): void {
     if (this.#isCheckQueued) return;
     this.#isCheckQueued = true;

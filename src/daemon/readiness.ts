@@ -17,7 +17,7 @@ export interface ReadinessFacts {
   readonly drainEndsAt: number | undefined;
   readonly listenerCount: number;
   readonly workers: { readonly wanted: number; readonly running: number };
-  /** The number of the latest client requests in a row for which every member that noria tried failed. */
+  /** How many client requests have failed through every tried member since the last successful request. */
   readonly failedRequests: number;
   /** The maximum time in ms for which a client may wait for a member. */
   readonly clientWaitMs: number;
@@ -36,11 +36,11 @@ export interface SourceFacts
   readonly usable: number;
   /** The number of drawn members whose first health check is in progress. */
   readonly joining: number;
-  /** Why clients get no members of the source: members refuse the credentials of the source. Absent otherwise. */
+  /** Present while members refuse the credentials of the source: clients then get no members of the source. */
   readonly blocked?: { readonly reason: string; readonly advice: string };
 }
 
-/** The state of the previous verdict, and when it began. */
+/** A state of readiness, and when it began. */
 interface ReadinessSince {
   readonly state: Readiness['state'];
   /** The monotonic moment at which the state began. */
@@ -50,7 +50,8 @@ interface ReadinessSince {
 type Verdict = Pick<Readiness, 'state' | 'reason'>;
 
 /**
- * The number of failed requests in a row that are a problem. One failed request may be the fault of a few bad members.
+ * noria reports a problem after this number of failed requests in a row. One failed request may be the fault of a few
+ * bad members.
  */
 const FAILED_REQUESTS_IN_A_ROW = 2;
 /**
@@ -132,7 +133,7 @@ function limitingProblems({ workers, failedRequests, storeLost }: ReadinessFacts
   return found;
 }
 
-/** Why the source may have no member for the next client; empty without such a reason. */
+/** Returns the problem that may leave the next client without a member of the source; [] if there is none. */
 function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem[] {
   const { name, state, reason, advice, blocked, lastDraw, nextCallMs } = source;
   const next = nextCallMs === undefined ? {} : { nextMs: nextCallMs };
@@ -168,7 +169,7 @@ function isCausedByStore({ code }: SourceFacts, { storeLost }: ReadinessFacts): 
 }
 
 /**
- * Decides the verdict for a noria without fatal problems.
+ * Decides the state of a noria without fatal problems, and the reason for this state.
  * @param problems - the problems of the sources, and those that `limitingProblems` found.
  */
 function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProblem[]): Verdict {

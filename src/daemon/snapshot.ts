@@ -66,8 +66,9 @@ export function evictOwnMembers(
 ): void {
   const own = pool.members().filter(({ host, port }) => refuses(host, port) === 'own');
   for (const { id } of own) pool.evict(id);
-  if (own.length > 0)
-    warn(`noria removes ${formatCount(own.length, 'member')} of the snapshot ${REASONS.own}`);
+  if (own.length === 0) return;
+  const addresses = own.length === 1 ? 'its address is' : 'their addresses are';
+  warn(`noria removes ${formatCount(own.length, 'member')} of the snapshot: ${addresses} noria's own`);
 }
 
 /**

@@ -59,7 +59,7 @@ test('restore: members at addresses that noria has only since its listeners are 
   restorePool(kit.pool, file, { refuses, warn });
   evictOwnMembers(kit.pool, { refuses: (_host, port) => (port === 41_234 ? 'own' : undefined), warn });
   expect(kit.pool.members().map(({ host }) => host)).toEqual(['198.51.100.1']);
-  expect(warnings).toEqual(['noria removes 1 member of the snapshot at addresses of noria itself']);
+  expect(warnings).toEqual(["noria removes 1 member of the snapshot: its address is noria's own"]);
 });
 
 test('restore: valid members are restored without a warning', () => {
