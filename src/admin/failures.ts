@@ -95,8 +95,8 @@ function recordRequest(
   record: RecordFailure,
 ): void {
   if (outcome === 'accepted' || outcome === 'client-gone') return;
-  // A failure of noria or of a source affects all targets. So it has one entry for all targets together, which shows
-  // the last target.
+  // A failure of noria or of a source affects all targets. So it has one entry for all targets. The entry shows the last
+  // target.
   const { side } = FAULTS[outcome];
   const perTarget = side !== 'noria' && side !== 'source';
   record(`request ${outcome} ${perTarget ? target : ''}`, {

@@ -10,8 +10,8 @@ import type { HistoryView, Span } from './schemas.ts';
 import { type FailureSide, TrafficRing } from './traffic-ring.ts';
 
 /**
- * Maps the blame for a failed attempt to the side under which the history counts the attempt. Attempts without a side are
- * not counted.
+ * Maps the blame for a failed attempt to the side under which the history counts the attempt. Attempts without a side
+ * are not counted.
  */
 const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   nobody: undefined,

@@ -1,6 +1,6 @@
 /**
  * Opens the parts of noria in this order: log, state, pool, fleet, data plane, health checks, admin API, proxyPool, service
- * client, refill, snapshot. The owner closes them in reverse order. No other file opens parts.
+ * client, refiller, snapshot. The owner closes them in reverse order. No other file opens parts.
  */
 import type { AdminBackend } from '../admin/backend.ts';
 import type { Config } from '../config/config.ts';

@@ -1,6 +1,6 @@
 /**
- * Monitors readiness: decides at least once a second and whenever a source changes its state, and emits
- * `readiness.changed`. It owns the timer of these decisions.
+ * Checks at least once a second, and when a source changes its state, whether noria is ready. Emits `readiness.changed`
+ * after a change. Owns the timer of the checks.
  */
 import type { Readiness } from '../admin/schemas.ts';
 import type { Clock } from '../core/clock.ts';

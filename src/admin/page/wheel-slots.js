@@ -19,8 +19,8 @@ export class WheelSlots {
   /** The ids of the members in the slots of each source; '' is an empty slot. @type {Map<string, string[]>} */
   #slots = new Map();
   /**
-   * By source: the remaining lifetime, in seconds, that fills a bucket. It is the longest one that a member recently
-   * had.
+   * By source: the remaining lifetime, in seconds, of a member whose bucket is full. No member of the source has
+   * recently had a longer one.
    * @type {Map<string, number>}
    */
   #longest = new Map();

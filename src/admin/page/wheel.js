@@ -1,8 +1,7 @@
 // @ts-check
 /**
- * The wheel of members: one slot per wanted member, grouped by source. The bucket in a slot shows the member there,
- * which keeps the slot until it leaves the pool. The level of the bucket is the member's remaining lifetime. A moving
- * line to the hub means open tunnels.
+ * The wheel of members: one slot per wanted member, grouped by source. A member keeps its slot until it leaves the pool.
+ * The level of a bucket shows the member's remaining lifetime. A moving line to the hub shows open tunnels.
  *
  * Only one bucket is in the tab order. The arrow keys move the focus between buckets.
  */

@@ -200,8 +200,8 @@ function filterOf({ req }: PoolContext): PortFilter {
 }
 
 /**
- * Returns the host of the proxies in an answer. If the listener of the ports has a wildcard address, it is the host from
- * the request's Host header. The guard has checked this header.
+ * Returns the host of the proxies in an answer. If the listener of the ports has a wildcard address, this is the host
+ * from the request's Host header. The guard has checked this header.
  */
 function proxyHost(listenerHost: string, hostHeader: string | undefined): string {
   const local = localHostOf(listenerHost);
