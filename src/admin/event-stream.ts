@@ -11,8 +11,8 @@ import { jsonResponse, sendError } from './openapi.ts';
 import { errorSchema } from './schemas.ts';
 
 /**
- * The events that clients can receive. Events that occur for each connection are not among them, because they are too
- * frequent; /api/history counts them.
+ * The events that clients can receive. Events of single attempts, tunnels and connections are too frequent to be among
+ * them; /metrics counts those events.
  */
 const STREAMED_EVENTS = [
   'member.joined',

@@ -23,7 +23,7 @@ interface GuardOptions {
    * that the answer is 404 or 405.
    */
   readonly hasRoute: (method: string, path: string) => boolean;
-  /** The paths that need no token: the dashboard, the probes and the PAC file. */
+  /** The paths that need no token: the dashboard, /healthz, /readyz and the PAC file. */
   readonly openPaths: ReadonlySet<string>;
 }
 
