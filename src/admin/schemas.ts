@@ -65,12 +65,9 @@ const sourceSchema = z
       description: "The service's code for the last call; `transport` if the call got no answer",
     }),
     message: z.string().nullable().openapi({ description: "The service's own message of the last call" }),
-    meaning: z
-      .string()
-      .nullable()
-      .openapi({
-        description: 'What the result of the last call means, in English; null before the first call',
-      }),
+    meaning: z.string().nullable().openapi({
+      description: 'What the result of the last call means, in English; null before the first call',
+    }),
     nextCallAt: z
       .string()
       .nullable()
