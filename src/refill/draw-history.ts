@@ -65,7 +65,7 @@ export class DrawHistory {
    * outcome.
    */
   #lossOfStore: DrawOutcome | undefined;
-  /** The kind of the `CodeVerdict` of the last call, and the number of consecutive calls with this kind. */
+  /** The kind of the last call's result (`CodeVerdict.kind`), and the number of calls in a row with this kind. */
   #streak = NO_STREAK;
   /** True after noria has warned that it dropped all proxies of an answer. A successful draw resets the flag. */
   #warnedOfDropped = false;
@@ -127,8 +127,8 @@ export class DrawHistory {
   }
 
   /**
-   * Forgets a call that noria did not make because the fleet's store was lost. Call it when the store is available
-   * again.
+   * Forgets that noria could not make the latest call because the fleet's store was lost. Call it when the store is
+   * available again.
    */
   forgetLossOfStore(): void {
     if (this.#lossOfStore === undefined) return;

@@ -154,9 +154,9 @@ export interface PlannedDraw {
 const MIN_CHECK_SPACING_MS = 50;
 
 /**
- * Decides whether the source draws with its next possible call or skips that call. If it skips the call, the call after
- * it is the earliest that can bring members. So the source draws if too few members would be usable when that later call
- * delivers. In this way, noria replaces members before they expire, and requests only the members that will be missing.
+ * Decides whether the source uses its next possible call for a draw. Without this draw, only the call after it could
+ * bring members. So the source draws if it would have too few members before that call delivers. In this way, noria
+ * replaces members before they expire, and requests only the members that will be missing.
  */
 export function planDraw(inputs: DrawInputs): DrawPlan {
   const { now, demand, idleAfterMs, maxPerCall, quotaLeft } = inputs;
@@ -190,8 +190,8 @@ function horizonMs({ startInMs, callCycleMs, latencyMs }: DrawInputs): number {
 }
 
 /**
- * The number of members that the pool needs at the end of the horizon: `size`, plus the members that clients use up
- * until then.
+ * The number of members that the pool needs after `horizonMs`: `size`, plus the members that `maxUsesPerMember` or
+ * `perHostSpacing` makes unusable in this time.
  */
 function wanted(inputs: DrawInputs): number {
   return inputs.size + Math.ceil(inputs.demand.usedUpPerSecond * (horizonMs(inputs) / 1_000));
@@ -210,13 +210,11 @@ function nextCheckAt(inputs: DrawInputs): number {
   const { now, stock, demand } = inputs;
   const leadMs = horizonMs(inputs);
   const lossAt = stock.nextLossAt(now + leadMs);
-  // A check sees the losses of the next `leadMs`. This check comes 1 ms later than `lossAt - leadMs`, so that it sees
-  // the loss at `lossAt`.
+  // A check looks `leadMs` ahead, so this is the first moment at which a check notices the loss.
   const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1;
   // A full pool has room again when the next member expires.
   const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
-  // While clients use up members, members can become missing at any time, so the next check comes after `leadMs` at the
-  // latest.
+  // While clients use up members, the pool may need more members at any time. So the next check comes within `leadMs`.
   const byUse = demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
   return Math.min(byLoss, byRoom, byUse);
 }

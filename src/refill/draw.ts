@@ -1,5 +1,5 @@
 /**
- * The effects of a draw that has ended: adds its members to the pool, counts the draw, and emits `draw.done`. The turn
+ * Applies a draw that has ended: adds its members to the pool, counts the draw, and emits `draw.done`. The turn
  * (source-turn.ts) makes the call.
  */
 import { hash } from 'node:crypto';

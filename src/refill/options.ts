@@ -35,8 +35,8 @@ export interface ExtractConnection {
 }
 
 /**
- * The methods of the pool that refill uses. All are synchronous and fast, because a source calls them after every
- * change.
+ * The methods of the pool that refill uses. All are synchronous and fast, because a source calls them each time it
+ * checks whether to draw.
  */
 export interface RefillPool {
   /**

@@ -73,8 +73,8 @@ export const PERMIT_VALID_MS = 2_000;
  */
 const PLACE_GRACE_MS = 3_000;
 /**
- * `askTurn` renews a place in the queue if the place would expire less than this number of ms after the expected end of
- * the wait. KEEP_PLACE_EVERY_MS must be smaller than this number.
+ * In ms. `askTurn` renews a place that will be valid for less than this time after the expected end of the wait. Must
+ * be above KEEP_PLACE_EVERY_MS.
  */
 const PLACE_RENEWED_AT_MS = 1_500;
 /** While noria opens the connection for a turn, it calls `askTurn` at this interval. So the turn keeps its place. */
@@ -166,7 +166,10 @@ interface SentCall {
   readonly random: Random;
 }
 
-/** Records how a call ended. If this call seemed lost and another turn has claimed a call since then, nothing changes. */
+/**
+ * Records how a call ended. No-op if another turn has claimed a later call: noria had already assumed that this call
+ * was lost.
+ */
 export function settleCall(
   entry: PaceEntry | undefined,
   now: Moment,
@@ -187,8 +190,8 @@ export function settleCall(
 }
 
 /**
- * The time in ms until the entry allows the next call; 0: now. A call in flight may reach the service at any moment, so
- * it counts as received now.
+ * The time in ms until the pace allows the next call; 0: now. A call in flight may still reach the service, so noria
+ * assumes that it arrives now.
  */
 export function waitBefore(
   entry: PaceEntry,
@@ -246,7 +249,7 @@ function validForMs({ renewedAt, validMs }: QueuedTurn, now: Moment): number {
   return elapsedMs < 0 ? 0 : validMs - elapsedMs;
 }
 
-/** Returns how a call affects the next call. Call it when the first call has ended; `now` is that moment. */
+/** Returns how long a call that ended at `now` delays the next call, and the updated count of refusals. */
 function consequences(
   refusals: Refusals | undefined,
   now: Moment,

@@ -77,8 +77,8 @@ export class Pace {
   readonly #key: string;
   readonly #options: PaceOptions;
   /**
-   * Makes one change of the entry at a time. So the turns of this process enter the queue in the order in which they
-   * began.
+   * Runs one change of the pace entry at a time. So the turns of this process enter the queue in the order in which
+   * they began.
    */
   readonly #changes = new PQueue({ concurrency: 1 });
   /**
@@ -164,7 +164,7 @@ export class Pace {
       await pause(this.#options.clock, KEEP_PLACE_EVERY_MS, signal);
       if (signal.aborted) return;
       // ignored: a turn that loses its place in the queue only waits longer. If noria cannot write the pace, `#claim`
-      // fails, too, and reports the error.
+      // reports the error.
       await this.#change((entry, now) => askTurn(entry, now, turn)).catch(() => {});
     }
   }
@@ -184,14 +184,14 @@ export class Pace {
     { turn, permit, before }: Claimed,
     signal: AbortSignal,
   ): Promise<T | undefined> {
-    let settlement = PACE_UNCHANGED; // the value if `send` throws
+    let settlement = PACE_UNCHANGED; // applies if `send` throws
     try {
       if (signal.aborted) return undefined; // `signal` aborted while the claim was written
       const sent = await call.send(permit);
       settlement = sent.settlement;
       return sent.result;
     } catch (error) {
-      if (permit.state === 'expired') return undefined; // ignored: the caller starts the turn again
+      if (permit.state === 'expired') return undefined; // ignored: `take` waits for another permit
       throw error;
     } finally {
       const { answeredAt } = permit;

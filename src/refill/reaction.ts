@@ -35,7 +35,7 @@ export interface Suspension {
 }
 
 interface ReactionFacts {
-  /** The number of consecutive calls with the same kind of `CodeVerdict`, up to and including this call. */
+  /** How many calls in a row, including this one, had the same kind of result (`CodeVerdict.kind`). */
   readonly consecutive: number;
   /** The current time in epoch ms. */
   readonly wallAt: number;
@@ -128,7 +128,7 @@ export function reactTo(outcome: DrawOutcome, { consecutive, wallAt, random }: R
     case 'slow-down':
       return { settlement: { kind: 'refused', minMs: intervalNamedMs(outcome.message ?? '') } };
     case 'silence':
-      // The pace store records this settlement, so a restarted noria and other processes make no call for `ms` either.
+      // The pace store records this silence. So no process calls the service for `ms`, even after a restart.
       return { settlement: { kind: 'silence', ms: verdict.ms }, suspension: suspend('paused', verdict.ms) };
     case 'pause':
       return { settlement: PACE_UNCHANGED, suspension: suspend('paused', verdict.retryEveryMs) };

@@ -69,8 +69,8 @@ export class SourceStatistics {
   /** How many distinct IPs the daily budget and the service's quota still allow. */
   quotaLeft(dailyBudget: number | undefined, wallAt: number): number {
     const budgetLeft = dailyBudget === undefined ? Infinity : dailyBudget - this.budget.used(wallAt);
-    // A stored 0 must not prevent the next draw. Only a draw can find out whether IPs are left again, and noria
-    // suspends the source for some time after the service has reported 0.
+    // A reported quota of 0 does not prevent the next draw: only a draw can find out whether IPs are left again. After
+    // such a report, noria suspends the source for some time, so draws are rare.
     const { remaining = 0 } = this.quota;
     return remaining > 0 ? Math.min(budgetLeft, remaining) : budgetLeft;
   }

@@ -110,9 +110,9 @@ export class SourceTurn {
     if (ms > 2 * this.#planner.gapMs && (last === undefined || last.verdict.kind === 'ok')) {
       const isInFleet = this.#context.onReport !== undefined;
       const cause = isInFleet
-        ? "an earlier answer of the service, a call of another noria, or a loss of data in the fleet's store delays it"
-        : 'an earlier answer of the service, or a call of another process, delays it';
-      state.move({ name: 'waiting', reason: `the next call must wait ${roughDuration(ms)}: ${cause}` });
+        ? "an earlier answer of the service, a call of another noria, or lost data in the fleet's store"
+        : 'an earlier answer of the service, or a call of another process';
+      state.move({ name: 'waiting', reason: `the next call must wait ${roughDuration(ms)} because of ${cause}` });
     } else if (state.phase.name !== 'waiting') {
       // this turn waits again: the source was suspended, or another process made a call while the connection opened
       this.#moveToWaiting();
@@ -211,7 +211,7 @@ export class SourceTurn {
     const { gapMs } = this.#planner;
     const { settlement, suspension } = history.recordDraw({ ...draw, gapMs, sinceArrivalMs });
     this.#report(outcome, suspension);
-    // If noria dropped all proxies of the answer, it does not repeat the first draw: the proxies may have cost money.
+    // If noria dropped all proxies of the answer, the first draw counts as made: another draw could cost money again.
     if (outcome.verdict.kind === 'ok' || outcome.allDropped) state.drawsAhead = false;
     if (suspension !== undefined) {
       const at = { source: this.#parts.options.name, now: this.#context.clock.monotonic() };

@@ -161,7 +161,7 @@ export class DrawSource {
   change(options: DrawSourceOptions): void {
     if (paceKey(this.options.call) !== paceKey(options.call)) this.#statistics.forgetInstance();
     this.#parts.options = options;
-    this.#turn?.abort(); // ends a wait that is based on the old interval; a call in flight continues
+    this.#turn?.abort(); // the wait for a permit is based on the old interval; a call in flight continues
     forgetOldOptions(this.#parts);
     this.wake();
   }
@@ -284,8 +284,8 @@ export class DrawSource {
   #startTurn({ count, urgent }: PlannedDraw): void {
     const startAt = this.#state.refillRequested ? 0 : this.#history.spacing.notBeforeAt(urgent);
     const mustWait = startAt > this.#context.clock.monotonic();
-    // A retry of a suspended source keeps the suspended phase until the pace store answers. So if the pace store fails
-    // in the same way again, the phase does not change and noria emits no event.
+    // A suspended source that tries a draw keeps its phase until the pace store answers. So if the pace store fails
+    // again, the phase does not change and noria emits no event.
     if (mustWait || !this.#state.isSuspended)
       this.#state.move(waitingPhase(this.#history.last, this.options.intervalMs));
     if (mustWait) {

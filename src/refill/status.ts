@@ -34,7 +34,7 @@ export interface SourceStatus {
    */
   readonly nextCallAt?: number;
   readonly quota: Quota;
-  /** The limit of distinct IPs for one day of the service, and how many of them are drawn. */
+  /** The maximum number of distinct IPs to draw on one day of the service, and the number drawn today. */
   readonly budget?: { readonly limit: number; readonly used: number };
   readonly size: number;
   /** Counts since the state folder was created; `Counts` describes them. */

@@ -229,7 +229,7 @@ test('source: after 12012 it makes no call for two minutes, despite a restart an
   inFleet.refiller.refill('city');
   await settle();
   expect(inFleet.status().reason).toMatch(
-    /a call of another noria, or a loss of data in the fleet's store delays it$/,
+    /a call of another noria, or lost data in the fleet's store$/,
   );
   await inFleet.refiller.close();
 
@@ -240,7 +240,7 @@ test('source: after 12012 it makes no call for two minutes, despite a restart an
   expect(restarted.status()).toMatchObject({
     state: 'waiting',
     reason: expect.stringMatching(
-      /^the next call must wait (?:120 s|2 min).*: an earlier answer .* a call of another process, delays it$/,
+      /^the next call must wait (?:120 s|2 min).* because of an earlier answer .* a call of another process$/,
     ),
   });
   await pass(clock, 3_000);

@@ -63,7 +63,7 @@ export class VirtualClock implements Clock {
       this.#disarm(next);
       this.#moveTo(next.dueAt);
       next.fn();
-      await setImmediate(); // first runs all code that waits for this timer, even through a chain of promises
+      await setImmediate(); // lets all code that waits for this timer run before the next timer fires
     }
     this.#moveTo(untilMs);
   }
