@@ -10,7 +10,7 @@ export interface ReplicaStatus {
   readonly lastSeenSeconds: number;
 }
 
-/** A source of one noria that does not draw, because the service has refused the call of this noria. */
+/** Why a source of one noria does not draw: the service has refused a call of this noria. */
 export interface SourceRefusal {
   /** The key of the instance. */
   readonly source: string;

@@ -37,7 +37,10 @@ export class MemorySharedPool {
   readonly #state = new SharedPoolState();
   /** The connections by replica name, in the order in which the replicas started to follow. */
   readonly #connections = new Map<string, ReplicaConnection>();
-  /** The part of the fleet's limits that belongs to this machine; undefined without a fleet. */
+  /**
+   * This machine's part of the limits that the whole fleet shares, such as `maxTunnelsPerMember`; undefined without a
+   * fleet.
+   */
   #part: LimitPart | undefined;
 
   constructor({ clock, pace = NO_PACE, machine }: MemorySharedPoolOptions) {
@@ -227,5 +230,5 @@ class ReplicaConnection {
 }
 
 function noPace(): never {
-  throw new TypeError('the shared pool was opened without a pace');
+  throw new TypeError('this shared pool has no pace: its option `pace` is missing');
 }

@@ -45,9 +45,7 @@ export interface ReplicaOptions {
   readonly sameMachine: boolean;
   /** If false, this replica serves no clients, and its pool counts the open leases of the other replicas as its own. */
   readonly servesClients: boolean;
-  /**
-   * Returns, for a number of replicas, how many of them must report a member as failed before all replicas remove it.
-   */
+  /** Returns how many of `replicas` replicas must report a member as failed before all replicas remove it. */
   readonly evictionVotes: (replicas: number) => number;
   /**
    * Returns the ms of a clock that all replicas share; absent if there is no such clock. See `ProcessPart.clockAheadMs`.
@@ -66,7 +64,7 @@ export interface ReplicaOptions {
  * changes. So the other replicas learn when the rate falls.
  */
 const QUIET_RATE = 0.001;
-/** The maximum number of members for which votes are kept. */
+/** The maximum number of members whose eviction votes this replica remembers. */
 const MAX_VOTED_MEMBERS = 10_000;
 
 export class Replica implements Follower {
@@ -79,8 +77,8 @@ export class Replica implements Follower {
   readonly #votes = new BoundedMap<string, Set<string>>(MAX_VOTED_MEMBERS);
   #inFlight = new FactsInFlight();
   /**
-   * Ids of the members that this replica has published again. When the log next delivers a fact that adds the member,
-   * from this replica or another one, the id is removed.
+   * Ids of the members that this replica has published again. An id is removed when the log delivers a fact that adds
+   * the member, no matter which replica published this fact.
    */
   readonly #republished = new Set<string>();
   #replicas: readonly string[] = [];
@@ -156,7 +154,7 @@ export class Replica implements Follower {
       } else if (this.#inFlight.covers(fact)) {
         if (isOwn) this.#inFlight.returned(fact);
       } else if (isOwn && fact.kind !== 'session.moved')
-        continue; // the pool already has this change; only `bindSession` publishes a session before the pool has it
+        continue; // the pool already has its own changes, except a session that `bindSession` has opened
       else if (fact.kind === 'source.commanded' || fact.kind === 'source.reported')
         this.sources.receiveFact(fact);
       else if (fact.kind === 'member.joined')
@@ -176,7 +174,7 @@ export class Replica implements Follower {
     for (const { by, beat } of beats) otherReplicas.record(by, beat);
     otherReplicas.retain(replicas);
     for (const [member, sum] of Object.entries(uses)) otherReplicas.setUses(member, sum);
-    this.#isReceiving = true; // so that `demand.rose` sends no beat: the demand of this replica has not risen
+    this.#isReceiving = true; // `demand.rose` then sends no beat: only the demand of other replicas has risen
     otherReplicas.applyDemand();
     this.#isReceiving = false;
   }
@@ -287,9 +285,8 @@ export class Replica implements Follower {
   }
 
   /**
-   * Returns the changes that bring the pool's member in line with its record in the loaded state. If the record says
-   * that the member was removed, the pool will not add it again. Otherwise this replica takes over the eviction votes
-   * in the record.
+   * Returns the changes that make the pool's member equal to its record in the loaded state. A member that the record
+   * calls removed cannot join the pool again. For any other member, this replica remembers the votes to remove it.
    */
   #changesOf(record: MemberRecord, inFlight: FactsInFlight): PoolChange[] {
     const { member, drawnBy, left, bans, votes } = record;
@@ -309,8 +306,8 @@ export class Replica implements Follower {
   }
 
   /**
-   * Gives the new members of a draw another order in each replica. The rotations of the replicas then start at
-   * different members, and the members are used evenly.
+   * Reorders the new members of a draw, so that each replica adds them in a different order. The rotations of the
+   * replicas then start at different members, and the members are used evenly.
    */
   #inOwnOrder(changes: readonly PoolChange[]): readonly PoolChange[] {
     const joined = changes.filter(({ kind }) => kind === 'member.joined');

@@ -109,8 +109,8 @@ export interface FleetActivity {
   /** The uses in all replicas, by member id. Contains only members whose uses have changed. */
   readonly uses: Readonly<Record<string, number>>;
   /**
-   * The part of the fleet's limits that belongs to this machine. Present only if the replicas are the processes of one
-   * machine, and this machine belongs to a fleet.
+   * This machine's part of the limits that the whole fleet shares, such as `maxTunnelsPerMember`. Present only if the
+   * replicas are the processes of one machine, and this machine belongs to a fleet.
    */
   readonly machine?: LimitPart | undefined;
 }
@@ -135,8 +135,8 @@ export interface Follower {
 
 export interface SharedPool {
   /**
-   * Starts to follow; call it once. Resolves after the first `receiveState` and `receiveActivity`. Then the other replicas see this
-   * replica.
+   * Starts to pass the shared state and its changes to `follower`; call it once. Resolves after the first
+   * `receiveState` and `receiveActivity`. After that, the other replicas see this replica.
    * @throws NoriaError if the shared state is unreachable.
    */
   follow(follower: Follower): Promise<void>;
@@ -161,7 +161,7 @@ export interface SharedPool {
   close(): Promise<void>;
 }
 
-/** A shared pool whose replicas also draw members. So they also share the pace of their calls. */
+/** A shared pool whose replicas draw members themselves, and therefore share the pace of their calls. */
 export interface PacedSharedPool extends SharedPool {
   /**
    * The pace of all instances. A replica appends its own facts to the log before it changes the pace. To draw, it

@@ -41,8 +41,9 @@ export class SharedSessions {
     const known = sharing.session(proposed.name);
     if (known?.member !== undefined) return known;
     const agreed = await shared.bindSession(proposed);
-    // Another process of this machine may have opened the session during this wait. The whole machine uses the first
-    // result. Later results may differ, because without a connection to the store each result is only a proposal.
+    // While this call waited for `bindSession`, another process of this machine may have opened the session. The whole
+    // machine uses the first result. Later results may differ, because without a connection to the store each result is
+    // only a proposal.
     if (sharing.session(proposed.name)?.member === undefined) sharing.confirm(agreed);
     return sharing.session(proposed.name) ?? agreed;
   }

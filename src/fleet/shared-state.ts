@@ -75,7 +75,7 @@ export class SharedPoolState {
         this.#restrictions.set(fact.source, fact);
         break;
       case 'evictions.frozen':
-        this.#restrictions.set('', fact); // stored under '', because no source has this name
+        this.#restrictions.set('', fact); // no source has the name '', so the key is free
         break;
       case 'member.suspected':
         break; // not part of the state: the replicas use this fact only when they receive it

@@ -1,7 +1,7 @@
 /**
- * A view of a shared pool with the source names of one configuration. The shared pool names a source by its instance,
- * because norias may use different names for the same instance. The view omits facts about an instance from which no
- * local source draws.
+ * Translates the names of sources. A shared pool names a source by its instance, because norias may use different names
+ * for the same instance. `withSourceKeys` returns the shared pool with the names of one configuration. It omits facts
+ * about an instance from which no local source draws.
  */
 import type { Demand } from '../pool/drawn-member.ts';
 import type { Beat, Fact, Follower, LoggedFact, SharedPool, SharedState } from './shared-pool.ts';

@@ -34,7 +34,7 @@ interface BeatExchangeOptions {
 /** The result of a call to the store. Moments are by the store's clock. */
 export interface BeatAnswer {
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
-  /** The activity of the members in all new beats, including the beat that this replica sent. */
+  /** What the new beats report about members. Includes the beat that this replica sent. */
   readonly members: readonly MemberActivity[];
   readonly sessions: readonly SessionActivity[];
   /** The number of the last entry of the log. */
@@ -53,7 +53,7 @@ interface ListedReplica extends Omit<ReplicaStatus, 'lastSeenSeconds'> {
 
 export class BeatExchange {
   readonly #options: BeatExchangeOptions;
-  /** The merged beats for the next call. */
+  /** The beats that the next call to the store sends, merged into one. */
   #unsent: Beat | undefined;
   #lastBeatId = '0-0';
   #listed: readonly ListedReplica[] = [];
@@ -169,7 +169,8 @@ export class BeatExchange {
 
   /**
    * Detects another process with the name of this replica.
-   * @param previous - what the store had under this replica's name before the call: a time and a record.
+   * @param previous - what the store had under this replica's name before the call: the time of a beat, and the text of
+   * `BeatExchangeOptions.record`.
    */
   #checkName(previous: string): void {
     const { record, nameTaken } = this.#options;

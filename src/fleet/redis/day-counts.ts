@@ -15,8 +15,8 @@ const KEPT_MS = 2 * DAY_MS;
 const HASH_CHARACTERS = 16;
 
 /**
- * Adds hashes to the set of a day, and returns the size of the set. KEYS[7] is the set. ARGV[5] and the following
- * values are the hashes.
+ * Adds the hashes of drawn IPs to the set of a day, and returns the size of the set. KEYS[7] is the set. ARGV[5] and
+ * the following values are the hashes.
  */
 const COUNT = new FleetScript(
   'count',
@@ -41,7 +41,7 @@ export class DayCounts {
    */
   used(key: string): number {
     const known = this.#counts.get(key);
-    if (known === undefined) this.#counts.set(key, { day: 0, count: 0 }); // from now on, `refresh` asks for this count
+    if (known === undefined) this.#counts.set(key, { day: 0, count: 0 }); // so that `refresh` asks for this count
     return known?.day === this.#today ? known.count : 0;
   }
 

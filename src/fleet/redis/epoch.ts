@@ -3,7 +3,7 @@
  * restart, EPOCH_LUA begins a new epoch.
  *
  * The lost data may include the record of a call to the service, and the next call could then be too early. So a new
- * epoch has a floor: the moment at which every instance counts as called.
+ * epoch has a floor: noria assumes that every instance was called at this moment.
  *
  * If the data was deleted together with its epoch, the store may not show that it had data. Only a replica that
  * remembers the deleted epoch then reveals the loss. So a store without an epoch delays the fleet's first call to the
@@ -15,14 +15,14 @@ import type { Reply } from './store-client.ts';
 /** The version of the data format. A replica refuses to start if the data in the store has a higher version. */
 export const STORE_FORMAT = 1;
 /**
- * How long, in ms, a fleet without an epoch delays its first call to the service, so that replicas that remember an
- * epoch can reconnect. Every replica reconnects sooner (see MAX_DELAY_MS in store-connection.ts).
+ * How long, in ms, a fleet delays its first call to the service if the store has no epoch. In this time, replicas that
+ * remember an epoch can reconnect; every replica reconnects sooner (see MAX_DELAY_MS in store-connection.ts).
  */
 export const NEW_STORE_WAIT_MS = 2_500;
 /**
- * In ms. If the store has lost its data, each replica that remembers the lost epoch knows when the store last answered
- * this replica with that epoch. After that answer, another replica may have made claims and then ended, so that no
- * running replica knows these claims. noria assumes that it made them within this time after the answer.
+ * In ms. If a replica remembers an epoch that the store has lost, the new epoch gets a floor: this long after the store
+ * last answered the replica with the lost epoch, but not in the future. noria assumes that no replica that has ended
+ * made a claim after the floor.
  */
 const FORGOTTEN_CLAIMS_MS = 5_000;
 
@@ -30,7 +30,10 @@ export interface EpochState {
   /** The store's time when the script ran, in epoch ms. */
   readonly now: number;
   readonly id: string;
-  /** The floor of the epoch, by the store's clock: the moment at which every instance counts as called. 0: no floor. */
+  /**
+   * The floor of the epoch, by the store's clock: noria assumes that every instance was called at this moment. 0: no
+   * floor.
+   */
   readonly floorAt: number;
   /** No noria may call the service before this moment of the store's clock. */
   readonly openAt: number;
@@ -60,9 +63,11 @@ export function epochArguments(state: EpochArguments): (string | number)[] {
 
 /**
  * The Lua code at the start of every script. KEYS[1] to KEYS[6] are those of `epochKeys`; ARGV[1] to ARGV[4] are
- * `EpochArguments`. Defines `now`, the store's time in ms, and `answer(...)`, which puts the state of the epoch before
- * the script's own results. If the data has no epoch, the code deletes all data of the fleet, because the number of the
- * last log entry is lost.
+ * `EpochArguments`. Defines `now`, the store's time in ms, and `answer(...)`, which returns the epoch followed by the
+ * script's own results.
+ *
+ * The number of the last log entry is stored with the epoch. If both are lost, the code deletes the log, the snapshot,
+ * the replicas, the beats and the uses.
  */
 export const EPOCH_LUA = `
 local function whole(number) return string.format('%.0f', number) end

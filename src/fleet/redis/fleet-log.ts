@@ -32,9 +32,10 @@ end
  * Appends facts to the log.
  *
  * KEYS[7] and the following keys are the sessions that the facts change. ARGV: 5 replica, 6 facts; then for each of
- * these sessions: name, text (empty: the session has ended), member (empty: none), remaining ms.
+ * these sessions: name, session as JSON (empty: the session has ended), member (empty: none), remaining ms.
  *
- * For these sessions, deletes the uses that beats have added up, because the facts already include these uses.
+ * Deletes the fields of these sessions from the hash of uses: each fact either contains all uses of its session, or
+ * ends the session.
  */
 export const PUBLISH = new FleetScript(
   'publish',
@@ -53,9 +54,9 @@ return answer()
 /**
  * Opens a session, unless the store already has the session with a member.
  *
- * KEYS[7] is the session. ARGV: 5 replica, 6 facts, 7 name of the session, 8 its text, 9 its member (empty: none), 10
- * its remaining ms.
- * @returns the session that the store already had: its text, the uses that beats have added to it, and its last use.
+ * KEYS[7] is the session. ARGV: 5 replica, 6 facts, 7 name of the session, 8 session as JSON, 9 its member (empty:
+ * none), 10 its remaining ms.
+ * @returns the session that the store already had: its JSON, the uses that beats have added to it, and its last use.
  * All three are empty if the script has opened the session.
  */
 export const BIND = new FleetScript(
@@ -111,9 +112,9 @@ return answer()
 /**
  * Writes a beat and reads the beats that the replica has not read yet.
  *
- * KEYS[7] and the following keys are the used sessions. ARGV: 5 replica, 6 record of the replica, 7 beat (empty: none),
- * 8 id of the last beat that the replica has read. Then for each used session: name, uses, last use, TTL. Then for each
- * used member: id, uses, end of life (empty: unchanged).
+ * KEYS[7] and the following keys are the used sessions. ARGV: 5 replica, 6 record of the replica (version, clients and
+ * process as JSON), 7 beat (empty: none), 8 id of the last beat that the replica has read. Then for each used session:
+ * name, uses, last use, TTL. Then for each used member: id, uses, end of life (empty: unchanged).
  * @returns the replica's previous record, the number of the last log entry, the number of the last log entry in the
  * latest snapshot, all replicas with their records, and the new beats.
  */

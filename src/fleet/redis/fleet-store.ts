@@ -112,8 +112,8 @@ export class FleetStore {
     this.#elapsed = exactStopwatch(clock, timekeeper);
     this.keys = fleetKeys(name);
     // An earlier run of this replica may have called the service a moment ago, and the store may have lost its record
-    // of this call. So this replica assumes that the store answered with the remembered epoch just now. If the store
-    // has another epoch, every instance of the service then counts as called now.
+    // of this call. So this replica starts as if the store had answered with the remembered epoch just now. If that
+    // epoch is lost, noria then assumes that every instance was called now.
     this.#contactAt = this.#elapsed();
     this.clock = new StoreClock(this.#elapsed);
     this.connection = new StoreConnection({

@@ -134,7 +134,7 @@ async function readInfo(client: StoreClient, acl: string): Promise<StoreInfo | s
   } catch (error) {
     if (!(error instanceof StoreRefusal)) throw error;
     if (error.message.startsWith('NOAUTH')) return 'the store needs a password; add the password to the URL';
-    return `${error.message}; give the user the permissions of noria: ${acl}`;
+    return `${error.message}; give the user the permissions that noria needs: ${acl}`;
   }
 }
 
@@ -197,7 +197,7 @@ async function findMissingPermissions(client: StoreClient, keys: FleetKeys, acl:
     ...(isKeyRefused ? ['use the keys of this fleet'] : []),
   ];
   if (refused.length === 0) return [];
-  return [`the user of the store may not ${refused.join(' or ')}; give it the permissions of noria: ${acl}`];
+  return [`the user of the store may not ${refused.join(' or ')}; give it the permissions that noria needs: ${acl}`];
 }
 
 async function findFormatProblem(client: StoreClient, keys: FleetKeys): Promise<string[]> {

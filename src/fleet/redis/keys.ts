@@ -17,14 +17,15 @@ export interface FleetKeys {
   readonly beats: string;
   /**
    * Hash: what beats have added since the snapshot. `uses:m:MEMBER` and `uses:s:SESSION` are numbers of uses.
-   * `ends:m:MEMBER` is the end of life. `used:s:SESSION` is the last use and the TTL.
+   * `ends:m:MEMBER` is the end of life of the member. `used:s:SESSION` is the time of the last use and the TTL of the
+   * session.
    */
   readonly uses: string;
   /** The temporary key of `noria check`. */
   readonly check: string;
   /** Hash: the pace of an instance, as a version and an entry (the last call and the queue). */
   pace(instance: string): string;
-  /** Hash: the text and the member of a session. Expires with the session. */
+  /** Hash: a session as JSON, and its member. Expires with the session. */
   session(name: string): string;
   /** Set: hashes of the distinct IPs drawn in one day of the service. */
   day(source: string, day: number): string;

@@ -92,7 +92,7 @@ function readEntries(reply: Reply | undefined): LogEntry[] {
 function addUses(state: SharedPoolState, texts: readonly string[]): string[] {
   const fields = fieldsOf(texts);
   for (const [field, value] of Object.entries(fields)) {
-    const name = field.slice(USED_SESSION.length); // all four prefixes have this length
+    const name = field.slice(USED_SESSION.length); // all four prefixes have the same length
     if (field.startsWith(MEMBER_USES)) state.addUse({ member: name, uses: Number(value), openLeases: 0 });
     if (field.startsWith(MEMBER_ENDS))
       state.addUse({ member: name, uses: 0, openLeases: 0, endsAt: Number(value) });
@@ -119,8 +119,8 @@ export function fieldsOfUses({ members, sessions }: Pick<Beat, 'members' | 'sess
 
 /**
  * Returns a function that tells whether a field of the hash of uses can be deleted after `state` is saved as a
- * snapshot. A session's fields can always be deleted, because the snapshot contains the session's uses. A member's
- * fields can be deleted only if the snapshot does not contain the member.
+ * snapshot. The snapshot contains the uses of its sessions, but not those of its members. So only the fields of these
+ * members must remain.
  */
 export function isCoveredBy({ members }: SharedState): (field: string) => boolean {
   const living = new Set(members.map(({ member }) => member.id));

@@ -58,7 +58,10 @@ export class LogWriter {
     return shiftSession({ ...found, ...latest }, this.#store.toLocalTime);
   }
 
-  /** From now on, keeps facts until the connection is open. Call it when the state has been loaded. */
+  /**
+   * While the connection opens, collects published facts; sends them when it is open. Call it when the state has been
+   * loaded.
+   */
   keepUntilConnected(): void {
     this.#isOpening = true;
   }

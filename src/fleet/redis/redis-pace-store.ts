@@ -147,8 +147,8 @@ export class RedisPaceStore implements PaceStore {
   }
 
   /**
-   * Applies the floor of the epoch: the moment at which every instance counts as called (see epoch.ts). If the entry
-   * has no call since the floor, replaces its last call by a call that began at the floor and took the maximum time.
+   * Applies the floor of the epoch (see epoch.ts). If the entry has no call since the floor, noria assumes that a call
+   * began at the floor and took the maximum time.
    */
   #withFloor(entry: PaceEntry | undefined, { floorAt, id }: EpochState): PaceEntry | undefined {
     if (floorAt === 0 || (entry?.call !== undefined && entry.call.claimedAt.wallAt >= floorAt)) return entry;

@@ -37,7 +37,7 @@ export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow'
   readonly beatEveryMs?: number;
   /**
    * The minimum number of log entries between two snapshots. If the state has more members and sessions than this
-   * number, the minimum is their number.
+   * number, noria uses the number of members and sessions instead.
    */
   readonly minEntries?: number;
   readonly observer?: FleetObserver;
@@ -77,8 +77,8 @@ export class RedisSharedPool implements FleetPool {
   /** The number of the last log entry that this replica has applied. */
   #applied = 0;
   /**
-   * The known fields of the store's hash of uses (see `FleetKeys.uses`). A snapshot of this replica deletes the fields
-   * that it covers.
+   * The known fields of the store's hash of uses (see `FleetKeys.uses`). When this replica writes a snapshot, it
+   * deletes the fields that the snapshot makes unnecessary (`isCoveredBy`).
    */
   #usesFields = new Set<string>();
   #waiters: { readonly number: number; readonly resolve: () => void }[] = [];
@@ -153,8 +153,8 @@ export class RedisSharedPool implements FleetPool {
   }
 
   /**
-   * Starts to follow. If the first attempt to connect fails, resolves without a state; the follower's `receiveState` is
-   * called after the first successful attempt.
+   * Starts to receive the log. If the first attempt to connect fails, resolves without a state; the follower's
+   * `receiveState` is called after the first successful attempt.
    * @throws NoriaError fleet-store-unusable if the first attempt shows that only the operator can fix the problem.
    */
   async follow(follower: Follower): Promise<void> {

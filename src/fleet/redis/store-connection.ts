@@ -104,8 +104,8 @@ export class StoreConnection {
   }
 
   /**
-   * Opens the Redis clients of the connection, and waits until one of them ends. Returns whether the connection was
-   * ready for commands in the meantime.
+   * Opens the Redis clients of the connection, and waits until one of them ends. Returns whether the connection ever
+   * became ready for commands.
    */
   async #serve(): Promise<boolean> {
     const { greet, follow, onConnected } = this.#options;

@@ -125,11 +125,11 @@ describe.skipIf(NO_STORE)('with a store', () => {
     await setUser(store, `${line} -xadd -xread -hset`);
     const { errors } = await inspect(as(store, 'noria', 'pass'));
     expect(errors).toEqual([
-      `the user of the store may not run HSET, XADD, XREAD; give it the permissions of noria: ${line}`,
+      `the user of the store may not run HSET, XADD, XREAD; give it the permissions that noria needs: ${line}`,
     ]);
     await setUser(store, `${line} resetkeys ~other:*`);
     expect((await inspect(as(store, 'noria', 'pass'))).errors).toEqual([
-      `the user of the store may not use the keys of this fleet; give it the permissions of noria: ${line}`,
+      `the user of the store may not use the keys of this fleet; give it the permissions that noria needs: ${line}`,
     ]);
     await setUser(store, `${line} -info`);
     expect((await inspect(as(store, 'noria', 'pass'))).errors).toEqual([expect.stringContaining(line)]);
