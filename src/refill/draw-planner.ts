@@ -154,9 +154,9 @@ export interface PlannedDraw {
 const MIN_CHECK_SPACING_MS = 50;
 
 /**
- * Decides whether the source uses its next possible call for a draw. Without this draw, only the call after it could
- * bring members. So the source draws if it would have too few members before that call delivers. In this way, noria
- * replaces members before they expire, and requests only the members that will be missing.
+ * Decides whether the source draws with its next possible call. If it does not, the call after that is the first that
+ * can bring members. So the source draws if it would have too few members before that later call delivers. In this way,
+ * noria replaces members before they expire, and requests only the members that will be missing.
  */
 export function planDraw(inputs: DrawInputs): DrawPlan {
   const { now, demand, idleAfterMs, maxPerCall, quotaLeft } = inputs;

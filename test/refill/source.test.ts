@@ -228,9 +228,7 @@ test('source: after 12012 it makes no call for two minutes, despite a restart an
   const inFleet = openRig({ clock, store, sources, pool: new CountingPool(clock), onReport() {} });
   inFleet.refiller.refill('city');
   await settle();
-  expect(inFleet.status().reason).toMatch(
-    /a call of another noria, or lost data in the fleet's store$/,
-  );
+  expect(inFleet.status().reason).toMatch(/a call of another noria, or lost data in the fleet's store$/);
   await inFleet.refiller.close();
 
   const restarted = openRig({ clock, store, sources, pool: new CountingPool(clock) });

@@ -20,9 +20,9 @@ export const STORE_FORMAT = 1;
  */
 export const NEW_STORE_WAIT_MS = 2_500;
 /**
- * In ms. If a replica remembers an epoch that the store has lost, the new epoch gets a floor: this long after the store
- * last answered the replica with the lost epoch, but not in the future. noria assumes that no replica that has ended
- * made a claim after the floor.
+ * In ms. A replica that remembers a lost epoch knows when the store last answered it in that epoch. noria assumes that
+ * other replicas, which have ended, may have made claims for this time after that answer. The floor of the new epoch is
+ * the end of this time, but not in the future.
  */
 const FORGOTTEN_CLAIMS_MS = 5_000;
 

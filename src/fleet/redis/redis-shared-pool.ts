@@ -1,6 +1,7 @@
 /**
- * The shared pool of a fleet, in Valkey or Redis. Every replica computes the state from the same log (shared-state.ts),
- * with moments of the store's clock. Only `bindSession` delays a client's request; its deadline is short.
+ * The shared pool of a fleet, in Valkey or Redis. Every replica computes the state from the same log (shared-state.ts).
+ * All moments in the state are by the store's clock. Only `bindSession` delays a client's request; its deadline is
+ * short.
  *
  * While the store is unavailable, this replica drops its facts and merges its beats. After each reconnect, it loads the
  * state again, publishes what the state lacks, and sends the merged beat.
