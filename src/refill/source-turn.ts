@@ -112,7 +112,8 @@ export class SourceTurn {
       const cause = isInFleet
         ? "an earlier answer of the service, a call of another noria, or lost data in the fleet's store"
         : 'an earlier answer of the service, or a call of another process';
-      state.move({ name: 'waiting', reason: `the next call must wait ${roughDuration(ms)} because of ${cause}` });
+      const reason = `the next call must wait ${roughDuration(ms)} because of ${cause}`;
+      state.move({ name: 'waiting', reason });
     } else if (state.phase.name !== 'waiting') {
       // this turn waits again: the source was suspended, or another process made a call while the connection opened
       this.#moveToWaiting();

@@ -197,7 +197,9 @@ async function findMissingPermissions(client: StoreClient, keys: FleetKeys, acl:
     ...(isKeyRefused ? ['use the keys of this fleet'] : []),
   ];
   if (refused.length === 0) return [];
-  return [`the user of the store may not ${refused.join(' or ')}; give it the permissions that noria needs: ${acl}`];
+  return [
+    `the user of the store may not ${refused.join(' or ')}; give it the permissions that noria needs: ${acl}`,
+  ];
 }
 
 async function findFormatProblem(client: StoreClient, keys: FleetKeys): Promise<string[]> {
