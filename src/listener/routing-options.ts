@@ -122,8 +122,8 @@ export function sessionOfPort(
  *
  * BASE ends before the first word that is a key: in `my-app-session-1`, BASE is `my-app`; in
  * `session-abc,adr-Shanghai`, BASE is empty. BASE has at most two words, or three if it starts with Bright Data's
- * `brd-customer`. If more words precede the first key, the second word is probably a misspelled key. Then BASE is only
- * the first word, so noria refuses the second word as an unknown key.
+ * `brd-customer` or `lum-customer`. If more words precede the first key, the second word is probably a misspelled key.
+ * Then BASE is only the first word, so noria refuses the second word as an unknown key.
  */
 export function routingTextWithoutUsers(username: string): string {
   if (username === '') return '';
