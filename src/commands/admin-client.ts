@@ -20,10 +20,10 @@ import { readVersion } from '../core/version.ts';
 export interface AdminTarget {
   /** The address of the admin API as a URL without a path, for example `http://127.0.0.1:8889`. */
   readonly origin: string;
-  /** Where noria found the address, in words for messages: `--admin`, or `admin.address of ./noria.yaml`. */
+  /** A phrase for messages that says where the address comes from, for example `admin.address of ./noria.yaml`. */
   readonly givenBy: string;
   readonly token: Secret | undefined;
-  /** Where noria found the token, or why there is none, in words for messages. */
+  /** A phrase for messages that says where the token comes from, or why there is none. */
   readonly tokenNote: string;
 }
 
@@ -94,7 +94,7 @@ export class AdminClient {
    * replaces the admin API, so noria answers first.
    */
   async reload(): Promise<Reload & { readonly applied: boolean }> {
-    // checks within seconds that noria answers, because the reload may take much longer
+    // fails within seconds if noria does not answer; the time limit of the reload is much longer
     await this.#call({ method: 'GET', path: '/healthz' });
     const answer = await this.#call({ method: 'POST', path: '/api/reload', timeoutMs: RELOAD_TIMEOUT_MS });
     return { ...this.#decode(answer, reloadSchema), applied: answer.status === 200 };
@@ -206,6 +206,6 @@ function parseJson(json: string): unknown {
   try {
     return JSON.parse(json);
   } catch {
-    return undefined; // handled: the caller's schema refuses undefined
+    return undefined; // handled: undefined matches no schema, so the caller reports an invalid answer
   }
 }

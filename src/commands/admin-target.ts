@@ -128,7 +128,7 @@ function originOf(text: string, givenBy: string): string {
   if (url === null) throw refuse('this is not a URL');
   if (url.protocol !== 'http:' && url.protocol !== 'https:') throw refuse('the scheme must be http or https');
   if (url.username !== '' || url.password !== '') {
-    throw refuse('an admin address contains no user name; the token is NORIA_ADMIN_TOKEN');
+    throw refuse('remove the user name and password; noria reads the token from NORIA_ADMIN_TOKEN');
   }
   return url.origin;
 }

@@ -83,7 +83,7 @@ const completionWords = ({ flags, choices }: CommandWords) =>
   [...choices, ...flags.map(({ long }) => long)].join(' ');
 const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** Shell code that sets `$command` to the first word of the command line that names a command. */
+/** Shell code that finds the first command name in the command line and sets `$command` to it. */
 const findCommand = ({ commands }: CommandTree, earlier: string) => [
   `  for each in ${earlier}; do`,
   `    case $each in ${commands.map(({ name }) => name).join('|')}) command=$each; break ;; esac`,

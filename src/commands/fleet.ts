@@ -47,13 +47,13 @@ interface FleetSource {
   readonly paused: boolean;
   /** Whether an answer of the service has halted the source in all norias. */
   readonly halted: boolean;
-  /** Why the service refuses the calls of all norias; null if it does not, or if the time of the suspension has passed. */
+  /** Why the service refuses the calls of all norias; null if the instance is not suspended. */
   readonly refusal: ServiceRefusal | null;
   /**
    * The norias that draw nothing because the service refused their own call. The other norias of the fleet may draw.
    */
   readonly refusedReplicas: readonly (ServiceRefusal & { readonly replica: string })[];
-  /** Whether a noria has reserved a call to the service and may be waiting for its answer. */
+  /** Whether one of the norias has reserved a call to the service and may be waiting for the answer. */
   readonly calling: boolean;
   readonly nextCallSeconds: number;
   /** The number of replicas that wait for a permit to call the service. */

@@ -33,7 +33,7 @@ interface LinkFacts {
   /** A source for the configuration, in YAML. */
   readonly source: string;
   /**
-   * By name of an environment variable in the YAML: which part of the link must be the value of this variable, such as
+   * Maps the name of each environment variable in the YAML to a description of its value, for example `LINK_KEY` to
    * `the value of key`.
    */
   readonly variables: Readonly<Record<string, string>>;
@@ -165,7 +165,7 @@ function sourceOf(
     comment(
       document,
       'url',
-      ` if the signature in sign also covers the count, replace {count} with ${count}: another count would make it invalid`,
+      ` if sign is a signature that also covers the count, write ${count} instead of {count}: the signature is invalid for any other count`,
     );
   comment(document, 'interval', " the minimum time between two calls: see the vendor's documentation");
   comment(document, 'lifetime', ' the lifetime of a proxy: the answer does not contain it');

@@ -2,9 +2,9 @@
  * `noria link URL`: calls an extraction link once. Prints what noria recognises in the answer, and a source for the
  * configuration.
  *
- * Two calls to one link are at least a second apart, even from two processes. If the default configuration contains the
- * link, the command uses the pace and the interval of that source. Otherwise it stores the time of its call in a
- * folder of the current user.
+ * Two calls to one link are at least a second apart, even from two processes. If a source of the default configuration
+ * has this link, the command keeps the interval of that source and records its call in the configured state folder.
+ * Otherwise it records its call in a folder of the current user.
  */
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -26,7 +26,7 @@ interface ReloaderOptions {
    * @throws NoriaError bad-config
    */
   readonly read: () => Config;
-  /** Called at the start and at the end of each reload, so that its owner can notify systemd. */
+  /** Called at the start and at the end of each reload. `noria run` then notifies systemd. */
   readonly onPhase?: (phase: 'reloading' | 'ready') => void;
   readonly clock?: Clock;
 }
@@ -46,8 +46,8 @@ export class Reloader {
   }
 
   /**
-   * @param answered - only for the admin API: resolves when the answer has been sent. If the reload replaces the admin
-   * server, the outcome is returned first, and the configuration is applied after `answered` has resolved.
+   * @param answered - only for a reload through the admin API: resolves when the API has sent its answer. If the
+   * section `admin` has changed, this method returns the outcome early, and applies the configuration after the answer.
    * @throws NoriaError bad-config, listen-failed, shutting-down. The previous configuration then stays in force.
    */
   reload(cause: string, answered?: Promise<void>): Promise<ReloadOutcome> {
@@ -141,8 +141,8 @@ function warningLines({ file, warnings }: Config): string[] {
 }
 
 /**
- * If one of these sections changes, the whole section is reported. In `sources` and `listeners`, each changed entry is
- * reported.
+ * For these sections, `changedKeys` returns only the name of a changed section. For `sources` and `listeners`, it
+ * returns each changed entry.
  */
 const SECTIONS = [
   'service',

@@ -1,4 +1,7 @@
-/** `noria sandbox`: runs the sandbox of the extraction service alone, to test a configuration or another client. */
+/**
+ * `noria sandbox`: runs only the sandbox of the extraction service. Use it to test a configuration, or another client
+ * of the service.
+ */
 import type { Command } from 'commander';
 import { openSandbox } from '../sandbox/open-sandbox.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';

@@ -28,16 +28,19 @@ import type { Terminal } from './terminal.ts';
 /** What a call needs from the configuration. */
 export interface CallSettings {
   readonly timeoutMs: number;
-  /** The state folder, which keeps the pace. If undefined and without a fleet, only this process knows its calls. */
+  /** The state folder, which records calls. Without it and without a fleet, the command does not know earlier calls. */
   readonly stateDir: string | undefined;
   readonly refuses: RefuseAddress;
-  /** With a fleet, the fleet's store keeps the pace. The calls in the state folder count, too. */
+  /**
+   * If there is a fleet, its store keeps the pace. The pace then also takes the calls recorded in the state folder into
+   * account.
+   */
   readonly fleet?: FleetConfig | undefined;
   /** Connects to the service through the front proxy. If undefined, noria connects directly. */
   readonly openTunnel: OpenTunnel | undefined;
 }
 
-/** An instance or an account at the address of a service. Each has a separate pace. */
+/** What decides when a call may be sent: the address of the service, the instance or account, and the interval. */
 interface PacedAddress extends ServiceAddress {
   readonly instance: string;
   readonly intervalMs: number;
@@ -45,7 +48,7 @@ interface PacedAddress extends ServiceAddress {
 
 interface PacedCall<Answer> extends PacedAddress {
   send(connection: ServiceConnection, gate: WriteGate): Promise<Answer>;
-  /** Returns how the answer affects the pace. If absent, the next call must only wait for the usual interval. */
+  /** Returns how the answer affects the pace. If absent, the next call waits for the usual interval. */
   settle?(answer: Answer): Settlement;
 }
 
@@ -89,7 +92,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   }
 }
 
-/** Returns a function that prints only the first wait of a call, because it already includes the later waits. */
+/** Returns a function that prints only the first wait of a call: the time of this wait includes all later waits. */
 function printFirstWait(terminal: Terminal): (ms: number) => void {
   let hasWaited = false;
   return (ms) => {
@@ -152,7 +155,7 @@ const DROP_REASONS: Readonly<Record<string, string>> = {
   protocol: 'unknown protocol',
   expired: 'already expired',
   credentials: 'no user name and password',
-  excess: 'over the limit of 1,000 in one answer',
+  excess: 'beyond the limit of 1,000 entries in one answer',
 };
 
 /** @param reason - a `DropReason`. */

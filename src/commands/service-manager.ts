@@ -49,7 +49,7 @@ const BEATS_PER_INTERVAL = 3;
 /** If a timer is at least this late, something has blocked the event loop, and noria logs a warning. */
 const LATE_MS = 1_000;
 const SEND_TIMEOUT_MS = 5_000;
-/** The time in ms that the last snapshot and the exit may take after the drain. */
+/** After the drain, noria may need this time in ms to write the last snapshot and to exit. */
 const STOP_MARGIN_MS = 5_000;
 const US_PER_MS = 1_000;
 
@@ -195,8 +195,8 @@ function readWatchdogMs({
 }
 
 /**
- * Runs systemd-notify, which waits until systemd has read the message. The sender must still run then, because systemd
- * looks up which unit it belongs to.
+ * Runs systemd-notify. It waits until systemd has read the message, because systemd cannot find the unit of a sender
+ * that has ended.
  */
 function systemdNotify(socket: string, fields: readonly string[], path = '/usr/bin:/bin'): Promise<void> {
   return new Promise((resolve, reject) => {

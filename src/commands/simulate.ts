@@ -54,7 +54,7 @@ export function addSimulateCommand(program: Command, { action, terminal }: Comma
     .option('--json', 'print the result as JSON')
     .addHelpText(
       'after',
-      '\nExamples:\n  noria simulate\n  noria simulate -c noria.yaml --days 7 --requests 120 --hours 8-20\n  noria simulate --json | jq .wasted\n\nMembers live as long as the product and its timespan promise.',
+      '\nExamples:\n  noria simulate\n  noria simulate -c noria.yaml --days 7 --requests 120 --hours 8-20\n  noria simulate --json | jq .wasted\n\nThe simulation assumes that members live as long as the product and its timespan promise.',
     )
     .action(action((flags: SimulateFlags) => predict(flags, terminal)));
 }

@@ -22,7 +22,7 @@ const INDENT = '  ';
 const BAR_CELLS = 10;
 /** The characters for a cell of the bar: index n fills n eighths of the cell. */
 const PARTIAL_CELLS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/** A full bar means at least this remaining lifetime. So all bars are short if all members are about to expire. */
+/** A member with a shorter remaining lifetime never has a full bar: if all members expire soon, all bars are short. */
 const MIN_FULL_SECONDS = 30;
 
 const STATE_STYLES: Readonly<Record<string, Style>> = {
@@ -181,7 +181,10 @@ export function formatMembers(
   );
 }
 
-/** Returns the remaining lifetime that fills the bar, for each source: the longest one among its members. */
+/**
+ * Returns, for each source, the remaining lifetime in seconds that fills a bar: the longest one among its members, but
+ * at least MIN_FULL_SECONDS.
+ */
 function longestLifeBySource(members: readonly MemberJson[]): ReadonlyMap<string, number> {
   const longest = new Map<string, number>();
   for (const { source, remainingSeconds } of members) {

@@ -44,7 +44,7 @@ interface Chapter {
 const CHAPTERS: readonly Chapter[] = [
   {
     title: 'Rotation: each request uses another member',
-    look: 'Members: the use counts rise in turn.',
+    look: 'Members: the use counts rise one after the other.',
     show: rotate,
   },
   {
@@ -115,7 +115,9 @@ async function loseMember({ proxy, target, sandbox, print, signal }: StoryOption
   print(`   The demo now closes the port of ${before}, the session's member. noria does not know.`);
   const { status, exit, attempts } = await ask(proxy, `${target}/ip`, { signal, username });
   print(`   The session's next request: status ${status} through ${exit}, after ${attempts} attempts.`);
-  print('   noria found the port closed and used another member before it answered the client.');
+  print(
+    '   noria could not connect to the member of the session, so it used another one before it answered the client.',
+  );
   return status === 200 && exit !== before && attempts > 1;
 }
 

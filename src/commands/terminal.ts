@@ -30,8 +30,8 @@ const EXIT_OF: { readonly [Code in FaultCode]?: number } = {
 };
 
 /**
- * The advice of a command where it differs from the advice of a running noria: a command has no members and does not
- * reconnect.
+ * A command prints this advice instead of the fault's usual advice, which fits only a running noria: for example, a
+ * command does not reconnect.
  */
 const ADVICE_OF: { readonly [Code in FaultCode]?: string } = {
   'fleet-store-lost':

@@ -38,7 +38,7 @@ test.each([
   ['http://', /this is not a URL/],
   [
     'http://me:river-stone@x',
-    /^--admin: an admin address contains no user name; the token is NORIA_ADMIN_TOKEN/,
+    /^--admin: remove the user name and password; noria reads the token from NORIA_ADMIN_TOKEN/,
   ],
   ['me:river-stone@x', /^--admin: this is not a host with a port/],
 ])('admin target: --admin %s is refused with an example', (text, expected) => {
