@@ -43,8 +43,8 @@ const MAX_REPLICAS = 5;
 /** The minimum and maximum lifetime of a member. They are short, so that a viewer soon sees members expire. */
 const LIFETIME_MS = [60_000, 180_000] as const;
 /**
- * The minimum and maximum lifetime of a member in the story. No member may expire during the story: sessions and fault
- * counts would then change without a visible cause.
+ * The minimum and maximum lifetime of a member in the story. They are so long that no member expires during the story:
+ * an expired member would change sessions and fault counts without a visible cause.
  */
 const STORY_LIFETIME_MS = [600_000, 900_000] as const;
 
