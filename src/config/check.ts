@@ -2,8 +2,8 @@
  * Checks the tree of a file against the schema. Reports each problem with the value, what was expected, and for a
  * misspelt key the most similar known key.
  *
- * Then replaces invalid values with their defaults, so that the rules about several keys can check the rest of the
- * file. The caller uses the result only if there was no problem.
+ * Then replaces invalid values with their defaults, so that the later checks, which compare several keys, can check
+ * the rest of the file. The caller uses the result only if there was no problem.
  */
 import type { z } from 'zod';
 import { nearest } from '../core/nearest.ts';
@@ -75,7 +75,10 @@ interface TreePart {
   readonly path: Path;
 }
 
-/** @param schema - parses `undefined` to the defaults, which replace an invalid part. */
+/**
+ * Checks one section or one list entry. Returns it without its invalid values. If the rest is invalid too, returns what
+ * the schema makes of `undefined`: the defaults of a section, or `undefined` for a list entry.
+ */
 function checkPart<S extends z.ZodType>(schema: S, part: TreePart, problems: Problems): z.output<S> {
   const first = schema.safeParse(part.tree);
   if (first.success) return first.data;
@@ -86,8 +89,8 @@ function checkPart<S extends z.ZodType>(schema: S, part: TreePart, problems: Pro
 }
 
 /**
- * Returns the tree without the keys that have no value. A section or a list then gets its defaults. Reports each scalar
- * without a value.
+ * Returns the tree without the keys that have no value. If such a key is a section or a list, it later gets its
+ * defaults. If it is a scalar, reports an error.
  */
 function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undefined {
   if (isTreeList(tree)) {
@@ -112,7 +115,7 @@ function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undef
   return undefined;
 }
 
-/** Reports an issue of zod. The path of the issue begins at `part.tree`. */
+/** Reports an issue of zod. The path in the issue is relative to `part.tree`. */
 function reportIssue(issue: Issue, part: TreePart, problems: Problems): void {
   const inner = issue.path.map((part) => (typeof part === 'number' ? part : String(part)));
   const path = pathText([...part.path, ...inner]);
@@ -202,8 +205,8 @@ function describe(tree: Tree | undefined): string {
 }
 
 /**
- * Removes the part of the tree that caused the issue, and returns the rest. The part is the invalid value, the whole
- * list if one item is invalid, or the map if a required key is missing.
+ * Returns the tree without the invalid value. If an item of a list is invalid, removes the whole list. If a map lacks a
+ * required key, removes the whole map.
  */
 function prune(tree: Tree | undefined, issue: Issue): Tree | undefined {
   if (issue.code === 'unrecognized_keys') {

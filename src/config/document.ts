@@ -1,7 +1,7 @@
 /**
  * Reads the YAML text of a configuration into a tree of texts, and records the place of each value.
  *
- * It does not convert scalars to YAML's types: an instance of 18 digits, a numeric password and `off` stay text, and
+ * It does not convert scalars to YAML's types: an instance id of 18 digits, a numeric password and `off` stay text, and
  * the scalar types of schema.ts read them. It replaces `${NAME}` after parsing, so that a value from the environment
  * can never add keys. It resolves aliases and merge keys (`<<`).
  */
@@ -31,8 +31,8 @@ export interface ValuePosition {
   /** The names of the environment variables that the value refers to. */
   readonly variables: readonly string[];
   /**
-   * Whether the value ends before a `#` without a space after it, as in `abc #def`. YAML reads `#def` as a comment, but
-   * the author may have meant it as a part of the value.
+   * Whether the next text after the value is a `#` that no space follows, as in `abc #def`. YAML reads `#def` as a
+   * comment, but the author may have meant it as a part of the value.
    */
   readonly isCutOff?: boolean;
 }
@@ -59,14 +59,14 @@ export interface ParsedDocument {
   readonly problems: readonly SyntaxProblem[];
   /** The text as a tree. `undefined` if the text is not valid YAML; `problems` then says why. */
   readonly tree: Tree | undefined;
-  /** The places of the values, by the path of each value. */
+  /** The position of each value, by the path of the value. */
   readonly positions: ReadonlyMap<string, ValuePosition>;
   readonly extents: readonly Extent[];
 }
 
 /** Matches a valid key. `<<` is the merge key. */
 const WORD = /^(?:[\w-]+|<<)$/;
-/** The maximum depth: more than any real configuration needs, and low enough for the call stack. */
+/** The maximum nesting of maps and lists: more than any real configuration needs, and low enough for the call stack. */
 const MAX_DEPTH = 20;
 /**
  * The maximum number of values. A value counts once more for each alias, because nested aliases can expand a small file
@@ -249,8 +249,8 @@ class Composer {
   }
 
   /**
-   * Adds the extents of the scalars that the tree does not contain, for example those inside a complex key. Messages
-   * mask these extents, because their meaning is unknown.
+   * Adds the extents of the scalars that have no path, for example the scalars of a map that is used as a key. Messages
+   * mask these scalars, because any of them may be a secret.
    */
   #addUnseen(): void {
     visit(this.#document, {
@@ -271,7 +271,7 @@ class Composer {
   }
 }
 
-/** The offset at which a node starts. Returns `otherwise` for an empty value, which has no text. */
+/** Returns the offset at which a node starts, or `otherwise` for an empty value, which has no text. */
 function offsetOf(node: unknown, otherwise = 0): number {
   const range = isScalar(node) || isMap(node) || isSeq(node) || isAlias(node) ? node.range : undefined;
   return range?.[0] ?? otherwise;

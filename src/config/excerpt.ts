@@ -93,7 +93,10 @@ function parsed({ extents }: ParsedDocument, lineStart: number, whole: string): 
   return stretches;
 }
 
-/** The rest of a line without its comment. A comment can only begin after the last scalar. */
+/**
+ * Returns the line from the offset `from` to its comment. A comment can only begin after the last scalar, which ends at
+ * `lastEnd`.
+ */
 function withoutComment(whole: string, from: number, lastEnd: number): string {
   const comment = /(?:^|\s)#/.exec(whole.slice(lastEnd));
   return whole.slice(from, comment === null ? whole.length : lastEnd + comment.index);

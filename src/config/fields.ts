@@ -11,11 +11,14 @@ export interface Field {
   readonly path: string;
   readonly about: string;
   /**
-   * The shape of the value. `choice`: a word or a map, such as `health.check`. `list`: a list of scalars. `maps`: a list of maps.
-   * `names`: a map with any keys.
+   * The shape of the value. `choice`: a word or a map, for example the value of `health.check`. `list`: a list of
+   * scalars. `maps`: a list of maps. `names`: a map with any keys.
    */
   readonly shape: 'scalar' | 'map' | 'choice' | 'list' | 'maps' | 'names';
-  /** The type of a `scalar`, of each value in a `list`, or of the word that a `choice` accepts instead of a map. */
+  /**
+   * If the shape is `scalar`: the type of the value. `list`: the type of each value in the list. `choice`: the type of
+   * the word that is allowed in place of the map. `undefined` for the other shapes.
+   */
   readonly type: ScalarType<unknown> | undefined;
   readonly required: boolean;
   /** The default, as written in YAML; `undefined` if there is none. */
@@ -58,9 +61,9 @@ export function shownAs(path: string, text: string | undefined): 'itself' | 'sec
   const { type, shape } = fieldAt(path) ?? {};
   if (type?.quoted === 'never') return 'secret';
   if (text === undefined || text === '') return 'itself';
-  if (type === undefined || text.includes('@')) return 'nothing'; // the text may be user:password@host
-  // The value of a `choice` may be a map with a password. If the file has a text in its place, the text may be that
-  // password.
+  if (type === undefined || text.includes('@')) return 'nothing'; // a password may precede the @: user:password@host
+  // A `choice` accepts a map that may contain a password. The operator may have written only the password in place of
+  // the map: `auth: hunter2`. So messages show only valid words.
   const isHarmless = type.quoted === 'always' && shape !== 'choice';
   return isHarmless || 'value' in type.read(text) ? 'itself' : 'nothing';
 }
@@ -71,7 +74,7 @@ function fieldsOf(schema: z.ZodObject, prefix: string): Field[] {
     if (!(entry instanceof z.ZodType)) throw new TypeError(`${path} is not a schema`);
     const note = KEY_NOTES.get(entry);
     if (note === undefined)
-      throw new TypeError(`${path} has no note: create its schema with a function of keys.ts`);
+      throw new TypeError(`${path}: create the schema of this key with a function of keys.ts`);
     const { below, suffix = '', ...form } = formOf(unwrapKey(entry));
     const field: Field = {
       path,

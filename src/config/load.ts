@@ -16,7 +16,7 @@ interface LoadOptions {
 
 const MAX_BYTES = 1024 * 1024;
 
-/** @throws ConfigError with all errors of the file, or because noria cannot read the file. */
+/** @throws ConfigError if noria cannot read the file, or if the file has errors. The error then lists all of them. */
 export function loadConfig(path: string, options: LoadOptions = {}): Config {
   const { files = systemFiles } = options;
   let bytes: Buffer;

@@ -59,7 +59,7 @@ export function frontProxy(): Scalar<FrontProxy> {
   });
 }
 
-/** An address to listen on. With `one`, it may not be a port range or an inherited socket. */
+/** An address to listen on. `one`: with a single port. `range`: also with a port range, or an inherited socket. */
 export function listenAddress(ports: 'one' | 'range'): Scalar<ListenAddress> {
   return scalar({
     expected:

@@ -46,9 +46,8 @@ function withoutForeignKeys(source: object): object {
 }
 
 /**
- * The type FileSource requires the keys of a source of the service and the keys of a link, but each source has only one
- * of these two groups. These constants supply the other group, so that the types match. `withoutForeignKeys` later
- * removes that group, so noria does not print it.
+ * A FileSource must have all keys of a link and all keys of a source of the service. These constants are the values of
+ * the keys that a source does not use. `withoutForeignKeys` removes these keys, so noria does not print them.
  */
 const NO_LINK = { url: undefined, urlFile: undefined, method: undefined, headers: {}, body: undefined };
 const NO_ANSWER: FileSource['answer'] = {

@@ -114,8 +114,8 @@ export class Problems {
   }
 
   /**
-   * Whether there is an error at this path, or at a path above or below it. It may be the cause of any further problem
-   * at this path.
+   * Whether there is an error at this path, or at a path above or below it. A further problem at this path may only be
+   * a result of that error.
    */
   has(path: string): boolean {
     return this.#errors.some((problem) => isWithin(problem.path, path) || isWithin(path, problem.path));
@@ -139,7 +139,8 @@ export class Problems {
   }
 
   /**
-   * The value, for a message. Returns it in quotation marks, or the names of its variables; '' if it may be a secret.
+   * Returns the text that a message shows for the value: the value in quotation marks, or the names of the environment
+   * variables that it comes from. Returns '' if the value may be a secret.
    */
   quote(path: string, value: string): string {
     const variables = this.#document.positions.get(path)?.variables ?? [];

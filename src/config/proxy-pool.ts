@@ -34,7 +34,7 @@ export function addPortListener(
       `listeners[${index}] has these ports, but not session: port; set session: port in that listener`,
     );
   }
-  if ((found?.users.length ?? 0) === 0) checkReach(proxyPool, found === undefined, problems);
+  if ((found?.users.length ?? 0) === 0) checkReach(proxyPool, index, problems);
   if (found !== undefined) return known;
   const defaults = LISTENER.parse({ session: 'port' });
   return [...known, { ...defaults, address: addressOfPorts(ports), users: [], tls: undefined }];
@@ -47,14 +47,17 @@ export function addressOfPorts({ first, last }: PortNumbers): ListenAddress {
 /**
  * Reports an API without a password that other machines can reach. Its clients could use the ports, and change the
  * members behind the ports.
+ *
+ * @param index - the index of the listener on the ports; -1 if the file has no such listener.
  */
-function checkReach({ address }: ProxyPoolConfig, isAdded: boolean, problems: Problems): void {
+function checkReach({ address }: ProxyPoolConfig, index: number, problems: Problems): void {
   if (isLocalAddress(address)) return;
-  const missing = isAdded
-    ? 'add a listener that has these ports, users, and session: port'
-    : 'add users to that listener';
+  const solution =
+    index < 0
+      ? 'add a listener on these ports, with users and session: port'
+      : `add users to listeners[${index}]`;
   problems.error(
     'proxyPool.address',
-    `other machines can reach ${formatListenAddress(address)}, and the listener of the ports has no users; ${missing}, or listen on 127.0.0.1`,
+    `other machines can reach ${formatListenAddress(address)}, and the listener on proxyPool.ports has no users; ${solution}, or listen on 127.0.0.1`,
   );
 }

@@ -38,7 +38,7 @@ const ANY_STORE: StoreUrl = {
   database: 0,
 };
 
-/** Reports problems to `context.problems`. If that has errors afterwards, the result is invalid. */
+/** Reports problems to `context.problems`. The result is valid only if `context.problems` then has no error. */
 export function resolveConfig(
   checked: CheckedConfig,
   file: string,
@@ -134,8 +134,8 @@ function checkBaseUrl({ sources, account, service }: CheckedConfig, problems: Pr
 function checkListenerSources({ sources, listeners }: CheckedConfig, problems: Problems): void {
   const names = sources.map((source) => source?.name);
   const known = names.filter((name) => name !== undefined);
-  // The name of an invalid source is unknown, and a listener may use that name. So noria cannot tell which names are
-  // wrong.
+  // `known` lacks the names of invalid sources. A listener may use one of these names, so noria does not check the
+  // names that listeners use.
   if (known.length < names.length) return;
   listeners.forEach((listener, index) => {
     if (listener?.source === undefined || known.includes(listener.source)) return;

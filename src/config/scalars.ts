@@ -1,8 +1,9 @@
 /**
  * The types of scalar values. Each type reads, checks, describes and prints its values.
  *
- * These types read texts (see document.ts). So an instance of 18 digits keeps all its digits, and a value from the
- * environment is read like a value from the file. secret-scalars.ts and network-scalars.ts have more types.
+ * Each type reads the text of a scalar, never a number of YAML (see document.ts). So an instance id of 18 digits keeps
+ * all its digits, and a value from the environment is read like a value from the file. secret-scalars.ts and
+ * network-scalars.ts have more types.
  */
 import { z } from 'zod';
 import { DAY_MS, formatDuration, parseDuration } from '../core/duration.ts';
@@ -133,7 +134,7 @@ export function oneOf<const Word extends string>(words: readonly Word[]): Scalar
   });
 }
 
-/** Accepts one of the words, or a value of the other type. */
+/** Returns a type that accepts one of `words`, or any value of the given type: for example `auto` or a duration. */
 export function wordOr<const Word extends string, T>(
   words: readonly Word[],
   { scalarType: type }: Scalar<T>,
@@ -176,7 +177,7 @@ export function text(rules: TextRules): Scalar<string> {
   return scalar({
     expected: rules.expected,
     example: rules.example,
-    // accepts integers too: for YAML editors, unquoted digits are a number, although noria reads them as text
+    // accepts integers too, because YAML editors read unquoted digits as a number
     json: {
       type: ['string', 'integer'],
       ...(rules.pattern === undefined ? {} : { pattern: rules.pattern.source }),

@@ -66,7 +66,8 @@ function readStoreUrl(given: string): { readonly value: StoreUrl } | { readonly 
       },
     };
   } catch {
-    return { wrong: 'has a % that is not part of an encoded character; write %25 for it' }; // handled: `wrong` contains the reason
+    // handled: decodeURIComponent throws only for an invalid use of %, and `wrong` says that
+    return { wrong: 'has a % that is not part of an encoded character; write %25 for it' };
   }
 }
 
@@ -128,7 +129,7 @@ export const FLEET = section({
         'the authorities that Node trusts',
       ),
       cert: optional(filePath('/etc/noria/client.pem'), "noria's own certificate for the store, in PEM"),
-      key: optional(filePath('/etc/noria/client.key'), 'private key of that certificate, in PEM'),
+      key: optional(filePath('/etc/noria/client.key'), "private key of noria's own certificate, in PEM"),
     }),
     'how noria checks the store and identifies itself, for `rediss://`',
     'the store needs a certificate of a public authority',

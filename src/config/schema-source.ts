@@ -15,10 +15,10 @@ const field = (example: string) =>
 const codeRule = (about: string, example: string) =>
   optional(
     section({
-      field: required(field('code'), 'field of the answer that contains its code'),
+      field: required(field('code'), 'field with the code of the answer'),
       is: required(
         z.array(text({ expected: 'a value of the field', example })).min(1),
-        'values that this field has in such an answer',
+        'the rule applies if the field has one of these values',
       ),
     }),
     about,
@@ -72,13 +72,13 @@ const ANSWER = section({
     'fields with the location, joined by spaces',
     'the fields that have usual names',
   ),
-  ok: codeRule('marks a success; if this rule is set, every other answer is an error', '"0"'),
-  tooFast: codeRule('marks an answer to calls that come too often: noria then calls less often', '"113"'),
+  ok: codeRule('which answers are a success; if this rule is set, every other answer is an error', '"0"'),
+  tooFast: codeRule('which answers mean that calls come too often; noria then calls less often', '"113"'),
   denied: codeRule(
-    'marks an answer that requires a person to act: not on the whitelist, expired, wrong key',
+    'which answers require a person to act: not on the whitelist, expired, wrong key',
     '"401"',
   ),
-  empty: codeRule('marks an answer that says: no proxies are available at the moment', '"-3"'),
+  empty: codeRule('which answers mean that no proxies are available at the moment', '"-3"'),
 });
 
 export const SOURCE = section({
@@ -135,7 +135,7 @@ export const SOURCE = section({
       wrong: 'is not host or host:port',
       private: true,
     }),
-    'extraction server of the instance ({extract_host}), only for `short-pure`',
+    'extraction server of the instance (extract_host in the documentation of the service), only for `short-pure`',
   ),
   baseUrl: optional(baseAddress(), 'address of the service for this source', '`service.baseUrl`'),
   url: optional(
@@ -154,7 +154,7 @@ export const SOURCE = section({
   answer: given(
     ANSWER,
     {},
-    'rules for reading the answers of a link; noria itself recognises each part that has no rule',
+    'rules for reading the answers of a link; noria recognises usual formats and field names without rules',
   ),
   upstream: given(
     section({
@@ -193,13 +193,13 @@ export const SOURCE = section({
   lifetime: optional(
     duration(SECOND_MS, WEEK_MS),
     'lifetime of members when the service reports none; each success renews it',
-    '10m for reverse-proxy members; 60s for `link`; for others by product, see docs/service.md',
+    '10m if the service reports a lifetime of -1 (unknown); otherwise 60s for `link`; for the other products, see docs/service.md',
   ),
   size: optional(whole(1, MAX.members), 'number of usable members to hold for this source', '`pool.size`'),
   priority: given(
     whole(1, MAX.priority),
     '1',
-    'noria uses a source, and draws from it, only while no source with a smaller number can serve',
+    'noria uses a source, and draws from it, only while no source with a smaller priority number can serve clients',
   ),
 });
 

@@ -52,7 +52,7 @@ export const LISTENER = section({
       section({
         username: required(
           username(),
-          'name of the user: the BASE of the proxy user name, before the routing options',
+          'name of the user; a client can append routing options to it',
         ),
         password: optional(password(), 'password of the user'),
         passwordFile: optional(secretFile('/run/secrets/alice'), 'file that contains the password'),
@@ -90,7 +90,7 @@ export const SCHEMA = z.strictObject({
     section({
       baseUrl: optional(
         baseAddress(),
-        'address of the extraction service ({base_url})',
+        'address of the extraction service (base_url in its documentation)',
         'none; then every source needs its own `baseUrl`',
       ),
       method: given(oneOf(METHODS), 'GET', 'how parameters are sent: in the query (GET) or as a form (POST)'),
@@ -127,7 +127,7 @@ export const SCHEMA = z.strictObject({
       idleAfter: given(
         duration(0, WEEK_MS),
         '5m',
-        'time after the last client request at which drawing stops; 0: never, so that the pool is always full; before the first client, noria draws once',
+        'noria stops drawing this long after the last client request; 0: never, so that the pool is always full; before the first client, noria draws once',
       ),
       safetyMargin: given(
         duration(0, HOUR_MS),
@@ -186,7 +186,7 @@ export const SCHEMA = z.strictObject({
       attempts: given(
         whole(1, MAX.attempts),
         '3',
-        'maximum number of members tried for one client request, not counting those that fail within 100 ms; never more than ten in all',
+        'maximum number of members that noria tries for one client request; members that fail within 100 ms do not count, but noria never tries more than 10 members in total',
       ),
       attemptTimeout: given(
         duration(100),
@@ -203,7 +203,7 @@ export const SCHEMA = z.strictObject({
       warm: given(
         wordOr(['auto', 'off'], whole(1, MAX.warm)),
         'auto',
-        'maximum number of warm connections for each source, which noria opens to members before tunnels need them; `off`: none; `auto`: as many as the current rate of tunnels needs',
+        'maximum number of warm connections to the members of each source; noria opens them before tunnels need them; `off`: none; `auto`: as many as the current rate of tunnels needs',
       ),
       via: optional(
         frontProxy(),
@@ -298,7 +298,7 @@ export const SCHEMA = z.strictObject({
       address: given(
         listenAddress('one'),
         '127.0.0.1:5010',
-        'address of the API; other machines can reach it only if the listener of the ports has users',
+        'address of the API; if other machines can reach it, the listener on proxyPool.ports must have users',
       ),
       ports: given(
         portNumbers(),
@@ -311,6 +311,9 @@ export const SCHEMA = z.strictObject({
   ),
 });
 
-/** The checked file with its defaults. noria has not yet read the files of secrets, or compared several keys. */
+/**
+ * The configuration after check.ts has checked each key and added the defaults. resolve.ts then reads the files that
+ * contain secrets, and checks the rules that concern several keys.
+ */
 export type FileConfig = z.output<typeof SCHEMA>;
 export type FileListener = z.output<typeof LISTENER>;

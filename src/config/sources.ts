@@ -25,7 +25,7 @@ interface SourceDefaults {
 
 type InstanceSource = FileSource & { readonly product: Product };
 
-/** Any valid port: with a default port, `parseHostPort` accepts a `host` without a port. The check ignores the port. */
+/** The default port of `host`. */
 const EXTRACT_PORT = 8080;
 
 /**

@@ -38,7 +38,8 @@ const BARE_REFERENCE = /^([^#]*[{[,][^#]*[\s:,{[])\$\{/;
 
 /**
  * Returns at most one problem for each line, because later errors in a line usually result from the first one. An
- * unquoted reference also causes errors in other lines. So if there are unquoted references, returns only these.
+ * unquoted reference also causes errors in other lines. So if the text has unquoted references, returns only the
+ * problems about these references.
  */
 export function syntaxProblems(
   text: string,

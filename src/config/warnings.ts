@@ -70,7 +70,7 @@ function checkFleet({ fleet }: Resolved, problems: Problems): void {
   const hosts = fleet.sentinel?.addresses.map(({ host }) => host) ?? [fleet.url.host];
   if (hosts.every((host) => host === 'localhost' || isLoopbackAddress(host))) return;
   const message =
-    'noria sends the members, and the password of the store, over the network unencrypted; use rediss:// if the store offers TLS';
+    'noria sends the addresses of the members and the password of the store over the network unencrypted; use rediss:// if the store offers TLS';
   problems.warn(problems.isGiven('fleet.url') ? 'fleet.url' : 'fleet', message);
 }
 
@@ -112,7 +112,7 @@ function checkLifetimes(
   if (timespan * MINUTE_MS < margin) {
     problems.warn(
       timespanPath,
-      `also draws members with less than ${formatDuration(margin)} of lifetime left, which noria hardly uses; set timespan to ${Math.ceil(margin / MINUTE_MS)} to exclude them`,
+      `lets the service return members with less than ${formatDuration(margin)} of lifetime left, and noria avoids such members; set timespan to ${Math.ceil(margin / MINUTE_MS)} to exclude them`,
     );
   } else if (config.rotation.maxUsesPerMember === 1 && timespan > 1) {
     problems.warn(

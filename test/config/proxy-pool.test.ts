@@ -42,11 +42,11 @@ test.each(['0.0.0.0:5010', '192.0.2.7:5010'])(
   'proxyPool config: %s needs a listener with users',
   (address) => {
     expect(problems(`proxyPool: { address: "${address}" }`)).toEqual([
-      `proxyPool.address: other machines can reach ${address}, and the listener of the ports has no users; add a listener that has these ports, users, and session: port, or listen on 127.0.0.1`,
+      `proxyPool.address: other machines can reach ${address}, and the listener on proxyPool.ports has no users; add a listener on these ports, with users and session: port, or listen on 127.0.0.1`,
     ]);
     const listener = '{ address: "127.0.0.1:24000-24019", session: port }';
     expect(problems(`listeners: [${listener}]\nproxyPool: { address: "${address}" }`)).toEqual([
-      `proxyPool.address: other machines can reach ${address}, and the listener of the ports has no users; add users to that listener, or listen on 127.0.0.1`,
+      `proxyPool.address: other machines can reach ${address}, and the listener on proxyPool.ports has no users; add users to listeners[0], or listen on 127.0.0.1`,
     ]);
   },
 );

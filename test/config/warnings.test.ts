@@ -48,7 +48,7 @@ test('warnings: warns of a size that the pace and the lifetime cannot reach', ()
 
 test('warnings: warns of a timespan shorter than the margins, or longer than a member is used', () => {
   expect(warned('params: { timespan: 0 }')[0]).toMatch(
-    /^sources\[0\]\.params\.timespan: also draws members with less than 10s of lifetime left, .* set timespan to 1 to exclude them$/,
+    /^sources\[0\]\.params\.timespan: lets the service return members with less than 10s of lifetime left, .* set timespan to 1 to exclude them$/,
   );
   expect(warned('params: { timespan: 1 }')).toEqual([]);
   expect(warned('params: { timespan: 5 }', 'rotation: { maxUsesPerMember: 1 }')[0]).toContain(
