@@ -46,7 +46,7 @@ interface KeySection {
 
 /**
  * Returns the key of an instance or account, from the configuration or derived from the password. If the configuration
- * has both, they must match.
+ * has a key and a password, they must match.
  *
  * @param keyName - the name of the key in the section.
  * @returns undefined if there is no valid key; `problems` then says why.

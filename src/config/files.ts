@@ -12,7 +12,6 @@ import type { Scalar } from './scalars.ts';
 /** Reads files for the configuration; tests replace it. Both functions throw the error of the system. */
 export interface ConfigFiles {
   read(path: string): Buffer;
-  /** Whether every user of this machine may read the file. */
   isWorldReadable(path: string): boolean;
 }
 
@@ -38,8 +37,8 @@ export function findDefaultFile(): string | undefined {
 }
 
 /**
- * The two keys of a secret: one for the secret itself, such as `password`, and one for the path of a file, such as
- * `passwordFile`.
+ * The values of the two keys that can configure one secret: for example `password`, and `passwordFile`, which is the
+ * path of a file.
  */
 interface SecretKeys<T> {
   readonly plain: T | undefined;

@@ -67,7 +67,7 @@ export function section<S extends Shape>(shape: S): Section<S> {
   });
 }
 
-/** The schema of a section that `off` disables. In the Config, it is then `undefined`. */
+/** The schema of a section that the word `off` disables. A disabled section is `undefined` in the Config. */
 export function sectionOrOff<S extends Shape>(schema: Section<S>): SectionOrOff<S> {
   return z.codec(z.union([OFF, schema]), z.custom<SectionOf<S> | undefined>(), {
     // any value other than `off` is a section, so the cast is safe

@@ -18,8 +18,8 @@ export const SERVICE_KEYS: Readonly<Record<string, string>> = {
   akeyFile: 'remove it: the url already contains everything that the vendor needs',
   format: 'set answer.format',
   textLayout: 'set answer.address',
-  host: 'the url contains the host',
-  baseUrl: 'the url contains the address',
+  host: 'remove it: the url contains the host',
+  baseUrl: 'remove it: the url contains the address',
 };
 /** Keys that only a link can have. */
 export const LINK_KEYS: readonly string[] = ['url', 'urlFile', 'method', 'headers', 'body', 'answer'];

@@ -114,8 +114,8 @@ export class Problems {
   }
 
   /**
-   * Whether there is an error at this path, or at a path above or below it. A further problem at this path may only be
-   * a result of that error.
+   * Whether there is an error at this path, or at a path above or below it. If so, a further problem at this path is
+   * probably a result of that error.
    */
   has(path: string): boolean {
     return this.#errors.some((problem) => isWithin(problem.path, path) || isWithin(path, problem.path));

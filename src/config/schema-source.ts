@@ -18,7 +18,7 @@ const codeRule = (about: string, example: string) =>
       field: required(field('code'), 'field with the code of the answer'),
       is: required(
         z.array(text({ expected: 'a value of the field', example })).min(1),
-        'the rule applies if the field has one of these values',
+        'the rule applies if the field has a value in this list',
       ),
     }),
     about,

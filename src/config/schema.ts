@@ -50,10 +50,7 @@ export const LISTENER = section({
   users: given(
     z.array(
       section({
-        username: required(
-          username(),
-          'name of the user; a client can append routing options to it',
-        ),
+        username: required(username(), 'name of the user; a client can append routing options to it'),
         password: optional(password(), 'password of the user'),
         passwordFile: optional(secretFile('/run/secrets/alice'), 'file that contains the password'),
       }),

@@ -94,7 +94,7 @@ function checkSize(source: SourceConfig, path: string, problems: Problems): void
   }
 }
 
-/** Warns about lifetime that costs money but is never used. */
+/** Warns about a lifetime that is too short for use, and about paid lifetime that noria cannot use. */
 function checkLifetimes(
   { source, path }: { readonly source: SourceConfig; readonly path: string },
   config: Resolved,
