@@ -37,8 +37,8 @@ export interface Journal {
   /** The records that the file contained when noria opened it, not validated. Empty after `attach`. */
   readonly found: ReadonlyMap<string, FoundRecord>;
   /**
-   * Begins to write the records of the source that `open` returns. The source must call `onChange` after each change of
-   * a record. The change is then on disk within a second. One write contains all changes of that second.
+   * Begins to write the records that the result of `open` contains. Call `onChange` after each change of a record: the
+   * change is then on disk within a second. One write contains all changes of that second.
    */
   attach(open: (onChange: () => void) => JournalSource): void;
   /** Writes all records one last time. Idempotent. */

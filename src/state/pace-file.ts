@@ -246,7 +246,7 @@ function pacesFrom(now: Moment): PaceEntries {
   return { floor: { call: unansweredCall(now, 0), queue: [] }, paces: {} };
 }
 
-/** Returns the paces as if noria had called every instance now. If the service asked for a longer pause, it stays. */
+/** Returns the paces as if noria had called every instance now. A longer pause that the service requested stays. */
 function calledAt({ floor, paces }: PaceEntries, now: Moment): PaceEntries {
   const withCall = (entry: PaceEntry | undefined): PaceEntry => ({
     queue: [],

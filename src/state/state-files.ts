@@ -130,7 +130,7 @@ export async function writeDraft(
   }
 }
 
-/** Removes drafts, because a killed process leaves its draft behind. A running process then writes its draft again. */
+/** Removes all drafts: a killed process may have left one. A running process whose draft is missing writes it again. */
 export async function sweepDrafts(folder: string): Promise<void> {
   const drafts = (await readdir(folder)).filter((name) => OWN_NAME.test(name) && name.endsWith('.tmp'));
   for (const name of drafts) await unlinkIfThere(join(folder, name));

@@ -30,7 +30,7 @@ export interface Decision<T> {
 /** The value of a file that is not valid JSON, because it is damaged or was edited manually. */
 export const BROKEN = Symbol('broken');
 
-/** How many older versions noria keeps. So a slow process that writes the next version finds that it already exists. */
+/** How many older versions noria keeps. So a slow process that creates an old version finds that it exists. */
 const KEPT_VERSIONS = 8;
 /**
  * The maximum number of tries to write a version. If several processes write at the same time, one of them always succeeds. So
