@@ -53,7 +53,7 @@ test('readiness: not serving, with the reason, when the name of the service does
 test('readiness: not serving, with the reason, when the URL is not that of the service', async () => {
   const sandbox = await openTestSandbox();
   const noria = await startNoria({ sources: unreachable(`${sandbox.targetUrl}/nothing`), more: FAST });
-  await expectNotServing(noria, /service/i, /^What to do: /m);
+  await expectNotServing(noria, /does not have the operation that noria called/, /^What to do: /m);
 });
 
 test('readiness: not serving, with the reason, when the key is wrong', async () => {
