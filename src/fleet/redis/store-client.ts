@@ -5,7 +5,7 @@
  * the store misses it, the client ends the connection.
  */
 import { isIP } from 'node:net';
-import { createClient, ErrorReply } from '@redis/client';
+import { ErrorReply, RedisClient } from '@redis/client';
 import type { Clock } from '../../core/clock.ts';
 import { describeError, NoriaError } from '../../core/faults.ts';
 import { formatHostPort } from '../../core/host-port.ts';
@@ -39,6 +39,14 @@ export type Reply = string | number | null | readonly Reply[];
 
 /** An error that the store returned. Its text begins with a code such as `NOPERM`. */
 export { ErrorReply as StoreRefusal };
+
+const PROTOCOL = { RESP: 2 } as const;
+
+/**
+ * Creates clients of the library that share one class. The library's `createClient` builds a class with all commands of
+ * Redis whenever the options differ from those of its last call. This blocks the process for several milliseconds.
+ */
+const newLibraryClient = RedisClient.factory(PROTOCOL);
 
 type LibraryClient = ReturnType<typeof createLibraryClient>;
 
@@ -147,8 +155,8 @@ export function lostStore(address: string, why: string, cause?: unknown): NoriaE
 
 function createLibraryClient({ host, port, login, tls, database }: StoreServer) {
   const { username, password } = login;
-  return createClient({
-    RESP: 2,
+  return newLibraryClient({
+    ...PROTOCOL, // the second time, because the handshake reads it from here
     disableOfflineQueue: true,
     disableClientInfo: true,
     maintNotifications: 'disabled',
