@@ -5,8 +5,8 @@
  * each event. Levels: `error`: an operator must act; `warn`: noria worked around a problem; `info`: a change of
  * state; `debug`: one line for each connection or forwarded request; `trace`: the steps of a connection.
  */
+import { createRequire } from 'node:module';
 import { type DestinationStream, pino } from 'pino';
-import pretty from 'pino-pretty';
 import type { Clock } from './clock.ts';
 import type { EventBus, EventName, NoriaEvents } from './events.ts';
 import type { LOG_FORMATS, LogLevel } from './log-options.ts';
@@ -64,8 +64,10 @@ function roundDurations(fields: Record<string, unknown>): Record<string, unknown
   );
 }
 
+/** Loads pino-pretty only here, because most daemons log JSON and start faster without it. */
 function prettyStream(destination: DestinationStream | undefined): DestinationStream {
   const colorize = process.stderr.isTTY === true && (process.env['NO_COLOR'] ?? '') === ''; // see https://no-color.org
+  const pretty: typeof import('pino-pretty') = createRequire(import.meta.url)('pino-pretty');
   return pretty({
     colorize,
     singleLine: true,
