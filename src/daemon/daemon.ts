@@ -240,7 +240,7 @@ async function applyConfig(parts: Parts, before: Config, next: Config): Promise<
   parts.pool.reconfigure(poolSettings(next));
   plane.commit({ dialer: dialerSettings(next), pool: poolSettings(next) });
   parts.prober.configure(proberSettings(next));
-  parts.faults.forget();
+  parts.faults.tryAllAgain();
   await parts.refiller.update(refillSettings(next));
   if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload(); // adds the members that the fleet already has for the new sources
 }

@@ -18,7 +18,7 @@ import type { DrawSourceOptions, RefillSettings } from '../refill/options.ts';
 import { paceKey } from '../refill/pace.ts';
 import type { ServiceClientOptions } from '../service/client.ts';
 import type { RefuseAddress } from '../service/decode.ts';
-import { defaultLifetimeMs, longestLifeMs } from '../service/member-facts.ts';
+import { defaultLifetimeMs, maxLifetimeMs } from '../service/member-facts.ts';
 import type { SourceProduct } from '../service/operation.ts';
 import type { CountlessCall, ExtractCall, LinkCall } from '../service/request.ts';
 
@@ -147,13 +147,13 @@ function poolSourceOptions({
 }: SourceConfig): PoolSourceOptions {
   // The members of a free source have different protocols, and the texts of their locations are in several languages.
   const isFree = product === 'free';
-  const longest = longestLifeMs(product, params);
+  const longest = maxLifetimeMs(product, params);
   return {
     name,
     priority,
     size,
     unknownLifetimeMs: lifetimeMs ?? UNKNOWN_LIFETIME_MS,
-    ...(longest !== undefined && { longestLifeMs: longest }),
+    ...(longest !== undefined && { maxLifetimeMs: longest }),
     ...(!isFree && upstream.protocol !== undefined && { protocol: upstream.protocol }),
     locationParams: { adr: params.adr, nadr: params.nadr },
     mixedLocations: isFree,

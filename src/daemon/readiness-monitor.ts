@@ -11,7 +11,7 @@ import type { SourceCounts } from '../pool/views.ts';
 import type { Refiller } from '../refill/refiller.ts';
 import type { SourceStatus } from '../refill/status.ts';
 import type { Fleet } from './fleet.ts';
-import { decideReadiness, isSameVerdict, type ReadinessFacts, type SourceFacts } from './readiness.ts';
+import { decideReadiness, isSameReadiness, type ReadinessFacts, type SourceFacts } from './readiness.ts';
 import type { SourceFaults } from './source-faults.ts';
 
 interface ReadinessOptions {
@@ -61,7 +61,7 @@ export class ReadinessMonitor {
     const before = this.#verdict;
     const verdict = decideReadiness(this.#facts(statuses, counts), before);
     this.#verdict = verdict;
-    if (!isSameVerdict(before, verdict)) this.#report(before, verdict);
+    if (!isSameReadiness(before, verdict)) this.#report(before, verdict);
     const { since: _, ...readiness } = verdict;
     return readiness;
   }

@@ -81,7 +81,7 @@ export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince):
 }
 
 /** Whether two verdicts have the same state, and problems of the same kind, source and reason. */
-export function isSameVerdict(one: Readiness, other: Readiness): boolean {
+export function isSameReadiness(one: Readiness, other: Readiness): boolean {
   const key = ({ state, problems }: Readiness) =>
     JSON.stringify([state, problems.map(({ kind, source, reason }) => [kind, source, reason])]);
   return key(one) === key(other);

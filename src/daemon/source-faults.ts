@@ -70,7 +70,7 @@ export class SourceFaults {
   }
 
   /** Tries all sources again, because a reload may have corrected their credentials. */
-  forget(): void {
+  tryAllAgain(): void {
     for (const source of [...this.#known.keys()]) this.tryAgain(source);
     this.#known.clear();
   }

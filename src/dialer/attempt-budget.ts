@@ -5,7 +5,7 @@
 
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
-import { FULL_REPORT } from './blame.ts';
+import { FULL_REPORT_POINTS } from './blame.ts';
 
 export interface AttemptBudgetSettings {
   /**
@@ -80,7 +80,7 @@ export class AttemptBudget {
   allowsAnother(running: number, reportPoints: number, sinceReachedMs: number): boolean {
     const left = this.#settings.attempts - this.#slowFailures - running;
     const reports = reportsNeeded(sinceReachedMs);
-    return left > 0 && this.#attempts < MAX_ATTEMPTS && reportPoints < reports * FULL_REPORT;
+    return left > 0 && this.#attempts < MAX_ATTEMPTS && reportPoints < reports * FULL_REPORT_POINTS;
   }
 
   /**

@@ -90,12 +90,12 @@ export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
  * The points of a report that counts in full. A report is a failed attempt that suggests that the target is
  * unreachable.
  */
-export const FULL_REPORT = 3;
+export const FULL_REPORT_POINTS = 3;
 /**
  * The points of a report by a member that has not worked recently: two thirds of a full report, because the member may
  * answer every request with an error.
  */
-const UNPROVEN_REPORT = 2;
+const UNPROVEN_REPORT_POINTS = 2;
 
 /**
  * The points of one failure as evidence that the target is unreachable. Proxies report an unreachable target in
@@ -103,8 +103,8 @@ const UNPROVEN_REPORT = 2;
  */
 function reportPoints(failure: FailedAttempt, memberWorked: boolean): number {
   if (!targetCanCause(failure)) return 0;
-  if (memberWorked || failure.fault === 'target-doubted') return FULL_REPORT;
-  return failure.fault === 'member-silent' ? 0 : UNPROVEN_REPORT;
+  if (memberWorked || failure.fault === 'target-doubted') return FULL_REPORT_POINTS;
+  return failure.fault === 'member-silent' ? 0 : UNPROVEN_REPORT_POINTS;
 }
 
 export interface BlameParts {
@@ -167,7 +167,7 @@ export class DialBlame {
     );
   }
 
-  /** The sum of the points for reports that the target is unreachable. A full report has `FULL_REPORT` points. */
+  /** The sum of the points for reports that the target is unreachable. A full report has `FULL_REPORT_POINTS` points. */
   get reportPoints(): number {
     return this.#reportPoints;
   }
@@ -179,7 +179,7 @@ export class DialBlame {
   get isTargetUnreachable(): boolean {
     const answered = this.#failures.filter(({ phase }) => phase === 'answer');
     if (answered.length === 0 || !answered.every(targetCanCause)) return false;
-    return this.#reportPoints >= Math.min(answered.length, MIN_DEAD_TARGET_FAILURES) * FULL_REPORT;
+    return this.#reportPoints >= Math.min(answered.length, MIN_DEAD_TARGET_FAILURES) * FULL_REPORT_POINTS;
   }
 
   /** Records that an attempt succeeded, before or after the end of the dial. The attempt's lease stays open. */

@@ -26,7 +26,7 @@ export interface DialRequest {
    * `forward` only: do not use an idle connection, because the member or the target may have closed it. Set for retries
    * and for requests that cannot be repeated.
    */
-  readonly fresh?: boolean;
+  readonly noReuse?: boolean;
   /**
    * `forward` only: use CONNECT, because a member answered a request in absolute form with its own error instead of the
    * target's answer.

@@ -203,10 +203,10 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
 
   /** Takes the warm connection to the member, if there is one and this request may use it. */
   #takeWarm(lease: Lease): TakenConnection | undefined {
-    const { target, fresh } = this.#request;
-    if (fresh === true) {
+    const { target, noReuse } = this.#request;
+    if (noReuse === true) {
       const { forwardMode } = this.#parts.memoryOf(lease.source);
-      // noria cannot send a `fresh` request twice. In absolute form, the request is the first message on the connection,
+      // noria cannot send a request with `noReuse` twice. In absolute form, the request is the first message on the connection,
       // and gets lost if the member has closed the warm connection. So noria opens a new connection for the request.
       if (forwardMode.first(target.text) === 'absolute') return undefined;
     }
@@ -225,8 +225,8 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
    * Serves a plain HTTP request through an idle connection to the leased member. Returns false if there is no such connection.
    */
   #reuseIdle(lease: Lease, hedge: boolean): boolean {
-    const { use, fresh, target, owner = '' } = this.#request;
-    if (use === 'tunnel' || fresh === true) return false;
+    const { use, noReuse, target, owner = '' } = this.#request;
+    if (use === 'tunnel' || noReuse === true) return false;
     const { forwardMode } = this.#parts.memoryOf(lease.source);
     const idle = this.#parts.idle.take({
       member: lease.member,

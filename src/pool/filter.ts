@@ -95,7 +95,7 @@ export function whyImpossible(
   }
   const living = speaking.filter((one) => couldLive(one, routing));
   if (living.length === 0) {
-    const longest = ({ longestLifeMs = 0 }: PoolSource['options']) => formatDuration(longestLifeMs);
+    const longest = ({ maxLifetimeMs = 0 }: PoolSource['options']) => formatDuration(maxLifetimeMs);
     const lives = each(speaking, (options) => `members of source %s live for at most ${longest(options)}`);
     return `life is ${formatDuration(minLifeMs ?? 0)}, but ${lives}.`;
   }
@@ -126,7 +126,7 @@ function couldSpeak({ options, protocols }: PoolSource, { protocol }: RoutingOpt
 }
 
 function couldLive({ options, longestLifeMs }: PoolSource, { minLifeMs = 0 }: RoutingOptions): boolean {
-  return options.longestLifeMs === undefined || minLifeMs <= Math.max(options.longestLifeMs, longestLifeMs);
+  return options.maxLifetimeMs === undefined || minLifeMs <= Math.max(options.maxLifetimeMs, longestLifeMs);
 }
 
 function couldBeIn(source: PoolSource, { location }: RoutingOptions): boolean {

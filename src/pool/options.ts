@@ -30,7 +30,7 @@ export interface PoolSourceOptions {
   /** The protocol of all members of the source; absent if unknown. */
   readonly protocol?: MemberProtocol;
   /** The longest life of a newly drawn member; absent if unknown. */
-  readonly longestLifeMs?: number;
+  readonly maxLifetimeMs?: number;
   /** The draw parameters that select locations; absent if unknown. */
   readonly locationParams?: LocationParams;
   /**

@@ -117,7 +117,7 @@ export function askTurn(entry: PaceEntry | undefined, now: Moment, turn: Turn): 
   const validMs = waitMs + PLACE_GRACE_MS;
   const renewed = { id: turn.id, intervalMs: turn.rule.intervalMs, renewedAt: now, validMs };
   const behind = current.queue.slice(ahead.length + (queued === undefined ? 0 : 1));
-  return { next: { ...current, queue: [...ahead, renewed, ...behind] }, result };
+  return { newEntry: { ...current, queue: [...ahead, renewed, ...behind] }, result };
 }
 
 /**
@@ -137,7 +137,7 @@ export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn)
   };
   const next = { call, queue: current.queue.filter(({ id }) => id !== turn.id), refusals };
   const sinceArrivalMs = before?.fate === 'answered' ? sinceLatestArrival(before, now) : undefined;
-  return { next, result: { granted: true, before, sinceArrivalMs } };
+  return { newEntry: next, result: { granted: true, before, sinceArrivalMs } };
 }
 
 /** Removes the claim of a turn whose call was not sent. If another turn has claimed a call since then, nothing changes. */
@@ -148,14 +148,14 @@ export function releaseClaim(
 ): PaceDecision<PaceEntry | undefined> {
   if (entry?.call?.id !== turn.id) return { result: entry };
   const next = { ...entry, call: before };
-  return { next, result: next };
+  return { newEntry: next, result: next };
 }
 
 /** Removes a turn from the queue. No-op if it is not in the queue. */
 export function leaveQueue(entry: PaceEntry | undefined, { id }: Turn): PaceDecision<undefined> {
   const queue = entry?.queue.filter((turn) => turn.id !== id);
   if (entry === undefined || queue?.length === entry.queue.length) return { result: undefined };
-  return { next: { ...entry, queue: queue ?? [] }, result: undefined };
+  return { newEntry: { ...entry, queue: queue ?? [] }, result: undefined };
 }
 
 interface SentCall {
@@ -186,7 +186,7 @@ export function settleCall(
     fate: answeredAt === undefined ? 'unanswered' : 'answered',
   };
   const next = { call, queue: entry.queue, refusals };
-  return { next, result: next };
+  return { newEntry: next, result: next };
 }
 
 /**

@@ -207,9 +207,9 @@ export class Pace {
     decide: (entry: PaceEntry | undefined, now: Moment) => PaceDecision<PaceEntry | undefined>,
   ): Promise<void> {
     const waitMs = await this.#change((entry, now) => {
-      const { next, result } = decide(entry, now);
+      const { newEntry: next, result } = decide(entry, now);
       const waitMs = result === undefined ? 0 : waitBefore(result, now, rule);
-      return next === undefined ? { result: waitMs } : { next, result: waitMs };
+      return next === undefined ? { result: waitMs } : { newEntry: next, result: waitMs };
     });
     this.#expectFreeIn(waitMs);
   }

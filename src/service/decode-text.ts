@@ -10,7 +10,7 @@ import { type AnswerOrigin, type Envelope, oversizedAnswer, type RawFields } fro
 import { CODES, SUCCESS } from './codes.ts';
 import type { OperationNumber, Product } from './operation.ts';
 import { OPERATIONS } from './operations.ts';
-import { compileLayout, type RecordReader } from './text-layout.ts';
+import { compileLayout, type EntryTextReader } from './text-layout.ts';
 
 /** `ip:port`, the default layout of the paid products. */
 const PLAIN_LINE =
@@ -63,14 +63,14 @@ export function readTextCode(text: string, product: Product): Envelope | undefin
   return code === undefined ? undefined : { code, message: text, counters: [], entries: [] };
 }
 
-function recordReader(product: Product, layout: string | undefined): RecordReader {
+function recordReader(product: Product, layout: string | undefined): EntryTextReader {
   if (layout === undefined) return lineReader(product === 'free' ? FREE_LINE : PLAIN_LINE);
   const { read, problem } = compileLayout(product, layout);
   if (read === undefined) throw new TypeError(`check textLayout with compileLayout first: ${problem}`);
   return read;
 }
 
-function lineReader(pattern: RegExp): RecordReader {
+function lineReader(pattern: RegExp): EntryTextReader {
   return (text, from) => {
     pattern.lastIndex = from;
     const match = pattern.exec(text);
@@ -84,7 +84,7 @@ function lineReader(pattern: RegExp): RecordReader {
  */
 function readRecords(
   text: string,
-  read: RecordReader,
+  read: EntryTextReader,
   maxLines: number,
 ): { entries: RawFields[]; mismatches: number } | undefined {
   const entries: RawFields[] = [];

@@ -21,14 +21,14 @@ export function defaultLifetimeMs(product: SourceProduct, params: Readonly<Recor
  *
  * @param params - the result of `checkParams`.
  */
-export function longestLifeMs(
+export function maxLifetimeMs(
   product: SourceProduct,
   params: Readonly<Record<string, unknown>>,
 ): number | undefined {
-  const { longestLifeMinutes, params: known }: DrawRow = OPERATIONS[product];
-  if (longestLifeMinutes === undefined) return undefined;
+  const { maxLifetimeMinutes, params: known }: DrawRow = OPERATIONS[product];
+  if (maxLifetimeMinutes === undefined) return undefined;
   const hasReverseProxies = Object.hasOwn(known, 'tunnel') && params['tunnel'] !== 2;
-  return hasReverseProxies ? undefined : longestLifeMinutes * MINUTE_MS;
+  return hasReverseProxies ? undefined : maxLifetimeMinutes * MINUTE_MS;
 }
 
 /**

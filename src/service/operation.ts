@@ -73,7 +73,7 @@ export interface DrawRow {
    */
   readonly defaultLifetime: { readonly byTimespan: boolean; readonly atLeastMs: number };
   /** The maximum lifetime of a drawn IP in minutes; absent if it is unknown. */
-  readonly longestLifeMinutes?: number;
+  readonly maxLifetimeMinutes?: number;
   /**
    * The protocol of the members. `by-pro`: the parameter `pro` selects the protocol. `by-entry`: each entry names its own
    * protocol.

@@ -68,7 +68,7 @@ const RESIDENTIAL = {
   minIntervalMs: SECOND_MS,
   defaultIntervalMs: 10 * SECOND_MS,
   defaultLifetime: { byTimespan: true, atLeastMs: 0 },
-  longestLifeMinutes: 30,
+  maxLifetimeMinutes: 30,
   fields: ['ip', 'port', 'adr', 'outip', 'timeout', 'cometime'],
 } as const satisfies Partial<DrawOperation>;
 
@@ -81,7 +81,7 @@ const SHORT_LIVED = {
   minIntervalMs: 10 * SECOND_MS,
   defaultIntervalMs: 10 * SECOND_MS,
   defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
-  longestLifeMinutes: 6,
+  maxLifetimeMinutes: 6,
   fields: ['ip', 'port', 'adr', 'timeout', 'cometime'],
 } as const satisfies Partial<DrawOperation>;
 
@@ -120,7 +120,7 @@ export const OPERATIONS: Readonly<
     minIntervalMs: SECOND_MS,
     defaultIntervalMs: 10 * SECOND_MS,
     defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
-    longestLifeMinutes: 10,
+    maxLifetimeMinutes: 10,
     protocol: 'by-pro',
     fields: ['ip', 'port', 'adr', 'timeout', 'cometime'],
   },
@@ -153,7 +153,7 @@ export const OPERATIONS: Readonly<
     minIntervalMs: 100, // The service allows at most ten calls per second.
     defaultIntervalMs: 10 * SECOND_MS,
     defaultLifetime: { byTimespan: true, atLeastMs: MINUTE_MS },
-    longestLifeMinutes: 6,
+    maxLifetimeMinutes: 6,
     protocol: 'http',
     fields: ['ip', 'port', 'adr', 'out_ip', 'expired_seconds', 'is_new_dedup'],
   },

@@ -13,13 +13,13 @@ import { OPERATIONS } from './operations.ts';
  * Reads the record (the text of one proxy) that begins at `from`; undefined if none begins there. Every line break in
  * `text` must be `\n`.
  */
-export type RecordReader = (
+export type EntryTextReader = (
   text: string,
   from: number,
 ) => { readonly fields: Readonly<Record<string, string>>; readonly end: number } | undefined;
 
 type CompiledLayout =
-  | { readonly read: RecordReader; readonly problem?: never }
+  | { readonly read: EntryTextReader; readonly problem?: never }
   | { readonly read?: never; readonly problem: string };
 
 /** The pattern for each kind of field. Limited lengths keep the backtracking in a line short. */
@@ -67,7 +67,7 @@ function findProblem(
   return undefined;
 }
 
-function recordReader(names: readonly WireField[], literals: readonly string[]): RecordReader {
+function recordReader(names: readonly WireField[], literals: readonly string[]): EntryTextReader {
   const inner = names.map(
     (name, index) => `${escapeRegExp(literals[index])}(${PATTERNS[ENTRY_FIELDS[name].text]})`,
   );

@@ -144,9 +144,9 @@ async function lockFolder(folder: string, boot: BootClock): Promise<() => Promis
   await lock.change((value) => {
     const { owner } = lockSchema.parse(value);
     if (owner !== null && isAlive(owner, boot)) throw locked(folder, owner);
-    return { next: { owner: thisProcess(boot) }, result: undefined };
+    return { newValue: { owner: thisProcess(boot) }, result: undefined };
   });
-  return () => lock.change(() => ({ next: { owner: null }, result: undefined }));
+  return () => lock.change(() => ({ newValue: { owner: null }, result: undefined }));
 }
 
 function locked(folder: string, { pid }: Owner): NoriaError {

@@ -94,9 +94,9 @@ export type QueuedTurn = Readonly<z.infer<typeof queuedTurnSchema>>;
 export type PaceEntry = Readonly<z.infer<typeof entrySchema>>;
 export type PaceEntries = Readonly<z.infer<typeof fileSchema>>;
 
-/** What to do with an entry. `next` is the new entry; without `next`, the entry does not change. */
+/** What to do with an entry. `newEntry` is the new entry; without `newEntry`, the entry does not change. */
 export interface PaceDecision<T> {
-  readonly next?: PaceEntry;
+  readonly newEntry?: PaceEntry;
   readonly result: T;
 }
 
@@ -182,7 +182,7 @@ export async function recordFleet(
     const recorded = daemon || found.fleet === undefined ? fleet : found.fleet;
     const result = { left, entries, at };
     if (left === undefined && recorded === found.fleet) return { result };
-    return { next: { ...entries, fleet: recorded }, result };
+    return { newValue: { ...entries, fleet: recorded }, result };
   });
   // Without a fleet, nothing has replaced the unreadable file yet. The first change of an entry replaces it, and warns.
   if (broken && fleet !== undefined) warn(unreadableText(folder));
@@ -211,8 +211,8 @@ export function createPaceMemory(timekeeper: Timekeeper): PaceStore {
   return {
     ...timekeeper,
     async change(key, decide) {
-      const { next, result } = decide(entries.get(key), timekeeper.now());
-      if (next !== undefined) entries.set(key, next);
+      const { newEntry, result } = decide(entries.get(key), timekeeper.now());
+      if (newEntry !== undefined) entries.set(key, newEntry);
       return result;
     },
   };
@@ -224,13 +224,13 @@ function decideOne<T>(
   decide: (entry: PaceEntry | undefined, now: Moment) => PaceDecision<T>,
 ): Decision<T> {
   const entries = new Map(Object.entries(paces));
-  const { next, result } = decide(entries.get(key) ?? floor, now);
+  const { newEntry, result } = decide(entries.get(key) ?? floor, now);
   // Always replaces an unreadable file. At each read of such a file, noria assumes that it has just called. So if the
   // file stayed unreadable, the wait for the next call would never end.
-  if (next === undefined && !broken) return { result };
-  if (next !== undefined) entries.set(key, next);
+  if (newEntry === undefined && !broken) return { result };
+  if (newEntry !== undefined) entries.set(key, newEntry);
   const kept = [...entries].filter(([, entry]) => entry !== undefined && isRecent(entry, now));
-  return { next: { floor, fleet, paces: Object.fromEntries(kept) }, result };
+  return { newValue: { floor, fleet, paces: Object.fromEntries(kept) }, result };
 }
 
 function isRecent({ call, queue }: PaceEntry, now: Moment): boolean {

@@ -21,9 +21,9 @@ import {
   writeDraft,
 } from './state-files.ts';
 
-/** What to do with a value. `next` is the new value; without `next`, the value does not change. */
+/** What to do with a value. `newValue` is the new value; without `newValue`, the value does not change. */
 export interface Decision<T> {
-  readonly next?: unknown;
+  readonly newValue?: unknown;
   readonly result: T;
 }
 
@@ -68,9 +68,9 @@ export class VersionedFile {
   async change<T>(decide: (value: unknown) => Decision<T>): Promise<T> {
     for (let tries = 0; tries < MAX_TRIES; tries += 1) {
       const base = await this.#attempt(() => this.#newest());
-      const { next, result } = decide(parseValue(base.text));
-      if (next === undefined) return result;
-      if (await this.#attempt(() => this.#commit(base, next))) return result;
+      const { newValue, result } = decide(parseValue(base.text));
+      if (newValue === undefined) return result;
+      if (await this.#attempt(() => this.#commit(base, newValue))) return result;
     }
     throw this.#unwritable(`other processes wrote a new version first, ${MAX_TRIES} times in a row`);
   }

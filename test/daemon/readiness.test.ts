@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import {
   decideReadiness,
-  isSameVerdict,
+  isSameReadiness,
   type ReadinessFacts,
   type SourceFacts,
 } from '../../src/daemon/readiness.ts';
@@ -237,7 +237,7 @@ test('readiness: not serving says why, since when, when it tries again, and what
       },
     ],
   });
-  expect(isSameVerdict(first, later)).toBe(true);
+  expect(isSameReadiness(first, later)).toBe(true);
   expect(decideReadiness(facts({ now: 120_000 }), later)).toMatchObject({
     state: 'serving',
     sinceSeconds: 0,
@@ -251,7 +251,7 @@ test('readiness: a retry under way does not make noria ready, and the time goes 
   const retry = source({ state: 'drawing', draw: 'failed', nextCallMs: 0 });
   const retrying = decideReadiness(facts({ now: 105_000, sources: [retry] }), backoff);
   expect(retrying).toMatchObject({ state: 'not-serving', sinceSeconds: 5, nextAttemptSeconds: 0 });
-  expect(isSameVerdict(backoff, retrying)).toBe(true);
+  expect(isSameReadiness(backoff, retrying)).toBe(true);
 });
 
 test('readiness: an unproven member counts when its check has succeeded', () => {

@@ -8,7 +8,7 @@ import {
   MAX_ATTEMPTS,
   SECOND_REPORT_WAIT_MS,
 } from '../../src/dialer/attempt-budget.ts';
-import { FULL_REPORT } from '../../src/dialer/blame.ts';
+import { FULL_REPORT_POINTS } from '../../src/dialer/blame.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 const SETTINGS = { attempts: 3, deadlineMs: 30_000, waitForMemberMs: 15_000 };
@@ -35,7 +35,7 @@ test('attempt budget: fast failures do not count, up to ten attempts', () => {
 
 test('attempt budget: two members decide that a target is unreachable, five if it was reached recently, none if just now', () => {
   const allows = (reports: number, sinceReachedMs: number) =>
-    new AttemptBudget(SETTINGS).allowsAnother(0, reports * FULL_REPORT, sinceReachedMs);
+    new AttemptBudget(SETTINGS).allowsAnother(0, reports * FULL_REPORT_POINTS, sinceReachedMs);
   expect([allows(1, Infinity), allows(2, Infinity)]).toEqual([true, false]);
   expect([allows(4, 5_001), allows(5, 5_001)]).toEqual([true, false]);
   expect(allows(9, 5_000)).toBe(true);
@@ -48,8 +48,8 @@ test('attempt budget: the wait is limited by waitForMember, by the deadline, and
   expect(budget.maxWaitMs(4_000, 0)).toBe(11_000);
   expect(budget.maxWaitMs(29_000, 0)).toBe(1_000);
   expect(budget.maxWaitMs(31_000, 0)).toBe(0);
-  expect(budget.maxWaitMs(4_000, FULL_REPORT)).toBe(SECOND_REPORT_WAIT_MS);
-  expect(budget.maxWaitMs(29_500, FULL_REPORT)).toBe(500);
+  expect(budget.maxWaitMs(4_000, FULL_REPORT_POINTS)).toBe(SECOND_REPORT_WAIT_MS);
+  expect(budget.maxWaitMs(29_500, FULL_REPORT_POINTS)).toBe(500);
 });
 
 test('client budgets: a client may spend its burst, then what each second adds', () => {

@@ -133,11 +133,11 @@ test('forward: after two 407s of a lone member in absolute form, the next connec
   const at = await openMember('http', absoluteBehavior);
   const { dial } = makeDialer([{ id: 'm1', at }], { sources: new Map([['city', city]]) });
   for (let time = 0; time < 2; time += 1) {
-    const connection = connectionOf(await dial('target.example:80', { ...FORWARD, fresh: true }));
+    const connection = connectionOf(await dial('target.example:80', { ...FORWARD, noReuse: true }));
     expect(connection.proxyAuthorization).toBeUndefined();
     connection.end({ cut: false, proxyAuthRequired: true });
   }
-  const second = connectionOf(await dial('target.example:80', { ...FORWARD, fresh: true }));
+  const second = connectionOf(await dial('target.example:80', { ...FORWARD, noReuse: true }));
   expect(second.proxyAuthorization).toBe(`Basic ${btoa('202611210001:12345678')}`);
 });
 
@@ -176,7 +176,7 @@ test('forward: the pool chooses the member before an idle connection is consider
 test.each([
   ['for another target', 'other.example:80', FORWARD],
   ['for another port', 'target.example:81', FORWARD],
-  ['when a fresh one is asked for', 'target.example:80', { use: 'forward', fresh: true } as const],
+  ['when a fresh one is asked for', 'target.example:80', { use: 'forward', noReuse: true } as const],
   ['for another owner', 'target.example:80', { use: 'forward', owner: 'bob' } as const],
   ['for a tunnel', 'target.example:80', { use: 'tunnel' } as const],
 ])('forward: an idle connection is not used %s', async (_, target, request) => {

@@ -324,7 +324,7 @@ test('warm: a plain HTTP request in absolute form may take a connection, and is 
   expect(took.slice(3).every(isFast)).toBe(true);
   const reused = connectionOf(await dial(TARGET, { use: 'forward' }));
   expect([reused.forwardMode, reused.reused]).toEqual(['absolute', true]);
-  const fresh = connectionOf(await dial(TARGET, { use: 'forward', fresh: true }));
+  const fresh = connectionOf(await dial(TARGET, { use: 'forward', noReuse: true }));
   expect(fresh.reused).toBe(false);
 });
 

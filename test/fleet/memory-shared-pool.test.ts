@@ -16,7 +16,7 @@ test('in memory: all replicas share one pace', async () => {
   const { pool } = openStage();
   const [a, b] = [pool.connect('a'), pool.connect('b')];
   const call = { queue: [] };
-  await a.pace.change('city', () => ({ next: call, result: undefined }));
+  await a.pace.change('city', () => ({ newEntry: call, result: undefined }));
   expect(await b.pace.change('city', (entry) => ({ result: entry }))).toEqual(call);
 });
 

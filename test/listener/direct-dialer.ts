@@ -73,7 +73,7 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
         if (cancelled) return { ok: false, failure: CLIENT_GONE };
         const failure = dialer.failures.shift();
         if (failure !== undefined) return { ok: false, failure };
-        const kept = request.use === 'forward' && request.fresh !== true ? idle.shift() : undefined;
+        const kept = request.use === 'forward' && request.noReuse !== true ? idle.shift() : undefined;
         const socket =
           kept ??
           (await openSocket(

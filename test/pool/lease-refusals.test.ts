@@ -58,7 +58,7 @@ test('refusal: the time of the next draw is that of a source that can serve the 
 
 test.each([
   ['protocol', { protocol: 'socks5' }, { protocol: 'http' }],
-  ['life', { minLifeMs: 600_000 }, { longestLifeMs: 360_000 }],
+  ['life', { minLifeMs: 600_000 }, { maxLifetimeMs: 360_000 }],
   ['location', { location: '上海' }, { locationParams: { nadr: '上海' } }],
 ] as const)('refusal: a client does not wait for a source whose %s excludes it', (_, routing, facts) => {
   const { kit } = openTwo({ sources: [CITY, { ...TOWN, ...facts }] });
@@ -131,8 +131,8 @@ test('refusal: a source whose members refuse its credentials refuses clients at 
 test('refusal: a minimum life that no product has is refused at once, with both durations in the reason', () => {
   const kit = openKit({
     sources: [
-      { ...CITY, longestLifeMs: 360_000 },
-      { ...TOWN, longestLifeMs: 600_000 },
+      { ...CITY, maxLifetimeMs: 360_000 },
+      { ...TOWN, maxLifetimeMs: 600_000 },
     ],
   });
   const reasonFor = (routing: object) => refusal(kit, routing, WAIT).reason;
@@ -146,7 +146,7 @@ test('refusal: a minimum life that no product has is refused at once, with both 
 });
 
 test('refusal: a source with an unknown maximum life refuses no minimum life', () => {
-  const kit = openKit({ sources: [CITY, { ...TOWN, longestLifeMs: 360_000 }] });
+  const kit = openKit({ sources: [CITY, { ...TOWN, maxLifetimeMs: 360_000 }] });
   expect(kit.pool.acquire(request({ minLifeMs: 1_800_000 }, WAIT))).toBeInstanceOf(Promise);
 });
 

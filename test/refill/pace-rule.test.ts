@@ -27,7 +27,7 @@ const at = (elapsedMs: number, boot = 'a', wallAt = 1_000_000 + elapsedMs): Mome
 });
 
 function claimed(ms: number, before?: PaceEntry, of = A): PaceEntry {
-  const { next, result } = claimCall(before, at(ms), of);
+  const { newEntry: next, result } = claimCall(before, at(ms), of);
   if (!result.granted || next === undefined) throw new Error('no permit');
   return next;
 }
@@ -58,7 +58,7 @@ function asked(
   ms: number,
   of: Turn,
 ): [entry: PaceEntry | undefined, waitMs: number] {
-  const { next = entry, result } = askTurn(entry, at(ms), of);
+  const { newEntry: next = entry, result } = askTurn(entry, at(ms), of);
   return [next, result.waitMs];
 }
 
@@ -67,7 +67,7 @@ const waitAt = (entry: PaceEntry, ms: number, boot?: string, wallAt?: number) =>
 
 test('pace rule: the first call of an instance may be sent at once, and its claim is recorded', () => {
   expect(askTurn(undefined, at(5), A).result).toEqual({ waitMs: 0, askInMs: 0 });
-  const { next, result } = claimCall(undefined, at(5), A);
+  const { newEntry: next, result } = claimCall(undefined, at(5), A);
   expect(result).toEqual({ granted: true, before: undefined, sinceArrivalMs: undefined });
   const call = { id: 'a', claimedAt: at(5), arrivedWithinMs: 17_000, holdMs: 0, fate: 'pending' };
   expect(next).toEqual({ call, queue: [], refusals: undefined });
@@ -100,9 +100,9 @@ test('pace rule: a call of unknown fate arrived when use-by time and timeout had
 
 test('pace rule: a claim that is given back leaves the entry as it was', () => {
   const before = called(0);
-  const { next, result } = claimCall(before, at(10_250), B);
+  const { newEntry: next, result } = claimCall(before, at(10_250), B);
   if (!result.granted) throw new Error('no permit');
-  expect(releaseClaim(next, B, result.before).next).toEqual(before);
+  expect(releaseClaim(next, B, result.before).newEntry).toEqual(before);
 });
 
 test('pace rule: neither a late end nor a claim given back touches the claim of another turn', () => {
@@ -138,7 +138,7 @@ test('pace rule: a shorter interval does not overtake a longer one', () => {
 
 test('pace rule: a waiting turn writes its place once, and keeps it until some time after its turn came', () => {
   const [entry] = asked(called(0), 0, B);
-  for (const ms of [1, 5_000, 10_250]) expect(askTurn(entry, at(ms), B).next, `${ms}`).toBeUndefined();
+  for (const ms of [1, 5_000, 10_250]) expect(askTurn(entry, at(ms), B).newEntry, `${ms}`).toBeUndefined();
   const [kept] = asked(entry, 12_000, B);
   expect(kept?.queue[0]?.renewedAt).toEqual(at(12_000));
 });
@@ -153,7 +153,7 @@ test('pace rule: a turn that does not return loses its place 3 s after its turn 
 
 test('pace rule: a turn that ends without a claim leaves the queue', () => {
   const [entry] = asked(asked(called(0), 0, B)[0], 0, C);
-  expect(leaveQueue(entry, B).next?.queue.map(({ id }) => id)).toEqual(['c']);
+  expect(leaveQueue(entry, B).newEntry?.queue.map(({ id }) => id)).toEqual(['c']);
   expect(leaveQueue(entry, A)).toEqual({ result: undefined });
 });
 

@@ -196,7 +196,7 @@ test('pace: a turn that is aborted while its claim is being written makes no cal
     let isClaim = false;
     const result = await memory.change(key, (entry, now) => {
       const decision = decide(entry, now);
-      isClaim = decision.next?.call?.fate === 'pending';
+      isClaim = decision.newEntry?.call?.fate === 'pending';
       return decision;
     });
     if (isClaim) abort.abort();

@@ -74,7 +74,10 @@ test('state folder: a command shares the pace with a daemon and never writes the
   const { state: daemon } = await open(dir);
   const { state: command } = await open(dir, { daemon: false });
   await daemon.pace.change('k', (_entry, now) => ({
-    next: { call: { id: 'a', claimedAt: now, arrivedWithinMs: 7, holdMs: 0, fate: 'pending' }, queue: [] },
+    newEntry: {
+      call: { id: 'a', claimedAt: now, arrivedWithinMs: 7, holdMs: 0, fate: 'pending' },
+      queue: [],
+    },
     result: undefined,
   }));
   expect(await command.pace.change('k', (entry) => ({ result: entry?.call?.arrivedWithinMs }))).toBe(7);
@@ -100,7 +103,7 @@ test.runIf(existsSync('/proc/self')).each(['/proc', '/proc/noria', '/proc/noria/
 test('state folder: without one, the pace is in memory and there is no snapshot', async () => {
   const { state } = await open(undefined);
   const queue = [{ id: 'a', intervalMs: 1, renewedAt: state.pace.now(), validMs: 1 }];
-  await state.pace.change('k', () => ({ next: { queue }, result: undefined }));
+  await state.pace.change('k', () => ({ newEntry: { queue }, result: undefined }));
   expect(await state.pace.change('k', (entry) => ({ result: entry?.queue }))).toEqual(queue);
   expect(state.snapshot.read('pool')).toBeUndefined();
 });

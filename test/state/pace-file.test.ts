@@ -13,7 +13,7 @@ function open(folder: string, clock = new ManualClock(), boot = 'boot 1') {
   const store = createPaceFile({ folder, timekeeper, warn: (message) => warnings.push(message) });
   const entry = (key: string) => store.change(key, (found) => ({ result: found }));
   const put = (key: string, holdMs: number) =>
-    store.change(key, (_found, now) => ({ next: { call: callAt(now, holdMs), queue: [] }, result: now }));
+    store.change(key, (_found, now) => ({ newEntry: { call: callAt(now, holdMs), queue: [] }, result: now }));
   return { store, entry, put, warnings, clock };
 }
 
@@ -32,7 +32,7 @@ test('pace file: an entry is on disk when the change resolves, one for each key'
   const refusals = { inARow: 2, widening: 1.21, lastAt: now };
   const queue = [{ id: 'turn 2', intervalMs: 1_000, renewedAt: now, validMs: 3 }];
   const entry: PaceEntry = { call: callAt(now, 9), queue, refusals };
-  await store.change('service 2', () => ({ next: entry, result: undefined }));
+  await store.change('service 2', () => ({ newEntry: entry, result: undefined }));
   const { entry: read } = open(folder);
   expect(await read('service 1')).toEqual({ call: callAt(now, 5), queue: [] });
   expect(await read('service 2')).toEqual(entry);

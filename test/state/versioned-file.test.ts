@@ -11,7 +11,7 @@ import { temporaryFolder } from './temporary-folder.ts';
 const COUNTER = join(import.meta.dirname, 'counting-process.ts');
 const plusOne = (value: unknown) => {
   const next = (typeof value === 'number' ? value : 0) + 1;
-  return { next, result: next };
+  return { newValue: next, result: next };
 };
 const read = (value: unknown) => ({ result: value });
 
@@ -44,7 +44,7 @@ test('versioned file: a process whose base version was swept decides again on th
     // Another process now creates twenty versions and removes old versions. The name of the version that this change creates is
     // then free again.
     if (seen.length === 1) execFileSync(process.execPath, [COUNTER, folder, '20']);
-    return { next: 'mine', result: undefined };
+    return { newValue: 'mine', result: undefined };
   });
   expect(seen).toEqual([1, 21]);
   expect(await file.change(read)).toBe('mine');
@@ -57,7 +57,7 @@ test('versioned file: a newest version that is not JSON is BROKEN and can be rep
   await file.change(plusOne);
   writeFileSync(join(folder, 'count.7.json'), '{"value":');
   expect(await file.change(read)).toBe(BROKEN);
-  await file.change(() => ({ next: 'whole', result: undefined }));
+  await file.change(() => ({ newValue: 'whole', result: undefined }));
   expect(await file.change(read)).toBe('whole');
   expect(readFileSync(join(folder, 'count.8.json'), 'utf8')).toContain('"whole"');
 });

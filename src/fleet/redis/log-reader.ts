@@ -122,7 +122,7 @@ export function fieldsOfUses({ members, sessions }: Pick<Beat, 'members' | 'sess
  * snapshot. The snapshot contains the uses of its sessions, but not those of its members. So only the fields of these
  * members must remain.
  */
-export function isCoveredBy({ members }: SharedState): (field: string) => boolean {
+export function isDeletableAfter({ members }: SharedState): (field: string) => boolean {
   const living = new Set(members.map(({ member }) => member.id));
   return (field) => {
     const isMember = field.startsWith(MEMBER_USES) || field.startsWith(MEMBER_ENDS);

@@ -121,7 +121,7 @@ export class RedisPaceStore implements PaceStore {
       }
       const [version = '0', text = ''] = values.map(String);
       const entry = this.#withFloor(text === '' ? undefined : decodeEntry(text), epoch);
-      const { next, result } = decide(entry, momentAt(epoch.now, epoch.id));
+      const { newEntry: next, result } = decide(entry, momentAt(epoch.now, epoch.id));
       if (next === undefined || (await this.#write(key, { epoch, version, entry, next }))) return result;
     }
     const problem = `this replica could not record its call: other replicas changed the pace of the instance first, ${MAX_TRIES} times in a row`;

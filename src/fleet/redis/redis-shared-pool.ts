@@ -20,7 +20,7 @@ import { DayCounts } from './day-counts.ts';
 import { readEvictionWarning } from './evictions.ts';
 import { LEAVE, SNAPSHOT } from './fleet-log.ts';
 import { FleetStore, type FleetStoreOptions } from './fleet-store.ts';
-import { fieldsOfUses, isCoveredBy, type LogEntry, loadState, readLog } from './log-reader.ts';
+import { fieldsOfUses, isDeletableAfter, type LogEntry, loadState, readLog } from './log-reader.ts';
 import { LogWriter } from './log-writer.ts';
 import { type ClaimOutcome, RedisPaceStore } from './redis-pace-store.ts';
 import type { StoreClient } from './store-client.ts';
@@ -79,7 +79,7 @@ export class RedisSharedPool implements FleetPool {
   #applied = 0;
   /**
    * The known fields of the store's hash of uses (see `FleetKeys.uses`). When this replica writes a snapshot, it
-   * deletes the fields that the snapshot makes unnecessary (`isCoveredBy`).
+   * deletes the fields that the snapshot makes unnecessary (`isDeletableAfter`).
    */
   #usesFields = new Set<string>();
   #waiters: { readonly number: number; readonly resolve: () => void }[] = [];
@@ -280,7 +280,7 @@ export class RedisSharedPool implements FleetPool {
     const state = this.#state.read(this.#storeNow);
     // The snapshot contains no uses of members, because the store counts them in the hash of uses.
     const members = state.members.map((record) => ({ ...record, uses: 0 }));
-    const covered = [...this.#usesFields].filter(isCoveredBy(state));
+    const covered = [...this.#usesFields].filter(isDeletableAfter(state));
     for (const field of covered) this.#usesFields.delete(field);
     const text = JSON.stringify({ ...state, members });
     const args = [this.#store.epochId, this.#applied, text, ...covered];

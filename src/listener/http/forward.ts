@@ -162,7 +162,7 @@ export class Forward {
     if (this.#phase.name === 'responding') this.#phase.exchange.resume();
   }
 
-  #dial(fresh: boolean): void {
+  #dial(noReuse: boolean): void {
     this.#dialCount += 1;
     const { url, routing, owner } = this.#forwardRequest;
     const request: DialRequest = {
@@ -170,7 +170,7 @@ export class Forward {
       routing,
       use: 'forward',
       owner,
-      fresh,
+      noReuse,
       connectOnly: this.#connectOnly,
       avoid: [...this.#avoid],
     };

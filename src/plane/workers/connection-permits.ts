@@ -32,10 +32,10 @@ export interface LimitedListener {
 const RECALL_TIMEOUT_MS = 1_000;
 
 /** The permits of all listeners that workers share. This class runs in the primary. */
-export class PermitPools {
+export class ConnectionPermitPools {
   readonly #clock: Clock;
   readonly #send: (worker: number, listener: number, reply: PermitReply) => void;
-  readonly #pools = new Map<number, PermitPool>();
+  readonly #pools = new Map<number, ConnectionPermitPool>();
 
   constructor(clock: Clock, send: (worker: number, listener: number, reply: PermitReply) => void) {
     this.#clock = clock;
@@ -51,7 +51,7 @@ export class PermitPools {
     for (const { id, maxConnections } of listeners) {
       if (this.#pools.has(id)) continue;
       const send = (worker: number, reply: PermitReply) => this.#send(worker, id, reply);
-      this.#pools.set(id, new PermitPool(maxConnections, this.#clock, send));
+      this.#pools.set(id, new ConnectionPermitPool(maxConnections, this.#clock, send));
     }
   }
 
@@ -87,7 +87,7 @@ interface Recall {
   readonly timeout: Disposable;
 }
 
-export class PermitPool {
+export class ConnectionPermitPool {
   readonly #clock: Clock;
   readonly #send: (worker: number, reply: PermitReply) => void;
   /** Number of permits of each worker, used and unused. */
@@ -186,7 +186,7 @@ export class PermitPool {
   }
 }
 
-export class PermitHolder {
+export class ConnectionPermitHolder {
   readonly #send: (request: PermitRequest) => void;
   /** Number of permits of this worker, used and unused. */
   #held = 0;

@@ -8,7 +8,7 @@ import type { BoundAddress } from '../../core/listen-address.ts';
 import { formatListenAddress, overlap } from '../../core/listen-address.ts';
 import type { ListenerSettings, ListenerStatus } from '../data-plane.ts';
 import { bindAddress } from '../listener-set.ts';
-import { type LimitedListener, PermitPools, type PermitReply } from './connection-permits.ts';
+import { ConnectionPermitPools, type LimitedListener, type PermitReply } from './connection-permits.ts';
 import { encodeForIpc } from './ipc-encoding.ts';
 import { findBindError, ListenerPlan } from './listener-plan.ts';
 import type { UpdateOutcome } from './messages.ts';
@@ -26,7 +26,7 @@ const MIN_TIMEOUT_MS = 250;
 export type ListeningWorker = Pick<WorkerProcess, 'nextAnswer' | 'send' | 'killBecause'>;
 
 export class WorkerListeners {
-  readonly permits: PermitPools;
+  readonly permits: ConnectionPermitPools;
   readonly connections = new ConnectionCounts();
   readonly #clock: Clock;
   readonly #workers: () => readonly ListeningWorker[];
@@ -50,7 +50,7 @@ export class WorkerListeners {
   ) {
     this.#clock = clock;
     this.#workers = workers;
-    this.permits = new PermitPools(clock, sendPermits);
+    this.permits = new ConnectionPermitPools(clock, sendPermits);
   }
 
   status(): readonly ListenerStatus[] {

@@ -14,7 +14,7 @@ import { Pool } from '../../pool/pool.ts';
 import type { ListenerSettings } from '../data-plane.ts';
 import { ListenerSet } from '../listener-set.ts';
 import { BatchedChannel } from './batched-channel.ts';
-import { PermitHolder } from './connection-permits.ts';
+import { ConnectionPermitHolder } from './connection-permits.ts';
 import {
   FORWARDED_EVENTS,
   type ForwardedEvent,
@@ -54,7 +54,7 @@ const { send, sendLater, flush } = new BatchedChannel<FromWorker | ForwardedEven
   const packed = events.length === 0 ? others : [packEvents(events), ...others];
   process.send?.(packed, undefined, undefined, ignored);
 });
-const permits = new Map<number, PermitHolder>();
+const permits = new Map<number, ConnectionPermitHolder>();
 let plane: WorkerPlane | undefined;
 
 process.on('uncaughtException', (error) => {
@@ -200,10 +200,10 @@ function forward<Name extends ForwardedEventName>(bus: EventBus, name: Name): vo
   bus.on(name, (event) => sendLater({ kind: 'event', name, event }));
 }
 
-function permitsOf(listener: number): PermitHolder {
+function permitsOf(listener: number): ConnectionPermitHolder {
   const known = permits.get(listener);
   if (known !== undefined) return known;
-  const holder = new PermitHolder((request) => send({ kind: 'permits', listener, request }));
+  const holder = new ConnectionPermitHolder((request) => send({ kind: 'permits', listener, request }));
   permits.set(listener, holder);
   return holder;
 }

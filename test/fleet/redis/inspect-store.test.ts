@@ -148,7 +148,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const session = { name: 's', owner: { user: '', address: '' }, ttlMs: 60_000, usedAt: 0, uses: 0 };
     pool.publish([{ kind: 'session.moved', session, reason: 'new' }]);
     await pool.bindSession({ ...session, name: 'other' });
-    await pool.pace.change('city', () => ({ next: { queue: [] }, result: undefined }));
+    await pool.pace.change('city', () => ({ newEntry: { queue: [] }, result: undefined }));
     const beat = { waiting: 0, demand: {} };
     const members = [{ member: 'm1', uses: 1, openLeases: 0, endsAt: 1 }];
     pool.beat({

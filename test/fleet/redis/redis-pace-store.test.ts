@@ -81,7 +81,7 @@ test.skipIf(NO_STORE)('redis pace: concurrent changes of one entry are all kept'
   const enter = ({ pace }: Opened, id: string) =>
     pace.change('city', (entry, now) => {
       const queue = [...(entry?.queue ?? []), { id, intervalMs: 1, renewedAt: now, validMs: 60_000 }];
-      return { next: { ...entry, queue }, result: undefined };
+      return { newEntry: { ...entry, queue }, result: undefined };
     });
   await Promise.all(
     replicas.flatMap((replica, index) => [1, 2, 3, 4].map((n) => enter(replica, `${index} ${n}`))),

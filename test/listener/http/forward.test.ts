@@ -362,7 +362,7 @@ test('forward: a clean member connection is returned, and only idempotent reques
   await send('GET', 1);
   await send('GET', 2);
   await send('POST', 3);
-  expect(dialer.requests.map((request) => request.fresh)).toEqual([false, false, true]);
+  expect(dialer.requests.map((request) => request.noReuse)).toEqual([false, false, true]);
   expect(dialer.ended.map((end) => end.keep)).toEqual([true, true, true]);
   expect(origin.sockets.length).toBe(2);
 });
@@ -400,7 +400,7 @@ test('forward: a member that fails before the first response byte is replaced, a
   const received = await client.until('the response', (text) => text.endsWith('hi'));
   expect(received).toContain('X-Noria-Member: m2\r\nX-Noria-Attempts: 2\r\n');
   expect(origin.seen[1]).toBe(origin.seen[0]);
-  expect(dialer.requests[1]).toMatchObject({ fresh: true, avoid: ['m1'] });
+  expect(dialer.requests[1]).toMatchObject({ noReuse: true, avoid: ['m1'] });
   expect(dialer.ended).toEqual([
     { cut: true, member: 'm1' },
     { cut: false, member: 'm2' },
@@ -429,10 +429,10 @@ test("forward: a dead idle connection is not the member's fault, and a fresh one
     client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
     await client.until('the response', (text) => text.split('hi').length === nth + 1);
   }
-  expect(dialer.requests.map(({ fresh, avoid }) => ({ fresh, avoid }))).toEqual([
-    { fresh: false, avoid: [] },
-    { fresh: false, avoid: [] },
-    { fresh: true, avoid: [] },
+  expect(dialer.requests.map(({ noReuse, avoid }) => ({ noReuse, avoid }))).toEqual([
+    { noReuse: false, avoid: [] },
+    { noReuse: false, avoid: [] },
+    { noReuse: true, avoid: [] },
   ]);
   expect(dialer.ended[1]).toEqual({ cut: false, member: 'm2' });
 });

@@ -290,7 +290,7 @@ test('smuggling: a connection that carried a body is not used again', async () =
     await client.until('the response', (text) => text.split('\r\n\r\nhi').length === nth + 2);
   }
   expect(dialer.ended.map(({ keep }) => keep === true)).toEqual([false, true, false, true]);
-  expect(dialer.requests.map(({ fresh }) => fresh)).toEqual([true, false, true, false]);
+  expect(dialer.requests.map(({ noReuse: fresh }) => fresh)).toEqual([true, false, true, false]);
 });
 
 test.each([

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import {
-  PermitHolder,
-  PermitPool,
+  ConnectionPermitHolder,
+  ConnectionPermitPool,
   type PermitReply,
   type PermitRequest,
 } from '../../../src/plane/workers/connection-permits.ts';
@@ -14,9 +14,9 @@ import { ManualClock } from '../../support/manual-clock.ts';
  */
 class Play {
   readonly limit: number;
-  readonly pool: PermitPool;
+  readonly pool: ConnectionPermitPool;
   readonly clock = new ManualClock();
-  readonly holders = new Map<number, PermitHolder>();
+  readonly holders = new Map<number, ConnectionPermitHolder>();
   readonly #toPool = new Map<number, PermitRequest[]>();
   readonly #toWorker = new Map<number, PermitReply[]>();
   readonly used = new Map<number, number>();
@@ -24,7 +24,9 @@ class Play {
 
   constructor(limit: number, workers: number) {
     this.limit = limit;
-    this.pool = new PermitPool(limit, this.clock, (worker, reply) => this.#toWorker.get(worker)?.push(reply));
+    this.pool = new ConnectionPermitPool(limit, this.clock, (worker, reply) =>
+      this.#toWorker.get(worker)?.push(reply),
+    );
     for (let worker = 1; worker <= workers; worker += 1) this.join(worker);
   }
 
@@ -36,7 +38,10 @@ class Play {
     this.#toPool.set(worker, []);
     this.#toWorker.set(worker, []);
     this.used.set(worker, 0);
-    this.holders.set(worker, new PermitHolder((request) => this.#toPool.get(worker)?.push(request)));
+    this.holders.set(
+      worker,
+      new ConnectionPermitHolder((request) => this.#toPool.get(worker)?.push(request)),
+    );
   }
 
   /** A client connects to this worker. */
@@ -158,11 +163,11 @@ test('permits: when every message arrives before the next client, exactly the li
 
 test('permits: a worker asks rarely under a large limit', async () => {
   const requests: PermitRequest[] = [];
-  const holder: PermitHolder = new PermitHolder((request) => {
+  const holder: ConnectionPermitHolder = new ConnectionPermitHolder((request) => {
     requests.push(request);
     pool.receive(1, request);
   });
-  const pool: PermitPool = new PermitPool(10_000, new ManualClock(), (_worker, reply) =>
+  const pool: ConnectionPermitPool = new ConnectionPermitPool(10_000, new ManualClock(), (_worker, reply) =>
     holder.receive(reply),
   );
   for (let n = 0; n < 10_000; n += 1) expect(await holder.acquire()).toBe(true);
