@@ -152,7 +152,7 @@ function countEvents(registry: Registry, bus: EventBus): Disposable[] {
   const drawn = counter('noria_members_drawn_total', 'Members drawn.', ['source']);
   const goneHelp = 'Members that left the pool, by reason.';
   const gone = counter('noria_members_gone_total', goneHelp, ['source', 'reason']);
-  const unusedHelp = 'Members drawn and never used: they left the pool, or noria may not use their address.';
+  const unusedHelp = 'Members drawn and never used: they left the pool first, or their address is forbidden.';
   const unused = counter('noria_members_unused_total', unusedHelp, ['source']);
   const connectionHelp = 'Client connections that ended, by protocol and outcome.';
   const connectionLabels = ['listener', 'protocol', 'outcome'];

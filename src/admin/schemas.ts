@@ -249,7 +249,7 @@ export const historySchema = z
         ),
         network: perStep("Attempts that failed because of this machine's network"),
         client: perStep('Requests refused because of what the client sent'),
-        noria: perStep('Requests that noria could not serve, for example within dial.deadline'),
+        noria: perStep('Requests that noria could not serve, for example because dial.deadline passed'),
       })
       .openapi({ description: 'Failures per step, by the side at fault' }),
   })

@@ -147,8 +147,8 @@ class ReceivingWrites {
   #done: Done | undefined;
 
   /**
-   * Begins a write. Returns the function to call with the result of the write; undefined if the write is discarded.
-   * @param done - called when the write has ended.
+   * Begins a write. Returns the function to call with the result of the write, which then calls `done`. If the write is
+   * discarded, calls `done` at once and returns undefined.
    */
   begin(done: Done): Done | undefined {
     if (this.failed) {

@@ -47,8 +47,8 @@ interface OpenedListener {
 }
 
 /**
- * A listener that an update requires. `existing`: the listener if it is open, or if an uncommitted update removed it;
- * undefined for a new listener.
+ * A listener that an update requires. `existing`: the open listener, or one that an unfinished update removed and that
+ * can be restored. undefined: the listener must be opened.
  */
 interface RequiredListener {
   readonly settings: ListenerSettings;

@@ -293,7 +293,7 @@ export class SourceEvidence {
     this.#limitTrials(size);
   }
 
-  /** Uses up one permitted trial; false if none is left. */
+  /** Uses up one trial; false if the source may make none now. */
   spendTrial(size: number): boolean {
     this.#limitTrials(size);
     if (this.#trials < 1) return false;
@@ -302,8 +302,8 @@ export class SourceEvidence {
   }
 
   /**
-   * Limits the number of unused trials to a tenth of the size of the source, but never to less than 1. Before the
-   * first trial, the number equals this limit.
+   * Limits how many trials the source may make now: a tenth of its size, but at least 1. At the start, this maximum is
+   * available.
    */
   #limitTrials(size: number): void {
     this.#trials = Math.min(this.#trials, Math.max(1, size * TRIALS_PER_MEMBER));

@@ -71,8 +71,8 @@ export class DrawPlanner {
   }
 
   /**
-   * Plans a draw again. Call it when the pace allows the draw's call. Unlike `plan`, it also plans a draw if a source
-   * with a smaller priority number can serve the clients.
+   * Plans a draw again. Call it when the pace allows the draw's call. Unlike `plan`, it ignores sources
+   * with a smaller priority number.
    */
   planNow(): DrawPlan {
     return this.#planAfter(0);

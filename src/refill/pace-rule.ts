@@ -73,8 +73,8 @@ export const PERMIT_VALID_MS = 2_000;
  */
 const PLACE_GRACE_MS = 3_000;
 /**
- * In ms. `askTurn` renews a place that will be valid for less than this time after the expected end of the wait. Must
- * be above KEEP_PLACE_EVERY_MS.
+ * `askTurn` renews a place in the queue if the place would expire less than this time, in ms, after the expected end of
+ * the wait. Must be above KEEP_PLACE_EVERY_MS: the place must not expire between two calls of `askTurn`.
  */
 const PLACE_RENEWED_AT_MS = 1_500;
 /** While noria opens the connection for a turn, it calls `askTurn` at this interval. So the turn keeps its place. */

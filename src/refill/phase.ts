@@ -160,8 +160,8 @@ export class SourceState {
   }
 
   /**
-   * How long, in ms, the source draws nothing even if clients are waiting. 0 without a suspension. Also 0 if the suspension
-   * ends earlier while clients are waiting (`urgentAt`): clients then wait for the draw, and noria does not refuse them.
+   * How long, in ms, waiting clients cannot make the source draw. 0 without a suspension, or if waiting clients shorten
+   * the suspension (`urgentAt`).
    */
   get suspendedMs(): number {
     if (!isSuspended(this.#phase) || this.refillRequested) return 0;

@@ -41,8 +41,8 @@ export const MAX_DEPTH = 32;
 export const TOO_MANY_VALUES = `more than ${MAX_VALUES} values or more than ${MAX_DEPTH} levels`;
 
 /**
- * To quote N characters, noria reads this number times N characters. It replaces each run of white space by one space,
- * so reading only N characters would often give a shorter quotation.
+ * A factor: to quote N characters, noria reads 8 N. A quotation contains one space for each run of white space, so
+ * reading only N characters would often make it shorter.
  */
 const QUOTED_SHARE = 8;
 const QUOTE_LENGTH = 200;
