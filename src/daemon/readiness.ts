@@ -80,10 +80,14 @@ export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince):
   };
 }
 
-/** Whether two verdicts have the same state, and problems of the same kind, source and reason. */
+/** The problems whose reason contains a number that grows while the problem lasts. */
+const GROWING_REASONS: ReadonlySet<ReadinessProblem['kind']> = new Set(['requests-failing', 'draw-late']);
+
+/** Whether two verdicts have the same state and the same problems. A number that only grows makes no difference. */
 export function isSameReadiness(one: Readiness, other: Readiness): boolean {
-  const key = ({ state, problems }: Readiness) =>
-    JSON.stringify([state, problems.map(({ kind, source, reason }) => [kind, source, reason])]);
+  const problemKey = ({ kind, source, reason }: ReadinessProblem) =>
+    GROWING_REASONS.has(kind) ? [kind, source] : [kind, source, reason];
+  const key = ({ state, problems }: Readiness) => JSON.stringify([state, problems.map(problemKey)]);
   return key(one) === key(other);
 }
 

@@ -184,6 +184,18 @@ test('readiness: a missing worker and failing requests are problems, and clients
   expect(failing).toMatchObject({ state: 'degraded', ready: true, problems: [{ kind: 'requests-failing' }] });
 });
 
+test('readiness: a count or a time that grows is not a change', () => {
+  const failing = (failedRequests: number) => decideReadiness(facts({ failedRequests }));
+  expect(failing(3).problems[0]?.reason).not.toBe(failing(2).problems[0]?.reason);
+  expect(isSameReadiness(failing(2), failing(3))).toBe(true);
+  const drawing = (stateMs: number) =>
+    decideReadiness(facts({ sources: [source({ state: 'drawing', draw: 'none', stateMs })] }));
+  expect(drawing(12_000).problems[0]?.reason).not.toBe(drawing(15_000).problems[0]?.reason);
+  expect(isSameReadiness(drawing(12_000), drawing(15_000))).toBe(true);
+  const workers = (running: number) => decideReadiness(facts({ workers: { wanted: 3, running } }));
+  expect(isSameReadiness(workers(1), workers(2))).toBe(false);
+});
+
 test('readiness: a draw that cannot come within the wait of a client does not count', () => {
   const waiting = (nextCallMs: number) => source({ state: 'waiting', draw: 'none', nextCallMs });
   expect(stateOf(waiting(15_000))).toBe('starting');
