@@ -1,6 +1,13 @@
 /** noria's readiness as text, for /readyz, the command line and systemd. */
 import type { Readiness } from './schemas.ts';
 
+/** The problems that only the operator can solve. A client request starts no draw while they last. */
+const FOR_OPERATOR: ReadonlySet<Readiness['problems'][number]['kind']> = new Set([
+  'no-listener',
+  'halted',
+  'paused',
+]);
+
 /** Returns one line, such as `not serving: source city: 12001: The key is wrong`. */
 export function readinessHeadline({ state, reason, problems }: Readiness): string {
   const others =
@@ -18,9 +25,10 @@ export function readinessLines(readiness: Readiness): string[] {
   if (ready) return [readinessHeadline(readiness)];
   const since = `noria has been in this state for ${sinceSeconds} s`;
   if (problems[0]?.kind === 'shutting-down') return [readinessHeadline(readiness), `${since}.`];
+  const isForOperator = problems.length > 0 && problems.every(({ kind }) => FOR_OPERATOR.has(kind));
   const next =
     nextAttemptSeconds === null
-      ? 'noria does not retry by itself: it waits for a client request or for the operator'
+      ? `noria does not retry by itself: it waits for ${isForOperator ? 'you' : 'you or a client request'}`
       : nextAttemptSeconds === 0
         ? 'noria tries again now'
         : `noria tries again in ${nextAttemptSeconds} s`;
