@@ -2,6 +2,9 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 
+/** A complete response with the body `hi`. */
+export const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi';
+
 export interface RawOrigin {
   readonly port: number;
   /** What each connection received so far, in Latin-1. */

@@ -1,0 +1,152 @@
+/** Forwarded requests whose client leaves, or that meet a timeout or an error. */
+import type { Socket } from 'node:net';
+import { expect, test } from 'vitest';
+import { Deadlines } from '../../../src/core/deadlines.ts';
+import type { Dialer, DialRequest } from '../../../src/dialer/dial.ts';
+import { LoopClock } from '../../support/loop-clock.ts';
+import { ManualClock } from '../../support/manual-clock.ts';
+import { until } from '../../support/until.ts';
+import { directDialer } from '../direct-dialer.ts';
+import { listen, RawClient, untilStill } from '../harness.ts';
+import { answering, OK, rawOrigin } from '../origin.ts';
+import { record, socketPair } from '../socket-pair.ts';
+
+test('forward: a client that leaves during the dial cancels it', async () => {
+  const dialer = directDialer();
+  const release = dialer.hold();
+  const { port, listener } = await listen(dialer);
+  const client = await RawClient.open(port);
+  client.send('GET http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n\r\n');
+  await until('a dial', () => dialer.requests.length === 1);
+  client.socket.destroy();
+  await until('the dial was cancelled', () => dialer.cancelled === 1);
+  release();
+  await until('the close', () => listener.connectionCount === 0);
+});
+
+/**
+ * A dialer that connects before `dial` returns, as with idle connections: first to a dead socket, then to those of
+ * `next`, then never.
+ */
+async function promptDialer(
+  ...next: Socket[]
+): Promise<Dialer & { requests: DialRequest[]; cancelled: number[] }> {
+  const { near: dead } = await socketPair();
+  dead.destroy();
+  const sockets = [dead, ...next];
+  const dialer: Awaited<ReturnType<typeof promptDialer>> = {
+    requests: [],
+    cancelled: [],
+    dial(request, done) {
+      const nth = dialer.requests.push(request);
+      const socket = sockets.shift();
+      const facts = {
+        early: Buffer.alloc(0),
+        forwardMode: 'direct',
+        reused: true,
+        isMemberError: () => false,
+        lease: { member: `m${nth}`, source: 'city' },
+        attempts: 1,
+      } as const;
+      if (socket !== undefined) done({ ok: true, connection: { ...facts, socket, end: () => {} } });
+      return { cancel: () => void dialer.cancelled.push(nth) };
+    },
+  };
+  return dialer;
+}
+
+test('forward: a client that leaves cancels the running dial, also if an earlier one failed at once', async () => {
+  const dialer = await promptDialer();
+  const { port, listener } = await listen(dialer);
+  const client = await RawClient.open(port);
+  client.send('GET http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n\r\n');
+  await until('the second dial', () => dialer.requests.length === 2);
+  client.socket.destroy();
+  await until('the close', () => listener.connectionCount === 0);
+  expect(dialer.cancelled).toEqual([2]);
+});
+
+test('forward: the body goes to the current exchange, also if an earlier one failed at once', async () => {
+  const { near, far } = await socketPair();
+  const seen = record(far);
+  const { port } = await listen(await promptDialer(near));
+  const client = await RawClient.open(port);
+  client.send('PUT http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody');
+  await until('the body at the member', () => seen.text.endsWith('body'));
+  far.write(OK);
+  expect(await client.until('the response', (text) => text.endsWith('hi'))).toMatch(/^HTTP\/1\.1 200 /);
+});
+
+test('forward: a client that leaves during a response closes the member connection without blame', async () => {
+  const origin = await rawOrigin(answering('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi'));
+  const dialer = directDialer();
+  const { port, events } = await listen(dialer);
+  const client = await RawClient.open(port);
+  client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
+  await client.until('the first bytes', (text) => text.endsWith('hi'));
+  client.socket.resetAndDestroy();
+  await until('the end of the lease', () => dialer.ended.length > 0);
+  expect(dialer.ended).toEqual([{ cut: false, member: 'm1' }]);
+  await until('the event', () => events('connection.closed').length > 0);
+  expect(events('connection.closed')[0]).toMatchObject({ protocol: 'http', outcome: 'client-gone' });
+});
+
+test('forward: the idle timeout gives 504 before a response and cuts off a started one', async () => {
+  const silent = await rawOrigin();
+  const halting = await rawOrigin(answering('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi'));
+  const dialer = directDialer();
+  const { port, deadlines } = await listen(dialer, { clock: new LoopClock(), idleTimeoutMs: 4_000 });
+  const client = await RawClient.open(port);
+  client.send(`GET http://127.0.0.1:${silent.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
+  const received = await client.until('the response', (text) => text.includes('\r\n\r\n'));
+  expect(received).toMatch(/^HTTP\/1\.1 504 /);
+  const other = await RawClient.open(port);
+  other.send(`GET http://127.0.0.1:${halting.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
+  expect(await other.whole()).toMatch(/hi$/);
+  client.end();
+  await until('no deadline', () => deadlines.size === 0);
+  expect(dialer.ended.map(({ cut }) => cut)).toEqual([false, false]);
+  expect(dialer.sockets.every((socket) => socket.destroyed)).toBe(true);
+});
+
+test('forward: a client that does not read the end of its response is cut off by the idle timeout', async () => {
+  const size = 32 * 1024 * 1024;
+  const origin = await rawOrigin((socket) =>
+    socket.once('data', () => {
+      socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
+      socket.write(Buffer.alloc(size, 'x'));
+    }),
+  );
+  const clock = new ManualClock();
+  const { port, deadlines, listener } = await listen(directDialer(), {
+    clock,
+    deadlines: new Deadlines(clock, 5),
+  });
+  const client = await RawClient.open(port);
+  client.socket.pause();
+  client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
+  await untilStill('back-pressure', () => origin.sockets[0]?.writableLength ?? -1);
+  expect(deadlines.size, 'the idle timeout and the delay of TCP keep-alive').toBe(2);
+  clock.advance(600_100);
+  await until('the close', () => listener.connectionCount === 0);
+  expect(deadlines.size).toBe(0);
+});
+
+test('forward: an unexpected error ends only its own connection', async () => {
+  const origin = await rawOrigin((socket, index) =>
+    socket.on('data', () => (index === 0 ? socket.resetAndDestroy() : socket.write(OK))),
+  );
+  const dialer = directDialer();
+  const dial = dialer.dial.bind(dialer);
+  dialer.dial = (request, done) => {
+    if ((request.avoid ?? []).length > 0) throw new TypeError('a mistake');
+    return dial(request, done);
+  };
+  const { port, events } = await listen(dialer);
+  const request = `GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`;
+  const unlucky = (await RawClient.open(port)).send(request);
+  await unlucky.whole();
+  expect(events('client.refused')).toMatchObject([{ code: 'internal', detail: 'a mistake' }]);
+  const other = (await RawClient.open(port)).send(request);
+  await other.until('the response', (text) => text.endsWith('hi'));
+});
