@@ -1,8 +1,10 @@
 /** A listener on a free loopback port with a fake dialer, and raw clients for it. */
+
 import { connect, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
+import { NoriaError } from '../../src/core/faults.ts';
 import type { Dialer } from '../../src/dialer/dial.ts';
 import { Access, type AccessOptions } from '../../src/listener/access.ts';
 import { type Listener, type ListenerOptions, openListener } from '../../src/listener/listener.ts';
@@ -187,3 +189,24 @@ export class RawClient {
     return this.until('the end', () => this.ended || this.closed);
   }
 }
+
+/** What a client sends to open a tunnel to this port of the machine. */
+export const connectTo = (port: number) => `CONNECT 127.0.0.1:${port} HTTP/1.1\r\n\r\n`;
+/** The same in SOCKS5, without authentication. */
+export const socks5To = (port: number) =>
+  `\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01${String.fromCharCode(port >> 8, port & 255)}`;
+/** The same in SOCKS4. */
+export const socks4To = (port: number) =>
+  `\x04\x01${String.fromCharCode(port >> 8, port & 255)}\x7f\x00\x00\x01\x00`;
+
+/** Resolves with the fault with which `opening` fails. */
+export const failure = (opening: Promise<unknown>) =>
+  opening.then(
+    () => {
+      throw new Error('it opened');
+    },
+    (error: unknown) => {
+      if (!(error instanceof NoriaError)) throw error;
+      return error;
+    },
+  );

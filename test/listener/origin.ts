@@ -58,3 +58,6 @@ function portOf(server: Server): number {
   const address = server.address();
   return address !== null && typeof address === 'object' ? address.port : 0;
 }
+
+/** An origin that returns every byte. */
+export const echo = () => rawOrigin((socket) => socket.pipe(socket));
