@@ -44,7 +44,7 @@ export interface AdminConfig {
   readonly token: Secret | undefined;
 }
 
-/** The HTTP API of raw proxy pools. It hands out the ports of this section, on which one of the listeners listens. */
+/** The HTTP API of raw proxy pools: its address, and the local ports that it hands out. */
 export type ProxyPoolConfig = NonNullable<FileConfig['proxyPool']>;
 
 /** The store that the norias of a fleet share. */

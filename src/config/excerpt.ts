@@ -23,7 +23,7 @@ interface Stretch {
   readonly start: number;
   readonly end: number;
   readonly shown: string;
-  /** Whether `shown` differs from the text in the file. If so, the `^` below the line cannot point into this part. */
+  /** True if `shown` replaces the text of the file. The `^` can then point only at the start of this part. */
   readonly masked?: boolean;
 }
 
@@ -76,7 +76,7 @@ function parsed({ extents }: ParsedDocument, lineStart: number, whole: string): 
       isScalar: text !== undefined,
       as: shownAs(path, text),
     }));
-  // A value and its aliases have the same extent. If one of their paths is the path of a secret, the value is masked.
+  // Each alias of a value gives it another path. The value is masked if one of its paths is the path of a secret.
   const hidden = here
     .filter(({ as }) => as !== 'itself')
     .toSorted((one, other) => one.start - other.start || (one.as === 'secret' ? -1 : 1));

@@ -40,7 +40,10 @@ const PARAMS: ReadonlySet<string> = new Set([
 
 const BY_PATH: ReadonlyMap<string, Field> = new Map(FIELDS.map((field) => [field.path, field]));
 
-/** Finds the field for the path of a value: `sources[0].name`. For an entry of a list, returns the field of the whole list. */
+/**
+ * Returns the field for the path of a value, such as `sources[0].name`. For an entry of a list, returns the field of the
+ * whole list.
+ */
 export function fieldAt(path: string): Field | undefined {
   const general = path.replace(/\[\d+\]/g, '[]');
   if (!general.endsWith('[]')) return BY_PATH.get(general);

@@ -18,7 +18,7 @@ export interface Problem {
   readonly excerpt: string | undefined;
 }
 
-/** The error that reports all problems of one configuration. Its code is `bad-config`, and its message lists the problems. */
+/** Reports all problems of one configuration, with the code `bad-config`. The message lists the problems. */
 export class ConfigError extends NoriaError {
   readonly problems: readonly Problem[];
 
@@ -125,7 +125,7 @@ export class Problems {
     return this.#document.positions.has(path);
   }
 
-  /** The paths of the secrets that YAML ends at a `#`, although the text after the `#` may belong to the secret. */
+  /** The paths of secrets that may be incomplete: YAML reads a `#` after them as the start of a comment. */
   get cutOffSecrets(): readonly string[] {
     const positions = [...this.#document.positions];
     return positions.flatMap(([path, { isCutOff }]) =>

@@ -134,8 +134,8 @@ function checkBaseUrl({ sources, account, service }: CheckedConfig, problems: Pr
 function checkListenerSources({ sources, listeners }: CheckedConfig, problems: Problems): void {
   const names = sources.map((source) => source?.name);
   const known = names.filter((name) => name !== undefined);
-  // `known` lacks the names of invalid sources. A listener may use one of these names, so noria does not check the
-  // names that listeners use.
+  // `known` lacks the names of invalid sources, and a listener may use one of them. So if any source is invalid, noria
+  // checks no listener.
   if (known.length < names.length) return;
   listeners.forEach((listener, index) => {
     if (listener?.source === undefined || known.includes(listener.source)) return;

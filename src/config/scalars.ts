@@ -177,7 +177,7 @@ export function text(rules: TextRules): Scalar<string> {
   return scalar({
     expected: rules.expected,
     example: rules.example,
-    // accepts integers too, because YAML editors read unquoted digits as a number
+    // the JSON Schema also accepts integers, because YAML editors read unquoted digits as a number
     json: {
       type: ['string', 'integer'],
       ...(rules.pattern === undefined ? {} : { pattern: rules.pattern.source }),

@@ -66,7 +66,7 @@ function readStoreUrl(given: string): { readonly value: StoreUrl } | { readonly 
       },
     };
   } catch {
-    // handled: decodeURIComponent throws only for an invalid use of %, and `wrong` says that
+    // handled: decodeURIComponent throws only for an invalid use of %, which the returned message explains
     return { wrong: 'has a % that is not part of an encoded character; write %25 for it' };
   }
 }
@@ -132,7 +132,7 @@ export const FLEET = section({
       key: optional(filePath('/etc/noria/client.key'), "private key of noria's own certificate, in PEM"),
     }),
     'how noria checks the store and identifies itself, for `rediss://`',
-    'the store needs a certificate of a public authority',
+    'noria trusts the authorities that Node trusts, and presents no certificate',
   ),
   sentinel: optional(
     section({

@@ -43,7 +43,7 @@ const ANSWER = section({
       maxBytes: 200,
     }),
     'the fields that form the address, such as {ip}:{port}; if the entries are text, the layout of the whole entry',
-    'the fields that have usual names',
+    'noria finds the fields by their usual names',
   ),
   expiry: optional(
     section({
@@ -54,28 +54,28 @@ const ANSWER = section({
       ),
       since: optional(
         field('start_time'),
-        'field with the date and time at which a lifetime in seconds or minutes began',
-        'noria counts the seconds or minutes from the call',
+        'field with the date and time from which noria counts the seconds or minutes',
+        'the time of the call',
       ),
       zone: given(zone(), DEFAULT_ZONE, 'time zone of a date and time that has no zone'),
     }),
     'when an entry expires',
-    'the field that has a usual name, such as `expire_time`; without such a field, `lifetime` of the source',
+    'noria finds the field by its usual names, such as `expire_time`; if there is none, `lifetime` of the source applies',
   ),
   exitIp: optional(
     field('real_ip'),
     'field with the exit IP',
-    'the field that has a usual name, such as `real_ip`',
+    'noria finds the field by its usual names, such as `real_ip`',
   ),
   location: optional(
     z.array(field('city')),
     'fields with the location, joined by spaces',
-    'the fields that have usual names',
+    'noria finds the fields by their usual names',
   ),
   ok: codeRule('which answers are a success; if this rule is set, every other answer is an error', '"0"'),
   tooFast: codeRule('which answers mean that calls come too often; noria then calls less often', '"113"'),
   denied: codeRule(
-    'which answers require a person to act: not on the whitelist, expired, wrong key',
+    'which answers mean that a person must act, for example because the key is wrong or has expired',
     '"401"',
   ),
   empty: codeRule('which answers mean that no proxies are available at the moment', '"-3"'),
@@ -140,7 +140,7 @@ export const SOURCE = section({
   baseUrl: optional(baseAddress(), 'address of the service for this source', '`service.baseUrl`'),
   url: optional(
     linkUrl(),
-    'the extraction link, for `link`; `{count}` in it becomes the number of missing members',
+    'the extraction link, for `link`; noria replaces `{count}` in it with the number of proxies that the call asks for',
     'required for `link`',
   ),
   urlFile: optional(secretFile('/run/secrets/link'), 'file that contains the link'),
@@ -192,7 +192,7 @@ export const SOURCE = section({
   dailyBudget: optional(whole(1, MAX.tunnels), 'maximum number of distinct IPs drawn in a day', 'no limit'),
   lifetime: optional(
     duration(SECOND_MS, WEEK_MS),
-    'lifetime of members when the service reports none; each success renews it',
+    'lifetime of members when the service reports none; it starts again each time the member works',
     '10m if the service reports a lifetime of -1 (unknown); otherwise 60s for `link`; for the other products, see docs/service.md',
   ),
   size: optional(whole(1, MAX.members), 'number of usable members to hold for this source', '`pool.size`'),

@@ -1,7 +1,6 @@
 /** Limits and value types that several sections of the schema share. */
 import { text } from './scalars.ts';
 
-/** The maximum values that the configuration accepts. */
 export const MAX = {
   members: 100_000,
   sessions: 100_000,

@@ -193,7 +193,7 @@ export const SCHEMA = z.strictObject({
       hedgeAfter: given(
         wordOr(['auto', 'off'], duration(10)),
         'auto',
-        'when a second attempt starts in parallel with a slow first one; `auto`: from measured latency',
+        'time after which a second attempt starts in parallel with a slow first one; `auto`: noria derives it from measured latency',
       ),
       deadline: given(duration(100), '30s', 'time limit for one request, including the wait for a member'),
       waitForMember: given(duration(0), '15s', 'how long a request may wait while the pool is empty'),
@@ -222,7 +222,7 @@ export const SCHEMA = z.strictObject({
             url: required(pageAddress(), 'page to fetch through each member'),
             every: given(duration(SECOND_MS), '30s', 'how often each member is checked'),
             timeout: given(duration(100), '5s', 'timeout of one check'),
-            expectStatus: given(whole(100, 599), '200', 'status of a healthy answer'),
+            expectStatus: given(whole(100, 599), '200', 'HTTP status of a healthy answer'),
           }),
         ),
         'off',
@@ -300,7 +300,7 @@ export const SCHEMA = z.strictObject({
       ports: given(
         portNumbers(),
         '24000-24019',
-        'local ports that the API hands out; noria opens them on 127.0.0.1, unless a listener with `session: port` has them',
+        'local ports that the API hands out; if no listener with `session: port` has them, noria opens them on 127.0.0.1',
       ),
     }),
     'an HTTP API that hands out local ports, each of which uses one member; it is compatible with raw proxy pools (proxy-pool.md)',

@@ -17,7 +17,7 @@ import { rejectLinkKeys, resolveLinkSource } from './link-source.ts';
 import type { Problems } from './problems.ts';
 import type { FileSource } from './schema-source.ts';
 
-/** Values from other sections. A value applies to each source that does not set the same key itself. */
+/** The defaults that other sections set: `service.baseUrl` and `pool.size`. A source may override them. */
 interface SourceDefaults {
   readonly baseUrl: string | undefined;
   readonly size: number;
