@@ -57,8 +57,8 @@ export class FactsInFlight {
 
   /**
    * Whether the last fact in flight about the member overrides the quarantine in the loaded state. A fact
-   * `member.quarantined` overrides it if its own quarantine ends later. A fact `member.restored` overrides it only if
-   * the loaded quarantine has ended.
+   * `member.quarantined` does so if its quarantine has not ended and ends later than the loaded one. A fact
+   * `member.restored` does so only if the loaded quarantine has ended.
    */
   replacesQuarantine({ member, quarantine }: MemberRecord, now: number): boolean {
     const fact = this.#last(`member ${member.id}`);
@@ -88,7 +88,7 @@ export class FactsInFlight {
         case 'session.ended':
           return sessions.has(fact.name) && !hasSession(fact.name);
         default:
-          return false; // if the state lacks these facts, `Replica` and `SharedSources` publish them again
+          return false; // `Replica` and `SharedSources` publish these facts again if the state lacks them
       }
     });
   }

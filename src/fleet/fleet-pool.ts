@@ -10,7 +10,7 @@ export interface ReplicaStatus {
   readonly lastSeenSeconds: number;
 }
 
-/** Why a source of one noria does not draw: the service has refused a call of this noria. */
+/** The service has refused a call of one noria, so this noria does not draw from the source. */
 export interface SourceRefusal {
   /** The key of the instance. */
   readonly source: string;

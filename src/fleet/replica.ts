@@ -45,7 +45,7 @@ export interface ReplicaOptions {
   readonly sameMachine: boolean;
   /** If false, this replica serves no clients, and its pool counts the open leases of the other replicas as its own. */
   readonly servesClients: boolean;
-  /** Returns how many of `replicas` replicas must report a member as failed before all replicas remove it. */
+  /** Given the number of replicas, returns how many of them must report a failed member before all remove it. */
   readonly evictionVotes: (replicas: number) => number;
   /**
    * Returns the ms of a clock that all replicas share; absent if there is no such clock. See `ProcessPart.clockAheadMs`.
@@ -53,7 +53,7 @@ export interface ReplicaOptions {
   readonly commonMs?: () => number;
   /** The minimum time between two beats. */
   readonly beatMs: number;
-  /** Executes an operator's command that another replica received, or that was received before this replica started. */
+  /** Executes an operator's command that was given to another replica, or before this replica started. */
   readonly onCommand?: (command: SourceCommand) => void;
   /** Called for an answer of the service that another replica got. */
   readonly onReport?: (report: SourceReport) => void;
@@ -154,7 +154,7 @@ export class Replica implements Follower {
       } else if (this.#inFlight.covers(fact)) {
         if (isOwn) this.#inFlight.returned(fact);
       } else if (isOwn && fact.kind !== 'session.moved')
-        continue; // the pool already has its own changes, except a session that `bindSession` has opened
+        continue; // the pool made these changes itself; only a session that `bindSession` opened may be new to it
       else if (fact.kind === 'source.commanded' || fact.kind === 'source.reported')
         this.sources.receiveFact(fact);
       else if (fact.kind === 'member.joined')
@@ -174,7 +174,7 @@ export class Replica implements Follower {
     for (const { by, beat } of beats) otherReplicas.record(by, beat);
     otherReplicas.retain(replicas);
     for (const [member, sum] of Object.entries(uses)) otherReplicas.setUses(member, sum);
-    this.#isReceiving = true; // `demand.rose` then sends no beat: only the demand of other replicas has risen
+    this.#isReceiving = true; // only the demand of other replicas changes, so this replica sends no beat
     otherReplicas.applyDemand();
     this.#isReceiving = false;
   }
@@ -285,8 +285,8 @@ export class Replica implements Follower {
   }
 
   /**
-   * Returns the changes that make the pool's member equal to its record in the loaded state. A member that the record
-   * calls removed cannot join the pool again. For any other member, this replica remembers the votes to remove it.
+   * Returns the changes that make the pool's member equal to its record in the loaded state. If the replicas have
+   * removed the member, it cannot join the pool again. Otherwise this replica remembers the votes to remove it.
    */
   #changesOf(record: MemberRecord, inFlight: FactsInFlight): PoolChange[] {
     const { member, drawnBy, left, bans, votes } = record;
@@ -321,8 +321,8 @@ export class Replica implements Follower {
   }
 
   /**
-   * Sends a beat at once if no client waits. Until the other replicas receive this beat, they may draw members for
-   * clients that no longer wait.
+   * Sends a beat at once if no client waits any longer. Otherwise the other replicas could draw members for clients
+   * that are already served.
    */
   #allServed(): void {
     if (this.#sharing.waiting === 0) this.#beatNow();

@@ -6,11 +6,11 @@
  * open leases. An instance is what a source draws from at the service.
  *
  * The state is the result of all facts in the order of the log (shared-state.ts). Of two facts about the same subject,
- * the later one decides. Every fact is idempotent.
+ * for example the same session, the later one decides. Every fact is idempotent.
  *
  * All data can be sent as JSON. Moments are monotonic ms of the replica that sends or receives them; the implementation
- * converts them. An inexact conversion makes an end of life earlier, never later. `source` is a name that all replicas
- * use (source-keys.ts).
+ * converts them. If a conversion is inexact, a member expires too early, never too late. `source` is a name that all
+ * replicas use (source-keys.ts).
  */
 import type { LimitPart } from '../pool/options.ts';
 import type {
@@ -122,7 +122,7 @@ export interface FleetActivity {
 export interface Follower {
   /**
    * Receives the state before the next facts. Called once at the start, and again after facts were lost, for example
-   * with the connection. The follower then publishes what it knows and `state` lacks.
+   * with the connection. The follower then publishes what it knows and `state` lacks, for example members.
    */
   receiveState(state: SharedState): void;
   /**
@@ -153,8 +153,8 @@ export interface SharedPool {
   beat(beat: Beat): void;
   /**
    * Opens a session that this replica does not know, in one atomic step. If no replica has the session with a member,
-   * the proposal becomes part of the state as a fact `session.moved`. Otherwise the state does not change.
-   * @returns the session in the state. Returns the proposal if the connection is lost or too slow. Never rejects.
+   * `proposed` becomes part of the state as a fact `session.moved`. Otherwise the state does not change.
+   * @returns the session in the state; `proposed` if the connection is lost or too slow. Never rejects.
    */
   bindSession(proposed: SharedSession): Promise<SharedSession>;
   /** Ends the connection. The other replicas no longer see this replica; its facts remain. Idempotent. */

@@ -41,9 +41,8 @@ export class SharedSessions {
     const known = sharing.session(proposed.name);
     if (known?.member !== undefined) return known;
     const agreed = await shared.bindSession(proposed);
-    // While this call waited for `bindSession`, another process of this machine may have opened the session. The whole
-    // machine uses the first result. Later results may differ, because without a connection to the store each result is
-    // only a proposal.
+    // Another process of this machine may have opened the session during this call. The whole machine uses the result
+    // that arrived first. Results differ if the store is unavailable: each process then gets its own proposal.
     if (sharing.session(proposed.name)?.member === undefined) sharing.confirm(agreed);
     return sharing.session(proposed.name) ?? agreed;
   }

@@ -7,7 +7,7 @@ import type { Fact, SharedState, SourceCommand, SourceReport } from './shared-po
 
 interface SharedSourcesOptions {
   readonly publish: (fact: Fact) => void;
-  /** Executes a command that another replica received, or that was received before this replica started. */
+  /** Executes an operator's command that was given to another replica, or before this replica started. */
   readonly onCommand?: ((command: SourceCommand) => void) | undefined;
   /** Called for an answer of the service that another replica got. */
   readonly onReport?: ((report: SourceReport) => void) | undefined;
@@ -34,7 +34,7 @@ export class SharedSources {
     this.#options.publish(fact);
   }
 
-  /** Applies an answer of the service that this replica got. */
+  /** Publishes an answer of the service that this replica got. */
   report(source: string, report: InstanceReport): void {
     const fact: SourceReport = { ...report, kind: 'source.reported', source };
     this.#reports.set(source, fact);

@@ -20,7 +20,6 @@ import type {
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-/** The number of additions between two removals of ended members and sessions. */
 const ADDITIONS_PER_SWEEP = 1_000;
 
 export class SharedPoolState {
@@ -75,10 +74,10 @@ export class SharedPoolState {
         this.#restrictions.set(fact.source, fact);
         break;
       case 'evictions.frozen':
-        this.#restrictions.set('', fact); // no source has the name '', so the key is free
+        this.#restrictions.set('', fact); // no source has the name ''
         break;
       case 'member.suspected':
-        break; // not part of the state: the replicas use this fact only when they receive it
+        break; // not part of the state: a suspicion matters only when a replica receives it
       case 'source.commanded':
         this.#recordCommand(fact);
         break;

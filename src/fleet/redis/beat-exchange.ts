@@ -132,8 +132,8 @@ export class BeatExchange {
     try {
       await this.#send(beat);
     } catch (error) {
-      // handled: beats of other replicas may be lost, so this replica loads the whole state again. It does not send its
-      // own beat again: a store that hung may still execute the call, and the uses would count twice.
+      // handled: beats of other replicas may be lost, so this replica connects again and loads the whole state. It does
+      // not repeat the failed call: a store that hung may still execute the call, and the uses would count twice.
       store.connection.reset(faultOf(error));
     }
     this.#exchange = undefined;

@@ -10,7 +10,7 @@ import { DAY_MS } from '../../core/duration.ts';
 import { serviceDay } from '../../refill/daily-budget.ts';
 import { FleetScript, type FleetStore } from './fleet-store.ts';
 
-/** How long the store keeps a set: the day of the service, and one more day in case clocks differ. */
+/** How long the store keeps the set of a day after its last change. The second day is for clocks that differ. */
 const KEPT_MS = 2 * DAY_MS;
 const HASH_CHARACTERS = 16;
 

@@ -20,9 +20,9 @@ export const STORE_FORMAT = 1;
  */
 export const NEW_STORE_WAIT_MS = 2_500;
 /**
- * In ms. A replica that remembers a lost epoch knows when the store last answered it in that epoch. noria assumes that
- * other replicas, which have ended, may have made claims for this time after that answer. The floor of the new epoch is
- * the end of this time, but not in the future.
+ * In ms. A store may lose an epoch that a replica remembers. noria then assumes that other replicas called the service
+ * for up to this time after the store last answered this replica. The floor of the new epoch is the end of this time, or
+ * now if the end is in the future.
  */
 const FORGOTTEN_CLAIMS_MS = 5_000;
 
@@ -62,12 +62,12 @@ export function epochArguments(state: EpochArguments): (string | number)[] {
 }
 
 /**
- * The Lua code at the start of every script. KEYS[1] to KEYS[6] are those of `epochKeys`; ARGV[1] to ARGV[4] are
- * `EpochArguments`. Defines `now`, the store's time in ms, and `answer(...)`, which returns the epoch followed by the
+ * The Lua code at the start of every script. KEYS[1] to KEYS[6] come from `epochKeys`; ARGV[1] to ARGV[4] come from
+ * `epochArguments`. Defines `now`, the store's time in ms, and `answer(...)`, which returns the epoch followed by the
  * script's own results.
  *
- * The number of the last log entry is stored with the epoch. If both are lost, the code deletes the log, the snapshot,
- * the replicas, the beats and the uses.
+ * If the store has lost the epoch, it has also lost the number of the last log entry. So the code then deletes the log,
+ * the snapshot, the replicas, the beats and the uses.
  */
 export const EPOCH_LUA = `
 local function whole(number) return string.format('%.0f', number) end

@@ -92,7 +92,7 @@ function readEntries(reply: Reply | undefined): LogEntry[] {
 function addUses(state: SharedPoolState, texts: readonly string[]): string[] {
   const fields = fieldsOf(texts);
   for (const [field, value] of Object.entries(fields)) {
-    const name = field.slice(USED_SESSION.length); // all four prefixes have the same length
+    const name = field.slice(USED_SESSION.length); // `uses:m:`, `ends:m:` and `used:s:` have the same length
     if (field.startsWith(MEMBER_USES)) state.addUse({ member: name, uses: Number(value), openLeases: 0 });
     if (field.startsWith(MEMBER_ENDS))
       state.addUse({ member: name, uses: 0, openLeases: 0, endsAt: Number(value) });
@@ -118,9 +118,8 @@ export function fieldsOfUses({ members, sessions }: Pick<Beat, 'members' | 'sess
 }
 
 /**
- * Returns a function that tells whether a field of the hash of uses can be deleted after `state` is saved as a
- * snapshot. The snapshot contains the uses of its sessions, but not those of its members. So only the fields of these
- * members must remain.
+ * The returned function says whether the store can delete a field of the hash of uses after `state` is saved as a
+ * snapshot. The store must keep the fields of the members in `state`, because the snapshot does not contain their uses.
  */
 export function isDeletableAfter({ members }: SharedState): (field: string) => boolean {
   const living = new Set(members.map(({ member }) => member.id));

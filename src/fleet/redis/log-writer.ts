@@ -59,8 +59,8 @@ export class LogWriter {
   }
 
   /**
-   * While the connection opens, collects published facts; sends them when it is open. Call it when the state has been
-   * loaded.
+   * Keeps the facts that are published from now on, and sends them when the connection is open. Call it when the state
+   * has been loaded.
    */
   keepUntilConnected(): void {
     this.#isOpening = true;

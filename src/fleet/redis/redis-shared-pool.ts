@@ -4,7 +4,7 @@
  * short.
  *
  * While the store is unavailable, this replica drops its facts and merges its beats. After each reconnect, it loads the
- * state again, publishes what the state lacks, and sends the merged beat.
+ * state again, publishes what it knows and the state lacks, for example its members, and sends the merged beat.
  */
 import { randomUUID } from 'node:crypto';
 import { type Clock, pause } from '../../core/clock.ts';
