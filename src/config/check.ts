@@ -130,7 +130,7 @@ function reportIssue(issue: Issue, part: TreePart, problems: Problems): void {
     for (const nested of branch) reportIssue({ ...nested, path: [...inner, ...nested.path] }, part, problems);
     return;
   }
-  if (problems.hasAt(path)) return; // does not report a second error for a value that already has one, such as an invalid reference
+  if (problems.hasAt(path)) return; // one error is enough, for example an invalid reference
   if (value === undefined) problems.missing(path, `is missing; ${expectedAt(path)}`);
   else problems.error(path, `${predicateOf(issue, { path, value }, problems)}; ${expectedAt(path)}`);
 }

@@ -80,8 +80,8 @@ export function readDocument(text: string, environment: Environment): ParsedDocu
   const document = parseDocument(text, {
     schema: 'failsafe',
     lineCounter: lines,
-    prettyErrors: false, // pretty errors are disabled because they quote the text, including secrets
-    uniqueKeys: false, // this check is disabled because this file reports duplicate keys with both positions
+    prettyErrors: false, // pretty errors quote the text, including secrets
+    uniqueKeys: false, // this file reports duplicate keys itself, with both positions
   });
   const problems = syntaxProblems(text, lines, document.errors);
   if (problems.length > 0) {

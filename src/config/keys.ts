@@ -62,7 +62,8 @@ export function section<S extends Shape>(shape: S): Section<S> {
   const withUnit = new Map(durations.map((key) => [key, `${key}Ms`]));
   const withoutUnit = new Map(durations.map((key) => [`${key}Ms`, key]));
   return z.codec(z.strictObject(shape), z.custom<SectionOf<S>>(), {
-    decode: (value) => renameKeys(value, withUnit) as SectionOf<S>, // `renameKeys` renames the keys as the type SectionOf does, so the cast is safe
+    // `renameKeys` renames the keys as the type SectionOf does, so the cast is safe
+    decode: (value) => renameKeys(value, withUnit) as SectionOf<S>,
     encode: (value) => renameKeys(value, withoutUnit) as z.output<z.ZodObject<S, z.core.$strict>>,
   });
 }

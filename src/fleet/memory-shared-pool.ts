@@ -125,8 +125,8 @@ export class MemorySharedPool {
     if (!this.#follows(by, connection)) return proposed;
     const known = this.#state.session(proposed.name, this.#clock.monotonic());
     if (known?.member !== undefined) return known;
-    // The fleet opens the session. Then the pool of the primary process publishes the session in this shared pool, so no
-    // fact is appended here.
+    // The fleet opens the session. The pool of the primary process then publishes it in this shared pool, so this method
+    // appends no fact.
     if (this.#machine !== undefined) return this.#machine.sessions.bind(proposed);
     this.#append(by, [{ kind: 'session.moved', session: proposed, reason: 'new' }]);
     return proposed;

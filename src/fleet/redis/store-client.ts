@@ -156,7 +156,7 @@ export function lostStore(address: string, why: string, cause?: unknown): NoriaE
 function createLibraryClient({ host, port, login, tls, database }: StoreServer) {
   const { username, password } = login;
   return newLibraryClient({
-    ...PROTOCOL, // the second time, because the handshake reads it from here
+    ...PROTOCOL, // again, because the handshake does not read the options of `factory`
     disableOfflineQueue: true,
     disableClientInfo: true,
     maintNotifications: 'disabled',
