@@ -130,7 +130,7 @@ function reportIssue(issue: Issue, part: TreePart, problems: Problems): void {
     for (const nested of branch) reportIssue({ ...nested, path: [...inner, ...nested.path] }, part, problems);
     return;
   }
-  if (problems.hasAt(path)) return; // one error is enough, for example an invalid reference
+  if (problems.hasAt(path)) return; // a value with an error, such as an invalid reference, gets no second error
   if (value === undefined) problems.missing(path, `is missing; ${expectedAt(path)}`);
   else problems.error(path, `${predicateOf(issue, { path, value }, problems)}; ${expectedAt(path)}`);
 }
