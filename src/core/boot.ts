@@ -13,7 +13,7 @@ import { uptime } from 'node:os';
 import { SECOND_MS } from './duration.ts';
 
 export interface BootClock {
-  /** The id of the boot. Only moments with the same id can be compared. */
+  /** The id of the boot. Times since the boot can be compared only if their ids are equal. */
   readonly id: string;
   /** The time in ms since the boot, without the time in which the machine was suspended. */
   elapsedMs(): number;
@@ -35,6 +35,6 @@ function bootId(): string {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
   } catch {
-    return randomUUID(); // ignored: this is not Linux. A unique id prevents comparisons with the moments of other processes.
+    return randomUUID(); // ignored: this is not Linux. A unique id makes callers compare moments by the wall clock.
   }
 }

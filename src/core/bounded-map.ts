@@ -1,6 +1,6 @@
 /**
- * A Map with a maximum size. When it is full, a new entry replaces the oldest entry. Iteration starts with the entry that was set
- * first. Setting an existing key makes its entry the newest; reading a key does not.
+ * A Map with a maximum size. When it is full, a new entry replaces the oldest entry. Iteration starts with the entry
+ * that was set first. Setting an existing key makes its entry the newest; reading a key does not.
  */
 
 export class BoundedMap<Key, Value> extends Map<Key, Value> {

@@ -84,7 +84,7 @@ export const CLIENT_FAULTS = {
     proxyStatus: 'http_request_error',
     summary: 'The request uses a feature that noria does not support.',
     advice:
-      'Use CONNECT or an absolute http:// URL, no transfer coding except chunked, and only the CONNECT command of SOCKS.',
+      'Over HTTP, use CONNECT or an absolute http:// URL, and no transfer coding except chunked. Over SOCKS, use only CONNECT.',
   },
   'too-many-requests': {
     side: 'client',

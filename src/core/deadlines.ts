@@ -70,7 +70,7 @@ export class Deadlines {
    * or was cleared.
    */
   refresh(deadline: Deadline): void {
-    // The deadline stays in its old slot, because a move for every packet would be too slow. `#collect` moves it later.
+    // `refresh` runs for every packet, so it does not move the deadline to another slot: `#collect` does that later.
     if (Number.isNaN(deadline.dueTick)) return;
     deadline.dueTick = this.#dueTick(deadline.ms, this.#clock.monotonic());
   }
@@ -110,8 +110,8 @@ export class Deadlines {
 
   #dueTick(ms: number, now: number): number {
     const tick = Math.ceil((now + ms) / this.#tickMs);
-    // A deadline whose tick has passed fires at the next tick. The wheel would reach the slot of the past tick only in
-    // its next revolution.
+    // A deadline whose tick has passed gets the next tick: the wheel would reach the slot of the past tick only in its
+    // next revolution.
     return Math.max(tick, this.#doneTick + 1);
   }
 

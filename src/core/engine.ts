@@ -31,10 +31,11 @@ const tickObjects: object[] = [];
  * Disables allocation-site pretenuring, limits the size of the young generation, delays full collections, and keeps
  * process.nextTick() fast. Call it before the first connection.
  *
- * With pretenuring, V8 watches where the code allocates objects. If most objects from one place in the code survive young
- * collections, V8 allocates all further objects of this place in old space, and never returns to the young generation. Many
- * simultaneously open tunnels are enough to cause this. From then on, closed tunnels stay in old space until the next full
- * collection, and slow down every young collection. The loss is about a tenth of the CPU time (docs/performance.md).
+ * With pretenuring, V8 watches where the code allocates objects. If most objects from one place in the code survive
+ * young collections, V8 allocates all further objects of this place in old space, and never returns to the young
+ * generation. Many simultaneously open tunnels are enough to cause this. From then on, closed tunnels stay in old space
+ * until the next full collection, and slow down every young collection. The loss is about a tenth of the CPU time
+ * (docs/performance.md).
  */
 export function tuneForShortLives(): void {
   setFlagsFromString('--no-allocation-site-pretenuring');
@@ -60,9 +61,8 @@ function checkHeap(): void {
 }
 
 /**
- * Stops the growth of the young generation when it has MAX_YOUNG_BYTES. When V8 has made it smaller, because there are
- * few allocations, it may grow again. The V8 flag for the maximum size cannot do this: it has no effect after Node has
- * started.
+ * Stops the growth of the young generation while it has MAX_YOUNG_BYTES or more. V8 makes it smaller when there are few
+ * allocations; then it may grow again. The V8 flag for the maximum size has no effect after Node has started.
  */
 function limitYoungMemory(spaces: readonly HeapSpaceInfo[]): void {
   const young = spaces.find(({ space_name: name }) => name === 'new_space');
@@ -81,7 +81,7 @@ function delayFullCollections(spaces: readonly HeapSpaceInfo[]): void {
   setFlag('heap-growing-percent', Math.round((10 * FULL_COLLECTION_BYTES) / oldBytes) * 10);
 }
 
-/** Sets a V8 flag if its value changes. */
+/** Sets a V8 flag. No-op if `setFlag` has set the same value before. */
 function setFlag(name: string, value: number): void {
   if (flags.get(name) === value) return;
   flags.set(name, value);

@@ -77,7 +77,8 @@ export interface NoriaEvents {
     readonly reason: string;
     readonly advice?: string;
     /**
-     * The current problems as texts. A problem of a source has the form `SOURCE: REASON`, any other problem the form `REASON`.
+     * The current problems as texts. A problem of a source has the form `SOURCE: REASON`, any other problem the form
+     * `REASON`.
      */
     readonly problems: readonly string[];
     /** Whether noria is shutting down. */
@@ -128,15 +129,15 @@ export interface NoriaEvents {
   };
   'hedge.ended': { readonly outcome: 'won' | 'lost' | 'failed' };
   /**
-   * noria decided whether the network of this machine is down. It is down if connections to many members failed at the
-   * same time.
+   * noria decided that the network of this machine is down, because connections to many members failed at the same
+   * time, or that it works again.
    */
   'network.judged': { readonly down: boolean };
 
   'connection.opened': { readonly listener: string };
   /**
-   * A client connection ended. If the connection ended because its worker process died, `protocol` is `unknown`, `outcome` is
-   * `internal`, and `ms` is absent.
+   * A client connection ended. If the connection ended because its worker process died, `protocol` is `unknown`,
+   * `outcome` is `internal`, and `ms` is absent.
    */
   'connection.closed': {
     readonly listener: string;
@@ -215,7 +216,7 @@ export class EventBus {
         if (!subscribed) return;
         subscribed = false;
         const now: Subscriber<Name>[] = this.#subscribers[name] ?? [];
-        const at = now.indexOf(subscriber); // If a subscriber was added twice, only one of its two entries is removed.
+        const at = now.indexOf(subscriber); // if the subscriber was added twice, its other subscription stays
         this.#set(name, now.toSpliced(at, 1));
       },
     };

@@ -27,6 +27,6 @@ export interface Fault {
   readonly proxyStatus?: string;
   /** What happened, in one sentence. */
   readonly summary: string;
-  /** What to do about it, in one sentence. */
+  /** What the reader of the error can do. */
   readonly advice: string;
 }

@@ -1,6 +1,6 @@
 /**
- * The table of all faults, and the class of errors that have such a fault. docs/errors.md lists the same faults, checked by
- * test/held/errors.test.ts.
+ * The table of all faults, and the class of errors that have such a fault. docs/errors.md lists the same faults,
+ * checked by test/held/errors.test.ts.
  *
  * SOCKS4 has no column, because it has only one code for all refusals (0x5B).
  */
@@ -234,7 +234,9 @@ export function hasCode(error: unknown, code: FaultCode): error is NoriaError {
   return error instanceof NoriaError && error.code === code;
 }
 
-/** Returns one line of text for any thrown value. For an AggregateError, the line contains the texts of all its errors. */
+/**
+ * Returns one line of text for any thrown value. For an AggregateError, the line contains the texts of all its errors.
+ */
 export function describeError(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0)
     return error.errors.map(describeError).join('; ');

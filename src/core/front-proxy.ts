@@ -1,6 +1,6 @@
 /**
- * The front proxy (`via`): a proxy of the operator's organisation, through which noria reaches the service or the members. All
- * functions are pure.
+ * The front proxy (`via`): a proxy of the operator's organisation, through which noria reaches the service or the
+ * members. All functions are pure.
  */
 
 import { formatHostPort, hostPort } from './host-port.ts';
@@ -57,7 +57,8 @@ function protocolOf(scheme: string): FrontProxy['protocol'] | undefined {
     case 'http':
       return 'http';
     case 'socks5':
-    // `socks5h` is curl's name for a SOCKS5 proxy that resolves host names; noria lets every SOCKS5 proxy resolve host names
+    // `socks5h` is curl's name for a SOCKS5 proxy that resolves host names; noria lets every SOCKS5 proxy resolve host
+    // names
     case 'socks5h':
       return 'socks5';
     default:

@@ -22,9 +22,14 @@ export interface HostPort {
 
 const MAX_NAME_LENGTH = 253;
 const MAX_LABEL_LENGTH = 63;
-/** The maximum length before normalisation, which can shorten a text. The maximum limits the work that hostile input causes. */
+/**
+ * Longer texts are rejected before normalisation, so that hostile input causes little work. The limit exceeds
+ * MAX_NAME_LENGTH, because normalisation can shorten a text.
+ */
 const MAX_TEXT_LENGTH = 512;
-/** Matches the characters that are allowed before normalisation. Normalisation checks the non-ASCII characters (IDNA). */
+/**
+ * Matches the characters that are allowed before normalisation. Normalisation checks the non-ASCII characters (IDNA).
+ */
 const HOST_TEXT = /^[^\s\p{Cc}%@/\\?#[\]:<>^|"'`{}!$&()*+,;=~]+$/u;
 /** Matches a label after normalisation. Underscores are allowed, because many real names contain them. */
 const LABEL = /^[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?$/;
@@ -90,7 +95,7 @@ function makeHostPort(host: string, port: number, wantsIpv6: boolean): HostPort 
 }
 
 /**
- * The canonical name or IPv4 address: a name in lower case with IDNA A-labels, a number as dotted decimal. Undefined
+ * The canonical name or IPv4 address: a name in lower case with IDNA A-labels, an address as dotted decimal. Undefined
  * if the text is not a host name.
  */
 function canonicalName(text: string): string | undefined {

@@ -39,7 +39,9 @@ const FIRST_FD = 3;
 /** The maximum number of ports in a range. noria opens a server for each port. */
 const MAX_RANGE = 1000;
 const MAX_PORT = 65_535;
-/** Any valid port. `hostPort` checks the host of a listen address together with this port, because it rejects port 0. */
+/**
+ * Any valid port. `hostPort` checks the host of a listen address together with this port, because it rejects port 0.
+ */
 const ANY_PORT = 1;
 
 /**
@@ -66,7 +68,7 @@ export function readListenAddress(
   return wrong === undefined ? { value: { kind: 'tcp', host, port, lastPort } } : { wrong };
 }
 
-/** Returns the text that `readListenAddress` reads as the same address. */
+/** Formats an address in the grammar of `readListenAddress`. */
 export function formatListenAddress(address: ListenAddress): string {
   if (address.kind === 'fd') return `fd:${address.fd}`;
   const { host, port, lastPort = port } = address;
@@ -88,7 +90,7 @@ export function localHostOf(host: string): string {
   return WILDCARDS.get(host) ?? host;
 }
 
-/** Whether two addresses conflict: two servers cannot listen on both at the same time. Port 0 never conflicts. */
+/** Whether a server that listens on one address prevents a server on the other address. Port 0 never conflicts. */
 export function overlap(one: ListenAddress, other: ListenAddress): boolean {
   if (one.kind === 'fd' || other.kind === 'fd') {
     return one.kind === 'fd' && other.kind === 'fd' && one.fd === other.fd;

@@ -81,7 +81,7 @@ function prettyStream(destination: DestinationStream | undefined): DestinationSt
 type Level = 'trace' | 'debug' | 'info' | 'warn' | 'error';
 type Line<Name extends EventName> = (event: NoriaEvents[Name]) => readonly [Level, string];
 
-/** A source often changes between these states in normal operation, so the log level of such a change is `debug`. */
+/** Changes from one of these states to another are normal operation, so their log level is `debug`. */
 const ROUTINE_STATES = new Set(['ready', 'drawing', 'waiting']);
 
 const ROUTINE_READINESS = new Set(['serving', 'degraded']);

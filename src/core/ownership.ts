@@ -17,7 +17,8 @@ export class Ownership {
   }
 
   /**
-   * Closes all resources, one at a time, beginning with the one that was opened last. A second call waits for the first call.
+   * Closes all resources, one at a time, beginning with the one that was opened last. A second call waits for the first
+   * call.
    *
    * @throws AggregateError that names each resource that failed to close; the other resources are closed.
    */

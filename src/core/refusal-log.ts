@@ -12,7 +12,7 @@ import type { FaultCode } from './faults.ts';
 
 type Refusal = NoriaEvents['client.refused'];
 
-/** The refusals of one client in one window, except the first refusals, which have separate log lines. */
+/** The refusals of one client in one window that got no separate log line. */
 interface RefusalSummary {
   readonly client: string;
   readonly count: number;

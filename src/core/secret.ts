@@ -35,7 +35,9 @@ export function secretsIn(value: unknown): Secret[] {
   return Object.values(value).flatMap(secretsIn);
 }
 
-/** The minimum length of a masked secret. Shorter secrets are not masked, because they occur by chance in many texts. */
+/**
+ * The minimum length of a masked secret. Shorter secrets are not masked, because they occur by chance in many texts.
+ */
 const MIN_MASKED_LENGTH = 4;
 
 /**
