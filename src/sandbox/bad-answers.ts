@@ -24,7 +24,7 @@ const ENDLESS_BYTES = Buffer.alloc(1000, 0x05);
 /** How long a member waits for the client to close a connection that the member has ended. */
 const LINGER_MS = 1000;
 
-/** For each HTTP status, the cause whose SOCKS reply is most similar to the status. */
+/** The cause of refusal with which a SOCKS member answers in place of an HTTP status. */
 const STATUS_CAUSES: Readonly<Record<number, RefusalCause>> = {
   403: 'ruleset',
   502: 'host-unreachable',

@@ -12,8 +12,8 @@ import { connect, createServer, isIP, type Socket } from 'node:net';
 export interface Exit {
   readonly listenHost: string;
   /**
-   * The member's own address, which targets see. If the machine has only 127.0.0.1, targets see 127.0.0.1, and this
-   * address only identifies the member.
+   * The member's own address, from which it connects to targets. If the machine has only 127.0.0.1, the member connects
+   * from 127.0.0.1, and `exitOf` returns its own address.
    */
   readonly address: string;
 }
@@ -81,7 +81,7 @@ export class Exits {
     if (address === undefined) return Promise.reject(unreachable(host));
     const from = this.#aliases && isIP(address) === 4 ? { localAddress: exit.address } : {};
     const socket = connect({ host: address, port, allowHalfOpen: true, noDelay: true, ...from });
-    // The socket gets its local port in the next tick. That is early enough: the target accepts the connection later.
+    // The local port is known in the next tick, before the target can accept the connection.
     if (!this.#aliases) process.nextTick(() => this.#nameConnection(socket, exit.address));
     return new Promise((resolve, reject) => {
       socket.on('error', reject); // without this handler, an error after 'connect' would end the process

@@ -49,7 +49,7 @@ const CHECKED_MINUTES = [1, 10, 30, 60, 90] as const;
 const RESPONSE_SECONDS = [1, 3, 5, 10, 15] as const;
 const ALIVE_HOURS = [1 / 6, 1 / 2, 1, 3, 10, 24, 48] as const;
 
-/** Everything about the instance that, together with the call's parameters, decides which proxies the call gets. */
+/** The facts about an instance that decide, with the call's parameters, which proxies the call gets. */
 interface QueryContext {
   readonly ledger: ExitLedger;
   readonly condition: Condition;

@@ -21,8 +21,8 @@ interface ExtractionCall {
 }
 
 /**
- * The sandbox adds this time to each remaining life that it reports. Opening a new proxy takes some ms, so without the
- * addition, its reported life would be a second too short.
+ * The sandbox adds this time to each remaining life before it rounds down to seconds. Opening a new proxy takes some
+ * ms, so its reported life would otherwise be a second too short.
  */
 const OPENING_MS = 50;
 

@@ -104,7 +104,7 @@ export class InstanceMembers {
     const n = this.#created;
     this.#created += 1;
     const traits = newTraits(query, n, random);
-    // Reverse proxies and all proxies of the pure edition listen on the address of one server.
+    // All reverse proxies share one address, on different ports. So do all proxies of the pure edition.
     const sharesAddress = instance.product === 'short-pure' || traits.reverse;
     const member = new RunningMember({
       id: `${instance.product}-${series}-${n}`,

@@ -19,7 +19,7 @@ export interface MemberTraits {
   readonly location: SandboxLocation;
   /** Whether it is a reverse proxy, whose remaining life the service reports as unknown. */
   readonly reverse: boolean;
-  /** How long, according to the service, the proxy was already online when the sandbox created it. */
+  /** The online time that answers report for the proxy when it is new. Later answers add the age of the proxy. */
   readonly onlineMs: number;
   /** Free product: the anonymity, from 1 (high) to 4 (none), or 5 (unknown). */
   readonly level: number;
@@ -109,7 +109,7 @@ export class RunningMember {
     return this.#accepted;
   }
 
-  /** The number of bytes received from clients and sent to clients. */
+  /** The number of bytes received from clients plus the number of bytes sent to clients. */
   get bytes(): number {
     let sum = this.#closedBytes;
     for (const socket of this.#sockets) sum += socket.bytesRead + socket.bytesWritten;

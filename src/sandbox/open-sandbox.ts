@@ -48,8 +48,8 @@ export interface SandboxOptions extends CommonSettings {
   readonly random?: Random | undefined;
 }
 
-/** The sandbox creates the members of links with the settings of this product. */
-const LINK_MEMBERS = 'short-classic';
+/** The proxies of vendors' links behave like the proxies of this product. */
+const LINK_PRODUCT = 'short-classic';
 const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
 
 /**
@@ -77,10 +77,7 @@ interface SandboxBase {
   readonly account: Account;
   readonly rules: Rules;
   readonly log: CallLog;
-  /**
-   * Returns the sandbox. A function, because the servers are created before the sandbox. Call it only after the sandbox
-   * is created.
-   */
+  /** Returns the sandbox, which exists only after all servers are open. */
   readonly sandbox: () => Sandbox;
 }
 
@@ -146,7 +143,7 @@ function linkInstance({ name, needsLogin }: LinkVendor, options: SandboxOptions)
   const id = `link-${name}`;
   return {
     ...commonSettings(options),
-    product: LINK_MEMBERS,
+    product: LINK_PRODUCT,
     id,
     password: 'sandbox-link',
     auth,

@@ -97,7 +97,7 @@ const PAID_REFUSALS = { ...EXTRACTION_REFUSALS, expired: '12005', unbound: '1200
 
 /**
  * The specification calls the rate limit of operation 1 only "reasonable". So the sandbox uses the rate limit of
- * operation 5, which is similar.
+ * the similar operation 5.
  */
 const RESIDENTIAL = {
   ...USUAL,

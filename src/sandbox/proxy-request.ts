@@ -23,7 +23,7 @@ export type RefusalCause =
   | 'ttl'
   | 'command';
 
-/** The target of a request, and the answers for the client. */
+/** A request to a member: its target, and the member's possible answers. */
 export interface ProxyRequest {
   readonly host: string;
   readonly port: number;

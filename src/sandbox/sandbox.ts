@@ -27,8 +27,8 @@ export interface SandboxInstance {
   /** The key that clients derive from the password and send with each call. */
   readonly akey: string;
   /**
-   * The base address for the configuration of this instance: that of the sandbox or, for the pure edition, that of the
-   * extraction server.
+   * The base address for calls of this instance. The pure edition has a separate server for them; all other instances
+   * use the sandbox's `url`.
    */
   readonly baseUrl: string;
   readonly condition: Readonly<Condition>;

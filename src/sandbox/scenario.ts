@@ -122,7 +122,7 @@ export type Rule = Readonly<z.infer<typeof ruleSchema>>;
 const memberRuleSchema = z.strictObject({
   /** The rule matches only members of this product. Default: all products. */
   product: z.enum(SANDBOX_PRODUCTS).optional(),
-  /** The rule matches only this number of members, the first ones of each instance. Default: all members. */
+  /** The rule matches only the first members of each instance, up to this number. Default: all members. */
   first: count.optional(),
   /** The probability with which the rule matches a member, 0 to 1. Default 1. */
   share: z.number().min(0).max(1).optional(),

@@ -49,8 +49,8 @@ export const conditionSchema = z.strictObject({
   /** Pure edition only: if true, all calls get 12008. */
   restricted: z.boolean(),
   /**
-   * If false, all calls are refused with 12010, 12019 or 17008, depending on the operation. Calls to operations without
-   * one of these codes are not refused.
+   * If false, each operation refuses all calls with its code for this reason: 12010, 12019 or 17008. Operations without
+   * such a code do not refuse calls.
    */
   deviceAuthorised: z.boolean(),
   /**
@@ -115,8 +115,8 @@ const DEFAULT_DISTINCT_LIMIT = 10_000;
 const DEFAULT_DAYS_LEFT = 30;
 
 /**
- * Gives an id and a password to each instance that lacks them. The id has eighteen digits, with the number of the
- * product and the position of the instance among those of its product.
+ * Gives an id and a password to each instance that lacks them. A generated id has eighteen digits. It
+ * contains the number of the product and the position of the instance among the instances of its product.
  *
  * @throws TypeError if two instances have the same id.
  */
