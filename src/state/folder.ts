@@ -175,8 +175,8 @@ function exists(pid: number): boolean {
 }
 
 /**
- * Reads field 22 of /proc/PID/stat (proc_pid_stat(5)). The second field, the name of the program, may contain spaces and
- * parentheses, so the code counts the fields after the last parenthesis.
+ * Reads field 22 of /proc/PID/stat (proc_pid_stat(5)). The second field, the name of the program, may contain spaces
+ * and parentheses, so the code counts the fields after the last parenthesis.
  */
 function startTicksOf(pid: number): number | undefined {
   try {

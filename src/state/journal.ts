@@ -37,8 +37,8 @@ export interface Journal {
   /** The records that the file contained when noria opened it, not validated. Empty after `attach`. */
   readonly found: ReadonlyMap<string, FoundRecord>;
   /**
-   * Begins to write the records that the result of `open` contains. Call `onChange` after each change of a record: the
-   * change is then on disk within a second. One write contains all changes of that second.
+   * From now on, the journal writes the records of the JournalSource that `open` returns. Call `onChange` after each
+   * change of a record: the change is then on disk within a second.
    */
   attach(open: (onChange: () => void) => JournalSource): void;
   /** Writes all records one last time. Idempotent. */
@@ -72,12 +72,13 @@ class JournalFile implements Journal {
   found: ReadonlyMap<string, FoundRecord>;
   readonly #options: StateFileOptions;
   #source: JournalSource | undefined;
-  /** The open file. Undefined before the first write and after a failed write: the next write then replaces the file. */
+  /**
+   * The open file. Undefined before the first write and after a failed write: the next write then replaces the file.
+   */
   #file: FileHandle | undefined;
   #lineCount = 0;
   #timer: Disposable | undefined;
   #writing: Promise<void> | undefined;
-  /** Whether records have changed since the last write began. */
   #dirty = false;
   #closed = false;
 
@@ -96,7 +97,7 @@ class JournalFile implements Journal {
     this.#closed = true;
     await this.#writing;
     if (this.#source !== undefined) {
-      await this.#closeFile(); // `#write` then replaces the whole file, and all records get the time of this write
+      await this.#closeFile(); // makes `#write` replace the whole file, so that all records get the time of this write
       this.#dirty = true;
       await this.#write();
     }

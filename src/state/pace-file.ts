@@ -16,7 +16,7 @@ const atLeast = (min: number) => z.number().min(min).catch(min);
 
 const refusalsSchema = z.object({
   inARow: atLeast(0),
-  /** The factor, at least 1, by which noria multiplies the interval. */
+  /** The factor, at least 1, by which these refusals lengthen the pace. */
   widening: atLeast(1),
   lastAt: momentSchema,
 });
@@ -28,8 +28,8 @@ const callSchema = z.object({
   /** If the call reached the service, it arrived there within this many ms after `claimedAt`. */
   arrivedWithinMs: atLeast(0),
   /**
-   * For this many ms after this call has reached the service, noria sends no call, because the service asked for a
-   * pause. The usual interval also applies.
+   * For this many ms after this call has reached the service, noria sends no call, because of the result of this call.
+   * The usual pace also applies.
    */
   holdMs: atLeast(0),
   /**
@@ -184,12 +184,12 @@ export async function recordFleet(
     if (left === undefined && recorded === found.fleet) return { result };
     return { newValue: { ...entries, fleet: recorded }, result };
   });
-  // Without a fleet, nothing has replaced the unreadable file yet. The first change of an entry replaces it, and warns.
+  // Without a fleet, the unreadable file is unchanged: the first change of an entry replaces it, and warns then.
   if (broken && fleet !== undefined) warn(unreadableText(folder));
   return result;
 }
 
-/** Returns the later of two recorded calls. Extends its `holdMs` if the pause after the earlier call ends later. */
+/** Returns the later of two recorded calls, with a `holdMs` that covers the pauses after both calls. */
 export function combineCalls(first: LastCall | undefined, second: LastCall, now: Moment): LastCall {
   if (first === undefined) return second;
   const isFirstLater = sinceLatestArrival(first, now) <= sinceLatestArrival(second, now);
@@ -246,7 +246,9 @@ function pacesFrom(now: Moment): PaceEntries {
   return { floor: { call: unansweredCall(now, 0), queue: [] }, paces: {} };
 }
 
-/** Returns the paces as if noria had called every instance now. A longer pause that the service requested stays. */
+/**
+ * Returns the paces as if noria had called every instance now. A pause that `holdMs` records does not become shorter.
+ */
 function calledAt({ floor, paces }: PaceEntries, now: Moment): PaceEntries {
   const withCall = (entry: PaceEntry | undefined): PaceEntry => ({
     queue: [],

@@ -35,7 +35,7 @@ export async function handOverPace(options: HandoverOptions): Promise<AddOwnCall
 
 function leftText(left: string, fleet: string | undefined): string {
   const where = fleet === undefined ? 'without a fleet' : `in the fleet ${fleet}`;
-  return `noria has left the fleet ${left} and now runs ${where}; noria first calls each instance one interval after this start; make sure that no noria of the fleet ${left} still uses these instances`;
+  return `noria has left the fleet ${left} and now runs ${where}; noria waits as if it had just called every instance; make sure that no noria of the fleet ${left} still uses these instances`;
 }
 
 interface OwnCalls {
@@ -55,7 +55,8 @@ function addCalls(shared: PaceStore, { entries, at, sinceReadMs }: OwnCalls): Pa
     change(key, decide) {
       const entry = own.get(key) ?? floor;
       if (entry?.call === undefined) return shared.change(key, decide);
-      // If time passes during the change, the wait becomes longer than necessary, but never too short.
+      // This time is read before the change. So after a slow change, the next call is later than necessary, never too
+      // early.
       const passedMs = sinceReadMs();
       return shared.change(key, (found, now) => {
         const moved = moveEntry(entry, (moment) => {
@@ -71,7 +72,7 @@ function addCalls(shared: PaceStore, { entries, at, sinceReadMs }: OwnCalls): Pa
 /** Returns the entry without its queue, and with moments that `move` has converted for another store. */
 function moveEntry({ call, refusals }: PaceEntry, move: (moment: Moment) => Moment): PaceEntry {
   return {
-    // In the fleet, no process waits for the answer to this call. So a pending call becomes unanswered.
+    // The call must not stay `pending`: no process of the fleet records its answer.
     call: call && { ...call, id: '', claimedAt: move(call.claimedAt), fate: 'unanswered' },
     queue: [],
     refusals: refusals && { ...refusals, lastAt: move(refusals.lastAt) },

@@ -13,7 +13,10 @@ import { elapsedBetween, momentSchema, type Timekeeper } from './moment.ts';
 import { readStateFile, replaceStateFile } from './state-files.ts';
 
 export interface SnapshotFile {
-  /** The data of one part of noria, as the file contained it when noria opened the file. Not validated; undefined if absent. */
+  /**
+   * The data of one part of noria, as the file contained it when noria opened the file. Not validated; undefined if
+   * absent.
+   */
   read(part: string): unknown;
   /**
    * The time in ms since the part returned its data; 0 without data. It is correct even if the wall clock was set in
@@ -74,7 +77,6 @@ class AtomicSnapshot implements SnapshotFile {
   readonly #collectors = new Map<string, () => unknown>();
   #timer: Disposable | undefined;
   #writing: Promise<void> | undefined;
-  /** Whether parts have changed since the last write began. */
   #dirty = false;
   #closed = false;
 
@@ -121,7 +123,7 @@ class AtomicSnapshot implements SnapshotFile {
     return Object.hasOwn(this.#found, part) ? this.#found[part] : undefined;
   }
 
-  /** Runs one write at a time. If parts change during a write, another write follows. */
+  /** Runs one write at a time. If `save` or `saveSoon` is called during a write, another write follows. */
   #write(): Promise<void> {
     this.#timer?.[Symbol.dispose]();
     this.#timer = undefined;

@@ -13,8 +13,8 @@ import { describeError, NoriaError } from '../core/faults.ts';
 /** Matches the names of noria's own files. noria ignores all other files in the folder. */
 const OWN_NAME = /^(?:pace|daemon|snapshot|sessions)\./;
 /**
- * The greatest version number in a file name that noria accepts. noria itself never writes so many versions. Near 2^53,
- * adding 1 may not change a number.
+ * The greatest version number in a file name that noria accepts. noria itself never writes so many versions. Much
+ * greater numbers, near 2^53, may not change when 1 is added.
  */
 const MAX_VERSION = 1e12;
 /**

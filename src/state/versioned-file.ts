@@ -30,11 +30,11 @@ export interface Decision<T> {
 /** The value of a file that is not valid JSON, because it is damaged or was edited manually. */
 export const BROKEN = Symbol('broken');
 
-/** How many older versions noria keeps. So a slow process that creates an old version finds that it exists. */
+/** How many versions noria keeps. While an old version exists, a slow process cannot create it a second time. */
 const KEPT_VERSIONS = 8;
 /**
- * The maximum number of tries to write a version. If several processes write at the same time, one of them always succeeds. So
- * this many failures in a row have another cause.
+ * The maximum number of tries to write a version. If several processes write at the same time, one of them always
+ * succeeds. So this many failures in a row have another cause.
  */
 const MAX_TRIES = 1_000;
 
@@ -59,11 +59,13 @@ export class VersionedFile {
   /**
    * Replaces the value with what `decide` returns, in one atomic step.
    *
-   * `decide` gets the current value: `undefined` if no value was ever written, `BROKEN` if the value is unreadable. If another
-   * process changes the value first, `decide` is called again with the newer value, so it must have no side effects. When the
-   * promise resolves, the next value is on disk. If `decide` throws, nothing changes, and the promise rejects with that error.
+   * `decide` gets the current value: `undefined` if no value was ever written, `BROKEN` if the value is unreadable. If
+   * another process changes the value first, `decide` is called again with the newer value, so it must have no side
+   * effects. When the promise resolves, the next value is on disk. If `decide` throws, nothing changes, and the promise
+   * rejects with that error.
    *
-   * @throws NoriaError state-unwritable if noria cannot read or write the folder, or if the folder does not support hard links.
+   * @throws NoriaError state-unwritable if noria cannot read or write the folder, or if the folder does not support
+   * hard links.
    */
   async change<T>(decide: (value: unknown) => Decision<T>): Promise<T> {
     for (let tries = 0; tries < MAX_TRIES; tries += 1) {
@@ -115,10 +117,9 @@ export class VersionedFile {
     const number = base.number + 1;
     // The id makes each text unique, because the comparison below must distinguish versions with the same value.
     if (!(await this.#linkNew(number, JSON.stringify({ id: randomUUID(), value })))) return false;
-    // If this process was suspended after it read its base version, other processes may have created version `number`
-    // and removed it as outdated. Then this process has just created an outdated version, and must remove it. Processes
-    // remove the oldest versions first. So in this case the base version is missing, or another late process has
-    // created it again with another id.
+    // If this process was suspended before it created version `number`, other processes may have created and removed a
+    // version with this number. They remove the oldest version first. So if the base version is missing or has another
+    // id, the version that this process has just created is outdated, and must be removed.
     if ((await readStateFile(this.#path(base.number))) !== base.text) {
       await unlinkIfThere(this.#path(number));
       return false;
@@ -142,9 +143,9 @@ export class VersionedFile {
     } catch (error) {
       const code = errnoOf(error);
       if (code === 'EEXIST') return false;
-      // If the folder is readable, ENOENT means that the draft is missing: a daemon removes all drafts when it starts.
+      // A starting daemon removes all drafts. So ENOENT in a readable folder means that this draft was removed.
       const swept = code === 'ENOENT' && isOfLink(error);
-      if (swept && (await isReadable(this.#folder))) return false; // `change` tries again
+      if (swept && (await isReadable(this.#folder))) return false; // handled: `change` tries again
       throw error;
     } finally {
       await unlinkIfThere(draft);

@@ -70,7 +70,7 @@ test('pace handover: after noria has left a fleet, every instance counts as call
   expect(await waitMs(left.pace), 'an instance that noria called before it joined').toBe(GAP_MS);
   expect(await waitMs(left.pace, 'another'), 'an instance that noria called only in the fleet').toBe(GAP_MS);
   expect([...joined.warnings, ...left.warnings]).toEqual([
-    'noria has left the fleet crawl and now runs without a fleet; noria first calls each instance one interval after this start; make sure that no noria of the fleet crawl still uses these instances',
+    'noria has left the fleet crawl and now runs without a fleet; noria waits as if it had just called every instance; make sure that no noria of the fleet crawl still uses these instances',
   ]);
   clock.advance(GAP_MS - 1);
   expect(await claim(left.pace)).toEqual({ granted: false, waitMs: 1 });
