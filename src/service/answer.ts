@@ -34,17 +34,17 @@ export interface DrawnEntry {
   readonly isNew?: boolean;
 }
 
-/** The counters of an answer. Each counts distinct IPs. */
+/** The numbers of IPs that an answer reports. They count distinct IPs. */
 export interface Quota {
   /**
-   * IPs that the instance may still draw today or in total: `surplus_count`, or `today_left_count` of `short-pure`.
+   * How many IPs the instance may still draw, today or in total: `surplus_count`; for `short-pure`, `today_left_count`.
    */
   readonly remaining?: number;
-  /** IPs that are new in this answer: `update_count` or `dedup_count`. */
+  /** How many IPs of this answer are new: `update_count`; for `short-pure`, `dedup_count`. */
   readonly added?: number;
-  /** IPs that an earlier call drew and that have not expired: `active_count`. */
+  /** How many IPs from earlier calls have not expired: `active_count`. */
   readonly active?: number;
-  /** IPs that the instance drew today: `today_count`. */
+  /** How many IPs the instance drew today: `today_count`. */
   readonly today?: number;
 }
 

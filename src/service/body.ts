@@ -24,8 +24,8 @@ export interface Envelope {
   /** The service's own text, as received. */
   readonly message: string;
   /**
-   * The objects of the answer in which noria looks for the counters of IPs, such as `count`. The most likely object is
-   * the first.
+   * The objects of the answer that may contain numbers of IPs, such as `surplus_count`. noria searches them in this
+   * order.
    */
   readonly counters: readonly RawFields[];
   readonly entries: readonly RawFields[];

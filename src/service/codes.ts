@@ -65,7 +65,7 @@ export interface CodeMeaning {
 
 export const SUCCESS = '10001';
 
-/** The time zone of the service's day. The service documents no zone, so this zone is an assumption. */
+/** The time zone in which noria assumes that the service's days begin: UTC+8. The specification names no zone. */
 export const SERVICE_ZONE_OFFSET_MS = 8 * HOUR_MS;
 
 const OK: CodeMeaning = { summary: 'The call succeeded.', advice: '', verdict: { kind: 'ok' } };
@@ -210,7 +210,7 @@ const LINK = {
   refused: {
     summary: 'The link answered with an error.',
     advice:
-      "noria status shows the vendor's own text, which says why. To tell noria how to react to the vendor's codes, set tooFast, denied and empty in `answer` of the source.",
+      "Run noria status: it shows the vendor's own text, which says why. To tell noria how to react to the vendor's codes, set tooFast, denied and empty in `answer` of the source.",
     verdict: { kind: 'back-off', retryFromMs: 30 * SECOND_MS, retryToMs: 10 * MINUTE_MS },
   },
 } as const satisfies Record<string, CodeMeaning>;
@@ -255,14 +255,14 @@ export function meaningOf(operation: CodeScope, code: string): CodeMeaning {
   if (entry !== undefined) return entry;
   return {
     summary: `The service answered with code ${code}, which the specification does not list for operation ${operation}.`,
-    advice: "noria status shows the service's own text, which may explain the code.",
+    advice: "Run noria status: it shows the service's own text, which may explain the code.",
     verdict: { kind: 'back-off', retryFromMs: 30 * SECOND_MS, retryToMs: 10 * MINUTE_MS },
   };
 }
 
 /** Advice for the operator about dropped entries, by the reason why noria dropped them. */
 const DROPPED_ADVICE: Readonly<Record<string, string>> = {
-  private: 'Set pool.allowPrivateAddresses: true if members at private addresses are expected.',
+  private: 'If you expect members at private addresses, set pool.allowPrivateAddresses to true.',
   own: 'The service returned an address of this noria, which cannot be a member: ask the service why.',
   expired:
     "Check this machine's clock. If the times in the answer are not in China's time zone, set answer.expiry.zone of the source.",

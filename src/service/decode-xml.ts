@@ -68,7 +68,10 @@ function entriesIn(values: readonly (readonly [string, string])[]): RawFields[] 
   return groups;
 }
 
-/** Returns names with their texts: first the element's attributes, then its child elements that have no children. */
+/**
+ * Returns pairs of a name and its text: first the attributes of the element, then its child elements without children
+ * of their own.
+ */
 function valuesOf({ attributes, children }: XmlElement): (readonly [string, string])[] {
   const leaves = children.filter((child) => child.children.length === 0);
   return [...attributes, ...leaves.map((leaf): [string, string] => [leaf.name, leaf.text])];

@@ -1,7 +1,7 @@
 /**
  * Decodes the answer of a draw. All functions are pure.
  *
- * noria keeps an entry if its IP, port and protocol are valid and `refuses` accepts its address. It drops and counts
+ * noria keeps an entry if its IP, port and protocol are valid and its address may become a member. It drops and counts
  * all other entries.
  */
 import type { MemberProtocol } from '../core/protocol.ts';
@@ -139,7 +139,7 @@ function readProtocol(label: unknown): MemberProtocol | undefined {
   return Object.hasOwn(PROTOCOLS, name) ? PROTOCOLS[name] : undefined;
 }
 
-/** Takes each counter from the first object that contains it. Source: the specification, "Additional data fields". */
+/** Reads each number from the first object that contains it. Source: the specification, "Additional data fields". */
 function readQuota(counters: readonly RawFields[]): Quota {
   const count = (...names: readonly string[]): number | undefined => {
     for (const counter of counters) {

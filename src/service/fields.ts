@@ -75,7 +75,7 @@ const FIELD_ROWS = {
   },
   yestodayscore: {
     text: 'number',
-    about: "yesterday's score of the proxy's server; -1: not available",
+    about: "yesterday's composite score of the proxy's server; -1: not available",
     ...field('yesterdayScore', readInteger),
   },
 } as const satisfies Record<string, FieldRow>;
@@ -151,10 +151,7 @@ function readFlag(raw: unknown): boolean | undefined {
   );
 }
 
-/**
- * Returns `read` and `print` for a row of the table. `print` returns the field `name` of an entry unchanged.
- * @param read - decodes the value that the service sent.
- */
+/** Returns the functions `read` and `print` of a row, for a field that `print` returns unchanged. */
 function field<Name extends keyof Details>(
   name: Name,
   read: (raw: unknown) => Details[Name] | undefined,

@@ -16,8 +16,8 @@ export function defaultLifetimeMs(product: SourceProduct, params: Readonly<Recor
 }
 
 /**
- * The maximum lifetime of a new member of the product, in ms; undefined if it is unknown, for example for reverse
- * proxies.
+ * The maximum lifetime of a new member of the product, in ms; undefined if it is unknown, for example for
+ * reverse-proxy IPs.
  *
  * @param params - the result of `checkParams`.
  */

@@ -21,7 +21,7 @@ export const SOURCE_PRODUCTS = [...PRODUCTS, 'link'] as const;
 
 export type SourceProduct = (typeof SOURCE_PRODUCTS)[number];
 export type OperationNumber = 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10;
-/** Where a code is valid. The same code may have another meaning in another operation. */
+/** The operation in which the service uses a code. The same code may have another meaning in another operation. */
 export type CodeScope = OperationNumber | 'link';
 
 export const FORMATS = ['json', 'xml', 'text'] as const;
@@ -30,7 +30,7 @@ export type Format = (typeof FORMATS)[number];
 export const METHODS = ['GET', 'POST'] as const;
 export type Method = (typeof METHODS)[number];
 
-/** The statuses of `noria instances --status`, with the numbers that operation 10 has for them. */
+/** The statuses of an instance, each with its number in a request of operation 10. */
 export const INSTANCE_STATUSES = { 'near-expiry': 1, active: 2, expired: 3 } as const;
 export type InstanceStatus = keyof typeof INSTANCE_STATUSES;
 
@@ -52,10 +52,10 @@ export type OperationParam = {
   | { readonly kind: 'label' }
 );
 
-/** The properties of an extraction operation or a link that refill and the configuration use. */
+/** What refill and the configuration need to know about an operation that draws proxies, or about a link. */
 export interface DrawRow {
   readonly number: CodeScope;
-  /** All parameters except the instance, its key, `count` and the parameter that selects the format. */
+  /** The parameters that a source can set in `params`, except `count`. */
   readonly params: Readonly<Record<string, OperationParam>>;
   readonly count: {
     /** The maximum number of proxies per call. Absent if each instance has its own maximum. */
@@ -68,8 +68,8 @@ export interface DrawRow {
   /** The interval between calls, in ms, that the service recommends. If absent, the source must set an interval. */
   readonly defaultIntervalMs?: number;
   /**
-   * The lifetime of an entry for which the answer contains none: `atLeastMs` or, with `byTimespan`, the value of the
-   * parameter `timespan` (in minutes), whichever is longer.
+   * The lifetime that noria assumes if the answer contains none: `atLeastMs`. With `byTimespan`, it is the value of the
+   * parameter `timespan` (in minutes), but at least `atLeastMs`.
    */
   readonly defaultLifetime: { readonly byTimespan: boolean; readonly atLeastMs: number };
   /** The maximum lifetime of a drawn IP in minutes; absent if it is unknown. */
@@ -92,7 +92,7 @@ interface OperationRow {
    * the key.
    */
   readonly identity: { readonly name: string; readonly key: string };
-  /** All parameters except `count`, the parameter that selects the format, and the two in `identity`. */
+  /** The further parameters, without `count` and without the parameter that selects the format. */
   readonly params: Readonly<Record<string, OperationParam>>;
 }
 

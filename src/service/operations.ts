@@ -1,9 +1,9 @@
 /**
- * The ten operations of the extraction service and the extraction links of other vendors, as a table. The client, the
- * checks of `params`, refill and docs/service.md use it. To add an operation, add a row.
+ * The ten operations of the extraction service and the extraction links of other vendors, as a table. To add an
+ * operation, add a row.
  *
  * Source: the service's specification, sections "Endpoints" and "Limits". For some operations, the specification names
- * no lifetime or no interval. Their values are assumptions of noria (docs/service.md lists them).
+ * no lifetime or no interval. In these cases, the table contains an assumption (docs/service.md lists them).
  */
 
 import { MINUTE_MS, SECOND_MS } from '../core/duration.ts';

@@ -34,7 +34,7 @@ const SET_ELSEWHERE: Readonly<Record<string, string>> = {
 
 /** The maximum length of one parameter. Many servers reject a query of more than a few KiB. */
 const MAX_LENGTH = 500;
-/** The maximum of the parameter `count` if the product has none: noria keeps no more entries from one answer. */
+/** The maximum of the parameter `count` if the product has none. noria keeps at most this many entries of an answer. */
 const MAX_COUNT = 1_000;
 
 /** A number may be a text. Keywords may be a list, or a text with ASCII commas. */
@@ -70,7 +70,10 @@ type Read = { readonly value: string | number } | { readonly wrong: string };
 
 function unknownParam(key: string, product: SourceProduct): ParamProblem {
   if (product === 'link')
-    return { key, message: 'is not a parameter of a link, which has only count; put it into url' };
+    return {
+      key,
+      message: `is not a parameter of a link, whose only parameter is count; add ${key} to url`,
+    };
   const operation = OPERATIONS[product];
   const elsewhere = Object.hasOwn(SET_ELSEWHERE, key) ? SET_ELSEWHERE[key] : undefined;
   if (elsewhere !== undefined) return { key, message: `cannot be set here: it ${elsewhere}` };

@@ -37,7 +37,10 @@ export interface ExtractCall extends CallBase {
   readonly textLayout?: string;
   /** The id of the instance. The service calls the parameter api, inst_id or app_id. */
   readonly instance: string;
-  /** The parameters as `checkParams` returns them. noria does not send their `count`, which is the maximum per call. */
+  /**
+   * The result of `checkParams`. `params.count` is the maximum number of proxies per call. noria does not send it: it
+   * sends the field `count` below.
+   */
   readonly params: Readonly<Record<string, string | number>>;
   /** How many proxies to request. If absent, the service decides. */
   readonly count?: number;
@@ -84,7 +87,7 @@ export interface ServiceRequest {
   readonly url: URL;
   /** The body of a POST request: a form, JSON, or the type that the header `content-type` names. */
   readonly body?: string;
-  /** The names are in lower case. The values may contain secrets. */
+  /** The header fields. Their names are in lower case; their values may contain secrets. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 

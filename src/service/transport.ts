@@ -18,7 +18,8 @@ import { type ExchangeProgress, transportError } from './transport-error.ts';
 
 interface TransportOptions {
   /**
-   * The time limit in ms for both steps together, opening and exchange. The time between the two steps does not count.
+   * The time limit in ms. It covers opening the connection, and the exchange of request and answer. The time between
+   * these two steps does not count.
    */
   readonly timeoutMs: number;
   readonly clock: Clock;

@@ -89,7 +89,7 @@ test.each<[keys: string, problems: readonly string[]]>([
   ],
   [
     `url: "${URL_TEXT}", interval: 2s, params: { adr: x }`,
-    ['sources[0].params.adr: is not a parameter of a link, which has only count; put it into url'],
+    ['sources[0].params.adr: is not a parameter of a link, whose only parameter is count; add adr to url'],
   ],
   [
     `url: "${URL_TEXT}", interval: 2s, upstream: { auth: instance }`,

@@ -117,7 +117,7 @@ export function compileEntryLayout(layout: string): LayoutReader {
   };
 }
 
-/** Replaces each tag of a layout with the value of the field; undefined if a field has no value. */
+/** Replaces each field name in braces with the value of the field; undefined if a field has no value. */
 export function fillLayout(layout: string, read: (field: string) => unknown): string | undefined {
   let isComplete = true;
   const text = layout.replace(/\{([^{}]*)\}/g, (_, field: string) => {

@@ -2,8 +2,8 @@
  * Decodes the answer of an extraction link: finds the list, reads its entries, and classifies answers without entries. All
  * functions are pure.
  *
- * The rules of the source come first. For a part without a rule, noria recognises the part by its name or form. Each step has
- * limits for depth, values and entries, so that a hostile answer costs little time and memory.
+ * noria applies the rules of the source first. Without a rule, it recognises a field by its name or by the form of its
+ * value. Each step has limits for depth, values and entries, so that a hostile answer costs little time and memory.
  */
 import type { DrawnEntry } from '../answer.ts';
 import {
@@ -26,9 +26,7 @@ import type { CodeRule } from './rules.ts';
 
 export type LinkDecodeOptions = AnswerOrigin & Omit<EntryOptions, 'layout'>;
 
-/**
- * What noria recognised in an answer. The names are those of the keys of `answer` in the configuration of a source.
- */
+/** What noria recognised in an answer. */
 export interface RecognisedAnswer {
   readonly format: 'json' | 'text';
   /** The path of the list in JSON; absent for text. */
@@ -48,9 +46,9 @@ interface FoundList {
   readonly entries: readonly unknown[];
 }
 
-/** For each rule, the code of an answer that matches the rule. */
+/** For each rule of a source: noria's code for an answer that matches the rule. */
 const CODE_OF_RULE = { tooFast: 'too-fast', denied: 'denied', empty: 'empty' } as const;
-/** The code of an error that matches no rule. */
+/** noria's code for an answer that is an error but matches none of these rules. */
 const REFUSED = 'refused';
 
 const MAX_LINES = 32_000;
@@ -242,8 +240,8 @@ function readEntries(list: readonly unknown[], options: EntryOptions): ReadEntri
 }
 
 /**
- * Whether noria cannot tell why the answer has no usable entry. It can if it dropped a readable entry, for example an
- * expired one, or if the rule `ok` shows that the answer is a success without proxies.
+ * True if noria does not know why the answer has no usable entry. False if noria dropped a readable entry, for example
+ * an expired one. Also false if the rule `ok` shows that the answer is a success without proxies.
  */
 function isUnexplained(
   text: string,

@@ -2,7 +2,6 @@
 import { createHash } from 'node:crypto';
 import { MASK, Secret } from '../../core/secret.ts';
 
-/** The parts of a request in addition to the URL. */
 interface LinkExtras {
   readonly headers: Readonly<Record<string, Secret>>;
   readonly body: Secret | undefined;
@@ -113,7 +112,7 @@ function decoded(value: string): string {
   }
 }
 
-/** The values of a form body and the texts in quotation marks of a JSON body. */
+/** Returns the values of a form, and the texts in quotation marks of JSON. */
 function valuesOfBody(body: string): string[] {
   const texts = [...body.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, text = '']) => text);
   const values = [...texts, ...pairsOf(body).flatMap(({ value }) => formsOf(value))];

@@ -1,6 +1,7 @@
 /**
- * Reads one entry, a text or an object, of a link's answer: finds its parts, checks them and converts them. All functions are
- * pure. The rules of the source come first; for a part without a rule, noria uses the names and forms of the fields.
+ * Reads one entry, a text or an object, of a link's answer: finds its fields, and checks and converts their values. All
+ * functions are pure. noria applies the rules of the source first. Without a rule, it recognises a field by its name or
+ * by the form of its value.
  */
 import type { MemberProtocol } from '../../core/protocol.ts';
 import { Secret } from '../../core/secret.ts';
@@ -78,10 +79,7 @@ function loginText(raw: unknown): string | undefined {
   return Buffer.byteLength(text) > MAX_LOGIN_BYTES ? undefined : text;
 }
 
-/**
- * Where noria found the parts of an entry. The names are those of the keys of `answer` in the configuration of a
- * source.
- */
+/** The fields of an entry in which noria found its address, expiry, exit IP and location. */
 export interface EntryParts {
   readonly address: string;
   readonly expiry: RecognisedExpiry | undefined;
@@ -201,7 +199,7 @@ function objectParts(object: object, rules: LinkRules): RawEntry | undefined {
   };
 }
 
-/** The value of the field `name`, which may be in an object inside the entry. */
+/** Returns the value of the field `name`. The field may be in an object inside the entry. */
 function innerValue(fields: EntryFields, name: string): unknown {
   return [...fields.values()].find((field) => field.name === name)?.value;
 }

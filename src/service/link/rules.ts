@@ -1,6 +1,6 @@
 /**
- * The rules for the answers of an extraction link: the keys of `answer` in the configuration of a source. noria
- * itself recognises the parts that have no rule.
+ * The rules for the answers of an extraction link: the keys of `answer` in the configuration of a source. Without a
+ * rule, noria recognises a field by its name or by the form of its value.
  */
 
 export const ANSWER_FORMATS = ['auto', 'json', 'text'] as const;
