@@ -104,7 +104,7 @@ function identify(
   if (!access.admits(remoteAddress)) {
     return new NoriaError(
       'forbidden',
-      'the setting allow of the listener does not contain the address of this client',
+      'the allow list of the listener does not contain the address of this client',
     );
   }
   const identity = access.identify(parseBasicCredentials(authorization), remoteAddress);

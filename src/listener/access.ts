@@ -121,7 +121,7 @@ export class Access {
       : new NoriaError('auth-required', 'wrong credentials');
   }
 
-  /** Counts an attempt with wrong credentials that another process with the same listener saw. */
+  /** Counts an attempt with wrong credentials that another process received on the same listener. */
   countWrongCredentials(attempt: WrongAttempt): void {
     this.#wrong.count(attempt);
   }

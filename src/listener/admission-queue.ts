@@ -26,7 +26,7 @@ export class AdmissionQueue {
   readonly #limit: ConnectionLimit;
   readonly #deadlines: Deadlines;
   readonly #waiting = new Set<Socket>();
-  /** Unanswered calls of `acquire`, including those for clients that have disconnected. */
+  /** The number of unanswered calls of `acquire`, including those for clients that have disconnected. */
   #pendingCount = 0;
 
   constructor(limit: ConnectionLimit, deadlines: Deadlines) {
@@ -35,8 +35,8 @@ export class AdmissionQueue {
   }
 
   /**
-   * @param admit - called once, possibly before `request` returns. Not called if the client disconnects before the
-   *   answer. After `admit(true)`, `release` is called when the connection closes.
+   * @param admit - called once, possibly before this method returns. Not called if the client disconnects before the
+   *   answer. After `admit(true)`, this class calls `release` when the connection closes.
    */
   request(accepted: Socket, admit: (allowed: boolean) => void): void {
     if (this.#pendingCount >= MAX_PENDING) {

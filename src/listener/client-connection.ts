@@ -274,8 +274,8 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * Identifies a client of a listener without users: by its network if the listener admits only some networks. A listener
-   * that admits all networks must have a loopback address, so all its clients are on this machine and count as one.
+   * The name of a client of a listener without users: the client's network if the listener has an allow list, otherwise
+   * `local`.
    */
   get #clientWithoutUser(): string {
     return this.options.access.admitsAll ? 'local' : clientNetwork(this.#clientAddress);

@@ -113,8 +113,8 @@ export function isOwnAddress(target: HostPort, own: readonly BoundAddress[]): bo
 /**
  * Whether the address of a member is one of noria's own.
  *
- * Unlike for a target, 127.0.0.2 and 127.0.0.1 count as different servers, even with the same port. The reason: noria
- * itself connects to the member, so it knows which server it reaches.
+ * 127.0.0.1 and 127.0.0.2 are different addresses here, because noria itself connects to the member. For a target,
+ * `isOwnAddress` treats all loopback addresses as this machine.
  */
 export function isOwnMember(member: HostPort, own: readonly BoundAddress[]): boolean {
   const isOther = (address: string) =>

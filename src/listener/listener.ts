@@ -101,7 +101,7 @@ export class Listener {
   }
 
   /**
-   * Listens on all addresses; no-op while it listens. After `stop` it uses the same addresses and ports as before.
+   * Listens on all addresses; no-op if it already listens. A call after `stop` uses the same addresses and ports again.
    * @throws NoriaError `listen-failed` if an address cannot be bound, for example because another process uses it. The listener
    * is then stopped.
    */
@@ -191,7 +191,7 @@ export class Listener {
     });
   }
 
-  /** @param localPort - the port of the server. To read it from the socket would cost a system call. */
+  /** @param localPort - the port that the client connected to. Reading it from the socket would cost a system call. */
   #accept(accepted: Socket, localPort: number): void {
     accepted.on('error', ignoreError);
     if (this.#admissionQueue !== undefined && this.#admits(accepted)) {
@@ -227,7 +227,7 @@ export class Listener {
 
   #refusalFor(accepted: Socket, withinLimit: boolean): NoriaError | undefined {
     if (!this.#admits(accepted)) {
-      const reason = 'the setting allow of the listener does not contain the address of this client';
+      const reason = 'the allow list of the listener does not contain the address of this client';
       return new NoriaError('forbidden', reason, { context: { reason } });
     }
     if (withinLimit) return undefined;

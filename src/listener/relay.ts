@@ -24,9 +24,9 @@ export interface RelayOptions {
 }
 
 export interface RelayResult {
-  /** The bytes from the client that were written to the member's socket. */
+  /** How many bytes from the client were written to the member's socket. */
   readonly bytesUp: number;
-  /** The bytes from the target that were written to the client's socket. */
+  /** How many bytes from the target were written to the client's socket. */
   readonly bytesDown: number;
   /**
    * Whether the member's side ended or failed before it sent a byte, although the client had sent data and had not
@@ -38,8 +38,8 @@ export interface RelayResult {
 /**
  * Relays between `client` and the member's socket. Each of the two sockets may be paused or flowing, but must not have
  * a 'data' listener.
- * @param early - what the client has already sent. It is sent to the target before all other data, and
- *   `memberConnection.early` to the client.
+ * @param early - what the client has already sent. It goes to the target before all other data. In the other direction,
+ *   `memberConnection.early` goes to the client before all other data.
  */
 export function relay(
   client: Socket,
@@ -56,7 +56,10 @@ export function relay(
  * client that is still sending would see the reset first.
  */
 const RESET_DELAY_MS = 2_000;
-/** The bits of `#openSides`. A bit is set until the socket of this side has closed. */
+/**
+ * The bits of `#openSides`. CLIENT is set until the client's socket has closed; MEMBER is set until the member's socket
+ * has closed.
+ */
 const CLIENT = 1;
 const MEMBER = 2;
 

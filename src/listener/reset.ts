@@ -1,4 +1,4 @@
-/** Resets connections whose content is incomplete, and decides when `destroy` can replace `end`. */
+/** Closes sockets: with an error after incomplete data, or with `destroy` instead of `end` to save system calls. */
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 

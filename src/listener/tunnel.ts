@@ -6,7 +6,7 @@ import type { DialFailure, DialRequest, DialResult, MemberConnection } from '../
 import type { ClientConnection } from './client-connection.ts';
 import { relay } from './relay.ts';
 
-/** The client of a tunnel. Each protocol replies in its own way. */
+/** The client of a tunnel. HTTP and SOCKS implement `accept` and `refuse` differently. */
 export interface TunnelClient {
   /** What the client has already sent after its request. */
   readonly received: Buffer;

@@ -1,8 +1,8 @@
 /**
  * Counts attempts with wrong credentials by client network and user name, with bounded memory and time.
  *
- * After too many wrong attempts, further wrong attempts get `too-many-requests`; correct credentials are still
- * accepted. Otherwise one client could lock out all other clients behind the same address. Exception: see
+ * After too many wrong attempts, further wrong attempts get `too-many-requests`. Correct credentials are still
+ * accepted, so that one client cannot lock out all other clients behind the same address. Exception: see
  * MAX_WRONG_PER_SECOND.
  */
 

@@ -24,7 +24,7 @@ const MAX_SIZE_DIGITS = 13;
  * be freed.
  */
 const MAX_SPARSE_BYTES = 4 * 1024;
-/** A block with fewer bytes than this is moved byte by byte, because `copyWithin` is slower for it. */
+/** The minimum number of bytes for `copyWithin`. For fewer bytes, moving them one by one is faster. */
 const MIN_BLOCK_COPY_BYTES = 32;
 const NO_BYTES: Buffer = Buffer.alloc(0);
 const TAB = 0x09;
@@ -103,7 +103,7 @@ export class BodyReader {
 
   /**
    * Decodes the bytes of one read.
-   * @param bytes - not empty. They are modified: the data of several chunks is moved together.
+   * @param bytes - must not be empty. This method modifies them: it moves the data of several chunks together.
    * @returns all data in these bytes; may be empty.
    * @throws the error that `invalid` creates.
    */

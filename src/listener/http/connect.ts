@@ -87,7 +87,10 @@ function whyNoTarget(target: string): string {
     : 'the host of the CONNECT target is not a host name or an IP address';
 }
 
-/** CONNECT has no body (RFC 9110 §9.3.6). If a body is announced, its bytes could be meant for noria or for the target. */
+/**
+ * Refuses a CONNECT request that announces a body: it could be meant for noria or for the target. CONNECT has no body
+ * (RFC 9110 §9.3.6).
+ */
 function checkNoBody({ framing }: RequestHead): NoriaError | undefined {
   if (framing instanceof NoriaError) return framing;
   const announced = framing.kind === 'chunked' || (framing.kind === 'length' && framing.bytes > 0);

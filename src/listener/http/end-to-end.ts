@@ -66,8 +66,8 @@ export function endToEndFields(fields: readonly HeaderField[], body: Framing): H
 }
 
 /**
- * Returns the fields that are forwarded from a request to switch protocols, or from its 101 response. Keeps Upgrade,
- * with `Connection: Upgrade`. Removes Content-Length: neither message has a body, and some clients would read the first
+ * Selects the fields to forward for a request to switch protocols, or for its 101 response. Keeps Upgrade, with
+ * `Connection: Upgrade`. Removes Content-Length: neither message has a body, and some clients would read the first
  * bytes of the new protocol as a body (RFC 9110 §8.6).
  */
 export function upgradeFields(fields: readonly HeaderField[]): HeaderField[] {

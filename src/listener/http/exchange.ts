@@ -20,8 +20,8 @@ interface ExchangeCallbacks {
   /** Called after each read, when `onPart` has received all parts of this read. */
   onRead(): void;
   /**
-   * A 101 response has arrived. From now on, the callee owns the member connection and its lease. The bytes after the
-   * head are in the socket again.
+   * A 101 response has arrived. From now on, the callee owns the member connection and its lease. noria has put the
+   * bytes after the head back into the socket.
    */
   onSwitched(head: ResponseHead): void;
   /** Called when the member can take more of the request body. */
@@ -50,7 +50,7 @@ export class HttpExchange {
   /** Limits how many parts of the request body wait in the member's socket; undefined before the first part. */
   #partLimit: PartLimit | undefined;
   #keep: ((memberConnection: MemberConnection) => void) | undefined;
-  /** The bytes sent to the member and received from it, including heads and framing. */
+  /** The numbers of bytes sent to the member and received from it, including heads and framing. */
   #bytesUp = 0;
   #bytesDown = 0;
 

@@ -33,7 +33,7 @@ export function requestFraming(fields: readonly HeaderField[], minorVersion: num
 /**
  * The framing of a response's body.
  * @param method - of the request: a response to HEAD has no body.
- * @returns the same errors as `requestFraming`.
+ * @returns the framing, or an error for the same reasons as `requestFraming`.
  */
 export function responseFraming(
   method: string,

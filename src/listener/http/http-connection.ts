@@ -266,7 +266,7 @@ class HttpConnection {
     if (this.#over || current === undefined || !current.body.complete || !current.response.completed) return;
     this.#current = undefined;
     const { socket, options, draining } = this.#connection;
-    // While the client still reads the response, the idle timeout of the response applies.
+    // A client that still reads the response is not yet idle between two requests: `idleTimeoutMs` applies to it.
     const idleMs = socket.writableLength > 0 ? options.idleTimeoutMs : KEEP_ALIVE_MS;
     this.#setDeadline(idleMs, () => socket.destroy());
     if (draining) this.#release();

@@ -13,8 +13,8 @@ export class PartLimit {
   #parts = 0;
 
   /**
-   * @param onWritten - called when the waiting parts have been written, if `mayWrite` returned false because of their
-   *   number. If `mayWrite` returned false because of their size in bytes, the socket emits 'drain' instead.
+   * `mayWrite` returns false for one of two reasons. If too many parts wait, `onWritten` is called when they have been
+   * written. If too many bytes wait, the socket emits 'drain' when they have been written.
    */
   constructor(socket: Socket, onWritten: () => void) {
     this.#socket = socket;

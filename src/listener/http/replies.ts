@@ -20,8 +20,8 @@ export interface HttpReply {
 }
 
 /**
- * The reason phrases of the statuses in core/faults.ts. They are not taken from node:http, because its import also loads
- * Node's fetch. Every worker would start 25 ms later and take 4 MiB more memory.
+ * The reason phrases of the statuses in core/faults.ts. node:http has them, too, but importing it also loads Node's
+ * fetch: every worker would start 25 ms later and take 4 MiB more memory.
  */
 const REASON_PHRASES: Readonly<Record<number, string>> = {
   400: 'Bad Request',

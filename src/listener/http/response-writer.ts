@@ -18,7 +18,7 @@ import type { ResponseHead } from './response-reader.ts';
 const CONTINUE = 100;
 const NO_CONTENT = 204;
 /**
- * At most this number of bytes of data are copied behind the head and written together with it. For more data, two
+ * Up to this number of bytes, noria copies the data behind the head and writes both together. For more data, two
  * separate writes cost less than the copy.
  */
 const MAX_JOINED_BYTES = 4 * 1024;

@@ -204,7 +204,10 @@ function parseSocks4Request(bytes: Buffer): Parsed | SocksFault | undefined {
   return request(hostPort(name, port), userId, nameEnd + 1);
 }
 
-/** Returns the offset after the length byte at `at` and its text; undefined if the text is incomplete. */
+/**
+ * Returns the end of a text: the offset after its last byte. `at` is the offset of the byte that contains its length.
+ * Undefined if the text is incomplete.
+ */
 function countedEnd(bytes: Buffer, at: number): number | undefined {
   const length = bytes[at];
   return length === undefined || bytes.length < at + 1 + length ? undefined : at + 1 + length;
