@@ -64,8 +64,8 @@ export function objectsIn(list: readonly unknown[]): RawFields[] {
 }
 
 /**
- * Whether the text has too many values or too many levels of nesting. Counts the commas and opening brackets instead of
- * parsing the text, because each value follows one of them.
+ * Whether the text has too many values or too many levels of nesting. Each value follows a comma or an opening bracket,
+ * so this function only counts these and does not parse the text.
  */
 function isOversized(text: string): boolean {
   let depth = 0;

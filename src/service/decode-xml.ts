@@ -37,8 +37,8 @@ export function readXml(text: string, origin: AnswerOrigin): Envelope | undefine
 }
 
 /**
- * Reads an element and everything inside it. Adds the fields of each entry to `entries`. Adds the values of other
- * elements to `envelope`, the first value of each name.
+ * Reads an element and everything inside it. Adds the fields of each entry to `entries`. Adds the values of all
+ * other elements to `envelope`: of several values with the same name, only the first.
  */
 function collect(element: XmlElement, envelope: Record<string, unknown>, entries: RawFields[]): void {
   const values = valuesOf(element);

@@ -77,8 +77,8 @@ const IP_LIKE = /\d{1,3}(?:\.\d{1,3}){3}/;
 /**
  * Decodes the body of an answer with any HTTP status.
  *
- * @throws NoriaError link-unreadable if the body contains no address and no rule explains that, service-blocked if
- * the body is a web page.
+ * @throws NoriaError link-unreadable if the body contains no address and matches no rule of the source, service-blocked
+ * if the body is a web page.
  */
 export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedLink {
   const options: LinkDecodeOptions = { ...given, unreadable: 'link-unreadable' };
