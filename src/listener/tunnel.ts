@@ -76,8 +76,8 @@ function refuse(connection: ClientConnection, client: TunnelClient, failure: Dia
 
 /**
  * Relays between the client and the member until both have ended, then ends the lease and emits `tunnel.closed`.
- * In the same tick, but before this call, the caller replies to the client and removes its own listeners from the
- * client's socket.
+ * Before this call, in the same tick, the caller must reply to the client and remove its own listeners from the client's
+ * socket.
  *
  * @param early - what the client has sent after its request: goes to the target first.
  */
