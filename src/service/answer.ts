@@ -34,7 +34,7 @@ export interface DrawnEntry {
   readonly isNew?: boolean;
 }
 
-/** The numbers of IPs that an answer reports. They count distinct IPs. */
+/** The numbers of IPs that an answer reports. Each counts distinct IPs. */
 export interface Quota {
   /**
    * How many IPs the instance may still draw, today or in total: `surplus_count`; for `short-pure`, `today_left_count`.

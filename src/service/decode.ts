@@ -1,8 +1,8 @@
 /**
  * Decodes the answer of a draw. All functions are pure.
  *
- * noria keeps an entry if its IP, port and protocol are valid and its address may become a member. It drops and counts
- * all other entries.
+ * noria keeps an entry if its IP, port and protocol are valid and `RefuseAddress` does not refuse the address. It drops
+ * and counts all other entries.
  */
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { DrawAnswer, DrawnEntry, Quota } from './answer.ts';

@@ -151,7 +151,6 @@ function readFlag(raw: unknown): boolean | undefined {
   );
 }
 
-/** Returns the functions `read` and `print` of a row, for a field that `print` returns unchanged. */
 function field<Name extends keyof Details>(
   name: Name,
   read: (raw: unknown) => Details[Name] | undefined,

@@ -92,7 +92,7 @@ interface OperationRow {
    * the key.
    */
   readonly identity: { readonly name: string; readonly key: string };
-  /** The further parameters, without `count` and without the parameter that selects the format. */
+  /** The parameters apart from those in `identity`. `count` and the parameter for the format are not included. */
   readonly params: Readonly<Record<string, OperationParam>>;
 }
 

@@ -38,8 +38,8 @@ export interface ExtractCall extends CallBase {
   /** The id of the instance. The service calls the parameter api, inst_id or app_id. */
   readonly instance: string;
   /**
-   * The result of `checkParams`. `params.count` is the maximum number of proxies per call. noria does not send it: it
-   * sends the field `count` below.
+   * The result of `checkParams`. `params.count` is the maximum number of proxies per call. noria does not send this
+   * maximum: it sends the field `count` below.
    */
   readonly params: Readonly<Record<string, string | number>>;
   /** How many proxies to request. If absent, the service decides. */

@@ -48,7 +48,7 @@ interface FoundList {
 
 /** For each rule of a source: noria's code for an answer that matches the rule. */
 const CODE_OF_RULE = { tooFast: 'too-fast', denied: 'denied', empty: 'empty' } as const;
-/** noria's code for an answer that is an error but matches none of these rules. */
+/** noria's code for an error that matches no rule in CODE_OF_RULE. */
 const REFUSED = 'refused';
 
 const MAX_LINES = 32_000;

@@ -112,7 +112,7 @@ function decoded(value: string): string {
   }
 }
 
-/** Returns the values of a form, and the texts in quotation marks of JSON. */
+/** Returns what may be secret in a body: the values of a form, and the quoted texts of JSON. */
 function valuesOfBody(body: string): string[] {
   const texts = [...body.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, text = '']) => text);
   const values = [...texts, ...pairsOf(body).flatMap(({ value }) => formsOf(value))];
