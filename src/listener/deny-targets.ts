@@ -113,7 +113,7 @@ export function isOwnAddress(target: HostPort, own: readonly BoundAddress[]): bo
 /**
  * Whether the address of a member is one of noria's own.
  *
- * 127.0.0.1 and 127.0.0.2 are different addresses here, because noria itself connects to the member. For a target,
+ * noria itself connects to the member, so 127.0.0.1 and 127.0.0.2 lead to different servers. For a target,
  * `isOwnAddress` treats all loopback addresses as this machine.
  */
 export function isOwnMember(member: HostPort, own: readonly BoundAddress[]): boolean {

@@ -1,4 +1,4 @@
-/** Closes sockets: with an error after incomplete data, or with `destroy` instead of `end` to save system calls. */
+/** Closes a connection with an error if its data is incomplete, and says when `destroy` can replace `end`. */
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 

@@ -88,8 +88,8 @@ function whyNoTarget(target: string): string {
 }
 
 /**
- * Refuses a CONNECT request that announces a body: it could be meant for noria or for the target. CONNECT has no body
- * (RFC 9110 §9.3.6).
+ * Refuses a CONNECT request that announces a body, because noria cannot know whether the body is meant for noria or for
+ * the target. CONNECT has no body (RFC 9110 §9.3.6).
  */
 function checkNoBody({ framing }: RequestHead): NoriaError | undefined {
   if (framing instanceof NoriaError) return framing;
