@@ -99,11 +99,13 @@ function reportsNeeded(sinceReachedMs: number): number {
   return sinceReachedMs < Infinity ? MIN_REPORTS_AFTER_REACHED : MIN_REPORTS;
 }
 
-/** The maximum of a client's budget for further attempts, and how many attempts each second adds to the budget. */
+/** The maximum of a client's budget for further attempts. */
 export const CLIENT_BURST = 100;
+/** Each second adds this number of further attempts to each client's budget. */
 export const CLIENT_ATTEMPTS_PER_SECOND = 10;
 /**
- * Each attempt for any client adds this number to every client's budget. So a busy noria allows more further attempts.
+ * Each attempt for any client adds this number to the budgets of all clients. So a busy noria allows more further
+ * attempts.
  */
 const EARNED_PER_ATTEMPT = 0.1;
 /** How many clients with failed requests to remember. A forgotten client starts again with a full budget. */
@@ -112,7 +114,7 @@ const MAX_CLIENTS = 4_096;
 interface ClientBudget {
   left: number;
   at: number;
-  /** The number of attempts of all clients together until the moment `at`. */
+  /** How many attempts noria had made for all clients at the moment `at`. */
   attempts: number;
 }
 

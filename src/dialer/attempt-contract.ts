@@ -36,7 +36,7 @@ export interface AttemptTask {
   readonly warm?: TakenConnection | undefined;
 }
 
-/** The connection to the target that a successful attempt passes to its owner. */
+/** A connection to the target: the result of a successful attempt. */
 export interface RawConnection {
   /**
    * The attempt has removed its listeners from the socket. The socket may be flowing: the owner must add a 'data'
@@ -64,8 +64,8 @@ export interface RawConnection {
 }
 
 /**
- * The phases of an attempt. `connect`: until TCP, and TLS if used, are established. `answer`: from noria's request to the
- * member's answer.
+ * The phases of an attempt. `connect`: until TCP, and TLS if used, are established. `answer`: from noria's request to
+ * the member's answer.
  */
 export type AttemptPhase = 'connect' | 'answer' | 'done';
 

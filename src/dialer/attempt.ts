@@ -190,11 +190,11 @@ export class Attempt {
     } else if (this.elapsedMs >= this.#task.timeoutMs) {
       this.#fail('member-silent', 'answer timed out');
     } else if (this.#choice.isTrial) {
-      // A slow target can also cause the timeout of a trial. The cause was pipelining only if a plain handshake then
-      // takes less time than the trial took.
+      // A trial also times out if the target is slow. So pipelining was the cause only if the plain handshake that
+      // follows takes less time than the trial.
       this.#endTrial(this.#choice.elapsedMs);
     } else {
-      // This was the deadline of the connect phase, which ended in time. Set the deadline of the handshake.
+      // The connect phase ended before its deadline, so the attempt continues. Set the deadline of the handshake.
       this.#setDeadline(this.#parts.clock.monotonic());
     }
   };

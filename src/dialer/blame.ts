@@ -42,8 +42,7 @@ export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
   if (targetCanCause(failure)) {
     if (evidence.reachedByOther) return 'member-for-target';
     if (evidence.clientLeft) return 'nobody';
-    // If no member of the source worked recently, either the target or all members may be at fault. Only requests to
-    // other targets can show which.
+    // If no member of the source worked recently, noria cannot tell a dead target from a source whose members all fail.
     const isDead = evidence.similarFailures >= MIN_DEAD_TARGET_FAILURES && evidence.sourceWorked;
     return isDead ? 'target' : 'unclear';
   }
@@ -116,8 +115,8 @@ export interface BlameParts {
 
 export type DialEnd =
   /**
-   * An attempt connected. `reachedBy`: the member that reached the target. Undefined in absolute form: only the later response
-   * shows whether the member reached the target.
+   * An attempt connected. `reachedBy`: the member that reached the target. Undefined in absolute form: only the later
+   * response shows whether the member reached the target.
    */
   | { readonly kind: 'connected'; readonly reachedBy: string | undefined }
   | { readonly kind: 'client-left' }
@@ -167,7 +166,9 @@ export class DialBlame {
     );
   }
 
-  /** The sum of the points for reports that the target is unreachable. A full report has `FULL_REPORT_POINTS` points. */
+  /**
+   * The sum of the points for reports that the target is unreachable. A full report has `FULL_REPORT_POINTS` points.
+   */
   get reportPoints(): number {
     return this.#reportPoints;
   }
@@ -208,7 +209,10 @@ export class DialBlame {
     else this.#decide(failed, { kind: 'failed' });
   }
 
-  /** Records that an attempt was cancelled in `phase`. A cancelled attempt is no evidence against its member or the target. */
+  /**
+   * Records that an attempt was cancelled in `phase`. A cancelled attempt is no evidence against its member or the
+   * target.
+   */
   cancelled(attempt: Attempt, phase: AttemptPhase): void {
     const { pool } = this.#parts;
     pool.report({ lease: attempt.lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });

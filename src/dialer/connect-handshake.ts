@@ -13,8 +13,8 @@ const PROXY_AUTHENTICATION_REQUIRED = 407;
 /** With these statuses the member reports that it could not reach the target. */
 const TARGET_UNREACHABLE = new Set([502, 503, 504]);
 /**
- * With these statuses the member refuses CONNECT, or CONNECT to this port. It may still accept a plain HTTP request in
- * absolute form.
+ * With these statuses the member refuses CONNECT, perhaps only to this port. It may still accept a plain HTTP request
+ * in absolute form.
  */
 const NO_CONNECT = new Set([400, 403, 404, 405, 501]);
 
@@ -45,8 +45,8 @@ export class ConnectHandshake implements Handshake {
       if (head === 'more') break;
       left = left.subarray(headBytes);
       if (head.status >= 200) return finalStep(head.status, left);
-      // 1xx responses precede the final response (RFC 9110 §15.2). Status 101 is an error, because noria never sends Upgrade with
-      // CONNECT.
+      // 1xx responses precede the final response (RFC 9110 §15.2). Status 101 is an error, because noria never sends
+      // Upgrade with CONNECT.
       if (head.status < 100 || head.status === 101) return protocolFailure(`status ${head.status}`);
       this.#interimBytes += headBytes;
       scanned = 0;

@@ -12,8 +12,8 @@ import { type Login, Secret } from '../core/secret.ts';
 
 export interface SourceAccess {
   /**
-   * Which credentials noria sends. `auto`: no credentials until members require credentials, then the credentials of the
-   * instance. `instance`: the credentials of the instance from the start.
+   * Which credentials noria sends. `auto`: no credentials until members require credentials, then the credentials of
+   * the instance. `instance`: the credentials of the instance from the start.
    */
   readonly auth: 'auto' | 'none' | 'instance' | Login;
   /** The id of the instance, which is its user name. */
@@ -47,8 +47,9 @@ export interface PreparedLogin extends Login {
 }
 
 /**
- * A member's latest answer. `accepted`: it accepted credentials. `open`: it accepted a request without credentials. `asked`: it
- * required credentials and noria sent none. `refused`: it rejected the credentials, and noria has no other credentials.
+ * A member's latest answer. `accepted`: it accepted credentials. `open`: it accepted a request without credentials.
+ * `asked`: it required credentials and noria sent none. `refused`: it rejected the credentials, and noria has no other
+ * credentials.
  */
 type MemberAnswer = 'accepted' | 'open' | 'asked' | 'refused';
 
@@ -57,8 +58,8 @@ const MIN_MAJORITY_MEMBERS = 3;
 /** How long a member's answer to credentials counts as evidence. */
 const WINDOW_MS = 5 * 60_000;
 /**
- * The minimum time between two records of the same answer of a member. A busy source would otherwise record an answer
- * for each tunnel.
+ * If a member repeats its latest answer within this time, noria does not record the answer again. Without this limit,
+ * noria would record an answer for each tunnel.
  */
 const RENEW_INTERVAL_MS = 1_000;
 const MAX_MEMBERS = 1_024;
@@ -109,7 +110,10 @@ export class SourceCredentials {
     return this.#faulty;
   }
 
-  /** Whether noria has other credentials to try with a member that got the credentials `sent` and still required credentials. */
+  /**
+   * Whether noria has other credentials to try with a member that got the credentials `sent` and still required
+   * credentials.
+   */
   hasOthers(sent: PreparedLogin | undefined): boolean {
     return this.#access.auth === 'auto' && sent === undefined && this.#instance !== undefined;
   }
@@ -145,7 +149,10 @@ export class SourceCredentials {
     return undefined;
   }
 
-  /** Records that `member` accepted the credentials `sent`. From now on, all members of the source get the same credentials. */
+  /**
+   * Records that `member` accepted the credentials `sent`. From now on, all members of the source get the same
+   * credentials.
+   */
   accepted(member: string, sent: PreparedLogin | undefined, now = this.#clock.monotonic()): void {
     if (sent?.isOwn === true) return;
     // If the attempt sent no credentials, `#current` stays unchanged: the attempt may have started before members

@@ -34,8 +34,8 @@ export function failureAfterAttempts(
   if (allAtFrontProxy) return { code: 'front-proxy-failed', reason: describeFrontProxy(failures), attempts };
   const reason = describeAttempts(failures, attempts, ms);
   if (!isTargetUnreachable) return { code: 'members-failed', reason, attempts };
-  // If one member reports a refused connection, the target refused it. Other members may report the same refusal as "unreachable"
-  // or as status 502.
+  // If one member reports a refused connection, the target refused it. Other members may report the same refusal as
+  // "unreachable" or as status 502.
   const targetRefused = failures.some((failure) => failure.targetRefused);
   return { code: 'target-unreachable', reason, attempts, targetRefused };
 }

@@ -15,21 +15,23 @@ export interface DialRequest {
   readonly target: HostPort;
   readonly routing: RoutingOptions;
   /**
-   * What the connection is for. `tunnel`: unmodified bytes to the target. `forward`: a plain HTTP request to the target.
-   * With `forward`, the dial may return an idle connection. It may also return a connection for requests in absolute
-   * form, if the member does not accept CONNECT to the target's port.
+   * What the connection is for. `tunnel`: unmodified bytes to the target. `forward`: a plain HTTP request to the
+   * target. With `forward`, the dial may return an idle connection. It may also return a connection for requests in
+   * absolute form, if the member does not accept CONNECT to the target's port.
    */
   readonly use: 'tunnel' | 'forward';
-  /** `forward` only: the client's user and session. Requests with different owners never share an idle connection. */
+  /**
+   * Only with `forward`: the client's user and session. Requests with different owners never share an idle connection.
+   */
   readonly owner?: string;
   /**
-   * `forward` only: do not use an idle connection, because the member or the target may have closed it. Set for retries
-   * and for requests that cannot be repeated.
+   * Only with `forward`: do not use an idle connection, because the member or the target may have closed it. Set for
+   * retries and for requests that cannot be repeated.
    */
   readonly noReuse?: boolean;
   /**
-   * `forward` only: use CONNECT, because a member answered a request in absolute form with its own error instead of the
-   * target's answer.
+   * Only with `forward`: use CONNECT, because a member answered a request in absolute form with its own error instead
+   * of the target's answer.
    */
   readonly connectOnly?: boolean;
   /** Members that already failed for this request; set when a forwarded request is retried. */
@@ -70,8 +72,8 @@ export interface MemberConnection {
   readonly lease: Pick<Lease, 'member' | 'source' | 'exitIp' | 'remainingMs' | 'session'>;
   readonly attempts: number;
   /**
-   * `absolute` only: passes the head of the response to the dialer. From the head, the dialer learns which forward mode
-   * the members accept.
+   * Only in absolute form: passes the head of the response to the dialer. From the head, the dialer learns which
+   * forward mode the members accept.
    * @returns whether the member made the response itself. If so, the client must not get it as the target's answer.
    */
   isMemberError(answer: AbsoluteAnswer): boolean;
@@ -88,9 +90,14 @@ export interface ConnectionOutcome {
   readonly cut: boolean;
   /** Whether at least one byte arrived from the target. */
   readonly answered?: boolean;
-  /** Used only with `forward`. If true, the dialer gets the socket back after a complete exchange and may use it for another request. */
+  /**
+   * Used only with `forward`. If true, the dialer gets the socket back after a complete exchange and may use it for
+   * another request.
+   */
   readonly keep?: boolean;
-  /** `absolute` only: whether the response was a 407. The next dial then sends other credentials if there are any. */
+  /**
+   * Only in absolute form: whether the response had status 407. If so, the next dial sends other credentials, if any.
+   */
   readonly proxyAuthRequired?: boolean;
 }
 

@@ -120,8 +120,8 @@ export class MemberDialer implements Dialer, AsyncDisposable {
   }
 
   /**
-   * The number of open things that the dialer owns: dials, probes, idle connections and warm connections. A dial counts
-   * until all its attempts have ended, also those that are slower than its result.
+   * The number of open things that the dialer owns: dials, probes, idle connections and warm connections. A dial
+   * counts until all its attempts have ended, even after it has a result.
    */
   get openCount(): number {
     return this.#dials.size + this.#singleAttempts.size + this.#idle.size + this.#warm.size;
@@ -138,10 +138,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     return dial;
   }
 
-  /**
-   * Starts one attempt through a member that the caller has leased, for probes. The caller reports the outcome of the
-   * lease.
-   */
+  /** Starts one attempt through a leased member, without a dial. The caller reports the outcome of the lease. */
   attempt(task: Omit<AttemptTask, 'hedge'>): SingleAttempt {
     const attempt = new SingleAttempt(this.#parts, task, () => this.#singleAttempts.delete(attempt));
     if (this.#closed) {
@@ -181,8 +178,8 @@ export class MemberDialer implements Dialer, AsyncDisposable {
   }
 
   /**
-   * Ends all dials with `shutting-down` and closes all attempts and idle connections. Connections that were handed over stay
-   * open. Idempotent.
+   * Ends all dials with `shutting-down` and closes all attempts and idle connections. Connections that were handed over
+   * stay open. Idempotent.
    */
   async close(): Promise<void> {
     this.#closed = true;
@@ -197,7 +194,9 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     return this.close();
   }
 
-  /** Returns a function that opens sockets to members directly or, if the settings have one, through the front proxy. */
+  /**
+   * Returns a function that opens sockets to members directly or, if the settings have one, through the front proxy.
+   */
   #socketOpener(openDirect: OpenSocket): OpenSocket {
     const openThroughFront = frontSockets(openDirect, this.#options.clock);
     return (member, use) => {

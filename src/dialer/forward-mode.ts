@@ -17,8 +17,8 @@ import type { AbsoluteAnswer, ForwardMode } from './dial.ts';
  */
 const MIN_ABSOLUTE_FORM_TARGETS = 3;
 /**
- * A source whose members accepted CONNECT to a port may change. noria assumes such a change after this many consecutive members
- * refused CONNECT to the port.
+ * A source whose members accepted CONNECT to a port may change. noria assumes such a change after this many consecutive
+ * members refused CONNECT to the port.
  */
 const MIN_CONNECT_REFUSALS = 3;
 /** After this time, noria forgets which targets need absolute form, and which ports accept CONNECT. */

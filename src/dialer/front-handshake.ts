@@ -15,9 +15,9 @@ import { Socks5Handshake } from './socks-handshake.ts';
 
 export interface FrontFailure {
   /**
-   * Why noria did not get a connection through the front proxy. `local`: this machine is out of sockets or ports. `unresolved`,
-   * `down`: no connection to the front proxy. `login`, `refused`, `protocol`: the front proxy answered with an error. `silent`:
-   * the front proxy did not answer. `unreachable`: the front proxy could not reach the server.
+   * Why noria did not get a connection through the front proxy. `local`: this machine is out of sockets or ports.
+   * `unresolved`, `down`: no connection to the front proxy. `login`, `refused`, `protocol`: the front proxy answered
+   * with an error. `silent`: the front proxy did not answer. `unreachable`: the front proxy could not reach the server.
    */
   readonly problem:
     | 'local'
@@ -98,7 +98,8 @@ export class FrontHandshake {
         this.#socket.write(step.bytes);
         return;
       case 'accepted':
-        // The server behind the front proxy waits for a request, so bytes after the front proxy's answer break the protocol.
+        // The server behind the front proxy waits for a request, so bytes after the front proxy's answer break the
+        // protocol.
         if (step.rest.length > 0) this.#end({ problem: 'protocol', detail: 'extra bytes after the reply' });
         else this.#end(undefined);
         return;
@@ -131,14 +132,14 @@ function basic({ username, password }: NonNullable<FrontProxy['login']>): Secret
 function frontFailureFrom(failure: HandshakeFailure): FrontFailure {
   const { fault, detail } = failure;
   if (isUnreachable(failure)) return { problem: 'unreachable', detail };
-  // 401 also means wrong credentials: tinyproxy answers wrong credentials with 401.
+  // tinyproxy answers wrong credentials with 401 instead of 407
   if (fault === 'member-auth' || failure.status === 401) return { problem: 'login', detail };
   return { problem: fault === 'member-refused' ? 'refused' : 'protocol', detail };
 }
 
 /**
- * Whether the failure means that the front proxy could not reach the server. HTTP proxies report that with status 502
- * to 504 (tinyproxy: 500), SOCKS proxies with reply 3 to 6 (some with 1, general failure).
+ * Whether the failure means that the front proxy could not reach the service or the member. HTTP proxies report this
+ * with status 502 to 504 (tinyproxy: 500), SOCKS proxies with reply 3 to 6 (some with 1, general failure).
  */
 function isUnreachable({ fault, detail, status = 0 }: HandshakeFailure): boolean {
   if (fault === 'target-doubted' || detail === 'reply 1') return true;

@@ -86,8 +86,8 @@ class FrontConnection {
   failureAfter(ms: number): FrontFailure | undefined {
     if (this.#result === 'open') return undefined;
     const failure = this.#result === 'pending' ? this.#handshake.failureAfter(ms) : this.#result;
-    // If the front proxy answered on another connection at the same time, the front proxy works. Then this member is the
-    // cause of the silence.
+    // If the front proxy answered on another connection at the same time, the front proxy works. Then this member is
+    // the cause of the silence.
     return failure.problem === 'silent'
       ? { ...failure, answeredOthers: this.#answers.at >= this.#startedAt }
       : failure;

@@ -1,7 +1,7 @@
 /**
- * Hedging: noria starts a second attempt (a hedge) in parallel with a slow first attempt. A hedge is wasted if the first attempt
- * succeeds after all. A budget limits only wasted hedges. So a good pool gets at most a tenth more attempts, and a bad pool gets
- * as many hedges as it needs.
+ * Hedging: noria starts a second attempt (a hedge) in parallel with a slow first attempt. A hedge is wasted if the
+ * first attempt succeeds after all. A budget limits only wasted hedges. So a good pool gets at most a tenth more
+ * attempts, and a bad pool gets as many hedges as it needs.
  */
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
@@ -38,7 +38,7 @@ export function hedgeDelayMs(
   return Math.max(MIN_HEDGE_DELAY_MS, doubtful ? usualMs / 2 : usualMs);
 }
 
-/** How many hedges each dial adds to the budget. */
+/** Each dial adds this number to the hedge budget, so ten dials pay for one wasted hedge. */
 const EARNED_PER_DIAL = 0.1;
 /** The maximum number of hedges in the budget. The budget starts with this number. */
 const MAX_BALANCE = 10;
@@ -148,8 +148,8 @@ export class OverdueAttempts {
   }
 
   /**
-   * The members that a hedge avoids: slow members, and members with an overdue attempt. Members in `tried` are left out, because
-   * the dial avoids them anyway.
+   * The members that a hedge avoids: slow members, and members with an overdue attempt. Members in `tried` are left
+   * out, because the dial avoids them anyway.
    */
   membersToAvoid(slow: readonly string[], tried: readonly string[]): readonly string[] {
     const members = new Set(slow);

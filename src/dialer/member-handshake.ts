@@ -1,7 +1,7 @@
 /**
- * The handshake with a member: chooses how an attempt performs its next handshake, and records what the handshakes show about
- * pipelining. An attempt may perform two handshakes: a trial of a pipelined SOCKS5 handshake, and after a failed trial a plain
- * handshake.
+ * The handshake with a member: chooses how an attempt performs its next handshake, and records what the handshakes show
+ * about pipelining. An attempt may perform two handshakes: a trial of a pipelined SOCKS5 handshake, and after a failed
+ * trial a plain handshake.
  */
 
 import type { Clock } from '../core/clock.ts';
@@ -53,7 +53,7 @@ export class HandshakeChoice {
     return memberHandshake(protocol, { target, login, pipelined: this.#mode !== 'plain' });
   }
 
-  /** Records that the handshake is plain, because it began before the attempt, on a warm connection. */
+  /** Call it for a handshake that a warm connection began before the attempt: such a handshake is plain. */
   setPlain(): void {
     this.#mode = 'plain';
   }

@@ -20,11 +20,14 @@ export interface MemberAddress {
 
 /**
  * Starts a connection for a tunnel or a plain HTTP request. The socket allows half-open connections. It always has an
- * 'error' handler, so an error does not crash the process. Users listen for 'close' and then read `errored`.
+ * 'error' handler, so an error does not crash the process. Listen for 'close', and then read `errored`.
  */
 export type OpenSocket = (member: MemberAddress, use: DialRequest['use']) => Socket;
 
-/** The idle time in ms after which the kernel probes a TCP connection. It is shorter than the timeout of common NAT gateways. */
+/**
+ * The idle time in ms after which the kernel probes a TCP connection. It is shorter than the timeout of common NAT
+ * gateways.
+ */
 export const TCP_KEEP_ALIVE_MS = 30_000;
 
 /**
@@ -171,7 +174,10 @@ class ReceivingWrites {
 
 /** The read size of a plain socket in Node. */
 const SHARED_BYTES = 64 * 1024;
-/** With a buffer of this size, noria needs fewer reads and writes per byte than with a buffer of 64 KiB (docs/performance.md). */
+/**
+ * With a buffer of this size, noria needs fewer reads and writes per byte than with a buffer of 64 KiB
+ * (docs/performance.md).
+ */
 const LARGE_BYTES = 256 * 1024;
 /** The maximum number of large buffers to keep for reuse. */
 const MAX_SPARE_BUFFERS = 16;
@@ -185,13 +191,13 @@ export class ReadMemory {
   #copy = Buffer.allocUnsafeSlow(SHARED_BYTES);
   readonly #spare: Buffer[] = [];
 
-  /** Copies the first bytes of `shared` without allocating memory. The next call overwrites the copy. */
+  /** Returns a copy of the first bytes of `shared`. The next call overwrites this copy, except after `keepCopy`. */
   copy(byteCount: number): Buffer {
     this.shared.copy(this.#copy, 0, 0, byteCount);
     return this.#copy.subarray(0, byteCount);
   }
 
-  /** Keeps the latest copy valid: later calls of `copy` use other memory. */
+  /** Keeps the latest copy: later calls of `copy` use other memory. */
   keepCopy(): void {
     this.#copy = Buffer.allocUnsafeSlow(SHARED_BYTES);
   }
@@ -231,9 +237,9 @@ export function tunnelSocket(memory: ReadMemory): Socket {
 }
 
 /**
- * Lets the socket of a tunnel reuse the memory of a chunk when `sink` has sent the chunk. From now on, the 'data' listener
- * must write each chunk to `sink` before the listener returns. If `sink` then holds as many bytes as its high-water mark,
- * the listener must also pause the socket until 'drain'. No-op for other sockets.
+ * Lets the socket of a tunnel reuse the memory of a chunk when `sink` has sent the chunk. From now on, the 'data'
+ * listener must write each chunk to `sink` before the listener returns. If `sink` then holds as many bytes as its
+ * high-water mark, the listener must also pause the socket until 'drain'. No-op for other sockets.
  */
 export function lendChunks(socket: Socket, sink: Socket): void {
   const reads = (socket as MemberSocket)[READS];
@@ -248,7 +254,6 @@ class TunnelReads {
    * the receiver of the last chunk may still be writing bytes of the buffer.
    */
   #large: Buffer | undefined;
-  /** See `lendChunks`. */
   sink: Socket | undefined;
   /** Whether `sink` sent the previous chunk at once. */
   #sentAtOnce = false;
@@ -269,10 +274,8 @@ class TunnelReads {
   }
 
   /**
-   * Emits a copy of the received bytes. If the sink sent the previous chunk at once, it will probably send this chunk at
-   * once, too, so the copy reuses memory. If the sink does not send the chunk at once, the chunk occupies this memory
-   * (64 KiB) until it is sent. The next chunks then get new memory of exactly their size, until the sink again sends a
-   * chunk at once.
+   * Emits a copy of the received bytes. The copy reuses memory if `sink` sent the previous chunk at once, because
+   * `sink` will probably send this chunk at once as well. Otherwise, the copy gets new memory of exactly its size.
    */
   #emitShared(socket: Socket, byteCount: number): void {
     const { shared } = this.#memory;
@@ -282,7 +285,7 @@ class TunnelReads {
     const { sink } = this;
     if (sink === undefined) return;
     this.#sentAtOnce = sink.writableLength === 0;
-    if (reuses && !this.#sentAtOnce) this.#memory.keepCopy();
+    if (reuses && !this.#sentAtOnce) this.#memory.keepCopy(); // `sink` has not sent the copy yet
     const isFull = byteCount === shared.length;
     if (isFull && sink.writableHighWaterMark <= LARGE_BYTES) this.#large = this.#memory.takeLarge();
   }

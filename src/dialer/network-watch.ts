@@ -23,8 +23,8 @@ export class NetworkWatch {
   readonly #onChange: (down: boolean) => void;
   readonly #lostAt = new Map<string, number>();
   /**
-   * Whether our own network works. `given-up`: no answer has arrived for MAX_DOWN_MS, so members are blamed again. Only an answer
-   * leads back to `up`.
+   * Whether our own network works. `given-up`: no answer has arrived for MAX_DOWN_MS, so members are blamed again. Only
+   * an answer leads back to `up`.
    */
   #phase: 'up' | 'down' | 'given-up' = 'up';
   #downAt = 0;

@@ -42,7 +42,7 @@ export class OpeningTimes {
     this.#minMs = Math.min(ms, this.#minMs * MIN_GROWTH);
   }
 
-  /** The moving average; undefined before the first connection. */
+  /** The moving average of the opening time in ms; undefined before the first connection. */
   get averageMs(): number | undefined {
     return this.#averageMs;
   }

@@ -2,9 +2,9 @@
  * Learns which SOCKS5 members of one source accept a pipelined handshake: greeting, login and request in one write.
  *
  * By RFC 1928, a client waits for each reply. Some servers depend on this order: after a pipelined handshake, they
- * close the connection, answer out of order, or drop bytes that arrive too early. So in the mode
- * `auto`, noria first measures a plain handshake, and then tries a pipelined one. If this trial fails, the same member gets
- * a plain handshake immediately. If the trial fails with most members of a source, all its members get plain handshakes. A
+ * close the connection, answer out of order, or drop bytes that arrive too early. So in the mode `auto`, noria first
+ * measures a plain handshake, and then tries a pipelined one. If this trial fails, the same member gets a plain
+ * handshake immediately. If the trial fails with most members of a source, all its members get plain handshakes. A
  * login is pipelined only after a member of the source has accepted a login in a plain handshake.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
@@ -17,7 +17,9 @@ import type { Clock } from '../core/clock.ts';
  */
 export type HandshakeSetting = 'auto' | 'plain' | 'pipelined';
 
-/** How one handshake is performed. `trial`: a pipelined handshake; if it fails, the same member gets a plain handshake. */
+/**
+ * How one handshake is performed. `trial`: a pipelined handshake; if it fails, the same member gets a plain handshake.
+ */
 export type HandshakeMode = 'plain' | 'trial' | 'pipelined';
 
 /** noria forgets after this time whether a member accepts pipelined handshakes. */

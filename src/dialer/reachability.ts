@@ -2,8 +2,8 @@
  * Remembers the results of recent dials. For each target: when a member reached it, when it answered, and which members
  * failed for it although others reached it. For each member: when it last worked.
  *
- * Dials use these results to choose members and to decide blame. noria keeps results for a limited number of targets and
- * members, and forgets the oldest. A forgotten result can only make noria blame fewer members.
+ * Dials use these results to choose members and to decide blame. noria keeps results for a limited number of targets
+ * and members, and forgets the oldest. A forgotten result can only make noria blame fewer members.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
@@ -12,7 +12,7 @@ import type { Clock } from '../core/clock.ts';
 const TARGET_REACHED_MS = 30_000;
 /** How long a member counts as working after it reached a target. */
 const MEMBER_WORKED_MS = 60_000;
-/** The minimum time between two updates of an entry. Without it, a busy noria would update an entry for each tunnel. */
+/** noria records at most once in this time that a target or a member works, so that not each tunnel causes a record. */
 const RENEW_INTERVAL_MS = 1_000;
 /** How long dials avoid a member for a target that other members reach. */
 const AVOIDED_MS = 10_000;
@@ -110,8 +110,8 @@ interface TargetHistory {
 }
 
 /**
- * Records when members had events of one kind, such as an answer. `latestOfOther` returns the moment of the latest event
- * of all members except one.
+ * Records when members had events of one kind, such as an answer. `latestOfOther` returns the moment of the latest
+ * event of all members except one.
  */
 class LatestMembers {
   #latest: string | undefined;

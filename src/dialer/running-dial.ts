@@ -78,7 +78,7 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     this.#parts.hedgeBudget.earn();
     const { deadlineMs } = this.#settings;
     this.#deadline = this.#parts.deadlines.set(deadlineMs, () => this.#abort('deadline'), this.#startedAt);
-    // With `avoid`, this dial is a retry: other members have already failed for this client request.
+    // If members were tried before this dial, it is a retry. The client's budget for further attempts must allow it.
     if (this.#search.tried.length > 0 && !this.#parts.clientBudgets.allows(this.#client))
       this.#failAfterAttempts();
     else this.#acquireNext();
@@ -167,8 +167,8 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
   }
 
   /**
-   * Whether another member would probably fail as well: true if all members so far required credentials, or if the front proxy
-   * reached no member so far.
+   * Whether another member would probably fail as well: true if all members so far required credentials, or if the
+   * front proxy reached no member so far.
    */
   get #isWaitUseless(): boolean {
     return this.#blame.allRequireCredentials || this.#blame.allAtFrontProxy;
@@ -206,8 +206,9 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     const { target, noReuse } = this.#request;
     if (noReuse === true) {
       const { forwardMode } = this.#parts.memoryOf(lease.source);
-      // noria cannot send a request with `noReuse` twice. In absolute form, the request is the first message on the connection,
-      // and gets lost if the member has closed the warm connection. So noria opens a new connection for the request.
+      // noria cannot send a request with `noReuse` twice. In absolute form, the request is the first message on the
+      // connection, and gets lost if the member has closed the warm connection. So noria opens a new connection for the
+      // request.
       if (forwardMode.first(target.text) === 'absolute') return undefined;
     }
     return this.#parts.warm.take(lease);
@@ -222,7 +223,8 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
   }
 
   /**
-   * Serves a plain HTTP request through an idle connection to the leased member. Returns false if there is no such connection.
+   * Serves a plain HTTP request through an idle connection to the leased member. Returns false if there is no such
+   * connection.
    */
   #reuseIdle(lease: Lease, hedge: boolean): boolean {
     const { use, noReuse, target, owner = '' } = this.#request;
@@ -277,8 +279,8 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
 
   noHedgeFound(): void {
     this.#hedge.refund();
-    // The slow attempt may have failed while the dial waited for the pool. No attempt is then in progress, so the dial has to
-    // continue here.
+    // The slow attempt may have failed while the dial waited for the pool. No attempt is then in progress, so the dial
+    // has to continue here.
     if (this.#phase === 'open' && this.#running.length === 0) this.#continue();
   }
 

@@ -18,7 +18,7 @@ const ATYP_IPV4 = 0x01;
 const ATYP_NAME = 0x03;
 const ATYP_IPV6 = 0x04;
 
-/** A greeting with one method, because some servers choose one of several methods and then refuse it. */
+/** Offers one authentication method: some servers choose one of several offered methods, and then refuse it. */
 const OFFER_NO_AUTHENTICATION = Buffer.from([SOCKS5_VERSION, 1, NO_AUTHENTICATION]);
 const OFFER_LOGIN = Buffer.from([SOCKS5_VERSION, 1, USERNAME_PASSWORD]);
 
@@ -136,7 +136,7 @@ interface NextPhase {
   readonly replyBytes: number;
 }
 
-/** Ignores the version byte, because some servers send 5 instead of 1, which RFC 1929 requires. */
+/** Ignores the version byte: RFC 1929 requires 1, but some servers send 5. */
 function readLoginReply(all: Buffer): HandshakeStep | NextPhase {
   if (all.length < LOGIN_REPLY_BYTES) return MORE;
   if (all[1] !== SUCCEEDED) return failed('member-auth', `login status ${all[1]}`);

@@ -1,6 +1,6 @@
 /**
- * Keeps what the dialer has learned from the members of one source: credentials, forward mode, pipelining, latency and opening
- * times.
+ * Keeps what the dialer has learned from the members of one source: credentials, forward mode, pipelining, latency and
+ * opening times.
  */
 import type { Clock } from '../core/clock.ts';
 import { type SourceAccess, SourceCredentials, type SourceFault } from './credentials.ts';
@@ -57,11 +57,16 @@ export class SourceMemory {
   }
 }
 
-/** The minimum number of latency samples for computing their 95th percentile and for deciding which members are slow. */
+/**
+ * The minimum number of latency samples for computing their 95th percentile and for deciding which members are slow.
+ */
 export const MIN_SAMPLES = 20;
 /** The maximum number of samples to keep: a few for each member of a typical pool. */
 const MAX_SAMPLES = 256;
-/** The minimum time in ms between two computations of the 95th percentile, because sorting the samples costs more than a dial. */
+/**
+ * The minimum time in ms between two computations of the 95th percentile, because sorting the samples costs more than a
+ * dial.
+ */
 const RECOMPUTE_INTERVAL_MS = 1_000;
 const MAX_AGE_MS = 10 * 60_000;
 const PERCENTILE = 0.95;

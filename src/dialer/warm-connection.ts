@@ -20,8 +20,8 @@ export interface WarmParts {
 }
 
 /**
- * How a warm connection ended unused. `unopened`: noria could not establish it. `closed`: the member closed it. `expired`: it
- * reached its time limit.
+ * How a warm connection ended unused. `unopened`: noria could not establish it. `closed`: the member closed it.
+ * `expired`: it reached its time limit.
  */
 export type WarmEnd = 'unopened' | 'closed' | 'expired';
 

@@ -26,12 +26,12 @@ const MIN_TUNNELS = 1.5;
  */
 const DEVIATIONS = 2;
 /**
- * noria holds warm connections only if tunnels use all of them within this share of the time for which members keep an
- * unused connection.
+ * noria holds warm connections only if tunnels use all of them early: within this share of the time after which members
+ * close an unused connection.
  */
 const USE_SHARE = 0.5;
 
-/** The rate of tunnels, as an average with exponential decay. */
+/** Measures the rate of tunnels. The latest tunnels count most. */
 export class TunnelRate {
   #long = 0;
   #short = 0;
@@ -47,8 +47,8 @@ export class TunnelRate {
   /** Tunnels per ms at the time of the latest tunnel; 0 if there were too few tunnels to estimate a rate. */
   get perMs(): number {
     if (this.#long < MIN_TUNNELS) return 0;
-    // Does not count the latest tunnel, because the short window ends exactly at this tunnel. If there are few tunnels,
-    // counting it would make the rate too high.
+    // `- 1` leaves out the latest tunnel. The short window ends exactly at this tunnel, so counting it would make a
+    // low rate too high.
     return Math.max(this.#long / LONG_WINDOW_MS, (this.#short - 1) / SHORT_WINDOW_MS);
   }
 }
@@ -62,8 +62,8 @@ interface StockTerms {
 }
 
 /**
- * The number of connections to hold: rate × opening time, plus a reserve for irregular arrivals. 0 if tunnels would need
- * longer than USE_SHARE × `keepMs` to use all of them.
+ * The number of connections to hold: rate × opening time, plus a reserve for irregular arrivals. 0 if tunnels would
+ * need longer than USE_SHARE × `keepMs` to use all these connections.
  */
 export function stockFor({ perMs, openingMs, keepMs }: StockTerms): number {
   const duringOpening = perMs * openingMs;
