@@ -86,7 +86,7 @@ function copyRow(term) {
     await navigator.clipboard.writeText(text.textContent ?? '');
     toast(TEXTS.connect.copied, 'done');
   };
-  // If the browser denies access to the clipboard, the user can press Ctrl-C.
+  // If the browser denies access to the clipboard, the text is selected, so that the user can press Ctrl-C.
   const select = () => getSelection()?.selectAllChildren(text);
   const button = h('button', { type: 'button', click: () => copy().catch(select) }, TEXTS.connect.copy);
   setAttribute(button, 'aria-label', `${TEXTS.connect.copy}: ${term}`);

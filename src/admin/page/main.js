@@ -129,8 +129,8 @@ async function loadState() {
     showConnected();
     tick();
   } catch (error) {
-    // With an ApiError, noria has answered, so the page is still connected. If the token is wrong, `stayConnected`
-    // gets the same error and asks the person for the token.
+    // An ApiError is an answer of noria, so the page is still connected. If the token is wrong, `stayConnected` gets
+    // the same error and asks the person for the token.
     if (!(error instanceof ApiError)) showDisconnected();
   }
 }

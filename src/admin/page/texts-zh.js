@@ -217,7 +217,7 @@ export const ZH = {
   justNow: '刚刚',
   ago: (time) => `${time}前`,
 
-  // noria sends the reason in English, so the Chinese headline omits it.
+  // noria sends the reason for this state only in English, so the Chinese headline omits the reason
   readyHeadline: (text, _reason, usable) => `${text}：${usable} 个成员可用。`,
   readyDetail: (state, reason) => (state === 'serving' || state === 'degraded' ? '' : reason),
   facts: {

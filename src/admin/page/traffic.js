@@ -7,7 +7,8 @@ import { TEXTS } from './texts.js';
 import uPlot from './uplot.js';
 
 /**
- * Types of the charts. The value axis of a chart ends 10 % above the highest value, but not below `minTop` and not above `top`.
+ * Types of the charts. The value axis of a chart ends 10 % above the highest value, but not below `minTop` and not
+ * above `top`.
  *
  * @typedef {import('../schemas.ts').HistoryView} History
  * @typedef {(number | null)[]} Column

@@ -6,11 +6,11 @@
  */
 
 /**
- * A full bucket means at least this remaining lifetime, in seconds. So when all members of a source are about to
- * expire, all buckets look nearly empty.
+ * In seconds: a bucket is never full below this remaining lifetime. So if all members of a source are about to expire,
+ * all their buckets look nearly empty.
  */
 const MIN_FULL_SECONDS = 30;
-/** Each update multiplies `#longest` by this factor, so that an old maximum fades. */
+/** Each update multiplies the recorded longest lifetime by this factor, so that an old maximum fades. */
 const MAXIMUM_DECAY = 0.999;
 /** The minimum level, so that a nearly empty bucket stays visible. */
 const MIN_LEVEL = 0.02;
@@ -19,8 +19,8 @@ export class WheelSlots {
   /** The ids of the members in the slots of each source; '' is an empty slot. @type {Map<string, string[]>} */
   #slots = new Map();
   /**
-   * By source: the remaining lifetime, in seconds, of a member whose bucket is full. No member of the source has
-   * recently had a longer one.
+   * For each source, the longest recent remaining lifetime of its members, in seconds. A bucket with this lifetime is
+   * full.
    * @type {Map<string, number>}
    */
   #longest = new Map();
@@ -51,7 +51,7 @@ export class WheelSlots {
   }
 
   /**
-   * Returns how full to draw the bucket of a member, from 0 to 1.
+   * Returns how full the bucket of a member looks, from 0 to 1.
    * @param {string} source
    * @param {number} seconds - the remaining lifetime of the member
    */

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The wheel of members: one slot per wanted member, grouped by source. A member keeps its slot until it leaves the pool.
- * The level of a bucket shows the member's remaining lifetime. A moving line to the hub shows open tunnels.
+ * The wheel of members: one slot per wanted member, grouped by source. A member keeps its slot until it leaves the
+ * pool. The level of a bucket shows the member's remaining lifetime. A moving line to the hub shows open tunnels.
  *
  * Only one bucket is in the tab order. The arrow keys move the focus between buckets.
  */
@@ -31,7 +31,7 @@ import { WheelSlots } from './wheel-slots.js';
 
 /** The maximum number of buckets. More buckets would be too small to tell apart. */
 export const MAX_MEMBERS = 1_200;
-/** The level of a bucket if the remaining lifetime of its member is unknown. */
+/** How full the bucket of a member looks, from 0 to 1, if its remaining lifetime is unknown. */
 const UNKNOWN_LEVEL = 0.62;
 /** The speed of the wheel's axle, in rotations per second, at one tunnel per second. */
 const TURNS_PER_TUNNEL = 0.004;
