@@ -20,7 +20,10 @@ export function addActionRoutes(app: OpenAPIHono, backend: AdminBackend): void {
       path: '/api/log-level',
       summary: 'Set the log level until the next start or reload',
       request: { body: { content: jsonContent(logLevelSchema), required: true } },
-      responses: { 204: { description: 'Done' }, 400: jsonResponse('The level does not exist', errorSchema) },
+      responses: {
+        204: { description: 'Done' },
+        400: jsonResponse('The log level does not exist', errorSchema),
+      },
     }),
     (context) => {
       backend.setLogLevel(context.req.valid('json').level);

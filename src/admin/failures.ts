@@ -12,8 +12,8 @@ import type { FailureView } from './schemas.ts';
 
 const MAX_ENTRIES = 60;
 /**
- * The states that a source can enter after a failed draw. If the event `source.moved` has no code, no draw has failed:
- * for example, an operator has paused the source.
+ * The states that a source enters after a failed draw. A source can also enter one without a failed draw: for example,
+ * an operator pauses it. The event `source.moved` then has no code.
  */
 const STATES_AFTER_FAILURE: ReadonlySet<string> = new Set(['waiting', 'backoff', 'paused', 'halted']);
 
@@ -26,7 +26,7 @@ export interface Failures {
 type Failure = Omit<FailureView, 'firstAt' | 'lastAt' | 'times'>;
 
 interface Entry {
-  /** The failure as it occurred last. */
+  /** The latest occurrence. */
   readonly failure: Failure;
   readonly times: number;
   readonly firstAt: number;
@@ -95,7 +95,7 @@ function recordRequest(
   record: RecordFailure,
 ): void {
   if (outcome === 'accepted' || outcome === 'client-gone') return;
-  // A failure of noria or of a source affects all targets. So it has one entry for all targets. The entry shows the last
+  // A failure of noria or of a source affects all targets. So the list shows it once for all targets, with the latest
   // target.
   const { side } = FAULTS[outcome];
   const perTarget = side !== 'noria' && side !== 'source';

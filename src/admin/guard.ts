@@ -19,8 +19,8 @@ interface GuardOptions {
   readonly address: () => { readonly host: string; readonly port: number };
   readonly token?: Secret;
   /**
-   * Whether there is a route for the method and the path. Without a route, the guard does not check the content type, so
-   * that the answer is 404 or 405.
+   * Whether there is a route for the method and the path. Without a route, the guard does not check the content type,
+   * so that the answer is 404 or 405.
    */
   readonly hasRoute: (method: string, path: string) => boolean;
   /** The paths that need no token: the dashboard, /healthz, /readyz and the PAC file. */
@@ -84,8 +84,8 @@ export function guard(options: GuardOptions): MiddlewareHandler {
 }
 
 /**
- * Whether a page of another site caused the request, according to the Sec-Fetch headers. The result is false if the user
- * follows another site's link to the dashboard. That is safe, because no site can show the dashboard in a frame.
+ * Whether a page of another site caused the request, according to the Sec-Fetch headers. The result is false if the
+ * user follows another site's link to the dashboard. That is safe, because no site can show the dashboard in a frame.
  */
 function isCrossSite(req: HonoRequest): boolean {
   const site = req.header('sec-fetch-site') ?? 'none';

@@ -10,8 +10,8 @@ import type { HistoryView, Span } from './schemas.ts';
 import { type FailureSide, TrafficRing } from './traffic-ring.ts';
 
 /**
- * Maps the blame for a failed attempt to the side under which the history counts the attempt. Attempts without a side
- * are not counted.
+ * For each blame for a failed attempt: the side under which the history counts the attempt. With `undefined`, the
+ * history does not count the attempt.
  */
 const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   nobody: undefined,
@@ -24,7 +24,7 @@ const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   'front-proxy': 'network',
 };
 
-/** Maps a side of the fault table to the side under which the history counts a fault. The history has fewer sides. */
+/** The history has fewer sides than the fault table: for example, it counts faults of the service as `source`. */
 const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
   client: 'client',
   member: 'member',

@@ -94,7 +94,7 @@ function closeServer(server: Server): Promise<void> {
 /**
  * Limits the connections of the server. A client is an IPv4 address or the /64 of an IPv6 address.
  *
- * A new connection beyond the limit closes the oldest connection of the client that has the most. So an
+ * A new connection beyond the limit closes the oldest connection of the client that has the most connections. So an
  * orchestrator can always check noria's health, even if another client holds many connections.
  */
 function limitConnections(server: Server): void {

@@ -147,7 +147,7 @@ function addGauges(registry: Registry, backend: AdminBackend): void {
 function countEvents(registry: Registry, bus: EventBus): Disposable[] {
   const counter = (name: string, help: string, labels: readonly string[]) =>
     new FastCounter({ name, help, labels, registry });
-  const extractionHelp = 'Calls of the extraction service by code.';
+  const extractionHelp = 'Calls to the extraction service by code.';
   const extractions = counter('noria_extractions_total', extractionHelp, ['source', 'code']);
   const drawn = counter('noria_members_drawn_total', 'Members drawn.', ['source']);
   const goneHelp = 'Members that left the pool, by reason.';
@@ -214,7 +214,7 @@ function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBacken
   addFleetGauges(registry, backend);
   let lagMs: number | undefined;
   const lagHelp =
-    'For the latest change that this noria received: how long it was on its way from the noria that shared it.';
+    'Delay of the latest change to the shared pool: from when a noria of the fleet shared it until this noria applied it.';
   addGauge(registry, { name: 'noria_fleet_lag_seconds', help: lagHelp }, (gauge) => {
     if (lagMs !== undefined) gauge.set(lagMs / SECOND_MS);
   });

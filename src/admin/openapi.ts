@@ -58,7 +58,8 @@ export function describeIssues(error: z.ZodError): string {
 }
 
 /**
- * Adds /openapi.json. The first request generates the description: at the start, this would cost every noria 40 ms of CPU time.
+ * Adds /openapi.json. The first request generates the description: at the start, this would cost every noria 40 ms of
+ * CPU time.
  * @param openPaths - the paths that need no token.
  */
 export function addDescription(app: OpenAPIHono, version: string, openPaths: ReadonlySet<string>): void {

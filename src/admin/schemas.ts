@@ -46,7 +46,7 @@ const integer = (description: string) => z.number().int().openapi({ description 
 const quotaSchema = z
   .object({
     remaining: integer('Distinct IPs left in the quota, for today or in total').optional(),
-    added: integer('Distinct IPs that the last draw added').optional(),
+    added: integer('Distinct IPs of the last draw that were new').optional(),
     active: integer('Distinct IPs drawn that have not expired').optional(),
     today: integer('Distinct IPs drawn today, as counted by the service').optional(),
   })
@@ -122,8 +122,11 @@ const fleetSchema = z
     name: z.string(),
     replica: z.string().openapi({ description: 'The name of this noria in the fleet' }),
     store: z.enum(['connected', 'lost']),
-    reason: z.string().nullable().openapi({ description: 'Why the store is lost' }),
-    lostForSeconds: z.number().int().openapi({ description: '0 while the store is connected' }),
+    reason: z
+      .string()
+      .nullable()
+      .openapi({ description: 'Why the store is lost; null while it is connected' }),
+    lostForSeconds: integer('Time since the store was lost; 0 while it is connected'),
     replicas: z
       .array(
         z.object({
@@ -249,7 +252,7 @@ export const historySchema = z
         ),
         network: perStep("Attempts that failed because of this machine's network"),
         client: perStep('Requests refused because of what the client sent'),
-        noria: perStep('Requests that noria could not serve, for example because dial.deadline passed'),
+        noria: perStep('Requests that failed because of noria, for example because dial.deadline passed'),
       })
       .openapi({ description: 'Failures per step, by the side at fault' }),
   })

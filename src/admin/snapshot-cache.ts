@@ -34,7 +34,7 @@ export class SnapshotCache<T extends object> {
   }
 }
 
-/** A list of which the JSON is created only once, even if many clients read it. */
+/** A list whose JSON is created only once, even if many clients read it. */
 export class JsonList {
   readonly #items: readonly object[];
   readonly #encoded: Uint8Array<ArrayBuffer>;

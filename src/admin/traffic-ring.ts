@@ -227,7 +227,7 @@ class LatencyHistogram {
     this.#addTo(bucket, 1);
   }
 
-  /** Adds the histograms in `stored`, which `copyTo` has written there one after the other. */
+  /** Adds the counts of several histograms to this one. `copyTo` has written them to `stored` one after the other. */
   addAll(stored: Uint32Array): void {
     for (const [index, count] of stored.entries()) {
       if (count > 0) this.#addTo(index % BUCKET_COUNT, count);

@@ -2,9 +2,10 @@
  * Hands out the local ports of proxyPool to one user. The port that was not handed out for the longest time comes
  * first.
  *
- * Each port gets a member, and keeps it while the member works. If the member no longer works, the port gets a member that
- * no other port has. If there are fewer members than ports, ports that were handed out may share a member. A port that a
- * client got with `/pop/` is called popped: after POP_MS, it moves to another member. Owns the timers of these moves.
+ * Each port gets a member, and keeps it while the member works. If the member no longer works, the port gets a member
+ * that no other port has. If there are fewer members than ports, ports that were handed out may share a member. A port
+ * that a client got with `/pop/` is called popped: after POP_MS, it moves to another member. Owns the timers of these
+ * moves.
  */
 import type { Clock } from '../../core/clock.ts';
 
@@ -67,7 +68,7 @@ interface RingPort {
   moving: Disposable | undefined;
 }
 
-/** How long, in ms, a popped port keeps its member. */
+/** How long, in ms, a port keeps its member after a client got the port with `/pop/`. */
 export const POP_MS = 60_000;
 
 export class PortRing {
@@ -175,7 +176,7 @@ export class PortRing {
     }
   }
 
-  /** Sorts the ports. Popped ports come last: another client gets one only if no other port can serve. */
+  /** Sorts the ports. Ports that a client got with `/pop/` come last, so another client seldom gets them. */
   #inOrder(): RingPort[] {
     const isPopped = ({ moving }: RingPort) => (moving === undefined ? 0 : 1);
     return [...this.#ports.values()].sort(
