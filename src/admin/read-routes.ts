@@ -170,7 +170,7 @@ function addPac(app: OpenAPIHono, backend: AdminBackend): void {
       method: 'get',
       path: '/proxy.pac',
       summary:
-        'A PAC file: the browser sends all requests through the first HTTP listener, except to its own machine',
+        'A PAC file: the browser sends all requests through the first HTTP listener, except requests to its own machine',
       responses: { 200: textResponse('The file', PAC_TYPE), 404: NOT_FOUND },
     }),
     (context) => {

@@ -114,7 +114,7 @@ const MAX_CLIENTS = 4_096;
 interface ClientBudget {
   left: number;
   at: number;
-  /** How many attempts noria had made for all clients at the moment `at`. */
+  /** How many attempts noria had made for all clients by the moment `at`. */
   attempts: number;
 }
 

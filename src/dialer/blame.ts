@@ -42,7 +42,7 @@ export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
   if (targetCanCause(failure)) {
     if (evidence.reachedByOther) return 'member-for-target';
     if (evidence.clientLeft) return 'nobody';
-    // If no member of the source worked recently, noria cannot tell a dead target from a source whose members all fail.
+    // If no member of the source worked recently, the blame is unclear: either the target or all members may be dead.
     const isDead = evidence.similarFailures >= MIN_DEAD_TARGET_FAILURES && evidence.sourceWorked;
     return isDead ? 'target' : 'unclear';
   }

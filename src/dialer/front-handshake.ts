@@ -175,8 +175,8 @@ export function faultOfFrontFailure({ problem, answeredOthers }: FrontFailure): 
 
 /**
  * Whether the dial should try another member although the front proxy has reached no member so far. True if attempts
- * are left, and the front proxy either refused each connection or did not answer. It may do so for some members and not
- * for others.
+ * are left, and the front proxy either refused each connection or did not answer. A front proxy may do so only for some
+ * members.
  */
 export function helpsAnotherMember(
   failures: readonly { readonly frontFailure?: FrontFailure | undefined }[],

@@ -38,7 +38,7 @@ export function hedgeDelayMs(
   return Math.max(MIN_HEDGE_DELAY_MS, doubtful ? usualMs / 2 : usualMs);
 }
 
-/** Each dial adds this number to the hedge budget, so ten dials pay for one wasted hedge. */
+/** Each dial adds this number of hedges to the budget, so ten dials add one hedge. */
 const EARNED_PER_DIAL = 0.1;
 /** The maximum number of hedges in the budget. The budget starts with this number. */
 const MAX_BALANCE = 10;
@@ -123,8 +123,8 @@ interface OverdueAttempt {
 }
 
 /**
- * The maximum number of members to avoid. With each member to avoid, the pool needs more time to find another one. If
- * more members than this are slow, the others are probably slow, too.
+ * The maximum number of members that a hedge avoids. With each member to avoid, the pool needs more time to find
+ * another one. If more members than this are slow, the others are probably slow, too.
  */
 const MAX_AVOIDED = 64;
 

@@ -53,7 +53,7 @@ export class HandshakeChoice {
     return memberHandshake(protocol, { target, login, pipelined: this.#mode !== 'plain' });
   }
 
-  /** Call it for a handshake that a warm connection began before the attempt: such a handshake is plain. */
+  /** Call it when the attempt continues the handshake of a warm connection. This handshake is plain. */
   setPlain(): void {
     this.#mode = 'plain';
   }

@@ -12,7 +12,7 @@ import type { Clock } from '../core/clock.ts';
 const TARGET_REACHED_MS = 30_000;
 /** How long a member counts as working after it reached a target. */
 const MEMBER_WORKED_MS = 60_000;
-/** noria records at most once in this time that a target or a member works, so that not each tunnel causes a record. */
+/** noria records at most once in this time that a target or a member works, and not for each tunnel. */
 const RENEW_INTERVAL_MS = 1_000;
 /** How long dials avoid a member for a target that other members reach. */
 const AVOIDED_MS = 10_000;

@@ -206,9 +206,9 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     const { target, noReuse } = this.#request;
     if (noReuse === true) {
       const { forwardMode } = this.#parts.memoryOf(lease.source);
-      // noria cannot send a request with `noReuse` twice. In absolute form, the request is the first message on the
-      // connection, and gets lost if the member has closed the warm connection. So noria opens a new connection for the
-      // request.
+      // noria must not send a request with `noReuse` a second time. In absolute form, the request is the first message
+      // on the connection, and gets lost if the member has closed the warm connection. So noria opens a new connection
+      // for the request.
       if (forwardMode.first(target.text) === 'absolute') return undefined;
     }
     return this.#parts.warm.take(lease);

@@ -47,8 +47,8 @@ export class TunnelRate {
   /** Tunnels per ms at the time of the latest tunnel; 0 if there were too few tunnels to estimate a rate. */
   get perMs(): number {
     if (this.#long < MIN_TUNNELS) return 0;
-    // `- 1` leaves out the latest tunnel. The short window ends exactly at this tunnel, so counting it would make a
-    // low rate too high.
+    // The latest tunnel does not count: the short window ends exactly at this tunnel, so counting it would make a low
+    // rate too high.
     return Math.max(this.#long / LONG_WINDOW_MS, (this.#short - 1) / SHORT_WINDOW_MS);
   }
 }
