@@ -188,8 +188,8 @@ export class SourceCredentials {
   resetRefusals(): void {
     this.#answers.clear();
     this.#faulty = false;
-    // At the next acceptance, this process reports that the source's fault has ended, even if another process reported
-    // the beginning of the fault.
+    // When a member next accepts the credentials, this process reports the end of the fault, even if another process
+    // reported its beginning.
     this.#reported = true;
   }
 

@@ -53,7 +53,8 @@ export interface DialerOptions extends DialerSettings {
 }
 
 /**
- * The resolution of the deadlines. It is fine enough for the shortest hedge delay, and coarse enough to save CPU time.
+ * The resolution of the deadlines in ms. It is fine enough for the shortest hedge delay, and coarse enough to save CPU
+ * time.
  */
 const TICK_MS = 10;
 const UNKNOWN_SOURCE: SourceSettings = {

@@ -36,8 +36,8 @@ export interface FrontFailure {
 
 const DNS_CODES = new Set(['ENOTFOUND', 'EAI_AGAIN', 'ENODATA', 'EAI_FAIL', 'EAI_NODATA']);
 /**
- * Statuses from this one on are not standard. Some proxies use them (for example 522 and 594) for a server that they
- * cannot reach.
+ * No standard defines statuses from this number upward. Some proxies use them, for example 522 and 594, if they cannot
+ * reach a server.
  */
 const FIRST_OWN_STATUS = 520;
 
