@@ -10,8 +10,8 @@ import type { HistoryView, Span } from './schemas.ts';
 import { type FailureSide, TrafficRing } from './traffic-ring.ts';
 
 /**
- * For each blame for a failed attempt: the side under which the history counts the attempt. With `undefined`, the
- * history does not count the attempt.
+ * For each blame, the side under which the history counts a failed attempt. With `undefined`, the history does not
+ * count the attempt.
  */
 const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   nobody: undefined,
