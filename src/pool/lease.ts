@@ -118,8 +118,8 @@ export interface SourceForecast {
   /** Time until a draw can bring a member; absent if no draw is planned. */
   readonly nextMemberMs?: number;
   /**
-   * The time in ms for which the source draws nothing, even if clients wait. 0: the source may draw now. `Infinity`: the operator
-   * has to act first.
+   * The remaining time in ms of a suspension that waiting clients cannot shorten. 0 without such a suspension.
+   * `Infinity`: the operator has to act first.
    */
   readonly suspendedMs: number;
 }

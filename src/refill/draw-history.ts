@@ -41,7 +41,6 @@ export interface RecordedDraw {
 
 /** The number of draws in a row that brought no member, after which noria warns the operator. */
 const EMPTY_BEFORE_WARNING = 3;
-/** What the operator can do if members fail before their first use. */
 export const UNUSED_FAILURES_ADVICE =
   "Check that this machine's address is bound in the console of the service, and check upstream.protocol and upstream.auth of the source.";
 /**

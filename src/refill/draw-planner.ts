@@ -59,7 +59,7 @@ export class DrawPlanner {
   }
 
   /**
-   * Plans the next draw. The pace may allow its call only later. Plans no draw while a source with a smaller priority
+   * Plans the next draw. The pace may not allow its call yet. Plans no draw while a source with a smaller priority
    * number can serve the clients, unless the operator requested the draw.
    */
   plan(): DrawPlan {
@@ -112,11 +112,9 @@ interface Stock {
 }
 
 export interface DrawInputs {
-  /** The current monotonic moment. */
   readonly now: number;
   readonly stock: Stock;
   readonly demand: Demand;
-  /** The number of usable members to hold. */
   readonly size: number;
   /** Drawing stops if no client has sent a request for this time. With 0, it never stops. */
   readonly idleAfterMs: number;
@@ -146,7 +144,7 @@ export type DrawPlan =
 export interface PlannedDraw {
   readonly kind: 'draw';
   readonly count: number;
-  /** Whether clients are waiting and no member will be usable when the answer arrives. */
+  /** Whether clients are waiting and no member will be usable when the answer to the draw's call arrives. */
   readonly urgent: boolean;
 }
 
@@ -210,7 +208,7 @@ function nextCheckAt(inputs: DrawInputs): number {
   const { now, stock, demand } = inputs;
   const leadMs = horizonMs(inputs);
   const lossAt = stock.nextLossAt(now + leadMs);
-  // A check looks `leadMs` ahead, so this is the first moment at which a check notices the loss.
+  // From this moment on, a check notices the next member that stops being usable, because a check looks `leadMs` ahead.
   const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1;
   // A full pool has room again when the next member expires.
   const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);

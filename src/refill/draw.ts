@@ -39,7 +39,7 @@ const NONE_ADDED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
 /**
  * Applies the draw to the pool and to the statistics.
  *
- * @returns by how many the draw increases the number of members that will be usable `aheadMs` after the draw.
+ * @returns how many members the draw adds to those that will be usable in `aheadMs`.
  */
 export function applyDraw(context: DrawContext, draw: EndedDraw, aheadMs: number): number {
   const { clock, bus, pool, statistics } = context;

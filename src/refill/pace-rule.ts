@@ -27,8 +27,8 @@ export interface PaceRule {
 }
 
 /**
- * The wait of one caller in the queue for the right to make one call. At the end of the wait, noria records that this
- * caller makes the next call (the record is called a claim). Then noria sends the call.
+ * The wait of one caller in the queue for the right to make one call. At the end of the wait, noria records a claim:
+ * this caller makes the next call. Then noria sends the call.
  */
 export interface Turn {
   readonly id: string;
@@ -64,7 +64,7 @@ export const PACE_UNCHANGED: Settlement = { kind: 'done' };
  * a moment after the first byte of its answer.
  */
 export const PACE_SLACK_MS = 250;
-/** The maximum time in ms from the claim of a call to the sending of the call. Later, noria does not send the call. */
+/** The time in ms for which a claim is valid: noria sends the claimed call within this time, or not at all. */
 export const PERMIT_VALID_MS = 2_000;
 
 /**
@@ -208,8 +208,8 @@ export function waitBefore(
 }
 
 /**
- * The time in ms until a turn may call, if every turn ahead of it calls. Each further turn waits for the interval of
- * its own source.
+ * The time in ms until a turn may call, if every turn ahead of it calls. Each turn except the first adds the interval
+ * of its own source.
  */
 function waitInQueue(
   entry: PaceEntry,

@@ -39,7 +39,6 @@ interface PaceOptions {
   readonly random: Random;
 }
 
-/** A call that waits until the pace allows it. */
 export interface PaceTurn<T> {
   readonly rule: PaceRule;
   /** Called after every wait of the turn. If it returns false, the turn ends without a call. Default: returns true. */
@@ -67,7 +66,7 @@ interface Claimed {
 }
 
 /**
- * The turn fails after this many permits in a row expired before noria sent the call, because the state folder is too
+ * If this many permits of a turn expire in a row before noria sends the call, the turn fails: the state folder is too
  * slow.
  */
 const MAX_EXPIRED_PERMITS = 3;
@@ -184,7 +183,7 @@ export class Pace {
     { turn, permit, before }: Claimed,
     signal: AbortSignal,
   ): Promise<T | undefined> {
-    let settlement = PACE_UNCHANGED; // applies if `send` throws
+    let settlement = PACE_UNCHANGED; // the settlement if `send` throws
     try {
       if (signal.aborted) return undefined; // `signal` aborted while the claim was written
       const sent = await call.send(permit);

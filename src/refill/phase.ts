@@ -77,7 +77,7 @@ export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number):
   return { name: 'waiting', reason: describeOutcome(last), advice: last.advice, code: last.code };
 }
 
-/** The phase of `source` after a call that suspended it at the monotonic moment `now`. */
+/** Returns the phase of a suspended source. The suspension begins at the monotonic moment `now`. */
 export function suspendedPhase(
   outcome: DrawOutcome,
   { phase, ms, urgentMs }: Suspension,
@@ -154,14 +154,14 @@ export class SourceState {
     return this.refillRequested || this.drawsAhead;
   }
 
-  /** How long the source has been in its phase, in ms. The time continues if only the reason changes. */
+  /** The time in ms since the source moved to its phase. A change of the reason alone does not restart this time. */
   get lastedMs(): number {
     return this.#clock.monotonic() - this.#movedAt;
   }
 
   /**
-   * How long, in ms, waiting clients cannot make the source draw. 0 without a suspension, or if waiting clients shorten
-   * the suspension (`urgentAt`).
+   * The remaining time in ms of a suspension that waiting clients cannot shorten. 0 if the source is not suspended, or
+   * if waiting clients shorten the suspension (`urgentAt`): noria then lets clients wait for the next draw.
    */
   get suspendedMs(): number {
     if (!isSuspended(this.#phase) || this.refillRequested) return 0;

@@ -37,7 +37,6 @@ export interface Suspension {
 interface ReactionFacts {
   /** How many calls in a row, including this one, had the same kind of result (`CodeVerdict.kind`). */
   readonly consecutive: number;
-  /** The current time in epoch ms. */
   readonly wallAt: number;
   readonly random: Random;
 }
@@ -92,8 +91,8 @@ export function outcomeOfError(error: unknown): DrawOutcome {
 }
 
 /**
- * Returns the texts about a failed call. For most faults, the summary comes from the table FAULTS. A front proxy can fail in many
- * ways, so its summary is the message of the error. Clients see the summary.
+ * Returns the texts about a failed call. Clients see the summary. It comes from the table FAULTS, except for failures
+ * of the front proxy, which have many causes: their summary is the message of the error.
  */
 function wordsOf({ code, message }: NoriaError): Pick<DrawOutcome, 'summary' | 'advice' | 'message'> {
   const { summary, advice } = FAULTS[code];

@@ -19,7 +19,7 @@ export interface Counts {
 }
 
 export const DEFAULT_LATENCY_MS = 1_000;
-/** The weight of a new measurement in the moving average. */
+/** The weight of the latest call in the moving average of the duration of calls. */
 const LATENCY_WEIGHT = 0.3;
 
 const count = z.int().nonnegative();
@@ -35,7 +35,6 @@ const snapshotSchema = z.object({
   learnedMost: count.min(1).optional().catch(undefined),
 });
 
-/** The statistics as the snapshot file stores them. */
 export type StatisticsSnapshot = z.infer<typeof snapshotSchema>;
 
 const snapshotsSchema = z.record(z.string(), snapshotSchema.optional().catch(undefined)).catch({});
@@ -49,7 +48,6 @@ export class SourceStatistics {
   readonly counts: Counts;
   readonly budget: DailyBudget;
   quota: Quota;
-  /** The maximum count per call that noria learned from refusals (12003). */
   learnedMax: number;
   #latencyMs: number | undefined;
 

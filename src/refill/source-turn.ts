@@ -28,7 +28,6 @@ interface OpenDraw {
   /** The options that the source had before the connection was opened. A reload during the call does not change them. */
   readonly options: DrawSourceOptions;
   readonly startedAt: number;
-  /** Aborts the call. */
   readonly signal: AbortSignal;
 }
 
@@ -45,7 +44,6 @@ export class SourceTurn {
   readonly #parts: SourceParts;
   /** Aborts the turn. Has no effect after the call is sent. */
   readonly #turnAbort = new AbortController();
-  /** Aborts the connection and the call. */
   #callAbort: AbortController | undefined;
 
   constructor(context: TurnContext, planner: DrawPlanner, parts: SourceParts) {
@@ -79,7 +77,7 @@ export class SourceTurn {
     try {
       await this.#planner.pace.take(turn, signal);
     } catch (error) {
-      // The pace throws only if it cannot write to its store. A failed call does not throw: its failure is an outcome.
+      // `take` throws only if noria cannot record the call. A failed call does not throw: its failure is an outcome.
       if (!(error instanceof NoriaError)) throw error;
       // Clears the operator's request for a draw. Such a request overrides the suspension, so noria would otherwise
       // repeat the draw endlessly and without a pause.
@@ -158,7 +156,7 @@ export class SourceTurn {
     state.refillRequested = false;
     this.#moveToDrawing(count);
     const ended = await this.#call(draw, count, permit);
-    // The pace repeats a turn whose permit expired. The repeated turn must see that the operator requested a draw.
+    // If the permit expired, the turn waits for another permit, and the operator's request for a draw still applies.
     if (permit.state === 'expired') state.refillRequested ||= refillRequested;
     if (ended === undefined) return NOT_SENT;
     const gained = this.#apply(ended);
@@ -212,7 +210,7 @@ export class SourceTurn {
     const { gapMs } = this.#planner;
     const { settlement, suspension } = history.recordDraw({ ...draw, gapMs, sinceArrivalMs });
     this.#report(outcome, suspension);
-    // If noria dropped all proxies of the answer, the first draw counts as made: another draw could cost money again.
+    // noria does not repeat the first draw if it dropped all proxies of the answer: each draw may cost money.
     if (outcome.verdict.kind === 'ok' || outcome.allDropped) state.drawsAhead = false;
     if (suspension !== undefined) {
       const at = { source: this.#parts.options.name, now: this.#context.clock.monotonic() };

@@ -110,7 +110,7 @@ export class DrawSource {
     this.wake();
   }
 
-  /** Draws once without demand, so that the first client does not wait. Repeats the draw until it brings proxies. */
+  /** Makes one draw without demand, so that the first client does not wait. Repeats the draw if it brings no proxies. */
   drawAhead(): void {
     this.#state.drawsAhead = true;
     this.wake();

@@ -37,7 +37,7 @@ export interface SourceStatus {
   /** The maximum number of distinct IPs to draw on one day of the service, and the number drawn today. */
   readonly budget?: { readonly limit: number; readonly used: number };
   readonly size: number;
-  /** Counts since the state folder was created; `Counts` describes them. */
+  /** The counts of the source since the state folder was created, as `Counts` defines them. */
   readonly drawn: number;
   readonly used: number;
   readonly unused: number;
