@@ -55,7 +55,6 @@ interface RequiredListener {
   readonly existing: OpenedListener | undefined;
 }
 
-/** The steps of an update so far, which `#undo` reverts. */
 interface Change {
   readonly removed: readonly OpenedListener[];
   /** The removed listeners that no longer listen, because other listeners need their addresses. */
@@ -63,7 +62,7 @@ interface Change {
   readonly started: OpenedListener[];
 }
 
-/** Limits that have no configuration key. */
+/** The timeouts that no configuration key sets. */
 const LIMITS = {
   headerTimeoutMs: 15_000,
   handshakeTimeoutMs: 15_000,
@@ -152,7 +151,7 @@ export class ListenerSet {
     this.#previous = undefined;
   }
 
-  /** Counts wrong credentials that a client sent to another process with the same listener. */
+  /** Counts wrong credentials that a client sent to the same listener in another process. */
   countWrongCredentials(listenerId: number, attempt: WrongAttempt): void {
     const opened = this.#opened.find(({ settings }) => settings.shared?.id === listenerId);
     opened?.access.countWrongCredentials(attempt);
@@ -225,8 +224,8 @@ export class ListenerSet {
 
   /**
    * Marks the descriptor of a listener as used.
-   * @throws NoriaError listen-failed if noria did not inherit the descriptor, or has opened it before. To change such a listener,
-   * the operator restarts noria; until then, the service manager keeps the socket open.
+   * @throws NoriaError listen-failed if noria did not inherit the descriptor, or has opened it before. A listener on an
+   * inherited socket changes only when the operator restarts noria.
    */
   #claimInherited(address: ListenAddress): void {
     if (address.kind !== 'fd') return;

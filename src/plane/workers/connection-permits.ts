@@ -194,8 +194,8 @@ export class ConnectionPermitHolder {
   readonly #waiting: ((permitted: boolean) => void)[] = [];
   #asking = false;
   /**
-   * How many of the waiting connections the current request to the primary includes, beginning with the first in
-   * `#waiting`. If the primary grants no permit, the worker refuses these connections.
+   * The number of connections for which the worker has asked the primary for permits: the first ones in `#waiting`. If
+   * the primary grants no permit, the worker refuses these connections.
    */
   #askedFor = 0;
 

@@ -84,7 +84,7 @@ async function bindBriefly(address: ListenAddress, allowNonLoopback: boolean): P
   const servers = await bind(address, {
     allowNonLoopback,
     onListening: (server) => {
-      server.on('connection', (socket) => socket.destroy()); // no worker listens yet, so none can serve a client
+      server.on('connection', (socket) => socket.destroy()); // no worker can serve this early connection yet
       server.on('error', () => {}); // ignored: the server is closed at once
     },
   });

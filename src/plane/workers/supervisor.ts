@@ -13,8 +13,8 @@ export interface WorkerSupervisorOptions {
   readonly wanted: number;
   readonly onReport: (worker: WorkerProcess, report: WorkerReport) => void;
   /**
-   * Called when a new worker that replaces another worker has loaded. Gives the new worker the same state as the other workers.
-   * If the promise rejects, the supervisor kills the new worker.
+   * Called when the replacement of a worker has loaded, so that the caller gives it the state of the other workers.
+   * If the returned promise rejects, the supervisor kills the replacement.
    */
   readonly prepare: (worker: WorkerProcess) => Promise<void>;
   /** A worker exited unexpectedly; another worker starts after `restartMs`. */

@@ -41,7 +41,7 @@ export class WorkerListeners {
 
   /**
    * @param workers - returns the workers that serve clients now.
-   * @param sendPermits - sends a reply about a listener's permits to a worker, by worker number.
+   * @param sendPermits - sends a reply about a listener's permits to the worker with this number.
    */
   constructor(
     clock: Clock,

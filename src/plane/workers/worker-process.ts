@@ -75,7 +75,7 @@ export class WorkerProcess {
    * Resolves with the next answer of this kind; with undefined if the worker exits first. Calls for one kind must not overlap.
    */
   nextAnswer<Kind extends AnswerKind>(kind: Kind): Promise<WorkerAnswer<Kind> | undefined> {
-    if (this.#awaited.has(kind)) throw new TypeError(`another call already waits for the answer ${kind}`);
+    if (this.#awaited.has(kind)) throw new TypeError(`a call of nextAnswer already waits for "${kind}"`);
     if (this.#hasExited) return Promise.resolve(undefined);
     const { promise, resolve } = Promise.withResolvers<WorkerAnswer<Kind> | undefined>();
     // The cast is safe: `#receive` passes an answer only to the function that waits for an answer of this kind.

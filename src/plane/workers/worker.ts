@@ -170,7 +170,7 @@ function openPlane(message: OpenPlane): WorkerPlane {
   return { listeners, dialer, pool, shared, forecasts, loaded: replica.open() };
 }
 
-/** How far the clock of this process is ahead of the primary's clock. */
+/** Returns by how many ms the clock of this process is ahead of the primary's clock. */
 function aheadOfPrimaryMs({
   monotonicMs,
   sinceBootMs: primarySinceBootMs,

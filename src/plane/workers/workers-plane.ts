@@ -42,7 +42,7 @@ interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' | 'lease
   readonly workers: number;
   readonly poolSettings: PoolSettings;
   readonly forecasts: () => readonly SourceForecast[];
-  /** This machine's replica in the fleet. The replica shares the pool of this process. */
+  /** Shares the pool of this process with the fleet; absent without a fleet. */
   readonly fleet?: Replica | undefined;
   readonly log: Log;
   /** The secrets to mask when the log reports a worker's exit. */
@@ -98,7 +98,7 @@ class WorkersPlane implements DataPlane {
   #supervisor: WorkerSupervisor | undefined;
   #settings: PlaneSettings;
   #context: PlaneContext;
-  /** The last task in the queue. Updates and preparations of workers run one after the other. */
+  /** Settles when the last queued task has ended: an update of the listeners, or the preparation of a new worker. */
   #queue: Promise<unknown> = Promise.resolve();
 
   constructor(options: WorkersPlaneOptions) {
@@ -225,8 +225,8 @@ class WorkersPlane implements DataPlane {
     return new MemberDialer({
       ...options,
       ...settings,
-      // This bus has no subscribers: the `network.judged` events of this dialer describe only what this process
-      // found. `#verdict` emits the event for all processes together.
+      // No part receives the events of this dialer: its `network.judged` would state only what this process found.
+      // `#verdict` emits this event for all processes together.
       bus: new EventBus((event, error) => log.error({ event, error }, 'observer failed')),
       onNetwork: (down) => this.#verdict.judged(PRIMARY, down),
     });
