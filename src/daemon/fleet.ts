@@ -27,7 +27,6 @@ import { createTimekeeper } from '../state/moment.ts';
 
 /** Connects one noria to its fleet. */
 export interface FleetConnector {
-  /** The name of the fleet. */
   readonly name: string;
   /** The name of this noria, unique in the fleet. */
   readonly replica: string;
@@ -48,11 +47,10 @@ interface FleetOptions {
   readonly bus: EventBus;
   readonly pool: Pool;
   readonly sources: SourceKeys;
-  /** Executes a command for a source that the operator gave to another noria of the fleet. */
+  /** Executes a source command that the operator gave to another noria of the fleet. */
   readonly onCommand: (command: SourceCommand) => void;
   /** Called with a report about an answer of the service that another noria of the fleet got. */
   readonly onReport: (report: SourceReport) => void;
-  /** The number of client connections of this noria. */
   readonly clients: () => number;
   /** Returns the sources that do not draw, because the service has refused the last call of this noria for them. */
   readonly refusals: () => readonly SourceRefusal[];
@@ -137,8 +135,8 @@ export function storeConnector(config: FleetConfig): FleetConnector {
 }
 
 /**
- * Returns the sources that are halted or paused because of the answer to their own last call. Omits a source with
- * another reason, such as a command of the operator or the report of another noria.
+ * Returns the sources that are halted or paused because of the answer to their own last call. Omits sources that are
+ * halted or paused because of a command of the operator or the report of another noria.
  */
 export function refusalsOf(statuses: readonly SourceStatus[], { keyOf }: SourceKeys): SourceRefusal[] {
   return statuses.flatMap(({ name, state, reason, advice = '', lastDraw }) => {
@@ -149,10 +147,7 @@ export function refusalsOf(statuses: readonly SourceStatus[], { keyOf }: SourceK
 
 const recordSchema = z.object({ name: z.string(), epoch: z.string() });
 
-/**
- * Returns the epoch of the fleet's data (see epoch.ts) that `record` contains; undefined if `record` belongs to another
- * fleet.
- */
+/** Returns the epoch (see epoch.ts) in `record`; undefined if `record` belongs to another fleet. */
 function epochIn(record: unknown, name: string): string | undefined {
   const { data } = recordSchema.safeParse(record);
   return data?.name === name ? data.epoch : undefined;

@@ -116,7 +116,8 @@ export function refusesOf(config: Config, ownAddresses: readonly BoundAddress[])
 }
 
 /**
- * The addresses of listeners and APIs as the configuration states them. noria uses them until the addresses are bound.
+ * Returns the addresses that the configuration gives to listeners and APIs. Before they are bound, noria refuses
+ * members at these addresses.
  */
 export function configuredAddresses({ listeners, admin, proxyPool }: Config): BoundAddress[] {
   const sections = [...listeners, admin, proxyPool].filter((section) => section !== undefined);
@@ -145,7 +146,8 @@ function poolSourceOptions({
   params,
   upstream,
 }: SourceConfig): PoolSourceOptions {
-  // The members of a free source have different protocols, and the texts of their locations are in several languages.
+  // The members of a free source differ in their protocols and in the languages of their locations. So this function
+  // sets neither one protocol nor one language for a free source.
   const isFree = product === 'free';
   const longest = maxLifetimeMs(product, params);
   return {

@@ -271,8 +271,8 @@ async function openRefill(
   const pace = fleet === undefined ? state.pace : state.addOwnCalls(fleet.shared.pace);
   const drawing = { clock, random, bus, pace, extractor, pool, restored, ...drawingTogether(fleet) };
   const refiller = new Refiller({ ...refillSettings(config()), ...drawing });
-  // Executes the commands that arrived earlier, such as `pause`. This must come before the next `await`: during that
-  // `await`, each source decides whether to draw.
+  // Executes the commands that arrived before the refiller was open, such as `pause`. This must come before the next
+  // `await`: during that `await`, each source decides whether to draw.
   slot.fill(refiller);
   await owner.open('refill', refiller);
   const contents = { pool: () => pool.snapshot(), refill: () => refiller.record() };

@@ -21,7 +21,7 @@ export interface ProxyPoolSettings {
   readonly host: string;
   readonly port: number;
   readonly ports: PortRange;
-  /** The users and the allowed client addresses of the listener that has the ports. */
+  /** The users and the allowed client addresses of the listener whose ports proxyPool offers. */
   readonly access: Pick<ListenerConfig, 'users' | 'allow'>;
   /** The only source whose members the listener uses; undefined: it uses all sources. */
   readonly source: string | undefined;

@@ -1,8 +1,8 @@
 /**
  * Decides whether noria can be expected to serve a new client and, if not, why. All functions are pure.
  *
- * /readyz, `noria status`, the dashboard, systemd's status, the metric noria_ready and the log all show this verdict. To add a
- * reason, add a check that returns problems.
+ * /readyz, `noria status`, the dashboard, systemd's status, the metric noria_ready and the log all show the result.
+ * To add a reason, add a check that returns problems.
  */
 
 import type { Readiness, ReadinessProblem } from '../admin/schemas.ts';
@@ -10,7 +10,7 @@ import { SECOND_MS } from '../core/duration.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
 import type { SourceStatus } from '../refill/status.ts';
 
-/** What the verdict depends on. Durations are in ms. */
+/** The facts that decide the readiness. Durations are in ms. */
 export interface ReadinessFacts {
   readonly now: number;
   /** While noria shuts down: the time in epoch ms until which open tunnels may continue. Undefined otherwise. */
@@ -83,7 +83,7 @@ export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince):
 /** The problems whose reason contains a number that grows while the problem lasts. */
 const GROWING_REASONS: ReadonlySet<ReadinessProblem['kind']> = new Set(['requests-failing', 'draw-late']);
 
-/** Whether two verdicts have the same state and the same problems. A number that only grows makes no difference. */
+/** Returns whether `one` and `other` have the same state and the same problems. Ignores a number that only grows. */
 export function isSameReadiness(one: Readiness, other: Readiness): boolean {
   const problemKey = ({ kind, source, reason }: ReadinessProblem) =>
     GROWING_REASONS.has(kind) ? [kind, source] : [kind, source, reason];

@@ -49,14 +49,14 @@ export class SourceFaults {
     if (!active) {
       this.#known.delete(source);
       block(source, undefined);
-      log.info({ source }, 'source credentials accepted again');
+      log.info({ source }, 'members accepted the credentials of their source again');
       return;
     }
     const retry = clock.after(RETRY_MS, () => this.tryAgain(source));
     this.#known.set(source, { reason, advice, retry });
     block(source, reason);
     if (before === undefined)
-      log.error({ source, reason, advice }, 'source credentials refused by its members');
+      log.error({ source, reason, advice }, 'members refused the credentials of their source');
   }
 
   /** Unblocks the source now. Called after RETRY_MS, when the operator resumes the source, and after a reload. */
