@@ -56,7 +56,8 @@ const MAX_PROBES = 32;
  */
 const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
 /**
- * A member that had a success within this time, in ms, is known to work. The prober compares suspected members with it.
+ * A member that had a success within this time, in ms, counts as working. Before the prober blames a member that failed
+ * a probe, it also probes a working member.
  */
 const WORKED_MS = 10 * MINUTE_MS;
 const TICK_MS = 50;
