@@ -55,10 +55,7 @@ const MAX_PROBES = 32;
  * members soon.
  */
 const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
-/**
- * A member that had a success within this time, in ms, counts as working. Before the prober blames a member that failed
- * a probe, it also probes a working member.
- */
+/** A member counts as working if it had a success within this time, in ms. `#compare` probes a working member. */
 const WORKED_MS = 10 * MINUTE_MS;
 const TICK_MS = 50;
 
@@ -193,8 +190,8 @@ export class Prober implements AsyncDisposable {
   }
 
   /**
-   * Decides whether a member that failed a probe is at fault: it is, if a working member of its source passes the same
-   * probe.
+   * Decides whether a member that failed a probe is at fault: it is, if a working member of its source does better in
+   * the same probe.
    */
   #compare(lease: Lease, { kind, fault }: Extract<ProbeOutcome, { kind: 'lifeless' | 'unconnected' }>): void {
     const { pool } = this.#options;
