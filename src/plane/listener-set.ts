@@ -88,7 +88,7 @@ export class ListenerSet {
    * refer to another file.
    */
   readonly #usedFds = new Set<number>();
-  /** The addresses are cached, because every request reads them. */
+  /** noria's own addresses, cached because every request reads them. */
   #ownAddresses: readonly BoundAddress[] = [];
 
   constructor(options: ListenerSetOptions) {
@@ -224,8 +224,8 @@ export class ListenerSet {
 
   /**
    * Marks the descriptor of a listener as used.
-   * @throws NoriaError listen-failed if noria did not inherit the descriptor, or has opened it before. A listener on an
-   * inherited socket changes only when the operator restarts noria.
+   * @throws NoriaError listen-failed if noria did not inherit the descriptor, or has opened it before. To change a
+   * listener on an inherited socket, the operator restarts noria.
    */
   #claimInherited(address: ListenAddress): void {
     if (address.kind !== 'fd') return;
