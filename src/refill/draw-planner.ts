@@ -133,7 +133,7 @@ export interface DrawInputs {
 }
 
 export type DrawPlan =
-  /** There is no demand. The next client request starts a draw. */
+  /** There is no demand, or a source with a smaller priority number can serve the clients. */
   | { readonly kind: 'idle'; readonly reason: string }
   /** There are enough members. Check again at the monotonic moment `checkAt`; with Infinity, only after a change. */
   | { readonly kind: 'enough'; readonly checkAt: number }

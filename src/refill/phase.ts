@@ -14,7 +14,7 @@ interface SuspendedState {
   readonly reason: string;
   /** What the operator can do; empty if nothing is necessary. */
   readonly advice: string;
-  /** The code of the last call, if that call is the reason. */
+  /** The code of the call that is the reason; absent if the reason is not a call. */
   readonly code?: string;
   /** The monotonic moment of the next draw. With Infinity, the operator has to act first. */
   readonly untilAt: number;
@@ -25,7 +25,7 @@ interface SuspendedState {
 }
 
 export type SourcePhase =
-  /** No client wants members of the source at the moment. */
+  /** There is no demand, or a source with a smaller priority number can serve the clients. */
   | { readonly name: 'idle'; readonly reason: string }
   /** The source has enough members. */
   | { readonly name: 'ready'; readonly reason: string }
@@ -119,8 +119,8 @@ export function phaseReport(phase: SourcePhase): {
 }
 
 /**
- * Keeps the phase of a source, and what the operator requested. Only `move` changes the phase. `move` emits `source.moved` for
- * each move that SOURCE_MOVES lists, and throws for any other move.
+ * Keeps the phase of a source, and what the operator requested. Only `move` changes the phase. `move` emits
+ * `source.moved` if the phase or its reason changes, and throws for a move that SOURCE_MOVES does not list.
  */
 export class SourceState {
   readonly #source: string;
@@ -132,7 +132,7 @@ export class SourceState {
   isPausedByOperator = false;
   /** Whether the operator requested a draw. Such a draw needs no demand and ignores a suspension. */
   refillRequested = false;
-  /** Whether the source still has to make its first draw, which needs no client request. */
+  /** Whether the source has to make a draw that needs no client request, such as its first draw. */
   drawsAhead = false;
 
   constructor(source: string, { clock, bus }: { readonly clock: Clock; readonly bus: EventBus }) {
