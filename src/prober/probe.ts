@@ -1,6 +1,6 @@
 /**
- * One probe of one member: an attempt and, if a check is configured, a request to the site of the check. A sign of life is any
- * reply that only a working proxy gives, such as an error about an unreachable target.
+ * One probe of one member: a request to the site of the check or, without a check, one or two attempts. A sign of life
+ * is any reply that only a working proxy gives, such as an error about an unreachable target.
  *
  * The probe owns its connection; the prober owns the lease.
  */
