@@ -145,7 +145,7 @@ test.each<[string, string, string, object?]>([
   [
     'a client that is not allowed',
     CONNECT(),
-    'The setting allow of the listener does not contain the address of this client.',
+    'The allow list of the listener does not contain the address of this client.',
     { allow: ['192.0.2.0/24'] },
   ],
 ])(
