@@ -244,8 +244,8 @@ function removeFromTier(tier: Tier, member: Member): void {
 }
 
 /**
- * Copies the time of the last search of the list's first tier to each source of this tier. Call it before the list is
- * removed: otherwise this time would be lost.
+ * Saves when a request last searched the first tier of a list, in each source of this tier. Call it before the list is
+ * removed: otherwise refill would not know of this demand.
  */
 function saveLastWanted({ tiers: [first] }: Candidates): void {
   if (first === undefined) return;

@@ -145,13 +145,13 @@ export class MemberCheck implements PickCheck<Candidate> {
   slots: TimeSlots | undefined;
 
   /**
-   * Result: the earliest moment at which a slot of this process starts for a member that the pick rejected only because
-   * its current slot belongs to another process. Infinity if there is no such member.
+   * Result: the earliest moment at which a time slot of this process starts for a rejected member. Infinity if the pick
+   * rejected no member because of its time slot.
    */
   slotAt = Number.POSITIVE_INFINITY;
   /**
-   * Result: the earliest moment at which the spacing (`perHostSpacing`) ends for a member that the pick rejected only
-   * because of this spacing. Infinity if there is no such member.
+   * Result: the earliest moment at which the spacing (`perHostSpacing`) of a rejected member ends. Infinity if the pick
+   * rejected no member because of its spacing.
    */
   spacedUntil = Number.POSITIVE_INFINITY;
   /** Result: true if the pick rejected a member that other requests with the same filter may still get. */

@@ -9,9 +9,9 @@ import type { Members } from './members.ts';
 import type { Sessions } from './sessions.ts';
 
 /**
- * Number of members that clients can use at `moment` without another draw. Includes unproven members and the members of a blocked
- * source. Each waiting client that a draw could serve lowers the result by one, because the present members are full or do not
- * fit this client. All waiting clients together lower the result at most by the source's size.
+ * Number of members that clients can use at `moment` without another draw. Includes unproven members and the members of
+ * a blocked source. Subtracts the waiting clients that a new member could serve, because no present member can serve
+ * them. The subtracted number is at most the source's `size`.
  */
 export function usableAt(members: Members, source: PoolSource, moment: number): number {
   const usable = heldAt(source, moment) - quarantinedAt(source, moment, () => true);

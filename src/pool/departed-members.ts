@@ -19,13 +19,13 @@ export interface MemberHistory {
 interface DepartedMember extends MemberHistory {
   /** The pool forgets the departed member at this monotonic moment. */
   readonly untilAt: number;
-  /** Whether draws of the same address are rejected until `untilAt`. */
+  /** Whether the member must not join again before `untilAt`. */
   readonly barred: boolean;
 }
 
 /**
- * Maximum number of departed members that the pool remembers at once. While a pool remembers one member, fewer
- * members than this leave.
+ * Maximum number of departed members that the pool remembers. If more members leave, the pool forgets the members that
+ * left first.
  */
 const MAX_DEPARTED = 50_000;
 

@@ -48,6 +48,9 @@ export interface Demand {
   readonly waiting: number;
   /** Monotonic moment of the last client request for this source; -Infinity before the first. */
   readonly lastWantedAt: number;
-  /** Members per second that `maxUsesPerMember` or `perHostSpacing` makes unusable; 0 when neither is set. */
+  /**
+   * Number of members per second that become unusable because they reach `maxUsesPerMember` or must wait for
+   * `perHostSpacing`.
+   */
   readonly usedUpPerSecond: number;
 }

@@ -162,7 +162,7 @@ interface Surroundings {
   readonly sourceTotals: Readonly<SourceTotals>;
 }
 
-/** The maximum number of targets to remember. No decision needs more targets. */
+/** Maximum number of target hosts that a suspicion remembers. No decision needs more of them. */
 const MAX_HOSTS = 16;
 /**
  * While no other member is known to work, noria probes a member only after the member has failed for this number of
@@ -178,7 +178,7 @@ const MIN_HOSTS_FOR_PROBE = 8;
  * likes.
  */
 class Suspicion {
-  /** For each target host, whether another member reached it. */
+  /** The target hosts for which the member failed. The value says whether another member reached the host. */
   readonly #hosts = new Map<string, boolean>();
   readonly #clients = new Set<string>();
   #totalsAtStart: Pick<SourceTotals, 'successes' | 'failures'> = { successes: 0, failures: 0 };
@@ -186,7 +186,7 @@ class Suspicion {
   #sourceWorked = true;
   #counted = 0;
 
-  /** How many faults these failures count as: at most one for each target host. */
+  /** The number of faults that the failures of this member count as. It is at most one for each target host. */
   get counted(): number {
     return this.#counted;
   }
@@ -236,7 +236,7 @@ class Suspicion {
 interface SourceTotals {
   successes: number;
   failures: number;
-  /** Monotonic moment of the last success. */
+  /** Monotonic moment at which `successes` last increased. */
   succeededAt: number;
 }
 
@@ -278,7 +278,7 @@ export class SourceEvidence {
     this.#latestAt = now;
   }
 
-  /** Whether a target answered a client other than `client` within CLIENT_SERVED_MS. */
+  /** Whether a target answered a client other than `client` during the last CLIENT_SERVED_MS. */
   servedOther(client: string, now: number): boolean {
     const at = client === this.#latestClient ? this.#otherAt : this.#latestAt;
     return now - at <= CLIENT_SERVED_MS;
@@ -286,7 +286,7 @@ export class SourceEvidence {
 
   /**
    * Counts a new member.
-   * @param size - size of the source.
+   * @param size - number of usable members that the source should have.
    */
   memberJoined(size: number): void {
     this.#trials += TRIALS_PER_MEMBER;
@@ -302,8 +302,8 @@ export class SourceEvidence {
   }
 
   /**
-   * Limits how many trials the source may make now: a tenth of its size, but at least 1. At the start, this maximum is
-   * available.
+   * Limits how many trials the source may make now: to a tenth of its size, but to at least 1. At the start, this
+   * maximum is available.
    */
   #limitTrials(size: number): void {
     this.#trials = Math.min(this.#trials, Math.max(1, size * TRIALS_PER_MEMBER));

@@ -111,7 +111,7 @@ export interface LeaseRefusal {
 export interface SourceForecast {
   readonly name: string;
   readonly state: string;
-  /** Why the source is in this state. May contain the error code of the service, but never the text of the service. */
+  /** Why the source is in `state`. May contain an error code of the service, but never the text of the service. */
   readonly reason: string;
   /** Time until the source's next draw may start; absent if no draw is planned. */
   readonly nextDrawMs?: number;

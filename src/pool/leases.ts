@@ -131,8 +131,7 @@ export class Leases {
     } else if (isHedge && !session.memberFailed) {
       session.fallback = member.id;
     } else if (session.confirmedAt <= leasedAt) {
-      // Since this lease began, the session has kept its member, and this member has accepted no attempt of the
-      // session.
+      // the session moves: since this lease began, its member has not changed and has accepted no attempt
       this.#sessions.bind(session, { member: member.id, reason: 'failed-over' }, now);
     }
   }

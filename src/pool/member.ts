@@ -264,8 +264,8 @@ export class PoolSource {
   /** Why clients may not use the members of the source; undefined when they may. */
   blockedReason: string | undefined;
   /**
-   * Monotonic moment of the last demand for the source that no tier records in its own `lastWantedAt`. That is the
-   * demand of sessions, and demand that a removed tier recorded.
+   * Monotonic moment of the last demand for the source, as far as its tiers do not record it: the demand of sessions,
+   * and the demand that a tier recorded before it was removed.
    */
   lastWantedAt = Number.NEGATIVE_INFINITY;
   /**

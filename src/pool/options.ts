@@ -34,8 +34,8 @@ export interface PoolSourceOptions {
   /** The draw parameters that select locations; absent if unknown. */
   readonly locationParams?: LocationParams;
   /**
-   * True if the source reports locations in several languages. Known locations in Chinese, for example, then do not
-   * exclude others in Latin letters.
+   * True if the source reports locations in several languages. Even if all its locations so far are Chinese, the next
+   * one may be in Latin letters.
    */
   readonly mixedLocations?: boolean;
 }

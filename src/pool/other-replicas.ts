@@ -30,7 +30,7 @@ interface OtherReplicasOptions {
   readonly sameMachine: boolean;
   /** Whether the pool adds the open leases of the other replicas to its own. */
   readonly countsLeases: boolean;
-  /** Returns the `PoolSharing` objects of the other groups that share the pool. */
+  /** Returns the `PoolSharing` objects that connect the pool with its other groups of replicas. */
   readonly observers: () => readonly PoolObserver[];
 }
 
@@ -153,8 +153,7 @@ export class OtherReplicas {
     const now = clock.monotonic();
     if (member !== undefined && endsAt !== undefined) this.#renew(member, endsAt, now);
     if (member !== undefined && answeredTo !== undefined) {
-      // While targets answer other clients, the failures of a single client do not count. So this pool needs the
-      // answers in other replicas.
+      // The failures of a single client do not count while targets answer other clients, which may use another replica.
       members.recordAnswer(member, answeredTo, now);
       for (const observer of this.#observers) observer.memberAnswered(member, answeredTo);
     }
@@ -169,8 +168,8 @@ export class OtherReplicas {
   }
 
   /**
-   * Applies the later end of life that a member has after a success in another replica. No-op if the service reported
-   * the member's end of life.
+   * Sets the member's end of life to `endsAt`, if this is later: the member had a success in another replica. No-op if
+   * the service reported the end of life.
    */
   #renew(member: Member, endsAt: number, now: number): void {
     const { index } = this.#parts.members;

@@ -30,8 +30,9 @@ export interface AssignmentRequest {
    */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
-   * Which members may be assigned. `keep`: only the session's own member. `fill`: another member if the own member no longer
-   * works. `move`: like `fill`, and also another member if the session has no open lease and its own member cannot serve it now.
+   * Which members may be assigned. `keep`: only the session's own member. `fill`: also another member, if the session's
+   * own member no longer works. `move`: like `fill`, and also another member if the session has no open lease and its
+   * own member cannot serve it now.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }
@@ -104,7 +105,7 @@ export class Picker {
     const next = candidates.pickOfFirstTier(check);
     const isBetter = next !== undefined && (own === undefined || next.bucket === 'fresh');
     if (!isBetter) return this.#keep(own, name, routing);
-    // If a session moves for the reason `rotated`, the pool reports the move to other replicas at once.
+    // the reason `rotated`, because the pool reports such a move to other replicas at once
     return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated');
   }
 

@@ -27,9 +27,9 @@ export interface PoolObserver {
    */
   sessionUsed(session: Session, uses: number): void;
   sessionEnded(session: Session, reason: string): void;
-  /** The demand changed in another group of replicas that shares this pool. */
+  /** The demand of replicas in another group changed. A pool can belong to two groups; see sharing.ts. */
   demandChanged(): void;
-  /** Another group of replicas that shares this pool no longer has a waiting client. */
+  /** In another group of replicas, no client waits any longer. */
   allServed(): void;
   /** The source was blocked or unblocked, or the limit of its open leases changed. */
   sourceRestricted(source: PoolSource): void;

@@ -237,7 +237,8 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Applies a client's report on a member, or on the member of its session. The pool does not use a banned member for the host.
+   * Applies a client's report that a target host bans a member, or no longer bans it. The report names the member or
+   * its session. While the ban lasts, the pool does not use the member for this host.
    * @returns false when there is no such member or session.
    */
   ban({ holder, host, verdict }: BanReport): boolean {

@@ -12,7 +12,7 @@ export class Session implements HeapNode {
   readonly name: string;
   readonly owner: SessionOwner;
   ttlMs: number;
-  /** Id of the session's member; undefined until the next pick if the session has none. */
+  /** Id of the session's member. If undefined, the next pick gives the session a member. */
   member: string | undefined;
   /**
    * Id of the member through which a hedge last won for this session. If the session's own member fails, the session

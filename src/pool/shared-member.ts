@@ -93,7 +93,7 @@ type MachineChange =
   /** The replica that probes members must probe this member. */
   | { readonly kind: 'member.suspected'; readonly member: string };
 
-/** What one machine learned about a source or about its network. */
+/** Tells the other replicas on a machine that a source is restricted, or whether the network of the machine is down. */
 export type Restriction =
   /** Why clients may not use the members of a source, and the limit of open leases on all its members. */
   | {
@@ -143,7 +143,7 @@ export interface PoolActivity {
   readonly demand: Readonly<Record<string, Demand>>;
   /** Members whose uses, open leases or latency changed since the last report. */
   readonly members: readonly MemberActivity[];
-  /** Sessions used since the last report. Sessions with open leases are included from time to time. */
+  /** Sessions used since the last report. A session with open leases is reported again from time to time. */
   readonly sessions: readonly SessionActivity[];
 }
 
@@ -191,7 +191,7 @@ export function quarantineOf({ phase, health }: Member): MemberQuarantine | unde
   return { untilAt, fault, replaced, health: health.snapshot() };
 }
 
-/** @param unsharedUses - the leases that this replica has not reported yet. `uses` of the result excludes them. */
+/** @param unsharedUses - number of uses that this replica has not reported yet. `uses` of the result excludes them. */
 export function describeSession(session: Session, unsharedUses: number): SharedSession {
   const { name, owner, member, ttlMs, usedAt, uses } = session;
   return { name, owner, ...(member !== undefined && { member }), ttlMs, usedAt, uses: uses - unsharedUses };

@@ -56,7 +56,7 @@ export interface SharingOptions {
    * must be cheap.
    */
   readonly onUse: () => void;
-  /** Called when no client waits any longer in another group of replicas that shares the pool. */
+  /** Called when no client waits any longer in another group of replicas, to which the pool also belongs. */
   readonly onServed: () => void;
   /**
    * Whether the other replicas run on this machine. If so, their evidence counts like that of this process. If not, their
@@ -75,7 +75,7 @@ export interface MemberChanges {
 }
 
 export class PoolSharing implements PoolObserver {
-  /** The other replicas of the group with which this object connects the pool. */
+  /** The replicas with which this object connects the pool. */
   readonly otherReplicas: OtherReplicas;
   readonly #parts: SharingParts;
   readonly #options: SharingOptions;
@@ -208,15 +208,15 @@ export class PoolSharing implements PoolObserver {
     this.#options.onUse();
   }
 
-  /** Number of clients that wait in this process and in the other groups that share the pool. */
+  /** Number of clients that wait in this process and in the pool's other groups of replicas. */
   get waiting(): number {
     const others = this.#otherSharings.reduce((sum, other) => sum + other.otherReplicas.waiting, 0);
     return this.#parts.requests.waitingHere + others;
   }
 
   /**
-   * Returns the current demand, and the activity since the last call. Both include this process and the replicas of the
-   * other groups that share this pool.
+   * Returns the current demand, and the activity since the last call. Both include this process and the pool's other
+   * groups of replicas.
    */
   takeActivity(): PoolActivity {
     const { clock, members } = this.#parts;

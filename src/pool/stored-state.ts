@@ -1,6 +1,6 @@
 /**
- * Decodes what the files of the last run say about members and sessions. Only the process that owns these files imports this
- * file: a worker process then does not load zod.
+ * Decodes the members and sessions in the files of the last run. Only the process that owns these files imports this
+ * module, so that worker processes do not load zod.
  */
 
 import { z } from 'zod';

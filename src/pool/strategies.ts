@@ -21,10 +21,7 @@ export function makeRotation(strategy: Strategy, random: Random): Rotation<Candi
   return ROTATIONS[strategy](random);
 }
 
-/**
- * A rank is the number of open leases times USE_RANGE, plus the number of the member's last use. A double represents every such
- * rank exactly.
- */
+/** A rank is the number of open leases times USE_RANGE, plus `lastUse`. A double represents every such rank exactly. */
 const USE_RANGE = 2 ** 32;
 
 /**

@@ -140,7 +140,7 @@ export class WaitingQueue {
     this.#timer.armBy(at);
   }
 
-  /** Returns whether a retry is due, and removes a retry that is due from the schedule. */
+  /** Returns whether a retry is due. If so, removes it from the schedule. */
   takeRetry(now: number): boolean {
     if (this.#retryAt > now) return false;
     this.#retryAt = Number.POSITIVE_INFINITY;

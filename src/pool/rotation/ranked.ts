@@ -17,8 +17,8 @@ export class RankedRotation<Entry extends RotationEntry> implements Rotation<Ent
   #useCount = 0;
 
   /**
-   * @param rank - returns the rank of an entry. `lastUse` is the number of the last use of `entry`; the uses of all
-   * entries are numbered in one sequence.
+   * @param rank - returns the rank of an entry. `lastUse` is the position of the entry's last use in the sequence of
+   * all uses.
    * @param dependsOnUses - whether a use changes the rank of an entry. If not, picks alternate between the two
    * entries with the lowest ranks, because each pick avoids the exit address of the previous pick. So `upcoming` then
    * returns only these two.

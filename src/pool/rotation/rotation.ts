@@ -1,8 +1,8 @@
 /**
- * Rotations: data structures that return their next entry in O(1) or O(log n). A rotation knows nothing about its entries: the
- * caller of `pick` decides which entries fit. A pick does not change the order; the caller reports the entry that it took with
- * `used`. Each entry that does not fit costs the pick one step. After a long run of such entries, the rotation moves them behind
- * the others, so that the next picks do not repeat the search.
+ * Rotations: data structures that return their next entry in O(1) or O(log n). A rotation knows nothing about its
+ * entries: the caller of `pick` decides which entries fit. A pick does not change the order; the caller must call
+ * `used` for the entry that it takes. Each entry that does not fit costs the pick one step. After a long run of such
+ * entries, the rotation moves them behind the others, so that the next picks do not repeat the search.
  */
 import type { HeapNode } from '../../core/heap.ts';
 
@@ -56,8 +56,8 @@ export class RotationEntry implements HeapNode {
   heapIndex = -1;
   arrayIndex = -1;
   /**
-   * The number of the entry's last use. The uses of all entries are numbered in one sequence. In a shuffle: the
-   * number of the round in which the entry was last used.
+   * In a ranked rotation: the position of the entry's last use in the sequence of all uses. In a shuffle: the number of
+   * the round in which the entry was last used.
    */
   lastUse = -1;
 }

@@ -14,8 +14,8 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
   /** The length of the first part of the array, which has the entries not yet picked in this round. */
   #remaining = 0;
   /**
-   * How many entries at the end of the first part have the order that `upcoming` has fixed: the next picks take them in
-   * this order.
+   * Number of entries at the end of the first part whose order `upcoming` has already chosen. The next picks keep this
+   * order.
    */
   #decided = 0;
   #round = 0;
