@@ -299,7 +299,7 @@ function introduction(
     `  curl -x http://me-session-one:${password}@${proxy} ${targetUrl}/ip`,
     '',
     secrets === undefined
-      ? `Browsers send a user name only after a 407. For them, ${listeners[1] ?? ''} requires user me, password x (docs/clients.md).`
+      ? `Browsers send a user name only after a 407. So in a browser, use ${listeners[1] ?? ''} with user me, password x (docs/clients.md).`
       : `The demo listens on ${listeners[0] ?? ''}: other machines can use it with this password until the demo ends.`,
     'Stop the demo with Ctrl-C. Its log:',
     '',

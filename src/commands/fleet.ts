@@ -73,7 +73,7 @@ export function addFleetCommand(program: Command, { action, terminal }: CommandC
     .addOption(configOption())
     .addHelpText(
       'after',
-      '\nExamples:\n  noria fleet\n  noria fleet -c /etc/noria/noria.yaml --json\n\nNo noria needs to run. Exit codes: 0 fine, 1 the store refuses noria, 2 no fleet in the configuration, 3 store unreachable.',
+      '\nExamples:\n  noria fleet\n  noria fleet -c /etc/noria/noria.yaml --json\n\nThis command needs no running noria. Exit codes: 0 fine, 1 the store refuses noria, 2 no fleet in the configuration, 3 store unreachable.',
     )
     .action(action((flags: FleetFlags) => showFleet(flags, terminal)));
 }

@@ -165,7 +165,7 @@ function sourceOf(
     comment(
       document,
       'url',
-      ` if sign is a signature that also covers the count, write ${count} instead of {count}: the signature is invalid for any other count`,
+      ` if the parameter sign is a signature that also covers the count, write ${count} instead of {count}: the signature is invalid for any other count`,
     );
   comment(document, 'interval', " the minimum time between two calls: see the vendor's documentation");
   comment(document, 'lifetime', ' the lifetime of a proxy: the answer does not contain it');
@@ -202,7 +202,7 @@ function addVariable(variables: Map<string, string>, param: string): string {
   const base = word === '' || word === '_' ? 'LINK_VALUE' : `LINK_${word}`;
   let name = base;
   for (let number = 2; variables.has(name); number += 1) name = `${base}_${number}`;
-  variables.set(name, param === '' ? 'the value without a name' : `the value of ${param}`);
+  variables.set(name, param === '' ? 'the value of the parameter without a name' : `the value of ${param}`);
   return name;
 }
 

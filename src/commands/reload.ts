@@ -36,7 +36,7 @@ async function reload(flags: ReloadFlags, terminal: Terminal): Promise<number> {
   if (!applied)
     terminal.print('  The admin API restarts to apply the change; the log of the daemon shows the result.');
   if (restart.length > 0)
-    terminal.print(`  These changes since the start need a restart: ${restart.join(', ')}`);
+    terminal.print(`  These changes since noria started need a restart: ${restart.join(', ')}`);
   for (const warning of warnings) terminal.printError(`warning: ${warning}`);
   return EXIT.fine;
 }

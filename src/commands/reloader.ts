@@ -47,7 +47,8 @@ export class Reloader {
 
   /**
    * @param answered - only for a reload through the admin API: resolves when the API has sent its answer. If the
-   * section `admin` has changed, this method returns the outcome early, and applies the configuration after the answer.
+   * section `admin` has changed, applying the configuration ends the admin API. So this method then first resolves with
+   * `applied: false`, and applies the configuration after the answer.
    * @throws NoriaError bad-config, listen-failed, shutting-down. The previous configuration then stays in force.
    */
   reload(cause: string, answered?: Promise<void>): Promise<ReloadOutcome> {

@@ -32,8 +32,8 @@ export interface CallSettings {
   readonly stateDir: string | undefined;
   readonly refuses: RefuseAddress;
   /**
-   * If there is a fleet, its store keeps the pace. The pace then also takes the calls recorded in the state folder into
-   * account.
+   * The fleet whose store records the calls. The command then waits after the calls that the store has recorded, and
+   * also after those in the state folder.
    */
   readonly fleet?: FleetConfig | undefined;
   /** Connects to the service through the front proxy. If undefined, noria connects directly. */
@@ -92,7 +92,7 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   }
 }
 
-/** Returns a function that prints only the first wait of a call: the time of this wait includes all later waits. */
+/** Returns a function that prints only the first waiting time that it gets: this time includes all later ones. */
 function printFirstWait(terminal: Terminal): (ms: number) => void {
   let hasWaited = false;
   return (ms) => {

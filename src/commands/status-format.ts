@@ -80,7 +80,6 @@ function formatCounts({ listeners, workers, pool, uptimeSeconds }: Status): stri
   ].join(', ');
 }
 
-/** Returns one line about the fleet, or no line without a fleet. */
 function formatFleet(fleet: Status['fleet']): string[] {
   if (fleet === null) return [];
   const { name, replica, store, lostForSeconds, replicas } = fleet;
@@ -88,7 +87,7 @@ function formatFleet(fleet: Status['fleet']): string[] {
   const state =
     store === 'connected'
       ? 'store connected'
-      : `store lost for ${roughSeconds(lostForSeconds)} (run noria check to see why)`;
+      : `no connection to the store for ${roughSeconds(lostForSeconds)} (run noria check to see why)`;
   const known = store === 'connected' ? 'with' : 'last seen with';
   const company = others.length === 0 ? 'no other noria is known' : `${known} ${others.join(', ')}`;
   return [`fleet ${name}: ${state}; this is ${replica}, ${company}`];
@@ -182,8 +181,8 @@ export function formatMembers(
 }
 
 /**
- * Returns, for each source, the remaining lifetime in seconds that fills a bar: the longest one among its members, but
- * at least MIN_FULL_SECONDS.
+ * Returns, for each source, the remaining lifetime in seconds at which a member's bar is full. It is the longest
+ * remaining lifetime of the source's members, but at least MIN_FULL_SECONDS.
  */
 function longestLifeBySource(members: readonly MemberJson[]): ReadonlyMap<string, number> {
   const longest = new Map<string, number>();

@@ -58,7 +58,7 @@ const CHAPTERS: readonly Chapter[] = [
     show: loseMember,
   },
   {
-    title: 'A dead target is not blamed on members',
+    title: 'A target is down, and noria blames no member',
     look: 'Members: as many are ready as before. Failures: the entries name the target, not a member.',
     show: askDeadTarget,
   },

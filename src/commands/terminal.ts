@@ -30,8 +30,8 @@ const EXIT_OF: { readonly [Code in FaultCode]?: number } = {
 };
 
 /**
- * A command prints this advice instead of the fault's usual advice, which fits only a running noria: for example, a
- * command does not reconnect.
+ * The advice of a command, for faults whose usual advice fits only a running noria. For example, a running noria
+ * reconnects to the store, but a command ends.
  */
 const ADVICE_OF: { readonly [Code in FaultCode]?: string } = {
   'fleet-store-lost':

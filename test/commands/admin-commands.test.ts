@@ -89,7 +89,7 @@ test('admin commands: reload says what waits for a restart, and prints warnings'
     out: [
       'configuration accepted; changed: workers, admin',
       '  The admin API restarts to apply the change; the log of the daemon shows the result.',
-      '  These changes since the start need a restart: workers',
+      '  These changes since noria started need a restart: workers',
       '',
     ].join('\n'),
     err: 'warning: noria.yaml:1:1: pool.size: too small\n',

@@ -172,7 +172,7 @@ test('link command: warns that a sign may cover the count', async () => {
   const { url } = await openVendor('192.0.2.1:80');
   const { out } = await link(`${url}?num=5&sign=${KEY}`);
   expect(out).toContain(
-    'num={count}&sign=${LINK_SIGN} # if sign is a signature that also covers the count, write 5 instead of {count}: the signature is invalid for any other count',
+    'num={count}&sign=${LINK_SIGN} # if the parameter sign is a signature that also covers the count, write 5 instead of {count}: the signature is invalid for any other count',
   );
 });
 

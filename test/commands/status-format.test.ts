@@ -145,7 +145,7 @@ test('status: has a line about the fleet, and says for how long its store is los
   expect(lineOf({ ...STATUS, fleet })).toEqual(['fleet crawl: store connected; this is one, with two']);
   const lost = { ...fleet, store: 'lost' as const, reason: 'gone', lostForSeconds: 75, replicas: [] };
   expect(lineOf({ ...STATUS, fleet: lost })).toEqual([
-    'fleet crawl: store lost for 75 s (run noria check to see why); this is one, no other noria is known',
+    'fleet crawl: no connection to the store for 75 s (run noria check to see why); this is one, no other noria is known',
   ]);
   expect(lineOf(STATUS)).toEqual([]);
 });

@@ -30,7 +30,7 @@ test('steering: noria reload applies the file, and says what changed and what wa
   writeFileSync(stage.file, withAdmin(stage, adminPort, 'dial: { attempts: 5 }\nworkers: 3'));
   expect(await command(stage, 'reload')).toEqual({
     code: 0,
-    out: 'configuration reloaded; changed: dial, workers\n  These changes since the start need a restart: workers\n',
+    out: 'configuration reloaded; changed: dial, workers\n  These changes since noria started need a restart: workers\n',
     err: '',
   });
   expect(await noria.line('configuration reloaded')).toMatchObject({ cause: 'admin API' });
