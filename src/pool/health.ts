@@ -125,8 +125,8 @@ export class Health {
   }
 
   /**
-   * Sets the counts that an earlier process, an earlier stay in the pool or another replica recorded, and assumes
-   * that the last fault happened at monotonic `now`.
+   * Takes over counts from an earlier process, an earlier stay in the pool or another replica. Assumes that the last
+   * fault happened at monotonic `now`.
    */
   inherit({ inRow, rests }: HealthSnapshot, now: number): void {
     this.#faults = inRow;

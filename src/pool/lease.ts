@@ -163,8 +163,8 @@ export interface LeaseProvider {
   report(report: LeaseReport): void;
   /**
    * The members that the next requests with these routing options will probably get, in order. Omits members that the
-   * caller already knows, and members that may get no further tunnel now. Empty if the pool cannot predict the members.
-   * Grants no lease, and does not change the order of the members.
+   * caller already knows, members that expire too soon, and members of a source that is at its limit of open leases.
+   * Empty if the pool cannot predict the members. Grants no lease, and does not change the order of the members.
    */
   upcoming(query: UpcomingQuery): readonly UpcomingMember[];
 }

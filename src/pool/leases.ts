@@ -1,6 +1,6 @@
 /**
- * Leases: grants members to requests, and applies reports about leases to the member, the source and the session. It owns the
- * open leases and their counters.
+ * Grants leases on members to requests, and applies the reports on leases to the member, the source and the session.
+ * `Leases` owns the open leases and their counters.
  */
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';

@@ -35,7 +35,7 @@ export interface Rotation<Entry> {
   readonly size: number;
   add(entry: Entry): void;
   remove(entry: Entry): void;
-  /** Records a use of this entry. The caller may have picked the entry from another rotation. */
+  /** Records a use of this entry. The use may follow a pick from another rotation. */
   used(entry: Entry): void;
   /** Call it when the rank of the entry may have changed. Moves the entry to the place of its new rank. */
   rankChanged(entry: Entry): void;
