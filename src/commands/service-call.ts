@@ -32,8 +32,8 @@ export interface CallSettings {
   readonly stateDir: string | undefined;
   readonly refuses: RefuseAddress;
   /**
-   * The fleet whose store records the calls. The command then waits after the calls that the store has recorded, and
-   * also after those in the state folder.
+   * If there is a fleet, its store records the calls. The command then knows the earlier calls in the store and in the
+   * state folder.
    */
   readonly fleet?: FleetConfig | undefined;
   /** Connects to the service through the front proxy. If undefined, noria connects directly. */

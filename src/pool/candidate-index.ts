@@ -244,8 +244,8 @@ function removeFromTier(tier: Tier, member: Member): void {
 }
 
 /**
- * Saves when a request last searched the first tier of a list, in each source of this tier. Call it before the list is
- * removed: otherwise refill would not know of this demand.
+ * Copies `lastWantedAt` of a list's first tier to the sources of this tier. Call it before the list is removed:
+ * otherwise refill would not know of this demand.
  */
 function saveLastWanted({ tiers: [first] }: Candidates): void {
   if (first === undefined) return;

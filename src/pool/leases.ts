@@ -131,7 +131,7 @@ export class Leases {
     } else if (isHedge && !session.memberFailed) {
       session.fallback = member.id;
     } else if (session.confirmedAt <= leasedAt) {
-      // the session moves: since this lease began, its member has not changed and has accepted no attempt
+      // since this lease began, the session's member has not changed and has accepted no attempt
       this.#sessions.bind(session, { member: member.id, reason: 'failed-over' }, now);
     }
   }

@@ -1,7 +1,7 @@
 /**
- * Removes the pool's members, and changes their phases as evidence arrives; member-intake.ts adds members. `Members` owns
- * the sources, the members, the memory of departed members and the candidate index. It emits an event for each change of
- * a member.
+ * Removes the pool's members, and changes their phases as evidence arrives; member-intake.ts adds members. `Members`
+ * owns the sources, the members, the memory of departed members and the candidate index. It emits an event for each
+ * change of a member.
  */
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';

@@ -56,7 +56,7 @@ export interface SharingOptions {
    * must be cheap.
    */
   readonly onUse: () => void;
-  /** Called when no client waits any longer in another group of replicas, to which the pool also belongs. */
+  /** Called when no client waits any longer in the pool's other group of replicas. */
   readonly onServed: () => void;
   /**
    * Whether the other replicas run on this machine. If so, their evidence counts like that of this process. If not, their

@@ -105,8 +105,8 @@ export function randomFit<Entry>(
     if (fit === FITS) return entry;
     if (fit !== SECOND_CHOICE) continue;
     secondChoice ??= entry;
-    // With few entries, the random tries may find the same entry twice. So they count toward the maximum only if there
-    // are many entries.
+    // With few entries, the random tries may find the same entry twice. So a SECOND_CHOICE that they find counts only
+    // if there are many entries.
     if (step >= tries || count > MAX_SECOND_CHOICES) secondChoices += 1;
     if (secondChoices > MAX_SECOND_CHOICES) break;
   }

@@ -14,7 +14,7 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
   /** The length of the first part of the array, which has the entries not yet picked in this round. */
   #remaining = 0;
   /**
-   * Number of entries at the end of the first part whose order `upcoming` has already chosen. The next picks keep this
+   * Number of entries whose order `upcoming` has already chosen, at the end of the first part. The next picks keep this
    * order.
    */
   #decided = 0;
