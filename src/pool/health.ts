@@ -111,8 +111,8 @@ export class Health {
   }
 
   /**
-   * Duration of the quarantine that begins now: `quarantineMs` for the first quarantine, and twice as long for each consecutive
-   * quarantine.
+   * Duration of the quarantine that begins now: `quarantineMs` for the first quarantine. Each consecutive quarantine is
+   * twice as long as the one before.
    */
   nextQuarantineMs({ quarantineMs }: HealthOptions): number {
     const forMs = quarantineMs * 2 ** this.#quarantines;

@@ -132,8 +132,8 @@ export class Picker {
     check.heldBySessions = this.#sessions.countByMember;
     const current = this.#members.find(session.member);
     if (current === undefined) return this.#bind(session, this.#pickNext(session, candidates), 'left');
-    // The request has tried the session's own member, which failed or is slow. The session moves only when another member
-    // accepts; see `Leases`.
+    // The request has tried the session's own member, which failed or is slow. The session moves only when another
+    // member accepts an attempt; see `Leases`.
     if (check.avoid.includes(current.id)) return this.#pickNext(session, candidates);
     const reason = whyMove(current, candidates, check);
     if (reason !== undefined) return this.#bind(session, this.#pickNext(session, candidates), reason);

@@ -58,8 +58,8 @@ function* membersToProbe(members: Members, now: number, staleMs: number | undefi
 }
 
 /**
- * The ready member of the source with the latest success; undefined if the latest success was more than `withinMs` ago. Omits
- * members that a lease already tests.
+ * Among the source's ready members, the one with the latest success; undefined if this success was more than `withinMs`
+ * ago. Omits members that a lease already tests.
  */
 export function memberThatWorked(source: PoolSource, now: number, withinMs: number): Member | undefined {
   let found: Member | undefined;

@@ -150,8 +150,8 @@ export class Requests {
   }
 
   /**
-   * Applies new settings to the waiting clients. Moves each client to the candidates of the new settings, or refuses it if no
-   * member can ever satisfy its options now.
+   * Applies new settings to the waiting clients. Moves each client to the candidates of the new settings, or refuses it
+   * if these settings allow no member that satisfies its options.
    */
   reconsider(now: number): void {
     for (const client of this.#queue.all()) {

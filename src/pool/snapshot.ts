@@ -45,7 +45,7 @@ export function takeSnapshot({ clock, members }: SnapshotParts): PoolSnapshot {
 }
 
 /**
- * Restores the members and departed members that have not expired since, if their source is still configured.
+ * Restores the members and departed members that have not expired since the snapshot, if their source is still configured.
  *
  * @param passedMs - time since the snapshot.
  */
