@@ -27,7 +27,6 @@ export interface AdminTarget {
   readonly tokenNote: string;
 }
 
-/** The time limit for one request with its answer. */
 const TIMEOUT_MS = 2_000;
 /** The time limit for a reload. A reload may wait 30 s for a worker process that does not respond. */
 const RELOAD_TIMEOUT_MS = 60_000;

@@ -20,7 +20,6 @@ interface CommandWords {
   readonly name: string;
   readonly about: string;
   readonly flags: readonly Flag[];
-  /** The values that the command's argument may have. */
   readonly choices: readonly string[];
 }
 

@@ -24,7 +24,6 @@ export interface DemoSecrets {
   readonly token: string;
 }
 
-/** The ports that the command line sets. */
 interface PortFlags {
   readonly port?: number;
   readonly adminPort?: number;

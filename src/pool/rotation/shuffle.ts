@@ -77,7 +77,6 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
     return this.#entries.slice(this.#remaining - size, this.#remaining).reverse();
   }
 
-  /** Moves an entry from the first part of the array to the second part. */
   #markPicked(entry: Entry): void {
     this.#remaining -= 1;
     this.#decided = Math.max(0, this.#decided - 1);
