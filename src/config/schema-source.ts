@@ -15,10 +15,10 @@ const field = (example: string) =>
 const codeRule = (about: string, example: string) =>
   optional(
     section({
-      field: required(field('code'), 'field with the code of the answer'),
+      field: required(field('code'), 'field of the answer that the rule checks, for example code'),
       is: required(
         z.array(text({ expected: 'a value of the field', example })).min(1),
-        'the rule applies if the field has a value in this list',
+        'the rule applies if the value of the field is in this list',
       ),
     }),
     about,
