@@ -55,7 +55,7 @@ export class Exits {
     return { listenHost: this.#aliases ? address : '127.0.0.1', address };
   }
 
-  /** The address on which several members listen: reverse proxies, and the members of the pure edition. */
+  /** The address on which several members listen: reverse proxies, and the members of `short-pure`. */
   gateway(series: number): string {
     return this.#aliases ? `127.${FIRST_SERIES + series}.255.1` : '127.0.0.1';
   }

@@ -104,7 +104,7 @@ export class InstanceMembers {
     const n = this.#created;
     this.#created += 1;
     const traits = newTraits(query, n, random);
-    // All reverse proxies share one address, on different ports. So do all proxies of the pure edition.
+    // All reverse proxies share one address, on different ports. So do all proxies of `short-pure`.
     const sharesAddress = instance.product === 'short-pure' || traits.reverse;
     const member = new RunningMember({
       id: `${instance.product}-${series}-${n}`,

@@ -26,7 +26,7 @@ export interface SandboxOptions extends CommonSettings {
   readonly host?: string | undefined;
   /** The port of the service. Default 0: the system chooses a free port. */
   readonly port?: number | undefined;
-  /** The port of the extraction server of the pure edition (8080 at the real service). Default 0. */
+  /** The port of the extraction server for `short-pure` (8080 at the real service). Default 0. */
   readonly extractPort?: number | undefined;
   /** The port of the target site. Default 0. */
   readonly targetPort?: number | undefined;

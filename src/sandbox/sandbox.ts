@@ -27,7 +27,7 @@ export interface SandboxInstance {
   /** The key that clients derive from the password and send with each call. */
   readonly akey: string;
   /**
-   * The base address for calls of this instance. The pure edition has a separate server for them; all other instances
+   * The base address for calls of this instance. The product `short-pure` has a separate server for them; all other instances
    * use the sandbox's `url`.
    */
   readonly baseUrl: string;
@@ -67,7 +67,7 @@ interface SandboxParts {
 export class Sandbox {
   /** The base address of the service, without a slash at the end. The control API is at `/_control/` below it. */
   readonly url: string;
-  /** The address of the pure edition's extraction server, as `host:port` and as a URL. */
+  /** The address of the extraction server for `short-pure`, as `host:port` and as a URL. */
   readonly extractHost: string;
   readonly extractUrl: string;
   readonly target: Target;

@@ -3,7 +3,7 @@
  * operation, sends the answer, and records the call.
  *
  * It owns two servers: one for the base address, with the control API and the links, and one for the extraction address
- * of the pure edition.
+ * of the product `short-pure`.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { CallLog } from './call-log.ts';

@@ -46,7 +46,7 @@ export const conditionSchema = z.strictObject({
   /** Exclusive product: the number of days until the instance expires, for operation 10. */
   daysLeft: z.number(),
   frozen: z.boolean(),
-  /** Pure edition only: if true, all calls get 12008. */
+  /** Only for `short-pure`: if true, all calls get 12008. */
   restricted: z.boolean(),
   /**
    * If false, each operation refuses all calls with its code for this reason: 12010, 12019 or 17008. Operations without
@@ -102,7 +102,7 @@ export interface InstanceOptions extends CommonSettings, Partial<Condition> {
    * The custom format of a line in the Text format, for example `{ip}:{port},{adr}`. The names in braces are fields.
    */
   readonly textLayout?: string;
-  /** Pure edition: whether answers contain `out_ip`. Default true. */
+  /** Only for `short-pure`: whether answers contain `out_ip`. Default true. */
   readonly showOutIp?: boolean;
 }
 
