@@ -27,8 +27,8 @@ export interface SandboxInstance {
   /** The key that clients derive from the password and send with each call. */
   readonly akey: string;
   /**
-   * The base address for calls of this instance. The product `short-pure` has a separate server for them; all other instances
-   * use the sandbox's `url`.
+   * The base address for calls of this instance. The product `short-pure` has a separate server for them; all other
+   * instances use the sandbox's `url`.
    */
   readonly baseUrl: string;
   readonly condition: Readonly<Condition>;
