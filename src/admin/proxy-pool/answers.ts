@@ -26,7 +26,7 @@ export const ROUTES = {
   '/get_status/': 'the same as `/count/`',
   '/count': 'the number of proxies, as plain text',
   '/delete/':
-    '`{"code": 0, "src": 1}`. The parameter `?proxy=127.0.0.1:24003` names a port whose member is bad; noria moves the port to another member',
+    '`{"code": 0, "src": 1}`. The parameter `?proxy=127.0.0.1:24003` names a port whose member is bad; noria assigns another member to this port',
 } as const;
 
 export type RoutePath = keyof typeof ROUTES;
