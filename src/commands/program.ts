@@ -126,4 +126,5 @@ Examples:
   noria run -c noria.yaml        run the daemon
   noria status --watch           watch a running daemon
 
-Exit codes: 0 success, 1 the operation failed, 2 bad usage or configuration, 3 noria, the service or the store is unreachable.`;
+Exit codes: 0 success, 1 the operation failed, 2 bad usage or configuration,
+3 noria, the service or the store is unreachable.`;

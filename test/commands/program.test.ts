@@ -60,7 +60,7 @@ describe('program: --help', () => {
     const { out } = await run(['--help']);
     for (const name of names) expect(out).toMatch(new RegExp(`^ {2}${name} `, 'm'));
     expect(out).toMatch(
-      /0 success, 1 the operation failed, 2 bad usage or configuration, 3 noria, the service or the store is unreachable/,
+      /0 success, 1 the operation failed, 2 bad usage or configuration,\n3 noria, the service or the store is unreachable/,
     );
     expect(out.split('\n').filter((line) => line.length > 100)).toEqual([]);
   });
