@@ -238,7 +238,7 @@ export class DialBlame {
       similarFailures: this.#failures.filter(targetCanCause).length,
       sourceWorked: memory.worked,
       sourceFaulty: credentials.faulty,
-      credentialsWork: credentials.isMemberAtFault(attempt.login),
+      credentialsWork: credentials.isFaultOfMember(attempt.login),
       networkDown: network.down,
     });
     if (blame === 'member-for-target') reachability.recordOnlyThisFailed(lease.member, this.#target);

@@ -124,7 +124,7 @@ export class SourceCredentials {
    * It is at fault if other members accept the same credentials, or if the credentials belong to this member alone. It
    * is also at fault if noria must not send the instance's credentials (`neverInstance`) and has no others.
    */
-  isMemberAtFault(sent: PreparedLogin | undefined): boolean {
+  isFaultOfMember(sent: PreparedLogin | undefined): boolean {
     if (sent?.isOwn === true) return true;
     if (this.#access.neverInstance && this.#current === undefined) return true;
     return this.#has(sent === undefined ? 'open' : 'accepted');

@@ -65,7 +65,7 @@ export class SingleAttempt implements AttemptOwner {
       similarFailures: 1,
       sourceWorked: false,
       sourceFaulty: memory.credentials.faulty,
-      credentialsWork: memory.credentials.isMemberAtFault(login),
+      credentialsWork: memory.credentials.isFaultOfMember(login),
       networkDown: this.#network.down,
     });
   }

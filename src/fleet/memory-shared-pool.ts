@@ -10,7 +10,7 @@ import type { LimitPart } from '../pool/options.ts';
 import type { SharedSession } from '../pool/shared-member.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 import type { Replica } from './replica.ts';
-import type { Beat, Fact, Follower, LoggedFact, PacedSharedPool, SharedState } from './shared-pool.ts';
+import type { Beat, Fact, FactFollower, LoggedFact, PacedSharedPool, SharedState } from './shared-pool.ts';
 import { SharedPoolState } from './shared-state.ts';
 
 interface MemorySharedPoolOptions {
@@ -145,7 +145,7 @@ export class MemorySharedPool {
  */
 class ReplicaConnection {
   readonly servesClients: boolean;
-  #follower: Follower | undefined;
+  #follower: FactFollower | undefined;
   #unloaded: SharedState | undefined;
   #facts: LoggedFact[] = [];
   #beats: { readonly by: string; readonly beat: Beat }[] = [];
@@ -159,7 +159,7 @@ class ReplicaConnection {
     this.servesClients = servesClients;
   }
 
-  start(follower: Follower, state: SharedState): void {
+  start(follower: FactFollower, state: SharedState): void {
     this.#follower = follower;
     this.load(state);
   }

@@ -23,7 +23,7 @@ import { FactsInFlight } from './facts-in-flight.ts';
 import type {
   Fact,
   FleetActivity,
-  Follower,
+  FactFollower,
   LoggedFact,
   MemberLeft,
   MemberRecord,
@@ -67,7 +67,7 @@ const QUIET_RATE = 0.001;
 /** The maximum number of members whose eviction votes this replica remembers. */
 const MAX_VOTED_MEMBERS = 10_000;
 
-export class Replica implements Follower {
+export class Replica implements FactFollower {
   readonly sessions: SharedSessions;
   readonly sources: SharedSources;
   readonly #options: ReplicaOptions;

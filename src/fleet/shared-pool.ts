@@ -119,7 +119,7 @@ export interface FleetActivity {
  * Receives the shared state and its changes. The shared pool calls one method of the follower at a time, and
  * never while a method of the shared pool runs.
  */
-export interface Follower {
+export interface FactFollower {
   /**
    * Receives the state before the next facts. Called once at the start, and again after facts were lost, for example
    * with the connection. The follower then publishes what it knows and `state` lacks, for example members.
@@ -139,7 +139,7 @@ export interface SharedPool {
    * `receiveState` and `receiveActivity`. After that, the other replicas see this replica.
    * @throws NoriaError if the shared state is unreachable.
    */
-  follow(follower: Follower): Promise<void>;
+  follow(follower: FactFollower): Promise<void>;
   /**
    * Appends facts to the log, in this order. Returns at once and never throws. Without a connection, drops the facts;
    * after the next `receiveState`, the caller publishes again what the state lacks.

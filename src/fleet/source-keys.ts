@@ -4,7 +4,7 @@
  * about an instance from which no local source draws.
  */
 import type { Demand } from '../pool/drawn-member.ts';
-import type { Beat, Fact, Follower, LoggedFact, SharedPool, SharedState } from './shared-pool.ts';
+import type { Beat, Fact, FactFollower, LoggedFact, SharedPool, SharedState } from './shared-pool.ts';
 
 /**
  * Translates the name of a source to the key of its instance, and back. Called for each fact, because a reload may
@@ -29,7 +29,7 @@ export function withSourceKeys(shared: SharedPool, keys: SourceKeys): SharedPool
 
 type Rename = (source: string) => string | undefined;
 
-function translateFor(follower: Follower, { sourceOf }: SourceKeys): Follower {
+function translateFor(follower: FactFollower, { sourceOf }: SourceKeys): FactFollower {
   return {
     receiveState: (state) => follower.receiveState(renameState(state, sourceOf)),
     receiveFacts(facts) {

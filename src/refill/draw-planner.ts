@@ -22,7 +22,7 @@ export interface PlannerContext {
   /** Returns the current settings, which a reload may change. */
   readonly settings: () => { readonly idleAfterMs: number; readonly callTimeoutMs: number };
   /** Whether a source with a smaller priority number can serve the clients, so that this source must not draw. */
-  readonly defersToEarlier: (options: DrawSourceOptions) => boolean;
+  readonly isPreferredServing: (options: DrawSourceOptions) => boolean;
 }
 
 /** The parts of a source that its planner and its turns use. */
@@ -65,7 +65,7 @@ export class DrawPlanner {
   plan(): DrawPlan {
     const plan = this.#planAfter(this.pace.nextInMs);
     const { refillRequested } = this.#parts.state;
-    if (plan.kind !== 'draw' || refillRequested || !this.#context.defersToEarlier(this.#parts.options))
+    if (plan.kind !== 'draw' || refillRequested || !this.#context.isPreferredServing(this.#parts.options))
       return plan;
     return { kind: 'idle', reason: 'a source with a smaller priority number can serve the clients' };
   }

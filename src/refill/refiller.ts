@@ -41,7 +41,7 @@ export class Refiller {
       sharedCount,
       onReport,
       settings: () => this.#settings,
-      defersToEarlier: (source) => this.#defersToEarlier(source),
+      isPreferredServing: (source) => this.#isPreferredServing(source),
     };
     const restored = readStatistics(options.restored);
     for (const source of options.sources) this.#open(source, restored.get(source.name));
@@ -136,7 +136,7 @@ export class Refiller {
    * Returns false if clients wait although one of these other sources has usable members: the routing options of the
    * clients then exclude these members.
    */
-  #defersToEarlier({ name, priority }: DrawSourceOptions): boolean {
+  #isPreferredServing({ name, priority }: DrawSourceOptions): boolean {
     const { pool, clock } = this.#context;
     const earlier = [...this.#sources.values()].filter((other) => other.options.priority < priority);
     if (!earlier.some((other) => other.canServe)) return false;

@@ -17,7 +17,7 @@ import { readStateFile, replaceStateFile } from './state-files.ts';
 type JournalEntry = readonly [key: string, value: unknown];
 
 /** The part of noria that owns the records. */
-export interface JournalSource {
+export interface JournalRecords {
   readonly size: number;
   /** Returns all records. They may change while the caller iterates. */
   all(): Iterable<JournalEntry>;
@@ -40,7 +40,7 @@ export interface Journal {
    * From now on, the journal writes the records of the JournalSource that `open` returns. Call `onChange` after each
    * change of a record: the change is then on disk within a second.
    */
-  attach(open: (onChange: () => void) => JournalSource): void;
+  attach(open: (onChange: () => void) => JournalRecords): void;
   /** Writes all records one last time. Idempotent. */
   close(): Promise<void>;
 }
@@ -71,7 +71,7 @@ export function noJournal(): Journal {
 class JournalFile implements Journal {
   found: ReadonlyMap<string, FoundRecord>;
   readonly #options: StateFileOptions;
-  #source: JournalSource | undefined;
+  #source: JournalRecords | undefined;
   /**
    * The open file. Undefined before the first write and after a failed write: the next write then replaces the file.
    */
@@ -87,7 +87,7 @@ class JournalFile implements Journal {
     this.found = found;
   }
 
-  attach(open: (onChange: () => void) => JournalSource): void {
+  attach(open: (onChange: () => void) => JournalRecords): void {
     this.found = new Map();
     this.#source = open(() => this.#saveSoon());
   }
@@ -137,14 +137,14 @@ class JournalFile implements Journal {
     }
   }
 
-  async #append(file: FileHandle, source: JournalSource): Promise<void> {
+  async #append(file: FileHandle, source: JournalRecords): Promise<void> {
     for (let changes = source.takeChanges(SLICE); changes.length > 0; changes = source.takeChanges(SLICE)) {
       await this.#writeSlice(file, changes);
     }
     await file.datasync();
   }
 
-  async #replace(source: JournalSource): Promise<void> {
+  async #replace(source: JournalRecords): Promise<void> {
     await this.#closeFile();
     this.#file = await replaceStateFile(this.#options.path, async (file) => {
       source.dropChanges();

@@ -194,5 +194,5 @@ test("credentials: what a member answers to its own credentials says nothing abo
   }
   expect([book.faulty, faults]).toEqual([false, []]);
   expect(book.current?.username).toBe('all');
-  expect([book.isMemberAtFault(own), book.isMemberAtFault(book.current)]).toEqual([true, false]);
+  expect([book.isFaultOfMember(own), book.isFaultOfMember(book.current)]).toEqual([true, false]);
 });

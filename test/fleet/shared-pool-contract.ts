@@ -5,7 +5,7 @@ import type {
   Beat,
   Fact,
   FleetActivity,
-  Follower,
+  FactFollower,
   LoggedFact,
   SharedPool,
   SharedState,
@@ -23,7 +23,7 @@ export interface SharedPoolStage {
 }
 
 /** A follower that records what it receives. */
-export class Recorder implements Follower {
+export class Recorder implements FactFollower {
   readonly loads: SharedState[] = [];
   readonly facts: LoggedFact[] = [];
   readonly views: FleetActivity[] = [];

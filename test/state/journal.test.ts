@@ -9,14 +9,14 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { type Journal, type JournalSource, openJournal } from '../../src/state/journal.ts';
+import { type Journal, type JournalRecords, openJournal } from '../../src/state/journal.ts';
 import { createTimekeeper } from '../../src/state/moment.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 /** Records that remember which of them have changed since they were taken. */
-class Records extends Map<string, unknown> implements JournalSource {
+class Records extends Map<string, unknown> implements JournalRecords {
   readonly changed = new Set<string>();
   onChange = () => {};
 
@@ -203,7 +203,7 @@ test('journal: a hundred thousand records are written in slices, between which t
     records.set(`alice:session-${number}`, { uses: number });
   let inTurn = 0;
   let mostInTurn = 0;
-  const source: JournalSource = {
+  const source: JournalRecords = {
     size: records.size,
     takeChanges: () => [],
     dropChanges: () => {},

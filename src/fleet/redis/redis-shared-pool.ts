@@ -13,7 +13,7 @@ import type { SharedSession } from '../../pool/shared-member.ts';
 import type { Timekeeper } from '../../state/moment.ts';
 import type { FleetPool, ReplicaStatus, SourceRefusal } from '../fleet-pool.ts';
 import { shiftBeat, shiftFact, shiftState } from '../moments.ts';
-import type { Beat, Fact, Follower } from '../shared-pool.ts';
+import type { Beat, Fact, FactFollower } from '../shared-pool.ts';
 import { SharedPoolState } from '../shared-state.ts';
 import { type BeatAnswer, BeatExchange } from './beat-exchange.ts';
 import { DayCounts } from './day-counts.ts';
@@ -73,7 +73,7 @@ export class RedisSharedPool implements FleetPool {
   readonly #writer: LogWriter;
   readonly #beats: BeatExchange;
   readonly #started = Promise.withResolvers<void>();
-  #follower: Follower | undefined;
+  #follower: FactFollower | undefined;
   #state = new SharedPoolState();
   /** The number of the last log entry that this replica has applied. */
   #applied = 0;
@@ -158,7 +158,7 @@ export class RedisSharedPool implements FleetPool {
    * `receiveState` is called after the first successful attempt.
    * @throws NoriaError fleet-store-unusable if the first attempt shows that only the operator can fix the problem.
    */
-  async follow(follower: Follower): Promise<void> {
+  async follow(follower: FactFollower): Promise<void> {
     this.#follower = follower;
     this.#store.connection.start();
     await this.#store.connection.tried;

@@ -10,7 +10,7 @@ import type {
   Beat,
   Fact,
   FleetActivity,
-  Follower,
+  FactFollower,
   LoggedFact,
   SharedPool,
   SharedState,
@@ -30,7 +30,7 @@ export type FromSharedPool =
   | { readonly kind: 'shared.activity'; readonly activity: FleetActivity }
   | { readonly kind: 'shared.bound'; readonly id: number; readonly session: SharedSession };
 
-export class SharedPoolServer implements Follower {
+export class SharedPoolServer implements FactFollower {
   readonly #shared: SharedPool;
   readonly #send: (message: FromSharedPool) => void;
   #closed = false;
@@ -87,7 +87,7 @@ export class IpcSharedPool implements SharedPool {
   readonly #aheadMs: number;
   readonly #binding = new Map<number, (session: SharedSession) => void>();
   readonly #following = Promise.withResolvers<void>();
-  #follower: Follower | undefined;
+  #follower: FactFollower | undefined;
   #lastId = 0;
   #closed = false;
 
@@ -96,7 +96,7 @@ export class IpcSharedPool implements SharedPool {
     this.#send = send;
   }
 
-  follow(follower: Follower): Promise<void> {
+  follow(follower: FactFollower): Promise<void> {
     this.#follower = follower;
     this.#send({ kind: 'shared.follow' });
     return this.#following.promise;
