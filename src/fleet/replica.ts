@@ -22,8 +22,8 @@ import type { MemberChanges, PoolSharing } from '../pool/sharing.ts';
 import { FactsInFlight } from './facts-in-flight.ts';
 import type {
   Fact,
-  FleetActivity,
   FactFollower,
+  FleetActivity,
   LoggedFact,
   MemberLeft,
   MemberRecord,

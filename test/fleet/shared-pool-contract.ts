@@ -4,8 +4,8 @@ import type { Clock } from '../../src/core/clock.ts';
 import type {
   Beat,
   Fact,
-  FleetActivity,
   FactFollower,
+  FleetActivity,
   LoggedFact,
   SharedPool,
   SharedState,

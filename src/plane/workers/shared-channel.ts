@@ -9,8 +9,8 @@ import { shiftBeat, shiftFact, shiftSession, shiftState } from '../../fleet/mome
 import type {
   Beat,
   Fact,
-  FleetActivity,
   FactFollower,
+  FleetActivity,
   LoggedFact,
   SharedPool,
   SharedState,
