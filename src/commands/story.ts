@@ -59,7 +59,7 @@ const CHAPTERS: readonly Chapter[] = [
   },
   {
     title: 'A target is down, and noria blames no member',
-    look: 'Members: as many are ready as before. Failures: the entries name the target, not a member.',
+    look: 'Members: the number of ready members stays the same. Failures: the entries name the target, not a member.',
     show: askDeadTarget,
   },
 ];

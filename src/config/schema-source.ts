@@ -54,7 +54,7 @@ const ANSWER = section({
       ),
       since: optional(
         field('start_time'),
-        'field with the date and time from which noria counts the seconds or minutes',
+        'field with the date and time at which a lifetime in seconds or minutes begins',
         'the time of the call',
       ),
       zone: given(zone(), DEFAULT_ZONE, 'time zone of a date and time that has no zone'),
