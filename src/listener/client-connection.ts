@@ -203,8 +203,8 @@ export class ClientConnection implements Listed {
   /**
    * Sets the outcome that `connection.closed` reports.
    *
-   * `reportRefusal` sets the outcome, too. If the connection closes during a request without an outcome, the outcome is
-   * `client-gone`.
+   * `reportRefusal` sets the outcome, too. If the connection closes during a request before one of them was called, the
+   * outcome is `client-gone`.
    */
   setOutcome(code: FaultCode): void {
     this.#outcome = code;
@@ -215,7 +215,7 @@ export class ClientConnection implements Listed {
     this.#reportRefusal(code, detail, {});
   }
 
-  /** Emits `client.refused` with `dialFailed`, because a `dial.ended` event has already reported the failed dial. */
+  /** Emits `client.refused`. Its field `dialFailed` says that a `dial.ended` event has already reported the failure. */
   reportFailedDial({ code, reason }: DialFailure): void {
     this.#reportRefusal(code, reason, { dialFailed: true });
   }

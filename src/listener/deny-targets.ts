@@ -42,7 +42,7 @@ export class DenyTargets {
   readonly #suffixes: readonly string[];
   readonly #networks: Networks;
   readonly #ports: readonly { readonly from: number; readonly to: number }[];
-  /** For each target (`host:port`), why it is excluded, or ALLOWED. */
+  /** Maps a target (`host:port`) to the reason why `denyTargets` excludes it, or to ALLOWED. */
   readonly #reasons = new BoundedMap<string, string>(MAX_CACHED_TARGETS);
 
   /** @throws TypeError for a rule that core/target-rule.ts cannot parse. */
@@ -113,8 +113,8 @@ export function isOwnAddress(target: HostPort, own: readonly BoundAddress[]): bo
 /**
  * Whether the address of a member is one of noria's own.
  *
- * noria itself connects to the member, so 127.0.0.1 and 127.0.0.2 lead to different servers. For a target,
- * `isOwnAddress` treats all loopback addresses as this machine.
+ * Unlike `isOwnAddress`, it distinguishes loopback addresses: if noria listens on 127.0.0.1, a member at 127.0.0.2 is
+ * not noria.
  */
 export function isOwnMember(member: HostPort, own: readonly BoundAddress[]): boolean {
   const isOther = (address: string) =>
@@ -148,10 +148,7 @@ function isPrivateName(name: string, own: ReadonlySet<string>): boolean {
   return isOwnName(name, own) || PRIVATE_SUFFIXES.some((suffix) => name.endsWith(suffix));
 }
 
-/**
- * Whether this machine has the address. Reads the list of addresses on each call; only a target with one of noria's own
- * ports causes a call.
- */
+/** Whether a network interface of this machine has the address. Slow, because each call reads all interfaces. */
 function isInterfaceAddress(address: string): boolean {
   return Object.values(networkInterfaces()).some((list) => list?.some((each) => each.address === address));
 }

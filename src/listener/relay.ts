@@ -99,7 +99,7 @@ class Relay {
     if (member.isPaused()) member.resume();
     if (clientEarly !== undefined && clientEarly.length > 0) this.#sendUp(clientEarly);
     if (memberEarly.length > 0) this.#sendDown(memberEarly);
-    // Handles events that were emitted before the listeners were added.
+    // Each of these events may have been emitted before its listener was added.
     if (client.readableEnded) this.#onClientEnd();
     if (member.readableEnded) this.#onMemberEnd();
     if (client.destroyed) this.#onClientClose();

@@ -2,7 +2,10 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 
-/** Closes the connection so that the other side sees an error and not a clean end. In TLS that is an end without close_notify. */
+/**
+ * Closes the connection so that the other side sees an error and not a clean end. In TLS, the error is the missing
+ * close_notify.
+ */
 export function reset(socket: Socket): void {
   // libuv cannot reset a socket whose writable side is being shut down, so such a socket is destroyed.
   const ending = socket.writableEnded && !socket.writableFinished;

@@ -20,8 +20,8 @@ interface ExchangeCallbacks {
   /** Called after each read, when `onPart` has received all parts of this read. */
   onRead(): void;
   /**
-   * A 101 response has arrived. From now on, the callee owns the member connection and its lease. noria has put the
-   * bytes after the head back into the socket.
+   * Called when a 101 response has arrived. From then on, the owner of these callbacks owns the member connection and
+   * its lease. noria has put the bytes after the head back into the socket.
    */
   onSwitched(head: ResponseHead): void;
   /** Called when the member can take more of the request body. */

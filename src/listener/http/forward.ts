@@ -176,8 +176,8 @@ export class Forward {
     };
     const phase: DialingPhase = { name: 'dialing' };
     this.#phase = phase;
-    // This line must use `phase` and not `this.#phase`: `dial` may report its result before it returns, and the next dial may
-    // have started.
+    // `dial` may report its result before it returns, and the next dial then replaces `this.#phase`. So this line
+    // uses `phase`.
     phase.dialing = this.#connection.options.dialer.dial(request, (result) => {
       this.#safely(() => this.#onDialed(result));
     });
@@ -222,8 +222,7 @@ export class Forward {
     this.#clearIdleTimeout();
     this.#idleTimeout = deadlines.set(idleTimeoutMs, this.#onIdle);
     exchange.start(formatRequestHead(this.#forwardRequest, memberConnection));
-    // If this exchange failed in `start`, a retry may have begun with another exchange. Then this exchange must not get
-    // the body.
+    // If `start` failed, a retry may already send the body through another exchange.
     if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.#body.sendTo(exchange);
   }
 

@@ -32,7 +32,7 @@ const KEEP_ALIVE_MS = 60_000;
 const MAX_DISCARD_MS = 2_000;
 const MAX_AHEAD_BYTES = 64 * 1024;
 const NO_BYTES = Buffer.alloc(0);
-/** The framing of a request whose end is unclear: noria discards everything that follows on the connection. */
+/** Used if the end of a request is unclear: noria then discards everything that follows on the connection. */
 const UNCLEAR: Framing = { kind: 'until-close' };
 const BODY_RULES: BodyRules = {
   maxTrailerBytes: MAX_REQUEST_HEAD_BYTES,
@@ -266,7 +266,7 @@ class HttpConnection {
     if (this.#over || current === undefined || !current.body.complete || !current.response.completed) return;
     this.#current = undefined;
     const { socket, options, draining } = this.#connection;
-    // A client that still reads the response is not yet idle between two requests: `idleTimeoutMs` applies to it.
+    // While noria still sends the response, `idleTimeoutMs` applies and not KEEP_ALIVE_MS: the client may read slowly.
     const idleMs = socket.writableLength > 0 ? options.idleTimeoutMs : KEEP_ALIVE_MS;
     this.#setDeadline(idleMs, () => socket.destroy());
     if (draining) this.#release();
@@ -274,7 +274,10 @@ class HttpConnection {
     if (!draining) this.#parse();
   }
 
-  /** @param allRead - whether noria has read everything that the client is known to have sent. */
+  /**
+   * @param allRead - false if the client may have sent data that noria has not read. noria then discards this data
+   * before it closes the connection.
+   */
   #close(allRead: boolean): void {
     this.#release();
     this.#connection.becomeIdle();

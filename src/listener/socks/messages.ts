@@ -213,7 +213,10 @@ function countedEnd(bytes: Buffer, at: number): number | undefined {
   return length === undefined || bytes.length < at + 1 + length ? undefined : at + 1 + length;
 }
 
-/** The offset of the first NUL from `start`; undefined if it has not arrived; -1 if the text before it is longer than `maxBytes`. */
+/**
+ * Returns the offset in `bytes` of the NUL that ends the text at `start`. Undefined if the NUL has not arrived; -1 if
+ * the text is longer than `maxBytes`.
+ */
 function nulAt(bytes: Buffer, start: number, maxBytes: number): number | undefined {
   const nul = bytes.indexOf(0, start);
   const textBytes = (nul < 0 ? bytes.length : nul) - start;
