@@ -2,8 +2,8 @@
  * Counts the distinct IPs that a source draws on one day of the service, for the `dailyBudget` of the source.
  *
  * The day begins at midnight in the service's time zone, by the wall clock. If the wall clock moves back to the
- * previous day, the count continues. If it moves back further, a new count starts. Otherwise a wall clock that was once
- * years ahead would block the budget for years.
+ * previous day, the count continues. If it moves back further, a new count starts, so that a wall clock that was years
+ * ahead does not block the budget for years.
  */
 import { DAY_MS } from '../core/duration.ts';
 import { SERVICE_ZONE_OFFSET_MS } from '../service/codes.ts';
@@ -18,7 +18,7 @@ interface BudgetRecord {
 export interface SharedCount {
   add(ips: readonly string[]): void;
   /**
-   * Returns the number of IPs that this noria last read from the fleet's store. Other norias may have drawn more since
+   * Returns the number that this noria last read from the fleet's store. Other norias may have drawn more IPs since
    * then.
    */
   used(): number;

@@ -28,7 +28,7 @@ interface DrawHistoryOptions {
 export interface RecordedDraw {
   readonly outcome: DrawOutcome;
   readonly asked: number;
-  /** By how many the call increased the number of usable members. */
+  /** How many more members are usable because of the call. */
   readonly gained: number;
   /** The time in ms from the answer of one call to the next call. */
   readonly gapMs: number;
@@ -80,9 +80,9 @@ export class DrawHistory {
 
   /**
    * Whether the last call failed, but a repeated call may succeed without an action of the operator. The source then
-   * repeats the call even without demand. Otherwise noria might never become ready again: a load balancer sends no
-   * clients to a noria that is not ready, so there is no demand. An empty answer does not count as a failure, because
-   * repeating the call may cost money.
+   * repeats the call even without demand. Reason: a load balancer sends no clients to a noria that is not ready, so
+   * noria would wait for demand forever. An empty answer does not count as a failure, because repeating the call may
+   * cost money.
    */
   get mayRecover(): boolean {
     const kind = this.last?.verdict.kind ?? 'ok';
@@ -222,8 +222,8 @@ export class DrawSpacing {
   /**
    * The monotonic moment before which no draw should start.
    *
-   * @param urgent - whether clients are waiting and no member is usable. An urgent draw waits only while noria
-   * distrusts the source, because members that fail immediately would not help the clients.
+   * @param urgent - whether clients are waiting and no member is usable. An urgent draw starts at once. Exception: it
+   * waits while noria distrusts the source, because new members of this source would probably fail.
    */
   notBeforeAt(urgent: boolean): number {
     return urgent && !this.#isDistrusted ? 0 : this.#notBeforeAt;

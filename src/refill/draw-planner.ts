@@ -133,7 +133,7 @@ export interface DrawInputs {
 }
 
 export type DrawPlan =
-  /** There is no demand, or a source with a smaller priority number can serve the clients. */
+  /** Do not draw: there is no demand, or a source with a smaller priority number can serve the clients. */
   | { readonly kind: 'idle'; readonly reason: string }
   /** There are enough members. Check again at the monotonic moment `checkAt`; with Infinity, only after a change. */
   | { readonly kind: 'enough'; readonly checkAt: number }
@@ -152,9 +152,9 @@ export interface PlannedDraw {
 const MIN_CHECK_SPACING_MS = 50;
 
 /**
- * Decides whether the source draws with its next possible call. If it does not, the call after that is the first that
- * can bring members. So the source draws if it would have too few members before that later call delivers. In this way,
- * noria replaces members before they expire, and requests only the members that will be missing.
+ * Decides whether the source makes the next call that the pace allows. It makes this call if there will be too few
+ * members before the following call can deliver. In this way, noria replaces members before they expire, and requests
+ * only the members that will be missing.
  */
 export function planDraw(inputs: DrawInputs): DrawPlan {
   const { now, demand, idleAfterMs, maxPerCall, quotaLeft } = inputs;
@@ -208,7 +208,7 @@ function nextCheckAt(inputs: DrawInputs): number {
   const { now, stock, demand } = inputs;
   const leadMs = horizonMs(inputs);
   const lossAt = stock.nextLossAt(now + leadMs);
-  // From this moment on, a check notices the next member that stops being usable, because a check looks `leadMs` ahead.
+  // The first moment at which a check notices the next loss of a member, because a check looks `leadMs` ahead.
   const byLoss = lossAt === undefined ? Infinity : lossAt - leadMs + 1;
   // A full pool has room again when the next member expires.
   const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);

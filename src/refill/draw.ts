@@ -39,7 +39,7 @@ const NONE_ADDED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
 /**
  * Applies the draw to the pool and to the statistics.
  *
- * @returns how many members the draw adds to those that will be usable in `aheadMs`.
+ * @returns how many more members will be usable in `aheadMs` because of the draw.
  */
 export function applyDraw(context: DrawContext, draw: EndedDraw, aheadMs: number): number {
   const { clock, bus, pool, statistics } = context;

@@ -183,7 +183,7 @@ export class Pace {
     { turn, permit, before }: Claimed,
     signal: AbortSignal,
   ): Promise<T | undefined> {
-    let settlement = PACE_UNCHANGED; // the settlement if `send` throws
+    let settlement = PACE_UNCHANGED;
     try {
       if (signal.aborted) return undefined; // `signal` aborted while the claim was written
       const sent = await call.send(permit);
@@ -274,7 +274,7 @@ export class Permit implements WriteGate {
   /** The moment at which the first byte of the answer arrived; undefined until then. */
   answeredAt: Moment | undefined;
 
-  /** @param ageMs - returns the ms since a moment just before noria recorded the claim. */
+  /** @param ageMs - returns the permit's age in ms, counted from a moment just before noria recorded the claim. */
   constructor(store: PaceStore, ageMs: () => number, sinceArrivalMs: number | undefined) {
     this.#store = store;
     this.#ageMs = ageMs;

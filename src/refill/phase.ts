@@ -161,7 +161,7 @@ export class SourceState {
 
   /**
    * The remaining time in ms of a suspension that waiting clients cannot shorten. 0 if the source is not suspended, or
-   * if waiting clients shorten the suspension (`urgentAt`): noria then lets clients wait for the next draw.
+   * if it draws earlier while clients are waiting (`urgentAt`).
    */
   get suspendedMs(): number {
     if (!isSuspended(this.#phase) || this.refillRequested) return 0;

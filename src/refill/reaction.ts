@@ -127,7 +127,7 @@ export function reactTo(outcome: DrawOutcome, { consecutive, wallAt, random }: R
     case 'slow-down':
       return { settlement: { kind: 'refused', minMs: intervalNamedMs(outcome.message ?? '') } };
     case 'silence':
-      // The pace store records this silence. So no process calls the service for `ms`, even after a restart.
+      // The pace store records this wait. So no process calls the service for `ms`, even after a restart.
       return { settlement: { kind: 'silence', ms: verdict.ms }, suspension: suspend('paused', verdict.ms) };
     case 'pause':
       return { settlement: PACE_UNCHANGED, suspension: suspend('paused', verdict.retryEveryMs) };

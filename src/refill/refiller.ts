@@ -131,10 +131,10 @@ export class Refiller {
   }
 
   /**
-   * Whether the source must not draw because a source with a smaller priority number can serve the clients.
+   * Whether a source with a smaller priority number can serve the clients, so that this source must not draw.
    *
-   * Returns false if clients wait although one of these other sources has usable members: the routing options of the
-   * clients then exclude these members.
+   * Returns false if clients are waiting although such a source has usable members: the routing options of the clients
+   * then exclude these members.
    */
   #isPreferredServing({ name, priority }: DrawSourceOptions): boolean {
     const { pool, clock } = this.#context;

@@ -42,7 +42,7 @@ export class SourceTurn {
   readonly #context: TurnContext;
   readonly #planner: DrawPlanner;
   readonly #parts: SourceParts;
-  /** Aborts the turn. Has no effect after the call is sent. */
+  /** Aborts the turn if its call is not sent yet. */
   readonly #turnAbort = new AbortController();
   #callAbort: AbortController | undefined;
 
@@ -99,8 +99,8 @@ export class SourceTurn {
   }
 
   /**
-   * Reports why the source waits. A wait much longer than the interval needs an explanation. If no answer since the
-   * start of noria explains it, the report names the possible causes.
+   * Reports why the source waits. If the wait is more than twice the usual time between two calls, and the last call
+   * does not explain it, the report names the possible causes.
    */
   #reportWait(ms: number): void {
     const { state, history } = this.#parts;

@@ -35,8 +35,7 @@ export interface DrawSourceContext extends TurnContext {
 
 /**
  * If a draw of this source can deliver within this time, in ms, sources with greater priority numbers wait for it. The
- * time is longer than the usual interval and the usual duration of a call together. The time is shorter than the time
- * for which clients wait.
+ * time is longer than a usual interval plus a usual call, and shorter than the time for which clients wait.
  */
 const SOON_MS = 12_000;
 
@@ -65,7 +64,7 @@ export class DrawSource {
     const statistics = new SourceStatistics(clock.now(), snapshot, context.sharedCount?.(name));
     const warn = (message: string) => bus.emit('source.warned', { source: name, message });
     const history = new DrawHistory({ clock, random, statistics, unproven, warn });
-    // The snapshot may contain IPs that the fleet's store has lost, so this adds them to the store again.
+    // The fleet's store may have lost some IPs that the snapshot still contains.
     statistics.budget.shareAgain(clock.now());
     this.#context = context;
     this.#statistics = statistics;
@@ -161,7 +160,7 @@ export class DrawSource {
   change(options: DrawSourceOptions): void {
     if (paceKey(this.options.call) !== paceKey(options.call)) this.#statistics.forgetInstance();
     this.#parts.options = options;
-    this.#turn?.abort(); // ends the wait for a permit, which the old interval determines; a call in flight continues
+    this.#turn?.abort(); // its wait depends on the old interval; a call in flight continues
     forgetOldOptions(this.#parts);
     this.wake();
   }
@@ -323,7 +322,7 @@ export class DrawSource {
   #plannedAt(now: number): number {
     const { phase } = this.#state;
     if (isSuspended(phase)) return phase.untilAt;
-    // A ready source has enough members. If clients need more members, it draws as soon as the pace allows.
+    // In the phase `ready`, there are enough members. If clients need more, a draw starts as soon as the pace allows.
     if (phase.name === 'ready' || this.#timer.dueAt === Infinity) return now;
     return this.#timer.dueAt;
   }

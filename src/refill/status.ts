@@ -20,7 +20,7 @@ export interface SourceStatus {
    * Absent before the first call, and before the first call after a change of the source's configuration.
    */
   readonly code?: string;
-  /** The service's own text of the last call, or how the call failed. Never shown to clients. */
+  /** What the service said in its answer to the last call, or how the call failed. Never shown to clients. */
   readonly message?: string;
   /** The last draw that ended; absent before the first draw. */
   readonly lastDraw?: LastDraw;

@@ -39,7 +39,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const boot = { id: 'simulated', elapsedMs, uptimeMs: elapsedMs };
   const refiller = new Refiller({
     ...refill,
-    // Simulated members need no probe. No client connects to them, so the protocol has no effect.
+    // Simulated members need no probe. Their protocol has no effect, because no client connects to them.
     sources: refill.sources.map((source) => ({ ...source, unproven: false, protocol: 'http' })),
     ...{ clock, random, bus, pool },
     pace: createPaceMemory(createTimekeeper(clock, boot)),
