@@ -1,7 +1,7 @@
 /**
- * Candidates: the members that pass one filter, in the order in which the pool picks them. The members form one tier for each
- * source priority. A tier has three buckets (fresh, expiring, quarantined), and each bucket is a rotation, so a pick needs no
- * search. A member that passes several filters is in the same bucket for each of them.
+ * Candidates: the members that pass one filter, in the order in which the pool picks them. The members form one tier
+ * for each source priority. A tier has three buckets (fresh, expiring, quarantined), and each bucket is a rotation. A
+ * member that passes several filters is in the same bucket for each of them.
  */
 import type { MemberFilter } from './filter.ts';
 import type { Bucket, Member, MemberCandidate, PoolSource } from './member.ts';

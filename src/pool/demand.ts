@@ -9,9 +9,9 @@ import type { Members } from './members.ts';
 import type { Sessions } from './sessions.ts';
 
 /**
- * Number of members that clients can use at `moment` without another draw. Includes unproven members and the members of
- * a blocked source. Subtracts the waiting clients that a new member could serve, because no present member can serve
- * them. The subtracted number is at most the source's `size`.
+ * Number of members that clients can use at `moment` without another draw, minus the clients that wait for a new
+ * member. Includes unproven members and the members of a blocked source. Subtracts at most as many clients as the
+ * source should have usable members (`size`).
  */
 export function usableAt(members: Members, source: PoolSource, moment: number): number {
   const usable = heldAt(source, moment) - quarantinedAt(source, moment, () => true);
@@ -50,8 +50,7 @@ export function heldAt({ expiries }: PoolSource, moment: number): number {
 
 /**
  * The demand of all replicas for the source.
- * @param except - an `OtherReplicas` object, which contains what one group of replicas reported. The result omits
- *   the demand of this group.
+ * @param except - the `OtherReplicas` object of a group of replicas. The result omits the demand of this group.
  */
 export function demandFor(
   members: Members,

@@ -54,14 +54,15 @@ export class DepartedMembers {
     return departed === undefined || departed.untilAt <= now ? undefined : departed;
   }
 
-  /** The records that have not expired at `now`, oldest first. */
+  /** The departed members that the pool still remembers at `now`, oldest first. */
   *entries(now: number): Generator<[string, DepartedMember]> {
     for (const entry of this.#byKey) if (entry[1].untilAt > now) yield entry;
   }
 }
 
 /**
- * The record of a member that leaves now; undefined if the member may join again and has neither faults nor bans.
+ * What the pool remembers of a member that leaves now. Undefined if there is nothing to remember: the member may join
+ * again and has neither faults nor bans.
  * @param minBarMs - the minimum time in ms for which a failed, used-up or evicted member must not join again.
  */
 export function departedMember(

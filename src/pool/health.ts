@@ -5,7 +5,7 @@
  * target can cause counts in full. A failure that the target may have caused is only a suspicion.
  *
  * An accepted attempt clears suspicions from refusals. Only an answer from a target clears suspicions from closed
- * tunnels, because a faulty member may accept every target and then close the tunnel. After each half-life without a
+ * tunnels, because a faulty member may accept every attempt and then close the tunnel. After each half-life without a
  * fault, the count is halved and all suspicions end. The half-life is the time from the member's joining to its end of
  * life.
  */
@@ -87,7 +87,8 @@ export class Health {
   }
 
   /**
-   * Counts a failure that the target may have caused. `cut` means that the member accepted the target and then closed the tunnel.
+   * Counts a failure that the target may have caused. `cut` means that the member accepted the attempt and then closed
+   * the tunnel.
    */
   suspect(
     failure: SuspectFailure & { readonly cut: boolean },
@@ -157,7 +158,10 @@ export class Health {
 interface Surroundings {
   readonly memberWorked: boolean;
   readonly sourceWorked: boolean;
-  /** Whether a target recently answered another client through a member of the source. */
+  /**
+   * Whether a target recently answered a client through a member of the source. The client whose request has failed
+   * does not count.
+   */
   readonly otherClientsServed: boolean;
   readonly sourceTotals: Readonly<SourceTotals>;
 }
@@ -186,7 +190,7 @@ class Suspicion {
   #sourceWorked = true;
   #counted = 0;
 
-  /** The number of faults that the failures of this member count as. It is at most one for each target host. */
+  /** The number of faults that result from these failures: at most one for each target host. */
   get counted(): number {
     return this.#counted;
   }
@@ -243,8 +247,8 @@ interface SourceTotals {
 /** For this time after a target answered a client, noria assumes that the source can serve this client. */
 const CLIENT_SERVED_MS = 10 * MINUTE_MS;
 /**
- * Each new member permits this number of trials, so ten new members permit one. In a trial, a draw replaces a member
- * that may be good, to find out whether new members work. So trials cause at most a tenth more draws.
+ * Each new member allows this number of trials, so ten new members allow one. In a trial, a draw replaces a member that
+ * may be good, to find out whether new members work. So trials cause at most a tenth more draws.
  */
 const TRIALS_PER_MEMBER = 0.1;
 
@@ -302,8 +306,8 @@ export class SourceEvidence {
   }
 
   /**
-   * Limits how many trials the source may make now: to a tenth of its size, but to at least 1. At the start, this
-   * maximum is available.
+   * Limits the trials that the source may make now: to a tenth of its `size`, or to 1 if that is more. A new source may
+   * make as many trials as this limit allows.
    */
   #limitTrials(size: number): void {
     this.#trials = Math.min(this.#trials, Math.max(1, size * TRIALS_PER_MEMBER));

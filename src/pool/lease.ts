@@ -118,8 +118,8 @@ export interface SourceForecast {
   /** Time until a draw can bring a member; absent if no draw is planned. */
   readonly nextMemberMs?: number;
   /**
-   * The remaining time in ms of a suspension that waiting clients cannot shorten. 0 without such a suspension.
-   * `Infinity`: the operator has to act first.
+   * The remaining time in ms of the suspension. 0 if the source is not suspended, or if waiting clients shorten the
+   * suspension. `Infinity`: the suspension lasts until the operator acts.
    */
   readonly suspendedMs: number;
 }

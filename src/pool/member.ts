@@ -259,13 +259,13 @@ export class PoolSource {
   /** Members that wait for a probe, because the evidence against them is too weak for an eviction. */
   readonly suspected = new Set<Member>();
   openLeases = 0;
-  /** Maximum number of open leases on the members of the source. */
+  /** Maximum number of open leases on all members of the source together. */
   leaseLimit = Number.POSITIVE_INFINITY;
   /** Why clients may not use the members of the source; undefined when they may. */
   blockedReason: string | undefined;
   /**
-   * Monotonic moment of the last demand for the source, as far as its tiers do not record it: the demand of sessions,
-   * and the demand that a tier recorded before it was removed.
+   * Monotonic moment of the latest demand that no tier of this source records: the demand of a session, or of a tier
+   * that was removed.
    */
   lastWantedAt = Number.NEGATIVE_INFINITY;
   /**

@@ -158,7 +158,10 @@ export class Members {
     else this.#bus.emit('member.drained', { ...eventOf(member), openTunnels: member.openLeases });
   }
 
-  /** Sets the part of shared limits that this process may use. The caller must call `index.update` for each member afterwards. */
+  /**
+   * Sets the part that this process has of the limits that several processes share. The caller must then call
+   * `index.update` for each member.
+   */
   setPart(part: ProcessPart): void {
     const { rotation } = this.settings;
     const needsSlots = rotation.maxUsesPerMember > 0 || rotation.perHostSpacingMs > 0;
@@ -168,7 +171,10 @@ export class Members {
     this.slots = hasSlots ? new TimeSlots(part, clockAheadMs, rotation) : undefined;
   }
 
-  /** Sets whether clients may use the source, and how many leases its members may have. */
+  /**
+   * Sets whether clients may use the members of the source, and how many open leases all these members may have
+   * together.
+   */
   restrict(
     source: PoolSource,
     { blockedReason, leaseLimit }: Pick<PoolSource, 'blockedReason' | 'leaseLimit'>,
@@ -267,7 +273,6 @@ export class Members {
   }
 }
 
-/** The fields that every event about a member contains. */
 function eventOf(member: Member) {
   return { source: member.source.name, member: member.id, protocol: member.protocol };
 }

@@ -67,7 +67,10 @@ export interface HealthOptions {
   readonly quarantineMs: number;
 }
 
-/** One of `count` parts of a limit, which are about equal. `index` is the number of the part, from 0. */
+/**
+ * A part of a limit. The limit is divided into `count` parts of about equal size. `index` is the number of this part,
+ * from 0.
+ */
 export interface LimitPart {
   readonly count: number;
   readonly index: number;

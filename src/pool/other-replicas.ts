@@ -63,7 +63,7 @@ export class OtherReplicas {
     this.#options = options;
   }
 
-  /** Number of clients that wait in these replicas, as `applyDemand` last set it. */
+  /** Number of clients that wait in the other replicas of this group. `applyDemand` updates it. */
   get waiting(): number {
     return this.#waiting;
   }
@@ -153,7 +153,7 @@ export class OtherReplicas {
     const now = clock.monotonic();
     if (member !== undefined && endsAt !== undefined) this.#renew(member, endsAt, now);
     if (member !== undefined && answeredTo !== undefined) {
-      // The failures of a single client do not count while targets answer other clients, which may use another replica.
+      // An answer in another replica counts like one here: it shows that targets still answer other clients.
       members.recordAnswer(member, answeredTo, now);
       for (const observer of this.#observers) observer.memberAnswered(member, answeredTo);
     }
@@ -168,7 +168,7 @@ export class OtherReplicas {
   }
 
   /**
-   * Sets the member's end of life to `endsAt`, if this is later: the member had a success in another replica. No-op if
+   * Renews an assumed end of life after a success in another replica: sets it to `endsAt`, if that is later. No-op if
    * the service reported the end of life.
    */
   #renew(member: Member, endsAt: number, now: number): void {

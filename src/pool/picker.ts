@@ -22,17 +22,14 @@ export interface SessionRotation {
 /** A request to assign a member to a session whose client has not connected yet. The assignment grants no lease. */
 export interface AssignmentRequest {
   readonly session: string;
-  /** The routing options of the session's later requests. */
+  /** The routing options that the session's requests will have. */
   readonly routing: RoutingOptions;
-  /**
-   * The members that are assigned to other sessions, by member id. The session never moves to one of them. If its own
-   * member is one of them, the session moves to another member if one is free.
-   */
+  /** The members that are assigned to other sessions, by member id. The session never moves to one of them. */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
    * Which members may be assigned. `keep`: only the session's own member. `fill`: also another member, if the session's
-   * own member no longer works. `move`: like `fill`, and also another member if the session has no open lease and its
-   * own member cannot serve it now.
+   * own member no longer works, expires soon or is in `taken`. `move`: like `fill`, and also another member if the
+   * session has no open lease and its own member cannot serve it now.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }
@@ -83,8 +80,8 @@ export class Picker {
   }
 
   /**
-   * Gives a session a member that can serve the session now. If its own member expires soon or is also assigned to
-   * another session (`taken`), the session moves to a better member if one is free.
+   * Gives a session a member that can serve it now. `mode` decides when the session may move. It leaves an own member
+   * that can serve it only for a member that does not expire soon.
    */
   assign(
     { session: name, routing, taken, mode }: AssignmentRequest,
@@ -105,7 +102,7 @@ export class Picker {
     const next = candidates.pickOfFirstTier(check);
     const isBetter = next !== undefined && (own === undefined || next.bucket === 'fresh');
     if (!isBetter) return this.#keep(own, name, routing);
-    // the reason `rotated`, because the pool reports such a move to other replicas at once
+    // with the reason `rotated`, the pool reports the session's new member to other replicas at once
     return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated');
   }
 

@@ -271,7 +271,7 @@ export class Pool implements LeaseProvider {
     return this.#members.find(this.#sessions.find(name)?.member)?.id;
   }
 
-  /** Whether a client that waits for `waitMs` may get a member in that time. */
+  /** Whether a client with these routing options may get a member within `waitMs`. */
   isWorthWaiting(routing: RoutingOptions, waitMs: number): boolean {
     return this.#requests.isWorthWaiting(routing, waitMs);
   }

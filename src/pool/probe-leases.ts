@@ -30,8 +30,9 @@ export function leaseForProbes(
 }
 
 /**
- * The members to probe, most urgent first: unproven members, then suspected members. If a check is configured, members whose
- * quarantine has ended follow, then ready members without a success for `staleMs`. Omits members that a lease already tests.
+ * The members to probe, most urgent first: unproven members, suspected members and, if a check is configured, members
+ * whose quarantine has ended and then ready members without a success for `staleMs`. Omits members that a lease already
+ * tests.
  * @param staleMs - undefined if no check is configured.
  */
 function* membersToProbe(members: Members, now: number, staleMs: number | undefined): Generator<Member> {

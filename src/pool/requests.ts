@@ -125,7 +125,10 @@ export class Requests {
     if (client !== undefined) this.#queue.answer(client, CLIENT_LEFT, this.#clock.monotonic());
   }
 
-  /** Gives a session a member that can serve it now; undefined if there is none. Counts as demand for the source. */
+  /**
+   * Gives a session a member that can serve it now; undefined if there is none. Counts as demand for the member's
+   * source.
+   */
   assignMember(request: AssignmentRequest): Member | undefined {
     const now = this.#clock.monotonic();
     this.#catchUp(now);

@@ -1,7 +1,8 @@
 /**
- * Groups sessions by client, to decide which session ends when a limit is reached. A client is a user or, without users, the
- * network of an address. The sessions of a user are grouped by network as well, so that one machine of a user cannot displace the
- * sessions of another machine. Only the start and the end of a session update the groups; a use does not.
+ * Groups sessions by client, to decide which session ends when a limit is reached. A client is a user or, without
+ * users, the network of a client address. The sessions of a user are grouped by network as well, so that one machine of
+ * a user cannot displace the sessions of another machine. Only the start and the end of a session update the groups; a
+ * use does not.
  */
 
 import { Heap, type HeapNode } from '../core/heap.ts';

@@ -63,8 +63,8 @@ export class Session implements HeapNode {
 }
 
 /**
- * A session in the heap of its client. `key` is the moment of a use of the session, but not always of the last use:
- * `SessionClients` updates `key` only before it chooses a session to end.
+ * A node of the heap that sorts sessions by last use. `key` may be older than the session's last use:
+ * `SessionClients` corrects it before it chooses a session to end.
  */
 export class SessionUse implements HeapNode {
   readonly session: Session;

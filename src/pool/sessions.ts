@@ -1,8 +1,8 @@
 /**
- * Sessions: names under which clients keep one member until the session has been idle for its TTL. It owns all
- * sessions and one timer for all of them. A session refers to its member by id, so it does not keep a removed member
- * in memory. When a session is used, only the moment is stored. The timer later moves the session to its new place in
- * the heap. When a limit is reached, session-clients.ts chooses the session that ends.
+ * Sessions: names under which clients keep one member until the session has been idle for its TTL. It owns all sessions
+ * and one timer for all of them. A session refers to its member by id, so it does not keep a removed member in memory.
+ * A use of a session only stores the moment; the timer sorts the session again when it checks the session. When a limit
+ * is reached, session-clients.ts chooses the session that ends.
  */
 import type { Clock } from '../core/clock.ts';
 import { formatDuration } from '../core/duration.ts';

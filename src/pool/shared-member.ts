@@ -148,8 +148,8 @@ export interface PoolActivity {
 }
 
 /**
- * Whether the change must stay on this machine. It must if it is evidence that only this machine has, or if it contains the login
- * of a member.
+ * Whether the change must stay on this machine, because it describes what only this machine has observed, or because it
+ * contains the login of a member.
  */
 export function staysOnMachine(change: PoolChange): boolean {
   switch (change.kind) {

@@ -56,7 +56,7 @@ export interface SharingOptions {
    * must be cheap.
    */
   readonly onUse: () => void;
-  /** Called when no client waits any longer in the pool's other group of replicas. */
+  /** Called when the clients of the pool's other group of replicas no longer wait for members. */
   readonly onServed: () => void;
   /**
    * Whether the other replicas run on this machine. If so, their evidence counts like that of this process. If not, their

@@ -15,8 +15,8 @@ type SlotLimits = Pick<RotationOptions, 'maxUsesPerMember' | 'perHostSpacingMs'>
 /** Within this time after a use of a member, all processes know of the use. */
 const USES_KNOWN_MS = 750;
 /**
- * A slot is this many times as long as the wait at its start. With longer slots, processes waste less time on waits.
- * With shorter slots, they share members more evenly.
+ * The length of a slot, as a multiple of the wait at the start of the slot. With longer slots, processes waste less
+ * time on waits. With shorter slots, they share members more evenly.
  */
 const WAITS_PER_SLOT = 4;
 /** Number of slots to search ahead. Almost certainly, at least one of these slots belongs to this process. */
@@ -37,8 +37,8 @@ export class TimeSlots {
   }
 
   /**
-   * Whether the limit that requires time slots applies to sessions, too. This is so for `maxUsesPerMember`, but not for
-   * `perHostSpacing`.
+   * Whether sessions must wait for time slots. True if `maxUsesPerMember` is set, because this limit counts the uses of
+   * sessions. `perHostSpacing` does not apply to sessions.
    */
   get applyToSessions(): boolean {
     return !this.#perHost;

@@ -25,7 +25,10 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
   #decided: Entry[] = [];
   #lastUsed: Entry | undefined;
 
-  /** @param cost - if present, a pick chooses two random entries and returns the entry with the lower cost. */
+  /**
+   * @param cost - returns a number that is lower for a better entry, such as a latency. If present, a pick chooses two
+   *   random entries and returns the one with the lower number.
+   */
   constructor(random: Random, cost?: (entry: Entry, now: number) => number) {
     this.#random = random;
     this.#cost = cost;
@@ -54,7 +57,7 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
     if (index >= 0) this.#decided.splice(index, 1);
   }
 
-  rankChanged(): void {} // no-op: the array has no order, and each pick computes the costs that it compares
+  rankChanged(): void {} // no-op: the array has no order, and each pick computes the costs again
 
   pick(check: PickCheck<Entry>): Entry | undefined {
     return this.#decided.find((entry) => check.fit(entry) === FITS) ?? this.#draw(check);
@@ -105,8 +108,8 @@ export function randomFit<Entry>(
     if (fit === FITS) return entry;
     if (fit !== SECOND_CHOICE) continue;
     secondChoice ??= entry;
-    // With few entries, the random tries may find the same entry twice. So a SECOND_CHOICE that they find counts only
-    // if there are many entries.
+    // The random tries may find the same SECOND_CHOICE several times. With few entries, these finds do not count, so
+    // that the pick still searches the whole array.
     if (step >= tries || count > MAX_SECOND_CHOICES) secondChoices += 1;
     if (secondChoices > MAX_SECOND_CHOICES) break;
   }

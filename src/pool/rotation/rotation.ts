@@ -1,8 +1,7 @@
 /**
  * Rotations: data structures that return their next entry in O(1) or O(log n). A rotation knows nothing about its
  * entries: the caller of `pick` decides which entries fit. A pick does not change the order; the caller must call
- * `used` for the entry that it takes. Each entry that does not fit costs the pick one step. After a long run of such
- * entries, the rotation moves them behind the others, so that the next picks do not repeat the search.
+ * `used` for the entry that it takes.
  */
 import type { HeapNode } from '../../core/heap.ts';
 
@@ -10,13 +9,9 @@ export const UNFIT = 0;
 /** A pick returns an entry with this fit only if its search finds no entry that FITS (see MAX_SECOND_CHOICES). */
 export const SECOND_CHOICE = 1;
 export const FITS = 2;
-/** How well an entry fits the request of a pick. */
 export type Fit = typeof UNFIT | typeof SECOND_CHOICE | typeof FITS;
 
-/**
- * Limits how long a pick searches for an entry that FITS. When it has found more entries than this that are a
- * SECOND_CHOICE, it stops and returns the first of them.
- */
+/** A pick that has found more SECOND_CHOICE entries than this ends its search, and returns the first of them. */
 export const MAX_SECOND_CHOICES = 8;
 
 /**
