@@ -38,7 +38,6 @@ export class ConnectionServer {
     this.#httpProxy = new HttpProxy(exits);
   }
 
-  /** Serves a connection that `member` has accepted. */
   serve(socket: Socket, member: RunningMember): void {
     this.#serve(socket, member, member.behaviour).catch((error: unknown) => {
       socket.destroy();

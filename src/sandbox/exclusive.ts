@@ -69,7 +69,6 @@ export interface ServiceState {
   readonly clock: Clock;
 }
 
-/** Answers operation 10. */
 export function listInstances(params: URLSearchParams, { account, instances, clock }: ServiceState): Answer {
   const [username, password, status = ''] = ['username', 'password', 'status'].map(
     (name) => params.get(name) ?? '',

@@ -14,7 +14,7 @@ interface ProxyKind {
   readonly label: string;
 }
 
-/** The proxies that a call asks for. For each list, such as `kinds`, a proxy must have one of the values. */
+/** The proxies that a call asks for. A proxy must have one value of each list, for example one of the `kinds`. */
 export interface ExtractionQuery {
   readonly count: number;
   /** The maximum number of new proxies in the answer. A new proxy has an exit that was never handed out. */
@@ -127,7 +127,7 @@ function livesOf(
   return { minRemainingMs: minMs, lifeMs: [Math.max(minMs, MIN_LIFE_MS), longestMinutes * MINUTE_MS] };
 }
 
-/** Returns the first N values, where N is the number in `selector`. Without a selector, returns all values. */
+/** Returns the first N of `values`, where N is the number in `selector`. Without a selector, returns all of them. */
 function upTo(values: readonly number[], selector: string | null): readonly number[] {
   return select(values, selector, (value, selected) => values.indexOf(value) < selected);
 }

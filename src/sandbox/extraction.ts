@@ -2,7 +2,7 @@
  * Answers one extraction call: refuses it with a code of the operation, or draws members and reports them.
  *
  * The specification leaves the order of the checks open. The sandbox checks in this order: parameters, instance, key,
- * rate limit, condition and quotas of the instance, the client of a free application, available proxies. Source: the
+ * rate limit, state and quotas of the instance, the client of a free application, available proxies. Source: the
  * service's specification, Endpoints, Errors, Limits.
  */
 import { type RefusalReason, refusal, SUCCESS_CODE } from './codes.ts';

@@ -99,7 +99,7 @@ class DialedAgent extends Agent {
 
 /**
  * Relays bytes in both directions between a member's client and the target, and passes on half-closes. Owns both
- * streams: if one closes before both of its directions have ended, the other one is destroyed.
+ * streams: if one of them closes too early, the function destroys the other one.
  *
  * @param back - transforms the bytes from the target to the client.
  */

@@ -46,7 +46,6 @@ export class InstanceMembers {
     this.#options = options;
   }
 
-  /** The living members, in the order of their creation. */
   get alive(): readonly RunningMember[] {
     return [...this.#members].filter((member) => member.isAlive);
   }
@@ -138,7 +137,6 @@ export class InstanceMembers {
   }
 }
 
-/** Whether an existing member matches the query. */
 function mayRepeat({ traits, remainingMs, exit }: RunningMember, query: ExtractionQuery): boolean {
   return (
     query.mayRepeat(exit.address) &&

@@ -1,4 +1,7 @@
-/** One instance (or free application) of the service: its settings, its condition, its limits and its members. */
+/**
+ * One instance (or free application) of the service: its settings, its state at the service, its limits and its
+ * members.
+ */
 import { createHash } from 'node:crypto';
 import type { Clock } from '../core/clock.ts';
 import type { InstanceMembers } from './instance-members.ts';

@@ -1,7 +1,7 @@
 /**
- * Prints answers as JSON, XML or Text, in the layouts of the specification and of existing clients. In the Text format,
- * a refusal is printed as JSON, because clients look for its `msg`. Source: the service's specification, Resources and
- * their fields.
+ * Prints answers as JSON, XML or Text, in the layouts that the specification describes and existing clients read. In
+ * the Text format, a refusal is printed as JSON, because clients look for its `msg`. Source: the service's
+ * specification, Resources and their fields.
  */
 import { SUCCESS_CODE } from './codes.ts';
 import type { AnswerFormat } from './operations.ts';

@@ -181,7 +181,7 @@ async function readSocks4(reader: SocketReader): Promise<ProxyRequest | undefine
 }
 
 /**
- * Reads a CONNECT request or an absolute-form request. The target gets an absolute-form request in origin form, with
+ * Reads a CONNECT request or a request in absolute form. The member sends the latter to the target in origin form, with
  * `Connection: close`.
  */
 async function readHttp(

@@ -111,7 +111,7 @@ export class Sandbox {
   }
 
   /**
-   * Changes the condition of an instance for all later calls.
+   * Changes the state of an instance at the service, for example `frozen`. Applies to all later calls.
    * @throws NoriaError `not-found`
    */
   setCondition(id: string, change: ConditionChange): SandboxInstance {

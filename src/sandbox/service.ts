@@ -69,7 +69,6 @@ const CONTROL_PATH = '/_control/';
 const LINKS_PATH = '/links/';
 const JSON_LAYOUT: Layout = { format: 'json', line: plainLine };
 
-/** The ten operations as HTTP endpoints. */
 const ENDPOINTS: readonly Endpoint[] = [
   ...SANDBOX_OPERATIONS.map(
     (operation): Endpoint => ({

@@ -84,7 +84,7 @@ export const conditionSchema = z.strictObject({
 
 export type Condition = z.infer<typeof conditionSchema>;
 
-/** The fields of a condition that change, with their new values. */
+/** The fields of `Condition` to change, with their new values. */
 export type ConditionChange = { readonly [K in keyof Condition]?: Condition[K] | undefined };
 
 export interface InstanceOptions extends CommonSettings, Partial<Condition> {
@@ -106,7 +106,6 @@ export interface InstanceOptions extends CommonSettings, Partial<Condition> {
   readonly showOutIp?: boolean;
 }
 
-/** The settings of an instance, with its id and password. */
 export type IdentifiedOptions = InstanceOptions & { readonly id: string; readonly password: string };
 
 const DEFAULT_SINGLE_PULL_LIMIT = 20;

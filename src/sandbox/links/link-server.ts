@@ -1,6 +1,6 @@
 /**
- * Answers the extraction links of `LINK_VENDORS` at `/links/NAME`. Each link has its own proxies, its own pace and its
- * own condition.
+ * Answers the extraction links of `LINK_VENDORS` at `/links/NAME`. Each link has its own proxies and its own pace, and
+ * can be set to give no proxies (see `LINK_CONDITIONS`).
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock } from '../../core/clock.ts';
@@ -101,7 +101,7 @@ export class LinkServer {
   }
 
   /**
-   * Sets the condition for all later calls.
+   * Sets how the link answers all later calls.
    * @throws NoriaError `not-found`
    */
   setCondition(name: string, condition: LinkCondition): void {
