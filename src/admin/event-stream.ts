@@ -11,8 +11,8 @@ import { jsonResponse, sendError } from './openapi.ts';
 import { errorSchema } from './schemas.ts';
 
 /**
- * The events that clients can receive. Events of single attempts, tunnels and connections are too frequent to be among
- * them; /metrics counts those events.
+ * The events that clients can receive. Events of single attempts, tunnels and connections are not included, because
+ * they are too frequent; /metrics counts them.
  */
 const STREAMED_EVENTS = [
   'member.joined',

@@ -103,7 +103,7 @@ function limitConnections(server: Server): void {
   let count = 0;
   const remove = (client: string, socket: Socket): void => {
     const sockets = clients.get(client);
-    if (sockets?.delete(socket) !== true) return; // already removed, because there were too many connections
+    if (sockets?.delete(socket) !== true) return; // already removed, when the limit closed the socket
     count -= 1;
     if (sockets.size === 0) clients.delete(client);
   };

@@ -143,7 +143,7 @@ async function loadHistory() {
   try {
     const { value } = await read(`/api/history?span=${span}`);
     const history = /** @type {History} */ (value);
-    if (history.span !== span) return; // drops the answer: since the request, the person has chosen the other time range
+    if (history.span !== span) return; // drops the answer: the person has chosen another time range since the request
     traffic.show(history);
     connect.showHistory(history);
     if (span === '15m') wheel.showRate(history.tunnelsPerSecond.at(-1) ?? 0);

@@ -14,10 +14,10 @@ const SECTOR_GAP = 0.05;
 const MAX_PER_ROW = 96;
 const MAX_ROWS = 6;
 const ROW_GAP = 4;
-/** The top of a bucket is shifted clockwise by this share of the bucket's width. */
+/** The outer edge of a full bucket is shifted clockwise by this share of the bucket's width. */
 const LEAN = 0.34;
 const MAX_LEAN = 0.11;
-/** The angle between two buckets, as a share of the width of a bucket. */
+/** The share of the space for one bucket that stays empty, as a gap between two buckets. */
 const BUCKET_GAP = 0.2;
 const MAX_BUCKET_GAP = 0.028;
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** Assigns members to the slots of the wheel, and computes how full each member's bucket is. Draws nothing. */
+/** Assigns members to the slots of the wheel, and computes how full each member's bucket is. */
 
 /**
  * @typedef {{ readonly id: string, readonly remainingSeconds: number | null }} SlotMember
@@ -10,7 +10,10 @@
  * all their buckets look nearly empty.
  */
 const MIN_FULL_SECONDS = 30;
-/** Each update multiplies the recorded longest lifetime by this factor, so that an old maximum fades. */
+/**
+ * Each update multiplies the longest known lifetime of a source by this factor. So a member that lived longer than the
+ * present members soon no longer affects their levels.
+ */
 const MAXIMUM_DECAY = 0.999;
 /** The minimum level, so that a nearly empty bucket stays visible. */
 const MIN_LEVEL = 0.02;

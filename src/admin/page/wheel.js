@@ -1,9 +1,10 @@
 // @ts-check
 /**
- * The wheel of members: one slot per wanted member, grouped by source. A member keeps its slot until it leaves the
- * pool. The level of a bucket shows the member's remaining lifetime. A moving line to the hub shows open tunnels.
+ * The wheel of members. Each member has a slot, drawn as a bucket. Missing members have empty slots. The slots are
+ * grouped by source. A member keeps its slot until it leaves the pool. The level of a bucket shows the remaining
+ * lifetime of its member. A moving line from the bucket to the hub shows that the member has open tunnels.
  *
- * Only one bucket is in the tab order. The arrow keys move the focus between buckets.
+ * The Tab key reaches only one bucket. The arrow keys move the focus between buckets.
  */
 import { countMembers } from './connect.js';
 import { byId, h, setAttribute, setText, svg } from './dom.js';
@@ -31,9 +32,9 @@ import { WheelSlots } from './wheel-slots.js';
 
 /** The maximum number of buckets. More buckets would be too small to tell apart. */
 export const MAX_MEMBERS = 1_200;
-/** How full the bucket of a member looks, from 0 to 1, if its remaining lifetime is unknown. */
+/** The level of a bucket, from 0 to 1, if the remaining lifetime of its member is unknown. */
 const UNKNOWN_LEVEL = 0.62;
-/** The speed of the wheel's axle, in rotations per second, at one tunnel per second. */
+/** How far the wheel's axle turns for each new tunnel, in rotations. */
 const TURNS_PER_TUNNEL = 0.004;
 const MAX_TURNS = 0.12;
 const PADDLE_COUNT = 28;
@@ -145,7 +146,7 @@ export class Wheel {
     setText(this.rate, TEXTS.wheel.rate(rate(tunnelsPerSecond)));
   }
 
-  /** Moves the keyboard focus to the bucket that is in the tab order. */
+  /** Moves the keyboard focus to the bucket that the Tab key reaches. */
   focus() {
     this.#slots.find(({ group }) => group.getAttribute('tabindex') === '0')?.group.focus();
   }
@@ -238,7 +239,7 @@ export class Wheel {
     slot.surface.setAttribute('d', surfacePath(slot.bucket, level));
   }
 
-  /** Puts exactly one bucket into the tab order. */
+  /** Lets the Tab key reach exactly one bucket. */
   #updateTabStop() {
     const occupied = this.#occupied();
     const current = occupied.find(({ member }) => member?.id === this.#focused) ?? occupied[0];

@@ -37,8 +37,9 @@ interface PortAssignment {
   /** The members of all other ports; the keys are member ids. */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
-   * Which member the port may get. `keep`: only its current member. `fill`: another member if the current one does not
-   * work. `move`: also another member if the current one is not of `source`.
+   * Which member the port may get. `keep`: only its current member. `fill`: another member only if the current one
+   * no longer works. `move`: like `fill`, but also if the current one is not of `source` and the port has no open
+   * tunnels.
    */
   readonly mode: 'keep' | 'fill' | 'move';
 }
@@ -60,7 +61,7 @@ export interface HandedOut {
 
 interface RingPort {
   readonly port: number;
-  /** The value of `#handOuts` when `next` last handed out the port; 0 if never. */
+  /** The value of `#handOuts` at the last hand-out of this port by `next`; 0 if there was none. */
   lastHandOut: number;
   /** Whether the port was handed out and its member has not been reported as bad since then. */
   isOut: boolean;
@@ -150,8 +151,8 @@ export class PortRing {
   }
 
   /**
-   * Assigns a member to each port, and yields each port whose member matches the filter. Assigns a member only when the
-   * caller asks for the next port.
+   * Yields each port whose member matches the filter. Assigns a member to a port only when the caller asks for the next
+   * port.
    */
   *#serving(filter: PortFilter, mode: PortAssignment['mode']) {
     const source = filter.source === undefined ? {} : { source: filter.source };
@@ -171,7 +172,7 @@ export class PortRing {
       const member = this.#backend.assign({ port, ...source, taken, mode: nextMode });
       take(this.#backend.memberOf(port), 1);
       if (member !== undefined && (member.https || !filter.https)) yield { ringPort, member };
-      // no free member is left, so the remaining ports only keep their members
+      // no free member is left: the remaining ports get no other member
       if (member === undefined && before === undefined) nextMode = 'keep';
     }
   }
