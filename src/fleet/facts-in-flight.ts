@@ -56,9 +56,9 @@ export class FactsInFlight {
   }
 
   /**
-   * Whether the last fact in flight about the member overrides the quarantine in the loaded state. A fact
-   * `member.quarantined` does so if its quarantine has not ended and ends later than the loaded one. A fact
-   * `member.restored` does so only if the loaded quarantine has ended.
+   * Whether the last fact in flight about the member overrides the quarantine in the loaded state. A fact that starts a
+   * quarantine overrides it if the new quarantine has not ended and ends later. A fact that ends a quarantine overrides
+   * it only if the loaded quarantine has ended.
    */
   replacesQuarantine({ member, quarantine }: MemberRecord, now: number): boolean {
     const fact = this.#last(`member ${member.id}`);

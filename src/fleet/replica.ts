@@ -118,8 +118,8 @@ export class Replica implements FactFollower {
   }
 
   /**
-   * From now on, passes this replica's part of the limits to `receive` instead of the pool. Used if other processes of
-   * the machine serve the clients.
+   * Passes this replica's part of the limits to `receive`, and no longer to the pool. Used if other processes of the
+   * machine serve the clients.
    */
   delegateLimits(receive: (part: LimitPart) => void): void {
     this.#receivePart = receive;
@@ -154,7 +154,7 @@ export class Replica implements FactFollower {
       } else if (this.#inFlight.covers(fact)) {
         if (isOwn) this.#inFlight.returned(fact);
       } else if (isOwn && fact.kind !== 'session.moved')
-        continue; // the pool made these changes itself; only a session that `bindSession` opened may be new to it
+        continue; // the pool already contains its own changes, except sessions that `bindSession` opened
       else if (fact.kind === 'source.commanded' || fact.kind === 'source.reported')
         this.sources.receiveFact(fact);
       else if (fact.kind === 'member.joined')
@@ -285,8 +285,8 @@ export class Replica implements FactFollower {
   }
 
   /**
-   * Returns the changes that make the pool's member equal to its record in the loaded state. If the replicas have
-   * removed the member, it cannot join the pool again. Otherwise this replica remembers the votes to remove it.
+   * Returns the changes that make the pool's member equal to the loaded one, and remembers the votes to remove the
+   * member. A member that the replicas have removed cannot join the pool again.
    */
   #changesOf(record: MemberRecord, inFlight: FactsInFlight): PoolChange[] {
     const { member, drawnBy, left, bans, votes } = record;
@@ -321,8 +321,8 @@ export class Replica implements FactFollower {
   }
 
   /**
-   * Sends a beat at once if no client waits any longer. Otherwise the other replicas could draw members for clients
-   * that are already served.
+   * Sends a beat at once if no client waits any longer, so that the other replicas draw no members for clients that are
+   * already served.
    */
   #allServed(): void {
     if (this.#sharing.waiting === 0) this.#beatNow();

@@ -43,8 +43,8 @@ export interface SourceCommand {
 }
 
 /**
- * A replica got an answer of the service about the instance of a source. The state contains the last report about each
- * source.
+ * An answer that a replica got from the service about the instance of a source. The state contains the last answer
+ * about each source.
  */
 export interface SourceReport extends InstanceReport {
   readonly kind: 'source.reported';
@@ -68,8 +68,8 @@ export interface MemberRecord {
   /** The names of the replicas that voted to remove the member. */
   readonly votes: readonly string[];
   /**
-   * Why the member was removed; absent while it is in the pool. The record stays until the member's end of life, so
-   * that a late fact cannot add the member again.
+   * Why the member was removed; absent while it is in the pool. The state contains a removed member until its end of
+   * life, so that a late fact cannot add it again.
    */
   readonly left?: Pick<MemberLeft, 'reason' | 'fault'> | undefined;
 }

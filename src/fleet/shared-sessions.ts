@@ -1,6 +1,6 @@
 /**
- * Opens sessions in the shared pool. Before the first lease of a session that this replica does not know, it opens the session
- * there, so that all replicas choose the same member.
+ * Opens sessions in the shared pool. A replica opens a session there before it grants the first lease of a session that
+ * it does not know. So all replicas choose the same member.
  */
 import { isLease, type Lease, type LeaseRefusal, type LeaseRequest } from '../pool/lease.ts';
 import type { Pool } from '../pool/pool.ts';
@@ -41,13 +41,13 @@ export class SharedSessions {
     const known = sharing.session(proposed.name);
     if (known?.member !== undefined) return known;
     const agreed = await shared.bindSession(proposed);
-    // Another process of this machine may have opened the session during this call. The whole machine uses the result
-    // that arrived first. Results differ if the store is unavailable: each process then gets its own proposal.
+    // Another process of this machine may have opened the session during this call. The whole machine uses the answer
+    // that arrived first. The answers differ only if the store is unavailable.
     if (sharing.session(proposed.name)?.member === undefined) sharing.confirm(agreed);
     return sharing.session(proposed.name) ?? agreed;
   }
 
-  /** From now on, grants leases without opening their sessions in the shared pool. */
+  /** Stops opening sessions in the shared pool. `acquire` still grants leases. */
   close(): void {
     this.#isClosed = true;
   }

@@ -54,7 +54,8 @@ export class SharedSources {
 
   /**
    * Applies a loaded state, and publishes what the state lacks.
-   * @param isInFlight - returns whether the log may lack this replica's last command for the source.
+   * @param isInFlight - returns whether this replica has published a command for the source that the log has not yet
+   * delivered.
    */
   receiveState(state: SharedState, isInFlight: (source: string) => boolean): void {
     this.#loadCommands(state, isInFlight);

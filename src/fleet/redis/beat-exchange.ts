@@ -185,8 +185,8 @@ export class BeatExchange {
   }
 
   /**
-   * Parses the list of replicas. It has three values for each replica: the name, the time of the last beat and the
-   * record.
+   * Parses the list of replicas. It has three values for each replica: the name, the time of the last beat, and the
+   * text of `BeatExchangeOptions.record`.
    */
   #readReplicas(storeNow: number, reply: Reply | undefined): ListedReplica[] {
     const now = this.#options.clock.monotonic();

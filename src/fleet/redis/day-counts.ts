@@ -10,7 +10,7 @@ import { DAY_MS } from '../../core/duration.ts';
 import { serviceDay } from '../../refill/daily-budget.ts';
 import { FleetScript, type FleetStore } from './fleet-store.ts';
 
-/** How long the store keeps the set of a day after its last change. The second day is for clocks that differ. */
+/** How long the store keeps the set of a day after its last change: a day, and a second day as a margin. */
 const KEPT_MS = 2 * DAY_MS;
 const HASH_CHARACTERS = 16;
 
@@ -41,7 +41,7 @@ export class DayCounts {
    */
   used(key: string): number {
     const known = this.#counts.get(key);
-    if (known === undefined) this.#counts.set(key, { day: 0, count: 0 }); // so that `refresh` asks for this count
+    if (known === undefined) this.#counts.set(key, { day: 0, count: 0 }); // so that `refresh` asks the store for it
     return known?.day === this.#today ? known.count : 0;
   }
 

@@ -5,9 +5,9 @@
  * The lost data may include the record of a call to the service, and the next call could then be too early. So a new
  * epoch has a floor: noria assumes that every instance was called at this moment.
  *
- * If the data was deleted together with its epoch, the store may not show that it had data. Only a replica that
- * remembers the deleted epoch then reveals the loss. So a store without an epoch delays the fleet's first call to the
- * service by NEW_STORE_WAIT_MS, in which such a replica can connect.
+ * A store without an epoch is either new or has lost all its data. If a replica that remembers an epoch connects, the
+ * store has lost data. To give such a replica time to connect, the fleet delays its first call to the service by
+ * NEW_STORE_WAIT_MS.
  */
 import type { FleetKeys } from './keys.ts';
 import type { Reply } from './store-client.ts';
@@ -20,9 +20,9 @@ export const STORE_FORMAT = 1;
  */
 export const NEW_STORE_WAIT_MS = 2_500;
 /**
- * In ms. A store may lose an epoch that a replica remembers. noria then assumes that other replicas called the service
- * for up to this time after the store last answered this replica. The floor of the new epoch is the end of this time, or
- * now if the end is in the future.
+ * If the store has lost an epoch that a replica remembers, other replicas may have called the service after the store
+ * last answered this replica. So the floor of the new epoch is this number of ms after that answer, but at most the
+ * current time.
  */
 const FORGOTTEN_CLAIMS_MS = 5_000;
 

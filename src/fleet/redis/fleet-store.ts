@@ -111,9 +111,8 @@ export class FleetStore {
     this.#epochId = options.rememberedEpoch ?? '';
     this.#elapsed = exactStopwatch(clock, timekeeper);
     this.keys = fleetKeys(name);
-    // An earlier run of this replica may have called the service a moment ago, and the store may have lost its record
-    // of this call. So this replica starts as if the store had answered with the remembered epoch just now. If that
-    // epoch is lost, noria then assumes that every instance was called now.
+    // An earlier run of this replica may have called the service a moment ago. If the store has lost the remembered
+    // epoch, it has also lost the time of that call: noria then assumes that every instance was called just now.
     this.#contactAt = this.#elapsed();
     this.clock = new StoreClock(this.#elapsed);
     this.connection = new StoreConnection({
@@ -197,7 +196,7 @@ export class FleetStore {
 /**
  * Starts a stopwatch that also counts while the machine is suspended. The monotonic clock stops during a suspension;
  * the time since boot does not, but it is exact only to about 10 ms. So the stopwatch uses the time since boot only if
- * the two differ by more than UNCERTAIN_MS.
+ * it exceeds the monotonic time by more than UNCERTAIN_MS.
  */
 function exactStopwatch(clock: Clock, timekeeper: Timekeeper): () => number {
   const startedAt = clock.monotonic();

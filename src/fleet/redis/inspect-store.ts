@@ -76,10 +76,7 @@ const OTHER_ADVICE =
   'check host and port in the URL, that the store runs, and that this machine can reach it';
 const TRY_TLS = 'if the store requires TLS, begin the URL with rediss://';
 const TRY_PLAIN = 'if the store has no TLS on this port, begin the URL with redis://';
-/**
- * Matches errors that a wrong TLS setting may cause. A server without TLS waits for more bytes; a server with TLS
- * closes the connection.
- */
+/** Matches errors that occur if only one of noria and the store uses TLS. */
 const TLS_MISMATCH = /no connection within|closed|EPROTO|ECONNRESET|wrong version number|packet length/i;
 
 function connectionProblem(error: unknown, { server }: StoreAddress): string {
@@ -148,8 +145,8 @@ function versionOf(info: StoreInfo): {
 }
 
 /**
- * Tries the commands of noria's scripts on a temporary key. Returns the names of the commands that the user must not
- * run.
+ * Tries the commands of noria's scripts on a temporary key. Returns the names of the commands that the store refuses,
+ * because the user may not run them.
  */
 const TRY_LUA = `
 local key, missing = KEYS[1], {}

@@ -51,8 +51,8 @@ export interface FollowedLog {
 export type ClaimOutcome = 'granted' | 'behind' | 'outrun';
 
 /**
- * The maximum number of tries to write an entry. In each round of simultaneous writes, one replica succeeds. So this
- * many failures in a row have another cause.
+ * The maximum number of tries to write an entry. A try fails, for example, if another replica writes the entry first.
+ * Normally, a few tries are enough.
  */
 const MAX_TRIES = 1_000;
 /**
@@ -60,7 +60,6 @@ const MAX_TRIES = 1_000;
  */
 const FORGOTTEN_AFTER_MS = WEEK_MS;
 
-/** Reads the entry KEYS[7]. */
 const READ = new FleetScript(
   'pace-read',
   `
@@ -95,8 +94,8 @@ export class RedisPaceStore implements PaceStore {
   }
 
   /**
-   * An upper bound of the store's time. A lower bound could date a call too early, and the next call would come too
-   * early.
+   * An upper bound of the store's time. With a lower bound, noria could record a call with too early a time, and make
+   * the next call too early.
    */
   now(): Moment {
     const { clock, epochId } = this.#options.store;
@@ -147,8 +146,8 @@ export class RedisPaceStore implements PaceStore {
   }
 
   /**
-   * Applies the floor of the epoch (see epoch.ts). If the entry has no call since the floor, noria assumes that a call
-   * began at the floor and took the maximum time.
+   * Applies the floor of the epoch (see epoch.ts). If the store knows no call to the instance since the floor,
+   * noria assumes that a call began at the floor and took the maximum time.
    */
   #withFloor(entry: PaceEntry | undefined, { floorAt, id }: EpochState): PaceEntry | undefined {
     if (floorAt === 0 || (entry?.call !== undefined && entry.call.claimedAt.wallAt >= floorAt)) return entry;

@@ -43,8 +43,8 @@ export { ErrorReply as StoreRefusal };
 const PROTOCOL = { RESP: 2 } as const;
 
 /**
- * Creates clients of the library that share one class. The library's `createClient` builds a class with all commands of
- * Redis whenever the options differ from those of its last call. This blocks the process for several milliseconds.
+ * Creates clients that share one class. The library's `createClient` would build a new class with all commands of Redis
+ * whenever its options differ from those of its last call, and block the process for several milliseconds.
  */
 const newLibraryClient = RedisClient.factory(PROTOCOL);
 
@@ -80,8 +80,8 @@ export class StoreClient {
     try {
       return await this.#client.sendCommand<Reply>([...command]);
     } catch (error) {
-      // When the connection ends, the library rejects pending commands with its own error. Throw the first reason for
-      // the end instead.
+      // When the connection ends, the library rejects pending commands with its own error. Throw the error that
+      // ended the connection instead.
       if (!(error instanceof ErrorReply))
         throw this.end(lostStore(this.address, describeError(error), error));
       if (!UNFIT.test(error.message)) throw error;
