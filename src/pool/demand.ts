@@ -10,8 +10,8 @@ import type { Sessions } from './sessions.ts';
 
 /**
  * Number of members that clients can use at `moment` without another draw, minus the clients that wait for a new
- * member. Includes unproven members and the members of a blocked source. Subtracts at most as many clients as the
- * source should have usable members (`size`).
+ * member. Includes unproven members and the members of a blocked source. Subtracts no more clients than `size`, the
+ * number of usable members that the source should have.
  */
 export function usableAt(members: Members, source: PoolSource, moment: number): number {
   const usable = heldAt(source, moment) - quarantinedAt(source, moment, () => true);

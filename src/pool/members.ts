@@ -31,7 +31,7 @@ interface MembersOptions {
   readonly settings: PoolSettings;
   /** The observers that get each change of a member or session. Empty if no other replica shares the pool. */
   readonly observers: readonly PoolObserver[];
-  /** Called after members have changed because time passed. */
+  /** Called after the passage of time has changed members, for example after a quarantine has ended. */
   readonly onChange: () => void;
 }
 
@@ -159,8 +159,8 @@ export class Members {
   }
 
   /**
-   * Sets the part that this process has of the limits that several processes share. The caller must then call
-   * `index.update` for each member.
+   * Sets the share that this process has of the limits of several processes. The caller must then call `index.update`
+   * for each member.
    */
   setPart(part: ProcessPart): void {
     const { rotation } = this.settings;

@@ -153,7 +153,7 @@ export class OtherReplicas {
     const now = clock.monotonic();
     if (member !== undefined && endsAt !== undefined) this.#renew(member, endsAt, now);
     if (member !== undefined && answeredTo !== undefined) {
-      // An answer in another replica counts like one here: it shows that targets still answer other clients.
+      // An answer of a target in another replica counts like an answer here: it shows that targets answer other clients.
       members.recordAnswer(member, answeredTo, now);
       for (const observer of this.#observers) observer.memberAnswered(member, answeredTo);
     }

@@ -80,8 +80,8 @@ export class Picker {
   }
 
   /**
-   * Gives a session a member that can serve it now. `mode` decides when the session may move. It leaves an own member
-   * that can serve it only for a member that does not expire soon.
+   * Gives a session a member that can serve it now. `mode` decides when the session may move. A session whose own
+   * member can serve it moves only to a member that does not expire soon.
    */
   assign(
     { session: name, routing, taken, mode }: AssignmentRequest,

@@ -19,7 +19,7 @@ const USES_KNOWN_MS = 750;
  * time on waits. With shorter slots, they share members more evenly.
  */
 const WAITS_PER_SLOT = 4;
-/** Number of slots to search ahead. Almost certainly, at least one of these slots belongs to this process. */
+/** Number of slots among which to search for a slot of this process. Almost certainly, there is one. */
 const MAX_SLOTS = 64;
 
 export class TimeSlots {

@@ -13,7 +13,7 @@ export interface Exit {
   readonly listenHost: string;
   /**
    * The member's own address, from which it connects to targets. If the machine has only 127.0.0.1, the member connects
-   * from 127.0.0.1, and `exitOf` returns its own address.
+   * from 127.0.0.1, but `exitOf` still returns this address.
    */
   readonly address: string;
 }

@@ -49,8 +49,8 @@ export const conditionSchema = z.strictObject({
   /** Only for `short-pure`: if true, all calls get 12008. */
   restricted: z.boolean(),
   /**
-   * If false, each operation refuses all calls with its code for this reason: 12010, 12019 or 17008. Operations without
-   * such a code do not refuse calls.
+   * If false, each operation that has a code for an unauthorised device refuses all calls with this code: 12010, 12019
+   * or 17008.
    */
   deviceAuthorised: z.boolean(),
   /**

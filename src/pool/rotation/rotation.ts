@@ -11,7 +11,10 @@ export const SECOND_CHOICE = 1;
 export const FITS = 2;
 export type Fit = typeof UNFIT | typeof SECOND_CHOICE | typeof FITS;
 
-/** A pick that has found more SECOND_CHOICE entries than this ends its search, and returns the first of them. */
+/**
+ * A pick ends its search when it has found more than this number of SECOND_CHOICE entries. It returns the first of
+ * them.
+ */
 export const MAX_SECOND_CHOICES = 8;
 
 /**
