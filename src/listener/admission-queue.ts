@@ -6,7 +6,10 @@ import type { Socket } from 'node:net';
 import type { Deadlines } from '../core/deadlines.ts';
 
 export interface ConnectionLimit {
-  /** Asks whether one more connection is allowed. The promise never rejects. Call `release` once for each `true`. */
+  /**
+   * Returns whether one more connection is allowed. The promise never rejects. For each allowed connection, call
+   * `release` when it closes.
+   */
   acquire(): boolean | Promise<boolean>;
   release(): void;
 }

@@ -8,7 +8,6 @@
 import { DAY_MS } from '../core/duration.ts';
 import { SERVICE_ZONE_OFFSET_MS } from '../service/codes.ts';
 
-/** The budget as the snapshot stores it. */
 interface BudgetRecord {
   readonly day: number;
   readonly drawn: readonly string[];

@@ -173,8 +173,8 @@ export class DrawHistory {
 }
 
 /**
- * Explains why the service may have refused a call that came too early (12002). Names another program as a possible cause only if
- * noria knows that its own calls were not too close to each other.
+ * Explains why a call may have come too early for the service (12002). Names another program as a possible cause only
+ * if noria knows that its own calls were not too close to each other.
  */
 function causeOfRefusal(sinceArrivalMs: number | undefined): string {
   if (sinceArrivalMs === undefined) {
@@ -194,7 +194,6 @@ export class DrawSpacing {
   #unusedFailures = 0;
   /** The number of draws since noria began to distrust the source. */
   #distrustedDraws = 0;
-  /** The monotonic moment before which no draw starts. */
   #notBeforeAt = 0;
 
   constructor(unproven: boolean) {

@@ -48,7 +48,6 @@ export class DrawSource {
   readonly #planner: DrawPlanner;
   readonly #state: SourceState;
   #turn: SourceTurn | undefined;
-  /** Resolves when the turn in progress has ended. */
   #turnEnded: Promise<void> = Promise.resolve();
   #isCheckQueued = false;
   readonly #timer: EarliestTimer;

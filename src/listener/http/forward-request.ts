@@ -71,7 +71,7 @@ function checkExpectation({ minorVersion, fields }: RequestHead): NoriaError | u
 
 /**
  * Whether to forward Upgrade. False for a request with a body, because the body would have to end before the protocol
- * switches. False for the protocol h2c: curl offers it with every request, and a server may ignore it.
+ * switches. False for the protocol h2c, because the client also works if the server ignores this offer.
  */
 function isUpgrade({ minorVersion, fields, framing }: RequestHead): boolean {
   const protocols = fieldValues(fields, 'upgrade');
