@@ -9,8 +9,8 @@ import { isLoopbackAddress } from '../core/networks.ts';
 
 interface BindOptions {
   /**
-   * Called once for each server, before it can accept a connection. Must add handlers of 'connection' and 'error' to the
-   * server. 'error' means that a connection could not be accepted, for example because no file descriptor is free.
+   * Called once for each server, before it can accept a connection. Must add handlers of 'connection' and 'error' to
+   * the server. 'error' means that a connection could not be accepted, for example because no file descriptor is free.
    */
   readonly onListening: (server: Server) => void;
   /** Whether the listener may have an address that other machines can reach. */

@@ -282,8 +282,8 @@ export class ClientConnection implements Listed {
   }
 
   /**
-   * The address of the client; '' if the client has disconnected. Reading the address costs a system call, so read it only where
-   * necessary.
+   * The address of the client; '' if the client has disconnected. Reading the address costs a system call, so read it
+   * only where necessary.
    */
   get #clientAddress(): string {
     return this.#accepted.remoteAddress ?? '';

@@ -102,8 +102,8 @@ export class Listener {
 
   /**
    * Listens on all addresses; no-op if it already listens. A call after `stop` uses the same addresses and ports again.
-   * @throws NoriaError `listen-failed` if an address cannot be bound, for example because another process uses it. The listener
-   * is then stopped.
+   * @throws NoriaError `listen-failed` if an address cannot be bound, for example because another process uses it. The
+   * listener is then stopped.
    */
   async listen(): Promise<void> {
     if (this.#servers.length > 0) return;

@@ -165,8 +165,9 @@ class Relay {
   };
 
   /**
-   * The member's connection failed or was reset. A clean end would make the received data look complete, so the client's
-   * connection is reset as well, after the client has had time to read the data. Data from the client is discarded.
+   * The member's connection failed or was reset. A clean end would make the received data look complete, so the
+   * client's connection is reset as well, after the client has had time to read the data. Data from the client is
+   * discarded.
    */
   #resetClient(): void {
     const client = this.#client;
@@ -220,7 +221,10 @@ class Relay {
   }
 }
 
-/** Writes a chunk from `source` to `sink`. If `sink` cannot send it at once, pauses `source` until `sink` has sent everything. */
+/**
+ * Writes a chunk from `source` to `sink`. If `sink` cannot send it at once, pauses `source` until `sink` has sent
+ * everything.
+ */
 function forward(chunk: Buffer, source: Socket, sink: Socket): void {
   sink.write(chunk);
   if (sink.writableLength < sink.writableHighWaterMark) return;

@@ -88,8 +88,8 @@ interface Problem {
  * @param routingText - what follows BASE in the user name, without the separator: `key-value-key-value` or
  *   `key-value,key-value`.
  * @param headers - raw pairs in any letter case. Those named X-Noria-KEY override `routingText`.
- * @returns `bad-routing` for an unknown key, an invalid or missing value, a key given twice, or an unknown source. Its message
- *   quotes the client and is for the log only; the `reason` in its context is for the client.
+ * @returns `bad-routing` for an unknown key, an invalid or missing value, a key given twice, or an unknown source. Its
+ *   message quotes the client and is for the log only; the `reason` in its context is for the client.
  */
 export function readRoutingOptions(
   routingText: string,
@@ -318,7 +318,9 @@ function automaticSession(context: RoutingContext): string | undefined {
   }
 }
 
-/** The session of the client's address. Undefined if the client has disconnected, because its address is then unknown. */
+/**
+ * The session of the client's address. Undefined if the client has disconnected, because its address is then unknown.
+ */
 function addressSession({ remoteAddress = '' }: RoutingContext['socket']): string | undefined {
   return remoteAddress === '' ? undefined : `client-ip=${remoteAddress.replace(/^::ffff:(?=\d+\.)/i, '')}`;
 }

@@ -1,6 +1,6 @@
 /**
- * A tunnel between a client and its target: noria dials the target while the client waits for its reply, and then relays
- * bytes until both directions have ended.
+ * A tunnel between a client and its target: noria dials the target while the client waits for its reply, and then
+ * relays bytes until both directions have ended.
  */
 import type { DialFailure, DialRequest, DialResult, MemberConnection } from '../dialer/dial.ts';
 import type { ClientConnection } from './client-connection.ts';
@@ -75,8 +75,8 @@ function refuse(connection: ClientConnection, client: TunnelClient, failure: Dia
 }
 
 /**
- * Relays between the client and the member until both have ended, then ends the lease and emits `tunnel.closed`.
- * Before this call, in the same tick, the caller must reply to the client and remove its own listeners from the client's
+ * Relays between the client and the member until both have ended, then ends the lease and emits `tunnel.closed`. Before
+ * this call, in the same tick, the caller must reply to the client and remove its own listeners from the client's
  * socket.
  *
  * @param early - what the client has sent after its request: goes to the target first.

@@ -25,8 +25,8 @@ export const MAX_WRONG_ATTEMPTS = 20;
 const WINDOW_MS = 60_000;
 const MAX_WINDOWS = 10_000;
 /**
- * The maximum number of wrong attempts of all clients within a second. Above it, noria no longer checks the credentials of
- * a client that has reached its own maximum: noria refuses this client at once.
+ * The maximum number of wrong attempts of all clients within a second. Above it, noria no longer checks the credentials
+ * of a client that has reached its own maximum: noria refuses this client at once.
  */
 const MAX_WRONG_PER_SECOND = 2_000;
 

@@ -7,8 +7,8 @@ import { badRequest } from '../refusal.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 
 /**
- * Identifies the client of a request. Call it before all other checks of the request, so that a client without access learns
- * nothing about targets and routing options.
+ * Identifies the client of a request. Call it before all other checks of the request, so that a client without access
+ * learns nothing about targets and routing options.
  */
 export function identifyRequest(
   fields: readonly HeaderField[],

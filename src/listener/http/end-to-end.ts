@@ -1,4 +1,7 @@
-/** Selects the header fields that a proxy forwards (RFC 9110 §7.6.1), and removes those that concern only one connection. */
+/**
+ * Selects the header fields that a proxy forwards (RFC 9110 §7.6.1), and removes those that concern only one
+ * connection.
+ */
 import type { Framing } from './framing.ts';
 import { connectionOptions, type HeaderField } from './header-fields.ts';
 

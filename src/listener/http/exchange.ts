@@ -1,7 +1,7 @@
 /**
- * One HTTP request and its response over one member connection. Owns the connection from `start` to the end of the exchange. At
- * the end it releases the lease exactly once, and either returns the connection for another request or destroys it. forward.ts
- * decides what to do with the response and whether to retry.
+ * One HTTP request and its response over one member connection. Owns the connection from `start` to the end of the
+ * exchange. At the end it releases the lease exactly once, and either returns the connection for another request or
+ * destroys it. forward.ts decides what to do with the response and whether to retry.
  */
 import { NoriaError } from '../../core/faults.ts';
 import type { ConnectionOutcome, MemberConnection } from '../../dialer/dial.ts';

@@ -102,7 +102,10 @@ interface DialingPhase {
 
 type Phase =
   | DialingPhase
-  /** The request was sent. `waiting`: no final response has arrived. `responding`: the head of the final response has arrived. */
+  /**
+   * The request was sent. `waiting`: no final response has arrived. `responding`: the head of the final response has
+   * arrived.
+   */
   | { readonly name: 'waiting' | 'responding'; readonly exchange: HttpExchange }
   /** No dial and no exchange is in progress, but the client may not have received its whole response yet. */
   | { readonly name: 'over' };
@@ -185,7 +188,8 @@ export class Forward {
 
   #onDialed(result: DialResult): void {
     if (this.#phase.name !== 'dialing') {
-      // The client disconnected during the dial. The new member connection must be closed here, because no other code closes it.
+      // The client disconnected during the dial. The new member connection must be closed here, because no other code
+      // closes it.
       if (!result.ok) return;
       result.connection.socket.destroy();
       result.connection.end({ cut: false });
@@ -266,8 +270,8 @@ export class Forward {
       this.#pin(exchange);
       added.push(SESSION_BASED);
     }
-    // If the response has `Connection: close`, the target ignores the rest of the request body. noria then also closes the
-    // client's connection, because some clients stop sending only when their connection closes.
+    // If the response has `Connection: close`, the target ignores the rest of the request body. noria then also closes
+    // the client's connection, because some clients stop sending only when their connection closes.
     if (!this.#body.complete && connectionOptions(head.fields).includes('close')) this.#response.closeAfter();
     this.#response.start(head, framing, added);
   }
@@ -339,7 +343,9 @@ export class Forward {
     if (phase.name === 'waiting' || phase.name === 'responding') phase.exchange.abort();
   }
 
-  /** Runs an event handler of a member's socket. An unexpected error in the handler closes only this client connection. */
+  /**
+   * Runs an event handler of a member's socket. An unexpected error in the handler closes only this client connection.
+   */
   #safely(work: () => void): void {
     try {
       work();

@@ -1,6 +1,7 @@
 /**
- * Determines where the body of an HTTP/1 message ends (RFC 9112 §6). It rejects ambiguous framing, even where the RFC allows a
- * recipient to repair it: if two recipients disagree about the end of a message, request smuggling becomes possible.
+ * Determines where the body of an HTTP/1 message ends (RFC 9112 §6). It rejects ambiguous framing, even where the RFC
+ * allows a recipient to repair it: if two recipients disagree about the end of a message, request smuggling becomes
+ * possible.
  */
 import { NoriaError } from '../../core/faults.ts';
 import { badRequest } from '../refusal.ts';
@@ -23,8 +24,8 @@ interface FramedHead {
 
 /**
  * The framing of a request's body.
- * @returns `bad-request` for ambiguous framing (two lengths, a length and a transfer coding, a transfer coding in HTTP/1.0, or an
- * invalid length); `not-implemented` for a transfer coding other than chunked.
+ * @returns `bad-request` for ambiguous framing (two lengths, a length and a transfer coding, a transfer coding in
+ * HTTP/1.0, or an invalid length); `not-implemented` for a transfer coding other than chunked.
  */
 export function requestFraming(fields: readonly HeaderField[], minorVersion: number): Framing | NoriaError {
   return declaredFraming(fields, minorVersion) ?? { kind: 'none' };
@@ -50,8 +51,8 @@ export function isEmptyBody(framing: Framing): boolean {
 }
 
 /**
- * Rejects requests other than HTTP/1.0 and HTTP/1.1. node:http would also accept HTTP/2.0, and a line without version as
- * HTTP/0.9.
+ * Rejects requests other than HTTP/1.0 and HTTP/1.1. node:http would also accept HTTP/2.0, and a line without version
+ * as HTTP/0.9.
  */
 export function checkHttpVersion(majorVersion: number): NoriaError | undefined {
   if (majorVersion === 1) return undefined;

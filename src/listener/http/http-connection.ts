@@ -1,8 +1,8 @@
 /**
- * Reads the requests of one HTTP client connection and serves them in order. Owns the reading side of the client's socket until
- * the last request, or until a tunnel takes the socket over. It parses a request only after the previous one has been answered.
- * Data that the client sends early (pipelined requests, or data after a request to switch protocols) waits, up to
- * MAX_AHEAD_BYTES; then reading pauses, so no byte is dropped.
+ * Reads the requests of one HTTP client connection and serves them in order. Owns the reading side of the client's
+ * socket until the last request, or until a tunnel takes the socket over. It parses a request only after the previous
+ * one has been answered. Data that the client sends early (pipelined requests, or data after a request to switch
+ * protocols) waits, up to MAX_AHEAD_BYTES; then reading pauses, so no byte is dropped.
  */
 import type { Deadline } from '../../core/deadlines.ts';
 import { NoriaError } from '../../core/faults.ts';
@@ -94,8 +94,8 @@ class HttpConnection {
   }
 
   /**
-   * Enables TCP keep-alive. Called some time after the start, to save system calls: most connections end before they need
-   * keep-alive.
+   * Enables TCP keep-alive. Called some time after the start, to save system calls: most connections end before they
+   * need keep-alive.
    */
   readonly #enableKeepAlive = (): void => {
     this.#connection.socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);

@@ -1,7 +1,7 @@
 /**
- * A member connection that is reserved for one client connection. Some schemes (NTLM, Negotiate) authenticate the connection and
- * not each request, so another client on that connection would act under this client's identity. Owns the connection and its
- * lease between two requests, for as long as the client connection lives.
+ * A member connection that is reserved for one client connection. Some schemes (NTLM, Negotiate) authenticate the
+ * connection and not each request, so another client on that connection would act under this client's identity. Owns
+ * the connection and its lease between two requests, for as long as the client connection lives.
  */
 import type { Clock } from '../../core/clock.ts';
 import { isSame } from '../../core/is-same.ts';

@@ -73,7 +73,10 @@ export function refusalReply(refusal: Refusal): HttpReply {
   return { status, reasonPhrase: REASON_PHRASES[status] ?? '', headers, body };
 }
 
-/** What a client may know about its member connection: X-Noria-Member, -Attempts and, where known, -Exit, -Expires-In, -Session. */
+/**
+ * What a client may know about its member connection: X-Noria-Member, -Attempts and, where known, -Exit, -Expires-In,
+ * -Session.
+ */
 export function successHeaders(
   { member, exitIp, remainingMs, session }: Omit<MemberConnection['lease'], 'source'>,
   attempts: number,
@@ -129,8 +132,8 @@ function wholeSeconds(ms: number): number {
 }
 
 /**
- * Percent-encodes characters that a header cannot contain. A session name starts with the user name, which may contain any
- * letter.
+ * Percent-encodes characters that a header cannot contain. A session name starts with the user name, which may contain
+ * any letter.
  */
 function encodeForHeader(text: string): string {
   return text.replaceAll(/[^\x21-\x24\x26-\x7e]+/gu, (unsafe) => encodeURIComponent(unsafe));

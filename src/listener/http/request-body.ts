@@ -11,8 +11,8 @@ import type { HeaderField } from './header-fields.ts';
 /** The maximum size of a body that can be sent again. */
 const MAX_KEPT_BYTES = 64 * 1024;
 /**
- * When this number of parts are kept, they are merged into one part, because even a buffer of one byte costs some hundred bytes
- * of memory.
+ * When this number of parts are kept, they are merged into one part, because even a buffer of one byte costs some
+ * hundred bytes of memory.
  */
 const MAX_KEPT_PARTS = 16;
 

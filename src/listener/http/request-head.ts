@@ -1,8 +1,8 @@
 /**
  * Parses the head of an HTTP/1 request: request line and fields (RFC 9112 §2 to §5).
  *
- * Strict: lines end in CR LF, no folded lines, no white space before a colon. Any token is a method. A property test compares
- * this parser with node:http.
+ * Strict: lines end in CR LF, no folded lines, no white space before a colon. Any token is a method. A property test
+ * compares this parser with node:http.
  */
 import { NoriaError } from '../../core/faults.ts';
 import { badRequest } from '../refusal.ts';
@@ -16,11 +16,14 @@ export interface RequestHead {
   readonly minorVersion: number;
   readonly fields: readonly HeaderField[];
   /**
-   * The framing of the body. An error means that the end of the request is unclear, so the bytes after it must not be read as a
-   * request.
+   * The framing of the body. An error means that the end of the request is unclear, so the bytes after it must not be
+   * read as a request.
    */
   readonly framing: Framing | NoriaError;
-  /** Whether another request may follow on this connection. False if the end of this request is unclear (RFC 9112 §6.1, §6.3). */
+  /**
+   * Whether another request may follow on this connection. False if the end of this request is unclear (RFC 9112 §6.1,
+   * §6.3).
+   */
   readonly keepAlive: boolean;
 }
 
@@ -42,8 +45,8 @@ const LF = 0x0a;
 
 /**
  * Parses the first head in `bytes`.
- * @returns the head and its length; undefined if it is incomplete; an error `bad-request` if the bytes cannot become a request
- * head, `uri-too-long` or `head-too-large` above the limit.
+ * @returns the head and its length; undefined if it is incomplete; an error `bad-request` if the bytes cannot become a
+ * request head, `uri-too-long` or `head-too-large` above the limit.
  */
 export function parseRequestHead(
   bytes: Buffer,

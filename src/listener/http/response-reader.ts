@@ -45,7 +45,9 @@ const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?
 const NO_BYTES = Buffer.alloc(0);
 const BODY_RULES: BodyRules = { maxTrailerBytes: MAX_BLOCK_BYTES, fieldSyntax: 'response', invalid };
 
-/** Usage: `push` received bytes, call `next` until it returns no part, and call `finish` when the connection has ended. */
+/**
+ * Usage: `push` received bytes, call `next` until it returns no part, and call `finish` when the connection has ended.
+ */
 export class ResponseReader {
   readonly #method: string;
   /** Reads the body of the final response. Undefined before the final head. */
@@ -61,13 +63,17 @@ export class ResponseReader {
   }
 
   /**
-   * The bytes after the response. After a 101 they belong to the new protocol; otherwise they are a protocol error of the member.
+   * The bytes after the response. After a 101 they belong to the new protocol; otherwise they are a protocol error of
+   * the member.
    */
   get rest(): Buffer {
     return this.#bytes;
   }
 
-  /** Adds a chunk. The chunk is not copied, and must not change until `next` has returned its parts; `next` may modify it. */
+  /**
+   * Adds a chunk. The chunk is not copied, and must not change until `next` has returned its parts; `next` may modify
+   * it.
+   */
   push(chunk: Buffer): void {
     this.#bytes = this.#bytes.length === 0 ? chunk : Buffer.concat([this.#bytes, chunk]);
   }

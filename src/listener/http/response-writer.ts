@@ -74,7 +74,9 @@ export class ResponseWriter {
     this.#closesAfter = true;
   }
 
-  /** Forwards an interim response. HTTP/1.0 clients do not get it, because they do not understand it (RFC 9110 §15.2). */
+  /**
+   * Forwards an interim response. HTTP/1.0 clients do not get it, because they do not understand it (RFC 9110 §15.2).
+   */
   sendInterim(head: ResponseHead): void {
     if (this.#request.minorVersion === 0) return;
     if (head.status === CONTINUE) {
@@ -88,8 +90,8 @@ export class ResponseWriter {
   }
 
   /**
-   * Sets the head of the final response without writing it, so a refusal can still replace a response whose first bytes are
-   * invalid.
+   * Sets the head of the final response without writing it, so a refusal can still replace a response whose first bytes
+   * are invalid.
    * @param added - noria's own fields, which follow those of the target.
    */
   start(head: ResponseHead, body: Framing, added: readonly HeaderField[]): void {
@@ -212,7 +214,10 @@ export function formatResponseHead(head: ResponseHead, fields: readonly HeaderFi
   return `HTTP/1.1 ${head.status} ${head.reason}\r\n${formatFields(fields)}\r\n`;
 }
 
-/** A response that cannot have a body must not have Content-Length (RFC 9110 §8.6): some clients would wait for the body. */
+/**
+ * A response that cannot have a body must not have Content-Length (RFC 9110 §8.6): some clients would wait for the
+ * body.
+ */
 function withoutLength(fields: readonly HeaderField[]): HeaderField[] {
   return fields.filter(([name]) => name.toLowerCase() !== 'content-length');
 }

@@ -2,8 +2,8 @@
  * Parses the messages of SOCKS clients and formats the replies: SOCKS5 (RFC 1928), its username/password authentication
  * (RFC 1929), SOCKS4 and SOCKS4a.
  *
- * Pure, without I/O: chunks of any size go in; a message, a fault or undefined (more bytes needed) comes out. The caller decides
- * which message it expects next.
+ * Pure, without I/O: chunks of any size go in; a message, a fault or undefined (more bytes needed) comes out. The
+ * caller decides which message it expects next.
  */
 import type { FaultCode } from '../../core/faults.ts';
 import { type HostPort, hostPort } from '../../core/host-port.ts';
@@ -57,8 +57,8 @@ interface Parsed {
 }
 
 /**
- * Parses the message at the start of `bytes`. Returns undefined while the message is incomplete, and a fault as soon as the bytes
- * show one. So a message cannot become longer than its grammar allows.
+ * Parses the message at the start of `bytes`. Returns undefined while the message is incomplete, and a fault as soon as
+ * the bytes show one. So a message cannot become longer than its grammar allows.
  */
 type Parser = (bytes: Buffer) => Parsed | SocksFault | undefined;
 
@@ -78,8 +78,8 @@ export class SocksReader {
   }
 
   /**
-   * Returns the expected message once it is complete. While it returns undefined, the next call must expect the same message.
-   * After a fault it must not be called again.
+   * Returns the expected message once it is complete. While it returns undefined, the next call must expect the same
+   * message. After a fault it must not be called again.
    */
   next(expected: ExpectedMessage): SocksMessage | SocksFault | undefined {
     const bytes = this.#bytes;
@@ -181,7 +181,10 @@ function hostOf(type: typeof IPV4 | typeof NAME | typeof IPV6, bytes: Buffer, ho
   return bytes.toString('utf8', 5, hostEnd).replace(/^\[(.*)\]$/, '$1');
 }
 
-/** SOCKS4 (`0x04 CMD PORT IP USERID NUL`) and SOCKS4a, in which the address 0.0.0.x announces a host name after the user id. */
+/**
+ * SOCKS4 (`0x04 CMD PORT IP USERID NUL`) and SOCKS4a, in which the address 0.0.0.x announces a host name after the user
+ * id.
+ */
 function parseSocks4Request(bytes: Buffer): Parsed | SocksFault | undefined {
   const version = bytes[0];
   const command = bytes[1];
