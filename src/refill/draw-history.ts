@@ -50,7 +50,9 @@ export const UNUSED_FAILURES_ADVICE =
 const MAX_FRUITLESS_DRAWS = 3;
 /** noria distrusts a source after this number of its members in a row have failed before their first use. */
 const DISTRUST_AFTER = 10;
-/** Like DISTRUST_AFTER, but for members that need a probe. The number is higher because most free proxies do not work. */
+/**
+ * Like DISTRUST_AFTER, but for members that need a probe. The number is higher because most free proxies do not work.
+ */
 const DISTRUST_AFTER_UNPROVEN = 100;
 const MAX_SPACING_MS = 120_000;
 const NO_STREAK = { kind: '', length: 0 };
@@ -145,8 +147,8 @@ export class DrawHistory {
   }
 
   /**
-   * Halves the number of members that noria requests per call, because the service may have rejected only that number. If the
-   * service also rejects a request for 1 member, the configuration is wrong.
+   * Halves the number of members that noria requests per call, because the service may have rejected only that number.
+   * If the service also rejects a request for 1 member, the configuration is wrong.
    */
   #requestLess(asked: number): Reaction {
     const max = Math.floor(asked / 2);

@@ -1,6 +1,6 @@
 /**
- * Plans the draws of a source: decides whether the source draws now, how many members it requests, and when it checks again. The
- * inputs come from the pool, the pace, the options and the results of earlier draws.
+ * Plans the draws of a source: decides whether the source draws now, how many members it requests, and when it checks
+ * again. The inputs come from the pool, the pace, the options and the results of earlier draws.
  */
 import type { Clock } from '../core/clock.ts';
 import { roughDuration } from '../core/words.ts';
@@ -197,8 +197,8 @@ function wanted(inputs: DrawInputs): number {
 
 /**
  * How many members the pool may still add. The pool may hold the wanted number of members plus one full draw. It needs
- * this room because replacements arrive before the members that they replace expire, and because quarantined members may
- * become usable again.
+ * this room because replacements arrive before the members that they replace expire, and because quarantined members
+ * may become usable again.
  */
 function room(inputs: DrawInputs): number {
   return wanted(inputs) + inputs.maxPerCall - inputs.stock.heldAt(inputs.now + inputs.startInMs);

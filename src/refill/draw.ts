@@ -110,7 +110,10 @@ function factsOf(entry: DrawnEntry): DrawnMember['facts'] {
   return Object.keys(facts).length === 0 ? undefined : facts;
 }
 
-/** Builds the event for a draw that has ended. The numbers `received` and `rejected` include the entries that noria dropped. */
+/**
+ * Builds the event for a draw that has ended. The numbers `received` and `rejected` include the entries that noria
+ * dropped.
+ */
 function drawDone(
   ended: Pick<NoriaEvents['draw.done'], 'source' | 'asked' | 'ms'>,
   { outcome, answer }: EndedDraw,

@@ -40,8 +40,8 @@ export type Settlement =
   /** The next call waits for the usual interval. */
   | { readonly kind: 'done' }
   /**
-   * The service refused the call because it came too early (12002). `minMs` is the minimum interval in ms that the answer
-   * names; undefined if it names none.
+   * The service refused the call because it came too early (12002). `minMs` is the minimum interval in ms that the
+   * answer names; undefined if it names none.
    */
   | { readonly kind: 'refused'; readonly minMs: number | undefined }
   /** No call may be sent for `ms`, counted from now. */
@@ -88,8 +88,8 @@ const WIDEN_STEP = 1.1;
 const MAX_WIDENING = 4;
 const NARROW_EVERY_MS = 3_600_000;
 /**
- * After the k-th refusal in a row (12002: the call came too early), the next call waits 2^k times the interval, where k is at
- * most MAX_DOUBLINGS. A random part of at most JITTER times this wait is added.
+ * After the k-th refusal in a row (12002: the call came too early), the next call waits 2^k times the interval, where k
+ * is at most MAX_DOUBLINGS. A random part of at most JITTER times this wait is added.
  */
 const MAX_DOUBLINGS = 4;
 const JITTER = 0.2;
@@ -121,7 +121,8 @@ export function askTurn(entry: PaceEntry | undefined, now: Moment, turn: Turn): 
 }
 
 /**
- * If the wait of the turn has ended, records that the turn makes the next call (a claim), and removes the turn from the queue.
+ * If the wait of the turn has ended, records that the turn makes the next call (a claim), and removes the turn from the
+ * queue.
  */
 export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn): PaceDecision<Claim> {
   const current = currentEntry(entry, now);
@@ -140,7 +141,9 @@ export function claimCall(entry: PaceEntry | undefined, now: Moment, turn: Turn)
   return { newEntry: next, result: { granted: true, before, sinceArrivalMs } };
 }
 
-/** Removes the claim of a turn whose call was not sent. If another turn has claimed a call since then, nothing changes. */
+/**
+ * Removes the claim of a turn whose call was not sent. If another turn has claimed a call since then, nothing changes.
+ */
 export function releaseClaim(
   entry: PaceEntry | undefined,
   turn: Turn,
@@ -233,8 +236,8 @@ function gapOf(intervalMs: number, refusals: Refusals | undefined, now: Moment):
 /**
  * Returns the entry without the turns that lost their place.
  *
- * If the wall clock was set back during a reboot, a claim may be in the future. Such a claim counts as made now, so that the next
- * call waits for one interval, not for years.
+ * If the wall clock was set back during a reboot, a claim may be in the future. Such a claim counts as made now, so
+ * that the next call waits for one interval, not for years.
  */
 function currentEntry(entry: PaceEntry | undefined, now: Moment): PaceEntry {
   if (entry === undefined) return { queue: [] };

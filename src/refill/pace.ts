@@ -1,6 +1,6 @@
 /**
- * Keeps the pace of an instance of the service: at most one call is in flight, and the arrivals of two calls are at least the
- * interval apart.
+ * Keeps the pace of an instance of the service: at most one call is in flight, and the arrivals of two calls are at
+ * least the interval apart.
  *
  * A turn is a wait in the queue of the pace store, which all processes share (pace-rule.ts). When the wait ends, noria
  * opens a connection and records that it sends the next call (a claim). noria then sends the call immediately, because
@@ -267,8 +267,8 @@ export class Permit implements WriteGate {
    */
   readonly sinceArrivalMs: number | undefined;
   /**
-   * What happened to the permit. `used`: noria sent the request. `expired`: the permit was too old, and noria did not send the
-   * request.
+   * What happened to the permit. `used`: noria sent the request. `expired`: the permit was too old, and noria did not
+   * send the request.
    */
   state: 'unused' | 'used' | 'expired' = 'unused';
   /** The moment at which the first byte of the answer arrived; undefined until then. */

@@ -1,6 +1,6 @@
 /**
- * The phases of a source, the allowed moves between them, the reasons that the status shows, and the state of a source. The diagram in
- * docs/architecture.md has the same moves, checked by test/held/phases.test.ts.
+ * The phases of a source, the allowed moves between them, the reasons that the status shows, and the state of a source.
+ * The diagram in docs/architecture.md has the same moves, checked by test/held/phases.test.ts.
  */
 
 import type { Clock } from '../core/clock.ts';

@@ -1,6 +1,6 @@
 /**
- * Decides how noria reacts to a call: how the call affects the pace, and for how long the source draws nothing. All functions are
- * pure.
+ * Decides how noria reacts to a call: how the call affects the pace, and for how long the source draws nothing. All
+ * functions are pure.
  *
  * codes.ts classifies the code of an answer. A call without an answer is classified by its fault.
  */
@@ -28,7 +28,9 @@ export interface DrawOutcome extends CodeMeaning {
 /** For how long a source draws nothing, and its phase during that time. */
 export interface Suspension {
   readonly phase: 'backoff' | 'paused' | 'halted';
-  /** The duration of the suspension in ms if no client is waiting. Infinity means that the operator has to act first. */
+  /**
+   * The duration of the suspension in ms if no client is waiting. Infinity means that the operator has to act first.
+   */
   readonly ms: number;
   /** The duration of the suspension in ms if clients are waiting. */
   readonly urgentMs: number;

@@ -39,7 +39,9 @@ export type StatisticsSnapshot = z.infer<typeof snapshotSchema>;
 
 const snapshotsSchema = z.record(z.string(), snapshotSchema.optional().catch(undefined)).catch({});
 
-/** Returns the statistics by the name of the source. The statistics of a source are undefined if they are unreadable. */
+/**
+ * Returns the statistics by the name of the source. The statistics of a source are undefined if they are unreadable.
+ */
 export function readStatistics(value: unknown): ReadonlyMap<string, StatisticsSnapshot | undefined> {
   return new Map(Object.entries(snapshotsSchema.parse(value)));
 }
@@ -89,7 +91,10 @@ export class SourceStatistics {
     this.counts.unused += forbidden;
   }
 
-  /** Removes the values that apply only to the old instance. Called after a reload has changed the instance of the source. */
+  /**
+   * Removes the values that apply only to the old instance. Called after a reload has changed the instance of the
+   * source.
+   */
   forgetInstance(): void {
     this.learnedMax = Infinity;
     this.quota = {};

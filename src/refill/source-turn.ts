@@ -25,7 +25,9 @@ export interface TurnContext extends PlannerContext {
 /** A draw whose connection to the service is open. Its call may not be sent yet. */
 interface OpenDraw {
   readonly connection: ExtractConnection;
-  /** The options that the source had before the connection was opened. A reload during the call does not change them. */
+  /**
+   * The options that the source had before the connection was opened. A reload during the call does not change them.
+   */
   readonly options: DrawSourceOptions;
   readonly startedAt: number;
   readonly signal: AbortSignal;
@@ -166,7 +168,9 @@ export class SourceTurn {
     return { result: undefined, settlement };
   }
 
-  /** Calls the service. Returns undefined if the call was aborted, or if the permit had expired and noria sent nothing. */
+  /**
+   * Calls the service. Returns undefined if the call was aborted, or if the permit had expired and noria sent nothing.
+   */
   async #call(draw: OpenDraw, asked: number, gate: Permit): Promise<EndedDraw | undefined> {
     const { connection, options, startedAt, signal } = draw;
     const { call, secrets, name: source } = options;

@@ -108,15 +108,17 @@ export class DrawSource {
     this.wake();
   }
 
-  /** Makes one draw without demand, so that the first client does not wait. Repeats the draw if it brings no proxies. */
+  /**
+   * Makes one draw without demand, so that the first client does not wait. Repeats the draw if it brings no proxies.
+   */
   drawAhead(): void {
     this.#state.drawsAhead = true;
     this.wake();
   }
 
   /**
-   * Draws again if noria dropped all proxies of the last draw. Call this after a reload that did not change the options of
-   * this source. The reload may have changed another option, such as `pool.allowPrivateAddresses`, so that noria now
+   * Draws again if noria dropped all proxies of the last draw. Call this after a reload that did not change the options
+   * of this source. The reload may have changed another option, such as `pool.allowPrivateAddresses`, so that noria now
    * accepts these proxies.
    */
   reloaded(): void {

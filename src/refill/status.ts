@@ -10,7 +10,8 @@ export interface SourceStatus {
   readonly product: string;
   readonly state: SourcePhaseName;
   /**
-   * Why the source is in this state, in noria's own words. If a code of the service is the reason, the text begins with the code.
+   * Why the source is in this state, in noria's own words. If a code of the service is the reason, the text begins with
+   * the code.
    */
   readonly reason: string;
   /** What the operator can do; absent if nothing is necessary. */

@@ -1,6 +1,6 @@
 /**
- * The clients of a simulation. Each client arrives at a random moment and acquires a member. If the member fails, the client
- * tries another member. After a successful attempt, the client keeps its tunnel open for a random time.
+ * The clients of a simulation. Each client arrives at a random moment and acquires a member. If the member fails, the
+ * client tries another member. After a successful attempt, the client keeps its tunnel open for a random time.
  */
 
 import type { Clock } from '../../core/clock.ts';

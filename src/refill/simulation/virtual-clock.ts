@@ -37,7 +37,8 @@ export class VirtualClock implements Clock {
 
   after(ms: number, fn: () => void): Disposable {
     this.#made += 1;
-    // Times are whole ms, as for Node timers. With fractions, a rounding error could make a caller wait for 0 ms again and again.
+    // Times are whole ms, as for Node timers. With fractions, a rounding error could make a caller wait for 0 ms again
+    // and again.
     const dueAt = this.#monotonicMs + Math.max(0, Math.ceil(ms));
     const timer = { dueAt, order: this.#made, fn, armed: true };
     this.#armedCount += 1;
