@@ -8,8 +8,8 @@ export class EarliestTimer {
   #dueAt = Number.POSITIVE_INFINITY;
 
   /**
-   * @param fn - handles the due moments and calls `armBy` for the next moment. The timer may also call `fn` when no
-   * moment is due.
+   * @param fn - handles everything that is due, then calls `armBy` for the next moment. The timer may also call `fn`
+   * when nothing is due.
    */
   constructor(clock: Clock, fn: () => void) {
     this.#clock = clock;

@@ -19,7 +19,7 @@ const MAX_YOUNG_BYTES = 64 * 1024 * 1024;
 const FULL_COLLECTION_BYTES = 32 * 1024 * 1024;
 /**
  * The interval in ms between two checks of the heap's size. V8 doubles the young generation only after several
- * collections, so this interval is short enough.
+ * collections, so more frequent checks are not needed.
  */
 const HEAP_CHECK_MS = 250;
 
@@ -44,10 +44,9 @@ export function tuneForShortLives(): void {
 }
 
 /**
- * Keeps in memory one of the objects in which Node queues a callback of process.nextTick(). Without any such object, a
- * full collection frees the hidden class of these objects. V8 then never again optimizes the code that creates them,
- * and process.nextTick() takes five times as long until the process ends. The loss is about a twentieth of the CPU time
- * of a tunnel (docs/performance.md).
+ * Keeps in memory one of the objects in which Node queues the callbacks of process.nextTick(). If a full collection
+ * finds none of these objects, V8 no longer optimizes the code that creates them. From then on, process.nextTick()
+ * takes five times as long, and a tunnel takes about a twentieth more CPU time (docs/performance.md).
  */
 function keepTickObject(): void {
   process.nextTick(() => tickObjects.push(executionAsyncResource()));

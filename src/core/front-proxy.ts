@@ -78,6 +78,6 @@ function readLogin({ username, password }: URL): Login | { readonly wrong: strin
     }
     return { username: name, password: new Secret(secret) };
   } catch {
-    return { wrong: 'has a % that is not part of an encoded character; write %25 for it' }; // handled: the result reports the invalid encoding
+    return { wrong: 'has a % that is not part of an encoded character; write %25 for it' }; // handled: bad encoding
   }
 }

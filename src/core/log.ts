@@ -118,7 +118,8 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
   'fleet.loaded': ({ movedSessions }) => [movedSessions === 0 ? 'debug' : 'info', 'fleet data loaded'],
   'fleet.warned': () => ['warn', 'fleet warning'],
   'dial.attempted': ({ outcome }) => [outcome === 'accepted' ? 'trace' : 'debug', 'dial attempted'],
-  'dial.ended': () => ['debug', 'dial ended'], // a failed dial also has level debug: its `client.refused` line has level info
+  // A failed dial also has level debug, because its `client.refused` line has level info.
+  'dial.ended': () => ['debug', 'dial ended'],
   'hedge.ended': () => ['trace', 'hedge ended'],
   'network.judged': ({ down }) => [
     down ? 'error' : 'info',

@@ -14,8 +14,8 @@ const STYLE = /\[[\d;]*m/y;
 /**
  * Escapes DEL, C1, line separators and format characters, but not C0.
  *
- * @param backslash - the backslash of the escapes. Pass two backslashes if the result is JSON that is parsed before it
- * is shown.
+ * @param backslash - the first characters of each escape. Pass two backslashes if `text` is JSON that is parsed before
+ * it is shown.
  */
 export function escapeFormat(text: string, backslash = '\\'): string {
   return text.replace(FORMAT, (character) => escaped(character, backslash));

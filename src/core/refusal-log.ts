@@ -17,7 +17,6 @@ interface RefusalSummary {
   readonly client: string;
   readonly count: number;
   readonly codes: Readonly<Partial<Record<FaultCode, number>>>;
-  /** The length of the window in ms. */
   readonly ms: number;
 }
 
@@ -41,7 +40,9 @@ interface RefusalLogOptions {
 
 export class RefusalLog implements Disposable {
   readonly #options: RefusalLogOptions;
-  /** The windows that have not ended, in the order in which they end: all windows have the same length. */
+  /**
+   * The windows that have not ended, oldest first. All windows have the same length, so the oldest ends first.
+   */
   readonly #windows = new BoundedMap<string, Window>(MAX_CLIENTS + 1);
   #timer: Disposable | undefined;
 
