@@ -30,7 +30,7 @@ interface ControlOptions {
   readonly fleet: Fleet | undefined;
 }
 
-/** An arbitrary port for `hostPort`. Only the canonical host of its result is used. */
+/** Any valid port. `hostPort` requires a port, but this file uses only the host of its result. */
 const ANY_PORT = 1;
 
 export function createControl(options: ControlOptions): AdminBackend {
@@ -143,7 +143,8 @@ function sourceView(
     size,
     ready: blocked === null ? (counts?.ready ?? 0) : 0,
     drawn: status.drawn,
-    used: status.used + (counts?.used ?? 0), // removed members that clients had used, plus members in the pool that clients have used
+    // Counts members that have left the pool, and members in the pool.
+    used: status.used + (counts?.used ?? 0),
     unused: status.unused,
   };
 }

@@ -148,8 +148,8 @@ export class Daemon {
   }
 
   /**
-   * Stops accepting clients, lets tunnels finish for at most `shutdown.drainTimeout`, then closes everything. A second call waits
-   * for the first call.
+   * Stops accepting clients, lets tunnels finish for at most `shutdown.drainTimeout`, then closes everything. A second
+   * call waits for the first call.
    */
   close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -160,7 +160,8 @@ export class Daemon {
     const { state, parts, clock } = this.#running;
     const { drainTimeoutMs } = state.config.shutdown;
     const deadline = clock.monotonic() + drainTimeoutMs;
-    state.drainEndsAt = clock.now() + drainTimeoutMs; // set at once, so that the readiness check reports the shutdown even while a reload is in progress
+    // Set before the first `await`, so that the readiness check reports the shutdown even during a reload.
+    state.drainEndsAt = clock.now() + drainTimeoutMs;
     parts.readiness.check();
     parts.plane.prepareToClose();
     await this.#reloading;
@@ -242,5 +243,6 @@ async function applyConfig(parts: Parts, before: Config, next: Config): Promise<
   parts.prober.configure(proberSettings(next));
   parts.faults.tryAllAgain();
   await parts.refiller.update(refillSettings(next));
-  if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload(); // adds the members that the fleet already has for the new sources
+  // Adds the members that the fleet already has for the new sources.
+  if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload();
 }

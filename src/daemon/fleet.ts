@@ -49,7 +49,7 @@ interface FleetOptions {
   readonly sources: SourceKeys;
   /** Executes a source command that the operator gave to another noria of the fleet. */
   readonly onCommand: (command: SourceCommand) => void;
-  /** Called with a report about an answer of the service that another noria of the fleet got. */
+  /** Called when another noria of the fleet reports how the service answered a call of that noria. */
   readonly onReport: (report: SourceReport) => void;
   readonly clients: () => number;
   /** Returns the sources that do not draw, because the service has refused the last call of this noria for them. */
@@ -65,7 +65,7 @@ export interface Fleet {
   /** Returns the counter of the distinct IPs that all norias of the fleet drew today from the source's instance. */
   sharedCount(source: string): SharedCount;
   status(): FleetStatus;
-  /** Returns the data of the fleet that noria stores for the next start, as plain data. */
+  /** Returns the data about the fleet that the snapshot stores for the next start of noria. */
   record(): unknown;
 }
 

@@ -1,4 +1,7 @@
-/** Translates the configuration into the options of each part. Only this file knows both the configuration and the options. */
+/**
+ * Translates the configuration into the options of each part. No other file knows both the configuration and the
+ * options.
+ */
 import { availableParallelism } from 'node:os';
 import type { Config, LinkSource, ListenerConfig, ServiceSource, SourceConfig } from '../config/config.ts';
 import { hostPort } from '../core/host-port.ts';
@@ -28,7 +31,7 @@ import type { CountlessCall, ExtractCall, LinkCall } from '../service/request.ts
  */
 const UNKNOWN_LIFETIME_MS = 600_000;
 
-/** Returns the call that draws from the source. The result lacks the number of members: each draw adds it. */
+/** Returns the call that draws from the source, without the number of members: each draw adds this number. */
 export function callOf(config: Config, source: SourceConfig): CountlessCall {
   return source.product === 'link' ? linkCallOf(source) : serviceCallOf(config, source);
 }
@@ -204,8 +207,8 @@ export function proberSettings(config: Config): ProberSettings {
 }
 
 /**
- * Whether a member must pass a probe before clients use it. Many free proxies have stopped working by the time that noria
- * draws them.
+ * Whether a member must pass a probe before clients use it. Many free proxies have stopped working by the time that
+ * noria draws them.
  */
 function isUnproven(product: SourceProduct): boolean {
   return product === 'free';

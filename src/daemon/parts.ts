@@ -1,6 +1,6 @@
 /**
- * Opens the parts of noria in this order: log, state, pool, fleet, data plane, health checks, admin API, proxyPool, service
- * client, refiller, snapshot. The owner closes them in reverse order. No other file opens parts.
+ * Opens the parts of noria in this order: log, state, pool, fleet, data plane, health checks, admin API, proxyPool,
+ * service client, refiller, snapshot. The owner closes them in reverse order. No other file opens parts.
  */
 import type { AdminBackend } from '../admin/backend.ts';
 import type { Config } from '../config/config.ts';
@@ -52,7 +52,6 @@ interface PartsContext {
   readonly config: () => Config;
   readonly reload: AdminBackend['reload'];
   readonly drainEndsAt: () => number | undefined;
-  /** Connects this noria to a fleet. If undefined, noria joins the fleet of the configuration, if there is one. */
   readonly fleet: FleetConnector | undefined;
   readonly inheritedFds: ReadonlySet<number>;
   /** Called when noria can no longer serve clients. */
@@ -145,7 +144,6 @@ async function openPool(context: PartsContext, { state, slot }: StoredParts): Pr
 
 interface FleetParts extends StoredParts {
   readonly pool: Pool;
-  /** Returns the number of client connections. */
   readonly clients: () => number;
 }
 
@@ -217,7 +215,8 @@ async function openPlane(
   };
   const workers = workersOf(config());
   if (workers === 1) return openLocalPlane({ ...options, leases: fleet?.replica.sessions });
-  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts'); // loaded only if noria has workers, because it loads node:cluster
+  // Loaded only if noria has workers, because it loads node:cluster.
+  const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts');
   return openWorkersPlane({
     ...options,
     workers,
@@ -272,7 +271,7 @@ async function openRefill(
   const drawing = { clock, random, bus, pace, extractor, pool, restored, ...drawingTogether(fleet) };
   const refiller = new Refiller({ ...refillSettings(config()), ...drawing });
   // Executes the commands that arrived before the refiller was open, such as `pause`. This must come before the next
-  // `await`: during that `await`, each source decides whether to draw.
+  // `await`, during which each source decides whether to draw.
   slot.fill(refiller);
   await owner.open('refill', refiller);
   const contents = { pool: () => pool.snapshot(), refill: () => refiller.record() };

@@ -70,7 +70,8 @@ export async function openProxyPoolOf(
   settings: ProxyPoolSettings,
   parts: ProxyPoolParts,
 ): Promise<HttpServer> {
-  const { openProxyPool } = await import('../admin/proxy-pool/server.ts'); // loaded only here, because most norias do not need it
+  // Loaded only here, because most norias do not need it.
+  const { openProxyPool } = await import('../admin/proxy-pool/server.ts');
   const { clock, bus, log, pool } = parts;
   const { host, port, ports } = settings;
   const routing = (user: string, source = settings.source) => routingOf(ports.first, user, source);

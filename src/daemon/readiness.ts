@@ -24,7 +24,10 @@ export interface ReadinessFacts {
   /** The maximum duration of a draw in ms. */
   readonly drawTimeoutMs: number;
   readonly sources: readonly SourceFacts[];
-  /** The reason and the duration of the loss of the fleet's store. Absent while the store is connected, and without a fleet. */
+  /**
+   * The reason and the duration of the loss of the fleet's store. Absent while the store is connected, and without a
+   * fleet.
+   */
   readonly storeLost?: { readonly reason: string; readonly ms: number };
 }
 
@@ -80,10 +83,13 @@ export function decideReadiness(facts: ReadinessFacts, before?: ReadinessSince):
   };
 }
 
-/** The problems whose reason contains a number that grows while the problem lasts. */
+/** The problems whose reason contains a number that grows, such as a duration. */
 const GROWING_REASONS: ReadonlySet<ReadinessProblem['kind']> = new Set(['requests-failing', 'draw-late']);
 
-/** Returns whether `one` and `other` have the same state and the same problems. Ignores a number that only grows. */
+/**
+ * Returns whether `one` and `other` have the same state and the same problems. For a problem in GROWING_REASONS, the
+ * reason may differ.
+ */
 export function isSameReadiness(one: Readiness, other: Readiness): boolean {
   const problemKey = ({ kind, source, reason }: ReadinessProblem) =>
     GROWING_REASONS.has(kind) ? [kind, source] : [kind, source, reason];
