@@ -34,8 +34,8 @@ export function readCheckSite(text: string): CheckSite | undefined {
 export type SiteAnswer = number | 'silent' | 'closed' | 'garbage';
 
 /**
- * Resolves with the status of the response, or with the reason why there is no response. Always closes the connection. Never
- * rejects.
+ * Resolves with the status of the response, or with the reason why there is no response. Always closes the connection.
+ * Never rejects.
  */
 export function askSite(
   connection: RawConnection,

@@ -30,8 +30,8 @@ export type ProbeOutcome =
   /** The member did not connect to its own address, at which it listens, or relayed no bytes from this address. */
   | { readonly kind: 'unconnected'; readonly fault: FaultCode }
   /**
-   * Either the member or the site failed. If another member reaches the site, the probed member is at fault. `alive`: whether the
-   * probed member speaks its protocol.
+   * Either the member or the site failed. If another member reaches the site, the probed member is at fault. `alive`:
+   * whether the probed member speaks its protocol.
    */
   | { readonly kind: 'suspect'; readonly fault: FaultCode; readonly alive: boolean }
   | { readonly kind: 'cancelled' };

@@ -3,9 +3,10 @@
  * configured, also probes members whose quarantine has ended, and members without a success for a while.
  *
  * A probe uses the same protocols and credentials as a client's request. With a check, the response of the check's site
- * must arrive through the member. Without a check, the member must answer in its protocol. If a probe does
- * not reach the site, the prober blames the member only after another member has reached the site, so a dead site or a
- * wrong check does no harm to members. The same applies to a member that failed for only one client: if it gives no sign of
+ * must arrive through the member. Without a check, the member must answer in its protocol.
+ *
+ * If a probe does not reach the site, the prober blames the member only after another member has reached the site. So a
+ * dead site or a wrong check does no harm to members. If a member that failed for only one client gives no sign of
  * life, the prober blames it only after a working member has given one.
  */
 
@@ -55,7 +56,7 @@ const MAX_PROBES = 32;
  * members soon.
  */
 const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
-/** A member counts as working if it had a success within this time, in ms. `#compare` probes a working member. */
+/** `#compare` probes only a member that had a success within this time, in ms. */
 const WORKED_MS = 10 * MINUTE_MS;
 const TICK_MS = 50;
 
@@ -190,8 +191,8 @@ export class Prober implements AsyncDisposable {
   }
 
   /**
-   * Decides whether a member that failed a probe is at fault: it is, if a working member of its source does better in
-   * the same probe.
+   * Decides whether a member that failed a probe is at fault. Probes a working member of the same source, and blames
+   * the failed member if the working member gets further: for example, if only the working member relays bytes.
    */
   #compare(lease: Lease, { kind, fault }: Extract<ProbeOutcome, { kind: 'lifeless' | 'unconnected' }>): void {
     const { pool } = this.#options;
@@ -233,8 +234,8 @@ export class Prober implements AsyncDisposable {
   }
 
   /**
-   * Blames none of the suspects: no other member reached the site either, so the site is at fault. Admits those that are
-   * new and gave a sign of life, as if no check were configured.
+   * Blames none of the suspects: no other member reached the site either, so the site is at fault. Admits those that
+   * are new and gave a sign of life, as if no check were configured.
    */
   #releaseSuspects(suspects: readonly Suspect[]): void {
     for (const { lease, alive } of suspects) {
