@@ -135,7 +135,6 @@ export class Attempt {
     this.#setDeadline(now);
   }
 
-  /** Continues on a connection that was opened before the attempt. */
   #continue({ socket, login, isConnected, handshake }: TakenConnection, forwardMode: ForwardMode): void {
     this.#begin(login, forwardMode);
     this.#listen(socket);
@@ -190,8 +189,8 @@ export class Attempt {
     } else if (this.elapsedMs >= this.#task.timeoutMs) {
       this.#fail('member-silent', 'answer timed out');
     } else if (this.#choice.isTrial) {
-      // A trial also times out if the target is slow. So pipelining was the cause only if the plain handshake that
-      // follows takes less time than the trial.
+      // A pipelined handshake also times out if the target is slow. So pipelining was the cause only if the plain
+      // handshake that follows takes less time.
       this.#endTrial(this.#choice.elapsedMs);
     } else {
       // The connect phase ended before its deadline, so the attempt continues. Set the deadline of the handshake.

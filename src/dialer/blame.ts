@@ -14,7 +14,10 @@ import type { Reachability } from './reachability.ts';
 
 export type FailedAttempt = Pick<AttemptFailure, 'fault' | 'phase' | 'local'>;
 
-/** The evidence at the end of the dial, or earlier if the rest of the dial cannot change the decision. */
+/**
+ * What noria knows when it decides the blame for a failed attempt. It decides at the end of the dial, or earlier if
+ * later attempts cannot change the blame.
+ */
 export interface Evidence {
   /** Whether another member reached the same target for the same client request. */
   readonly reachedByOther: boolean;
@@ -86,18 +89,18 @@ export function targetCanCause({ fault, phase }: FailedAttempt): boolean {
 }
 
 /**
- * The points of a report that counts in full. A report is a failed attempt that suggests that the target is
- * unreachable.
+ * A report is a failed attempt that suggests that the target is unreachable. A report has this number of points if its
+ * member worked recently, or if the member says that it cannot reach the target.
  */
 export const FULL_REPORT_POINTS = 3;
 /**
- * The points of a report by a member that has not worked recently: two thirds of a full report, because the member may
- * answer every request with an error.
+ * The points of any other report. A member that has not worked recently may answer every request with an error, so its
+ * report counts only two thirds.
  */
 const UNPROVEN_REPORT_POINTS = 2;
 
 /**
- * The points of one failure as evidence that the target is unreachable. Proxies report an unreachable target in
+ * How strongly a failure suggests that the target is unreachable, in points. Proxies report an unreachable target in
  * different ways: with status 502 to 504, with a SOCKS reply, with another error status, or by closing the connection.
  */
 function reportPoints(failure: FailedAttempt, memberWorked: boolean): number {
@@ -166,16 +169,14 @@ export class DialBlame {
     );
   }
 
-  /**
-   * The sum of the points for reports that the target is unreachable. A full report has `FULL_REPORT_POINTS` points.
-   */
+  /** The sum of the points of all reports that the target is unreachable. */
   get reportPoints(): number {
     return this.#reportPoints;
   }
 
   /**
-   * Whether the members that received the request agree that the target is unreachable: each of their failures is of a
-   * kind that the target can cause, and their reports have enough points.
+   * Whether the target is unreachable, judged by the members that received the request. True if the target can cause
+   * each of their failures, and their reports have enough points.
    */
   get isTargetUnreachable(): boolean {
     const answered = this.#failures.filter(({ phase }) => phase === 'answer');
@@ -187,7 +188,8 @@ export class DialBlame {
   accepted(attempt: Attempt, forwardMode: ForwardMode, now: number): void {
     const { lease } = attempt;
     const ms = now - attempt.startedAt;
-    const latencyMs = ms + attempt.savedMs; // adds the time that a warm connection saved, so that latencies are comparable
+    // Adds the time that a warm connection saved, so that latencies are comparable.
+    const latencyMs = ms + attempt.savedMs;
     const { pool, network, reachability } = this.#parts;
     network.answered(now);
     if (forwardMode === 'direct') reachability.recordReached(lease.member, this.#target, now);
@@ -219,7 +221,10 @@ export class DialBlame {
     this.#emit(attempt, 'cancelled', phase, 'nobody', attempt.elapsedMs);
   }
 
-  /** Ends the dial: decides all pending blames. The blame for a failure that is recorded later is decided at once. */
+  /**
+   * Call it when the dial ends. Decides all pending blames. If an attempt fails later, `failed` decides its blame at
+   * once.
+   */
   close(end: DialEnd): void {
     this.#end = end;
     if (this.#undecided.length === 0) return;

@@ -76,7 +76,10 @@ export class SourceCredentials {
     MAX_MEMBERS,
   );
   #faulty = false;
-  /** Whether noria has reported the beginning of the source's fault, but not yet its end. */
+  /**
+   * Whether noria has reported that most members refuse the credentials, and has not yet reported the end of this
+   * fault.
+   */
   #reported = false;
 
   constructor(

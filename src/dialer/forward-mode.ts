@@ -21,7 +21,9 @@ const MIN_ABSOLUTE_FORM_TARGETS = 3;
  * members refused CONNECT to the port.
  */
 const MIN_CONNECT_REFUSALS = 3;
-/** After this time, noria forgets which targets need absolute form, and which ports accept CONNECT. */
+/**
+ * After this time, noria forgets that a target needs absolute form, or that members accept CONNECT to a port.
+ */
 const RELEARN_MS = 10 * 60_000;
 const MAX_TARGETS = 256;
 

@@ -123,8 +123,8 @@ interface OverdueAttempt {
 }
 
 /**
- * The maximum number of members that a hedge avoids. With each member to avoid, the pool needs more time to find
- * another one. If more members than this are slow, the others are probably slow, too.
+ * The maximum number of members that a hedge avoids, because each of them slows the search in the pool. If more members
+ * than this are slow, the rest are probably slow as well.
  */
 const MAX_AVOIDED = 64;
 

@@ -30,7 +30,7 @@ export interface IdleConnection {
   readonly endsAt: number;
 }
 
-/** What a request requires of a connection. A connection in `absolute` form serves any target. */
+/** What a request requires of a connection. */
 type IdleUse = Pick<IdleConnection, 'member' | 'target' | 'forwardMode' | 'owner'>;
 
 interface Entry {
@@ -48,7 +48,7 @@ export class IdleConnections {
   readonly #clock: Clock;
   readonly #deadlines: Deadlines;
   readonly #mayKeep: (socket: Socket) => boolean;
-  /** The connections by member, newest last. The newest connection is the least likely to be closed. */
+  /** The connections of each member, newest last. The newest one is most probably still open. */
   readonly #byMember = new Map<string, Entry[]>();
   #size = 0;
   #closed = false;
@@ -95,7 +95,8 @@ export class IdleConnections {
    * Returns an idle connection that leads through `member` and can serve `target`; undefined if no such connection
    * exists. The caller owns the connection. The socket is flowing, so the caller must add a 'data' listener in the same
    * tick.
-   * @param use.forwardMode - with `direct`, no connection in absolute form is returned.
+   * @param use.forwardMode - `direct`: only a connection that the member has connected to the target. `absolute`: also
+   * a connection for requests in absolute form.
    */
   take(use: IdleUse): IdleConnection | undefined {
     const entries = this.#byMember.get(use.member);

@@ -32,7 +32,6 @@ interface ConnectionFacts {
   readonly client: string;
   /** `host:port` of the target. */
   readonly target: string;
-  /** The owner of the request; see `DialRequest`. */
   readonly owner: string;
 }
 

@@ -21,8 +21,8 @@ export class HandshakeChoice {
   #mode: HandshakeMode = 'plain';
   #sentAt = 0;
   /**
-   * If the plain handshake after a failed trial takes less than this number of ms, pipelining was the cause of the
-   * failure. Undefined before a failed trial.
+   * Pipelining was the cause of a failed trial if the plain handshake that follows takes less than this number of ms.
+   * Undefined before the trial has failed.
    */
   #maxPlainMs: number | undefined;
 
@@ -37,7 +37,7 @@ export class HandshakeChoice {
     return this.#mode === 'trial';
   }
 
-  /** How long the current handshake may take. */
+  /** The time limit in ms of a trial of pipelining; Infinity for any other handshake. */
   get limitMs(): number {
     return this.#mode === 'trial' ? this.#pipelining.silenceMs : Number.POSITIVE_INFINITY;
   }

@@ -150,7 +150,7 @@ class ReceivingWrites {
   #done: Done | undefined;
 
   /**
-   * Begins a write. Returns the function to call with the result of the write, which then calls `done`. If the write is
+   * Begins a write. Returns the callback for the result of the write; this callback calls `done`. If the write is
    * discarded, calls `done` at once and returns undefined.
    */
   begin(done: Done): Done | undefined {
@@ -197,7 +197,7 @@ export class ReadMemory {
     return this.#copy.subarray(0, byteCount);
   }
 
-  /** Keeps the latest copy: later calls of `copy` use other memory. */
+  /** Protects the latest copy: later calls of `copy` write to new memory. */
   keepCopy(): void {
     this.#copy = Buffer.allocUnsafeSlow(SHARED_BYTES);
   }

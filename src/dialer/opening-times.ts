@@ -47,7 +47,10 @@ export class OpeningTimes {
     return this.#averageMs;
   }
 
-  /** The recent minimum of the opening time. Unlike the average, it hardly depends on the load of this machine. */
+  /**
+   * The shortest time in ms that opening a connection took recently. Unlike the average, this time hardly depends on
+   * the load of this machine.
+   */
   get minMs(): number {
     return this.#minMs;
   }

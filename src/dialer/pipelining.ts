@@ -65,7 +65,9 @@ export class Pipelining {
     return this.#knownMode(member, hasLogin, this.#clock.monotonic()) === 'plain';
   }
 
-  /** How long a trial may wait for its last reply, in ms after the connection is established. */
+  /**
+   * How long a trial of pipelining may wait for its last reply, in ms after the connection is established.
+   */
   get silenceMs(): number {
     return Math.max(MIN_SILENCE_MS, SILENCE_FACTOR * (this.#longestMs ?? 0));
   }
@@ -83,14 +85,12 @@ export class Pipelining {
     this.#isLoginNeeded = true;
   }
 
-  /** Records that the member failed a trial and then accepted a plain handshake. */
+  /** Records that the member failed a pipelined handshake, and then accepted a plain one. */
   refused(member: string): void {
     this.#refusing.set(member, this.#clock.monotonic());
   }
 
-  /**
-   * Records that a pipelined handshake failed outside a trial. The next handshake with this member is a trial again.
-   */
+  /** Forgets that the member accepts pipelined handshakes, because one has failed. */
   failed(member: string): void {
     this.#accepting.delete(member);
   }

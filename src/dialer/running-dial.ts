@@ -104,7 +104,7 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
       else if (this.#running.length > 0) this.#hedge.ended('lost');
       this.#succeed(attempt.lease, connection, false);
     } else {
-      // The dial has already ended, so noria does not use the connection. `#blame` has recorded the member's latency.
+      // The dial has already ended, so noria does not use the connection.
       connection.socket.destroy();
       this.#parts.pool.report({ lease: lease.id, kind: 'closed', cut: false });
       this.#finishIfIdle();
@@ -123,7 +123,6 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     this.#continue();
   }
 
-  /** Decides what to do after a failed attempt. */
   #continue(): void {
     if (this.#search.isWaiting) return; // the dial waits for the pool, and continues when the pool answers
     if (this.#running.length > 0) this.#startHedge();
@@ -175,7 +174,7 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
   }
 
   get #maxWaitMs(): number {
-    const isFirst = this.#budget.attempts === 0; // the dial has just started
+    const isFirst = this.#budget.attempts === 0;
     return this.#budget.maxWaitMs(isFirst ? 0 : this.#elapsedMs, this.#blame.reportPoints);
   }
 
@@ -206,9 +205,8 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     const { target, noReuse } = this.#request;
     if (noReuse === true) {
       const { forwardMode } = this.#parts.memoryOf(lease.source);
-      // noria must not send a request with `noReuse` a second time. In absolute form, the request is the first message
-      // on the connection, and gets lost if the member has closed the warm connection. So noria opens a new connection
-      // for the request.
+      // noria must not send a request with `noReuse` twice. A request in absolute form is lost if the member has
+      // already closed the warm connection. So noria opens a new connection for it.
       if (forwardMode.first(target.text) === 'absolute') return undefined;
     }
     return this.#parts.warm.take(lease);

@@ -1,4 +1,7 @@
-/** One attempt through a leased member outside a dial, for probes. The caller reports the outcome of the lease. */
+/**
+ * A single attempt through a leased member, without a dial. Probes use it. The caller reports the outcome of the lease
+ * to the pool.
+ */
 import type { Blame } from '../core/events.ts';
 import { Attempt, type AttemptOwner } from './attempt.ts';
 import type { AttemptFailure, AttemptParts, AttemptTask, RawConnection } from './attempt-contract.ts';

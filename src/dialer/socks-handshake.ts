@@ -129,7 +129,7 @@ export class Socks5Handshake implements Handshake {
   }
 }
 
-/** The step after a complete, positive reply. Bytes after this reply go to the next phase. */
+/** A complete, positive reply of `replyBytes` bytes. The handshake continues with `phase`. */
 interface NextPhase {
   readonly kind: 'next';
   readonly phase: 'login' | 'reply';
@@ -174,7 +174,8 @@ function socks5Address({ host, kind }: HostPort): Buffer {
     case 'ipv6':
       return Buffer.from([ATYP_IPV6, ...ipv6Bytes(host)]);
     case 'name': {
-      const address = Buffer.allocUnsafe(2 + host.length); // a name has at most 253 ASCII characters (A-labels), so one byte is enough for its length
+      // One byte is enough for the length, because a name has at most 253 ASCII characters.
+      const address = Buffer.allocUnsafe(2 + host.length);
       address[0] = ATYP_NAME;
       address[1] = host.length;
       address.write(host, 2, 'latin1');

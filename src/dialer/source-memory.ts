@@ -11,8 +11,8 @@ import { type HandshakeSetting, Pipelining } from './pipelining.ts';
 
 export interface SourceSettings extends SourceAccess {
   /**
-   * The forward mode to try first for plain HTTP requests. `absolute` if most members refuse CONNECT, as do the members
-   * of the free product with the label `http`.
+   * The forward mode to try first for plain HTTP requests. `absolute` if most members refuse CONNECT: for example, the
+   * members of the free product with the label `http`.
    */
   readonly forwardMode: ForwardMode;
   readonly handshake: HandshakeSetting;
@@ -64,8 +64,8 @@ export const MIN_SAMPLES = 20;
 /** The maximum number of samples to keep: a few for each member of a typical pool. */
 const MAX_SAMPLES = 256;
 /**
- * The minimum time in ms between two computations of the 95th percentile, because sorting the samples costs more than a
- * dial.
+ * The minimum time in ms between two computations of the 95th percentile. Each computation sorts all samples, which
+ * takes more CPU time than a dial.
  */
 const RECOMPUTE_INTERVAL_MS = 1_000;
 const MAX_AGE_MS = 10 * 60_000;
@@ -84,7 +84,7 @@ export interface LatencySample {
   readonly member: string;
   /** The time from the start of the attempt to the member's acceptance. */
   readonly ms: number;
-  /** When the sample was taken, in ms of the monotonic clock. */
+  /** The monotonic moment at which noria took the sample. */
   readonly at: number;
 }
 

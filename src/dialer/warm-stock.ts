@@ -26,8 +26,7 @@ const MIN_TUNNELS = 1.5;
  */
 const DEVIATIONS = 2;
 /**
- * noria holds warm connections only if tunnels use all of them early: within this share of the time after which members
- * close an unused connection.
+ * noria holds warm connections only if tunnels are expected to use all of them within this share of `keepMs`.
  */
 const USE_SHARE = 0.5;
 
@@ -55,9 +54,8 @@ export class TunnelRate {
 
 interface StockTerms {
   readonly perMs: number;
-  /** How long it takes to open a connection. */
   readonly openingMs: number;
-  /** How long members keep an unused connection. */
+  /** How long noria keeps an unused connection. */
   readonly keepMs: number;
 }
 
