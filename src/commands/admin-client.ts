@@ -90,10 +90,10 @@ export class AdminClient {
 
   /**
    * @returns the result of the reload. If `applied` is false, noria applies the configuration after this answer,
-   * because the reload replaces the admin API.
+   * because the configuration changes the admin API.
    */
   async reload(): Promise<Reload & { readonly applied: boolean }> {
-    // checks within seconds that noria answers, because the time limit of the reload is much longer
+    // fails within seconds if noria does not answer: the time limit of the reload is much longer
     await this.#call({ method: 'GET', path: '/healthz' });
     const answer = await this.#call({ method: 'POST', path: '/api/reload', timeoutMs: RELOAD_TIMEOUT_MS });
     return { ...this.#decode(answer, reloadSchema), applied: answer.status === 200 };

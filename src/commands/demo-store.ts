@@ -26,7 +26,7 @@ const START_LIMIT_MS = 10_000;
 const RETRY_MS = 50;
 
 /**
- * Starts the server. Returns undefined if no such program is installed.
+ * Starts the server. Returns undefined if neither Valkey nor Redis is installed.
  *
  * @throws NoriaError bad-usage if the program does not start.
  */

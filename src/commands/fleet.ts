@@ -43,9 +43,9 @@ interface FleetSource {
   readonly name: string;
   readonly members: number;
   readonly quarantined: number;
-  /** Whether all norias have paused the source, because of the operator or of an answer of the service. */
+  /** Whether the source is paused in all norias: by the operator, or after a temporary problem of the service. */
   readonly paused: boolean;
-  /** Whether an answer of the service has halted the source in all norias. */
+  /** Whether the source is in the state `halted` in all norias: the operator must act. */
   readonly halted: boolean;
   /** Why the service refuses the calls of all norias; null if the instance is not suspended. */
   readonly refusal: ServiceRefusal | null;

@@ -196,7 +196,10 @@ function expiryText({ field, as, since }: RecognisedExpiry): string {
   return `${field}: ${since === undefined ? KIND_WORDS[as] : `the whole lifetime in ${as}, counted from the time in ${since}`}`;
 }
 
-/** Adds a variable for a parameter, such as `LINK_KEY` for `key`. Appends a number if the name is already used. */
+/**
+ * Adds an environment variable for a parameter, such as `LINK_KEY` for `key`, to `variables`. Returns the name of the
+ * variable; it ends in a number if the plain name is already used.
+ */
 function addVariable(variables: Map<string, string>, param: string): string {
   const word = param.replace(/[^A-Za-z0-9]+/g, '_').toUpperCase();
   const base = word === '' || word === '_' ? 'LINK_VALUE' : `LINK_${word}`;

@@ -87,8 +87,8 @@ function readUrl(given: string): Secret {
 }
 
 /**
- * The settings for a link that is not in the default configuration. They accept private addresses too, because the
- * command only prints the proxies.
+ * The settings for a link that is not in the default configuration. They accept proxies with private addresses, because
+ * the command only prints the proxies.
  */
 const DEFAULT_SETTINGS = { timeoutMs: TIMEOUT_MS, refuses: () => undefined, openTunnel: undefined };
 
@@ -110,8 +110,7 @@ function callOfUrl(url: Secret, count: number): LinkCall {
 }
 
 /**
- * Returns two things from the default configuration: the front proxy, and the source with the same link if there is
- * one.
+ * Reads the default configuration. Returns its source with this link, if there is one, and the settings for the call.
  */
 function configuredLink(
   identity: string,

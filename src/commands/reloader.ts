@@ -64,7 +64,7 @@ export class Reloader {
     return Promise.race([early.promise, reload]);
   }
 
-  /** Reloads after each SIGHUP. Disposing of the result ends this. */
+  /** Reloads after each SIGHUP, until the caller disposes of the result. */
   onHangup(): Disposable {
     const onHangup = () => this.#reloadUnasked('SIGHUP');
     process.on('SIGHUP', onHangup);
@@ -72,8 +72,8 @@ export class Reloader {
   }
 
   /**
-   * Reloads after each change of the file. Disposing of the result ends this. Watches the folder, because editors and
-   * mounted secrets replace the file instead of writing it.
+   * Reloads after each change of the file, until the caller disposes of the result. Watches the folder of the file,
+   * because an editor or Kubernetes may replace the file instead of writing to it.
    */
   onFileChange(): Disposable {
     const { clock = systemClock, log, file } = this.#options;

@@ -92,7 +92,6 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
   }
 }
 
-/** Returns a function that prints only the first waiting time that it gets: this time includes all later ones. */
 function printFirstWait(terminal: Terminal): (ms: number) => void {
   let hasWaited = false;
   return (ms) => {
@@ -158,7 +157,6 @@ const DROP_REASONS: Readonly<Record<string, string>> = {
   excess: 'beyond the limit of 1,000 entries in one answer',
 };
 
-/** @param reason - a `DropReason`. */
 export function dropText(reason: string): string {
   return DROP_REASONS[reason] ?? reason;
 }

@@ -19,7 +19,7 @@ interface ServiceManagerOptions {
   readonly log: Log;
   /** Returns one sentence for `systemctl status`. */
   readonly status: () => string;
-  /** Sends fields of the form `NAME=value`. If absent, noria runs systemd-notify. */
+  /** Sends one notification to systemd; each field has the form `NAME=value`. Default: runs systemd-notify. */
   readonly send?: (fields: readonly string[]) => Promise<void>;
 }
 

@@ -22,7 +22,7 @@ const INDENT = '  ';
 const BAR_CELLS = 10;
 /** The characters for a cell of the bar: index n fills n eighths of the cell. */
 const PARTIAL_CELLS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/** A member with a shorter remaining lifetime never has a full bar: if all members expire soon, all bars are short. */
+/** The minimum remaining lifetime for a full bar. So if all members expire soon, no bar is full. */
 const MIN_FULL_SECONDS = 30;
 
 const STATE_STYLES: Readonly<Record<string, Style>> = {

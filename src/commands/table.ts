@@ -23,8 +23,8 @@ const GAP = '  ';
 /**
  * Returns the lines of a table; the first line has the titles. Each column is as wide as its widest cell.
  *
- * @param width - the maximum width in terminal columns. If the table is too wide without its optional columns, the
- * lines are cut.
+ * @param width - the maximum width in terminal columns. In a wider table, optional columns are left out. If that is not
+ * enough, the lines are cut.
  */
 export function formatTable<Row>(
   rows: readonly Row[],
@@ -90,19 +90,18 @@ export function displayWidth(text: string): number {
   return width;
 }
 
-/** Cuts a text to at most `columns` terminal columns. Keeps all style sequences. */
+/** Cuts a text to at most `columns` terminal columns. Keeps all escape sequences, which set colours and styles. */
 export function cutToWidth(text: string, columns: number): string {
   if (displayWidth(text) <= columns) return text;
   let width = 0;
   let cut = '';
   for (const [part] of text.matchAll(STYLE_OR_CHARACTER)) {
-    width += displayWidth(part); // a style sequence is invisible
+    width += displayWidth(part); // an escape sequence is invisible
     if (width <= columns || displayWidth(part) === 0) cut += part;
   }
   return cut;
 }
 
-/** Matches a whole style sequence or one character. */
 const STYLE_OR_CHARACTER = /\p{Cc}\[[0-9;]*m|./gsu;
 
 const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6]/;
