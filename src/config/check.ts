@@ -76,8 +76,8 @@ interface TreePart {
 }
 
 /**
- * Checks one section or one list entry. Returns it without its invalid values. If the rest is invalid too, returns what
- * the schema makes of `undefined`: the defaults of a section, or `undefined` for a list entry.
+ * Checks one section, or one item of a list. Returns it without its invalid values. If the rest is invalid too, returns
+ * the defaults of the section; for an item of a list, returns `undefined`.
  */
 function checkPart<S extends z.ZodType>(schema: S, part: TreePart, problems: Problems): z.output<S> {
   const first = schema.safeParse(part.tree);
@@ -89,8 +89,8 @@ function checkPart<S extends z.ZodType>(schema: S, part: TreePart, problems: Pro
 }
 
 /**
- * Returns the tree without the keys that have no value. If such a key is a section or a list, it later gets its
- * defaults. If it is a scalar, reports an error.
+ * Returns the tree without the keys that have no value. A section or a list without a value later gets its defaults.
+ * Reports an error for a scalar without a value.
  */
 function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undefined {
   if (isTreeList(tree)) {
@@ -125,7 +125,8 @@ function reportIssue(issue: Issue, part: TreePart, problems: Problems): void {
     return;
   }
   if (issue.code === 'invalid_union') {
-    // In each union of the schema, the first branch accepts a text and the second branch accepts another form.
+    // Each union of the schema has two branches: the first for a text, the second for other values. Reports only the
+    // issues of the branch for this value.
     const branch = issue.errors[typeof value === 'string' ? 0 : 1] ?? [];
     for (const nested of branch) reportIssue({ ...nested, path: [...inner, ...nested.path] }, part, problems);
     return;

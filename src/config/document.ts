@@ -38,8 +38,8 @@ export interface ValuePosition {
 }
 
 /**
- * The start and the end of a value in the text, and its path. A value with aliases has several extents with the same
- * start and end: one with its own path, and one with the path of each alias.
+ * The start and the end of a value in the text, and a path of the value. Each alias gives the value another path, and
+ * therefore another Extent with the same start and end.
  */
 interface Extent {
   readonly start: number;
@@ -69,8 +69,8 @@ const WORD = /^(?:[\w-]+|<<)$/;
 /** The maximum nesting of maps and lists: more than any real configuration needs, and low enough for the call stack. */
 const MAX_DEPTH = 20;
 /**
- * The maximum number of values. A value counts once more for each alias, because nested aliases can expand a small file
- * exponentially.
+ * The maximum number of values in a document, counted after its aliases are expanded: nested aliases can expand a small
+ * file exponentially.
  */
 const MAX_NODES = 20_000;
 
@@ -100,9 +100,7 @@ class Composer {
   readonly #extents: Extent[] = [];
   readonly #resolved = new Map<Alias, unknown>();
   readonly #seen = new Set<unknown>();
-  /**
-   * The nodes whose tag has been reported. An alias leads to the same node again, but must not report the tag again.
-   */
+  /** The nodes whose tag has been reported. If an alias leads to such a node, its tag is not reported again. */
   readonly #refused = new Set<unknown>();
   #nodeCount = 0;
   #tooLarge = false;
@@ -249,8 +247,8 @@ class Composer {
   }
 
   /**
-   * Adds the extents of the scalars that have no path, for example the scalars of a map that is used as a key. Messages
-   * mask these scalars, because any of them may be a secret.
+   * Records the start and the end of each scalar without a path, for example of the scalars in a map that is used as a
+   * key. Messages mask these scalars, because any of them may be a secret.
    */
   #addUnseen(): void {
     visit(this.#document, {

@@ -28,8 +28,8 @@ interface Stretch {
 }
 
 /**
- * @returns two lines: the line of the offset with its number, and a `^` below the place. Undefined if the line has
- * nothing that may be shown.
+ * @returns two lines: the line that contains the offset, with its line number, and a `^` below the offset. Undefined if
+ * no part of the line may be shown.
  */
 export function excerptAt(document: ParsedDocument, offset: number): string | undefined {
   const { text, lines } = document;

@@ -16,8 +16,8 @@ export interface Field {
    */
   readonly shape: 'scalar' | 'map' | 'choice' | 'list' | 'maps' | 'names';
   /**
-   * If the shape is `scalar`: the type of the value. `list`: the type of each value in the list. `choice`: the type of
-   * the word that is allowed in place of the map. `undefined` for the other shapes.
+   * For the shape `scalar`, the type of the value. For `list`, the type of each item. For `choice`, the type of a value
+   * that is a word and not a map. `undefined` for the other shapes.
    */
   readonly type: ScalarType<unknown> | undefined;
   readonly required: boolean;
@@ -25,7 +25,7 @@ export interface Field {
   readonly fallback: unknown;
   /** For a key without a default: what applies if the key is missing. */
   readonly otherwise: string | undefined;
-  /** The keys of a map, of the maps in a list, or of the map of a choice. */
+  /** For the shapes `map` and `choice`, the keys of the map. For `maps`, the keys of each map in the list. */
   readonly keys: readonly string[];
 }
 
@@ -65,8 +65,8 @@ export function shownAs(path: string, text: string | undefined): 'itself' | 'sec
   if (type?.quoted === 'never') return 'secret';
   if (text === undefined || text === '') return 'itself';
   if (type === undefined || text.includes('@')) return 'nothing'; // a password may precede the @: user:password@host
-  // A `choice` accepts a map that may contain a password. The operator may have written only the password in place of
-  // the map: `auth: hunter2`. So messages show only valid words.
+  // The value of a `choice` is a word or a map. Messages do not show an invalid word, because it may be a password that
+  // belongs in the map, as in `auth: hunter2`.
   const isHarmless = type.quoted === 'always' && shape !== 'choice';
   return isHarmless || 'value' in type.read(text) ? 'itself' : 'nothing';
 }

@@ -1,4 +1,4 @@
-/** Loads a configuration: reads the file, checks, resolves and freezes it. */
+/** Loads a configuration: reads the file and its secrets, checks them, and freezes the result. */
 import { checkTree } from './check.ts';
 import type { Config } from './config.ts';
 import { readDocument } from './document.ts';
@@ -9,7 +9,7 @@ import { resolveConfig } from './resolve.ts';
 import { checkWarnings } from './warnings.ts';
 
 interface LoadOptions {
-  /** The values for `${NAME}`. Default: the environment of the process. */
+  /** The environment variables for references such as `${NAME}`. Default: those of the process. */
   readonly env?: Environment;
   readonly files?: ConfigFiles;
 }

@@ -123,8 +123,8 @@ export function denyTarget(): Scalar<string> {
     read(given) {
       const rule = parseTargetRule(given);
       if (rule === undefined) return { wrong: wrongTargetRule(given) };
-      // A misspelt set, such as `privat`, is a valid host name. So noria rejects words that are similar to the name of
-      // a set.
+      // `privat` is a valid host name, but probably means `private`. So noria rejects words that are similar to
+      // `private` or `smtp`.
       const meant = rule.kind === 'host' && !given.includes('.') ? nearest(given, TARGET_SETS) : undefined;
       return meant === undefined
         ? { value: given }

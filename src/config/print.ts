@@ -46,8 +46,8 @@ function withoutForeignKeys(source: object): object {
 }
 
 /**
- * A FileSource must have all keys of a link and all keys of a source of the service. These constants are the values of
- * the keys that a source does not use. `withoutForeignKeys` removes these keys, so noria does not print them.
+ * The type FileSource requires the keys of a link and the keys of a source of the service. These constants only satisfy
+ * the type: `withoutForeignKeys` removes their keys before noria prints the source.
  */
 const NO_LINK = { url: undefined, urlFile: undefined, method: undefined, headers: {}, body: undefined };
 const NO_ANSWER: FileSource['answer'] = {

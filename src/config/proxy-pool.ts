@@ -45,10 +45,10 @@ export function addressOfPorts({ first, last }: PortNumbers): ListenAddress {
 }
 
 /**
- * Reports an API without a password that other machines can reach. Its clients could use the ports, and change the
- * members behind the ports.
+ * Reports an error if other machines can reach the API. Call it only if the listener on `proxyPool.ports` has no users:
+ * the API then needs no password.
  *
- * @param index - the index of the listener on the ports; -1 if the file has no such listener.
+ * @param index - the index of that listener; -1 if the file has no listener on these ports.
  */
 function checkReach({ address }: ProxyPoolConfig, index: number, problems: Problems): void {
   if (isLocalAddress(address)) return;

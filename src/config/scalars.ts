@@ -33,8 +33,8 @@ export interface ScalarType<T> {
   readonly example?: string;
   readonly json: ScalarJsonSchema;
   /**
-   * Which values messages may quote. `valid`: only valid values. An invalid value may be a password that the operator
-   * put at the wrong key.
+   * When messages may quote the value. `valid`: only if the value is valid. An invalid value may be a password that the
+   * operator put at the wrong key.
    */
   readonly quoted: 'always' | 'valid' | 'never';
   read(text: string): Reading<T>;
@@ -163,10 +163,7 @@ export interface TextRules {
    */
   readonly wrong?: string;
   readonly maxBytes?: number;
-  /**
-   * If true, messages do not quote invalid values: such a value may be a password that the operator put at the wrong
-   * key.
-   */
+  /** If true, messages quote only valid values. */
   readonly private?: boolean;
   /** If true, line breaks and tabs are allowed. */
   readonly controls?: boolean;

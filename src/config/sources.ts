@@ -146,7 +146,7 @@ function resolveAuth(
   { path, password }: Omit<UpstreamFacts, 'params'>,
   context: ResolveContext,
 ): UpstreamAuth | undefined {
-  // Free proxies belong to unknown operators, who must never see the credentials of an instance.
+  // never sends the credentials of an instance to free proxies, because their operators are unknown
   const isFree = product === 'free';
   const isUnknown = password === undefined || instance === undefined;
   const own = isUnknown || isFree ? undefined : { username: instance, password };

@@ -32,7 +32,7 @@ const WORDS: { readonly [Code in ErrorCode]?: string } = {
 
 /**
  * Matches an unquoted `${` inside `{ }` or `[ ]`, where YAML reads the brace as the start of a map. Captures the text
- * before it.
+ * before the `${`.
  */
 const BARE_REFERENCE = /^([^#]*[{[,][^#]*[\s:,{[])\$\{/;
 

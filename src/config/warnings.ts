@@ -11,8 +11,8 @@ import type { Problems } from './problems.ts';
 type Resolved = Omit<Config, 'warnings'>;
 
 /**
- * @param config - a configuration without errors. It must contain every entry of the file, because the path of a
- * warning contains the index of an entry in the file.
+ * @param config - a configuration without errors. It must have all sources and listeners, in the order of the file,
+ * because warnings contain their indexes.
  */
 export function checkWarnings(config: Resolved, problems: Problems): void {
   checkClearText(config, problems);
@@ -80,8 +80,7 @@ function checkSize(source: SourceConfig, path: string, problems: Problems): void
     const message = `count ${count} is more than size ${size}; no call asks for more than ${size} members`;
     problems.warn(`${path}.params.count`, message);
   }
-  // The rest of this check needs the number of proxies per call and their lifetime. The configuration of a link does
-  // not contain these numbers.
+  // for a link, the check ends here: the vendor decides how many proxies a call brings, and how long they live
   if (product === 'link') return;
   const leastLifeMs = source.lifetimeMs ?? defaultLifetimeMs(product, params);
   const perCall = Math.min(count ?? OPERATIONS[product].count.defaultMax, size);
