@@ -89,7 +89,7 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
     if (reason !== undefined) return sendError(context, 'too-many-readers', reason);
     const names = STREAMED_EVENTS.filter((name) => wanted.includes(name));
     const stream = streamOf(() => {
-      // Checks the limits again: other clients may have opened streams since the first check.
+      // Checks again whether the client may read: other clients may have opened streams since the first check.
       if (readers.reasonToRefuse(client) !== undefined) return undefined;
       return new EventQueue(names, { bus, clock, onClose: readers.add(client) });
     });

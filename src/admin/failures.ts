@@ -26,7 +26,7 @@ export interface Failures {
 type Failure = Omit<FailureView, 'firstAt' | 'lastAt' | 'times'>;
 
 interface Entry {
-  /** The latest occurrence. */
+  /** The failure as it was at its latest occurrence. */
   readonly failure: Failure;
   readonly times: number;
   readonly firstAt: number;
