@@ -60,8 +60,8 @@ export interface ReplicaOptions {
 }
 
 /**
- * In members per second. While clients use up members faster than this, the replica sends beats even without other
- * changes. So the other replicas learn when the rate falls.
+ * A rate in members per second. While clients use up members faster, the replica sends beats even without other
+ * changes, so that the other replicas learn when the rate falls.
  */
 const QUIET_RATE = 0.001;
 /** The maximum number of members whose eviction votes this replica remembers. */

@@ -136,8 +136,8 @@ export interface FactFollower {
 export interface SharedPool {
   /**
    * Starts to pass the shared state and its changes to `follower`; call it once. Resolves after the first
-   * `receiveState` and `receiveActivity`. After that, the other replicas see this replica.
-   * @throws NoriaError if the shared state is unreachable.
+   * `receiveState` and `receiveActivity`, or when the first attempt to connect to the store has failed.
+   * @throws NoriaError fleet-store-unusable if this attempt fails and only the operator can fix the problem.
    */
   follow(follower: FactFollower): Promise<void>;
   /**

@@ -112,9 +112,9 @@ return answer()
 /**
  * Writes a beat and reads the beats that the replica has not read yet.
  *
- * KEYS[7] and the following keys are the used sessions. ARGV: 5 replica, 6 record of the replica (version, clients and
- * process as JSON), 7 beat (empty: none), 8 id of the last beat that the replica has read. Then for each used session:
- * name, uses, last use, TTL. Then for each used member: id, uses, end of life (empty: unchanged).
+ * KEYS[7] and the following keys are the used sessions. ARGV: 5 replica, 6 record of the replica (see
+ * `BeatExchangeOptions.record`), 7 beat (empty: none), 8 id of the last beat that the replica has read. Then for each
+ * used session: name, uses, last use, TTL. Then for each used member: id, uses, end of life (empty: unchanged).
  * @returns the replica's previous record, the number of the last log entry, the number of the last log entry in the
  * latest snapshot, all replicas with their records, and the new beats.
  */

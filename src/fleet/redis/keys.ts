@@ -11,7 +11,7 @@ export interface FleetKeys {
   readonly log: string;
   /** String: the snapshot of the state. The log may lack the entries before the snapshot. */
   readonly snapshot: string;
-  /** Hash: by replica, the time of its last beat, its version, its number of clients and its process. */
+  /** Hash: for each replica, the time of its last beat and the text of `BeatExchangeOptions.record`. */
   readonly replicas: string;
   /** Stream: the beats of the last few seconds. */
   readonly beats: string;

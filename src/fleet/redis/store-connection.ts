@@ -15,7 +15,7 @@ interface StoreConnectionOptions {
   readonly address: StoreAddress;
   readonly clock: Clock;
   readonly random: Random;
-  /** Called after each connect, before any other command. `client` sends the commands. */
+  /** Called when `client`, which sends the commands, has connected. Other commands must wait until it resolves. */
   readonly greet: (client: StoreClient) => Promise<void>;
   /** Follows the log over a second Redis client. If absent, the connection has only the client for commands. */
   readonly follow?: LogFollower | undefined;
@@ -25,7 +25,7 @@ interface StoreConnectionOptions {
 }
 
 export interface LogFollower {
-  /** Loads the state. Called before the connection accepts other commands. */
+  /** Loads the state. Other commands must wait until it resolves. */
   load(client: StoreClient): Promise<void>;
   /** Reads the log until the connection of `client` ends. */
   read(client: StoreClient): Promise<never>;
@@ -45,7 +45,7 @@ export class StoreConnection {
   readonly #options: StoreConnectionOptions;
   readonly #closing = new AbortController();
   readonly #tried = Promise.withResolvers<void>();
-  /** The Redis clients of the current connection. Contains a client from the moment at which it starts to connect. */
+  /** The connected Redis clients of the current connection. */
   readonly #opened = new Set<StoreClient>();
   #commands: StoreClient | undefined;
   #fault: NoriaError;
