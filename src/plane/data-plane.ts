@@ -33,10 +33,7 @@ export interface DataPlane {
   close(): Promise<void>;
 }
 
-/**
- * The settings of the data plane that a reload may change, except those of its listeners. The daemon configures its own
- * pool separately.
- */
+/** The settings of the data plane that a reload may change, except those of its listeners. */
 export interface PlaneSettings {
   readonly dialer: DialerSettings;
   /** The settings for each worker's copy of the pool. */

@@ -299,7 +299,7 @@ export class ListenerSet {
 }
 
 /**
- * Stops listening, except on an inherited socket: noria could not open the inherited socket again, and no other listener can use
+ * Stops listening, except on an inherited socket: noria could not open that socket again, and no other listener needs
  * its address.
  */
 function stop({ settings, listener }: OpenedListener): void {

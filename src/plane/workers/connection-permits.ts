@@ -123,7 +123,6 @@ export class ConnectionPermitPool {
     this.#serve();
   }
 
-  /** Stops the timeout of the recall that is in progress, if there is one. */
   close(): void {
     this.#recall?.timeout[Symbol.dispose]();
   }
@@ -150,8 +149,8 @@ export class ConnectionPermitPool {
   }
 
   /**
-   * Grants a worker half of the free permits, divided by the number of workers, but at least one. So grants become
-   * smaller when few permits are left, and recalls stay rare.
+   * Grants a worker at least one permit. A grant is larger if many permits are free: half of them, divided by the
+   * number of workers. This keeps recalls rare.
    */
   #grant(worker: number): void {
     const held = this.#held.get(worker) ?? 0;
@@ -194,8 +193,8 @@ export class ConnectionPermitHolder {
   readonly #waiting: ((permitted: boolean) => void)[] = [];
   #asking = false;
   /**
-   * The number of connections for which the worker has asked the primary for permits: the first ones in `#waiting`. If
-   * the primary grants no permit, the worker refuses these connections.
+   * How many connections the current request to the primary covers: the oldest ones in `#waiting`. If the primary
+   * grants no permit, the worker refuses these connections.
    */
   #askedFor = 0;
 

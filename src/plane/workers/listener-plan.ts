@@ -42,7 +42,7 @@ function freePortFor(address: ListenAddress): Promise<number | undefined> {
   if (address.kind === 'fd' || address.port !== 0) return Promise.resolve(undefined);
   const probe = createServer();
   return new Promise((resolve) => {
-    probe.once('error', () => resolve(undefined)); // handled: the worker reports the error when it binds the address
+    probe.once('error', () => resolve(undefined)); // handled: findBindError reports the error
     probe.listen({ host: address.host, port: 0, exclusive: true }, () => {
       const bound = probe.address();
       const port = bound === null || typeof bound === 'string' ? undefined : bound.port;
@@ -52,10 +52,10 @@ function freePortFor(address: ListenAddress): Promise<number | undefined> {
 }
 
 /**
- * Checks that the addresses of `listeners` are free, by binding each address briefly in this process. Skips addresses that
- * overlap an address of `open`. Without this check, node:cluster could pass an unbound socket to a worker after a failed bind,
- * and would never close this socket.
- * @param open - the listeners that workers have open. Only the workers can move their addresses to another listener.
+ * Checks that the addresses of `listeners` are free, by binding each address briefly in this process. Skips addresses
+ * that overlap an address of `open`, because they cannot be bound again. Without this check, node:cluster could pass an
+ * unbound socket to a worker after a failed bind, and would never close this socket.
+ * @param open - the listeners that workers have open.
  * @returns the error (listen-failed or bad-config) for the first address that cannot be bound.
  */
 export async function findBindError(
@@ -84,8 +84,8 @@ async function bindBriefly(address: ListenAddress, allowNonLoopback: boolean): P
   const servers = await bind(address, {
     allowNonLoopback,
     onListening: (server) => {
-      server.on('connection', (socket) => socket.destroy()); // no worker can serve this early connection yet
-      server.on('error', () => {}); // ignored: the server is closed at once
+      server.on('connection', (socket) => socket.destroy()); // no worker can serve a client during this check
+      server.on('error', () => {}); // ignored: this function closes the server next
     },
   });
   await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));

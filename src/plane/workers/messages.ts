@@ -53,7 +53,7 @@ interface WrongCredentials {
 /** The first message to a worker. It opens the worker's data plane. */
 export interface OpenPlane {
   readonly kind: 'open';
-  /** The name of the worker as a replica of the pool. Each worker has its own copy of the pool. */
+  /** The name of the worker in the group of processes that share the pool, for example `worker 1`. */
   readonly replica: string;
   /** The primary's clock and the time since boot, both read at the same moment. */
   readonly primaryClock: { readonly monotonicMs: number; readonly sinceBootMs: number };

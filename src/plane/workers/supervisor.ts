@@ -13,8 +13,8 @@ export interface WorkerSupervisorOptions {
   readonly wanted: number;
   readonly onReport: (worker: WorkerProcess, report: WorkerReport) => void;
   /**
-   * Called when the replacement of a worker has loaded, so that the caller gives it the state of the other workers.
-   * If the returned promise rejects, the supervisor kills the replacement.
+   * Called when a replacement worker has loaded. Gives it the state of the other workers. If the promise rejects, the
+   * supervisor kills the replacement.
    */
   readonly prepare: (worker: WorkerProcess) => Promise<void>;
   /** A worker exited unexpectedly; another worker starts after `restartMs`. */
@@ -33,7 +33,7 @@ const MAX_RESTART_MS = 30_000;
  * left.
  */
 const MAX_SHORT_LIVES = 6;
-/** Maximum time for the workers to close. A service manager allows less than 5 s for everything after the drain. */
+/** The time in ms that all workers together have to close. noria itself must exit within 5 s after the drain. */
 const CLOSE_TIMEOUT_MS = 2_000;
 /**
  * A terminal sends these signals to all processes. A worker that is still loading cannot ignore them yet, so its exit
@@ -41,8 +41,8 @@ const CLOSE_TIMEOUT_MS = 2_000;
  */
 const SENT_TO_ALL: ReadonlySet<NodeJS.Signals> = new Set(SIGNALS_FOR_PRIMARY);
 /**
- * Maximum number of starts of a worker, including the first. noria starts a worker again if a signal of SENT_TO_ALL
- * ended it while it was still loading.
+ * Maximum number of starts of a worker, including the first. noria repeats the start if one of the signals in
+ * SENT_TO_ALL ended the worker while it was loading.
  */
 const MAX_STARTS = 3;
 

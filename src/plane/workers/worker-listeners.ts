@@ -18,9 +18,9 @@ import type { WorkerProcess } from './worker-process.ts';
 const MAX_PORT_TRIES = 3;
 /** The primary kills a worker that takes longer than this to open its listeners. */
 const UPDATE_TIMEOUT_MS = 30_000;
-/** While noria closes, all workers together get this time for their updates. A healthy worker needs a few ms. */
+/** After `prepareToClose`, all workers together get this time to update their listeners. A healthy worker needs a few ms. */
 const CLOSING_TIMEOUT_MS = 1_000;
-/** While noria closes, each worker gets at least this time for its update, even if CLOSING_TIMEOUT_MS has passed. */
+/** Each worker gets at least this time to update its listeners. It applies even after CLOSING_TIMEOUT_MS has passed. */
 const MIN_TIMEOUT_MS = 250;
 
 export type ListeningWorker = Pick<WorkerProcess, 'nextAnswer' | 'send' | 'killBecause'>;

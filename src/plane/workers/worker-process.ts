@@ -125,7 +125,7 @@ export class WorkerProcess {
         exit = signal === null ? { how: `ended with code ${code}` } : { how: `killed by ${signal}`, signal };
         if (!worker.isConnected()) resolve(exit);
       });
-      // Waits for both events: 'disconnect' follows the last message, and may come before or after 'exit'.
+      // Waits for 'exit' and for 'disconnect', which follows the last message. They may come in either order.
       worker.on('disconnect', () => exit !== undefined && resolve(exit));
       worker.on('error', (error: Error) => {
         if (worker.process.pid === undefined) resolve({ how: `could not be started: ${error.message}` });

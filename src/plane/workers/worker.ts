@@ -1,5 +1,5 @@
 /**
- * The entry of a worker process: listeners, a dialer, and a replica of the primary's pool. The primary controls the worker
+ * The entry of a worker process: listeners, a dialer, and a copy of the primary's pool. The primary controls the worker
  * through the pipe. A worker ignores signals and writes no output. When the pipe closes, node:cluster ends the process.
  */
 import { systemClock } from '../../core/clock.ts';

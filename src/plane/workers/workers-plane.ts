@@ -1,5 +1,5 @@
 /**
- * The data plane in several worker processes. Each worker has its own pool, a replica of the pool of this process (the primary).
+ * The data plane in several worker processes. Each worker has a copy of the pool of this process (the primary).
  * The primary emits the workers' events on its own bus, coordinates what the workers' listeners share, and has a dialer of its
  * own for health checks.
  */
@@ -52,8 +52,8 @@ interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' | 'lease
 }
 
 /**
- * The number of the primary in `#verdict`, which learns from each process whether the network works. The workers have
- * the numbers from 1. The primary is included, because it dials for health checks.
+ * Identifies the primary in `#verdict`; worker numbers, from 1, identify the workers. The primary takes part because it
+ * dials for health checks.
  */
 const PRIMARY = 0;
 /**
@@ -225,8 +225,8 @@ class WorkersPlane implements DataPlane {
     return new MemberDialer({
       ...options,
       ...settings,
-      // No part receives the events of this dialer: its `network.judged` would state only what this process found.
-      // `#verdict` emits this event for all processes together.
+      // This bus has no subscribers: on it, the dialer emits `network.judged` for this process alone. `#verdict` emits
+      // the event for all processes together.
       bus: new EventBus((event, error) => log.error({ event, error }, 'observer failed')),
       onNetwork: (down) => this.#verdict.judged(PRIMARY, down),
     });
