@@ -32,17 +32,17 @@ export interface Envelope {
 }
 
 /**
- * The maximum number of values in an answer and its maximum depth. noria checks both before or while it parses, so that
- * decoding never blocks other work for long. A full answer of 1,000 entries with all fields has half of the allowed
- * number of values.
+ * The maximum number of values in an answer, and the maximum depth of nesting. noria refuses an answer that exceeds
+ * them before it has parsed the whole answer, so decoding never blocks other work for long. A full answer of 1,000
+ * entries with all fields has half of the allowed number of values.
  */
 export const MAX_VALUES = 32_000;
 export const MAX_DEPTH = 32;
 export const TOO_MANY_VALUES = `more than ${MAX_VALUES} values or more than ${MAX_DEPTH} levels`;
 
 /**
- * A factor: to quote N characters, noria reads 8 N. A quotation contains one space for each run of white space, so
- * reading only N characters would often make it shorter.
+ * How many times the length of a quotation noria reads from the text. The quotation is often shorter than the text that
+ * it quotes, because each run of white space becomes one space.
  */
 const QUOTED_SHARE = 8;
 const QUOTE_LENGTH = 200;

@@ -111,7 +111,7 @@ export class ServiceClient {
 }
 
 /**
- * A connection to the service for one call. The call resolves with the service's answer, also if its code is an
+ * A connection to the service for one call. The call resolves with the service's answer, even if its code is an
  * error.
  */
 export class ServiceConnection {

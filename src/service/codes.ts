@@ -57,8 +57,8 @@ export interface CodeMeaning {
   /** True if the answer contained proxies and noria dropped all of them. */
   readonly allDropped?: true;
   /**
-   * True if noria halves the limit of the source's open tunnels. If there is no limit yet, half of the present number
-   * of open tunnels becomes the limit. A successful call removes the limit.
+   * True if noria limits the open tunnels of the source when the service sends this code. The limit is half of the
+   * previous limit or, without one, half of the number of open tunnels. A successful call removes the limit.
    */
   readonly limitsConnections?: true;
 }

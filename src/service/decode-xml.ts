@@ -19,7 +19,7 @@ import {
 import { parseXml, type XmlElement } from './xml-tree.ts';
 
 /**
- * @returns undefined if the text is not well-formed XML with a code.
+ * @returns undefined if the text is not well-formed XML, or contains no code.
  * @throws NoriaError service-protocol if the text exceeds the limits.
  */
 export function readXml(text: string, origin: AnswerOrigin): Envelope | undefined {

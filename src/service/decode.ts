@@ -139,7 +139,10 @@ function readProtocol(label: unknown): MemberProtocol | undefined {
   return Object.hasOwn(PROTOCOLS, name) ? PROTOCOLS[name] : undefined;
 }
 
-/** Reads each number from the first object that contains it. Source: the specification, "Additional data fields". */
+/**
+ * Reads the numbers of IPs from the objects in `counters`; an earlier object takes precedence. Source: the
+ * specification, "Additional data fields".
+ */
 function readQuota(counters: readonly RawFields[]): Quota {
   const count = (...names: readonly string[]): number | undefined => {
     for (const counter of counters) {

@@ -104,8 +104,8 @@ export const OPERATIONS: Readonly<
       adr: ADR,
       nadr: { kind: 'keywords', about: 'locations to exclude: keywords for province, city or carrier' },
       pro: PRO,
-      // The specification gives no range of values here, only "timespan-10 minutes". Its sample request omits
-      // `timespan`, so noria sends it only if the source sets it.
+      // Instead of a range, the specification says only "timespan-10 minutes". Its sample request omits `timespan`, so
+      // noria sends it only if the source sets it.
       timespan: {
         kind: 'whole',
         from: 0,

@@ -34,7 +34,7 @@ const SET_ELSEWHERE: Readonly<Record<string, string>> = {
 
 /** The maximum length of one parameter. Many servers reject a query of more than a few KiB. */
 const MAX_LENGTH = 500;
-/** The maximum of the parameter `count` if the product has none. noria keeps at most this many entries of an answer. */
+/** The greatest allowed `count` if the product sets no maximum: noria keeps only this many entries of an answer. */
 const MAX_COUNT = 1_000;
 
 /** A number may be a text. Keywords may be a list, or a text with ASCII commas. */

@@ -250,7 +250,8 @@ function isUnexplained(
 ): boolean {
   const { private: privateCount, own, expired, credentials } = dropped;
   if ((privateCount ?? own ?? expired ?? credentials) !== undefined) return false;
-  // A success without proxies contains no IP address. If there is an IP address, noria did not recognise the entries.
+  // An answer that reports success but has no proxies contains no IP address. If it contains one, noria did not
+  // recognise an entry.
   const isSuccess = rules.ok !== undefined && (list === undefined || list.path !== undefined);
   return !isSuccess || IP_LIKE.test(text);
 }

@@ -1,6 +1,6 @@
 /** Paths into a JSON answer, such as `data.proxy_list`. All functions are pure, and read only own properties. */
 
-/** The path of the whole answer. */
+/** The path that selects the whole answer. */
 export const ROOT = '.';
 
 /** @returns undefined if the path leads to no value. */

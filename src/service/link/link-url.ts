@@ -1,4 +1,7 @@
-/** The URL of an extraction link: its placeholder, its identity and its secret parts. All functions are pure. */
+/**
+ * Inserts the number of proxies into the URL of an extraction link, derives the name of the link from the URL, and finds
+ * the secrets of the link. All functions are pure.
+ */
 import { createHash } from 'node:crypto';
 import { MASK, Secret } from '../../core/secret.ts';
 
