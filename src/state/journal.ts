@@ -131,7 +131,7 @@ class JournalFile implements Journal {
         await this.#replace(source);
       } else await this.#append(this.#file, source);
     } catch (error) {
-      // A full disk must not stop the proxy. The next change causes another write.
+      // noria only warns, because a full disk must not stop the proxy. The next change causes another write.
       this.#options.warn(`cannot write the journal ${this.#options.path}: ${describeError(error)}`);
       await this.#closeFile();
     }

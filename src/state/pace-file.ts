@@ -16,7 +16,7 @@ const atLeast = (min: number) => z.number().min(min).catch(min);
 
 const refusalsSchema = z.object({
   inARow: atLeast(0),
-  /** The factor, at least 1, by which these refusals lengthen the pace. */
+  /** The factor, at least 1, by which noria lengthens the pace after the refusals. */
   widening: atLeast(1),
   lastAt: momentSchema,
 });
@@ -41,7 +41,7 @@ const callSchema = z.object({
 
 const queuedTurnSchema = z.object({
   id: z.string(),
-  /** The configured pace, in ms, of the waiting source. */
+  /** The configured pace, in ms, of the source whose turn this is. */
   intervalMs: atLeast(0),
   renewedAt: momentSchema,
   /**
@@ -63,8 +63,8 @@ const entrySchema = z.preprocess(
     /** The last call; absent before the first call. */
     call: callSchema.optional(),
     /**
-     * The waiting turns, oldest first. They determine the order of the next calls, but not their moments. So no call
-     * comes too early even if a turn is missing here.
+     * The turns in the queue, oldest first. They determine the order of the next calls, but not their moments. So no
+     * call comes too early even if a turn is missing here.
      */
     queue: z.array(queuedTurnSchema).catch([]),
     /** The latest refusals of calls that came too early (12002). */
@@ -82,7 +82,7 @@ const fileSchema = z
      * unreadable, and when it has left a fleet.
      */
     floor: lenientEntry,
-    /** The name of the fleet in which noria last ran. The store of that fleet keeps the pace, not this file. */
+    /** The name of the fleet in which noria last ran, and in whose store it recorded its calls. */
     fleet: z.string().optional().catch(undefined),
     paces: z.record(z.string(), lenientEntry).catch({}),
   })
@@ -184,7 +184,7 @@ export async function recordFleet(
     if (left === undefined && recorded === found.fleet) return { result };
     return { newValue: { ...entries, fleet: recorded }, result };
   });
-  // Without a fleet, the unreadable file is unchanged: the first change of an entry replaces it, and warns then.
+  // Without a fleet, the first change of an entry replaces the unreadable file and gives this warning.
   if (broken && fleet !== undefined) warn(unreadableText(folder));
   return result;
 }
@@ -225,8 +225,8 @@ function decideOne<T>(
 ): Decision<T> {
   const entries = new Map(Object.entries(paces));
   const { newEntry, result } = decide(entries.get(key) ?? floor, now);
-  // Always replaces an unreadable file. At each read of such a file, noria assumes that it has just called. So if the
-  // file stayed unreadable, the wait for the next call would never end.
+  // Replaces an unreadable file even if the entry does not change. Each time noria reads an unreadable file, it assumes
+  // that it has just called. So as long as the file is unreadable, the wait for the next call does not end.
   if (newEntry === undefined && !broken) return { result };
   if (newEntry !== undefined) entries.set(key, newEntry);
   const kept = [...entries].filter(([, entry]) => entry !== undefined && isRecent(entry, now));
@@ -241,13 +241,14 @@ function isRecent({ call, queue }: PaceEntry, now: Moment): boolean {
   return moments.some(({ wallAt }) => now.wallAt - wallAt < FORGOTTEN_AFTER_MS);
 }
 
-/** Returns paces as if noria had just called every instance. */
+/** Returns the content of a new pace file in which every instance counts as called at `now`. */
 function pacesFrom(now: Moment): PaceEntries {
   return { floor: { call: unansweredCall(now, 0), queue: [] }, paces: {} };
 }
 
 /**
- * Returns the paces as if noria had called every instance now. A pause that `holdMs` records does not become shorter.
+ * Returns the paces with a call at `now` for every instance. If an earlier call requires a longer pause, this pause
+ * still applies.
  */
 function calledAt({ floor, paces }: PaceEntries, now: Moment): PaceEntries {
   const withCall = (entry: PaceEntry | undefined): PaceEntry => ({

@@ -1,5 +1,6 @@
 /**
- * Hands the pace over when noria joins, changes or leaves a fleet, so that noria's first call is not too early.
+ * Carries the times of the last calls over when noria joins, changes or leaves a fleet, so that its first call is not
+ * too early.
  *
  * In a fleet, noria records its calls in the fleet's store, and only the name of the fleet in the pace file. If noria
  * later starts without this fleet, it does not know the latest calls, so every instance counts as called at that start.
@@ -69,10 +70,10 @@ function addCalls(shared: PaceStore, { entries, at, sinceReadMs }: OwnCalls): Pa
   };
 }
 
-/** Returns the entry without its queue, and with moments that `move` has converted for another store. */
+/** Returns the entry for another store: without its queue, and with moments that `move` converts. */
 function moveEntry({ call, refusals }: PaceEntry, move: (moment: Moment) => Moment): PaceEntry {
   return {
-    // The call must not stay `pending`: no process of the fleet records its answer.
+    // Not `pending`, because no process of the fleet will record an answer to this call.
     call: call && { ...call, id: '', claimedAt: move(call.claimedAt), fate: 'unanswered' },
     queue: [],
     refusals: refusals && { ...refusals, lastAt: move(refusals.lastAt) },

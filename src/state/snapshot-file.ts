@@ -142,7 +142,7 @@ class AtomicSnapshot implements SnapshotFile {
         const file = await replaceStateFile(path, (file) => file.writeFile(text));
         await file.close();
       } catch (error) {
-        // A full disk must not stop the proxy. The next change causes another write.
+        // noria only warns, because a full disk must not stop the proxy. The next change causes another write.
         warn(`cannot write the snapshot ${path}: ${describeError(error)}`);
       }
     }

@@ -13,8 +13,8 @@ import { describeError, NoriaError } from '../core/faults.ts';
 /** Matches the names of noria's own files. noria ignores all other files in the folder. */
 const OWN_NAME = /^(?:pace|daemon|snapshot|sessions)\./;
 /**
- * The greatest version number in a file name that noria accepts. noria itself never writes so many versions. Much
- * greater numbers, near 2^53, may not change when 1 is added.
+ * The greatest version number in a file name that noria accepts. noria never writes so many versions. The limit is
+ * far below 2^53: from there, adding 1 may not change a number.
  */
 const MAX_VERSION = 1e12;
 /**
@@ -146,7 +146,7 @@ export async function unlinkIfThere(path: string): Promise<void> {
 
 /** Syncs the folder, so that the names of new files survive a crash. */
 export async function syncFolder(folder: string): Promise<void> {
-  if (process.platform === 'win32') return; // Windows cannot open a folder
+  if (process.platform === 'win32') return; // Windows cannot open a folder, so it cannot sync one
   const handle = await open(folder, 'r');
   try {
     await handle.sync();

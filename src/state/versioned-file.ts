@@ -61,7 +61,7 @@ export class VersionedFile {
    *
    * `decide` gets the current value: `undefined` if no value was ever written, `BROKEN` if the value is unreadable. If
    * another process changes the value first, `decide` is called again with the newer value, so it must have no side
-   * effects. When the promise resolves, the next value is on disk. If `decide` throws, nothing changes, and the promise
+   * effects. When the promise resolves, the new value is on disk. If `decide` throws, nothing changes, and the promise
    * rejects with that error.
    *
    * @throws NoriaError state-unwritable if noria cannot read or write the folder, or if the folder does not support
@@ -117,9 +117,9 @@ export class VersionedFile {
     const number = base.number + 1;
     // The id makes each text unique, because the comparison below must distinguish versions with the same value.
     if (!(await this.#linkNew(number, JSON.stringify({ id: randomUUID(), value })))) return false;
-    // If this process was suspended before it created version `number`, other processes may have created and removed a
-    // version with this number. They remove the oldest version first. So if the base version is missing or has another
-    // id, the version that this process has just created is outdated, and must be removed.
+    // While this process was suspended, other processes may have created a version with this number, and removed it
+    // later. In this case, they have also removed the base version, because it is older. So if the base version is
+    // missing or has another id, the version that this process has just created is outdated, and must be removed.
     if ((await readStateFile(this.#path(base.number))) !== base.text) {
       await unlinkIfThere(this.#path(number));
       return false;
