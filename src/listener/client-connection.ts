@@ -203,7 +203,7 @@ export class ClientConnection implements Listed {
   /**
    * Sets the outcome that `connection.closed` reports.
    *
-   * `reportRefusal` sets the outcome, too. If the connection closes during a request before one of them was called, the
+   * `reportRefusal` sets the outcome, too. If the connection closes during a request and neither method was called, the
    * outcome is `client-gone`.
    */
   setOutcome(code: FaultCode): void {

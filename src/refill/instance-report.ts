@@ -79,7 +79,7 @@ export class InstanceReports {
     return report;
   }
 
-  /** Forgets all reports. Call it when the configuration of the source has changed. */
+  /** Forgets the unread report. Call it when the configuration of the source has changed. */
   reset(): void {
     this.#unread = undefined;
   }

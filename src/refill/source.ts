@@ -161,7 +161,7 @@ export class DrawSource {
   change(options: DrawSourceOptions): void {
     if (paceKey(this.options.call) !== paceKey(options.call)) this.#statistics.forgetInstance();
     this.#parts.options = options;
-    this.#turn?.abort(); // its wait depends on the old interval; a call in flight continues
+    this.#turn?.abort(); // the turn waits for the old interval; a call in flight continues
     forgetOldOptions(this.#parts);
     this.wake();
   }

@@ -14,7 +14,10 @@ import { type ResponseHead, type ResponsePart, ResponseReader } from './response
 
 type ExchangeRequest = Pick<ForwardRequest, 'method' | 'framing' | 'upgrade'>;
 
-/** The events of an exchange. The last event is the `complete` part, `onSwitched` or `onFailed`. */
+/**
+ * The events of an exchange. The last event is the `complete` part, `onSwitched` or `onFailed`. After `abort`, the only
+ * event is `onReleased`.
+ */
 interface ExchangeCallbacks {
   onPart(part: ResponsePart): void;
   /** Called after each read, when `onPart` has received all parts of this read. */
@@ -29,8 +32,8 @@ interface ExchangeCallbacks {
   /** Called when the exchange has ended without a complete response. `silent`: no byte of the response has arrived. */
   onFailed(error: NoriaError, silent: boolean): void;
   /**
-   * Called when the exchange has ended and has released its lease. After this call, `onPart` gets the last part of the
-   * response, or `onFailed` is called. Not called after `onSwitched`.
+   * Called when the exchange has ended and has released its lease: before the `complete` part, before `onFailed`, or
+   * because of `abort`. Not called after `onSwitched`.
    */
   onReleased(bytesUp: number, bytesDown: number): void;
 }

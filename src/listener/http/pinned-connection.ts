@@ -45,7 +45,7 @@ export function offersConnectionAuthentication(status: number, fields: readonly 
 export class PinnedConnection {
   readonly #clock: Clock;
   #kept: { readonly connection: MemberConnection; readonly purpose: PinPurpose } | undefined;
-  /** The connection that `keep` received last. */
+  /** The connection that `keep` kept last, prepared for its next request. */
   #pinned: MemberConnection | undefined;
 
   constructor(clock: Clock) {
