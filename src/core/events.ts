@@ -42,9 +42,9 @@ export interface NoriaEvents {
   'draw.started': { readonly source: string; readonly asked: number };
   /**
    * `code` is the result code of the service, `transport` if the service did not answer, or a fault code if noria could
-   * not send the call. `rejected` counts the entries that noria did not add to the pool. `forbidden` is the part of
-   * them with a private address or with noria's own address: noria paid for these proxies, but must not connect to
-   * them.
+   * not send the call. `rejected` counts the entries that noria did not add to the pool. `forbidden` counts the
+   * rejected entries with a private address or with noria's own address: noria paid for these proxies, but must not
+   * connect to them.
    */
   'draw.done': {
     readonly source: string;

@@ -43,7 +43,6 @@ export interface SourceFacts
   readonly blocked?: { readonly reason: string; readonly advice: string };
 }
 
-/** A state of readiness, and when it began. */
 interface ReadinessSince {
   readonly state: Readiness['state'];
   /** The monotonic moment at which the state began. */
