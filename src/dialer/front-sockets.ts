@@ -18,7 +18,6 @@ interface FrontAnswers {
 
 type OpenThroughFront = (front: FrontProxy, ...member: Parameters<OpenSocket>) => Socket;
 
-/** @param open - opens the sockets to the front proxy. */
 export function frontSockets(open: OpenSocket, clock: Clock): OpenThroughFront {
   const answers: FrontAnswers = { at: Number.NEGATIVE_INFINITY };
   return (front, member, use) => {

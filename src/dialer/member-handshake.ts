@@ -58,7 +58,6 @@ export class HandshakeChoice {
     this.#mode = 'plain';
   }
 
-  /** Call it when the first message of a handshake is sent. */
   sent(now: number): void {
     this.#sentAt = now;
   }

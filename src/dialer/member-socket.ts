@@ -105,10 +105,10 @@ const WRITES = Symbol('writes');
 const READS = Symbol('reads');
 
 /**
- * Creates a socket to a member that still delivers received bytes after a failed write. A member may answer, and then
- * close the connection, before it has read the whole request. noria's next write then fails. On a plain socket, the
- * failed write would destroy the socket, although the kernel still has unread bytes of the answer. The returned socket
- * reads all these bytes, and discards all further writes.
+ * Creates a socket to a member. After a failed write, the socket still delivers received bytes, and discards all
+ * further writes. The reason: a member may answer and close the connection before it has read the whole request.
+ * noria's next write then fails, and would destroy a plain socket, although the kernel still has unread bytes of the
+ * answer.
  */
 export function receivingSocket(options: SocketConstructorOpts): Socket {
   const socket: MemberSocket = new Socket(options);
@@ -213,8 +213,8 @@ export class ReadMemory {
 }
 
 /**
- * Creates a socket to a member that reuses its read buffer; a plain socket allocates 64 KiB for every read. It supports
- * 'data', pause, resume and end, but `read()` and `for await` receive nothing.
+ * Creates a socket to a member. Reads reuse one buffer, whereas a plain socket allocates 64 KiB for every read. The
+ * socket supports 'data', pause, resume and end, but `read()` and `for await` receive nothing.
  *
  * All tunnels of a dialer read into one shared buffer and emit copies, so an idle tunnel has no read buffer. A tunnel
  * that fills the shared buffer reads into a larger private buffer while its transfer rate is high.

@@ -200,7 +200,6 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     if (isFirst) this.#parts.warm.used(this.#request.routing, lease);
   }
 
-  /** Takes the warm connection to the member, if there is one and this request may use it. */
   #takeWarm(lease: Lease): TakenConnection | undefined {
     const { target, noReuse } = this.#request;
     if (noReuse === true) {
