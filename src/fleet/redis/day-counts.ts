@@ -41,7 +41,7 @@ export class DayCounts {
    */
   used(key: string): number {
     const known = this.#counts.get(key);
-    if (known === undefined) this.#counts.set(key, { day: 0, count: 0 }); // so that `refresh` asks the store for it
+    if (known === undefined) this.#counts.set(key, { day: 0, count: 0 }); // so that `refresh` asks for its count
     return known?.day === this.#today ? known.count : 0;
   }
 

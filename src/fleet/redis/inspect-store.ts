@@ -145,8 +145,8 @@ function versionOf(info: StoreInfo): {
 }
 
 /**
- * Tries the commands of noria's scripts on a temporary key. Returns the names of the commands that the store refuses,
- * because the user may not run them.
+ * Tries the commands of noria's scripts on a temporary key. Returns the names of the commands for which the user lacks
+ * permission.
  */
 const TRY_LUA = `
 local key, missing = KEYS[1], {}

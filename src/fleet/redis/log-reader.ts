@@ -92,7 +92,7 @@ function readEntries(reply: Reply | undefined): LogEntry[] {
 function addUses(state: SharedPoolState, texts: readonly string[]): string[] {
   const fields = fieldsOf(texts);
   for (const [field, value] of Object.entries(fields)) {
-    const name = field.slice(USED_SESSION.length); // all prefixes have the same length
+    const name = field.slice(USED_SESSION.length); // every field begins with a prefix of this length
     if (field.startsWith(MEMBER_USES)) state.addUse({ member: name, uses: Number(value), openLeases: 0 });
     if (field.startsWith(MEMBER_ENDS))
       state.addUse({ member: name, uses: 0, openLeases: 0, endsAt: Number(value) });

@@ -43,8 +43,8 @@ export { ErrorReply as StoreRefusal };
 const PROTOCOL = { RESP: 2 } as const;
 
 /**
- * Creates clients that share one class. The library's `createClient` would build a new class with all commands of Redis
- * whenever its options differ from those of its last call, and block the process for several milliseconds.
+ * Creates Redis clients that share one class. The library's `createClient` would build a new class whenever its options
+ * differ from those of its last call, and block the process for several milliseconds.
  */
 const newLibraryClient = RedisClient.factory(PROTOCOL);
 

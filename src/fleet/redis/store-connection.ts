@@ -15,7 +15,7 @@ interface StoreConnectionOptions {
   readonly address: StoreAddress;
   readonly clock: Clock;
   readonly random: Random;
-  /** Called when `client`, which sends the commands, has connected. Other commands must wait until it resolves. */
+  /** Called when the client for commands has connected. No other command is sent before the promise resolves. */
   readonly greet: (client: StoreClient) => Promise<void>;
   /** Follows the log over a second Redis client. If absent, the connection has only the client for commands. */
   readonly follow?: LogFollower | undefined;
@@ -25,7 +25,7 @@ interface StoreConnectionOptions {
 }
 
 export interface LogFollower {
-  /** Loads the state. Other commands must wait until it resolves. */
+  /** Loads the state over `client`. No other command is sent before the promise resolves. */
   load(client: StoreClient): Promise<void>;
   /** Reads the log until the connection of `client` ends. */
   read(client: StoreClient): Promise<never>;
