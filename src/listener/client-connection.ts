@@ -31,7 +31,7 @@ export interface ConnectionOptions extends RoutingSettings {
   readonly deadlines: Deadlines;
   /** If neither side sends a byte for this time, noria closes the tunnel or the forwarded request. */
   readonly idleTimeoutMs: number;
-  /** Replaces `idleTimeoutMs` for a half-closed tunnel. */
+  /** Replaces `idleTimeoutMs` for a half-closed tunnel, if it is shorter. */
   readonly lingerMs: number;
   /** The time limit for an HTTP request head, from its first byte to its last. */
   readonly headerTimeoutMs: number;

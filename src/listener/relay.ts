@@ -15,7 +15,7 @@ export interface RelayOptions {
   readonly deadlines: Deadlines;
   /** If no byte arrives in either direction for this time, noria destroys both sockets. */
   readonly idleTimeoutMs: number;
-  /** Replaces `idleTimeoutMs` once one direction has ended. */
+  /** Replaces `idleTimeoutMs` once one direction has ended, if it is shorter. */
   readonly lingerMs: number;
   /** The monotonic moment at which the relay starts. */
   readonly startedAt: number;

@@ -38,8 +38,8 @@ interface Window {
 export class WrongAttempts {
   readonly #clock: Clock;
   /**
-   * For each client and user: a window of one minute, and the number of wrong attempts in it. The first wrong attempt
-   * starts the window. So the oldest entry of the map is the window that ends first.
+   * Maps each client network and user name to a window of one minute, with the number of wrong attempts in it. The
+   * first wrong attempt starts the window. So the oldest entry of the map is the window that ends first.
    */
   readonly #windows = new BoundedMap<string, Window>(MAX_WINDOWS);
   #second: Window = { endsAt: 0, count: 0 };

@@ -58,7 +58,7 @@ export class PinnedConnection {
     const pinned = connection === this.#pinned ? connection : afterFirstRequest(connection, this.#clock);
     this.#pinned = pinned;
     this.#kept = { connection: pinned, purpose };
-    // The socket must flow, because a paused socket emits neither 'end' nor unexpected data.
+    // The socket must flow: a paused socket emits neither 'end' nor 'data', and both make the connection unusable.
     pinned.socket.on('data', this.#close).on('end', this.#close).on('close', this.#close).resume();
     if (pinned.socket.destroyed || pinned.socket.readableEnded) this.close();
   }
