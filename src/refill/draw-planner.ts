@@ -78,7 +78,7 @@ export class DrawPlanner {
     return this.#planAfter(0);
   }
 
-  /** @param startInMs - the time until the call may start. */
+  /** @param startInMs - the time in ms until the call may start. */
   #planAfter(startInMs: number): DrawPlan {
     const { clock, pool, settings } = this.#context;
     const { statistics, history, state } = this.#parts;

@@ -69,7 +69,10 @@ export function pausedByOperator(source: string): SourcePhase {
   return { name: 'paused', reason: 'paused by the operator', advice, untilAt: Infinity, urgentAt: Infinity };
 }
 
-/** The phase of a source that waits before it draws. Its reason is the last call if that failed, else the pace. */
+/**
+ * The phase of a source that waits before it draws. Its reason is the last call if that was not successful, else the
+ * pace.
+ */
 export function waitingPhase(last: DrawOutcome | undefined, intervalMs: number): SourcePhase {
   if (last === undefined || last.verdict.kind === 'ok') {
     return { name: 'waiting', reason: `the pace allows one call every ${roughDuration(intervalMs)}` };

@@ -62,7 +62,7 @@ export class Refiller {
   /**
    * Draws the missing members of the source as soon as the pace allows, even without demand.
    *
-   * @returns false if there is no source with this name, like `pause`, `resume` and `receiveReport`.
+   * @returns false if there is no source with this name. `pause`, `resume` and `receiveReport` return the same.
    */
   refill(name: string): boolean {
     return this.#command(name, (source) => source.refill());
