@@ -247,7 +247,6 @@ export class ConnectionPermitHolder {
     }
   }
 
-  /** Asks for permits if clients wait. Sends at most one request at a time. */
   #ask(): void {
     if (this.#asking || this.#waiting.length === 0) return;
     this.#asking = true;

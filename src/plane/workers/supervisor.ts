@@ -17,10 +17,10 @@ export interface WorkerSupervisorOptions {
    * supervisor kills the replacement.
    */
   readonly prepare: (worker: WorkerProcess) => Promise<void>;
-  /** A worker exited unexpectedly; another worker starts after `restartMs`. */
+  /** Called when a worker has exited unexpectedly. Another worker starts after `restartMs`. */
   readonly onLost: (worker: WorkerProcess, exit: WorkerExit, restartMs: number) => void;
   readonly onExit: (worker: WorkerProcess) => void;
-  /** No worker is running, and the supervisor starts no further worker. */
+  /** Called when no worker is running and the supervisor starts no further worker. */
   readonly onFailed: (error: NoriaError) => void;
 }
 

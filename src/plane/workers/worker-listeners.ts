@@ -18,7 +18,7 @@ import type { WorkerProcess } from './worker-process.ts';
 const MAX_PORT_TRIES = 3;
 /** The primary kills a worker that takes longer than this to open its listeners. */
 const UPDATE_TIMEOUT_MS = 30_000;
-/** After `prepareToClose`, all workers together get this time to update their listeners. A healthy worker needs a few ms. */
+/** The time in ms that all workers together get to update their listeners after `prepareToClose`. */
 const CLOSING_TIMEOUT_MS = 1_000;
 /** Each worker gets at least this time to update its listeners. It applies even after CLOSING_TIMEOUT_MS has passed. */
 const MIN_TIMEOUT_MS = 250;

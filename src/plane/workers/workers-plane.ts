@@ -1,7 +1,7 @@
 /**
  * The data plane in several worker processes. Each worker has a copy of the pool of this process (the primary).
- * The primary emits the workers' events on its own bus, coordinates what the workers' listeners share, and has a dialer of its
- * own for health checks.
+ * The primary emits the workers' events on its own bus, keeps the limits that apply to the listeners of all workers
+ * together, and has a dialer of its own for health checks.
  */
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -52,8 +52,8 @@ interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' | 'lease
 }
 
 /**
- * Identifies the primary in `#verdict`; worker numbers, from 1, identify the workers. The primary takes part because it
- * dials for health checks.
+ * The primary's id in `#verdict`. The ids of the workers are their numbers, from 1. The primary judges the network, too,
+ * because it dials for health checks.
  */
 const PRIMARY = 0;
 /**
