@@ -82,7 +82,7 @@ export class ServiceClient {
     if (this.#isClosed || signal?.aborted) cancel();
     signal?.addEventListener('abort', cancel);
     this.#open.add(abort);
-    // A signal may outlive many connections, so each closed connection removes its listener from the signal.
+    // A signal may outlive many connections, so each closed connection removes its `abort` handler from the signal.
     const closed = () => {
       this.#open.delete(abort);
       signal?.removeEventListener('abort', cancel);

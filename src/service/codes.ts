@@ -65,7 +65,7 @@ export interface CodeMeaning {
 
 export const SUCCESS = '10001';
 
-/** The time zone in which noria assumes that the service's days begin: UTC+8. The specification names no zone. */
+/** The assumed time zone of the service's days: UTC+8. The specification names no time zone. */
 export const SERVICE_ZONE_OFFSET_MS = 8 * HOUR_MS;
 
 const OK: CodeMeaning = { summary: 'The call succeeded.', advice: '', verdict: { kind: 'ok' } };

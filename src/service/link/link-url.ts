@@ -1,6 +1,6 @@
 /**
- * Inserts the number of proxies into the URL of an extraction link, derives the name of the link from the URL, and finds
- * the secrets of the link. All functions are pure.
+ * Inserts the number of proxies into the URL of an extraction link, derives the name of the link from the URL, and
+ * finds the secrets of the link. All functions are pure.
  */
 import { createHash } from 'node:crypto';
 import { MASK, Secret } from '../../core/secret.ts';
