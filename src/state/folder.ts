@@ -43,7 +43,6 @@ export interface StateOptions {
 export interface State {
   /** The pace store of a noria without a fleet. */
   readonly pace: PaceStore;
-  /** Adds the calls in the pace file to `shared`, the pace store of a fleet. */
   readonly addOwnCalls: AddOwnCalls;
   readonly snapshot: SnapshotFile;
   readonly sessions: Journal;

@@ -107,7 +107,7 @@ class JournalFile implements Journal {
   #saveSoon(): void {
     if (this.#closed || this.#source === undefined) return;
     this.#dirty = true;
-    if (this.#writing !== undefined) return; // `#write` starts another write at the end of the current write
+    if (this.#writing !== undefined) return;
     this.#timer ??= this.#options.clock.after(GATHER_MS, () => void this.#write());
   }
 

@@ -1,5 +1,5 @@
 /**
- * Carries the times of the last calls over when noria joins, changes or leaves a fleet, so that its first call is not
+ * Carries over the times of the last calls when noria joins, changes or leaves a fleet, so that its first call is not
  * too early.
  *
  * In a fleet, noria records its calls in the fleet's store, and only the name of the fleet in the pace file. If noria
@@ -22,7 +22,7 @@ interface HandoverOptions extends FleetChange {
   readonly warn: (message: string) => void;
 }
 
-/** Returns a pace store that combines the calls in the store of the fleet with those in the pace file. */
+/** Returns a pace store that counts both the calls in `shared`, the store of a fleet, and those in the pace file. */
 export type AddOwnCalls = (shared: PaceStore) => PaceStore;
 
 /** @throws NoriaError state-unwritable */
