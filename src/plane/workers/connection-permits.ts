@@ -162,8 +162,8 @@ export class ConnectionPermitPool {
   }
 
   /**
-   * Recalls the unused permits of every worker. That includes the workers that asked: since then, some of their clients
-   * may have disconnected.
+   * Recalls the unused permits of every worker, even of the workers that asked for permits: if a client of such a
+   * worker has disconnected in the meantime, the worker has an unused permit again.
    */
   #startRecall(): void {
     const holders = [...this.#held.keys()].filter((worker) => this.#canReturn(worker));

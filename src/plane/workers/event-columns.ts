@@ -7,8 +7,8 @@
 import type { EventName, NoriaEvents } from '../../core/events.ts';
 
 /**
- * The events that the primary emits again on its own bus. Events of members and sessions are missing, because the primary's pool
- * emits its own.
+ * The events of workers that the primary emits again on its own bus. Events of members and sessions are missing,
+ * because the primary's pool emits these events itself.
  */
 export const FORWARDED_EVENTS = [
   'connection.opened',

@@ -52,8 +52,8 @@ interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' | 'lease
 }
 
 /**
- * The primary's id in `#verdict`. The ids of the workers are their numbers, from 1. The primary judges the network, too,
- * because it dials for health checks.
+ * The primary's id in `#verdict`. The ids of the workers are their numbers, from 1. The primary also judges the
+ * network, because it dials for health checks.
  */
 const PRIMARY = 0;
 /**
