@@ -60,10 +60,10 @@ type Decode<Decoded> = (body: Uint8Array, origin: AnswerOrigin, status: number) 
 /**
  * Opens a new connection for each call.
  *
- * If there is no answer, `connect` and the calls reject with a NoriaError: front-proxy-failed, service-transport (no
- * complete answer), service-blocked (a web page, a redirect or a status other than 200), service-not-found (status
- * 404, 405, 410 or 501), service-protocol or link-unreadable (noria cannot read the answer), bad-config (unusable
- * address), shutting-down (cancelled).
+ * If noria gets no usable answer, `connect` and the calls reject with a NoriaError: front-proxy-failed,
+ * service-transport (no complete answer), service-blocked (a web page, a redirect or a status other than 200),
+ * service-not-found (status 404, 405, 410 or 501), service-protocol or link-unreadable (noria cannot read the answer),
+ * bad-config (unusable address), shutting-down (cancelled).
  */
 export class ServiceClient {
   readonly #options: ServiceClientOptions;

@@ -1,6 +1,6 @@
 /**
- * Converts an expiry field to the remaining lifetime in ms. All functions are pure. Imprecise values are rounded down, because a
- * member that is used after its end costs a client request.
+ * Converts an expiry field to the remaining lifetime in ms. All functions are pure. Imprecise values are rounded down,
+ * because a client request through an expired member fails.
  */
 import { MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
 import { DEFAULT_ZONE, type ExpiryKind } from './rules.ts';
