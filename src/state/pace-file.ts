@@ -28,8 +28,8 @@ const callSchema = z.object({
   /** If the call reached the service, it arrived there within this many ms after `claimedAt`. */
   arrivedWithinMs: atLeast(0),
   /**
-   * For this many ms after this call has reached the service, noria sends no call, because of the result of this call.
-   * The usual pace also applies.
+   * The pause after this call, in ms from its arrival at the service. It depends on the result of the call. The usual
+   * pace also applies.
    */
   holdMs: atLeast(0),
   /**

@@ -1,7 +1,7 @@
 /**
  * Reads and replaces files of the state folder.
  *
- * noria accepts only regular files that belong to its user or to the owner of the folder, and never follows a link.
+ * noria accepts only regular files of the user that runs noria or of the owner of the folder, and never follows a link.
  * Otherwise another user could block noria with a FIFO, or make noria replace a file in another folder.
  */
 import { randomUUID } from 'node:crypto';
