@@ -224,7 +224,7 @@ async function update(command: PlaneUpdate, { listeners, loaded }: WorkerPlane):
   }
 }
 
-/** Whether the address could not be bound. In this case, node:cluster has passed an unbound socket to the worker. */
+/** True if another program uses the address. In this case, node:cluster has passed an unbound socket to the worker. */
 function leavesUnboundSocket(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const failedToBind =
