@@ -30,8 +30,8 @@ const EXIT_OF: { readonly [Code in FaultCode]?: number } = {
 };
 
 /**
- * The advice of a command, for faults whose usual advice fits only a running noria. For example, a running noria
- * reconnects to the store, but a command ends.
+ * What a command advises on a fault whose usual advice fits only a running noria. For example, a running noria connects
+ * to the store again by itself, but a command has to be run again.
  */
 const ADVICE_OF: { readonly [Code in FaultCode]?: string } = {
   'fleet-store-lost':

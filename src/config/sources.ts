@@ -162,7 +162,7 @@ function resolveAuth(
   }
   if (auth === 'entry') {
     const message =
-      'entry works only with product: link, whose entries may contain credentials; use auto or instance';
+      'entry works only with product: link, because only its answers may contain credentials; use auto or instance';
     context.problems.error(path, message);
     return undefined;
   }

@@ -13,8 +13,8 @@ import { systemClock } from './clock.ts';
 const MAX_YOUNG_BYTES = 64 * 1024 * 1024;
 /**
  * How much memory V8 may allocate between two full collections. V8 counts buffers, and objects of the old generation.
- * By default, V8 allows about 8 MiB for a heap as small as noria's. The messages in tunnels fill 8 MiB before a young
- * collection frees their buffers (docs/performance.md).
+ * By default, V8 allows about 8 MiB for a heap as small as noria's. The buffers of
+ * tunnels reach 8 MiB before a young collection frees them, so V8 would often run a full collection (docs/performance.md).
  */
 const FULL_COLLECTION_BYTES = 32 * 1024 * 1024;
 /**

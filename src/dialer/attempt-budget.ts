@@ -104,8 +104,8 @@ export const CLIENT_BURST = 100;
 /** Each second adds this number of further attempts to each client's budget. */
 export const CLIENT_ATTEMPTS_PER_SECOND = 10;
 /**
- * Each attempt for any client adds this number to the budgets of all clients. So a busy noria allows more further
- * attempts.
+ * Each attempt for any client adds this number to the budgets of all clients. So the limit is higher on a busy
+ * noria.
  */
 const EARNED_PER_ATTEMPT = 0.1;
 /** How many clients with failed requests to remember. A forgotten client starts again with a full budget. */

@@ -139,7 +139,10 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     return dial;
   }
 
-  /** Starts one attempt through a leased member, without a dial. The caller reports the outcome of the lease. */
+  /**
+   * Starts one attempt through a member that is already leased, and tries no other member. The caller reports the
+   * outcome of the lease.
+   */
   attempt(task: Omit<AttemptTask, 'hedge'>): SingleAttempt {
     const attempt = new SingleAttempt(this.#parts, task, () => this.#singleAttempts.delete(attempt));
     if (this.#closed) {

@@ -150,8 +150,8 @@ class ReceivingWrites {
   #done: Done | undefined;
 
   /**
-   * Begins a write. Returns the callback for the result of the write; this callback calls `done`. If the write is
-   * discarded, calls `done` at once and returns undefined.
+   * Call it before a write. Returns the callback to pass to the write, which then calls `done`. If the write would
+   * fail, calls `done` at once and returns undefined: discard the data.
    */
   begin(done: Done): Done | undefined {
     if (this.failed) {

@@ -264,8 +264,8 @@ export class PoolSource {
   /** Why clients may not use the members of the source; undefined when they may. */
   blockedReason: string | undefined;
   /**
-   * Monotonic moment of the latest demand that no tier of this source records: the demand of a session, or of a tier
-   * that was removed.
+   * Monotonic moment of the latest demand that only this field records: the demand of a session, or of candidates that
+   * the pool has removed since.
    */
   lastWantedAt = Number.NEGATIVE_INFINITY;
   /**

@@ -29,7 +29,7 @@ export interface PoolObserver {
   sessionEnded(session: Session, reason: string): void;
   /** The demand of replicas in another group changed. A pool can belong to two groups; see sharing.ts. */
   demandChanged(): void;
-  /** The clients of another group of replicas no longer wait for members. */
+  /** In the pool's other group of replicas, clients no longer wait for members. */
   allServed(): void;
   /** The source was blocked or unblocked, or the limit of its open leases changed. */
   sourceRestricted(source: PoolSource): void;

@@ -78,8 +78,8 @@ function clientKey({ user, address }: SessionOwner): string {
 }
 
 /**
- * Looks only at the client's network with the most sessions. Returns the session of this network that has been idle for
- * the longest time or, if none is idle, any session of this network.
+ * A user may connect from several networks. Looks only at the network with the most sessions of the user, and returns
+ * its session that has been idle for the longest time or, if none is idle, any of them.
  */
 function leastUsed(client: SessionClient | undefined, now: number): Session | undefined {
   let largest: Heap<SessionUse> | undefined;

@@ -85,7 +85,7 @@ export class InstanceReports {
   }
 }
 
-/** Returns undefined if the refusal may concern only this noria. */
+/** Returns what to report to the fleet; undefined if the refusal may concern only this noria. */
 function suspensionOf(
   { code, summary, advice, concernsInstance, limitsConnections }: DrawOutcome,
   { phase, ms }: Suspension,

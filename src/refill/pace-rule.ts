@@ -73,8 +73,8 @@ export const PERMIT_VALID_MS = 2_000;
  */
 const PLACE_GRACE_MS = 3_000;
 /**
- * `askTurn` renews a place in the queue if the place would expire less than this time, in ms, after the expected end of
- * the wait. Must be above KEEP_PLACE_EVERY_MS: the place must not expire between two calls of `askTurn`.
+ * The minimum time in ms for which a place in the queue must stay valid after the expected end of the wait. Otherwise,
+ * `askTurn` renews it. Must be above KEEP_PLACE_EVERY_MS, so that no place expires between two calls of `askTurn`.
  */
 const PLACE_RENEWED_AT_MS = 1_500;
 /** While noria opens the connection for a turn, it calls `askTurn` at this interval. So the turn keeps its place. */

@@ -262,7 +262,7 @@ export class Permit implements WriteGate {
   readonly #store: PaceStore;
   readonly #ageMs: () => number;
   /**
-   * A lower bound, in ms, of the time between the arrival of the previous call at the service and this permit;
+   * At least this time, in ms, has passed between the arrival of the previous call at the service and this permit.
    * undefined if unknown.
    */
   readonly sinceArrivalMs: number | undefined;

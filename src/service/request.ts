@@ -19,7 +19,7 @@ export interface ServiceAddress {
    * `extractHost`.
    */
   readonly baseUrl?: string;
-  /** {extract_host} of the specification, only for `short-pure`. The default port is 8080. */
+  /** {extract_host} of the specification, only for `short-pure`: a host, or host and port. The default port is 8080. */
   readonly extractHost?: string;
 }
 

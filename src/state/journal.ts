@@ -37,8 +37,8 @@ export interface Journal {
   /** The records that the file contained when noria opened it, not validated. Empty after `attach`. */
   readonly found: ReadonlyMap<string, FoundRecord>;
   /**
-   * From now on, the journal writes the records of the JournalSource that `open` returns. Call `onChange` after each
-   * change of a record: the change is then on disk within a second.
+   * From now on, the journal writes the records that `open` returns. Call `onChange` after each change of a record: the
+   * change is then on disk within a second.
    */
   attach(open: (onChange: () => void) => JournalRecords): void;
   /** Writes all records one last time. Idempotent. */

@@ -30,7 +30,10 @@ export interface Decision<T> {
 /** The value of a file that is not valid JSON, because it is damaged or was edited manually. */
 export const BROKEN = Symbol('broken');
 
-/** How many versions noria keeps. While an old version exists, a slow process cannot create it a second time. */
+/**
+ * How many versions noria keeps. A process can write a version only if no file of this version exists. So a slow process
+ * cannot write an old version again while noria keeps it.
+ */
 const KEPT_VERSIONS = 8;
 /**
  * The maximum number of tries to write a version. If several processes write at the same time, one of them always

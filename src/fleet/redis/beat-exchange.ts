@@ -132,8 +132,8 @@ export class BeatExchange {
     try {
       await this.#send(beat);
     } catch (error) {
-      // handled: beats of other replicas may be lost, so this replica connects again and loads the whole state. It does
-      // not repeat the failed call: a store that hung may still execute the call, and the uses would count twice.
+      // handled: the failed call also fetches the beats of other replicas, so this replica connects again and loads the
+      // whole state. It does not send its own beat again: a store that hung may still process it, and count its uses twice.
       store.connection.reset(faultOf(error));
     }
     this.#exchange = undefined;

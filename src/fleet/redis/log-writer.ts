@@ -10,7 +10,7 @@ import type { FleetStore } from './fleet-store.ts';
 import { decodeSession } from './schemas.ts';
 import { faultOf } from './store-client.ts';
 
-/** What a fact changes in the store's hash of a session. */
+/** What a fact changes in a session that the store keeps. */
 interface SessionChange {
   readonly name: string;
   /** The session as JSON; empty if the session has ended. */
@@ -112,7 +112,7 @@ export class LogWriter {
     });
   }
 
-  /** Returns what a fact changes in the store's hash of a session. The moments of the fact are by the store's clock. */
+  /** Returns what a fact changes in the sessions that the store keeps. The fact's moments are by the store's clock. */
   #sessionChange(fact: Fact): SessionChange[] {
     if (fact.kind === 'session.ended') return [{ name: fact.name, text: '', member: '', leftMs: 0 }];
     if (fact.kind !== 'session.moved') return [];
