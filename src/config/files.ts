@@ -22,10 +22,13 @@ export const systemFiles: ConfigFiles = {
   isWorldReadable: (path) => (statSync(path).mode & READABLE_BY_OTHERS) !== 0,
 };
 
-/** Returns why the system cannot read a configuration file, and what to do. */
-export function whyUnreadable(error: unknown): string {
+/**
+ * Returns why the system cannot read a file, and what to do.
+ * @param file - what the message calls the file if it does not exist.
+ */
+export function whyUnreadable(error: unknown, file = 'the file'): string {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT'
-    ? 'the file does not exist; check the path'
+    ? `${file} does not exist; check the path`
     : `cannot read the file: ${describeError(error)}; check the path and the permissions of the file`;
 }
 
@@ -105,7 +108,7 @@ export class FileReader {
         this.#problems.warn(path, readableByAll(absolute));
       return text;
     } catch (error) {
-      this.#problems.error(path, `cannot read the file: ${describeError(error)}`);
+      this.#problems.error(path, whyUnreadable(error, absolute));
       return undefined;
     }
   }
