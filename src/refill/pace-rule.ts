@@ -212,7 +212,7 @@ export function waitBefore(
 
 /**
  * The time in ms until a turn may call, if every turn ahead of it calls. Each turn except the first adds the interval
- * of its own source.
+ * of the source for which it waits.
  */
 function waitInQueue(
   entry: PaceEntry,

@@ -120,8 +120,9 @@ export class RedisPaceStore implements PaceStore {
       }
       const [version = '0', text = ''] = values.map(String);
       const entry = this.#withFloor(text === '' ? undefined : decodeEntry(text), epoch);
-      const { newEntry: next, result } = decide(entry, momentAt(epoch.now, epoch.id));
-      if (next === undefined || (await this.#write(key, { epoch, version, entry, next }))) return result;
+      const { newEntry, result } = decide(entry, momentAt(epoch.now, epoch.id));
+      if (newEntry === undefined || (await this.#write(key, { epoch, version, entry, newEntry })))
+        return result;
     }
     const problem = `this replica could not record its call: other replicas changed the pace of the instance first, ${MAX_TRIES} times in a row`;
     throw new NoriaError('fleet-store-lost', problem);
@@ -131,13 +132,13 @@ export class RedisPaceStore implements PaceStore {
    * Writes the new entry. Returns false if the store did not accept it. The caller then reads the entry and decides
    * again.
    */
-  async #write(key: string, { epoch, version, entry, next }: PaceChange): Promise<boolean> {
+  async #write(key: string, { epoch, version, entry, newEntry }: PaceChange): Promise<boolean> {
     const { store, log, onClaim } = this.#options;
-    const isClaim = next.call?.fate === 'pending' && next.call.id !== entry?.call?.id;
+    const isClaim = newEntry.call?.fate === 'pending' && newEntry.call.id !== entry?.call?.id;
     const applied = isClaim && log !== undefined ? log.position() : '';
     const { values } = await store.run(WRITE, {
       keys: [store.keys.pace(key)],
-      args: [epoch.id, version, JSON.stringify(next), applied],
+      args: [epoch.id, version, JSON.stringify(newEntry), applied],
     });
     const [outcome, number] = values;
     if (isClaim) onClaim?.(outcome === 'written' ? 'granted' : outcome === 'behind' ? 'behind' : 'outrun');
@@ -167,7 +168,7 @@ interface PaceChange {
   readonly epoch: EpochState;
   readonly version: string;
   readonly entry: PaceEntry | undefined;
-  readonly next: PaceEntry;
+  readonly newEntry: PaceEntry;
 }
 
 /**

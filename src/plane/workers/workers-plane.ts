@@ -1,7 +1,7 @@
 /**
  * The data plane in several worker processes. Each worker has a copy of the pool of this process (the primary).
  * The primary emits the workers' events on its own bus, keeps the limits that apply to the listeners of all workers
- * together, and has a dialer of its own for health checks.
+ * together, and makes the health checks with a separate dialer.
  */
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
