@@ -1,10 +1,11 @@
 /** When noria reuses the connection to a member, and when it sends a forwarded request again. */
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
+import type { Dialer } from '../../../src/dialer/dial.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
 import { listen, RawClient } from '../harness.ts';
-import { answering, OK, rawOrigin } from '../origin.ts';
+import { answering, OK, type RawOrigin, rawOrigin } from '../origin.ts';
 
 test('forward: a clean member connection is returned, and only idempotent requests reuse it', async () => {
   const origin = await rawOrigin(answering(OK));
@@ -126,15 +127,21 @@ test('forward: a request with a large body is sent once', async () => {
   expect(origin.seen.length).toBe(1);
 });
 
-test('forward: after three dials the client gets the failure', async () => {
-  const origin = await rawOrigin(dying);
-  const dialer = directDialer();
+/** Sends a GET request, and expects a 502 after three attempts. Returns the function that reads the events. */
+async function expectFailure(dialer: Dialer, origin: RawOrigin) {
   const { port, events } = await listen(dialer);
   const client = await RawClient.open(port);
   client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
   const received = await client.until('the response', (text) => text.includes('\r\n\r\n'));
   expect(received).toMatch(/^HTTP\/1\.1 502 /);
   expect(received).toContain('X-Noria-Attempts: 3\r\n');
+  return events;
+}
+
+test('forward: after three dials the client gets the failure', async () => {
+  const origin = await rawOrigin(dying);
+  const dialer = directDialer();
+  const events = await expectFailure(dialer, origin);
   expect(dialer.requests.map(({ avoid }) => avoid)).toEqual([[], ['m1'], ['m1', 'm2']]);
   expect(events('client.refused')).toMatchObject([{ code: 'members-failed' }]);
   expect(events('client.refused')[0]).not.toHaveProperty('dialFailed');
@@ -148,12 +155,7 @@ test('forward: a failed dial after a failed member reports all attempts', async 
       socket.resetAndDestroy();
     }),
   );
-  const { port, events } = await listen(dialer);
-  const client = await RawClient.open(port);
-  client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
-  const received = await client.until('the response', (text) => text.includes('\r\n\r\n'));
-  expect(received).toMatch(/^HTTP\/1\.1 502 /);
-  expect(received).toContain('X-Noria-Attempts: 3\r\n');
+  const events = await expectFailure(dialer, origin);
   expect(events('client.refused')).toMatchObject([{ code: 'members-failed', dialFailed: true }]);
 });
 
