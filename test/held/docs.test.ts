@@ -8,9 +8,6 @@ import type { Terminal } from '../../src/commands/terminal.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { TRANSLATED_PAGES, translationOf } from '../support/translations.ts';
 
-/** The maximum length of the README: about two screens of a terminal or a browser. */
-const README_LINES = 120;
-
 const docs = readdirSync('docs', { recursive: true, encoding: 'utf8' })
   .filter((file) => file.endsWith('.md'))
   .map((file) => join('docs', file));
@@ -143,9 +140,8 @@ function commandsOf(text: string): string[] {
   return [...spans, ...fenced].flatMap((line) => call.exec(line)?.[1]?.trim() ?? []);
 }
 
-test.each(['README.md', 'README.zh-CN.md'])('%s: is short, and its configuration is valid', (page) => {
+test.each(['README.md', 'README.zh-CN.md'])('%s: its configuration is valid', (page) => {
   const text = textOf(page);
-  expect(text.split('\n').length).toBeLessThanOrEqual(README_LINES);
   const yaml = /```yaml\n([\s\S]*?)```/.exec(text)?.[1] ?? '';
   const { warnings, sources } = parseConfig(yaml, 'noria.yaml', { env: { CITY_PASSWORD: 'sandbox4' } });
   expect(sources.map(({ name }) => name)).toEqual(['city']);
@@ -160,19 +156,12 @@ test('docs/clients.md: the configuration is valid', () => {
   expect(listeners.length).toBe(3);
 });
 
-/** Returns the fenced code without comments. Diagrams are left out. */
-const codeOf = (page: string): string[] =>
-  [...textOf(page).matchAll(/^```(?!text)(.+)\n([\s\S]*?)^```$/gm)].map(
-    ([, info = '', code = '']) => `${info}\n${code.replace(/\s+(?:#|\/\/) .*$/gm, '')}`,
-  );
-
 test.each(TRANSLATED_PAGES)(
-  '%s: its translation has the same code and commands, and each links to the other',
+  '%s: its translation names the same commands, and each links to the other',
   (page) => {
     const translation = translationOf(page);
     expect(linksOf(page).map(({ path }) => path)).toContain(translation);
     expect(linksOf(translation).map(({ path }) => path)).toContain(page);
-    expect(codeOf(translation)).toEqual(codeOf(page));
     const namesOf = (file: string) => new Set(commandsOf(textOf(file)).map((line) => line.split(/\s+/)[0]));
     expect([...namesOf(page).difference(namesOf(translation))]).toEqual([]);
   },
