@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import { formatHostPort } from '../core/host-port.ts';
 import type { BoundAddress } from '../core/listen-address.ts';
-import { listenFailure } from '../core/listen-failure.ts';
+import { listenFailure } from '../core/listen-address.ts';
 import { clientNetwork } from '../core/networks.ts';
 import { SECURITY_HEADERS } from './guard.ts';
 

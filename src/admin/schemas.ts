@@ -3,7 +3,7 @@
  * types from them. Durations are in seconds, moments in ISO 8601, sizes in bytes.
  */
 import { z } from '@hono/zod-openapi';
-import type { Side } from '../core/fault.ts';
+import type { Side } from '../core/faults.ts';
 import { LOG_LEVELS } from '../core/log-options.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 

@@ -1,8 +1,7 @@
 /** `noria demo`: runs noria with an embedded sandbox of the extraction service, and prints commands to try. */
 import { randomBytes } from 'node:crypto';
 import { type Command, InvalidArgumentError } from 'commander';
-import { systemBoot } from '../core/boot.ts';
-import { pause, systemClock } from '../core/clock.ts';
+import { pause, systemBoot, systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort, hostPort, parseHostPort } from '../core/host-port.ts';
 import { isLocalAddress, localHostOf } from '../core/listen-address.ts';

@@ -4,8 +4,7 @@
 
 import type { Command } from 'commander';
 import type { Config, SourceConfig } from '../config/config.ts';
-import { systemBoot } from '../core/boot.ts';
-import { holdingClock } from '../core/clock.ts';
+import { holdingClock, systemBoot } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
 import { systemRandom } from '../core/random.ts';

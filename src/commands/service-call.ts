@@ -3,8 +3,7 @@
  * `areas`, `instances` and `link`.
  */
 import type { Config, FleetConfig, SourceConfig } from '../config/config.ts';
-import { systemBoot } from '../core/boot.ts';
-import { holdingClock } from '../core/clock.ts';
+import { holdingClock, systemBoot } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
 import { Ownership } from '../core/ownership.ts';

@@ -6,8 +6,7 @@
  * one at a time (docs/decisions/0003-notify-systemd-by-its-command.md).
  */
 import { execFile } from 'node:child_process';
-import type { BootClock } from '../core/boot.ts';
-import type { Clock } from '../core/clock.ts';
+import type { BootClock, Clock } from '../core/clock.ts';
 import { describeError } from '../core/faults.ts';
 import type { Log } from '../core/log.ts';
 

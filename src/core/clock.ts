@@ -4,6 +4,9 @@
  * Use `monotonic()` for lifetimes, deadlines and durations. Use `now()` for times that leave the process (snapshots,
  * display), and for the date: the service counts its quotas by calendar day.
  */
+import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { uptime } from 'node:os';
 
 export interface Clock {
   /** The time in epoch ms. It may jump when the clock of the machine is set. */
@@ -52,4 +55,80 @@ export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<v
     const timer = clock.after(ms, wake);
     signal?.addEventListener('abort', wake);
   });
+}
+
+/** One timer for the earliest of many exact moments. For many coarse timeouts of one kind, `Deadlines` is cheaper. */
+export class EarliestTimer {
+  readonly #clock: Clock;
+  readonly #fn: () => void;
+  #timer: Disposable | undefined;
+  #dueAt = Number.POSITIVE_INFINITY;
+
+  /**
+   * @param fn - handles everything that is due, then calls `armBy` for the next moment. The timer may also call `fn`
+   * when nothing is due.
+   */
+  constructor(clock: Clock, fn: () => void) {
+    this.#clock = clock;
+    this.#fn = fn;
+  }
+
+  /** The monotonic moment at which the timer fires; infinite while it is not armed. */
+  get dueAt(): number {
+    return this.#dueAt;
+  }
+
+  /**
+   * Makes the timer fire at the monotonic moment `at` or earlier. If the timer is armed for an earlier moment, it
+   * stays as it is: an unnecessary call of `fn` costs less than arming a timer at every change. Infinity is ignored.
+   */
+  armBy(at: number): void {
+    if (at >= this.#dueAt) return;
+    this.disarm();
+    this.#dueAt = at;
+    this.#timer = this.#clock.after(at - this.#clock.monotonic(), () => {
+      this.disarm();
+      this.#fn();
+    });
+  }
+
+  disarm(): void {
+    this.#timer?.[Symbol.dispose]();
+    this.#timer = undefined;
+    this.#dueAt = Number.POSITIVE_INFINITY;
+  }
+}
+
+/**
+ * The time since this machine started: a clock that all processes share and that cannot be set. Use it for moments that
+ * one process stores and another one compares.
+ *
+ * On Linux, this is CLOCK_MONOTONIC (`process.hrtime`) together with the boot id of the kernel. On other systems, each
+ * process gets its own boot id, so that callers compare moments by the wall clock.
+ */
+export interface BootClock {
+  /** Times since the boot can be compared only if their ids are equal. */
+  readonly id: string;
+  /** The time in ms since the boot, without the time in which the machine was suspended. */
+  elapsedMs(): number;
+  /** The time in ms since the boot, including suspended time. It is exact only to about 10 ms. */
+  uptimeMs(): number;
+}
+
+const NANOSECONDS_IN_MS = 1e6;
+
+export function systemBoot(): BootClock {
+  return {
+    id: bootId(),
+    elapsedMs: () => Number(process.hrtime.bigint()) / NANOSECONDS_IN_MS,
+    uptimeMs: () => uptime() * 1_000,
+  };
+}
+
+function bootId(): string {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  } catch {
+    return randomUUID(); // ignored: this is not Linux. A unique id makes callers compare moments by the wall clock.
+  }
 }

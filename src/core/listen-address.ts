@@ -1,9 +1,11 @@
 /**
  * The address on which a server listens: its grammar (`host:port`, `[v6]:port`, `host:24000-24019` or `fd:3`), and
- * comparisons of addresses. All functions are pure.
+ * comparisons of addresses, also with noria's own.
  */
-import { formatHostPort, hostPort } from './host-port.ts';
-import { isLoopbackAddress } from './networks.ts';
+import { hostname, networkInterfaces } from 'node:os';
+import { describeError, NoriaError } from './faults.ts';
+import { formatHostPort, type HostPort, hostPort } from './host-port.ts';
+import { embeddedIpv4, isLoopbackAddress } from './networks.ts';
 
 export type ListenAddress = TcpAddress | FdAddress;
 
@@ -35,6 +37,17 @@ const WILDCARDS: ReadonlyMap<string, string> = new Map([
   ['0.0.0.0', '127.0.0.1'],
   ['::', '::1'],
 ]);
+/** The names that hosts files usually give to loopback addresses. */
+const LOOPBACK_NAMES = [
+  'localhost',
+  'localhost.localdomain',
+  'localhost4',
+  'localhost4.localdomain4',
+  'localhost6',
+  'localhost6.localdomain6',
+  'ip6-localhost',
+  'ip6-loopback',
+];
 const FIRST_FD = 3;
 /** The maximum number of ports in a range. noria opens a server for each port. */
 const MAX_RANGE = 1000;
@@ -125,4 +138,78 @@ function wrongPorts(first: number, last: number): string | undefined {
   if (last < first) return 'has a port range that ends before it begins';
   if (first === 0 && last > 0) return 'has a port range that begins at 0';
   return last - first >= MAX_RANGE ? `has a range of more than ${MAX_RANGE} ports` : undefined;
+}
+
+/**
+ * Whether a target is one of noria's own listeners or its admin address. noria always refuses such a target. Otherwise
+ * a client could reach the admin API through the proxy, or create a proxy loop.
+ */
+export function isOwnAddress(target: HostPort, own: readonly BoundAddress[]): boolean {
+  return own.some(({ host: address, port }) => {
+    if (port !== target.port) return false;
+    if (target.kind === 'name') return isOwnName(target.host, ownNames());
+    // An IPv6 address with an embedded IPv4 address leads to the embedded address: [::ffff:192.0.2.1] to 192.0.2.1.
+    return [target.host, ...embeddedIpv4(target.host)].some((host) => reaches(host, address));
+  });
+}
+
+/**
+ * Whether the address of a member is one of noria's own.
+ *
+ * Unlike `isOwnAddress`, it distinguishes loopback addresses: if noria listens on 127.0.0.1, a member at 127.0.0.2 is
+ * not noria.
+ */
+export function isOwnMember(member: HostPort, own: readonly BoundAddress[]): boolean {
+  const isOther = (address: string) =>
+    [member.host, address].every((host) => host.startsWith('127.')) && member.host !== address;
+  return isOwnAddress(
+    member,
+    own.filter(({ host }) => !isOther(host)),
+  );
+}
+
+/** Whether a connection to `host` reaches a server that is bound to `address`. */
+function reaches(host: string, address: string): boolean {
+  if (host === address) return true;
+  const wildcard = address === '0.0.0.0' || address === '::';
+  // For a target, 127.0.0.0/8, ::1 and the wildcard addresses all mean this machine. `embeddedIpv4` maps :: to 0.0.0.0.
+  const isLocal = isLoopbackAddress(host) || host === '0.0.0.0';
+  return isLocal ? wildcard || isLoopbackAddress(address) : wildcard && isInterfaceAddress(host);
+}
+
+/** The loopback names, and this machine's own name with and without its domain. */
+export function ownNames(): ReadonlySet<string> {
+  const name = hostname().toLowerCase();
+  return new Set([...LOOPBACK_NAMES, name, name.replace(/\..*$/s, '')]);
+}
+
+export function isOwnName(name: string, own: ReadonlySet<string>): boolean {
+  return own.has(name) || name.endsWith('.localhost');
+}
+
+/** Whether a network interface of this machine has the address. Slow, because each call reads all interfaces. */
+function isInterfaceAddress(address: string): boolean {
+  return Object.values(networkInterfaces()).some((list) => list?.some((each) => each.address === address));
+}
+
+const LISTEN_FAILURES: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'another program listens there (address in use); stop it, or choose another port',
+  EADDRNOTAVAIL: 'this machine has no such address; use 127.0.0.1, or an address that `ip address` shows',
+  EAFNOSUPPORT: 'this machine has no IPv6; use an IPv4 address such as 127.0.0.1',
+  EACCES:
+    'permission denied for the user that runs noria; choose a port above 1023, or grant CAP_NET_BIND_SERVICE',
+  ENOTFOUND: 'the host name does not exist; use an IP address',
+  EBADF: 'no such file descriptor was inherited; start noria through a systemd socket unit',
+  EINVAL: 'the file descriptor is not a listening socket; check the systemd socket unit',
+  ENOTSOCK: 'the file descriptor is not a listening socket; check the systemd socket unit',
+};
+
+/**
+ * The error for an address at which noria cannot listen, with advice for the operator.
+ * @param where - the address that noria could not listen on.
+ */
+export function listenFailure(where: string, cause: unknown): NoriaError {
+  const errno = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
+  const reason = Object.hasOwn(LISTEN_FAILURES, errno) ? LISTEN_FAILURES[errno] : describeError(cause);
+  return new NoriaError('listen-failed', `cannot listen on ${where}: ${reason}`, { cause });
 }

@@ -7,11 +7,12 @@
  */
 import { createRequire } from 'node:module';
 import { type DestinationStream, pino } from 'pino';
+import { BoundedMap } from './bounded-map.ts';
 import type { Clock } from './clock.ts';
 import type { EventBus, EventName, NoriaEvents } from './events.ts';
+import type { FaultCode } from './faults.ts';
 import type { LOG_FORMATS, LogLevel } from './log-options.ts';
 import { escapeAll, escapeFormat } from './printable.ts';
-import { RefusalLog } from './refusal-log.ts';
 
 type Fields = object;
 
@@ -155,10 +156,7 @@ function readinessLevel(event: NoriaEvents['readiness.changed']): Level {
  */
 export function logEvents(bus: EventBus, log: Log, clock: Clock): Disposable {
   const names = Object.keys(LINES) as UnlimitedEvent[];
-  const refusals = new RefusalLog({
-    clock,
-    onSummary: (summary) => log.info(summary, 'client refused repeatedly'),
-  });
+  const refusals = new RefusalLog(clock, (summary) => log.info(summary, 'client refused repeatedly'));
   const subscriptions = [
     ...names.map((name) => logEvent(bus, log, name)),
     bus.on('client.refused', (event) => {
@@ -179,4 +177,98 @@ function logEvent<Name extends UnlimitedEvent>(bus: EventBus, log: Log, name: Na
     const [level, message] = line(event);
     log[level](event, message);
   });
+}
+
+type Refusal = NoriaEvents['client.refused'];
+
+/** The refusals of one client in one window that got no separate log line. */
+interface RefusalSummary {
+  readonly client: string;
+  readonly count: number;
+  readonly codes: Readonly<Partial<Record<FaultCode, number>>>;
+  readonly ms: number;
+}
+
+const MAX_LOGGED_REFUSALS = 5;
+const REFUSAL_WINDOW_MS = 10_000;
+/** The maximum number of clients that have their own window. All further clients share one window. */
+const MAX_CLIENTS = 200;
+const OTHER_CLIENTS = 'others';
+
+interface Window {
+  readonly endsAt: number;
+  logged: number;
+  count: number;
+  readonly codes: Partial<Record<FaultCode, number>>;
+}
+
+/**
+ * Limits the log lines about refused clients. Without a limit, a client that retries again and again would fill the
+ * disk. In each client's window of time, each of the first refusals gets a line. At the end of the window, one more
+ * line states the number of further refusals.
+ */
+class RefusalLog implements Disposable {
+  readonly #clock: Clock;
+  readonly #onSummary: (summary: RefusalSummary) => void;
+  /**
+   * The windows that have not ended, oldest first. All windows have the same length, so the oldest ends first.
+   */
+  readonly #windows = new BoundedMap<string, Window>(MAX_CLIENTS + 1);
+  #timer: Disposable | undefined;
+
+  constructor(clock: Clock, onSummary: (summary: RefusalSummary) => void) {
+    this.#clock = clock;
+    this.#onSummary = onSummary;
+  }
+
+  /**
+   * Counts a refusal.
+   *
+   * @returns whether to log the refusal now. If not, the summary counts it.
+   */
+  admit({ client, code }: Pick<Refusal, 'client' | 'code'>): boolean {
+    const window = this.#windowOf(client);
+    if (window.logged < MAX_LOGGED_REFUSALS) {
+      window.logged += 1;
+      return true;
+    }
+    window.count += 1;
+    window.codes[code] = (window.codes[code] ?? 0) + 1;
+    return false;
+  }
+
+  /** Reports the summaries of all open windows, as if the windows ended now. */
+  [Symbol.dispose](): void {
+    this.#timer?.[Symbol.dispose]();
+    this.#timer = undefined;
+    this.#closeWindows(Number.POSITIVE_INFINITY);
+  }
+
+  #windowOf(client: string): Window {
+    const isOther = !this.#windows.has(client) && this.#windows.size >= MAX_CLIENTS;
+    const name = isOther ? OTHER_CLIENTS : client;
+    const open = this.#windows.get(name);
+    if (open !== undefined) return open;
+    const endsAt = this.#clock.monotonic() + REFUSAL_WINDOW_MS;
+    const window: Window = { endsAt, logged: 0, count: 0, codes: {} };
+    this.#windows.set(name, window);
+    this.#timer ??= this.#clock.after(REFUSAL_WINDOW_MS, () => this.#onTimer());
+    return window;
+  }
+
+  #onTimer(): void {
+    this.#timer = undefined;
+    const now = this.#clock.monotonic();
+    this.#closeWindows(now);
+    const [next] = this.#windows.values();
+    if (next !== undefined) this.#timer = this.#clock.after(next.endsAt - now, () => this.#onTimer());
+  }
+
+  #closeWindows(now: number): void {
+    for (const [client, { endsAt, count, codes }] of this.#windows) {
+      if (endsAt > now) return;
+      this.#windows.delete(client);
+      if (count > 0) this.#onSummary({ client, count, codes, ms: REFUSAL_WINDOW_MS });
+    }
+  }
 }

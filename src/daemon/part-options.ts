@@ -7,13 +7,12 @@ import type { Config, LinkSource, ListenerConfig, ServiceSource, SourceConfig } 
 import { hostPort } from '../core/host-port.ts';
 import { isSame } from '../core/is-same.ts';
 import type { BoundAddress } from '../core/listen-address.ts';
-import { overlap } from '../core/listen-address.ts';
+import { isOwnMember, overlap } from '../core/listen-address.ts';
 import { isPrivateAddress } from '../core/networks.ts';
 import type { DialerSettings } from '../dialer/dialer.ts';
 import { openFrontTunnel } from '../dialer/front-tunnel.ts';
 import type { SourceSettings } from '../dialer/source-memory.ts';
 import type { SourceKeys } from '../fleet/source-keys.ts';
-import { isOwnMember } from '../listener/deny-targets.ts';
 import type { ListenerSettings, PlaneContext } from '../plane/data-plane.ts';
 import type { PoolSettings, PoolSourceOptions } from '../pool/options.ts';
 import type { ProberSettings } from '../prober/prober.ts';

@@ -9,11 +9,11 @@ import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { type HostPort, parseHostPort } from '../core/host-port.ts';
-import type { BoundAddress } from '../core/listen-address.ts';
+import { type BoundAddress, isOwnAddress } from '../core/listen-address.ts';
 import { Networks } from '../core/networks.ts';
 import { ownText } from '../core/own-text.ts';
 import type { Secret } from '../core/secret.ts';
-import { DenyTargets, isOwnAddress } from './deny-targets.ts';
+import { DenyTargets } from './deny-targets.ts';
 import { routingTextWithoutUsers } from './routing-options.ts';
 import { MAX_WRONG_ATTEMPTS, type WrongAttempt, WrongAttempts } from './wrong-attempts.ts';
 

@@ -1,30 +1,18 @@
 /**
- * Checks targets: against the rules of `denyTargets` of one listener, and against noria's own addresses.
+ * Checks targets against the rules of `denyTargets` of one listener.
  *
  * Targets are in canonical form (core/host-port.ts), so `2130706433` and `[::ffff:127.0.0.1]` are compared as the
  * addresses that they mean. noria does not resolve names; members do. So a name that resolves to a private address
  * cannot lead into noria's own network.
  */
-import { hostname, networkInterfaces } from 'node:os';
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { HostPort } from '../core/host-port.ts';
-import type { BoundAddress } from '../core/listen-address.ts';
-import { embeddedIpv4, isLoopbackAddress, isPrivateAddress, Networks } from '../core/networks.ts';
+import { isOwnName, ownNames } from '../core/listen-address.ts';
+import { isPrivateAddress, Networks } from '../core/networks.ts';
 import { parseTargetRule, type TargetRule } from '../core/target-rule.ts';
 
 /** The ports of mail servers, which the rule `smtp` excludes to prevent spam. */
 const SMTP_PORTS: readonly number[] = [25, 465, 587];
-/** The names that hosts files usually give to loopback addresses. */
-const LOOPBACK_NAMES = [
-  'localhost',
-  'localhost.localdomain',
-  'localhost4',
-  'localhost4.localdomain4',
-  'localhost6',
-  'localhost6.localdomain6',
-  'ip6-localhost',
-  'ip6-loopback',
-];
 /** Names of this machine or network: RFC 6761 §6.3, RFC 6762 §3, ICANN's .internal. */
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal'];
 /**
@@ -97,58 +85,6 @@ export class DenyTargets {
   }
 }
 
-/**
- * Whether a target is one of noria's own listeners or its admin address. noria always refuses such a target. Otherwise
- * a client could reach the admin API through the proxy, or create a proxy loop.
- */
-export function isOwnAddress(target: HostPort, own: readonly BoundAddress[]): boolean {
-  return own.some(({ host: address, port }) => {
-    if (port !== target.port) return false;
-    if (target.kind === 'name') return isOwnName(target.host, ownNames());
-    // An IPv6 address with an embedded IPv4 address leads to the embedded address: [::ffff:192.0.2.1] to 192.0.2.1.
-    return [target.host, ...embeddedIpv4(target.host)].some((host) => reaches(host, address));
-  });
-}
-
-/**
- * Whether the address of a member is one of noria's own.
- *
- * Unlike `isOwnAddress`, it distinguishes loopback addresses: if noria listens on 127.0.0.1, a member at 127.0.0.2 is
- * not noria.
- */
-export function isOwnMember(member: HostPort, own: readonly BoundAddress[]): boolean {
-  const isOther = (address: string) =>
-    [member.host, address].every((host) => host.startsWith('127.')) && member.host !== address;
-  return isOwnAddress(
-    member,
-    own.filter(({ host }) => !isOther(host)),
-  );
-}
-
-/** Whether a connection to `host` reaches a server that is bound to `address`. */
-function reaches(host: string, address: string): boolean {
-  if (host === address) return true;
-  const wildcard = address === '0.0.0.0' || address === '::';
-  // For a target, 127.0.0.0/8, ::1 and the wildcard addresses all mean this machine. `embeddedIpv4` maps :: to 0.0.0.0.
-  const isLocal = isLoopbackAddress(host) || host === '0.0.0.0';
-  return isLocal ? wildcard || isLoopbackAddress(address) : wildcard && isInterfaceAddress(host);
-}
-
-/** The loopback names, and this machine's own name with and without its domain. */
-function ownNames(): ReadonlySet<string> {
-  const name = hostname().toLowerCase();
-  return new Set([...LOOPBACK_NAMES, name, name.replace(/\..*$/s, '')]);
-}
-
-function isOwnName(name: string, own: ReadonlySet<string>): boolean {
-  return own.has(name) || name.endsWith('.localhost');
-}
-
 function isPrivateName(name: string, own: ReadonlySet<string>): boolean {
   return isOwnName(name, own) || PRIVATE_SUFFIXES.some((suffix) => name.endsWith(suffix));
-}
-
-/** Whether a network interface of this machine has the address. Slow, because each call reads all interfaces. */
-function isInterfaceAddress(address: string): boolean {
-  return Object.values(networkInterfaces()).some((list) => list?.some((each) => each.address === address));
 }

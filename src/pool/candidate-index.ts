@@ -4,7 +4,7 @@
  * remaining life becomes short or ends, or its quarantine ends.
  */
 import type { Clock } from '../core/clock.ts';
-import { EarliestTimer } from '../core/earliest-timer.ts';
+import { EarliestTimer } from '../core/clock.ts';
 import { Heap } from '../core/heap.ts';
 import type { Random } from '../core/random.ts';
 import { Candidate, Candidates, Tier } from './candidates.ts';

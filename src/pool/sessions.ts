@@ -5,8 +5,8 @@
  * is reached, session-clients.ts chooses the session that ends.
  */
 import type { Clock } from '../core/clock.ts';
+import { EarliestTimer } from '../core/clock.ts';
 import { formatDuration } from '../core/duration.ts';
-import { EarliestTimer } from '../core/earliest-timer.ts';
 import type { EventBus } from '../core/events.ts';
 import { Heap } from '../core/heap.ts';
 import type { RoutingOptions, SessionOwner } from './lease.ts';

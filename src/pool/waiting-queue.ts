@@ -5,7 +5,7 @@
  * the whole line when no member passes the filter.
  */
 import type { Clock } from '../core/clock.ts';
-import { EarliestTimer } from '../core/earliest-timer.ts';
+import { EarliestTimer } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { Heap, type HeapNode } from '../core/heap.ts';
 import type { Candidates } from './candidates.ts';

@@ -6,7 +6,7 @@
  * draw is due, the check starts a turn (source-turn.ts), and at most one turn is in progress. The source owns the turn
  * and one timer. phase.ts keeps the phase.
  */
-import { EarliestTimer } from '../core/earliest-timer.ts';
+import { EarliestTimer } from '../core/clock.ts';
 import type { Random } from '../core/random.ts';
 import { formatCount } from '../core/words.ts';
 import type { SourceForecast } from '../pool/lease.ts';

@@ -12,7 +12,7 @@ import type { Duplex } from 'node:stream';
 import type { Clock } from '../core/clock.ts';
 import { describeError, hasCode, NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
-import { listenFailure } from '../core/listen-failure.ts';
+import { listenFailure } from '../core/listen-address.ts';
 
 interface WebServerOptions {
   readonly host: string;

@@ -1,7 +1,6 @@
 /** A moment that any process can compare with its own time, even after a restart or a change of the wall clock. */
 import { z } from 'zod';
-import type { BootClock } from '../core/boot.ts';
-import type { Clock } from '../core/clock.ts';
+import type { BootClock, Clock } from '../core/clock.ts';
 
 export const momentSchema = z.object({
   /** The wall-clock time in epoch ms. */

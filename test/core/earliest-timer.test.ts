@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { EarliestTimer } from '../../src/core/earliest-timer.ts';
+import { EarliestTimer } from '../../src/core/clock.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 function kit() {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Fault } from '../../src/core/fault.ts';
+import type { Fault } from '../../src/core/faults.ts';
 import { describeError, FAULTS, type FaultCode, hasCode, NoriaError } from '../../src/core/faults.ts';
 
 /** The registered error tokens of Proxy-Status (RFC 9209 §2.3). */

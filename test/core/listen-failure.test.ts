@@ -1,6 +1,6 @@
 import { createServer } from 'node:net';
 import { expect, test } from 'vitest';
-import { listenFailure } from '../../src/core/listen-failure.ts';
+import { listenFailure } from '../../src/core/listen-address.ts';
 
 test.each([
   ['EADDRINUSE', /address in use.*stop it, or choose another port/],

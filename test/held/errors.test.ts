@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Fault } from '../../src/core/fault.ts';
+import type { Fault } from '../../src/core/faults.ts';
 import { FAULTS } from '../../src/core/faults.ts';
 import { refusalReply } from '../../src/listener/http/replies.ts';
 import { inBothLanguages } from '../support/translations.ts';

@@ -3,8 +3,7 @@
  * Prints the machine's monotonic ms at the start and at the end of each call.
  */
 import { writeSync } from 'node:fs';
-import { systemBoot } from '../../src/core/boot.ts';
-import { pause, systemClock } from '../../src/core/clock.ts';
+import { pause, systemBoot, systemClock } from '../../src/core/clock.ts';
 import { Pace } from '../../src/refill/pace.ts';
 import { openState } from '../../src/state/folder.ts';
 

@@ -1,8 +1,7 @@
 /** The in-memory pool is the model: the same random history must lead to the same state in the store. */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { systemBoot } from '../../../src/core/boot.ts';
-import { systemClock } from '../../../src/core/clock.ts';
+import { systemBoot, systemClock } from '../../../src/core/clock.ts';
 import { MemorySharedPool } from '../../../src/fleet/memory-shared-pool.ts';
 import type { Beat, Fact, SharedPool, SharedState } from '../../../src/fleet/shared-pool.ts';
 import type { SharedMember, SharedSession } from '../../../src/pool/shared-member.ts';

@@ -1,6 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
-import { systemBoot } from '../../../src/core/boot.ts';
-import { systemClock } from '../../../src/core/clock.ts';
+import { systemBoot, systemClock } from '../../../src/core/clock.ts';
 import type { FleetStore } from '../../../src/fleet/redis/fleet-store.ts';
 import { type FollowedLog, RedisPaceStore } from '../../../src/fleet/redis/redis-pace-store.ts';
 import {

@@ -1,8 +1,7 @@
 /** Shared pools of one test, which connect to one real store. */
 import { randomUUID } from 'node:crypto';
 import { onTestFinished } from 'vitest';
-import { systemBoot } from '../../../src/core/boot.ts';
-import { systemClock } from '../../../src/core/clock.ts';
+import { systemBoot, systemClock } from '../../../src/core/clock.ts';
 import type { NoriaError } from '../../../src/core/faults.ts';
 import { systemRandom } from '../../../src/core/random.ts';
 import { FleetStore } from '../../../src/fleet/redis/fleet-store.ts';
