@@ -35,7 +35,7 @@ export function integerOption(min: number, max: number): (text: string) => numbe
 }
 
 export function fractionOption(text: string): number {
-  const value = /^\d*\.?\d+$/.test(text) ? Number(text) : Number.NaN;
+  const value = /^(?:\d+(?:\.\d+)?|\.\d+)$/.test(text) ? Number(text) : Number.NaN;
   if (value >= 0 && value <= 1) return value;
   throw new InvalidArgumentError('Expected a fraction from 0 to 1, for example 0.2.');
 }

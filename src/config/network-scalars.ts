@@ -17,7 +17,7 @@ export function baseAddress(): Scalar<string> {
       const url = readUrl(given);
       if ('wrong' in url) return url;
       if (url.value.search + url.value.hash !== '') return { wrong: 'has a query or a fragment' };
-      return { value: url.value.origin + url.value.pathname.replace(/\/+$/, '') };
+      return { value: url.value.origin + url.value.pathname.replace(/^((?:\/+[^/]+)*)\/*$/, '$1') };
     },
     write: (value) => value,
   });

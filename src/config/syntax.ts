@@ -34,7 +34,7 @@ const WORDS: { readonly [Code in ErrorCode]?: string } = {
  * Matches an unquoted `${` inside `{ }` or `[ ]`, where YAML reads the brace as the start of a map. Captures the text
  * before the `${`.
  */
-const BARE_REFERENCE = /^([^#]*[{[,][^#]*[\s:,{[])\$\{/;
+const BARE_REFERENCE = /^(?=[^#{[,]*[{[,])([^#]*[\s:,{[])\$\{/;
 
 /**
  * Returns at most one problem for each line, because later errors in a line usually result from the first one. An

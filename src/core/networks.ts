@@ -124,7 +124,7 @@ export function clientNetwork(address: string): string {
 
 function ipv6Groups(address: string): number[] | undefined {
   if (!isIPv6(address)) return undefined;
-  const bare = address.replace(/%.*$/, '');
+  const bare = address.replace(/%.*/s, '');
   const dotted = /^(.*:)(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(bare);
   const hex =
     dotted === null

@@ -21,7 +21,7 @@ export interface DialRequest {
    */
   readonly use: 'tunnel' | 'forward';
   /**
-   * Only with `forward`: the client's user and session. Requests with different owners never share an idle connection.
+   * Only with `forward`: the client's address, user and session. Requests with different owners never share an idle connection.
    */
   readonly owner?: string;
   /**

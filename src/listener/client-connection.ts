@@ -167,7 +167,7 @@ export class ClientConnection implements Listed {
   /** Checks the client's credentials. The error says why the client is refused. */
   identify(credentials: ClientCredentials | undefined): ClientIdentity | NoriaError {
     const { access } = this.options;
-    return access.identify(credentials, access.requiresCredentials ? this.#clientAddress : undefined);
+    return access.identify(credentials, access.requiresCredentials ? this.clientAddress : undefined);
   }
 
   /**
@@ -265,7 +265,7 @@ export class ClientConnection implements Listed {
     const { name, bus } = this.options;
     bus.emit('client.refused', {
       listener: name,
-      client: clientNetwork(this.#clientAddress),
+      client: clientNetwork(this.clientAddress),
       protocol: this.#protocol,
       code,
       detail,
@@ -278,14 +278,14 @@ export class ClientConnection implements Listed {
    * `local`.
    */
   get #clientWithoutUser(): string {
-    return this.options.access.admitsAll ? 'local' : clientNetwork(this.#clientAddress);
+    return this.options.access.admitsAll ? 'local' : clientNetwork(this.clientAddress);
   }
 
   /**
    * The address of the client; '' if the client has disconnected. Reading the address costs a system call, so read it
    * only where necessary.
    */
-  get #clientAddress(): string {
+  get clientAddress(): string {
     return this.#accepted.remoteAddress ?? '';
   }
 

@@ -254,7 +254,7 @@ export class Paces {
 /** The key for the pace of an instance at a service address. All sources of the instance have the same key. */
 export function paceKey(call: ServiceAddress & { readonly instance: string }): string {
   const address = call.baseUrl ?? call.extractHost ?? '';
-  return `${address.replace(/\/+$/, '').toLowerCase()} ${call.instance}`;
+  return `${address.replace(/^([^/]*(?:\/+[^/]+)*)\/*$/, '$1').toLowerCase()} ${call.instance}`;
 }
 
 /** The right to send one call to the service within PERMIT_VALID_MS. */

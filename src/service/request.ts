@@ -196,5 +196,5 @@ function baseRoot(baseUrl: string): string {
       'bad-config',
       'the base address of the service is unusable; it must be http:// or https:// with a host and optionally a path, without credentials, query and fragment',
     );
-  return url.origin + url.pathname.replace(/\/+$/, '');
+  return url.origin + url.pathname.replace(/^((?:\/+[^/]+)*)\/*$/, '$1');
 }

@@ -116,7 +116,7 @@ export async function writeDraft(
   path: string,
   write: (file: FileHandle) => Promise<void>,
 ): Promise<{ readonly draft: string; readonly file: FileHandle }> {
-  const name = basename(path).replace(/\..*$/, '');
+  const name = basename(path).replace(/\..*/s, '');
   const draft = join(dirname(path), `${name}.${randomUUID()}.tmp`);
   const file = await open(draft, 'wx', 0o600);
   try {

@@ -88,6 +88,22 @@ describe('access: users', () => {
     expect(hasCode(outcome, 'auth-required')).toBe(true);
   });
 
+  test('access: passwords are compared to their last character', () => {
+    const long = access({ users: users(['ann', 'correct-horse-battery'], ['bob', 'correct-horse']) });
+    const identify = (username: string, password: string) => long.identify({ username, password }, CLIENT);
+    for (const [name, password] of [
+      ['ann', 'correct-horse-batterz'],
+      ['ann', 'correct-horse-batter'],
+      ['ann', 'correct-horse-battery!'],
+      ['ann', 'correct-horse'],
+      ['bob', 'correct-horse-battery'],
+      ['bob', 'correct-hors'],
+    ] as const)
+      expect(hasCode(identify(name, password), 'auth-required'), `${name} ${password}`).toBe(true);
+    expect(identify('ann', 'correct-horse-battery')).toMatchObject({ user: 'ann' });
+    expect(identify('bob', 'correct-horse')).toMatchObject({ user: 'bob' });
+  });
+
   test('access: missing credentials do not count as a failed attempt', () => {
     const closed = access({ users: known });
     expect(closed.requiresCredentials).toBe(true);

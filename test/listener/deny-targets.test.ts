@@ -44,6 +44,11 @@ describe('deny-targets: the default rules', () => {
     '192.168.0.1',
     '[fd00:ec2::254]',
     '[64:ff9b::10.0.0.1]',
+    '[64:ff9b::a9fe:a9fe]',
+    '[2002:a00:1::1]',
+    '[2002:7f00:1::]',
+    '[::ffff:0:10.0.0.1]',
+    '[::10.0.0.1]',
     '[2001:0:808:808::f5ff:fffe]',
     '[2606:4700::5efe:10.0.0.1]',
     'localhost4',
@@ -89,6 +94,10 @@ test('deny-targets: a rule applies to every notation of its target', () => {
   ]);
   expect(denied(['192.0.2.1'], ['[::ffff:192.0.2.1]', '0xc0000201', '192.0.2.2'])).toHaveLength(2);
   expect(denied(['2001:db8::/32'], ['[2001:DB8:0::1]', '[2001:db9::1]'])).toEqual(['[2001:DB8:0::1]']);
+  // 8.8.4.4 behind a translator of the member: NAT64, 6to4, IPv4-compatible, Teredo. 8.8.8.8 in the same forms is allowed.
+  const forms = ['[64:ff9b::808:404]', '[2002:808:404::1]', '[::808:404]', '[2001:0:808:404::]'];
+  const others = ['[64:ff9b::808:808]', '[2002:808:808::1]', '[::808:808]'];
+  expect(denied(['8.8.4.4'], [...forms, ...others])).toEqual(forms);
 });
 
 test('deny-targets: the reason names the kind of rule without quoting the rule', () => {
@@ -150,7 +159,8 @@ describe("deny-targets: noria's own addresses", () => {
 
   test('deny-targets: if noria is bound to one address, only that address is its own', () => {
     expect(own('192.0.2.1:8888', '192.0.2.1')).toBe(true);
-    expect(own('[::ffff:192.0.2.1]:8888', '192.0.2.1')).toBe(true);
+    for (const form of ['[::ffff:192.0.2.1]', '[64:ff9b::192.0.2.1]', '[2002:c000:201::1]'])
+      expect(own(`${form}:8888`, '192.0.2.1'), form).toBe(true);
     expect(own('[2001:DB8::1]:8888', '2001:db8::1')).toBe(true);
     expect(own('192.0.2.2:8888', '192.0.2.1')).toBe(false);
     expect(own('127.0.0.1:8888', '192.0.2.1')).toBe(false);

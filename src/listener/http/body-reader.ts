@@ -31,7 +31,9 @@ const TAB = 0x09;
 const LF = 0x0a;
 const CR = 0x0d;
 const SPACE = 0x20;
+const DOUBLE_QUOTE = 0x22;
 const SEMICOLON = 0x3b;
+const BACKSLASH = 0x5c;
 const DELETE = 0x7f;
 
 /**
@@ -41,14 +43,17 @@ const DELETE = 0x7f;
 const SIZE_START = 0;
 const SIZE = 1;
 const EXTENSION = 2;
-const SIZE_LF = 3;
-const CHUNK = 4;
-const CHUNK_CR = 5;
-const CHUNK_LF = 6;
-const TRAILERS = 7;
-const LENGTH = 8;
-const UNTIL_CLOSE = 9;
-const COMPLETE = 10;
+/** Inside a quoted value of an extension, and after a backslash in it. The value must end before the line does. */
+const QUOTED = 3;
+const ESCAPED = 4;
+const SIZE_LF = 5;
+const CHUNK = 6;
+const CHUNK_CR = 7;
+const CHUNK_LF = 8;
+const TRAILERS = 9;
+const LENGTH = 10;
+const UNTIL_CLOSE = 11;
+const COMPLETE = 12;
 
 const FIRST_STATE: Readonly<Record<Framing['kind'], number>> = {
   none: COMPLETE,
@@ -180,10 +185,15 @@ export class BodyReader {
         } else {
           throw this.#malformedSize();
         }
-      } else if (state === EXTENSION) {
+      } else if (state <= ESCAPED) {
         line += 1;
-        if (byte === CR) state = SIZE_LF;
-        else this.#checkExtension(byte, line);
+        if (byte === CR && state === EXTENSION) state = SIZE_LF;
+        else {
+          this.#checkExtension(byte, line);
+          if (state === ESCAPED) state = QUOTED;
+          else if (byte === DOUBLE_QUOTE) state = state === QUOTED ? EXTENSION : QUOTED;
+          else if (byte === BACKSLASH && state === QUOTED) state = ESCAPED;
+        }
       } else if (state === SIZE_LF) {
         if (byte !== LF) throw this.#malformedSize();
         state = left === 0 ? TRAILERS : CHUNK;

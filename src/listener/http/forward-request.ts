@@ -19,7 +19,10 @@ export interface ForwardRequest {
   readonly fields: readonly HeaderField[];
   readonly framing: Framing;
   readonly routing: RoutingOptions;
-  /** Only requests of the same owner (same user and session) may share a connection. */
+  /**
+   * Only requests of the same owner (same address, user and session) may share a connection: a target may send a second
+   * answer, unasked, and the next request on the connection would get it.
+   */
   readonly owner: string;
   /** Whether the client asks to switch protocols. If it does not, a 101 response is an error. */
   readonly upgrade: boolean;
@@ -38,7 +41,7 @@ interface AbsoluteUrl {
 }
 
 const DEFAULT_HTTP_PORT = 80;
-const ABSOLUTE_URL = /^([A-Za-z][A-Za-z0-9+.-]*):\/\/([^/?#]*)([^#]*)$/;
+const ABSOLUTE_URL = /^([A-Za-z][A-Za-z0-9+.-]*):\/\/([^/?#]*)((?:[/?][^#]*)?)$/;
 const ORIGIN_FORM = /^[/*]/;
 const NOT_ASCII = /[\x80-\xff]/;
 const H2C = /\bh2c\b/i;
@@ -58,7 +61,7 @@ export function readForwardRequest(
   if (url instanceof NoriaError) return url;
   const routing = connection.authorize(identity, url.target, fields);
   if (routing instanceof NoriaError) return routing;
-  const owner = `${routing.session ?? ''} ${identity.user}`;
+  const owner = `${connection.clientAddress} ${routing.session ?? ''} ${identity.user}`;
   return { method, url, fields, framing, routing, owner, upgrade: isUpgrade(head) };
 }
 

@@ -150,8 +150,13 @@ function recordStart(line: string, at: number, previousEnd: number): number {
   return start;
 }
 
+/** Trims by index: a pattern that ends in `$` would try each separator inside the text and take quadratic time. */
 function trimSeparators(text: string): string {
-  return text.replace(/^[\s,;|]+/, '').replace(/[\s,;|]+$/, '');
+  let start = 0;
+  let end = text.length;
+  while (start < end && RECORD_SEPARATOR.test(text.charAt(start))) start += 1;
+  while (end > start && RECORD_SEPARATOR.test(text.charAt(end - 1))) end -= 1;
+  return text.slice(start, end);
 }
 
 function fieldsOf(tail: string): string[] {

@@ -117,7 +117,7 @@ function decoded(value: string): string {
 
 /** Returns what may be secret in a body: the values of a form, and the quoted texts of JSON. */
 function valuesOfBody(body: string): string[] {
-  const texts = [...body.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, text = '']) => text);
+  const texts = [...body.matchAll(/"((?:[^"\\]|\\.)*)"?/gs)].map(([, text = '']) => text);
   const values = [...texts, ...pairsOf(body).flatMap(({ value }) => formsOf(value))];
   return values.filter((value) => !HARMLESS.test(value));
 }

@@ -1,4 +1,5 @@
-import { Socket } from 'node:net';
+import { once } from 'node:events';
+import { connect, Socket } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { Deadlines } from '../../../src/core/deadlines.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
@@ -368,4 +369,24 @@ test('forward: the client can see that a response is incomplete', async () => {
   expect(received).toMatch(/^HTTP\/1\.1 200 /);
   await client.whole();
   expect(client.received).not.toContain('0\r\n\r\n');
+});
+
+test('forward: a kept member connection belongs to one address, session and user', async () => {
+  const origin = await rawOrigin(answering(OK));
+  const dialer = directDialer();
+  const { port } = await listen(dialer);
+  const send = async (localAddress: string, username: string) => {
+    const socket = connect({ port, host: '127.0.0.1', localAddress });
+    const authorization = Buffer.from(`${username}:`).toString('base64');
+    socket.write(
+      `GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic ${authorization}\r\n\r\n`,
+    );
+    await once(socket, 'data');
+    socket.destroy();
+    return dialer.requests.at(-1)?.owner;
+  };
+  const first = await send('127.0.0.1', 'me');
+  expect(await send('127.0.0.1', 'me')).toBe(first);
+  const others = [await send('127.0.0.2', 'me'), await send('127.0.0.1', 'me-session-a')];
+  expect(new Set([first, ...others]).size).toBe(3);
 });

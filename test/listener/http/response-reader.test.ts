@@ -180,6 +180,8 @@ test.each([
   ['a chunk longer than its size', `${CHUNKED}1\r\nxy\r\n0\r\n\r\n`],
   ['a chunk that ends in bare LF', `${CHUNKED}1\r\nx\n0\r\n\r\n`],
   ['an endless chunk extension', `${CHUNKED}1;${'a'.repeat(5_000)}`],
+  ['an unterminated quoted chunk extension', `${CHUNKED}1;a="b\r\nx\r\n0\r\n\r\n`],
+  ['a quoted chunk extension whose last quote is escaped', `${CHUNKED}1;a="b\\"\r\nx\r\n0\r\n\r\n`],
   ['an invalid trailer', `${CHUNKED}0\r\nA\r\n\r\n`],
   ['a head above the limit', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(65_600)}\r\n\r\n`],
   ['a head that never ends', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(66_000)}`],

@@ -142,7 +142,7 @@ test.each([
   ],
   [
     'chunk extensions',
-    post('Transfer-Encoding: chunked\r\n', '3;a="b";c\r\nabc\r\n0;d\r\n\r\n'),
+    post('Transfer-Encoding: chunked\r\n', '3;a="b;\\"\\\\";c\r\nabc\r\n0;d\r\n\r\n'),
     'POST / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n',
   ],
   [
