@@ -5,6 +5,7 @@
 import { Document, isMap, isScalar } from 'yaml';
 import { formatDuration } from '../core/duration.ts';
 import { isPrivateAddress } from '../core/networks.ts';
+import { escapeAll } from '../core/printable.ts';
 import type { Secret } from '../core/secret.ts';
 import type { DrawnEntry } from '../service/answer.ts';
 import type { DecodedLink, RecognisedAnswer } from '../service/link/decode-link.ts';
@@ -103,21 +104,21 @@ export function linkReport(facts: LinkFacts): string[] {
   return [
     ...formatTable(rows, [
       { title: 'PART', cell: ([part]) => part },
-      { title: 'RECOGNISED', cell: ([, found]) => found },
+      { title: 'RECOGNISED', cell: ([, found]) => escapeAll(found) },
     ]),
     '',
     ...formatTable(entries, [
       { title: 'ADDRESS', cell: (entry) => entry.address },
       { title: 'PROTOCOL', cell: (entry) => entry.protocol },
       { title: 'LIFE', cell: (entry) => entry.life },
-      { title: 'EXIT IP', cell: (entry) => entry.exitIp ?? '', optional: true },
-      { title: 'LOCATION', cell: (entry) => entry.location ?? '', optional: true },
+      { title: 'EXIT IP', cell: (entry) => escapeAll(entry.exitIp ?? ''), optional: true },
+      { title: 'LOCATION', cell: (entry) => escapeAll(entry.location ?? ''), optional: true },
       { title: 'CREDENTIALS', cell: (entry) => (entry.credentials ? 'its own' : ''), optional: true },
     ]),
     '',
     ...(hasPrivate ? ['# The addresses are private: set pool.allowPrivateAddresses: true to use them.'] : []),
     ...(names.length === 0 ? [] : ['# Set these variables, with the values from the link:']),
-    ...names.map(([name, where]) => `#   export ${name}='…'  # ${where}`),
+    ...names.map(([name, where]) => `#   export ${name}='…'  # ${escapeAll(where)}`),
     ...source.trimEnd().split('\n'),
   ];
 }

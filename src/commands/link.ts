@@ -6,8 +6,9 @@
  * has this link, the command keeps the interval of that source and records its call in the configured state folder.
  * Otherwise it records its call in a folder of the current user.
  */
+import { lstatSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { isAbsolute, join } from 'node:path';
 import { type Command, Option } from 'commander';
 import type { LinkSource } from '../config/config.ts';
 import { findDefaultFile } from '../config/files.ts';
@@ -61,7 +62,7 @@ async function showLink(given: string, { count, json }: LinkFlags, terminal: Ter
   const url = readUrl(given === '-' ? (await terminal.readHidden('link: ')).trim() : given);
   const call = callOfUrl(url, count);
   const known = configuredLink(call.instance, terminal);
-  const settings = known?.settings ?? { ...DEFAULT_SETTINGS, stateDir: ownFolder() };
+  const settings = known?.settings ?? { ...DEFAULT_SETTINGS, stateDir: ownFolder(terminal) };
   const intervalMs = Math.max(MIN_SPACING_MS, known?.source?.intervalMs ?? 0);
   const answer = await callWithinPace(
     settings,
@@ -114,15 +115,15 @@ function callOfUrl(url: Secret, count: number): LinkCall {
  */
 function configuredLink(
   identity: string,
-  { env }: Terminal,
+  terminal: Terminal,
 ): { readonly source: LinkSource | undefined; readonly settings: CallSettings } | undefined {
   const file = findDefaultFile();
   if (file === undefined) return undefined;
   try {
-    const config = loadConfig(file, { env });
+    const config = loadConfig(file, { env: terminal.env });
     const found = config.sources.find(({ instance }) => instance === identity);
     const source = found?.product === 'link' ? found : undefined;
-    const stateDir = source === undefined ? ownFolder() : (config.state?.dir ?? ownFolder());
+    const stateDir = (source && config.state?.dir) ?? ownFolder(terminal);
     return { source, settings: { ...DEFAULT_SETTINGS, stateDir, openTunnel: serviceTunnel(config) } };
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;
@@ -130,6 +131,20 @@ function configuredLink(
   }
 }
 
-function ownFolder(): string {
-  return join(tmpdir(), `noria-link-${process.getuid?.() ?? 'user'}`);
+/**
+ * The folder of the current user for calls to links that are in no configuration. Without a home folder it is in the
+ * folder for temporary files, where another user could have created it.
+ *
+ * @throws NoriaError state-unwritable if the folder belongs to another user, or is a symbolic link.
+ */
+function ownFolder({ env }: Terminal): string {
+  const uid = process.getuid?.();
+  const roots = [env['XDG_STATE_HOME'], env['HOME'] && join(env['HOME'], '.local', 'state')];
+  const home = roots.find((root) => root !== undefined && isAbsolute(root));
+  const folder =
+    home === undefined ? join(tmpdir(), `noria-link-${uid ?? 'user'}`) : join(home, 'noria', 'link');
+  const found = lstatSync(folder, { throwIfNoEntry: false });
+  if (found === undefined || (found.isDirectory() && (uid === undefined || found.uid === uid))) return folder;
+  const what = found.isDirectory() ? 'belongs to another user' : 'is not a folder';
+  throw new NoriaError('state-unwritable', `the folder ${folder} ${what}; remove it`);
 }

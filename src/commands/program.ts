@@ -13,11 +13,12 @@ import { EXIT, exitCodeOf, printFailure, type Terminal } from './terminal.ts';
  */
 export async function runProgram(argv: readonly string[], terminal: Terminal): Promise<number> {
   let exitCode: number = EXIT.fine;
+  const args = commandFirst(argv);
   try {
-    const program = await buildProgram(argv, terminal, (code) => {
+    const program = await buildProgram(args, terminal, (code) => {
       exitCode = code;
     });
-    await program.parseAsync(argv, { from: 'user' });
+    await program.parseAsync(args, { from: 'user' });
     return exitCode;
   } catch (error) {
     // commander has already printed the error
@@ -25,6 +26,15 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
     printFailure(terminal, error);
     return exitCodeOf(error);
   }
+}
+
+/** `noria -c FILE run` means `noria run -c FILE`. */
+function commandFirst(argv: readonly string[]): readonly string[] {
+  const [first = '', second = ''] = argv;
+  const options = first === '-c' || first === '--config' ? [first, second] : [first];
+  const command = argv[options.length];
+  const isMoved = /^(?:-c|--config(?:=.*)?|-c.+)$/s.test(first) && command !== undefined;
+  return isMoved && COMMANDS.has(command) ? [command, ...options, ...argv.slice(options.length + 1)] : argv;
 }
 
 type AddCommand = (program: Command, context: CommandContext) => void;

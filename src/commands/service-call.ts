@@ -7,6 +7,7 @@ import { holdingClock, systemBoot } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
 import { Ownership } from '../core/ownership.ts';
+import { escapeAll } from '../core/printable.ts';
 import { systemRandom } from '../core/random.ts';
 import { connectStore } from '../daemon/fleet.ts';
 import { callOf, refusesOf, serviceTunnel } from '../daemon/part-options.ts';
@@ -172,7 +173,7 @@ export function printRecords(
   }
   const columns = fields.map((field) => ({
     title: field.toUpperCase(),
-    cell: (record: Readonly<Record<string, unknown>>) => String(record[field] ?? ''),
+    cell: (record: Readonly<Record<string, unknown>>) => escapeAll(String(record[field] ?? '')),
   }));
   for (const line of formatTable(records, columns)) terminal.print(line);
   if (records.length === 0) terminal.printError('no records');

@@ -10,7 +10,7 @@ import { type ListenAddress, readListenAddress } from '../core/listen-address.ts
 import { Secret } from '../core/secret.ts';
 import { type ParsedDocument, readDocument } from './document.ts';
 import type { Environment } from './environment.ts';
-import { systemFiles, whyUnreadable } from './files.ts';
+import { decodeText, systemFiles, whyUnreadable } from './files.ts';
 import { valueAt } from './tree.ts';
 
 export interface AdminSection {
@@ -75,11 +75,15 @@ function problemAt({ problems }: ParsedDocument, path: string): string | undefin
 }
 
 function readText(file: string): string {
+  let bytes: Buffer;
   try {
-    return systemFiles.read(file).toString('utf8');
+    bytes = systemFiles.read(file);
   } catch (error) {
     throw invalid(file, whyUnreadable(error));
   }
+  const reading = decodeText(bytes);
+  if ('value' in reading) return reading.value;
+  throw invalid(file, reading.wrong);
 }
 
 function invalid(place: string, message: string): NoriaError {

@@ -11,6 +11,7 @@ import { FIELDS, fieldAt } from './fields.ts';
 import type { Problems } from './problems.ts';
 import { type FileConfig, type FileListener, LISTENER, SCHEMA } from './schema.ts';
 import { type FileSource, SOURCE } from './schema-source.ts';
+import { fullWidthIn } from './syntax.ts';
 import { isTreeList, isTreeMap, type Path, pathText, type Tree, type TreeMap, valueAt } from './tree.ts';
 
 /**
@@ -45,7 +46,8 @@ export function checkTree(tree: Tree, problems: Problems): CheckedConfig {
 function readRoot(tree: Tree | undefined, problems: Problems): TreeMap {
   const names = Object.keys(SCHEMA.shape);
   if (!isTreeMap(tree)) {
-    problems.error('', `the file is ${describe(tree)}; expected a map with the keys ${names.join(', ')}`);
+    const expected = `expected a map with the keys ${names.join(', ')}`;
+    problems.error('', `the file is ${describe(tree)}; ${expected}${typingAdvice('', tree)}`);
     return {};
   }
   for (const key of Object.keys(tree))
@@ -133,7 +135,16 @@ function reportIssue(issue: Issue, part: TreePart, problems: Problems): void {
   }
   if (problems.hasAt(path)) return; // a value with an error, such as an invalid reference, gets no second error
   if (value === undefined) problems.missing(path, `is missing; ${expectedAt(path)}`);
-  else problems.error(path, `${predicateOf(issue, { path, value }, problems)}; ${expectedAt(path)}`);
+  else {
+    const wrong = predicateOf(issue, { path, value }, problems);
+    problems.error(path, `${wrong}; ${expectedAt(path)}${typingAdvice(path, value)}`);
+  }
+}
+
+/** The advice for a value that contains a full-width character, which is often typed by mistake. */
+function typingAdvice(path: string, value: Tree | undefined): string {
+  const wide = typeof value === 'string' ? fullWidthIn(value) : undefined;
+  return wide === undefined || fieldAt(path)?.type?.quoted === 'never' ? '' : `; it ${wide.message}`;
 }
 
 /** Reports an unknown key of the map at `path`. The map may have only the `known` keys. */

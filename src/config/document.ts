@@ -20,7 +20,7 @@ import {
   type YAMLSeq,
 } from 'yaml';
 import { type Environment, substitute } from './environment.ts';
-import { type SyntaxProblem, syntaxProblems } from './syntax.ts';
+import { fullWidthIn, type SyntaxProblem, syntaxProblems } from './syntax.ts';
 import { type Path, pathText, type Tree, type TreeMap } from './tree.ts';
 
 /** The position of a value, as offsets into the text of the file. */
@@ -215,6 +215,11 @@ class Composer {
     if (WORD.test(text) && value !== null) return { text, offset };
     // The message does not quote the key, which may contain a secret, as in `{ name: city, password hunter2 }`.
     this.#addExtent(key, []);
+    const wide = fullWidthIn(text);
+    if (wide !== undefined) {
+      this.#problem(offset + wide.index, path, wide.message);
+      return undefined;
+    }
     const wrong = text.includes('.')
       ? 'a key with a dot; write nested maps'
       : 'a key that is not a word of letters, digits, _ and -';
@@ -233,6 +238,8 @@ class Composer {
     if (node.type === 'PLAIN' && /^(?:~|null|)$/.test(node.value)) return null;
     const { text, variables, problems } = substitute(node.value, this.#environment);
     for (const problem of problems) this.#problem(start, path, problem);
+    const quote = node.type === 'PLAIN' && /^[“”‘’]/.test(node.value) ? fullWidthIn(node.value) : undefined;
+    if (quote !== undefined) this.#problem(start, path, quote.message);
     const isCutOff = node.type === 'PLAIN' && /^[ \t]+#\S/.test(this.#text.slice(node.range?.[1]));
     this.#positions.set(pathText(path), { keyOffset, valueOffset: start, variables, isCutOff });
     return text;

@@ -32,6 +32,17 @@ export function whyUnreadable(error: unknown, file = 'the file'): string {
     : `cannot read the file: ${describeError(error)}; check the path and the permissions of the file`;
 }
 
+/** Decodes a configuration file, which must be UTF-8. Windows editors also write UTF-16 and GBK. */
+export function decodeText(bytes: Buffer): { readonly value: string } | { readonly wrong: string } {
+  const isUtf16 = /^(?:\xff\xfe|\xfe\xff|\0[^\0]|[^\0]\0)/s.test(bytes.toString('latin1', 0, 2));
+  if (isUtf16) return { wrong: 'the file is UTF-16 text; save it as UTF-8' };
+  try {
+    return { value: new TextDecoder('utf-8', { fatal: true }).decode(bytes) };
+  } catch {
+    return { wrong: 'the file is not UTF-8 text; save it as UTF-8' }; // handled: the caller reports what is wrong
+  }
+}
+
 /** noria tries these files in this order if the command line names no file. */
 export const DEFAULT_FILES = ['./noria.yaml', '/etc/noria/noria.yaml'] as const;
 

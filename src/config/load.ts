@@ -3,7 +3,14 @@ import { checkTree } from './check.ts';
 import type { Config } from './config.ts';
 import { readDocument } from './document.ts';
 import type { Environment } from './environment.ts';
-import { type ConfigFiles, FileReader, readableByAll, systemFiles, whyUnreadable } from './files.ts';
+import {
+  type ConfigFiles,
+  decodeText,
+  FileReader,
+  readableByAll,
+  systemFiles,
+  whyUnreadable,
+} from './files.ts';
 import { ConfigError, Problems } from './problems.ts';
 import { resolveConfig } from './resolve.ts';
 import { checkWarnings } from './warnings.ts';
@@ -61,12 +68,9 @@ function build(
 
 function decode(bytes: Buffer, path: string): string {
   if (bytes.length > MAX_BYTES) throw unreadable(path, `the file is larger than ${MAX_BYTES / 1024} KiB`);
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch {
-    // handled: the message of the ConfigError already says all that the cause says
-    throw unreadable(path, 'the file is not UTF-8 text');
-  }
+  const reading = decodeText(bytes);
+  if ('value' in reading) return reading.value;
+  throw unreadable(path, reading.wrong);
 }
 
 function unreadable(path: string, message: string): ConfigError {

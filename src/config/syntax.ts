@@ -36,10 +36,41 @@ const WORDS: { readonly [Code in ErrorCode]?: string } = {
  */
 const BARE_REFERENCE = /^(?=[^#{[,]*[{[,])([^#]*[\s:,{[])\$\{/;
 
+/** Characters that Chinese keyboards type in place of YAML's, with their names and with what to type. */
+const FULL_WIDTH = new Map([
+  ['：', ['full-width colon', ': and a space']],
+  ['，', ['full-width comma', ', and a space']],
+  ['、', ['ideographic comma', ', and a space']],
+  ['“', ['quotation mark', '"']],
+  ['”', ['quotation mark', '"']],
+  ['‘', ['quotation mark', "'"]],
+  ['’', ['quotation mark', "'"]],
+  ['｛', ['full-width brace', '{']],
+  ['｝', ['full-width brace', '}']],
+  ['［', ['full-width bracket', '[']],
+  ['］', ['full-width bracket', ']']],
+  ['【', ['full-width bracket', '[']],
+  ['】', ['full-width bracket', ']']],
+  ['－', ['full-width dash', '-']],
+  ['＃', ['full-width number sign', '#']],
+  ['\u3000', ['full-width space', 'a space']],
+]);
+/** A quoted text, which may lack its end, or a comment. */
+const QUOTED_OR_COMMENT = /"[^"]*"?|'[^']*'?|#.*/g;
+
+/** Finds the first full-width character in a text. Returns its index, and a message that says what to type. */
+export function fullWidthIn(text: string): { readonly index: number; readonly message: string } | undefined {
+  const index = text.search(/[：，、“”‘’｛｝［］【】－＃\u3000]/);
+  const [name, typed] = FULL_WIDTH.get(text.charAt(index)) ?? [];
+  if (name === undefined) return undefined;
+  const message = `contains the ${name} ${text.charAt(index).trim()}`.trimEnd();
+  return { index, message: `${message}; type ${typed} in its place` };
+}
+
 /**
  * Returns at most one problem for each line, because later errors in a line usually result from the first one. An
- * unquoted reference also causes errors in other lines. So if the text has unquoted references, returns only the
- * problems about these references.
+ * unquoted reference or a full-width character also causes errors in other lines. So if the text has any of these,
+ * returns only the problems about them.
  */
 export function syntaxProblems(
   text: string,
@@ -47,17 +78,22 @@ export function syntaxProblems(
   errors: readonly YAMLParseError[],
 ): SyntaxProblem[] {
   const byLine = new Map<number, SyntaxProblem>();
-  const references = new Map<number, SyntaxProblem>();
+  const causes = new Map<number, SyntaxProblem>();
   for (const { code, pos } of errors) {
     const [offset] = pos;
     const { line } = lines.linePos(offset);
     if (byLine.has(line)) continue;
     byLine.set(line, { offset, path: '', message: WORDS[code] ?? `this is not valid YAML (${code})` });
     const start = lines.lineStarts[line - 1] ?? 0;
-    const before = BARE_REFERENCE.exec(text.slice(start, lines.lineStarts[line]))?.[1];
-    if (before === undefined) continue;
-    const message = 'a reference inside { } or [ ] needs quotes: "${NAME}"';
-    references.set(line, { offset: start + before.length, path: '', message });
+    const content = text.slice(start, lines.lineStarts[line]);
+    const before = BARE_REFERENCE.exec(content)?.[1];
+    const wide = fullWidthIn(content.replace(QUOTED_OR_COMMENT, (part) => ' '.repeat(part.length)));
+    if (before !== undefined) {
+      const message = 'a reference inside { } or [ ] needs quotes: "${NAME}"';
+      causes.set(line, { offset: start + before.length, path: '', message });
+    } else if (wide !== undefined) {
+      causes.set(line, { offset: start + wide.index, path: '', message: `the line ${wide.message}` });
+    }
   }
-  return [...(references.size > 0 ? references : byLine).values()];
+  return [...(causes.size > 0 ? causes : byLine).values()];
 }

@@ -41,7 +41,7 @@ export function secretsIn(value: unknown): Secret[] {
 const MIN_MASKED_LENGTH = 4;
 
 /**
- * Masks every occurrence of the secrets, plain or URL-encoded. Secrets with fewer than 4 characters are not masked.
+ * Masks every occurrence of the secrets, plain or URL-encoded, in upper and lower case. Secrets with fewer than 4 characters are not masked.
  */
 export function maskSecrets(text: string, secrets: readonly Secret[]): string {
   const values = secrets
@@ -52,7 +52,7 @@ export function maskSecrets(text: string, secrets: readonly Secret[]): string {
   // first would leave the rest visible.
   const forms = values.flatMap((value) => [value, encodeURIComponent(value)]);
   const longestFirst = forms.sort((a, b) => b.length - a.length).map(escapeRegExp);
-  return text.replace(new RegExp(longestFirst.join('|'), 'g'), MASK);
+  return text.replace(new RegExp(longestFirst.join('|'), 'gi'), MASK);
 }
 
 function escapeRegExp(text: string): string {

@@ -1,7 +1,8 @@
 /** `noria link` against a real server: what it prints, what it masks, and when it calls. */
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { parse } from 'yaml';
@@ -194,4 +195,30 @@ test('extract: draws from a link with a header, and prints the entries in the us
     timeout: 95,
   });
   expect(terminal.errors()).toContain('1 dropped: no usable address');
+});
+
+test('link command: field names of the vendor cannot write to the terminal', async () => {
+  const { url } = await openVendor(
+    JSON.stringify({ 'a\n\u001b[31mlist': [{ ip: '192.0.2.1', port: 80, real_ip: '\u001b[1mx' }] }),
+  );
+  const { exitCode, out } = await link(url);
+  expect(exitCode).toBe(0);
+  expect(out).toContain('list      a\\u000a\\u001b[31mlist\n');
+  expect(out).not.toContain('\u001b');
+});
+
+test('link command: refuses a folder that is a symbolic link, and keeps its calls in the home folder if there is one', async () => {
+  const { url, calls } = await openVendor('192.0.2.1:80');
+  const elsewhere = testFolder();
+  symlinkSync(elsewhere, join(tmpdir(), `noria-link-${process.getuid?.()}`));
+  const { exitCode, err } = await link(url);
+  expect(exitCode).toBe(1);
+  expect(err).toMatch(/^noria: the folder .*noria-link-\d+ is not a folder; remove it\n/);
+  expect(calls).toEqual([]);
+  const home = testFolder();
+  mkdirSync(join(home, '.local', 'state', 'noria'), { recursive: true });
+  const terminal = fakeTerminal({ env: { HOME: home } });
+  expect(await runProgram(['link', url], terminal)).toBe(0);
+  expect(readdirSync(join(home, '.local', 'state', 'noria', 'link'))).not.toEqual([]);
+  expect(readdirSync(elsewhere)).toEqual([]);
 });

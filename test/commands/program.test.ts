@@ -167,3 +167,16 @@ test('program: check reports a state folder that noria cannot use, and exits wit
     `error: state.dir: ${folder}/state/snapshot.json is a directory, not a regular file; remove it`,
   );
 });
+
+test.each([['-c', 'x.yaml'], ['--config', 'x.yaml'], ['--config=x.yaml'], ['-cx.yaml']])(
+  'program: %s %s may stand before the command',
+  async (...option) => {
+    const after = await run(['check', ...option]);
+    expect(after.err).toContain('x.yaml');
+    expect(await run([...option, 'check'])).toEqual(after);
+    expect(await run([...option, 'key'])).toMatchObject({
+      exitCode: 2,
+      err: expect.stringMatching(/unknown option '(-c|--config)/),
+    });
+  },
+);

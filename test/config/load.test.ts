@@ -183,7 +183,17 @@ test('load: a file with secrets that every user can read is a warning at the fir
 test.each([
   ['that does not exist', undefined, 'the file does not exist; check the path$'],
   ['that is a folder', '', 'cannot read the file: EISDIR.*; check the path and the permissions of the file$'],
-  ['that is not UTF-8', Buffer.from([0x61, 0x3a, 0x20, 0xff]), 'the file is not UTF-8 text'],
+  [
+    'that is not UTF-8',
+    Buffer.from([0x61, 0x3a, 0x20, 0xff]),
+    'the file is not UTF-8 text; save it as UTF-8$',
+  ],
+  ['in UTF-16', Buffer.from('\ufeffpool: {}', 'utf16le'), 'the file is UTF-16 text; save it as UTF-8$'],
+  [
+    'in UTF-16 without a mark',
+    Buffer.from('pool: {}', 'utf16le'),
+    'the file is UTF-16 text; save it as UTF-8$',
+  ],
   ['that is too large', Buffer.alloc(1024 * 1024 + 1, '#'), 'the file is larger than 1024 KiB'],
 ])('load: a file %s is one error', (_, content, message) => {
   const path = content === '' ? folder() : join(folder(), 'noria.yaml');
@@ -266,4 +276,42 @@ test('load: printing a configuration shows no secret', () => {
     expect(text).not.toContain('hunter2');
     expect(text).not.toContain('correct horse');
   }
+});
+
+test.each([
+  ['pool：\n  size: 5\n', '1:5: the line contains the full-width colon ：; type : and a space in its place'],
+  [
+    'pool:\n  size：5\n',
+    '2:3: pool: is a text; expected a map with the keys .*; it contains the full-width colon ：;',
+  ],
+  [
+    'pool: { size: 5， idleAfter: 0 }\n',
+    '1:16: the line contains the full-width comma ，; type , and a space',
+  ],
+  ['pool: { size：5 }\n', '1:13: pool: contains the full-width colon ：; type : and a space in its place'],
+  [
+    'pool：{ size：5 }',
+    '1:1: the file is a text; expected .*; it contains the full-width colon ：; type : and a space',
+  ],
+  [
+    'account: { username: a, password: “hunter2” }\n',
+    '1:35: account.password: contains the quotation mark “; type " in',
+  ],
+  [
+    'listeners:\n  - address: 127.0.0.1：8888\n',
+    '2:14: listeners\\[0\\].address: .*; it contains the full-width colon',
+  ],
+])('load: names a full-width character, and what to type: %s', (text, message) => {
+  const parse = () => parseConfig(text, 'noria.yaml', { env: {} });
+  expect(parse).toThrow(new RegExp(`^noria.yaml:${message}`, 'm'));
+  expect(parse).not.toThrow(/hunter2/);
+});
+
+test('load: full-width characters are allowed in quotes, comments and values that may have them', () => {
+  const text = `service: { baseUrl: https://extract.example.com } # 说明：好，“好”
+sources: [{ name: city, product: short-classic, instance: 1, password: "“密码：”" }]
+dial: { viaFile: /var/lib/代理：一 }`;
+  const files = filesOf({ '/var/lib/代理：一': 'socks5://10.0.0.1:1080' }, []);
+  const [source] = parseConfig(text, 'noria.yaml', { env: {}, files }).sources;
+  expect(source?.password?.reveal()).toBe('“密码：”');
 });

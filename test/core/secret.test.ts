@@ -36,3 +36,7 @@ test('secret: masks values with special characters, and values that contain the 
 test('secret: does not mask values shorter than four characters', () => {
   expect(maskSecrets('a cab', [new Secret('a'), new Secret('')])).toBe('a cab');
 });
+
+test('secret: masks a value in upper and lower case', () => {
+  expect(maskSecrets('key=ABCD-ef, k=abcd-EF', [new Secret('abcd-ef')])).toBe(`key=${MASK}, k=${MASK}`);
+});
