@@ -13,9 +13,10 @@ interface Pattern {
   readonly flags: string;
 }
 
-/** Modules that build patterns. The test records what the first two build; the others join literal texts. */
+/** Modules that build patterns. The test records what the first three build; the others join literal texts. */
 const BUILDERS = [
   '../../src/service/link/address-text.ts',
+  '../../src/service/link/decode-link.ts',
   '../../src/service/text-layout.ts',
   '../../src/core/secret.ts',
   '../../src/sandbox/links/link-server.ts',
@@ -56,7 +57,11 @@ async function builtPatterns(): Promise<Pattern[]> {
     },
   });
   try {
-    const [, { compileLayout }] = await Promise.all([import(BUILDERS[0]), import(BUILDERS[1])]);
+    const [, , { compileLayout }] = await Promise.all([
+      import(BUILDERS[0]),
+      import(BUILDERS[1]),
+      import(BUILDERS[2]),
+    ]);
     compileLayout('exclusive', '{ip}:{port},{adr};{area}|{id} {timeout}');
   } finally {
     globalThis.RegExp = original;

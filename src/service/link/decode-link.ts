@@ -73,6 +73,19 @@ const CODE_FIELDS = [
 ];
 const MESSAGE_FIELDS = ['msg', 'message', 'errmsg', 'error_msg', 'error', 'info', 'reason', 'desc', 'data'];
 const IP_LIKE = /\d{1,3}(?:\.\d{1,3}){3}/;
+/** An error in words is short. In a longer answer, the same words may be part of something else. */
+const MAX_ERROR_LENGTH = 300;
+/** Words that say without any rule that a person must act: the key, the order or the whitelist is wrong. */
+const DENIAL = new RegExp(
+  [
+    '(?:invalid|wrong|bad|unknown|expired|missing|illegal|no)[ _-]?(?:api[ _-]?|access[ _-]?|secret[ _-]?)?(?:key|token|sign|signature|order|account|user)(?![a-z])',
+    '(?:key|token|sign|signature|order|account|user|plan|package)[ _-]?(?:is |has |was |not[ _-]?)?(?:invalid|wrong|incorrect|expired|disabled|exist|found|error)',
+    'unauthori[sz]ed|not authori[sz]ed|forbidden|permission denied|access denied|authentication failed',
+    'white[ _-]?list',
+    '白名单|密钥|鉴权|签名|无权限|未授权|没有权限|认证失败|已过期|已到期|订单不存在|账号不存在|账户不存在|余额不足|欠费|已禁用',
+  ].join('|'),
+  'i',
+);
 
 /**
  * Decodes the body of an answer with any HTTP status.
@@ -104,7 +117,7 @@ export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedL
     isOtherText ||
     (read.parts === undefined && isUnexplained(text, { list, dropped: read.dropped }, options))
   ) {
-    throw unreadableAnswer(noAddress(list, options), text, options);
+    return deniedInWords(text, json, options) ?? refuseUnreadable(text, list, options);
   }
   const ok = json === undefined ? undefined : okOf(json);
   const recognised: RecognisedAnswer = {
@@ -114,6 +127,21 @@ export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedL
     ...(ok === undefined ? {} : { ok }),
   };
   return { code, message, entries: read.entries, dropped: read.dropped, quota: {}, recognised };
+}
+
+function deniedInWords(text: string, json: unknown, { secrets }: AnswerOrigin): DecodedLink | undefined {
+  if (text.length > MAX_ERROR_LENGTH || !DENIAL.test(text)) return undefined;
+  const said = quoteText(firstText(json, MESSAGE_FIELDS) ?? text, MAX_MESSAGE_LENGTH, secrets);
+  return { code: CODE_OF_RULE.denied, message: said, entries: [], dropped: {}, quota: {} };
+}
+
+function refuseUnreadable(text: string, list: FoundList | undefined, options: LinkDecodeOptions): never {
+  const isError = options.rules.list === undefined && text.length <= MAX_ERROR_LENGTH && !IP_LIKE.test(text);
+  throw unreadableAnswer(
+    isError ? 'is no list of proxies; it says' : noAddress(list, options),
+    text,
+    options,
+  );
 }
 
 /**

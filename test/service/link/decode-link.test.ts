@@ -241,6 +241,34 @@ test.each<[answer: object, code: string, message: string]>([
   expect(decode(answer, CODES)).toMatchObject({ code, message });
 });
 
+test.each<[answer: unknown, message: string]>([
+  ['INVALID_KEY', 'INVALID_KEY'],
+  ['Error: 1.2.3.4 is not on the whitelist', 'Error: 1.2.3.4 is not on the whitelist'],
+  ['ERR|key expired', 'ERR|key expired'],
+  ['order not found', 'order not found'],
+  [{ code: 401, msg: 'Unauthorized' }, 'Unauthorized'],
+  [{ code: -1, msg: '请先添加白名单' }, '请先添加白名单'],
+  [{ ret: 5, error: 'Invalid API key [abcdef/123456]' }, 'Invalid API key [[secret]]'],
+  [{ success: false, data: '订单已过期' }, '订单已过期'],
+])('link: %j is denied without a rule, in the words of the answer', (answer, message) => {
+  const denied = { code: 'denied', message, entries: [] };
+  expect(decode(answer, {}, { secrets: [new Secret('abcdef/123456')] })).toMatchObject(denied);
+});
+
+test.each<[answer: unknown]>([
+  ['NO_IP_LEFT'],
+  ['keyboard'],
+  ['no users online'],
+  [`${'x'.repeat(300)} INVALID_KEY`],
+  [{ code: 0, data: [] }],
+])('link: %j is not denied, because no clear word says so', (answer) => {
+  expect(() => decode(answer)).toThrow(/no list of proxies|no proxy address/);
+});
+
+test('link: a list of proxies is read although one of its words could be a denial', () => {
+  expect(lines(decode('192.0.2.1:80,order expired soon'))).toEqual(['192.0.2.1:80 order expired soon']);
+});
+
 const KEY = new Secret('abcdef/123456');
 
 test.each<[name: string, answer: unknown, rules: Partial<LinkRules>, message: RegExp]>([
@@ -248,16 +276,12 @@ test.each<[name: string, answer: unknown, rules: Partial<LinkRules>, message: Re
     'an unexplained error',
     { code: 113, msg: 'x', key: 'abcdef/123456' },
     {},
-    /no proxy address .*"key":"\[secret\]"/,
+    /is no list of proxies; it says: .*"key":"\[secret\]"/,
   ],
-  [
-    'an empty list',
-    { code: 0, data: [] },
-    {},
-    /no proxy address that noria recognises; .*\{"code":0,"data":\[\]\}$/,
-  ],
+  ['an empty list', { code: 0, data: [] }, {}, /is no list of proxies; it says: \{"code":0,"data":\[\]\}$/],
   ['nothing', '', {}, /is empty$/],
-  ['some text', 'Error: 1.2.3.4 is not on the whitelist', {}, /no proxy address/],
+  ['some text', 'Error: 1.2.3.4 is unknown', {}, /no proxy address that noria recognises; .*unknown$/],
+  ['an error in words', 'NO_IP_LEFT', {}, /the answer of .* is no list of proxies; it says: NO_IP_LEFT$/],
   ['a text with one address', 'see\nthis\n192.0.2.1:80', {}, /no proxy address/],
   [
     'another list',
