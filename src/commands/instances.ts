@@ -1,8 +1,7 @@
 /** `noria instances`: prints the instances of the product `exclusive` in an account (operation 10). */
 import { type Command, Option } from 'commander';
 import { NoriaError } from '../core/faults.ts';
-import { INSTANCE_STATUSES, type InstanceStatus } from '../service/operation.ts';
-import { OPERATIONS } from '../service/operations.ts';
+import { INSTANCE_STATUSES, type InstanceStatus, OPERATIONS } from '../service/operations.ts';
 import type { CommandContext } from './command.ts';
 import { configOption, readConfig } from './config-file.ts';
 import { callSettingsOf, callWithinPace, printRecords, requireSuccess } from './service-call.ts';

@@ -5,7 +5,7 @@
 import type { Command } from 'commander';
 import { NoriaError } from '../core/faults.ts';
 import { Secret } from '../core/secret.ts';
-import { keyFromPassword } from '../service/key.ts';
+import { keyFromPassword } from '../service/request.ts';
 import type { CommandContext } from './command.ts';
 import { EXIT } from './terminal.ts';
 

@@ -7,7 +7,7 @@ import { formatDuration } from '../core/duration.ts';
 import { isPrivateAddress } from '../core/networks.ts';
 import { escapeAll } from '../core/printable.ts';
 import type { Secret } from '../core/secret.ts';
-import type { DrawnEntry } from '../service/answer.ts';
+import type { DrawnEntry } from '../service/fields.ts';
 import type { DecodedLink, RecognisedAnswer } from '../service/link/decode-link.ts';
 import { urlWithVariables } from '../service/link/link-url.ts';
 import type { RecognisedExpiry } from '../service/link/read-entry.ts';

@@ -16,7 +16,7 @@ import type { Settlement } from '../refill/pace-rule.ts';
 import { ServiceClient, type ServiceConnection } from '../service/client.ts';
 import { meaningOf, SUCCESS } from '../service/codes.ts';
 import type { RefuseAddress } from '../service/decode.ts';
-import type { CodeScope } from '../service/operation.ts';
+import type { CodeScope } from '../service/operations.ts';
 import type { ServiceAddress } from '../service/request.ts';
 import type { OpenTunnel, WriteGate } from '../service/transport.ts';
 import { openState } from '../state/folder.ts';

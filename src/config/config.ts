@@ -10,7 +10,7 @@ import type { ListenAddress } from '../core/listen-address.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Login, Secret } from '../core/secret.ts';
 import type { EntryLogin } from '../service/link/rules.ts';
-import type { Method, Product } from '../service/operation.ts';
+import type { Method, Product } from '../service/operations.ts';
 import type { Problem } from './problems.ts';
 import type { FileConfig, FileListener } from './schema.ts';
 import type { FileFleet, StoreUrl } from './schema-fleet.ts';

@@ -1,6 +1,6 @@
 import { NoriaError } from '../core/faults.ts';
 import type { Login, Secret } from '../core/secret.ts';
-import { keyFromPassword } from '../service/key.ts';
+import { keyFromPassword } from '../service/request.ts';
 import type { FileReader } from './files.ts';
 import type { Problems } from './problems.ts';
 import { key, password } from './secret-scalars.ts';

@@ -1,7 +1,6 @@
 /** The keys of the schema as a flat list. Messages, masking and the tests of the docs use this list. */
 import { z } from 'zod';
-import { PRODUCTS } from '../service/operation.ts';
-import { OPERATIONS } from '../service/operations.ts';
+import { OPERATIONS, PRODUCTS } from '../service/operations.ts';
 import { KEY_NOTES, unwrapKey } from './keys.ts';
 import { isScalar, type ScalarType } from './scalars.ts';
 import { SCHEMA } from './schema.ts';

@@ -1,8 +1,7 @@
 /** The schema as JSON Schema, with which editors complete and check a noria.yaml (`noria check --schema`). */
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { PRODUCTS } from '../service/operation.ts';
-import { OPERATIONS } from '../service/operations.ts';
+import { OPERATIONS, PRODUCTS } from '../service/operations.ts';
 import { KEY_NOTES } from './keys.ts';
 import { isScalar, type ScalarJsonSchema, type ScalarType } from './scalars.ts';
 import { SCHEMA } from './schema.ts';

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { HOUR_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import { ANSWER_FORMATS, DEFAULT_ZONE, EXPIRY_KINDS } from '../service/link/rules.ts';
-import { FORMATS, METHODS, SOURCE_PRODUCTS } from '../service/operation.ts';
+import { FORMATS, METHODS, SOURCE_PRODUCTS } from '../service/operations.ts';
 import { given, optional, required, section } from './keys.ts';
 import { baseAddress } from './network-scalars.ts';
 import { duration, oneOf, text, whole, zone } from './scalars.ts';

@@ -11,7 +11,7 @@ import { HOUR_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
 import { LOG_FORMATS, LOG_LEVELS } from '../core/log-options.ts';
 import { LISTENER_PROTOCOLS } from '../core/protocol.ts';
 import { STRATEGIES } from '../pool/options.ts';
-import { METHODS } from '../service/operation.ts';
+import { METHODS } from '../service/operations.ts';
 import { given, optional, required, section, sectionOrOff } from './keys.ts';
 import {
   baseAddress,

@@ -1,7 +1,7 @@
 /** The types of scalar values that noria keeps secret. No message quotes such a value. */
 import { Secret } from '../core/secret.ts';
-import { isKey } from '../service/key.ts';
 import { maskedUrl } from '../service/link/link-url.ts';
+import { isKey } from '../service/request.ts';
 import { readUrl } from './network-scalars.ts';
 import { type Reading, type Scalar, type ScalarType, scalar, type TextRules, text } from './scalars.ts';
 

@@ -5,11 +5,9 @@
 import { formatDuration } from '../core/duration.ts';
 import { parseHostPort } from '../core/host-port.ts';
 import type { Secret } from '../core/secret.ts';
-import { memberProtocol } from '../service/member-facts.ts';
-import type { Product } from '../service/operation.ts';
-import { OPERATIONS } from '../service/operations.ts';
+import { compileLayout } from '../service/decode-text.ts';
+import { memberProtocol, OPERATIONS, type Product } from '../service/operations.ts';
 import { checkParams } from '../service/params.ts';
-import { compileLayout } from '../service/text-layout.ts';
 import { expectedAt } from './check.ts';
 import type { ServiceSource, SourceConfig, UpstreamAuth, UpstreamConfig } from './config.ts';
 import { type ResolveContext, resolveKey, resolveUser } from './credentials.ts';

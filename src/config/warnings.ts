@@ -3,8 +3,7 @@
 import { formatDuration, MINUTE_MS } from '../core/duration.ts';
 import { formatListenAddress, isLocalAddress } from '../core/listen-address.ts';
 import { isLoopbackAddress, isPrivateAddress } from '../core/networks.ts';
-import { defaultLifetimeMs } from '../service/member-facts.ts';
-import { OPERATIONS } from '../service/operations.ts';
+import { defaultLifetimeMs, OPERATIONS } from '../service/operations.ts';
 import type { Config, ListenerConfig, SourceConfig } from './config.ts';
 import type { Problems } from './problems.ts';
 

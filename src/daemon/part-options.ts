@@ -6,8 +6,7 @@ import { availableParallelism } from 'node:os';
 import type { Config, LinkSource, ListenerConfig, ServiceSource, SourceConfig } from '../config/config.ts';
 import { hostPort } from '../core/host-port.ts';
 import { isSame } from '../core/is-same.ts';
-import type { BoundAddress } from '../core/listen-address.ts';
-import { isOwnMember, overlap } from '../core/listen-address.ts';
+import { type BoundAddress, isOwnMember, overlap } from '../core/listen-address.ts';
 import { isPrivateAddress } from '../core/networks.ts';
 import type { DialerSettings } from '../dialer/dialer.ts';
 import { openFrontTunnel } from '../dialer/front-tunnel.ts';
@@ -20,8 +19,7 @@ import type { DrawSourceOptions, RefillSettings } from '../refill/options.ts';
 import { paceKey } from '../refill/pace.ts';
 import type { ServiceClientOptions } from '../service/client.ts';
 import type { RefuseAddress } from '../service/decode.ts';
-import { defaultLifetimeMs, maxLifetimeMs } from '../service/member-facts.ts';
-import type { SourceProduct } from '../service/operation.ts';
+import { defaultLifetimeMs, maxLifetimeMs, type SourceProduct } from '../service/operations.ts';
 import type { CountlessCall, ExtractCall, LinkCall } from '../service/request.ts';
 
 /**

@@ -3,8 +3,7 @@
 import { createServer, type Server } from 'node:net';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
-import type { BoundAddress, ListenAddress } from '../core/listen-address.ts';
-import { listenFailure } from '../core/listen-address.ts';
+import { type BoundAddress, type ListenAddress, listenFailure } from '../core/listen-address.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
 
 interface BindOptions {

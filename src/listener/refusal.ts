@@ -1,7 +1,6 @@
 /** Why a client is refused, in a form that both protocols turn into a reply. */
 
-import type { Fault } from '../core/faults.ts';
-import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
+import { FAULTS, type Fault, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { LeaseRefusal } from '../pool/lease.ts';
 
 /** What a reply to a refused client contains. */

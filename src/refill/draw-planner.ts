@@ -5,8 +5,7 @@
 import type { Clock } from '../core/clock.ts';
 import { roughDuration } from '../core/words.ts';
 import type { Demand } from '../pool/drawn-member.ts';
-import type { DrawRow } from '../service/operation.ts';
-import { OPERATIONS } from '../service/operations.ts';
+import { type DrawRow, OPERATIONS } from '../service/operations.ts';
 import type { DrawHistory } from './draw-history.ts';
 import type { InstanceReports } from './instance-report.ts';
 import type { DrawSourceOptions, RefillPool } from './options.ts';

@@ -9,7 +9,7 @@ import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import type { DrawAnswer } from '../service/answer.ts';
 import { type CodeMeaning, type CodeVerdict, intervalNamedMs, judgeDraw } from '../service/codes.ts';
-import type { SourceProduct } from '../service/operation.ts';
+import type { SourceProduct } from '../service/operations.ts';
 import { untilServiceMidnight } from './daily-budget.ts';
 import { PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
 

@@ -1,18 +1,14 @@
 /**
- * Calls the extraction service. Each call is one attempt and returns one decoded answer; refill decides about
- * retries.
- *
- * Every failure is a NoriaError that names the host, what happened and what to do. The error never contains a key.
+ * Calls the extraction service. Each call is one attempt on a new connection; refill decides about retries. Every
+ * failure is a NoriaError that names the host, what happened and what to do, and never contains a key.
  */
 import type { LookupFunction } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { Secret } from '../core/secret.ts';
-import type { DrawAnswer } from './answer.ts';
-import { type AnswerOrigin, bodyText, unexpectedStatus } from './body.ts';
+import { type AnswerOrigin, bodyText, type DrawAnswer, unexpectedStatus } from './answer.ts';
 import { SUCCESS } from './codes.ts';
-import { type DecodedDraw, decodeDraw, type RefuseAddress } from './decode.ts';
-import { type DecodedList, decodeList } from './decode-list.ts';
+import { type DecodedDraw, type DecodedList, decodeDraw, decodeList, type RefuseAddress } from './decode.ts';
 import { type DecodedLink, decodeLink, tooFastAnswer } from './link/decode-link.ts';
 import {
   type AreasCall,
@@ -29,13 +25,10 @@ import {
 import { type Exchange, type OpenTunnel, Transport, type WriteGate } from './transport.ts';
 
 export interface ServiceClientOptions {
-  /** The time limit in ms of one whole call: connecting, waiting for the answer, and reading it. */
   readonly timeoutMs: number;
   readonly clock: Clock;
   readonly refuses: RefuseAddress;
-  /** Resolves the host name of the service. Default: the system resolver. */
   readonly lookup?: LookupFunction;
-  /** Connects through the front proxy. If absent, noria connects directly. */
   readonly openTunnel?: OpenTunnel | undefined;
 }
 
@@ -46,7 +39,6 @@ export interface CallOptions {
 }
 
 interface Timing {
-  /** The monotonic moment just before noria wrote the request. */
   readonly sentAt: number;
 }
 
@@ -58,12 +50,9 @@ const TOO_MANY_REQUESTS = 429;
 type Decode<Decoded> = (body: Uint8Array, origin: AnswerOrigin, status: number) => Decoded;
 
 /**
- * Opens a new connection for each call.
- *
- * If noria gets no usable answer, `connect` and the calls reject with a NoriaError: front-proxy-failed,
- * service-transport (no complete answer), service-blocked (a web page, a redirect or a status other than 200),
- * service-not-found (status 404, 405, 410 or 501), service-protocol or link-unreadable (noria cannot read the answer),
- * bad-config (unusable address), shutting-down (cancelled).
+ * Without a usable answer, `connect` and the calls reject with front-proxy-failed, service-transport,
+ * service-blocked, service-not-found, service-protocol, link-unreadable, bad-config (unusable address) or
+ * shutting-down (cancelled).
  */
 export class ServiceClient {
   readonly #options: ServiceClientOptions;
@@ -87,60 +76,42 @@ export class ServiceClient {
       this.#open.delete(abort);
       signal?.removeEventListener('abort', cancel);
     };
-    const { timeoutMs, clock, lookup, openTunnel, refuses } = this.#options;
     try {
-      const transport = await Transport.open(url, {
-        timeoutMs,
-        clock,
-        lookup,
-        openTunnel,
-        signal: abort.signal,
-      });
-      return new ServiceConnection(transport, { refuses, clock }, closed);
+      const transport = await Transport.open(url, { ...this.#options, signal: abort.signal });
+      return new ServiceConnection(transport, this.#options, closed);
     } catch (error) {
       closed();
       throw error;
     }
   }
 
-  /** Cancels all calls and rejects later calls. Idempotent. */
   close(): void {
     this.#isClosed = true;
     for (const call of this.#open) call.abort();
   }
 }
 
-/**
- * A connection to the service for one call. The call resolves with the service's answer, even if its code is an
- * error.
- */
 export class ServiceConnection {
   readonly #transport: Transport;
-  readonly #parts: Pick<ServiceClientOptions, 'refuses' | 'clock'>;
+  readonly #options: ServiceClientOptions;
   readonly #closed: () => void;
 
-  constructor(
-    transport: Transport,
-    parts: Pick<ServiceClientOptions, 'refuses' | 'clock'>,
-    closed: () => void,
-  ) {
+  constructor(transport: Transport, options: ServiceClientOptions, closed: () => void) {
     this.#transport = transport;
-    this.#parts = parts;
+    this.#options = options;
     this.#closed = closed;
   }
 
-  /** Makes one draw: operations 1 to 8, or a link. */
   async extract(call: DrawCall, options: CallOptions = {}): Promise<DrawAnswer> {
     if (call.product === 'link') return this.extractLink(call, options);
-    const { refuses } = this.#parts;
+    const { refuses } = this.#options;
     const decode = (body: Uint8Array, origin: AnswerOrigin): DecodedDraw =>
       decodeDraw(body, { ...origin, ...call, refuses });
     return this.#call(extractRequest(call), withSecrets(options, call.key), decode);
   }
 
-  /** Makes one draw from a link. The result also contains what noria recognised in the answer. */
   async extractLink(call: LinkCall, options: CallOptions = {}): Promise<DecodedLink & Timing> {
-    const { refuses, clock } = this.#parts;
+    const { refuses, clock } = this.#options;
     const decode: Decode<DecodedLink> = (body, origin, status) =>
       status === TOO_MANY_REQUESTS
         ? tooFastAnswer(body, origin)
@@ -155,7 +126,6 @@ export class ServiceConnection {
     );
   }
 
-  /** Operation 10: the exclusive instances of an account. */
   async instances(call: InstancesCall, options: CallOptions = {}): Promise<ListAnswer> {
     return this.#call(instancesRequest(call), withSecrets(options, call.key), (body, origin) =>
       decodeList('instances', body, origin),
@@ -178,14 +148,12 @@ export class ServiceConnection {
   }
 }
 
-/** Adds the secrets of a call to those that noria masks. */
 function withSecrets(options: CallOptions, ...own: readonly Secret[]): CallOptions {
   return { ...options, secrets: [...own, ...(options.secrets ?? [])] };
 }
 
 /**
- * The specification names no HTTP status for errors, so noria accepts an error code of the service with any status. A
- * success needs status 200.
+ * The specification names no HTTP status for errors, so an error code counts with any status. A success needs 200.
  */
 function decodeReply<Decoded extends { readonly code: string }>(
   reply: Exchange,

@@ -8,26 +8,18 @@
  */
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from '../core/duration.ts';
 import type { DrawAnswer } from './answer.ts';
-import type { CodeScope, SourceProduct } from './operation.ts';
-import { OPERATIONS } from './operations.ts';
+import { type CodeScope, OPERATIONS, type SourceProduct } from './operations.ts';
 
-/** How noria reacts to an answer. */
 export type CodeVerdict =
   | { readonly kind: 'ok' }
-  /** The service has no proxy at the moment. noria makes the next call after the usual interval. */
   | { readonly kind: 'empty' }
-  /** The calls come too often. noria lengthens the interval. */
   | { readonly kind: 'slow-down' }
   /** The service requires a pause. noria makes no call for `ms`, because an earlier call would restart the pause. */
   | { readonly kind: 'silence'; readonly ms: number }
-  /**
-   * The cause ends by itself, or the operator can remove it in the console of the service. noria retries every
-   * `retryEveryMs`.
-   */
+  /** The cause ends by itself, or the operator removes it in the console of the service. */
   | { readonly kind: 'pause'; readonly retryEveryMs: number }
   /**
-   * A quota is used up. noria retries after `retryFromMs`. It doubles the wait before each further retry, up to
-   * `retryToMs`. With `atMidnight`, noria also retries when the service's day begins.
+   * A quota is used up. The wait doubles up to `retryToMs`; `atMidnight`: also retries when the service's day begins.
    */
   | {
       readonly kind: 'quota';
@@ -37,28 +29,22 @@ export type CodeVerdict =
     }
   /** The operator has to act. noria retries every `retryEveryMs`; without `retryEveryMs`, it does not retry. */
   | { readonly kind: 'halt'; readonly retryEveryMs?: number }
-  /**
-   * The meaning of the answer is unknown. noria retries after `retryFromMs`. It doubles the wait before each further
-   * retry, up to `retryToMs`.
-   */
+  /** The meaning of the answer is unknown. The wait doubles up to `retryToMs`. */
   | { readonly kind: 'back-off'; readonly retryFromMs: number; readonly retryToMs: number };
 
 export interface CodeMeaning {
-  /** Says what happened, in one sentence without the code. */
   readonly summary: string;
-  /** What the operator can do; empty if nothing is necessary. */
   readonly advice: string;
   readonly verdict: CodeVerdict;
   /**
-   * True if every noria with this instance gets the same refusal. Absent: perhaps only this noria gets it, because of its
-   * machine, its key or its parameters.
+   * Every noria with this instance gets the same refusal. Absent: perhaps only this one, because of its machine, key
+   * or parameters.
    */
   readonly concernsInstance?: true;
-  /** True if the answer contained proxies and noria dropped all of them. */
   readonly allDropped?: true;
   /**
-   * True if noria limits the open tunnels of the source when the service sends this code. The limit is half of the
-   * previous limit or, without one, half of the number of open tunnels. A successful call removes the limit.
+   * Limits the open tunnels of the source to half of the previous limit or, without one, of those open now. A success
+   * removes it.
    */
   readonly limitsConnections?: true;
 }
@@ -185,10 +171,7 @@ const LIST_PARAMS_WRONG: CodeMeaning = {
   advice: 'Check the instance or the account in the configuration, and the options of the command.',
 };
 
-/**
- * The codes that noria gives to the answers of extraction links. Each vendor has its own codes, so the rules of the
- * source decide which of these codes applies.
- */
+/** Each vendor has its own codes; the rules of the source decide which of these applies. */
 const LINK = {
   [SUCCESS]: OK,
   'too-fast': {
@@ -215,7 +198,6 @@ const LINK = {
   },
 } as const satisfies Record<string, CodeMeaning>;
 
-/** The codes that all extraction operations share. */
 const EXTRACTION = {
   [SUCCESS]: OK,
   12001: KEY_WRONG,
@@ -260,7 +242,6 @@ export function meaningOf(operation: CodeScope, code: string): CodeMeaning {
   };
 }
 
-/** Advice for the operator about dropped entries, by the reason why noria dropped them. */
 const DROPPED_ADVICE: Readonly<Record<string, string>> = {
   private: 'If you expect members at private addresses, set pool.allowPrivateAddresses to true.',
   own: 'The service returned an address of this noria, which cannot be a member: ask the service why.',
@@ -272,10 +253,7 @@ const DROPPED_ADVICE: Readonly<Record<string, string>> = {
 const UNREADABLE_ADVICE = 'Compare format and textLayout with the extraction format of the instance.';
 const UNREADABLE_LINK_ADVICE = 'Compare the key `answer` of the source with what the link returns.';
 
-/**
- * What the answer of a draw means. The code alone does not decide: an answer with the code of success may have no
- * entries, or noria may have dropped all entries, or the answer may say that no IP is left.
- */
+/** The code alone does not decide: a success may have no entries, only dropped ones, or say that no IP is left. */
 export function judgeDraw(
   product: SourceProduct,
   answer: Pick<DrawAnswer, 'code' | 'entries' | 'dropped' | 'quota'>,
@@ -295,10 +273,7 @@ export function judgeDraw(
   };
 }
 
-/**
- * Returns the minimum interval in ms if the text of an answer with code 12002 names one in Chinese ("at least N
- * seconds").
- */
+/** The minimum interval that the text of code 12002 names in Chinese ("at least N seconds"). */
 export function intervalNamedMs(message: string): number | undefined {
   const seconds = /(\d{1,4})\s*秒/.exec(message)?.[1];
   return seconds === undefined ? undefined : Number(seconds) * SECOND_MS;

@@ -1,7 +1,6 @@
 /**
- * Reads the JSON envelope of an extraction: `{ code, msg, data: { count, proxy_list } }`. All functions are pure.
- *
- * The code may be a number. `data` may be missing, null, an empty string, or the list itself.
+ * Reads the JSON envelope `{ code, msg, data: { count, proxy_list } }`. The code may be a number; `data` may be
+ * missing, null, an empty string, or the list itself.
  */
 import {
   type AnswerOrigin,
@@ -12,18 +11,13 @@ import {
   type RawFields,
   readCode,
   TOO_MANY_VALUES,
-} from './body.ts';
+} from './answer.ts';
 import { SUCCESS } from './codes.ts';
 
 const [QUOTE, BACKSLASH, COMMA, OPEN_OBJECT, CLOSE_OBJECT, OPEN_LIST, CLOSE_LIST] = [...'"\\,{}[]'].map(
   (char) => char.charCodeAt(0),
 );
 
-/**
- * @returns undefined if the text is not a JSON object with a code, or if it is a success whose `data` has an unknown
- * structure.
- * @throws NoriaError service-protocol if the text exceeds the limits.
- */
 export function readJson(text: string, origin: AnswerOrigin): Envelope | undefined {
   const body = parseObject(text, origin);
   const code = readCode(body?.['code']);
@@ -36,19 +30,11 @@ export function readJson(text: string, origin: AnswerOrigin): Envelope | undefin
   return { code, message, counters: isObject(data) ? [data, body] : [body], entries };
 }
 
-/**
- * @returns undefined if the text is not a JSON object.
- * @throws NoriaError service-protocol if the text exceeds the limits.
- */
 export function parseObject(text: string, origin: AnswerOrigin): RawFields | undefined {
   const parsed = text.startsWith('{') ? parseJson(text, origin) : undefined;
   return isObject(parsed) ? parsed : undefined;
 }
 
-/**
- * @returns undefined if the text is not JSON.
- * @throws NoriaError service-protocol if the text exceeds the limits.
- */
 export function parseJson(text: string, origin: AnswerOrigin): unknown {
   if (isOversized(text)) throw oversizedAnswer(TOO_MANY_VALUES, text, origin);
   try {
@@ -58,15 +44,11 @@ export function parseJson(text: string, origin: AnswerOrigin): unknown {
   }
 }
 
-/** Replaces items that are not objects with empty objects, so that noria counts them as dropped entries. */
 export function objectsIn(list: readonly unknown[]): RawFields[] {
   return list.map((item) => (isObject(item) ? item : {}));
 }
 
-/**
- * Whether the text has too many values or too many levels of nesting. Each value follows a comma or an opening bracket,
- * so this function only counts these and does not parse the text.
- */
+/** Each value follows a comma or an opening bracket, so this only counts these and does not parse. */
 function isOversized(text: string): boolean {
   let depth = 0;
   let values = 0;
@@ -83,7 +65,6 @@ function isOversized(text: string): boolean {
   return false;
 }
 
-/** Returns the index of the closing quotation mark, or the length of the text if that mark is missing. */
 function endOfString(text: string, start: number): number {
   for (let at = start + 1; at < text.length; at += 1) {
     const char = text.charCodeAt(at);

@@ -15,13 +15,8 @@ import {
   type RawFields,
   readCode,
   TOO_MANY_VALUES,
-} from './body.ts';
-import { parseXml, type XmlElement } from './xml-tree.ts';
+} from './answer.ts';
 
-/**
- * @returns undefined if the text is not well-formed XML, or contains no code.
- * @throws NoriaError service-protocol if the text exceeds the limits.
- */
 export function readXml(text: string, origin: AnswerOrigin): Envelope | undefined {
   if (!text.startsWith('<')) return undefined;
   const root = parseXml(text, { depth: MAX_DEPTH, nodes: MAX_VALUES });
@@ -36,10 +31,7 @@ export function readXml(text: string, origin: AnswerOrigin): Envelope | undefine
   return { code, message: typeof message === 'string' ? message : '', counters: [envelope], entries };
 }
 
-/**
- * Reads an element and everything inside it. Adds the fields of each entry to `entries`. Adds the values of all
- * other elements to `envelope`: of several values with the same name, only the first.
- */
+/** Of several values with the same name, the first counts. */
 function collect(element: XmlElement, envelope: Record<string, unknown>, entries: RawFields[]): void {
   const values = valuesOf(element);
   const names = new Set(values.map(([name]) => name));
@@ -68,11 +60,172 @@ function entriesIn(values: readonly (readonly [string, string])[]): RawFields[] 
   return groups;
 }
 
-/**
- * Returns pairs of a name and its text: first the attributes of the element, then its child elements without children
- * of their own.
- */
+/** Pairs of name and text: the attributes, then the children without children of their own. */
 function valuesOf({ attributes, children }: XmlElement): (readonly [string, string])[] {
   const leaves = children.filter((child) => child.children.length === 0);
   return [...attributes, ...leaves.map((leaf): [string, string] => [leaf.name, leaf.text])];
+}
+
+export interface XmlElement {
+  /** The name of the element, in lower case and without namespace prefix. The names of attributes have the same form. */
+  readonly name: string;
+  readonly attributes: readonly (readonly [string, string])[];
+  readonly children: readonly XmlElement[];
+  readonly text: string;
+}
+
+interface XmlLimits {
+  readonly depth: number;
+  readonly nodes: number;
+}
+
+type XmlResult = XmlElement | 'not-xml' | 'too-large';
+
+interface OpenElement {
+  /** The name as it is in the document, because the end tag must repeat it exactly. */
+  readonly tag: string;
+  readonly attributes: XmlElement['attributes'];
+  readonly children: XmlElement[];
+  readonly texts: string[];
+}
+
+const START = /<([^\s<>/="'!?&]+)/y;
+const ATTRIBUTE = /\s+([^\s<>/="']+)(?:\s*=\s*(?:"([^"<]*)"|'([^'<]*)'))?/y;
+const START_END = /\s*(\/?)>/y;
+const REFERENCE = /&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|([a-z]{2,4}));/gi;
+const END = /<\/([^\s<>/]+)\s*>/y;
+
+export function parseXml(text: string, limits: XmlLimits): XmlResult {
+  return new XmlScanner(text, limits).parse();
+}
+
+class XmlScanner {
+  readonly #text: string;
+  readonly #limits: XmlLimits;
+  readonly #open: OpenElement[] = [];
+  #at = 0;
+  #nodes = 0;
+  #root: XmlElement | undefined;
+  #tooLarge = false;
+
+  constructor(text: string, limits: XmlLimits) {
+    this.#text = text;
+    this.#limits = limits;
+  }
+
+  parse(): XmlResult {
+    while (this.#at < this.#text.length) {
+      if (!this.#readText() || !this.#readMarkup()) return this.#tooLarge ? 'too-large' : 'not-xml';
+    }
+    return this.#root === undefined || this.#open.length > 0 ? 'not-xml' : this.#root;
+  }
+
+  #readText(): boolean {
+    const markup = this.#text.indexOf('<', this.#at);
+    const end = markup < 0 ? this.#text.length : markup;
+    const text = this.#text.slice(this.#at, end);
+    this.#at = end;
+    const texts = this.#open.at(-1)?.texts;
+    if (texts === undefined) return text.trim() === '';
+    if (text !== '') texts.push(this.#resolve(text));
+    return !this.#tooLarge;
+  }
+
+  #readMarkup(): boolean {
+    if (this.#at === this.#text.length) return true;
+    if (!this.#countNode()) return false;
+    if (this.#text.startsWith('</', this.#at)) return this.#readEnd();
+    if (this.#text.startsWith('<!--', this.#at)) return this.#skip(4, '-->') !== undefined;
+    if (this.#text.startsWith('<?', this.#at)) return this.#skip(2, '?>') !== undefined;
+    if (this.#text.startsWith('<![CDATA[', this.#at)) return this.#readCdata();
+    return this.#readStart();
+  }
+
+  #countNode(): boolean {
+    this.#nodes += 1;
+    this.#tooLarge ||= this.#nodes > this.#limits.nodes;
+    return !this.#tooLarge;
+  }
+
+  #skip(opening: number, end: string): string | undefined {
+    const from = this.#at + opening;
+    const to = this.#text.indexOf(end, from);
+    if (to < 0) return undefined;
+    this.#at = to + end.length;
+    return this.#text.slice(from, to);
+  }
+
+  #readCdata(): boolean {
+    const content = this.#skip('<![CDATA['.length, ']]>');
+    const texts = this.#open.at(-1)?.texts;
+    if (content === undefined || texts === undefined) return false;
+    texts.push(content); // the text of a CDATA section contains no references
+    return true;
+  }
+
+  #readStart(): boolean {
+    const tag = this.#match(START)?.[1];
+    if (tag === undefined || (this.#root !== undefined && this.#open.length === 0)) return false;
+    const attributes = this.#readAttributes();
+    const end = attributes === undefined ? null : this.#match(START_END);
+    if (attributes === undefined || end === null) return false;
+    this.#open.push({ tag, attributes, children: [], texts: [] });
+    this.#tooLarge ||= this.#open.length > this.#limits.depth;
+    if (end[1] === '/') this.#closeElement();
+    return !this.#tooLarge;
+  }
+
+  #readAttributes(): [string, string][] | undefined {
+    const values = new Map<string, string>();
+    for (;;) {
+      const match = this.#match(ATTRIBUTE);
+      if (match === null) return [...values].map(([name, value]) => [plainName(name), value]);
+      const [, name = '', inDouble, inSingle = ''] = match;
+      if (values.has(name) || !this.#countNode()) return undefined;
+      values.set(name, this.#resolve(inDouble ?? inSingle));
+    }
+  }
+
+  #readEnd(): boolean {
+    const tag = this.#match(END)?.[1];
+    if (tag === undefined || tag !== this.#open.at(-1)?.tag) return false;
+    this.#closeElement();
+    return true;
+  }
+
+  #closeElement(): void {
+    const closed = this.#open.pop();
+    if (closed === undefined) return;
+    const { tag, attributes, children, texts } = closed;
+    const element = { name: plainName(tag), attributes, children, text: texts.join('').trim() };
+    const parent = this.#open.at(-1);
+    if (parent === undefined) this.#root = element;
+    else parent.children.push(element);
+  }
+
+  #resolve(text: string): string {
+    let at = text.indexOf('&');
+    if (at < 0) return text;
+    for (; at >= 0; at = text.indexOf('&', at + 1)) if (!this.#countNode()) return '';
+    return text.replace(REFERENCE, resolveOne);
+  }
+
+  #match(pattern: RegExp): RegExpExecArray | null {
+    pattern.lastIndex = this.#at;
+    const match = pattern.exec(this.#text);
+    if (match !== null) this.#at = pattern.lastIndex;
+    return match;
+  }
+}
+
+function plainName(name: string): string {
+  return name.slice(name.indexOf(':') + 1).toLowerCase();
+}
+
+const ENTITIES: Readonly<Record<string, string>> = { lt: '<', gt: '>', amp: '&', quot: '"', apos: "'" };
+
+function resolveOne(whole: string, decimal?: string, hex?: string, name?: string): string {
+  if (name !== undefined) return ENTITIES[name] ?? whole;
+  const point = decimal === undefined ? Number.parseInt(hex ?? '', 16) : Number(decimal);
+  return point <= 0x10ffff ? String.fromCodePoint(point) : whole;
 }

@@ -1,32 +1,29 @@
 /**
- * Decodes the answer of a draw. All functions are pure.
- *
- * noria keeps an entry if its IP, port and protocol are valid and `RefuseAddress` does not refuse the address. It drops
- * and counts all other entries.
+ * Decodes the answers of draws and lists. noria keeps an entry if its IP, port and protocol are valid and
+ * `RefuseAddress` does not refuse the address; it drops and counts all others.
  */
 import type { MemberProtocol } from '../core/protocol.ts';
-import type { DrawAnswer, DrawnEntry, Quota } from './answer.ts';
 import {
   type AnswerOrigin,
   bodyText,
+  type DrawAnswer,
   type Envelope,
   isWebPage,
+  type Quota,
   quoteText,
   type RawFields,
+  readCode,
   unreadableAnswer,
   webPageAnswer,
-} from './body.ts';
+} from './answer.ts';
 import { SUCCESS } from './codes.ts';
-import { readJson } from './decode-json.ts';
+import { objectsIn, parseObject, readJson } from './decode-json.ts';
 import { readTextCode, readTextLines } from './decode-text.ts';
 import { readXml } from './decode-xml.ts';
-import { readDetails, readEntryPort, readInteger, readIp } from './fields.ts';
-import type { Format, Product } from './operation.ts';
-import { OPERATIONS } from './operations.ts';
+import { type DrawnEntry, readDetails, readEntryPort, readInteger, readIp, readText } from './fields.ts';
+import { type Format, type ListName, OPERATIONS, type Product } from './operations.ts';
 
-/** The maximum number of entries that noria keeps from one answer. */
 export const MAX_ENTRIES = 1_000;
-/** The maximum number of characters that noria keeps of the service's text. */
 export const MAX_MESSAGE_LENGTH = 500;
 
 export type DropReason =
@@ -36,16 +33,13 @@ export type DropReason =
   | 'own'
   | 'protocol'
   | 'excess'
-  /**
-   * Only for links. `expired`: the lifetime has ended. `credentials`: the source requires credentials, and the entry
-   * has none.
-   */
+  /** Only for links. `credentials`: the source requires credentials, and the entry has none. */
   | 'expired'
   | 'credentials';
 
 /**
- * Returns why an address cannot be a member; undefined if it can. `private`: the configuration does not allow private
- * addresses. `own`: noria itself listens at the address.
+ * Why an address cannot be a member. `private`: the configuration allows no private addresses. `own`: noria listens
+ * there.
  */
 export type RefuseAddress = (host: string, port: number) => 'private' | 'own' | undefined;
 
@@ -74,9 +68,7 @@ const READERS: Readonly<Record<Format, (text: string, options: DecodeOptions) =>
 };
 
 /**
- * Decodes the body of an answer with any HTTP status.
- *
- * @throws NoriaError service-protocol if the body is not in the requested format, service-blocked if it is a web
+ * Any HTTP status. @throws service-protocol if the body is not in the requested format, service-blocked for a web
  * page.
  */
 export function decodeDraw(body: Uint8Array, options: DecodeOptions): DecodedDraw {
@@ -87,10 +79,7 @@ export function decodeDraw(body: Uint8Array, options: DecodeOptions): DecodedDra
   return { code, message, ...keepValid(entries, options), quota: readQuota(envelope.counters) };
 }
 
-/**
- * Reads the text in the requested format. If that fails, tries the other formats, but accepts only an error code in
- * them.
- */
+/** Only an error code is accepted in another format than the requested one. */
 function readEnvelope(text: string, options: DecodeOptions): Envelope {
   const { format, product } = options;
   // In the format Text, an empty body means that there are no proxies. In every other format, it is an error.
@@ -139,10 +128,7 @@ function readProtocol(label: unknown): MemberProtocol | undefined {
   return Object.hasOwn(PROTOCOLS, name) ? PROTOCOLS[name] : undefined;
 }
 
-/**
- * Reads the numbers of IPs from the objects in `counters`; an earlier object takes precedence. Source: the
- * specification, "Additional data fields".
- */
+/** Source: the specification, "Additional data fields". An earlier object takes precedence. */
 function readQuota(counters: readonly RawFields[]): Quota {
   const count = (...names: readonly string[]): number | undefined => {
     for (const counter of counters) {
@@ -160,4 +146,45 @@ function readQuota(counters: readonly RawFields[]): Quota {
     today: count('today_count'),
   };
   return Object.fromEntries(Object.entries(quota).filter(([, value]) => value !== undefined));
+}
+
+export type ListRecord = Readonly<Record<string, string | number>>;
+
+export interface DecodedList {
+  readonly code: string;
+  readonly message: string;
+  readonly records: readonly ListRecord[];
+}
+
+/**
+ * Operations 9 and 10, any HTTP status. The records keep the specification's field names, because commands print
+ * them; those without a valid first field (the area, the id of the instance) are dropped.
+ */
+export function decodeList(name: ListName, body: Uint8Array, origin: AnswerOrigin): DecodedList {
+  const text = bodyText(body);
+  if (isWebPage(text)) throw webPageAnswer(text, origin);
+  const answer = parseObject(text, origin);
+  const code = readCode(answer?.['code']);
+  if (answer === undefined || code === undefined)
+    throw unreadableAnswer('is not JSON with a code', text, origin);
+  const { listField } = OPERATIONS[name];
+  const list = code === SUCCESS ? (answer[listField] ?? []) : [];
+  if (!Array.isArray(list)) throw unreadableAnswer(`has no list in ${listField}`, text, origin);
+  const { msg } = answer;
+  return {
+    code,
+    message: quoteText(typeof msg === 'string' ? msg : '', MAX_MESSAGE_LENGTH, origin.secrets),
+    records: objectsIn(list.slice(0, MAX_ENTRIES)).flatMap((raw) => readRecord(name, raw)),
+  };
+}
+
+function readRecord(name: ListName, raw: RawFields): ListRecord[] {
+  const { fields } = OPERATIONS[name];
+  const record: Record<string, string | number> = {};
+  for (const [field, type] of Object.entries(fields)) {
+    const value = type === 'integer' ? readInteger(raw[field]) : readText(raw[field]);
+    if (value !== undefined) record[field] = value;
+  }
+  const [requiredField = ''] = Object.keys(fields);
+  return Object.hasOwn(record, requiredField) ? [record] : [];
 }

@@ -1,35 +1,46 @@
 /**
- * The fields of a proxy entry, by the names that the service uses: how noria decodes each field, and how noria
- * prints it.
- *
- * Decoding is tolerant: numbers may be text, text may be numbers, and an invalid value counts as missing. Source: the
- * specification, "Proxy entry".
+ * The fields of a proxy entry, by the service's names: how noria decodes and prints each. Decoding is tolerant:
+ * numbers may be text, text may be numbers, and an invalid value counts as missing.
  */
 import { canonicalIp, parsePort } from '../core/host-port.ts';
-import type { DrawnEntry } from './answer.ts';
+import type { MemberProtocol } from '../core/protocol.ts';
+import type { Login } from '../core/secret.ts';
 
-/** The fields of an entry other than address, port, protocol and login. */
+export interface DrawnEntry {
+  readonly host: string;
+  readonly port: number;
+  /** Links: always. Free product: if the entry names it. All other products: never. */
+  readonly protocol?: MemberProtocol;
+  /** Counts from when noria sent the request. `unknown`: the service sent -1. Absent: it sent no lifetime. */
+  readonly lifetimeMs?: number | 'unknown';
+  readonly exitIp?: string;
+  readonly login?: Login;
+  readonly location?: string;
+  readonly onlineMs?: number;
+  /** The anonymity label of the free product, as received. */
+  readonly level?: string;
+  readonly area?: string;
+  readonly serverId?: string;
+  readonly lastScore?: number;
+  readonly yesterdayScore?: number;
+  /** Whether the instance drew this IP for the first time today (`is_new_dedup`, only `short-pure`). */
+  readonly isNew?: boolean;
+}
+
 type Details = Omit<DrawnEntry, 'host' | 'port' | 'protocol' | 'login'>;
 type Printed = string | number | boolean;
 
 interface FieldRow {
-  /**
-   * Which characters the field may contain if the instance has a custom Text layout. See `PATTERNS` in text-layout.ts.
-   */
+  /** Which characters the field may contain in a custom Text layout: `PATTERNS` in decode-text.ts. */
   readonly text: 'address' | 'number' | 'word' | 'free';
   readonly about: string;
-  /** Decodes the field. Absent for address, port and protocol, which decode.ts decodes. */
   readonly read?: (raw: unknown) => Details;
   readonly print: (entry: DrawnEntry) => Printed | undefined;
 }
 
-/**
- * noria keeps at most MAX_TEXT_LENGTH characters of a text. It reads up to MAX_READ_LENGTH, because it first drops
- * surplus white space.
- */
+/** A text keeps 200 characters; more are read, because surplus white space is dropped first. */
 const MAX_TEXT_LENGTH = 200;
 const MAX_READ_LENGTH = 2_000;
-/** A lifetime of more than a year counts as missing. */
 const MAX_LIFETIME_SECONDS = 366 * 86_400;
 
 const lifetime: Pick<FieldRow, 'read' | 'print'> = {
@@ -96,10 +107,7 @@ export function readDetails(raw: Readonly<Record<string, unknown>>): Details {
   return details;
 }
 
-/**
- * An entry with the specification's field names, as `noria extract --json` prints it. Fields without a value are
- * absent.
- */
+/** As `noria extract --json` prints it: the specification's names, without fields that have no value. */
 export function printEntry(entry: DrawnEntry, fields: readonly WireField[]): Record<string, Printed> {
   const printed: Record<string, Printed> = {};
   for (const name of fields) {
@@ -109,13 +117,11 @@ export function printEntry(entry: DrawnEntry, fields: readonly WireField[]): Rec
   return printed;
 }
 
-/** Reads an integer, which may be text; undefined for any other value. */
 export function readInteger(raw: unknown): number | undefined {
   const value = typeof raw === 'string' && /^\s*[+-]?\d{1,15}(?:\.0*)?\s*$/.test(raw) ? Number(raw) : raw;
   return typeof value === 'number' && Number.isSafeInteger(value) ? value : undefined;
 }
 
-/** Reads a text or a number as one printable line of at most 200 characters; undefined if the line is empty. */
 export function readText(raw: unknown): string | undefined {
   if (typeof raw === 'number') return Number.isFinite(raw) ? String(raw) : undefined;
   if (typeof raw !== 'string') return undefined;
@@ -123,14 +129,12 @@ export function readText(raw: unknown): string | undefined {
   return text === '' ? undefined : text;
 }
 
-/** Returns the canonical form of an IP literal, with or without brackets; undefined for any other value. */
 export function readIp(raw: unknown): string | undefined {
   if (typeof raw !== 'string') return undefined;
   const text = raw.trim();
   return canonicalIp(text.startsWith('[') && text.endsWith(']') ? text.slice(1, -1) : text);
 }
 
-/** Reads a port from 1 to 65535, which may be text; undefined for any other value. */
 export function readEntryPort(raw: unknown): number | undefined {
   if (typeof raw === 'number') return Number.isInteger(raw) ? parsePort(String(raw)) : undefined;
   return typeof raw === 'string' ? parsePort(raw.trim()) : undefined;

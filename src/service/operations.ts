@@ -1,20 +1,11 @@
 /**
- * The ten operations of the extraction service and the extraction links of other vendors, as a table. To add an
- * operation, add a row.
- *
- * Source: the service's specification, sections "Endpoints" and "Limits". For some operations, the specification names
- * no lifetime or no interval. In these cases, the table contains an assumption (docs/service.md lists them).
+ * The ten operations of the extraction service and the links of other vendors, as a table. Source: the specification,
+ * "Endpoints" and "Limits"; where it names no lifetime or interval, the table contains an assumption (docs/service.md
+ * lists them).
  */
-
 import { MINUTE_MS, SECOND_MS } from '../core/duration.ts';
-import type {
-  DrawOperation,
-  LinkOperation,
-  ListName,
-  ListOperation,
-  OperationParam,
-  Product,
-} from './operation.ts';
+import type { MemberProtocol } from '../core/protocol.ts';
+import type { WireField } from './fields.ts';
 
 const ADR: OperationParam = {
   kind: 'keywords',
@@ -86,7 +77,9 @@ const SHORT_LIVED = {
 } as const satisfies Partial<DrawOperation>;
 
 export const OPERATIONS: Readonly<
-  Record<Product, DrawOperation> & Record<'link', LinkOperation> & Record<ListName, ListOperation>
+  Record<Product, DrawOperation> & {
+    readonly link: DrawRow & { readonly number: 'link'; readonly server: 'url' };
+  } & Record<ListName, ListOperation>
 > = {
   'long-residential': {
     number: 1,
@@ -279,3 +272,117 @@ export const OPERATIONS: Readonly<
     },
   },
 };
+
+export const PRODUCTS = [
+  'long-residential',
+  'shared',
+  'short-socks5',
+  'short-classic',
+  'residential-socks5',
+  'short-pure',
+  'free',
+  'exclusive',
+] as const;
+
+export type Product = (typeof PRODUCTS)[number];
+
+export const SOURCE_PRODUCTS = [...PRODUCTS, 'link'] as const;
+
+export type SourceProduct = (typeof SOURCE_PRODUCTS)[number];
+export type OperationNumber = 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10;
+/** The operation in which the service uses a code. The same code may have another meaning in another operation. */
+export type CodeScope = OperationNumber | 'link';
+
+export const FORMATS = ['json', 'xml', 'text'] as const;
+export type Format = (typeof FORMATS)[number];
+
+export const METHODS = ['GET', 'POST'] as const;
+export type Method = (typeof METHODS)[number];
+
+export const INSTANCE_STATUSES = { 'near-expiry': 1, active: 2, expired: 3 } as const;
+export type InstanceStatus = keyof typeof INSTANCE_STATUSES;
+
+/** `about` is the end of a sentence: "timespan is the minimum lifetime". */
+export type OperationParam = {
+  /** The value that noria sends if a source does not set the parameter. Every required parameter has a default. */
+  readonly default?: number;
+  readonly about: string;
+} & (
+  | { readonly kind: 'whole'; readonly from: number; readonly to: number }
+  /** A number that selects one of several meanings. `values` lists all numbers and their meanings. */
+  | { readonly kind: 'choice'; readonly values: Readonly<Record<number, string>> }
+  | { readonly kind: 'keywords' }
+  | { readonly kind: 'label' }
+);
+
+export interface DrawRow {
+  readonly number: CodeScope;
+  readonly params: Readonly<Record<string, OperationParam>>;
+  readonly count: {
+    readonly max?: number;
+    readonly defaultMax: number;
+  };
+  /** The minimum time in ms from the start of one call to the start of the next. */
+  readonly minIntervalMs: number;
+  /** The interval between calls, in ms, that the service recommends. If absent, the source must set an interval. */
+  readonly defaultIntervalMs?: number;
+  /** If the answer contains none: `atLeastMs`, or with `byTimespan` the parameter `timespan`, if that is longer. */
+  readonly defaultLifetime: { readonly byTimespan: boolean; readonly atLeastMs: number };
+  readonly maxLifetimeMinutes?: number;
+  /** `by-pro`: the parameter `pro` selects it. `by-entry`: each entry names its own. */
+  readonly protocol: MemberProtocol | 'by-pro' | 'by-entry';
+  readonly fields: readonly WireField[];
+}
+
+interface OperationRow {
+  readonly number: OperationNumber;
+  readonly path: string;
+  /** The parameters for the id of the instance or account, and for the key. */
+  readonly identity: { readonly name: string; readonly key: string };
+  readonly params: Readonly<Record<string, OperationParam>>;
+}
+
+export interface DrawOperation extends OperationRow, DrawRow {
+  readonly number: OperationNumber;
+  readonly params: Readonly<Record<string, OperationParam>>;
+  /** `base`: {base_url} of the specification. `extract-host`: the instance's own extraction server. */
+  readonly server: 'base' | 'extract-host';
+  readonly selector: { readonly name: string } & Readonly<Record<Format, number>>;
+  readonly defaultIntervalMs: number;
+}
+
+export interface ListOperation extends OperationRow {
+  readonly server: 'base';
+  readonly listField: string;
+  readonly fields: Readonly<Record<string, 'string' | 'integer'>>;
+}
+
+export type ListName = 'areas' | 'instances';
+
+/** From when noria sent the request. @param params - the result of `checkParams`, as below. */
+export function defaultLifetimeMs(product: SourceProduct, params: Readonly<Record<string, unknown>>): number {
+  const { byTimespan, atLeastMs } = OPERATIONS[product].defaultLifetime;
+  const minutes = byTimespan ? params['timespan'] : undefined;
+  return Math.max(atLeastMs, typeof minutes === 'number' ? minutes * MINUTE_MS : 0);
+}
+
+export function maxLifetimeMs(
+  product: SourceProduct,
+  params: Readonly<Record<string, unknown>>,
+): number | undefined {
+  const { maxLifetimeMinutes, params: known }: DrawRow = OPERATIONS[product];
+  if (maxLifetimeMinutes === undefined) return undefined;
+  const hasReverseProxies = Object.hasOwn(known, 'tunnel') && params['tunnel'] !== 2;
+  return hasReverseProxies ? undefined : maxLifetimeMinutes * MINUTE_MS;
+}
+
+export function memberProtocol(
+  product: SourceProduct,
+  params: Readonly<Record<string, unknown>>,
+): MemberProtocol {
+  const { protocol: speaks } = OPERATIONS[product];
+  if (speaks === 'by-pro') return params['pro'] === 2 ? 'socks5' : 'http';
+  if (speaks !== 'by-entry') return speaks;
+  const chosen = params['protocol_type'];
+  return chosen === 2 ? 'socks4' : chosen === 3 ? 'socks5' : 'http';
+}

@@ -1,23 +1,15 @@
-/**
- * Checks the `params` of a source against the table of its operation, and reports all problems at once. All functions are pure.
- */
+/** Checks the `params` of a source against the table of its operation. */
 import { nearest } from '../core/nearest.ts';
-import type { DrawRow, OperationParam, SourceProduct } from './operation.ts';
-import { OPERATIONS } from './operations.ts';
+import { type DrawRow, OPERATIONS, type OperationParam, type SourceProduct } from './operations.ts';
 
 interface ParamProblem {
   readonly key: string;
-  /** What is wrong with the parameter, without its name and its value: `is not a whole number from 0 to 5`. */
   readonly message: string;
-  /** The known name that is most similar to an unknown name. */
   readonly suggestion?: string;
 }
 
 interface CheckedParams {
-  /**
-   * The parameters as the service expects them: with converted numbers, joined lists and defaults. `count` is the
-   * maximum number of proxies per call.
-   */
+  /** As the service expects them. `count` is the maximum per call. */
   readonly params: Readonly<Record<string, string | number>>;
   readonly problems: readonly ParamProblem[];
 }
@@ -32,12 +24,10 @@ const SET_ELSEWHERE: Readonly<Record<string, string>> = {
   return_type: 'comes from format',
 };
 
-/** The maximum length of one parameter. Many servers reject a query of more than a few KiB. */
 const MAX_LENGTH = 500;
 /** The greatest allowed `count` if the product sets no maximum: noria keeps only this many entries of an answer. */
 const MAX_COUNT = 1_000;
 
-/** A number may be a text. Keywords may be a list, or a text with ASCII commas. */
 export function checkParams(
   product: SourceProduct,
   params: Readonly<Record<string, unknown>>,
@@ -130,7 +120,6 @@ function readText(text: string): Read {
   return { value: text };
 }
 
-/** Rejects combinations of parameters that exclude every proxy. */
 function contradictions(params: Readonly<Record<string, string | number>>): ParamProblem[] {
   const requested = String(params['adr'] ?? '').split(',');
   const both = String(params['nadr'] ?? '')

@@ -1,23 +1,20 @@
 /**
- * Builds the HTTP request of a call: method, URL and form body. All functions are pure. No other file puts a key into a request.
- *
- * GET sends the parameters in the query; POST sends them as a form in the body. Both are percent-encoded UTF-8. The specification
- * does not define the body of POST; related services use a form.
+ * Builds the HTTP request of a call; no other file puts a key into a request. GET sends the parameters in the query,
+ * POST as a form: the specification does not define the body of POST, and related services use a form. The key is the
+ * middle of an MD5 (characters 9 to 24): the specification says only "16-character MD5 form", and working clients use
+ * this part.
  */
-import { NoriaError } from '../core/faults.ts';
+
+import { createHash } from 'node:crypto';
+import { describeError, NoriaError } from '../core/faults.ts';
 import { formatHostPort, parseHostPort } from '../core/host-port.ts';
-import type { Secret } from '../core/secret.ts';
+import { Secret } from '../core/secret.ts';
 import { withCount } from './link/link-url.ts';
 import type { EntryOptions } from './link/read-entry.ts';
-import type { Format, Method, Product } from './operation.ts';
-import { OPERATIONS } from './operations.ts';
+import { type Format, type Method, OPERATIONS, type Product } from './operations.ts';
 
-/** The address of the service: `baseUrl`, `extractHost` or both. */
 export interface ServiceAddress {
-  /**
-   * {base_url} of the specification: `http://` or `https://`, optionally with a path. It takes precedence over
-   * `extractHost`.
-   */
+  /** {base_url} of the specification, optionally with a path. It takes precedence over `extractHost`. */
   readonly baseUrl?: string;
   /** {extract_host} of the specification, only for `short-pure`: a host, or host and port. The default port is 8080. */
   readonly extractHost?: string;
@@ -25,36 +22,24 @@ export interface ServiceAddress {
 
 interface CallBase extends ServiceAddress {
   readonly method: Method;
-  /** The 16-character key; key.ts derives it from the password. */
   readonly key: Secret;
 }
 
-/** One draw: operations 1 to 8. */
 export interface ExtractCall extends CallBase {
   readonly product: Product;
   readonly format: Format;
-  /** For the format `text`: the custom extraction format of the instance, such as `{ip}:{port},{adr}`. */
   readonly textLayout?: string;
-  /** The id of the instance. The service calls the parameter api, inst_id or app_id. */
   readonly instance: string;
-  /**
-   * The result of `checkParams`. `params.count` is the maximum number of proxies per call. noria does not send this
-   * maximum: it sends the field `count` below.
-   */
+  /** The result of `checkParams`. Its `count`, the maximum per call, is not sent: `count` below is. */
   readonly params: Readonly<Record<string, string | number>>;
-  /** How many proxies to request. If absent, the service decides. */
   readonly count?: number;
 }
 
-/** One draw from an extraction link of any vendor. */
 export interface LinkCall extends ServiceAddress, Pick<EntryOptions, 'rules' | 'login' | 'protocol'> {
   readonly product: 'link';
   readonly method: Method;
-  /** The origin of `url`. */
   readonly baseUrl: string;
-  /** The name of the link, from `linkIdentity`. It does not reveal the URL. */
   readonly instance: string;
-  /** The URL, which may contain a placeholder for the number of proxies. */
   readonly url: Secret;
   readonly headers: Readonly<Record<string, Secret>>;
   readonly body?: Secret;
@@ -65,19 +50,15 @@ export interface LinkCall extends ServiceAddress, Pick<EntryOptions, 'rules' | '
 }
 
 export type DrawCall = ExtractCall | LinkCall;
-/** A call without the number of proxies to request. Refill sets the number later. */
 export type CountlessCall = Omit<ExtractCall, 'count'> | Omit<LinkCall, 'count'>;
 
-/** A call of operation 9. */
 export interface AreasCall extends CallBase {
   readonly instance: string;
   readonly areaKeyword?: string;
 }
 
-/** A call of operation 10. */
 export interface InstancesCall extends CallBase {
   readonly username: string;
-  /** One of the numbers in `INSTANCE_STATUSES`. If absent, the answer lists instances of any status. */
   readonly status?: number;
 }
 
@@ -85,9 +66,7 @@ export interface ServiceRequest {
   readonly method: Method;
   /** The URL of the request. With GET, it contains the key, so never log or show it. */
   readonly url: URL;
-  /** The body of a POST request: a form, JSON, or the type that the header `content-type` names. */
   readonly body?: string;
-  /** The header fields. Their names are in lower case; their values may contain secrets. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 
@@ -95,7 +74,6 @@ const EXTRACT_PORT = 8080;
 
 type Pairs = readonly (readonly [name: string, value: string | number | Secret])[];
 
-/** @throws NoriaError bad-config if the address is unusable. */
 export function extractRequest(call: DrawCall): ServiceRequest {
   if (call.product === 'link') return linkRequest(call);
   const { identity, params, path, selector } = OPERATIONS[call.product];
@@ -109,33 +87,18 @@ export function extractRequest(call: DrawCall): ServiceRequest {
   ]);
 }
 
-/**
- * The request of operation 9.
- *
- * @throws NoriaError bad-config if the address is unusable.
- */
 export function areasRequest(call: AreasCall): ServiceRequest {
   const { identity, path } = OPERATIONS.areas;
   const filter = pair('areaKeyword', call.areaKeyword);
   return request(call, path, [[identity.name, call.instance], [identity.key, call.key], ...filter]);
 }
 
-/**
- * The request of operation 10.
- *
- * @throws NoriaError bad-config if the address is unusable.
- */
 export function instancesRequest(call: InstancesCall): ServiceRequest {
   const { identity, path } = OPERATIONS.instances;
   const filter = pair('status', call.status);
   return request(call, path, [[identity.name, call.username], [identity.key, call.key], ...filter]);
 }
 
-/**
- * The URL to which noria connects.
- *
- * @throws NoriaError bad-config if the address is unusable.
- */
 export function serviceUrl(address: ServiceAddress): URL {
   return new URL(rootOf(address));
 }
@@ -171,7 +134,6 @@ function encodeForm(pairs: Pairs): string {
     .join('&');
 }
 
-/** The address that precedes the path of the operation, without a trailing slash. */
 function rootOf({ baseUrl, extractHost }: ServiceAddress): string {
   if (baseUrl !== undefined) return baseRoot(baseUrl);
   if (extractHost === undefined) throw new TypeError('a call needs baseUrl or extractHost');
@@ -197,4 +159,27 @@ function baseRoot(baseUrl: string): string {
       'the base address of the service is unusable; it must be http:// or https:// with a host and optionally a path, without credentials, query and fragment',
     );
   return url.origin + url.pathname.replace(/^((?:\/+[^/]+)*)\/*$/, '$1');
+}
+
+const KEY = /^[0-9a-f]{16}$/i;
+
+export function isKey(text: string): boolean {
+  return KEY.test(text);
+}
+
+/** @param md5 - only tests pass it. @throws NoriaError bad-config if Node refuses MD5 (OpenSSL in FIPS mode). */
+export function keyFromPassword(password: Secret, md5: (text: string) => string = md5Hex): Secret {
+  try {
+    return new Secret(md5(password.reveal()).slice(8, 24));
+  } catch (cause) {
+    throw new NoriaError(
+      'bad-config',
+      `cannot derive the key from the password: Node refused MD5 (${describeError(cause)}), as OpenSSL does in FIPS mode; configure the 16-character key instead of the password`,
+      { cause },
+    );
+  }
+}
+
+function md5Hex(text: string): string {
+  return createHash('md5').update(text, 'utf8').digest('hex');
 }

@@ -1,72 +1,51 @@
 /**
- * Makes one HTTP exchange with the service on a new connection, and closes it.
- *
- * Opening the connection (DNS, TCP, TLS) and sending the request are two steps, so that refill can record the call
- * between them. noria follows no redirect, because another host would get the key. It ignores the proxy variables of
- * the environment, which may point to noria itself.
+ * One HTTP exchange with the service on a new connection. Opening it and sending the request are two steps, so that
+ * refill can record the call between them. noria follows no redirect, because another host would get the key, and
+ * ignores the proxy variables of the environment, which may point to noria itself.
  */
 import dns from 'node:dns';
 import net, { type LookupFunction, type Socket } from 'node:net';
 import tls from 'node:tls';
-import { Client } from 'undici';
+import { Client, errors } from 'undici';
 import type { Clock } from '../core/clock.ts';
 import { formatDuration } from '../core/duration.ts';
-import { NoriaError } from '../core/faults.ts';
+import { describeError, type FaultCode, NoriaError } from '../core/faults.ts';
 import { type HostPort, hostPort } from '../core/host-port.ts';
+import { oneLine } from './fields.ts';
 import type { ServiceRequest } from './request.ts';
-import { type ExchangeProgress, transportError } from './transport-error.ts';
 
 interface TransportOptions {
-  /**
-   * The time limit in ms. It covers opening the connection, and the exchange of request and answer. The time between
-   * these two steps does not count.
-   */
+  /** Covers opening the connection, and the exchange. The time between these two steps does not count. */
   readonly timeoutMs: number;
   readonly clock: Clock;
-  /** Cancels the current step, which then fails with `shutting-down`. */
   readonly signal: AbortSignal;
-  /** Resolves the host name of the service. Default: the system resolver. */
   readonly lookup?: LookupFunction | undefined;
-  /** Connects through the front proxy, which then resolves the name. If absent, noria connects directly. */
   readonly openTunnel?: OpenTunnel | undefined;
 }
 
-/**
- * Starts a connection to the service through the front proxy.
- *
- * @param done - called once: without an argument when the connection is open, with the error when it failed.
- */
+/** @param done - called once, with the error if the connection failed. */
 export type OpenTunnel = (server: HostPort, done: (error: NoriaError | undefined) => void) => Tunnel;
 
 interface Tunnel {
-  /** The socket. It already has a handler for the event `error`. */
   readonly socket: Socket;
-  /**
-   * Called `ms` after the connection began to open. Returns the error if it is still not open; undefined if it is open.
-   */
+  /** Called `ms` after the start. Returns the error if the connection is still not open. */
   timedOut(ms: number): NoriaError | undefined;
 }
 
-/** Functions that an exchange calls before it sends the request and when the answer begins. */
 export interface WriteGate {
-  /**
-   * Called synchronously right before the first byte of the request is written. If it throws, noria writes nothing.
-   */
+  /** Called synchronously right before the first byte of the request. If it throws, noria writes nothing. */
   beforeWrite(): void;
-  /** Called when the head of the answer has arrived. */
   answered(): void;
 }
 
 export interface Exchange {
   readonly status: number;
-  /** The host to which the answer redirects. */
   readonly redirectsTo?: string;
   readonly body: Uint8Array;
   /** The monotonic moment just before noria wrote the request. */
   readonly sentAt: number;
 }
 
-/** The conditions that end an exchange early. */
 interface ExchangeLimits extends Disposable {
   reason: NoriaError | undefined;
 }
@@ -77,7 +56,6 @@ export const MAX_BODY_BYTES = 1024 * 1024;
 /** If one of several addresses does not accept the connection within this time, noria tries the next address. */
 const ADDRESS_ATTEMPT_MS = 2_000;
 
-/** An open connection to the service, for one exchange. */
 export class Transport {
   readonly #connection: Connection;
   readonly #options: TransportOptions;
@@ -92,10 +70,6 @@ export class Transport {
     this.#leftMs = leftMs;
   }
 
-  /**
-   * @throws NoriaError service-transport or front-proxy-failed if the connection failed, shutting-down if the signal
-   * cancelled it.
-   */
   static async open(url: URL, options: TransportOptions): Promise<Transport> {
     const { clock, timeoutMs } = options;
     const startedAt = clock.monotonic();
@@ -103,13 +77,7 @@ export class Transport {
     return new Transport(connection, options, timeoutMs - (clock.monotonic() - startedAt));
   }
 
-  /**
-   * Sends the request, reads the whole answer, with any status, and closes the connection.
-   *
-   * @throws the error of `gate.beforeWrite`, or a NoriaError: service-transport for an incomplete answer,
-   * service-blocked for an answer that is not HTTP, service-protocol for an answer of more than 1 MiB, shutting-down
-   * if the signal cancelled it.
-   */
+  /** Sends the request, reads the whole answer with any status, and closes the connection. */
   async exchange(request: ServiceRequest, gate?: WriteGate): Promise<Exchange> {
     const { clock, signal } = this.#options;
     const { socket } = this.#connection;
@@ -147,10 +115,6 @@ export class Transport {
     }
   }
 
-  /**
-   * Closes the connection at the time limit, or when the signal aborts. Then `reason` in the returned object is the
-   * error.
-   */
   #limit(progress: ExchangeProgress): ExchangeLimits {
     const { clock, signal, timeoutMs } = this.#options;
     const end = (error: NoriaError) => {
@@ -171,8 +135,7 @@ export class Transport {
   }
 
   /**
-   * Closes the connection. If its request has no answer yet, resets the connection, so that the kernel does not deliver
-   * the request after the call has ended. Idempotent.
+   * Resets a connection without an answer, so that the kernel does not deliver the request after the call has ended.
    */
   close(): void {
     const { raw, socket } = this.#connection;
@@ -184,11 +147,9 @@ export class Transport {
 
 interface Connection {
   readonly raw: Socket;
-  /** The TLS socket if the URL is https, else `raw`. */
   readonly socket: Socket;
 }
 
-/** The error if the service closes the connection before noria writes the request. */
 const CLOSED_EARLY = Object.assign(new Error('the service closed the connection'), { code: 'ECONNRESET' });
 
 function clientOn(socket: Socket, origin: string): Client {
@@ -291,9 +252,8 @@ function withoutBrackets(hostname: string): string {
 }
 
 /**
- * Ignores the IPv6 addresses of a name that also has IPv4 addresses. The service authorises one address of this
- * machine, both for calls and for connections to members. noria connects to members over IPv4, so it must call the
- * service over IPv4, too.
+ * The service authorises one address of this machine, for calls and for connections to members. noria connects to
+ * members over IPv4, so it must call the service over IPv4, too.
  */
 function ipv4First(lookup: LookupFunction): LookupFunction {
   return (hostname, options, done) => {
@@ -330,4 +290,101 @@ function timedOut({ host, phase }: ExchangeProgress, timeoutMs: number): NoriaEr
 
 function cancelled({ host, phase }: ExchangeProgress): NoriaError {
   return new NoriaError('shutting-down', `the call to ${host} was cancelled`, { context: { host, phase } });
+}
+
+export interface ExchangeProgress {
+  readonly host: string;
+  phase: 'connection' | 'answer' | 'body';
+  readonly startedAt: number;
+}
+
+interface TransportFault {
+  readonly code: FaultCode;
+  readonly message: (host: string, ms: number) => string;
+}
+
+const REFUSED: TransportFault = {
+  code: 'service-transport',
+  message: (host, ms) =>
+    `${host} refused the connection after ${ms} ms; check service.baseUrl, or url of the link, and whether the service is up`,
+};
+const CLOSED: TransportFault = {
+  code: 'service-transport',
+  message: (host, ms) => `${host} closed the connection after ${ms} ms, before the answer was complete`,
+};
+const UNRESOLVED: TransportFault = {
+  code: 'service-transport',
+  message: (host, ms) =>
+    `could not resolve ${host} (after ${ms} ms); check the host name and this machine's DNS`,
+};
+const UNREACHABLE: TransportFault = {
+  code: 'service-transport',
+  message: (host, ms) => `could not reach ${host} (after ${ms} ms); check this machine's network`,
+};
+const TOO_LARGE: TransportFault = {
+  code: 'service-protocol',
+  message: (host) =>
+    `${host} sent more than 1 MiB, the limit of an answer; check service.baseUrl, or url of the link`,
+};
+const NOT_HTTP: TransportFault = {
+  code: 'service-blocked',
+  message: (host) =>
+    `${host} did not answer with HTTP; check the host, the port and http:// or https:// of the address`,
+};
+
+const FAULT_OF_CODE: Readonly<Record<string, TransportFault>> = {
+  ECONNREFUSED: REFUSED,
+  ECONNRESET: CLOSED,
+  EPIPE: CLOSED,
+  UND_ERR_SOCKET: CLOSED,
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: CLOSED,
+  ENOTFOUND: UNRESOLVED,
+  EAI_AGAIN: UNRESOLVED,
+  ENODATA: UNRESOLVED,
+  EHOSTUNREACH: UNREACHABLE,
+  ENETUNREACH: UNREACHABLE,
+  EADDRNOTAVAIL: UNREACHABLE,
+  ETIMEDOUT: UNREACHABLE,
+  UND_ERR_RES_EXCEEDED_MAX_SIZE: TOO_LARGE,
+  UND_ERR_HEADERS_OVERFLOW: NOT_HTTP,
+};
+
+const TLS_CODE = /^(?:EPROTO$|ERR_TLS|ERR_SSL)|CERT|SELF_SIGNED|^UNABLE_TO/;
+
+/**
+ * @returns service-transport, service-blocked or service-protocol; it quotes nothing of the request, so it cannot
+ * contain the key.
+ */
+export function transportError(
+  error: unknown,
+  { host, phase, startedAt }: ExchangeProgress,
+  nowAt: number,
+): NoriaError {
+  const ms = Math.round(nowAt - startedAt);
+  const errno = codeOf(error);
+  const { code, message } = faultOf(errno, error);
+  const context = { host, phase, ms, ...(errno === undefined ? {} : { errno }) };
+  // The error of the HTTP parser contains received bytes, which may quote the request with its key: it is no cause.
+  const cause = error instanceof errors.HTTPParserError ? {} : { cause: error };
+  return new NoriaError(code, message(host, ms), { ...cause, context });
+}
+
+function faultOf(errno: string | undefined, error: unknown): TransportFault {
+  const known = errno !== undefined && Object.hasOwn(FAULT_OF_CODE, errno) ? FAULT_OF_CODE[errno] : undefined;
+  if (known !== undefined) return known;
+  if (error instanceof errors.HTTPParserError) return NOT_HTTP;
+  const reason = errno ?? oneLine(describeError(error));
+  const tls = errno !== undefined && TLS_CODE.test(errno);
+  return {
+    code: 'service-transport',
+    message: (host, ms) =>
+      tls
+        ? `the TLS handshake with ${host} failed after ${ms} ms (${reason}); check its certificate, and whether the address should begin with http://`
+        : `the call to ${host} failed after ${ms} ms: ${reason}`,
+  };
+}
+
+function codeOf(error: unknown): string | undefined {
+  if (!(error instanceof Error) || !('code' in error)) return undefined;
+  return typeof error.code === 'string' ? error.code : undefined;
 }

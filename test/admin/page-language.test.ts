@@ -2,8 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { CODES, meaningOf } from '../../src/service/codes.ts';
-import { PRODUCTS } from '../../src/service/operation.ts';
-import { OPERATIONS } from '../../src/service/operations.ts';
+import { OPERATIONS, PRODUCTS } from '../../src/service/operations.ts';
 
 const FOLDER = new URL('../../src/admin/page/', import.meta.url);
 const load = (name: string) => import(new URL(name, FOLDER).href);

@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
 import type { SourceConfig } from '../../src/config/config.ts';
 import { parseConfig } from '../../src/config/load.ts';
-import { PRODUCTS } from '../../src/service/operation.ts';
-import { OPERATIONS } from '../../src/service/operations.ts';
+import { OPERATIONS, PRODUCTS } from '../../src/service/operations.ts';
 import { FILE, filesOf, problemsOf } from './files.ts';
 
 /** The source with these YAML keys and a name, an instance and a service. */

@@ -5,8 +5,7 @@ import { isMap, isScalar, isSeq, parseDocument } from 'yaml';
 import { FIELDS, type Field } from '../../src/config/fields.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { formatDuration } from '../../src/core/duration.ts';
-import { PRODUCTS } from '../../src/service/operation.ts';
-import { OPERATIONS } from '../../src/service/operations.ts';
+import { OPERATIONS, PRODUCTS } from '../../src/service/operations.ts';
 import { expectRows, inBothLanguages } from '../support/translations.ts';
 
 const PAGES = inBothLanguages('docs/configuration.md');

@@ -17,7 +17,7 @@ interface Pattern {
 const BUILDERS = [
   '../../src/service/link/address-text.ts',
   '../../src/service/link/decode-link.ts',
-  '../../src/service/text-layout.ts',
+  '../../src/service/decode-text.ts',
   '../../src/core/secret.ts',
   '../../src/sandbox/links/link-server.ts',
 ] as const;

@@ -8,12 +8,12 @@ import { ENTRY_FIELDS } from '../../src/service/fields.ts';
 import {
   type DrawOperation,
   FORMATS,
+  OPERATIONS,
   type OperationNumber,
   type OperationParam,
   PRODUCTS,
   type Product,
-} from '../../src/service/operation.ts';
-import { OPERATIONS } from '../../src/service/operations.ts';
+} from '../../src/service/operations.ts';
 import { type DocPage, expectRows, inBothLanguages } from '../support/translations.ts';
 
 const HEADINGS = {

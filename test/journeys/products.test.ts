@@ -2,7 +2,7 @@
  * Every product, in every format, by GET and POST: configured as docs/service.md says, it draws members that carry traffic.
  */
 import { expect, test } from 'vitest';
-import { FORMATS, METHODS, PRODUCTS } from '../../src/service/operation.ts';
+import { FORMATS, METHODS, PRODUCTS } from '../../src/service/operations.ts';
 import { exitThrough } from '../support/exit-through.ts';
 import { openTestSandbox, sourceLine, startNoria } from '../support/noria.ts';
 

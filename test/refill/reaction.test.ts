@@ -4,8 +4,7 @@ import { FAULTS, type FaultCode, NoriaError } from '../../src/core/faults.ts';
 import { outcomeOfAnswer, outcomeOfError, type Reaction, reactTo } from '../../src/refill/reaction.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
 import { CODES } from '../../src/service/codes.ts';
-import { PRODUCTS, type Product } from '../../src/service/operation.ts';
-import { OPERATIONS } from '../../src/service/operations.ts';
+import { OPERATIONS, PRODUCTS, type Product } from '../../src/service/operations.ts';
 
 const NOON_AT = Date.UTC(2030, 0, 1, 4); // noon of the service's day, UTC+8
 const steady = () => 0.5;

@@ -3,11 +3,9 @@ import { Secret } from '../../src/core/secret.ts';
 import { openSandbox, type SandboxOptions } from '../../src/sandbox/open-sandbox.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { CODES, SUCCESS } from '../../src/service/codes.ts';
-import { keyFromPassword } from '../../src/service/key.ts';
-import { FORMATS, METHODS, PRODUCTS, type Product } from '../../src/service/operation.ts';
-import { OPERATIONS } from '../../src/service/operations.ts';
+import { FORMATS, METHODS, OPERATIONS, PRODUCTS, type Product } from '../../src/service/operations.ts';
 import { checkParams } from '../../src/service/params.ts';
-import type { ExtractCall } from '../../src/service/request.ts';
+import { type ExtractCall, keyFromPassword } from '../../src/service/request.ts';
 import { LoopClock } from '../support/loop-clock.ts';
 import { faultOf, openClient, type TestClient } from './calls.ts';
 

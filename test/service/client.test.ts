@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { hasCode } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { METHODS } from '../../src/service/operation.ts';
+import { METHODS } from '../../src/service/operations.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';
 import { drawFrom, faultOf, KEY, openClient } from './calls.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import type { DrawnEntry } from '../../src/service/answer.ts';
 import { CODES, intervalNamedMs, judgeDraw, meaningOf, SUCCESS } from '../../src/service/codes.ts';
-import type { OperationNumber } from '../../src/service/operation.ts';
+import type { DrawnEntry } from '../../src/service/fields.ts';
+import type { OperationNumber } from '../../src/service/operations.ts';
 
 /** The specification's tables of errors, row by row, with the expected verdict. */
 const SPECIFIED: [code: string, operations: OperationNumber[], kind: string][] = [

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
-import { decodeList } from '../../src/service/decode-list.ts';
+import { decodeList } from '../../src/service/decode.ts';
 import { reading } from './reading.ts';
 
 const areas = (body: unknown) =>

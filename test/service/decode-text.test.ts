@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { readTextLines } from '../../src/service/decode-text.ts';
-import { PRODUCTS } from '../../src/service/operation.ts';
+import { PRODUCTS } from '../../src/service/operations.ts';
 import { decoded, reading } from './reading.ts';
 
 const TWO = [

@@ -1,9 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { decodeDraw } from '../../src/service/decode.ts';
-import { decodeList } from '../../src/service/decode-list.ts';
-import { FORMATS, PRODUCTS } from '../../src/service/operation.ts';
-import { OPERATIONS } from '../../src/service/operations.ts';
+import { decodeDraw, decodeList } from '../../src/service/decode.ts';
+import { FORMATS, OPERATIONS, PRODUCTS } from '../../src/service/operations.ts';
 import { GOLDEN, goldenBody } from './golden.ts';
 import { reading } from './reading.ts';
 

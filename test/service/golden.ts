@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { DrawAnswer } from '../../src/service/answer.ts';
-import type { ListRecord } from '../../src/service/decode-list.ts';
-import type { Format, ListName, Product } from '../../src/service/operation.ts';
+import type { ListRecord } from '../../src/service/decode.ts';
+import type { Format, ListName, Product } from '../../src/service/operations.ts';
 
 interface Line {
   readonly line: number;

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { isKey, keyFromPassword } from '../../src/service/key.ts';
+import { isKey, keyFromPassword } from '../../src/service/request.ts';
 
 // The keys were computed with md5sum.
 test.each([

@@ -1,7 +1,11 @@
 import { expect, test } from 'vitest';
-import { defaultLifetimeMs, memberProtocol } from '../../src/service/member-facts.ts';
-import { PRODUCTS, type Product } from '../../src/service/operation.ts';
-import { OPERATIONS } from '../../src/service/operations.ts';
+import {
+  defaultLifetimeMs,
+  memberProtocol,
+  OPERATIONS,
+  PRODUCTS,
+  type Product,
+} from '../../src/service/operations.ts';
 import { checkParams } from '../../src/service/params.ts';
 
 // Copied from the specification and noria's contract, to detect mistakes in the table.

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { PRODUCTS, type Product } from '../../src/service/operation.ts';
-import { OPERATIONS } from '../../src/service/operations.ts';
+import { OPERATIONS, PRODUCTS, type Product } from '../../src/service/operations.ts';
 import { checkParams } from '../../src/service/params.ts';
 
 const ADR = '广东,江苏';

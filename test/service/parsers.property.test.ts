@@ -1,9 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { compileLayout } from '../../src/service/decode-text.ts';
 import { isWireField } from '../../src/service/fields.ts';
-import { PRODUCTS } from '../../src/service/operation.ts';
-import { OPERATIONS } from '../../src/service/operations.ts';
-import { compileLayout } from '../../src/service/text-layout.ts';
+import { OPERATIONS, PRODUCTS } from '../../src/service/operations.ts';
 import { decoded } from './reading.ts';
 import { readEveryWay } from './validity.ts';
 

@@ -1,6 +1,5 @@
 import { Secret } from '../../src/core/secret.ts';
-import type { DecodedDraw, DecodeOptions } from '../../src/service/decode.ts';
-import { decodeDraw } from '../../src/service/decode.ts';
+import { type DecodedDraw, type DecodeOptions, decodeDraw } from '../../src/service/decode.ts';
 
 /** The default options: short-classic, JSON, no refused address. */
 export function reading(more: Partial<DecodeOptions> = {}): DecodeOptions {

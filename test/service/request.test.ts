@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { hasCode } from '../../src/core/faults.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { FORMATS, PRODUCTS } from '../../src/service/operation.ts';
-import { OPERATIONS } from '../../src/service/operations.ts';
+import { FORMATS, OPERATIONS, PRODUCTS } from '../../src/service/operations.ts';
 import {
   areasRequest,
   type ExtractCall,

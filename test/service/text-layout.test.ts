@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { Product } from '../../src/service/operation.ts';
-import { compileLayout } from '../../src/service/text-layout.ts';
+import { compileLayout } from '../../src/service/decode-text.ts';
+import type { Product } from '../../src/service/operations.ts';
 import { runOrTerminate } from '../support/terminate.ts';
 import { decoded } from './reading.ts';
 

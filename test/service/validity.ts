@@ -3,7 +3,7 @@ import { expect } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
 import { canonicalIp } from '../../src/core/host-port.ts';
 import { type DecodedDraw, decodeDraw, MAX_ENTRIES } from '../../src/service/decode.ts';
-import { FORMATS, type Format, type Product } from '../../src/service/operation.ts';
+import { FORMATS, type Format, type Product } from '../../src/service/operations.ts';
 import { reading } from './reading.ts';
 
 const LAYOUT = '{ip}:{port},{adr}';

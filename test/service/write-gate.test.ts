@@ -4,7 +4,7 @@ import tls from 'node:tls';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { NoriaError } from '../../src/core/faults.ts';
-import { METHODS } from '../../src/service/operation.ts';
+import { METHODS } from '../../src/service/operations.ts';
 import { Transport, type WriteGate } from '../../src/service/transport.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { until } from '../support/until.ts';

@@ -3,8 +3,7 @@
  * (core/faults.ts) and noria's own reasons and numbers, but no text from outside. Headers: RFC 9110 (Retry-After,
  * Proxy-Authenticate), RFC 7617 (Basic), RFC 9209 (Proxy-Status).
  */
-import type { Fault } from '../../core/faults.ts';
-import { FAULTS, type FaultCode } from '../../core/faults.ts';
+import { FAULTS, type Fault, type FaultCode } from '../../core/faults.ts';
 import type { MemberConnection } from '../../dialer/dial.ts';
 import type { LeaseRefusal } from '../../pool/lease.ts';
 import type { Refusal } from '../refusal.ts';

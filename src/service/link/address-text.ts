@@ -1,34 +1,22 @@
 /**
- * Reads an entry that is text: an address in one of the usual forms, or a configured layout. All functions are pure. The time is
- * linear in the length of the text.
- *
- * The usual forms are `ip:port`, `ip:port:user:password`, `user:password@ip:port` and `user:password:ip:port`. `scheme://` may
- * precede them, and further fields may follow. A layout such as `{ip}:{port},{seconds}` names its fields.
+ * Reads an entry that is text, in linear time: `ip:port`, `ip:port:user:password`, `user:password@ip:port` or
+ * `user:password:ip:port`, with `scheme://` before and further fields after it; or a configured layout such as
+ * `{ip}:{port},{seconds}`.
  */
 import { oneLine, readIp } from '../fields.ts';
 
-/** An address as text. Its parts are not checked yet. */
 export interface AddressText {
   readonly scheme?: string;
   readonly ip: string;
   readonly port: string;
   readonly username?: string;
   readonly password?: string;
-  /** The fields that follow the address in the text. */
   readonly rest: readonly string[];
-  /**
-   * The form of the address as a layout, for example `{username}:{password}@{ip}:{port}`. The layout does not include the fields
-   * of `rest`.
-   */
+  /** The form of the address, for example `{username}:{password}@{ip}:{port}`, without the fields of `rest`. */
   readonly layout: string;
-  /** The character between the address and the first field of `rest`; '' if `rest` is empty. */
   readonly separator: string;
 }
 
-/**
- * Reads a text. Returns the value of each field by its name in the layout; undefined if the text does not match the
- * layout.
- */
 export type LayoutReader = (text: string) => ReadonlyMap<string, string> | undefined;
 
 /** The maximum length of an entry in characters. noria ignores longer entries. */
@@ -43,14 +31,12 @@ const AFTER = String.raw`(?::(?<user3>${PART}):(?<pass3>[^\s,;|]{1,255}))?`;
 const COLON_ADDRESS = new RegExp(`^${SCHEME}${BEFORE}${IP}:${PORT}${AFTER}`);
 /** Matches an address whose port does not follow a colon: `192.0.2.1,8000`. */
 const SPACED_ADDRESS = new RegExp(String.raw`^${IP}[ \t]*[ \t,;|][ \t]*${PORT}`);
-/** Matches each address in a line that may contain several entries. */
 const COLON_START = /\d{1,3}(?:\.\d{1,3}){3}:\d{1,5}(?!\d)|\[[0-9a-fA-F:.]{2,45}\]:\d{1,5}(?!\d)/g;
 const RECORD_SEPARATOR = /[\s,;|]/;
 const LINE = /\r\n?|\n|<br\s{0,3}\/?>/i;
 const STARTS_WITH_MOMENT = /^\d{4}[-/]\d/;
 const TAG = /\{([^{}]*)\}/;
 
-/** @returns undefined if the text does not begin with an address. */
 export function readAddressText(text: string): AddressText | undefined {
   const entry = text.trim();
   if (entry.length > MAX_LENGTH || LINE.test(entry)) return undefined;
@@ -72,10 +58,7 @@ export function readAddressText(text: string): AddressText | undefined {
   };
 }
 
-/**
- * Returns the entries of a text. Each line is one entry, or several if it contains several addresses. Stops at
- * `max + 1` entries: the caller then knows that the text has more than `max`.
- */
+/** A line may contain several entries. Stops at `max + 1`: the caller then knows that there are more than `max`. */
 export function textEntries(text: string, max: number): string[] {
   const entries: string[] = [];
   for (const line of text.split(LINE)) {
@@ -87,7 +70,6 @@ export function textEntries(text: string, max: number): string[] {
   return entries;
 }
 
-/** Returns what is wrong with a layout; undefined for a valid layout. */
 export function layoutProblem(layout: string): string | undefined {
   const parts = layout.split(/\{[^{}]*\}/);
   if (parts.length === 1) return 'contains no field in braces, such as {ip}:{port}';
@@ -97,7 +79,6 @@ export function layoutProblem(layout: string): string | undefined {
   return undefined;
 }
 
-/** @param layout - a layout that `layoutProblem` accepts. */
 export function compileEntryLayout(layout: string): LayoutReader {
   const parts = layout.split(TAG); // the parts alternate: literal, name, literal, name, …, literal
   return (text) => {
@@ -117,7 +98,6 @@ export function compileEntryLayout(layout: string): LayoutReader {
   };
 }
 
-/** Replaces each field name in braces with the value of the field; undefined if a field has no value. */
 export function fillLayout(layout: string, read: (field: string) => unknown): string | undefined {
   let isComplete = true;
   const text = layout.replace(/\{([^{}]*)\}/g, (_, field: string) => {
@@ -143,7 +123,6 @@ function* entriesOfLine(line: string): Generator<string> {
   yield previousEnd === 0 ? line : trimSeparators(line.slice(from));
 }
 
-/** Returns the start of the entry whose address begins at `at`. A scheme or a login may precede the address. */
 function recordStart(line: string, at: number, previousEnd: number): number {
   let start = at;
   while (start > previousEnd && !RECORD_SEPARATOR.test(line.charAt(start - 1))) start -= 1;

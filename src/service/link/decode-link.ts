@@ -1,11 +1,9 @@
 /**
- * Decodes the answer of an extraction link: finds the list, reads its entries, and classifies answers without entries. All
- * functions are pure.
- *
- * noria applies the rules of the source first. Without a rule, it recognises a field by its name or by the form of its
- * value. Each step has limits for depth, values and entries, so that a hostile answer costs little time and memory.
+ * Decodes the answer of an extraction link: finds the list, reads its entries, and classifies answers without
+ * entries. The rules of the source go first; without a rule, a field is recognised by its name or the form of its
+ * value. Each step has limits, so that a hostile answer costs little.
  */
-import type { DrawnEntry } from '../answer.ts';
+
 import {
   type AnswerOrigin,
   bodyText,
@@ -14,26 +12,21 @@ import {
   quoteText,
   unreadableAnswer,
   webPageAnswer,
-} from '../body.ts';
+} from '../answer.ts';
 import { SUCCESS } from '../codes.ts';
 import { type DecodedDraw, type DropReason, MAX_ENTRIES, MAX_MESSAGE_LENGTH } from '../decode.ts';
 import { isObject, parseJson } from '../decode-json.ts';
-import { readText } from '../fields.ts';
+import { type DrawnEntry, readText } from '../fields.ts';
 import { compileEntryLayout, textEntries } from './address-text.ts';
-import { nodesOf, ROOT, valueAtPath } from './json-path.ts';
 import { type EntryOptions, type EntryParts, readLinkEntry } from './read-entry.ts';
-import type { CodeRule } from './rules.ts';
+import { type CodeRule, nodesOf, ROOT, valueAtPath } from './rules.ts';
 
 export type LinkDecodeOptions = AnswerOrigin & Omit<EntryOptions, 'layout'>;
 
-/** What noria recognised in an answer. */
 export interface RecognisedAnswer {
   readonly format: 'json' | 'text';
-  /** The path of the list in JSON; absent for text. */
   readonly list?: string;
-  /** The fields of the first accepted entry that hold its address, port and login; undefined if noria accepted no entry. */
   readonly parts: EntryParts | undefined;
-  /** The field that probably shows whether a call succeeded, and its value in this answer. */
   readonly ok?: { readonly field: string; readonly value: string };
 }
 
@@ -46,9 +39,7 @@ interface FoundList {
   readonly entries: readonly unknown[];
 }
 
-/** For each rule of a source: noria's code for an answer that matches the rule. */
 const CODE_OF_RULE = { tooFast: 'too-fast', denied: 'denied', empty: 'empty' } as const;
-/** noria's code for an error that matches no rule in CODE_OF_RULE. */
 const REFUSED = 'refused';
 
 const MAX_LINES = 32_000;
@@ -57,21 +48,9 @@ const MAX_LINES = 32_000;
  * address.
  */
 const SAMPLE = 5;
-/** How many fields of an answer noria checks to find the vendor's code and text. */
 const MAX_FIELDS = 100;
-/** The usual names, in lower case, of the fields that contain the vendor's code and text. */
-const CODE_FIELDS = [
-  'code',
-  'status',
-  'errcode',
-  'error_code',
-  'errorcode',
-  'errno',
-  'ret',
-  'result',
-  'success',
-];
-const MESSAGE_FIELDS = ['msg', 'message', 'errmsg', 'error_msg', 'error', 'info', 'reason', 'desc', 'data'];
+const CODE_FIELDS = 'code status errcode error_code errorcode errno ret result success'.split(' ');
+const MESSAGE_FIELDS = 'msg message errmsg error_msg error info reason desc data'.split(' ');
 const IP_LIKE = /\d{1,3}(?:\.\d{1,3}){3}/;
 /** An error in words is short. In a longer answer, the same words may be part of something else. */
 const MAX_ERROR_LENGTH = 300;
@@ -87,12 +66,6 @@ const DENIAL = new RegExp(
   'i',
 );
 
-/**
- * Decodes the body of an answer with any HTTP status.
- *
- * @throws NoriaError link-unreadable if the body contains no address and matches no rule of the source, service-blocked
- * if the body is a web page.
- */
 export function decodeLink(body: Uint8Array, given: LinkDecodeOptions): DecodedLink {
   const options: LinkDecodeOptions = { ...given, unreadable: 'link-unreadable' };
   const text = bodyText(body);
@@ -144,19 +117,11 @@ function refuseUnreadable(text: string, list: FoundList | undefined, options: Li
   );
 }
 
-/**
- * Decodes an answer with HTTP status 429: the call came too early. The message of the result quotes the body, which may
- * say when to retry.
- */
 export function tooFastAnswer(body: Uint8Array, { secrets }: AnswerOrigin): DecodedLink {
   const message = quoteText(`status 429: ${bodyText(body)}`, MAX_MESSAGE_LENGTH, secrets);
   return { code: CODE_OF_RULE.tooFast, message, entries: [], dropped: {}, quota: {} };
 }
 
-/**
- * Returns the code of the first rule that matches. If no rule matches, the code is success; but for a source with a
- * rule `ok`, it is `refused`.
- */
 function codeOf(json: unknown, { rules }: LinkDecodeOptions): string {
   for (const rule of ['tooFast', 'denied', 'empty'] as const) {
     if (matches(json, rules[rule])) return CODE_OF_RULE[rule];
@@ -217,10 +182,7 @@ function lines(text: string, origin: AnswerOrigin): string[] {
   return entries;
 }
 
-/**
- * Finds the entries. Searches first for a list of entries, then for one object that is an entry, then for a text with entries. If
- * several values match, uses the outermost value.
- */
+/** A list of entries, else one object that is an entry, else a text with entries; of several, the outermost. */
 function searchList(json: unknown, options: EntryOptions & AnswerOrigin): FoundList | undefined {
   const nodes = nodesOf(json);
   const isEntry = (value: unknown) => hasAddress(value, options);
@@ -268,8 +230,8 @@ function readEntries(list: readonly unknown[], options: EntryOptions): ReadEntri
 }
 
 /**
- * True if noria does not know why the answer has no usable entry. False if noria dropped a readable entry, for example
- * an expired one. Also false if the rule `ok` shows that the answer is a success without proxies.
+ * False if a readable entry was dropped, for example an expired one, or if the rule `ok` shows a success without
+ * proxies.
  */
 function isUnexplained(
   text: string,

@@ -1,22 +1,15 @@
 /**
- * Converts an expiry field to the remaining lifetime in ms. All functions are pure. Imprecise values are rounded down,
- * because a client request through an expired member fails.
+ * Converts an expiry field to the remaining lifetime. Imprecise values are rounded down, because a client request
+ * through an expired member fails.
  */
 import { MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
 import { DEFAULT_ZONE, type ExpiryKind } from './rules.ts';
 
-/**
- * The remaining lifetime in ms. `expired`: the lifetime has ended. `unknown`: the vendor sent -1. Undefined: noria
- * cannot interpret the value.
- */
+/** In ms. `unknown`: the vendor sent -1. Undefined: noria cannot interpret the value. */
 export type Lifetime = number | 'expired' | 'unknown' | undefined;
 
-/** noria ignores longer lifetimes, because they are implausible. */
 const MAX_LIFE_MS = 366 * 86_400_000;
-/**
- * noria reads a number below this as a duration, and any other number as a Unix time. Every Unix time since September
- * 2001 is at least this number of seconds.
- */
+/** A number below is a duration, any other a Unix time: each since September 2001 has at least this many seconds. */
 const FIRST_EPOCH_SECONDS = 1_000_000_000;
 /** noria reads a Unix time below this as seconds, and any other Unix time as ms. */
 const FIRST_EPOCH_MS = 100_000_000_000;
@@ -30,14 +23,9 @@ export function isZone(text: string): boolean {
 }
 
 interface LifetimeContext {
-  /** The time zone of a date and time without a zone. */
   readonly zone: string;
-  /** When the answer arrived, in epoch ms. */
   readonly wallAt: number;
-  /**
-   * The date and time, as text, at which a lifetime in seconds or minutes began. If `since` is not a date and time, the lifetime
-   * began when the answer arrived.
-   */
+  /** When a lifetime in seconds or minutes began. Without a readable moment, it began when the answer arrived. */
   readonly since?: unknown;
 }
 
@@ -67,10 +55,7 @@ export function readLifetime(
   }
 }
 
-/**
- * Finds out from the form of a value what an expiry field contains. A whole number that is too small for Unix time is a
- * duration.
- */
+/** A whole number that is too small for Unix time is a duration. */
 export function expiryKindOf(raw: unknown, duration: 'seconds' | 'minutes'): ExpiryKind | undefined {
   const number = readNumber(raw);
   if (number !== undefined) {
@@ -90,10 +75,6 @@ function readNumber(raw: unknown): number | undefined {
   return typeof value === 'number' && Number.isFinite(value) ? value : undefined;
 }
 
-/**
- * Converts a text such as `2026-11-22 10:05:00`, with or without seconds and zone, to epoch ms; undefined for any
- * other text.
- */
 function momentOf(text: string, zone: string): number | undefined {
   const [, year, month, day, hour, minute, second = '0', ownZone] = MOMENT.exec(text.trim()) ?? [];
   const offsetMs = zoneOffsetMs(ownZone ?? zone);

@@ -1,24 +1,11 @@
-/**
- * Inserts the number of proxies into the URL of an extraction link, derives the name of the link from the URL, and
- * finds the secrets of the link. All functions are pure.
- */
+/** The URL of an extraction link: the number of proxies in it, a name derived from it, and its secrets. */
 import { createHash } from 'node:crypto';
 import { MASK, Secret } from '../../core/secret.ts';
 
-interface LinkExtras {
-  readonly headers: Readonly<Record<string, Secret>>;
-  readonly body: Secret | undefined;
-}
-
-/** The placeholder for the number of proxies to request. */
 const COUNT = /\{count\}|%7Bcount%7D/gi;
-/**
- * Values that are not secret, although they are in the query, the headers or the body. They are common words, so
- * masking them would hide parts of every answer.
- */
+/** Common words are not secret: masking them would hide parts of every answer. */
 const HARMLESS =
   /^(?:\{count\}|\d{1,5}|json|jsonp|text|txt|html|xml|http|https|socks4|socks5|socks|true|false|auto|all|none|get|post|basic|bearer|token)$/i;
-/** Matches the name of a parameter whose value is always secret. */
 const SECRET_NAME = /key|secret|pass|pwd|token|sign|auth|trade|order/i;
 /** Matches a part of a path that looks like a key: at least 16 characters and a digit. */
 const KEY_IN_PATH = /^(?=[^/]*\d)[\w.~-]{16,}$/;
@@ -29,14 +16,15 @@ export function withCount(text: string, count: number): string {
   return text.replace(COUNT, String(count));
 }
 
-/** Returns a name for the link, for example for the pace file. The name does not reveal the URL. */
 export function linkIdentity(url: Secret, body: Secret | undefined): string {
   const text = `${url.reveal()}\n${body?.reveal() ?? ''}`.replace(COUNT, '');
   return `link-${createHash('sha256').update(text, 'utf8').digest('hex').slice(0, IDENTITY_LENGTH)}`;
 }
 
-/** Returns all secrets of a link, for masking: values of the query, keys in the path, headers and the body. */
-export function linkSecrets(url: Secret, { headers, body }: LinkExtras): Secret[] {
+export function linkSecrets(
+  url: Secret,
+  { headers, body }: { headers: Readonly<Record<string, Secret>>; body: Secret | undefined },
+): Secret[] {
   const { pathname, search } = new URL(url.reveal());
   const values = [
     ...pathname.split('/').filter((part) => KEY_IN_PATH.test(part)),
@@ -52,16 +40,11 @@ function isHarmless({ name, value }: Pair): boolean {
   return value === '' || (HARMLESS.test(decoded(value)) && !SECRET_NAME.test(name)) || value === '{count}';
 }
 
-/** The URL for messages, with masked secrets. */
 export function maskedUrl(url: Secret): string {
   return replaceSecrets(url, () => MASK);
 }
 
-/**
- * The URL with a reference to an environment variable in place of each secret.
- *
- * @param variableOf - returns the name of the variable; its argument is the name of the parameter, or `path`.
- */
+/** The URL with a reference to an environment variable in place of each secret; in the path, its name is `path`. */
 export function urlWithVariables(url: Secret, variableOf: (name: string) => string): string {
   return replaceSecrets(url, (name) => `\${${variableOf(name)}}`);
 }
@@ -76,10 +59,7 @@ function replaceSecrets(url: Secret, replace: (name: string) => string): string 
   return text.replace(/%7Bcount%7D/gi, '{count}');
 }
 
-/**
- * One `name=value` pair of the query, still percent-encoded. If there is no `=`, all of it is the value, and the name
- * is empty.
- */
+/** Still percent-encoded. Without `=`, all of it is the value. */
 interface Pair {
   readonly name: string;
   readonly value: string;
@@ -115,7 +95,6 @@ function decoded(value: string): string {
   }
 }
 
-/** Returns what may be secret in a body: the values of a form, and the quoted texts of JSON. */
 function valuesOfBody(body: string): string[] {
   const texts = [...body.matchAll(/"((?:[^"\\]|\\.)*)"?/gs)].map(([, text = '']) => text);
   const values = [...texts, ...pairsOf(body).flatMap(({ value }) => formsOf(value))];

@@ -1,40 +1,29 @@
 /**
- * Reads one entry, a text or an object, of a link's answer: finds its fields, and checks and converts their values. All
- * functions are pure. noria applies the rules of the source first. Without a rule, it recognises a field by its name or
- * by the form of its value.
+ * Reads one entry of a link's answer, a text or an object. The rules of the source go first; without a rule, a field
+ * is recognised by its name or the form of its value.
  */
 import type { MemberProtocol } from '../../core/protocol.ts';
 import { Secret } from '../../core/secret.ts';
-import type { DrawnEntry } from '../answer.ts';
 import type { DropReason, RefuseAddress } from '../decode.ts';
-import { readEntryPort, readIp, readText } from '../fields.ts';
+import { type DrawnEntry, readEntryPort, readIp, readText } from '../fields.ts';
 import { type AddressText, fillLayout, type LayoutReader, readAddressText } from './address-text.ts';
-import { type EntryFields, entryFields, fieldsMeaning, type NamedField } from './entry-names.ts';
-import { valueAtPath } from './json-path.ts';
 import { expiryKindOf, type Lifetime, readLifetime } from './lifetime.ts';
-import { DEFAULT_ZONE, type EntryLogin, type ExpiryKind, type LinkRules } from './rules.ts';
+import { DEFAULT_ZONE, type EntryLogin, type ExpiryKind, type LinkRules, valueAtPath } from './rules.ts';
 
 export interface EntryOptions extends PartsOptions {
   readonly login: EntryLogin;
-  /**
-   * The configured protocol of all members. If undefined, a member has the protocol that its entry names, or else http.
-   */
+  /** Undefined: the protocol that the entry names, or else http. */
   readonly protocol: MemberProtocol | undefined;
   readonly refuses: RefuseAddress;
-  /** The time at which the answer arrived, in epoch ms. */
   readonly wallAt: number;
 }
 
-interface ReadEntry {
-  readonly entry: DrawnEntry;
-  readonly parts: EntryParts;
-}
-
-/** The maximum length of a user name and of a password, by RFC 1929. */
 const MAX_LOGIN_BYTES = 255;
 
-/** Returns the entry, or the reason why noria drops it. */
-export function readLinkEntry(raw: unknown, options: EntryOptions): ReadEntry | DropReason {
+export function readLinkEntry(
+  raw: unknown,
+  options: EntryOptions,
+): { readonly entry: DrawnEntry; readonly parts: EntryParts } | DropReason {
   const found = findEntryParts(raw, options);
   const host = found && readIp(found.address.ip);
   if (found === undefined || host === undefined) return 'address';
@@ -79,7 +68,6 @@ function loginText(raw: unknown): string | undefined {
   return Buffer.byteLength(text) > MAX_LOGIN_BYTES ? undefined : text;
 }
 
-/** The fields of an entry in which noria found its address, expiry, exit IP and location. */
 export interface EntryParts {
   readonly address: string;
   readonly expiry: RecognisedExpiry | undefined;
@@ -106,11 +94,9 @@ interface RawEntry {
 
 interface PartsOptions {
   readonly rules: LinkRules;
-  /** The reader of the layout `rules.address`, for entries that are text. */
   readonly layout: LayoutReader | undefined;
 }
 
-/** The maximum number of values that noria reads from an entry that is a list. */
 const MAX_COLUMNS = 10;
 /** Vendors use `https` for an HTTP proxy that supports CONNECT. */
 const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {
@@ -121,7 +107,6 @@ const PROTOCOLS: Readonly<Record<string, MemberProtocol>> = {
   socks5h: 'socks5',
 };
 
-/** @returns undefined if the entry has no address. */
 function findEntryParts(raw: unknown, options: PartsOptions): RawEntry | undefined {
   if (typeof raw === 'string') return textParts(raw, options);
   if (typeof raw !== 'object' || raw === null) return undefined;
@@ -139,8 +124,7 @@ function textParts(text: string, { rules, layout }: PartsOptions): RawEntry | un
 }
 
 /**
- * Splits a text into fields. After the address, the form of a field shows whether it is a lifetime, an IP or a
- * protocol. The other fields are the location.
+ * After the address, the form of a field shows a lifetime, an IP or a protocol. The other fields are the location.
  */
 function fieldsByForm(
   text: string,
@@ -199,7 +183,6 @@ function objectParts(object: object, rules: LinkRules): RawEntry | undefined {
   };
 }
 
-/** Returns the value of the field `name`. The field may be in an object inside the entry. */
 function innerValue(fields: EntryFields, name: string): unknown {
   return [...fields.values()].find((field) => field.name === name)?.value;
 }
@@ -210,7 +193,6 @@ function givenAddress(layout: string, read: (field: string) => unknown): Address
   return address && { ...address, layout };
 }
 
-/** Finds a field that contains IP and port. If there is none, finds a field with an IP and a field with a port. */
 function findAddress(fields: EntryFields): AddressText | undefined {
   const named = fieldsMeaning(fields, 'address');
   for (const { name, value } of named) {
@@ -264,4 +246,77 @@ function findExitIp(fields: EntryFields, { layout }: AddressText): string | unde
 function protocolOf(label: unknown): MemberProtocol | undefined {
   const name = typeof label === 'string' ? label.trim().toLowerCase() : '';
   return Object.hasOwn(PROTOCOLS, name) ? PROTOCOLS[name] : undefined;
+}
+
+/** For each meaning, the usual names without case, `_` and `-`, the most specific first. */
+const NAMES = {
+  /** The field contains `ip:port`, or only the IP. */
+  address: words(`
+    server ipport proxy proxyaddress proxyserver proxyurl endpoint ip host proxyip proxyhost
+    ipaddress ipaddr address addr serverip nodeip gateway url`),
+  port: words('port proxyport serverport httpport nodeport'),
+  exitIp: words('realip exitip outip outerip egressip exportip publicip outboundip proxyip'),
+  username: words('username user authuser authname proxyuser proxyusername account login'),
+  password: words('password pass passwd pwd authpass authpassword proxypass proxypassword'),
+  protocol: words('protocol scheme proxyprotocol proxytype type'),
+  location: words(`
+    country countryname region regionname province prov provincename city cityname area location
+    location2 location3 location4 adr isp carrier operator`),
+  /** The field contains a point in time or a number of seconds; `expiryKindOf` finds out which. */
+  expiry: words(`
+    expiretime expiredtime expirytime expirationtime expireat expiresat expiredat expiredate
+    expirationdate deadline endtime validuntil validtime expire expires expiration expiry expired
+    expiretimestamp endat expiredseconds expireseconds expiresin expirein remainingseconds
+    remainseconds leftseconds remaining remain lefttime remaintime ipremain timeleft timeout ttl
+    seconds lifetime alivetime datetime epoch`),
+  minutes: words('minutes minute expireminutes remainingminutes leftminutes'),
+  /** The whole lifetime in minutes, from the moment in `since`. */
+  wholeMinutes: words('during duration'),
+  since: words('starttime begintime onlinetime createtime'),
+};
+
+type FieldMeaning = keyof typeof NAMES;
+
+export type EntryFields = ReadonlyMap<string, NamedField>;
+
+export interface NamedField {
+  readonly name: string;
+  readonly value: unknown;
+}
+
+const MAX_FIELDS = 100;
+
+export function entryFields(entry: object): EntryFields {
+  const fields = new Map<string, NamedField>();
+  const inner: object[] = [];
+  for (const [name, value] of firstFields(entry)) {
+    if (typeof value === 'object' && value !== null) inner.push(value);
+    else add(fields, name, value);
+  }
+  for (const object of inner) {
+    if (Array.isArray(object)) continue;
+    for (const [name, value] of firstFields(object)) {
+      if (typeof value !== 'object') add(fields, name, value);
+    }
+  }
+  return fields;
+}
+
+export function fieldsMeaning(fields: EntryFields, meaning: FieldMeaning): NamedField[] {
+  return NAMES[meaning].flatMap((name) => fields.get(name) ?? []);
+}
+
+function words(text: string): readonly string[] {
+  return text.trim().split(/\s+/);
+}
+
+function firstFields(object: object): [string, unknown][] {
+  const names = Object.keys(object).slice(0, MAX_FIELDS);
+  return names.map((name) => [name, Reflect.get(object, name)]);
+}
+
+function add(fields: Map<string, NamedField>, name: string, value: unknown): void {
+  if (value === null || value === undefined || value === '') return;
+  const plain = name.replace(/[_-]/g, '').toLowerCase();
+  if (!fields.has(plain)) fields.set(plain, { name, value });
 }

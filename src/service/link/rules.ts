@@ -1,15 +1,12 @@
 /**
- * The rules for the answers of an extraction link: the keys of `answer` in the configuration of a source. Without a
- * rule, noria recognises a field by its name or by the form of its value.
+ * The keys of `answer` of a link, and the paths by which they select values. Without a rule, noria recognises a field
+ * by its name or the form of its value.
  */
 
 export const ANSWER_FORMATS = ['auto', 'json', 'text'] as const;
 type LinkFormat = (typeof ANSWER_FORMATS)[number];
 
-/**
- * What an expiry field contains: the remaining lifetime in seconds or minutes, a date and time, or Unix time in s or
- * ms.
- */
+/** The remaining lifetime in seconds or minutes, a date and time, or Unix time in s or ms. */
 export const EXPIRY_KINDS = ['seconds', 'minutes', 'datetime', 'epoch'] as const;
 export type ExpiryKind = (typeof EXPIRY_KINDS)[number];
 
@@ -19,30 +16,20 @@ export const DEFAULT_ZONE = '+08:00';
 interface ExpiryRule {
   readonly field: string;
   readonly as: ExpiryKind;
-  /** The time zone of a date and time without a zone: `+08:00`, `-05:00` or `Z`. */
   readonly zone: string;
-  /**
-   * The field with the date and time at which a lifetime in `seconds` or `minutes` began. If absent, the lifetime began when the
-   * answer arrived.
-   */
+  /** When a lifetime in `seconds` or `minutes` began; if absent, when the answer arrived. */
   readonly since?: string | undefined;
 }
 
-/** Matches an answer if the value of `field` is one of the texts in `is`. */
 export interface CodeRule {
-  /** The path of the field in a JSON answer: `code`, or `status.code`. */
   readonly field: string;
   readonly is: readonly string[];
 }
 
 export interface LinkRules {
   readonly format: LinkFormat;
-  /** The path of the list in a JSON answer; `.` is the whole answer. */
   readonly list?: string | undefined;
-  /**
-   * The address of an entry, with its fields in braces: `{ip}:{port}`. For entries that are text: the layout of the
-   * whole entry.
-   */
+  /** `{ip}:{port}`, of an object's fields; for entries that are text, the layout of the whole entry. */
   readonly address?: string | undefined;
   readonly expiry?: ExpiryRule | undefined;
   readonly exitIp?: string | undefined;
@@ -56,3 +43,42 @@ export interface LinkRules {
 
 /** Whether noria uses the user name and password in an entry. `require`: noria also drops entries without them. */
 export type EntryLogin = 'ignore' | 'use' | 'require';
+
+export const ROOT = '.';
+
+export function valueAtPath(answer: unknown, path: string): unknown {
+  if (path === ROOT) return answer;
+  let value = answer;
+  for (const name of path.split('.')) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
+    value = Reflect.get(value, name);
+  }
+  return value;
+}
+
+interface JsonNode {
+  readonly path: string;
+  readonly value: unknown;
+  readonly isInList: boolean;
+}
+
+/** Vendors put the list near the beginning. */
+const MAX_NODES = 5_000;
+
+/** The values at all levels, the outermost first; of each list only the first item. */
+export function nodesOf(answer: unknown): JsonNode[] {
+  const nodes: JsonNode[] = [{ path: ROOT, value: answer, isInList: false }];
+  for (const { path, value, isInList } of nodes) {
+    if (typeof value !== 'object' || value === null) continue;
+    const isList = Array.isArray(value);
+    const names = Object.keys(isList ? value.slice(0, 1) : value);
+    for (const name of names.slice(0, MAX_NODES - nodes.length)) {
+      nodes.push({
+        path: path === ROOT ? name : `${path}.${name}`,
+        value: Reflect.get(value, name),
+        isInList: isInList || isList,
+      });
+    }
+  }
+  return nodes;
+}

@@ -4,8 +4,7 @@ import { type Random, randomBelow, seededRandom, shuffled } from '../../../src/c
 import { Secret } from '../../../src/core/secret.ts';
 import { STRATEGIES } from '../../../src/pool/options.ts';
 import type { DrawSourceOptions } from '../../../src/refill/options.ts';
-import { PRODUCTS } from '../../../src/service/operation.ts';
-import { OPERATIONS } from '../../../src/service/operations.ts';
+import { OPERATIONS, PRODUCTS } from '../../../src/service/operations.ts';
 import type { TrialOptions, Trouble, TroubleKind } from './world.ts';
 
 const TROUBLES: readonly TroubleKind[] = ['outage', 'blocked', '12002', '12009', '12010', '12012'];

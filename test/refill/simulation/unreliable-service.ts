@@ -1,7 +1,8 @@
 /** The service of a trial. It has troubles, returns dead members, repeats members and refuses large counts. */
 import { NoriaError } from '../../../src/core/faults.ts';
 import { SimulatedService, type SimulatedServiceOptions } from '../../../src/refill/simulation/service.ts';
-import type { DrawAnswer, DrawnEntry } from '../../../src/service/answer.ts';
+import type { DrawAnswer } from '../../../src/service/answer.ts';
+import type { DrawnEntry } from '../../../src/service/fields.ts';
 import type { DrawCall } from '../../../src/service/request.ts';
 import type { TroubleKind, World } from './world.ts';
 

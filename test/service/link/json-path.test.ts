@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { nodesOf, valueAtPath } from '../../../src/service/link/json-path.ts';
+import { nodesOf, valueAtPath } from '../../../src/service/link/rules.ts';
 
 test('json path: reads own properties of objects and lists only', () => {
   const answer: unknown = JSON.parse('{"a":{"b":[{"c":1}]},"__proto__":{"d":2}}');
