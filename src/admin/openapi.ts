@@ -23,7 +23,8 @@ export const ADMIN_ERRORS = {
 } as const;
 
 const ABOUT = `Reads the state of a running noria and controls it. Reads are snapshots. Requests that change state need
-\`Content-Type: application/json\`; their body may be empty. Every error has the form \`{ "error": { "code", "message" } }\`.`;
+\`Content-Type: application/json\`; their body may be empty. Every error has the form \`{ "error": { "code", "message" } }\`.
+With \`Accept-Language: zh\`, reasons and advice are in Chinese.`;
 
 export const jsonContent = <Schema extends z.ZodType>(schema: Schema) => ({ 'application/json': { schema } });
 

@@ -1,5 +1,7 @@
 /** The admin API's read-only routes: health, snapshots as JSON, metrics, the PAC file. */
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
+import type { Context } from 'hono';
+import { languageOf, translate } from '../core/chinese.ts';
 import type { Clock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { AdminBackend } from './backend.ts';
@@ -55,7 +57,7 @@ export function addReadRoutes(app: OpenAPIHono, parts: ReadRouteParts): () => vo
       summary: 'The state of noria, its pool and each source',
       responses: { 200: jsonResponse('The state', statusSchema) },
     }),
-    (context) => context.json(status.get(), 200),
+    (context) => localised(context, status.get()),
   );
   addList(app, { path: '/api/members', summary: 'All members', schema: memberSchema.array(), list: members });
   addList(app, {
@@ -97,7 +99,9 @@ function addHealth(app: OpenAPIHono, status: SnapshotCache<Status>): void {
     }),
     (context) => {
       const current = status.get();
-      return context.text(`${readinessLines(current).join('\n')}\n`, current.ready ? 200 : 503);
+      const language = languageOf(context.req.header('accept-language'));
+      const lines = readinessLines(current).map((line) => translate(line, language));
+      return context.text(`${lines.join('\n')}\n`, current.ready ? 200 : 503);
     },
   );
 }
@@ -148,8 +152,24 @@ function addRecent(app: OpenAPIHono, { history, failures }: ReadRouteParts): voi
       summary: 'Recent failures, latest first; repeated failures are one entry',
       responses: { 200: jsonResponse('The failures', z.array(failureSchema)) },
     }),
-    (context) => context.json([...failures.list()], 200),
+    (context) => localised(context, [...failures.list()]),
   );
+}
+
+/** The fields with noria's own sentences. Their language follows the request's Accept-Language. */
+const TEXT_FIELDS: ReadonlySet<string> = new Set(['reason', 'advice', 'meaning', 'says', 'detail']);
+
+/** Answers with JSON in the language that the client prefers. */
+function localised<Value extends object>(context: Context, value: Value) {
+  const language = languageOf(context.req.header('accept-language'));
+  context.header('Vary', 'Accept-Language');
+  if (language === 'en') return context.json(value, 200);
+  const inLanguage: unknown = JSON.parse(
+    JSON.stringify(value, (field, inner: unknown) =>
+      typeof inner === 'string' && TEXT_FIELDS.has(field) ? translate(inner, language) : inner,
+    ),
+  );
+  return context.json(inLanguage as Value, 200);
 }
 
 function addMetrics(app: OpenAPIHono, metrics: Metrics): void {

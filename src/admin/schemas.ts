@@ -146,6 +146,7 @@ export const statusSchema = z
   .object({
     version: z.string(),
     uptimeSeconds: z.number(),
+    testUrl: z.string().openapi({ description: 'A page that members reach, for a first test' }),
     ...readinessSchema.shape,
     workers: z
       .object({ wanted: z.number().int(), running: z.number().int() })

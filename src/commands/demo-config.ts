@@ -14,7 +14,7 @@ export const DEMO_FLEET = 'demo';
  * The port of the second listener, which requires a user name and password. Browsers need it: they send a user name
  * only after a 407.
  */
-const DEFAULT_AUTH_PORT = 8890;
+export const DEFAULT_AUTH_PORT = 8890;
 /** The ports of each replica are those of the previous replica plus this number. */
 const PORT_STEP = 10;
 
@@ -28,6 +28,7 @@ interface PortFlags {
   readonly port?: number;
   readonly adminPort?: number;
   readonly targetPort?: number;
+  readonly browserPort?: number;
 }
 
 interface DemoSetup {
@@ -54,7 +55,7 @@ export async function demoConfig(
   const found = (given: number | undefined, preferred: number) =>
     given === undefined ? freePort(host, shifted(preferred)) : shifted(given);
   const port = await found(flags.port, DEFAULT_PORT);
-  const authPort = flags.port === 0 ? 0 : await found(undefined, DEFAULT_AUTH_PORT);
+  const authPort = await found(flags.browserPort ?? (flags.port === 0 ? 0 : undefined), DEFAULT_AUTH_PORT);
   const adminPort = await found(flags.adminPort, DEFAULT_ADMIN_PORT);
   const [http, socks] = split(flags.members);
   const sources = [
@@ -92,7 +93,7 @@ interface DemoAddresses {
  * @param number - the number of the replica, counted from 1.
  */
 export function describeTakenPorts(
-  { port, adminPort, targetPort }: PortFlags,
+  { port, adminPort, targetPort, browserPort }: PortFlags,
   { listeners, admin, target }: DemoAddresses,
   number = 1,
 ): string[] {
@@ -101,7 +102,7 @@ export function describeTakenPorts(
     { what: 'proxy', given: port, preferred: DEFAULT_PORT + shift, address: listeners[0] },
     {
       what: 'proxy for browsers',
-      given: port === 0 ? 0 : undefined,
+      given: browserPort ?? (port === 0 ? 0 : undefined),
       preferred: DEFAULT_AUTH_PORT + shift,
       address: listeners[1],
     },

@@ -17,6 +17,7 @@ import { createTimekeeper } from '../state/moment.ts';
 import { type CommandContext, fractionOption, integerOption, portOption, untilSignal } from './command.ts';
 import {
   DEFAULT_ADMIN_PORT,
+  DEFAULT_AUTH_PORT,
   DEFAULT_HOST,
   DEFAULT_PORT,
   DEFAULT_TARGET_PORT,
@@ -52,6 +53,7 @@ interface DemoFlags {
   readonly port?: number;
   readonly adminPort?: number;
   readonly targetPort?: number;
+  readonly browserPort?: number;
   readonly story?: boolean;
   readonly replicas: number;
   readonly members: number;
@@ -95,6 +97,11 @@ function addListenOptions(command: Command): void {
     .option(
       '--port <port>',
       `port of the proxy (default: ${DEFAULT_PORT}, or a free one if it is taken)`,
+      portOption,
+    )
+    .option(
+      '--browser-port <port>',
+      `port of the second proxy, which asks for a user name as browsers need it (default: ${DEFAULT_AUTH_PORT}, or a free one)`,
       portOption,
     )
     .option(
@@ -146,10 +153,10 @@ async function demoNoria(
   { flags, sandbox, terminal, level, owner, signalled }: DemoContext,
   secrets: DemoSecrets | undefined,
 ): Promise<number> {
+  const target = targetOf(sandbox);
   const config = await demoConfig({ flags, sandbox, secrets }, undefined);
   const log = createLog({ level: level ?? (flags.story ? 'error' : config.log.level), format: 'pretty' });
-  const daemon = await owner.open('daemon', startDaemon({ config, log }));
-  const target = targetOf(sandbox);
+  const daemon = await owner.open('daemon', startDaemon({ config, log, testUrl: `${target}/ip` }));
   const addresses = { ...daemon.addresses, target };
   for (const line of describeTakenPorts(flags, addresses)) terminal.print(line);
   if (flags.story) return story(daemon, { sandbox, terminal, signalled });
@@ -174,6 +181,7 @@ async function demoFleet({
   const store = await openDemoStore();
   if (store !== undefined) owner.own('store', () => store.close());
   const memory = store === undefined ? openMemoryFleet() : undefined;
+  const target = targetOf(sandbox);
   const daemons: Daemon[] = [];
   for (let number = 1; number <= flags.replicas; number += 1) {
     const name = replicaName(number);
@@ -183,10 +191,9 @@ async function demoFleet({
     );
     const log = createLog({ level: level ?? config.log.level, format: 'pretty', replica: name });
     const joined = memory && { fleet: memory.connector(name) };
-    daemons.push(await owner.open(name, startDaemon({ config, log, ...joined })));
+    daemons.push(await owner.open(name, startDaemon({ config, log, testUrl: `${target}/ip`, ...joined })));
   }
   const addresses = daemons.map((daemon) => daemon.addresses);
-  const target = targetOf(sandbox);
   const taken = addresses.flatMap((used, index) => describeTakenPorts(flags, { ...used, target }, index + 1));
   for (const line of new Set(taken)) terminal.print(line);
   for (const line of introduceFleet(addresses, {

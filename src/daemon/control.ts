@@ -28,6 +28,7 @@ interface ControlOptions {
   readonly readiness: Pick<ReadinessMonitor, 'check'>;
   readonly faults: Pick<SourceFaults, 'of' | 'tryAgain'>;
   readonly fleet: Fleet | undefined;
+  readonly testUrl: string;
 }
 
 /** Any valid port. `hostPort` requires a port, but this file uses only the host of its result. */
@@ -77,6 +78,7 @@ function statusReader(options: ControlOptions): () => Status {
   return () => ({
     version,
     uptimeSeconds: Math.round((clock.monotonic() - startedAt) / SECOND_MS),
+    testUrl: options.testUrl,
     ...statusOf(options),
   });
 }
@@ -85,7 +87,7 @@ function membersOf(pool: Pool, { shared }: Fleet): MemberJson[] {
   return pool.members().map((member) => ({ ...member, drawnBy: shared.drawnBy(member.id) ?? null }));
 }
 
-function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeconds'> {
+function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeconds' | 'testUrl'> {
   const { pool, refiller, plane, faults, readiness, fleet } = options;
   const counts = pool.counts();
   const statuses = refiller().sources();

@@ -38,6 +38,8 @@ interface DaemonOptions {
    * configuration, if there is one.
    */
   readonly fleet?: FleetConnector;
+  /** A page that every member reaches, for the dashboard's test command. Default: a public page. */
+  readonly testUrl?: string;
 }
 
 /**
@@ -47,7 +49,7 @@ interface DaemonOptions {
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const { log, fleet, clock = systemClock, random = systemRandom, reload = refuseReload } = options;
-  const { inheritedFds = new Set() } = options;
+  const { inheritedFds = new Set(), testUrl = 'https://example.com/' } = options;
   const bus = new EventBus((name, error) =>
     log.error({ event: name, error: describeError(error) }, 'observer failed'),
   );
@@ -55,7 +57,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const failed = Promise.withResolvers<NoriaError>();
   const { built: parts, owner } = await openAll((owner) =>
     openParts({
-      ...{ owner, log, clock, random, bus, inheritedFds, reload, fleet },
+      ...{ owner, log, clock, random, bus, inheritedFds, reload, fleet, testUrl },
       config: () => state.config,
       drainEndsAt: () => state.drainEndsAt,
       onFailed: failed.resolve,

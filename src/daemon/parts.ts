@@ -56,6 +56,7 @@ interface PartsContext {
   readonly inheritedFds: ReadonlySet<number>;
   /** Called when noria can no longer serve clients. */
   readonly onFailed: (error: NoriaError) => void;
+  readonly testUrl: string;
 }
 
 export interface Parts {
@@ -234,12 +235,12 @@ async function openControl(
   context: PartsContext,
   { slot, ...parts }: ServingParts & Pick<Parts, 'plane' | 'faults'>,
 ): Promise<Pick<Parts, 'readiness' | 'control' | 'apis'>> {
-  const { clock, bus, log, config, drainEndsAt, reload, owner } = context;
+  const { clock, bus, log, config, drainEndsAt, reload, owner, testUrl } = context;
   const refiller = () => slot.current;
   const limits = () => readinessLimits(config());
   const readiness = new ReadinessMonitor({ ...parts, clock, bus, drainEndsAt, limits, refiller });
   owner.own('readiness', () => readiness.close());
-  const control = createControl({ ...parts, clock, log, reload, readiness, refiller });
+  const control = createControl({ ...parts, clock, log, reload, readiness, refiller, testUrl });
   const apis = await openApis(config(), { clock, bus, log, owner, pool: parts.pool, control });
   return { readiness, control, apis };
 }

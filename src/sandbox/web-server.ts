@@ -49,9 +49,16 @@ export class WebServer {
     this.#options = options;
     this.host = options.host;
     this.#port = options.port;
-    this.#server = createServer((request, response) => this.#answer(request, response));
-    this.#server.on('connection', (socket) => this.#accept(socket));
     const { onUpgrade } = options;
+    this.#server = createServer(
+      // A client may offer another protocol, such as h2c; a server that does not speak it answers as usual (RFC 9110 §7.8).
+      {
+        shouldUpgradeCallback: ({ headers }) =>
+          onUpgrade !== undefined && headers.upgrade?.toLowerCase() === 'websocket',
+      },
+      (request, response) => this.#answer(request, response),
+    );
+    this.#server.on('connection', (socket) => this.#accept(socket));
     if (onUpgrade !== undefined) this.#server.on('upgrade', onUpgrade);
   }
 

@@ -48,6 +48,7 @@ export const SESSION: SessionJson = {
 export const STATUS: Status = {
   version: '1.2.3',
   uptimeSeconds: 12,
+  testUrl: 'https://example.com/',
   ready: true,
   state: 'serving',
   reason: '20 members are usable',

@@ -1,15 +1,12 @@
 /** Both languages of the page have the same texts, and no text is outside the tables. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { CODES, meaningOf } from '../../src/service/codes.ts';
-import { OPERATIONS, PRODUCTS } from '../../src/service/operations.ts';
 
 const FOLDER = new URL('../../src/admin/page/', import.meta.url);
 const load = (name: string) => import(new URL(name, FOLDER).href);
 const { EN } = await load('texts-en.js');
 const { ZH } = await load('texts-zh.js');
 const { chooseLanguage } = await load('language.js');
-const { chineseMeaning } = await load('service-codes.js');
 const html = readFileSync(new URL('index.html', FOLDER), 'utf8');
 
 /** The keys of a table, with the kind of each value. */
@@ -70,26 +67,4 @@ test('page: scripts take every sentence from the table of texts', () => {
       .map(([literal]) => `${name}: ${literal}`),
   );
   expect(found).toEqual([]);
-});
-
-test('page: every code of the service has a Chinese meaning for each product', () => {
-  let compared = 0;
-  for (const product of PRODUCTS) {
-    for (const code of Object.keys(CODES[OPERATIONS[product].number])) {
-      if (code === '10001') continue; // the meaning of a success says what was drawn or dropped
-      expect(chineseMeaning(code, product), `${code} of ${product}`).toMatch(/\p{Script=Han}/u);
-      for (const other of PRODUCTS) {
-        if (CODES[OPERATIONS[other].number][code] === undefined) continue;
-        const same =
-          meaningOf(OPERATIONS[product].number, code).summary ===
-          meaningOf(OPERATIONS[other].number, code).summary;
-        expect(
-          chineseMeaning(code, product) === chineseMeaning(code, other),
-          `${code}: ${product}, ${other}`,
-        ).toBe(same);
-        compared += 1;
-      }
-    }
-  }
-  expect(compared).toBeGreaterThan(100);
 });

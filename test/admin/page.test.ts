@@ -8,8 +8,8 @@ const { ago, counted, duration, milliseconds, printable, rate, sentence, size } 
 const { setAttribute, setText } = await load('dom.js');
 const { describe } = await load('headline.js');
 const { countMembers, proxyUrl, successText } = await load('connect.js');
-const { groupByCause } = await load('failures.js');
-const { membersByTrouble } = await load('member.js');
+const { foldFailures, groupByCause } = await load('failures.js');
+const { membersByTrouble, membersInView } = await load('member.js');
 const { sourcesByTrouble, usableText } = await load('sources.js');
 const { WheelSlots } = await load('wheel-slots.js');
 const { bucketPath, INNER, layOutSectors, OUTER } = await load('wheel-geometry.js');
@@ -136,7 +136,10 @@ test('page: the same problem of several sources is shown once', () => {
     { ...HALTED_CITY, source: null, reason: 'x' },
   ];
   const { problems: shown } = describe({ ...STATUS, problems });
-  expect(shown).toMatchObject([{ source: 'city, town' }, { source: null, reason: 'x' }]);
+  expect(shown).toEqual([
+    { sources: ['city', 'town'], reason: HALTED_CITY.reason, advice: null },
+    { sources: [], reason: 'x', advice: 'Check the password.' },
+  ]);
 });
 
 test('page: counts usable, wanted and extra members by source', () => {
@@ -189,6 +192,42 @@ test('page: failures of one cause are one entry with their sum', () => {
     ['target-unreachable', 7, ['b:443 (5)', 'a:443 (2)']],
     ['deadline', 1, []],
   ]);
+});
+
+test('page: failures that repeat the state of a source are folded into its card', () => {
+  const source = { ...SOURCE, state: 'halted', code: '12001', advice: 'Check the password.' } as const;
+  const failure = {
+    side: 'source',
+    says: '',
+    advice: '',
+    firstAt: '',
+    lastAt: '2030-01-01T00:00:00Z',
+  } as const;
+  const own = { ...failure, kind: 'source', source: 'city', code: '12001', times: 3 } as const;
+  const earlier = { ...own, code: '12009', times: 2 };
+  const empty = { ...failure, kind: 'request', code: 'pool-empty', times: 7 } as const;
+  const folded = foldFailures([own, earlier, empty], [source]);
+  expect(folded.others).toEqual([earlier]);
+  expect(Object.fromEntries(folded.repeated)).toEqual({
+    city: { draws: 3, requests: 7, lastAt: failure.lastAt },
+  });
+  const working = { ...SOURCE, name: 'town' };
+  expect(foldFailures([own, empty], [source, working]).others).toEqual([empty]);
+  expect(foldFailures([own], [{ ...source, advice: null }]).others).toEqual([own]);
+});
+
+test('page: the table of members has a filter and an order', () => {
+  const members = [
+    { ...MEMBER, id: 'a', uses: 9, location: 'Shanghai' },
+    { ...MEMBER, id: 'b', uses: 30, location: 'Beijing' },
+    { ...MEMBER, id: 'c', uses: 4, location: 'Shanghai', state: 'draining' as const },
+  ];
+  const ids = (view: object) => membersInView(members, view).map(({ id }: typeof MEMBER) => id);
+  expect(ids({ filter: ' shanghai' })).toEqual(['a', 'c']);
+  expect(ids({ filter: 'shanghai drain' })).toEqual(['c']);
+  expect(ids({ filter: '', column: 'uses' })).toEqual(['c', 'a', 'b']);
+  expect(ids({ filter: '', column: 'uses', descending: true })).toEqual(['b', 'a', 'c']);
+  expect(ids({ filter: '203.0.113.7:8000' })).toHaveLength(3);
 });
 
 test('page: members and sources with trouble come first', () => {

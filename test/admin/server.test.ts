@@ -244,3 +244,21 @@ test('admin: closing ends open connections and is safe to call twice', async () 
   await Promise.all([admin.close(), admin.close()]);
   await expect(fetch(`http://127.0.0.1:${admin.port}/healthz`)).rejects.toThrow();
 });
+
+test('admin: reasons and advice are in the language that the client prefers', async () => {
+  const { url } = await openTestAdmin({
+    status: { ready: false, state: 'not-serving', reason: 'source city: 12001: The key is wrong' },
+  });
+  const read = async (path: string, language?: string) => {
+    const headers = language === undefined ? {} : { 'accept-language': language };
+    const response = await fetch(`${url}${path}`, { headers });
+    return { text: await response.text(), vary: response.headers.get('vary') };
+  };
+  expect(JSON.parse((await read('/api/status', 'zh-CN,zh;q=0.9')).text).reason).toBe(
+    '来源 city：12001：密钥错误',
+  );
+  const english = await read('/api/status');
+  expect(JSON.parse(english.text).reason).toBe('source city: 12001: The key is wrong');
+  expect(english.vary).toBe('Accept-Language');
+  expect((await read('/readyz', 'zh')).text).toContain('无法为客户端服务：来源 city：12001：密钥错误');
+});

@@ -115,3 +115,18 @@ test('target: refuses an upgrade at other paths', async () => {
   response.resume();
   expect(response.statusCode).toBe(404);
 });
+
+test('target: an offer of h2c is answered as HTTP/1.1', async () => {
+  const sandbox = await open();
+  const call = request(`${sandbox.targetUrl}/ip`, {
+    headers: {
+      connection: 'Upgrade, HTTP2-Settings',
+      upgrade: 'h2c',
+      'http2-settings': 'AAMAAABkAAQAoAAAAAIAAAAA',
+    },
+  });
+  call.end();
+  const [response] = await once(call, 'response');
+  expect(response.statusCode).toBe(200);
+  expect(String(await response.toArray())).toBe('127.0.0.1\n');
+});

@@ -3,6 +3,7 @@
  * The client of the admin API. It keeps the token in sessionStorage, so the browser forgets the token when the tab is
  * closed.
  */
+import { LANGUAGE } from './language.js';
 import { TEXTS } from './texts.js';
 
 /** noria answered with an error status. Status 401 means that the token is missing or wrong. */
@@ -41,7 +42,7 @@ export function setToken(token) {
  */
 export async function read(path) {
   const response = await fetch(path, {
-    headers: credentials(),
+    headers: { ...credentials(), 'accept-language': LANGUAGE },
     cache: 'no-store',
     signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
   });

@@ -21,11 +21,11 @@ export function openConnect() {
   byId('vitals').replaceChildren(usable.element, success.element, p50.element, p95.element);
   return {
     /** @param {Status} status */
-    showStatus({ listeners, sources }) {
+    showStatus({ listeners, sources, testUrl }) {
       const url = proxyUrl(listeners, location.hostname);
       proxy.show(url ?? TEXTS.connect.none);
       curl.element.hidden = url === undefined;
-      if (url !== undefined) curl.show(TEXTS.connect.curl(url));
+      if (url !== undefined) curl.show(`curl -x ${url} ${testUrl}`);
       const { ready, wanted, extra } = countMembers(sources);
       usable.show(count(ready), TEXTS.vitals.counts(count(wanted), extra === 0 ? '' : count(extra)));
       setAttribute(usable.element, 'data-bad', ready === 0 && wanted > 0);

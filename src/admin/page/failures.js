@@ -6,11 +6,13 @@ import { TEXTS } from './texts.js';
 
 /**
  * @typedef {import('../schemas.ts').FailureView} Failure
+ * @typedef {{ draws: number, requests: number, lastAt: string }} Repeated - failed draws, and failed requests
  * @typedef {{ failure: Failure, times: number, places: string[] }} Cause - `failure` is the latest failure of this
  * cause
  */
 
 const MAX_SHOWN = 12;
+const STOPPED = ['halted', 'paused', 'backoff', 'waiting'];
 
 /** The maximum number of places (targets, sources or listeners) to list for one cause. */
 const MAX_PLACES = 4;
@@ -18,8 +20,12 @@ const MAX_PLACES = 4;
 export function openFailures() {
   const showRows = keyedList(byId('failures'), keyOf, failureRow);
   return {
-    /** @param {readonly Failure[]} failures */
-    show(failures) {
+    /**
+     * @param {readonly Failure[]} failures - without those that the cards of the sources show
+     * @param {boolean} othersShown - whether cards show any
+     */
+    show(failures, othersShown) {
+      byId('failures-panel').hidden = failures.length === 0 && othersShown;
       showRows(groupByCause(failures).slice(0, MAX_SHOWN));
       byId('no-failures').hidden = failures.length > 0;
     },
@@ -28,6 +34,34 @@ export function openFailures() {
       for (const time of byId('failures').querySelectorAll('time')) setText(time, ago(time.dateTime, now));
     },
   };
+}
+
+/**
+ * Separates the failures that only repeat what a source is in trouble with: its failed draws, and the requests that
+ * found no member while no source could draw. The source's card shows how often and when.
+ * @param {readonly Failure[]} failures
+ * @param {readonly import('../schemas.ts').SourceJson[]} sources
+ * @returns {{ others: Failure[], repeated: Map<string, Repeated> }} `repeated` has the name of the source as its key
+ */
+export function foldFailures(failures, sources) {
+  const troubled = sources.filter(({ state, advice }) => STOPPED.includes(state) && advice !== null);
+  const noneDraws = troubled.length > 0 && troubled.length === sources.length;
+  /** @type {Map<string, Repeated>} */
+  const repeated = new Map();
+  const others = failures.filter((failure) => {
+    const owner =
+      failure.kind === 'source'
+        ? troubled.find(({ name, code }) => name === failure.source && code === failure.code)
+        : failure.code === 'pool-empty' && noneDraws
+          ? (troubled.find(({ name }) => name === failure.source) ?? troubled[0])
+          : undefined;
+    if (owner === undefined) return true;
+    const before = repeated.get(owner.name) ?? { draws: 0, requests: 0, lastAt: failure.lastAt };
+    const counted = failure.kind === 'source' ? 'draws' : 'requests';
+    repeated.set(owner.name, { ...before, [counted]: before[counted] + failure.times });
+    return false;
+  });
+  return { others, repeated };
 }
 
 /**

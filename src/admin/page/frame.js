@@ -5,15 +5,18 @@ import { LANGUAGE, openLanguageSwitch } from './language.js';
 import { TEXTS } from './texts.js';
 
 /** The pages of the documentation that also exist in Chinese. */
-const CHINESE_PAGES = ['README.md', 'clients.md', 'errors.md'];
+const CHINESE_PAGES = ['README.md', 'clients.md', 'errors.md', 'operations/README.md'];
 
 export function openFrame() {
   document.documentElement.lang = LANGUAGE;
   const frame = /** @type {Record<string, string>} */ (TEXTS.frame);
   for (const element of document.querySelectorAll('[data-text]'))
     setText(element, frame[element.getAttribute('data-text') ?? ''] ?? '');
-  for (const element of document.querySelectorAll('[data-label]'))
-    setAttribute(element, 'aria-label', frame[element.getAttribute('data-label') ?? '']);
+  for (const element of document.querySelectorAll('[data-label]')) {
+    const label = frame[element.getAttribute('data-label') ?? ''];
+    setAttribute(element, 'aria-label', label);
+    if (element instanceof HTMLInputElement) setAttribute(element, 'placeholder', label);
+  }
   setAttribute(byId('description'), 'content', TEXTS.frame.description);
   if (LANGUAGE === 'zh-CN') {
     for (const page of CHINESE_PAGES)

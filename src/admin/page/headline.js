@@ -9,8 +9,12 @@ import { TEXTS } from './texts.js';
 
 /**
  * @typedef {import('../schemas.ts').Status} Status
- * @typedef {{ source: string | null, reason: string, advice: string | null }} Shown
+ * @typedef {{ sources: readonly string[], reason: string, advice: string | null }} Shown - `advice` only for problems
+ * without a source: the card of a source has its advice
  */
+
+/** The headline names this many problems; the cards of the sources have all of them. */
+const MAX_PROBLEMS = 3;
 
 /** @param {Status} status */
 export function showHeadline(status) {
@@ -25,6 +29,7 @@ export function showHeadline(status) {
   showProblems(problems);
   document.title = printable(title);
   showFacts(factsOf(status));
+  showNorias(status.fleet);
 }
 
 /**
@@ -35,7 +40,7 @@ export function showLost(silentSeconds) {
   setAttribute(byId('headline'), 'data-health', 'lost');
   setText(byId('headline-text'), TEXTS.lost.headline);
   showDetail(TEXTS.lost.detail(duration(silentSeconds)));
-  showProblems([{ source: null, reason: '', advice: TEXTS.lost.advice }]);
+  showProblems([{ sources: [], reason: '', advice: TEXTS.lost.advice }]);
   document.title = TEXTS.lost.title;
 }
 
@@ -45,15 +50,13 @@ export function showLost(silentSeconds) {
  */
 export function describe({ state, ready, reason, sinceSeconds, nextAttemptSeconds, problems, sources }) {
   const { text, titleMark } = TEXTS.headlines[state];
-  const usable = sources.reduce((sum, source) => sum + source.ready, 0);
+  const usable = count(sources.reduce((sum, source) => sum + source.ready, 0));
   const isShuttingDown = problems[0]?.kind === 'shutting-down';
   const next = isShuttingDown ? '' : ` ${nextAttempt(nextAttemptSeconds)}`;
   return {
-    headline: ready ? TEXTS.readyHeadline(text, reason, count(usable)) : `${text}${TEXTS.fullStop}`,
-    detail: ready
-      ? TEXTS.readyDetail(state, sentence(reason))
-      : `${TEXTS.notServingFor(duration(sinceSeconds))}${next}`,
-    title: `${titleMark}${ready ? TEXTS.usableTitle(count(usable)) : TEXTS.notServingTitle}`,
+    headline: ready ? TEXTS.readyHeadline(text, reason) : `${text}${TEXTS.fullStop}`,
+    detail: ready ? '' : `${TEXTS.notServingFor(duration(sinceSeconds))}${next}`,
+    title: `${titleMark}${ready ? TEXTS.usableTitle(usable) : TEXTS.notServingTitle}`,
     problems: mergeProblems(problems),
   };
 }
@@ -69,7 +72,7 @@ function mergeProblems(problems) {
     const [first] = group;
     if (first === undefined) return [];
     const names = group.flatMap(({ source }) => source ?? []);
-    return [{ ...first, source: names.length === 0 ? null : names.join(', ') }];
+    return [{ sources: names, reason: first.reason, advice: names.length === 0 ? first.advice : null }];
   });
 }
 
@@ -88,19 +91,28 @@ function showDetail(text) {
 /** @param {readonly Shown[]} problems */
 function showProblems(problems) {
   const list = byId('problems');
-  const key = JSON.stringify(problems.map(({ source, reason, advice }) => [source, reason, advice]));
+  const key = JSON.stringify(problems);
   if (list.dataset['shown'] === key) return;
   list.dataset['shown'] = key;
   list.replaceChildren(
-    ...problems.map(({ source, reason, advice }) =>
-      h(
-        'li',
-        {},
-        ...(source === null ? [] : [h('strong', {}, `${source}: `)]),
-        sentence(reason),
-        ...(advice === null ? [] : [h('span', { class: 'remedy' }, advice)]),
+    ...problems
+      .slice(0, MAX_PROBLEMS)
+      .map(({ sources, reason, advice }) =>
+        h(
+          'li',
+          {},
+          ...sources.flatMap((name, at) => [
+            ...(at === 0 ? [] : [TEXTS.comma]),
+            h('a', { href: `#source-${name}` }, name),
+          ]),
+          ...(sources.length === 0 ? [] : [TEXTS.colon]),
+          sentence(reason),
+          ...(advice === null ? [] : [h('span', { class: 'remedy' }, advice)]),
+        ),
       ),
-    ),
+    ...(problems.length > MAX_PROBLEMS
+      ? [h('li', {}, TEXTS.failure.more(count(problems.length - MAX_PROBLEMS)))]
+      : []),
   );
 }
 
@@ -144,4 +156,25 @@ function showFacts(items) {
   const shown = [...list.children].map((item) => item.textContent);
   if (shown.join('\n') !== printable(items.join('\n')))
     list.replaceChildren(...items.map((item) => h('li', {}, item)));
+}
+
+/** Lists the norias of the fleet. @param {Status['fleet']} fleet */
+function showNorias(fleet) {
+  const table = byId('norias');
+  table.hidden = fleet === null || fleet.replicas.length < 2;
+  if (table.hidden || fleet === null) return;
+  const rows = fleet.replicas.map(({ name, version, clients, lastSeenSeconds }) => [
+    name === fleet.replica ? TEXTS.facts.thisNoria(name) : name,
+    version,
+    count(clients),
+    TEXTS.ago(duration(lastSeenSeconds)),
+  ]);
+  const key = JSON.stringify(rows);
+  if (table.dataset['shown'] === key) return;
+  table.dataset['shown'] = key;
+  byId('noria-rows').replaceChildren(
+    ...rows.map(([name = '', ...cells]) =>
+      h('tr', {}, h('th', { scope: 'row' }, name), ...cells.map((cell) => h('td', {}, cell))),
+    ),
+  );
 }

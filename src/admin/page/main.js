@@ -8,7 +8,7 @@ import { ApiError, follow, hasToken, read, setToken } from './api.js';
 import { openConnect } from './connect.js';
 import { askToken } from './dialogs.js';
 import { byId, setAttribute, setText } from './dom.js';
-import { openFailures } from './failures.js';
+import { foldFailures, openFailures } from './failures.js';
 import { duration } from './format.js';
 import { openFrame } from './frame.js';
 import { announce, showHeadline, showLost } from './headline.js';
@@ -122,10 +122,10 @@ async function loadState() {
     showCard();
     memberTable.show(members);
     document.body.dataset['members'] = members.length === 0 ? 'none' : 'some';
-    document.body.dataset['failures'] = failureAnswer.value.length === 0 ? 'none' : 'some';
-    sources.show(status.sources);
+    const { others, repeated } = foldFailures(failureAnswer.value, status.sources);
+    sources.show(status.sources, repeated);
     sessions.show(sessionAnswer.value, status.pool.sessions);
-    failures.show(failureAnswer.value);
+    failures.show(others, repeated.size > 0);
     showConnected();
     tick();
   } catch (error) {

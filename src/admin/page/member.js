@@ -108,6 +108,43 @@ function expiresIn({ remainingSeconds }) {
   return remainingSeconds === null ? TEXTS.card.unknown : duration(remainingSeconds);
 }
 
+/** @type {Record<string, (member: Member) => string | number>} */
+const SORT_VALUES = {
+  member: ({ id }) => id,
+  source: ({ source }) => source,
+  address: addressOf,
+  state: ({ state }) => STATE_ORDER[state],
+  expiresIn: ({ remainingSeconds }) => remainingSeconds ?? Number.MAX_VALUE,
+  tunnels: ({ openTunnels }) => openTunnels,
+  uses: ({ uses }) => uses,
+  faults: ({ faults }) => faults,
+  latency: ({ latencyMs }) => latencyMs ?? Number.MAX_VALUE,
+  location: ({ location }) => location ?? '',
+};
+
+/**
+ * Returns the members that contain every word of the filter, in the order of a column. Without a column, those with
+ * trouble come first.
+ * @param {readonly Member[]} members
+ * @param {{ filter: string, column?: string | undefined, descending?: boolean }} view
+ */
+export function membersInView(members, { filter, column, descending = false }) {
+  const words = filter.toLowerCase().split(/\s+/);
+  const found = members.filter((member) => {
+    const { id, source, state, location, exitIp } = member;
+    const facts = [id, source, addressOf(member), state, TEXTS.memberStates[state], location, exitIp];
+    const text = facts.join(' ').toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+  const sortValue = SORT_VALUES[column ?? ''];
+  if (sortValue === undefined) return membersByTrouble(found);
+  const sign = descending ? -1 : 1;
+  return found.sort((one, other) => {
+    const [a, b] = [sortValue(one), sortValue(other)];
+    return sign * (typeof a === 'string' ? a.localeCompare(String(b)) : a - Number(b));
+  });
+}
+
 /**
  * Creates the rows only while the table is open. On wide screens, it is open from the start.
  * @param {(member: Member) => number | undefined} levelOf - returns the level of the member's bucket, 0 to 1; undefined
@@ -120,15 +157,35 @@ export function openMemberTable(levelOf) {
     (/** @type {Member} */ { id }) => id,
     () => memberRow(levelOf),
   );
+  const filter = /** @type {HTMLInputElement} */ (byId('member-filter'));
   /** @type {readonly Member[]} */
   let members = [];
-  const redraw = () => showRows(details.hasAttribute('open') ? members.slice(0, MAX_ROWS) : []);
+  /** @type {{ column?: string | undefined, descending: boolean }} */
+  const order = { descending: false };
+  const redraw = () => {
+    const found = membersInView(members, { filter: filter.value, ...order });
+    setText(byId('member-count'), TEXTS.memberCount(count(found.length), count(members.length)));
+    showRows(details.hasAttribute('open') ? found.slice(0, MAX_ROWS) : []);
+  };
+  filter.addEventListener('input', redraw);
+  for (const header of details.querySelectorAll('th[data-sort]')) {
+    header.addEventListener('click', () => {
+      const column = header.getAttribute('data-sort') ?? undefined;
+      order.descending = order.column === column && !order.descending;
+      order.column = column;
+      for (const one of details.querySelectorAll('th[data-sort]')) {
+        const sorted = order.descending ? 'descending' : 'ascending';
+        setAttribute(one, 'aria-sort', one === header && sorted);
+      }
+      redraw();
+    });
+  }
   details.toggleAttribute('open', matchMedia('(width >= 900px)').matches);
   details.addEventListener('toggle', redraw);
   return {
     /** @param {readonly Member[]} current */
     show(current) {
-      members = membersByTrouble(current);
+      members = current;
       redraw();
     },
   };

@@ -1,7 +1,7 @@
 // @ts-check
 /** The list of sources: state, reason, advice, next draw, quota, and how many of the drawn members were used. */
 import { byId, h, keyedList, setAttribute, setText } from './dom.js';
-import { count, counted, duration, sentence } from './format.js';
+import { count, counted, dateAndTime, duration, sentence } from './format.js';
 import { TEXTS } from './texts.js';
 
 /**
@@ -9,6 +9,8 @@ import { TEXTS } from './texts.js';
  * @typedef {{ refill(source: Source): unknown, pause(source: Source): unknown, resume(source: Source): unknown }} SourceActions
  */
 
+/** The service's code of a successful call. */
+const SUCCESS = '10001';
 /** Sources in these states are shown first, in this order of states. */
 const TROUBLE = ['halted', 'backoff', 'paused'];
 
@@ -27,10 +29,20 @@ export function openSources(actions) {
   /** @type {readonly Source[]} */
   let shown = [];
   return {
-    /** @param {readonly Source[]} sources */
-    show(sources) {
+    /**
+     * @param {readonly Source[]} sources
+     * @param {ReadonlyMap<string, import('./failures.js').Repeated>} repeated - the failures of each source in trouble
+     */
+    show(sources, repeated) {
       shown = sources;
       showRows(sourcesByTrouble(sources));
+      for (const { name } of sources) {
+        const element = document.getElementById(`failed-${name}`);
+        if (element === null) continue;
+        const failures = repeated.get(name);
+        element.hidden = failures === undefined;
+        setText(element, failures === undefined ? '' : failuresText(failures));
+      }
     },
     /**
      * Updates the time until the next draw of each source.
@@ -97,11 +109,12 @@ function sourceRow(first, actions) {
   );
   const element = h(
     'li',
-    { class: 'source' },
+    { class: 'source', id: `source-${name}` },
     h('div', { class: 'source-head' }, h('h3', {}, name), product, state),
     reason,
     advice,
     message,
+    h('p', { class: 'service-message', id: `failed-${name}`, hidden: true }),
     h(
       'dl',
       { class: 'figures' },
@@ -124,8 +137,9 @@ function sourceRow(first, actions) {
       setText(reason, sentence(next.reason));
       setText(advice, next.advice ?? '');
       advice.hidden = next.advice === null;
-      // The page shows the service's message only if there is advice, which means that there is a problem.
-      message.hidden = next.message === null || next.advice === null;
+      // The page shows the service's message only if there is advice, which means that there is a problem, and only if
+      // the service has caused it.
+      message.hidden = next.message === null || next.advice === null || next.code === SUCCESS;
       setText(message, messageText(next));
       setText(usable, usableText(next));
       showFigure(quota, quotaText(next));
@@ -144,24 +158,26 @@ function sourceRow(first, actions) {
   };
 }
 
-/**
- * What a code of the service means, in the language of the page.
- *
- * @param {string} product
- * @param {string | null} code
- * @param {string} meaning - in English
- */
-function meaningOf(product, code, meaning) {
-  const translated = code === null ? undefined : TEXTS.codeMeaning(code, product);
-  return translated === undefined ? meaning : `${code}: ${translated}`;
+/** @param {import('./failures.js').Repeated} repeated */
+function failuresText({ draws, requests, lastAt }) {
+  return [
+    draws === 0 ? [] : TEXTS.source.failedDraws(count(draws), dateAndTime(lastAt)),
+    requests === 0 ? [] : TEXTS.source.failedRequests(count(requests)),
+  ]
+    .flat()
+    .join(' ');
 }
 
-/** @param {Source} source */
-function messageText({ message, meaning, code, product }) {
+/**
+ * What the service said. The reason of the card already has the meaning of its code.
+ *
+ * @param {Source} source
+ */
+function messageText({ message, code }) {
   if (message === null) return '';
-  return code === 'transport' || code?.startsWith('fleet-store-') || meaning === null
+  return code === 'transport' || code?.startsWith('fleet-store-')
     ? TEXTS.transportDetails(message)
-    : TEXTS.serviceMessage(message, meaningOf(product, code, meaning));
+    : TEXTS.serviceMessage(message);
 }
 
 /** @param {Source} source */

@@ -17,6 +17,12 @@ export const EN = {
     sessions: 'Sessions',
     memberTable: 'Table of members',
     memberRows: 'Rows of the member table',
+    memberFilter: 'Filter members by any word',
+    norias: 'Norias of the fleet',
+    noria: 'Noria',
+    version: 'Version',
+    connectedClients: 'Clients',
+    lastSeen: 'Last seen',
     sessionTable: 'Table of sessions',
     timeRange: 'Time range',
     span15m: '15 minutes',
@@ -82,8 +88,6 @@ export const EN = {
     test: 'Test it',
     copy: 'Copy',
     copied: 'Copied.',
-    /** @param {string} proxy */
-    curl: (proxy) => `curl -x ${proxy} https://example.com/`,
     none: 'No listener accepts HTTP.',
   },
 
@@ -135,14 +139,8 @@ export const EN = {
     source: 'no member was drawn',
   },
 
-  /**
-   * Returns the translated meaning of a service code. If undefined, the page shows noria's English text.
-   * @param {string} _code @param {string} _product
-   * @returns {string | undefined}
-   */
-  codeMeaning: (_code, _product) => undefined,
-  /** @param {string} message @param {string} meaning */
-  serviceMessage: (message, meaning) => `The service says “${message}”. Meaning: ${meaning}`,
+  /** @param {string} message */
+  serviceMessage: (message) => `The service says “${message}”.`,
   /** @param {string} message */
   transportDetails: (message) => `Details: ${message}`,
 
@@ -259,15 +257,16 @@ export const EN = {
   },
   units: { second: 's', minute: 'min', hour: 'h', day: 'd' },
   fullStop: '.',
+  colon: ': ',
+  /** @param {string} found @param {string} all */
+  memberCount: (found, all) => (found === all ? `${all} members` : `${found} of ${all} members`),
   comma: ', ',
   justNow: 'just now',
   /** @param {string} time */
   ago: (time) => `${time} ago`,
 
-  /** The headline while noria is ready. @param {string} text @param {string} reason @param {string} _usable */
-  readyHeadline: (text, reason, _usable) => `${text}: ${reason}.`,
-  /** @param {string} _state @param {string} _reason */
-  readyDetail: (_state, _reason) => '',
+  /** The headline while noria is ready. @param {string} text @param {string} reason */
+  readyHeadline: (text, reason) => `${text}: ${reason}.`,
   facts: {
     noListener: 'no listener',
     /** @param {number} running @param {string} workers */
@@ -278,6 +277,8 @@ export const EN = {
     storeLost: (time) => `store lost for ${time}`,
     /** @param {string} time */
     up: (time) => `up ${time}`,
+    /** @param {string} name */
+    thisNoria: (name) => `${name} (this noria)`,
     /** @param {string} version */
     version: (version) => `version ${version}`,
   },
@@ -344,6 +345,10 @@ export const EN = {
     today: (number) => `${number} today`,
     /** @param {string} number */
     active: (number) => `${number} active`,
+    /** @param {string} times @param {string} lastAt */
+    failedDraws: (times, lastAt) => `This happened ${times} ×, last at ${lastAt}.`,
+    /** @param {string} requests */
+    failedRequests: (requests) => `${requests} client requests found no member.`,
     noneDrawn: 'No members drawn yet.',
     /** @param {string} members @param {string} used @param {string} notYet @param {string} unused */
     drawn: (members, used, notYet, unused) =>

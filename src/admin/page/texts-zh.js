@@ -1,7 +1,5 @@
 // @ts-check
 /** The texts of the page in simplified Chinese. texts-en.js has the same keys. */
-import { chineseMeaning } from './service-codes.js';
-
 /** @type {typeof import('./texts-en.js').EN} */
 export const ZH = {
   frame: {
@@ -19,6 +17,12 @@ export const ZH = {
     sessions: '会话',
     memberTable: '成员列表',
     memberRows: '列表内容',
+    memberFilter: '按任意词筛选成员',
+    norias: '集群中的 noria',
+    noria: 'noria',
+    version: '版本',
+    connectedClients: '客户端',
+    lastSeen: '最后活动',
     sessionTable: '会话列表',
     timeRange: '时间范围',
     span15m: '15 分钟',
@@ -77,7 +81,6 @@ export const ZH = {
     test: '测试',
     copy: '复制',
     copied: '已复制。',
-    curl: (proxy) => `curl -x ${proxy} https://example.com/`,
     none: '没有监听器接受 HTTP。',
   },
 
@@ -123,8 +126,7 @@ export const ZH = {
     source: '没有提取到成员',
   },
 
-  codeMeaning: chineseMeaning,
-  serviceMessage: (message, meaning) => `服务返回：“${message}”。含义：${meaning}`,
+  serviceMessage: (message) => `服务返回：“${message}”`,
   transportDetails: (message) => `详情：${message}`,
 
   actions: {
@@ -213,19 +215,20 @@ export const ZH = {
   },
   units: { second: '秒', minute: '分', hour: '小时', day: '天' },
   fullStop: '。',
+  colon: '：',
+  memberCount: (found, all) => (found === all ? `${all} 个成员` : `${all} 个成员中的 ${found} 个`),
   comma: '，',
   justNow: '刚刚',
   ago: (time) => `${time}前`,
 
-  // noria sends the reason for this state only in English, so the Chinese headline omits the reason
-  readyHeadline: (text, _reason, usable) => `${text}：${usable} 个成员可用。`,
-  readyDetail: (state, reason) => (state === 'serving' || state === 'degraded' ? '' : reason),
+  readyHeadline: (text, reason) => `${text}：${reason}。`,
   facts: {
     noListener: '没有监听器',
     workers: (running, workers) => `${running} / ${workers}`,
     fleet: (name, replica, state) => `集群 ${name}（本机是 ${replica}）：${state}`,
     storeLost: (time) => `与存储断开 ${time}`,
     up: (time) => `已运行 ${time}`,
+    thisNoria: (name) => `${name}（本机）`,
     version: (version) => `版本 ${version}`,
   },
 
@@ -279,6 +282,8 @@ export const ZH = {
     left: (number) => `剩余 ${number}`,
     today: (number) => `今日 ${number}`,
     active: (number) => `存活 ${number}`,
+    failedDraws: (times, lastAt) => `已发生 ${times} 次，最近一次在 ${lastAt}。`,
+    failedRequests: (requests) => `${requests} 个客户端请求没有得到成员。`,
     noneDrawn: '还没有提取过成员。',
     drawn: (members, used, notYet, unused) =>
       `已提取 ${members}：已使用 ${used}，尚未使用 ${notYet}，从未使用（浪费）${unused}`,

@@ -187,7 +187,7 @@ class ChartView {
     return {
       width: Math.max(1, this.#plotArea.clientWidth),
       height: this.#plotArea.clientHeight,
-      padding: [8, 4, 0, 0],
+      padding: [8, 20, 0, 0], // half a label of the last tick
       legend: { show: false },
       cursor: {
         y: false,

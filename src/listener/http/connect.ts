@@ -43,7 +43,7 @@ export function serveConnect(
     // After a refused CONNECT, further bytes may be meant for the target, so they must not be parsed as a request.
     const keepAlive =
       refusal.code === 'auth-required' && head.keepAlive && received.length === 0 && !connection.draining;
-    const reply = formatRefusal(refusal, keepAlive);
+    const reply = formatRefusal(refusal, keepAlive, head.fields);
     if (!keepAlive) connection.sendAndClose(reply);
     else {
       socket.write(reply);

@@ -72,7 +72,7 @@ export function serveForward(head: RequestHead, context: ForwardContext): Forwar
   const forwardRequest = readForwardRequest(head, connection);
   if (forwardRequest instanceof NoriaError) {
     connection.reportRefusal(forwardRequest.code, forwardRequest.message);
-    response.reply(refusalReply(refusalOf(forwardRequest)));
+    response.reply(refusalReply(refusalOf(forwardRequest), head.fields));
     return undefined;
   }
   const fields = decrementMaxForwards(forwardRequest.method, forwardRequest.fields);
@@ -369,7 +369,7 @@ export class Forward {
 
   #sendRefusal(refusal: Refusal): void {
     this.#over();
-    this.#response.reply(refusalReply(refusal));
+    this.#response.reply(refusalReply(refusal, this.#forwardRequest.fields));
   }
 
   #over(): void {

@@ -3,11 +3,12 @@
  * (core/faults.ts) and noria's own reasons and numbers, but no text from outside. Headers: RFC 9110 (Retry-After,
  * Proxy-Authenticate), RFC 7617 (Basic), RFC 9209 (Proxy-Status).
  */
+import { faultTexts, type Language, languageOf, translate } from '../../core/chinese.ts';
 import { FAULTS, type Fault, type FaultCode } from '../../core/faults.ts';
 import type { MemberConnection } from '../../dialer/dial.ts';
 import type { LeaseRefusal } from '../../pool/lease.ts';
 import type { Refusal } from '../refusal.ts';
-import { formatFields } from './header-fields.ts';
+import { fieldValues, formatFields, type HeaderField } from './header-fields.ts';
 
 /** A complete reply except the Connection header, which depends on the connection. */
 export interface HttpReply {
@@ -45,13 +46,17 @@ const REASON_PHRASES: Readonly<Record<number, string>> = {
  */
 const NO_DRAW_RETRY_MS = 60_000;
 
-/** The reply to a refused request. A code without an HTTP status is sent as `internal`. */
-export function refusalReply(refusal: Refusal): HttpReply {
+/**
+ * The reply to a refused request. A code without an HTTP status is sent as `internal`.
+ * @param fields - of the request; its Accept-Language chooses the language of the body.
+ */
+export function refusalReply(refusal: Refusal, fields: readonly HeaderField[] = []): HttpReply {
+  const language = languageOf(fieldValues(fields, 'accept-language')[0]);
   const known: Fault = FAULTS[refusal.code];
   const code = known.http === undefined ? 'internal' : refusal.code;
   const fault: Fault = FAULTS[code];
   const status = fault.http ?? 500;
-  const body = `${paragraph(refusal, fault)}\n`;
+  const body = `${paragraph(refusal, code, language)}\n`;
   const headers: [string, string][] = [
     ['Content-Type', 'text/plain; charset=utf-8'],
     ['Content-Length', String(Buffer.byteLength(body))],
@@ -93,18 +98,23 @@ export function successHeaders(
 }
 
 /** A complete refusal as the text of a response. Used for CONNECT, and if noria could not read the request. */
-export function formatRefusal(refusal: Refusal, keepAlive: boolean): string {
-  const { status, reasonPhrase, headers, body } = refusalReply(refusal);
-  const fields = formatFields([...headers, ['Connection', keepAlive ? 'keep-alive' : 'close']]);
-  return `HTTP/1.1 ${status} ${reasonPhrase}\r\n${fields}\r\n${body}`;
+export function formatRefusal(
+  refusal: Refusal,
+  keepAlive: boolean,
+  fields: readonly HeaderField[] = [],
+): string {
+  const { status, reasonPhrase, headers, body } = refusalReply(refusal, fields);
+  const head = formatFields([...headers, ['Connection', keepAlive ? 'keep-alive' : 'close']]);
+  return `HTTP/1.1 ${status} ${reasonPhrase}\r\n${head}\r\n${body}`;
 }
 
 /** Says what happened, why, and what to do. */
-function paragraph(refusal: Refusal, fault: Fault): string {
+function paragraph(refusal: Refusal, code: FaultCode, language: Language): string {
   const reason = refusal.reason === undefined || refusal.reason === '' ? [] : [sentence(refusal.reason)];
-  const sources = fault.retry === 'later' ? (refusal.sources ?? []).map(sourceSentence) : [];
-  const parts = [fault.summary, ...reason, ...sources, fault.advice];
-  return parts.join(' ').replaceAll(/\s+/g, ' ');
+  const sources = FAULTS[code].retry === 'later' ? (refusal.sources ?? []).map(sourceSentence) : [];
+  const { summary, advice } = faultTexts(code, language);
+  const parts = [summary, ...[...reason, ...sources].map((text) => translate(text, language)), advice];
+  return parts.join(language === 'en' ? ' ' : '').replaceAll(/\s+/g, ' ');
 }
 
 function sourceSentence(source: LeaseRefusal['sources'][number]): string {

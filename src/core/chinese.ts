@@ -1,0 +1,546 @@
+/**
+ * noria's own sentences about its state, in Chinese. The page, the command line and the bodies of errors read them here;
+ * what the table does not contain stays English.
+ *
+ * Faults are translated by their code. Reasons with values are templates: `{x}` stands for a value, `{code}` for the
+ * service's number, `{s}` for the plural. A value that is itself a sentence is translated too.
+ */
+import { FAULTS, type FaultCode } from './faults.ts';
+
+export type Language = 'en' | 'zh-CN';
+
+/** What happened and what to do, by code. docs/zh-CN/errors.md lists the same texts. */
+export const CHINESE_FAULTS: { readonly [Code in FaultCode]: readonly [summary: string, advice: string] } = {
+  'auth-required': [
+    '代理认证信息缺失或错误。',
+    '使用该监听器的用户名和密码（HTTP Basic 或 SOCKS5 用户名密码认证）。',
+  ],
+  'bad-routing': [
+    '用户名或 X-Noria-* 头中的路由选项无效，或无法满足。',
+    '写成 BASE-选项-值，例如 user-session-abc-life-30s，见 noria 的 docs/zh-CN/routing.md。',
+  ],
+  forbidden: [
+    '监听器不允许该客户端或该目标。',
+    '在 noria 的配置中检查监听器的 allow（白名单）和 denyTargets。',
+  ],
+  'bad-request': ['请求格式错误。', '发送 CONNECT、绝对地址形式的 HTTP 或 SOCKS 请求。'],
+  'request-timeout': ['请求头没有及时到达。', '一次发送完整的请求头。'],
+  'expectation-failed': ['不支持请求中的 Expect 头。', '只使用 Expect: 100-continue。'],
+  'uri-too-long': ['请求行过长。', 'URL 保持在 16 KiB 以内。'],
+  'head-too-large': ['请求头过大。', '请求行和请求头合计保持在 16 KiB 以内。'],
+  'not-implemented': [
+    '请求使用了 noria 不支持的功能。',
+    '使用 CONNECT 或绝对的 http:// URL；传输编码只用 chunked；SOCKS 只用 CONNECT 命令。',
+  ],
+  'too-many-requests': [
+    '该地址对该用户发送了过多错误的认证信息。',
+    '使用正确的认证信息，它始终有效；错误的最多会被拒绝一分钟。',
+  ],
+  'too-many-connections': [
+    '监听器达到最大连接数。',
+    '关闭一些连接，或在 noria 的配置中增大监听器的 maxConnections。',
+  ],
+  'pool-empty': ['没有及时得到可用的成员。', '在 Retry-After 之后重试；noria status 显示每个来源在等什么。'],
+  'target-unreachable': ['试过的成员都无法到达目标。', '检查目标的主机名和端口。'],
+  'members-failed': ['试过的成员都失败了。', '重试；noria status 显示成员的健康状况。'],
+  'front-proxy-failed': [
+    '前置代理（via）没有为 noria 建立连接。',
+    '检查前置代理，以及 noria 配置中它的 URL（dial.via 或 service.via）。',
+  ],
+  'proxy-loop': [
+    '前置代理又把连接送回了 noria。',
+    '把 dial.via 和 service.via 设为不会把连接送回 noria 的前置代理。',
+  ],
+  'bad-answer': ['目标的响应不允许由代理转发。', '不经代理访问目标来查看它的响应；CONNECT 会原样转发一切。'],
+  deadline: ['在成员到达目标之前已超过时限。', '重试，或在 noria 的配置中增大 dial.deadline。'],
+  'shutting-down': ['noria 正在停止。', '等 noria 重新运行后再试。'],
+  internal: ['noria 内部错误。', '连同 noria 当时的日志一起报告。'],
+  'member-unreachable': ['无法连接成员。', '不用处理：noria 会换成员，并隔离它。'],
+  'member-silent': [
+    '成员接受了连接，但在 dial.attemptTimeout 内没有答复。',
+    '不用处理：noria 会换成员，并隔离它。',
+  ],
+  'member-closed': ['成员在答复之前关闭了连接。', '不用处理：noria 会换成员，并隔离它。'],
+  'member-protocol': ['成员的答复不符合协议。', '如果某个来源的成员都这样，检查该来源的 upstream.protocol。'],
+  'member-refused': ['成员拒绝了请求。', '如果某个来源的成员都这样，检查它们是否允许该端口。'],
+  'member-rejected': [
+    'proxyPool 的客户端报告该成员不可用。',
+    '不用处理：noria 会隔离它，它的端口换用另一个成员。',
+  ],
+  'member-incapable': [
+    '成员的协议无法表示该目标的地址。',
+    'SOCKS4 不支持 IPv6 地址：用域名访问，或使用其他协议的成员。',
+  ],
+  'member-auth': [
+    '成员要求认证，或拒绝了认证信息。',
+    '在服务的控制台绑定本机 IP（白名单），或在来源中填写实例密码。',
+  ],
+  'target-doubted': ['成员报告无法到达目标。', '不用处理：noria 换一个成员，由它的结果判定责任方。'],
+  'member-cut': ['收到答复的第一个字节之前，成员关闭了隧道。', '不用处理：记为对该成员的一次怀疑。'],
+  'client-gone': ['成员接受请求之前，客户端已断开。', '不用处理，或增大客户端的超时时间。'],
+  'front-proxy-silent': [
+    '前置代理没有答复，或关闭了连接：责任在前置代理或成员。',
+    '其他成员正常时不用处理，否则检查 dial.via 的前置代理。',
+  ],
+  'network-down': [
+    '连往许多成员、不同目标的连接同时失败，说明是本机网络的问题。',
+    '检查本机网络；恢复之前，noria 不会剔除成员。',
+  ],
+  'service-transport': [
+    '提取服务没有答复。',
+    '检查 service.baseUrl（或提取链接的 url）和网络；noria 会重试，间隔逐次加长。',
+  ],
+  'service-blocked': [
+    '答复的不是提取服务，本机 IP 可能被防火墙封禁。',
+    '停掉从本机 IP 调用该服务的其他程序；noria 会等待后再试。',
+  ],
+  'service-not-found': [
+    '服务地址上的服务器没有该接口。',
+    '检查 service.baseUrl，或来源的 baseUrl、host 或 url。',
+  ],
+  'service-protocol': ['无法解析服务的返回内容。', '检查 format 和 textLayout 与实例的提取格式是否一致。'],
+  'link-unreadable': [
+    '提取链接的返回内容里没有能识别的代理。',
+    '请阅读引用的返回内容，其中可能写有原因。如果它列出了代理，请修改配置中该来源的 answer；命令 noria link 显示能识别什么。',
+  ],
+  'service-refused': ['服务返回了错误码。', '见 noria 的 docs/zh-CN/service.md，返回码。'],
+  'bad-usage': ['命令或参数无效。', '运行 noria help COMMAND 查看用法。'],
+  'bad-config': ['配置无效。', '按错误给出的位置修改；每个错误都说明应该填什么。'],
+  'listen-failed': ['无法监听某个地址。', '修改配置中的地址，或停掉占用该地址的程序。'],
+  'state-locked': ['另一个 noria 正在使用同一个状态目录。', '停掉它，或为本进程设置另一个 state.dir。'],
+  'state-unwritable': [
+    '状态目录不可写。',
+    '让运行 noria 的用户可以写 state.dir，并放在支持硬链接的文件系统上。',
+  ],
+  'fleet-store-lost': [
+    '无法连接集群的存储，因此不再提取。',
+    '检查 fleet.url 和存储；noria 使用已有的成员，并自动重连。',
+  ],
+  'fleet-store-unusable': [
+    '集群的存储拒绝 noria，因此不再提取。',
+    '运行 noria check，它会指出问题和解决办法。',
+  ],
+  'workers-failed': [
+    '所有工作进程不断失败，noria 无法服务客户端。',
+    '从日志查看原因；检查内存和进程数限制，或设置 workers: 1。',
+  ],
+  'pace-held': ['来源的提取间隔不允许现在调用服务。', '在消息给出的时间之后重试。'],
+  'daemon-unreachable': ['管理地址上没有运行中的 noria。', '用 noria run 启动，或用 --admin 指定地址。'],
+  'not-found': ['请求的对象不存在。', '运行 noria status、noria members 或 noria sessions，列出存在的对象。'],
+};
+
+/** The English sentence or template, and the Chinese one. */
+const SENTENCES: readonly (readonly [english: string, chinese: string])[] = [
+  // The codes of the service (service/codes.ts).
+  ['The call succeeded.', '获取成功。'],
+  ['The key is wrong.', '密钥错误。'],
+  [
+    "Set password to the instance's own password, or akey to its 16-character key; the account's password and the full MD5 do not work. The command noria key prints the key of a password.",
+    '把 password 设为实例自己的密码，或把 akey 设为它的 16 位密钥；账号密码和完整的 MD5 都无效。命令 noria key 可以算出密码的密钥。',
+  ],
+  ['The service is called too often.', '调用频率过快。'],
+  [
+    'Raise interval of the source. If another program uses the same instance, stop that program.',
+    '增大来源的 interval。如果有其他程序使用同一实例，请停掉它。',
+  ],
+  ['The parameters are incomplete or wrong.', '参数不完整或有错误。'],
+  [
+    'Compare params, count and instance of the source with the settings of the instance in the console of the service.',
+    '对照服务控制台中实例的设置，检查来源的 params、count 和 instance。',
+  ],
+  ['The instance does not exist or has expired.', '实例不存在或已过期。'],
+  [
+    'Check instance and product of the source, or renew the instance.',
+    '检查来源的 instance 和 product，或续费实例。',
+  ],
+  ['The instance has expired.', '实例已过期。'],
+  ['Renew the instance in the console of the service.', '在服务的控制台续费实例。'],
+  ['The instance is frozen or disabled.', '实例被冻结或禁用。'],
+  [
+    'Enable the instance in the console of the service, or ask the service why it is frozen.',
+    '在服务的控制台启用实例，或向服务询问冻结的原因。',
+  ],
+  [
+    'The instance authorises clients by terminal IP (their address), and no address is bound.',
+    '实例按终端 IP 授权，但没有绑定终端 IP。',
+  ],
+  [
+    "Bind this machine's public address in the console of the service, or switch the instance to user name and password.",
+    '在服务的控制台绑定本机的公网 IP，或把实例改为用户名密码授权。',
+  ],
+  ['The instance has no IP whitelist.', '实例没有设置 IP 白名单。'],
+  [
+    "Add this machine's public address to the instance's whitelist in the console of the service.",
+    '在服务的控制台把本机的公网 IP 加入实例的白名单。',
+  ],
+  ['This device is not authorised to call the operation.', '本机没有获得调用此接口的授权。'],
+  ["Bind this machine's public address in the console of the service.", '在服务的控制台绑定本机的公网 IP。'],
+  ['The instance holds more HTTP connections than its quota allows.', '实例的 HTTP 并发连接数超过限额。'],
+  [
+    'Lower rotation.maxTunnelsPerMember or the load, or raise the quota in the console of the service.',
+    '减小 rotation.maxTunnelsPerMember 或负载，或在服务的控制台提高限额。',
+  ],
+  ['The usage quota of the instance is exceeded.', '实例的使用额度已用完。'],
+  ['The usage or traffic quota of the instance is exceeded.', '实例的使用额度或流量额度已用完。'],
+  [
+    'Raise the quota in the console of the service, or wait until the quota is renewed.',
+    '在服务的控制台提高额度，或等待额度更新。',
+  ],
+  ['The instance is restricted.', '实例被限制使用。'],
+  [
+    'Look up the reason in the console of the service and remove the restriction there, or ask the service.',
+    '在服务的控制台查看原因并解除限制，或询问服务。',
+  ],
+  ['The service has no proxy that matches the parameters at the moment.', '当前条件下没有可用的代理 IP。'],
+  [
+    'If this continues, relax adr, timespan or the other filters in params of the source.',
+    '如果一直如此，请放宽来源 params 中的 adr、timespan 等条件。',
+  ],
+  ['The quota of distinct IPs is used up, for today or in total.', '去重 IP 数已达到当日或累计上限。'],
+  ["Wait for the service's midnight (UTC+8), or buy more IPs.", '等到服务的零点（UTC+8），或购买更多 IP。'],
+  [
+    'Another address called the service with this application a moment ago.',
+    '刚刚有另一个 IP 使用该应用提取。',
+  ],
+  [
+    "Stop the other caller, whose address is in the service's message. noria makes no call for two minutes.",
+    '停掉另一个调用方，它的地址在服务返回的信息里。noria 两分钟内不再调用。',
+  ],
+  ['No entry of the list matches the filter of the command.', '列表中没有符合命令条件的条目。'],
+  ['Change or remove the option that filters the list.', '修改或去掉筛选列表的选项。'],
+  ['The user name or the password is wrong.', '用户名或密码错误。'],
+  [
+    'Set account.username and account.password to the login of the account, not to the password of an instance.',
+    '把 account.username 和 account.password 设为账号的用户名和密码，而不是实例的密码。',
+  ],
+  [
+    'Check the instance or the account in the configuration, and the options of the command.',
+    '检查配置中的实例或账号，以及命令的选项。',
+  ],
+  ['The link is called too often.', '提取链接的调用频率过快。'],
+  [
+    'Raise interval of the source. If another program uses the same link, stop that program.',
+    '增大来源的 interval。如果有其他程序使用同一链接，请停掉它。',
+  ],
+  ['The vendor denies the call.', '服务商拒绝了调用。'],
+  [
+    "Check in the vendor's console that this machine's public address is on the whitelist, that the order has not expired, and that the url is complete.",
+    '在服务商的控制台检查：本机公网 IP 已加入白名单，订单没有过期，链接完整。',
+  ],
+  ['The vendor has no proxy for this link at the moment.', '服务商的这个链接当前没有代理。'],
+  [
+    'If this continues, relax the filters in the url of the source.',
+    '如果一直如此，请放宽来源 url 中的条件。',
+  ],
+  ['The link answered with an error.', '提取链接返回了错误。'],
+  [
+    "Run noria status: it shows the vendor's own text, which says why. To tell noria how to react to the vendor's codes, set tooFast, denied and empty in `answer` of the source.",
+    '运行 noria status，它显示服务商自己的说明。在来源的 `answer` 中设置 tooFast、denied 和 empty，可以告诉 noria 怎样处理服务商的返回码。',
+  ],
+  [
+    'The service answered with code {x}, which the specification does not list for operation {operation}.',
+    '服务返回了接口 {operation} 的文档中没有的返回码 {x}。',
+  ],
+  [
+    "Run noria status: it shows the service's own text, which may explain the code.",
+    '运行 noria status，它显示服务自己的说明，其中可能有解释。',
+  ],
+  [
+    'noria dropped all proxies of the answer, by reason: {reasons}.',
+    'noria 丢弃了返回的所有代理，按原因：{reasons}。',
+  ],
+  [
+    'If you expect members at private addresses, set pool.allowPrivateAddresses to true.',
+    '如果成员确实在内网，请把 pool.allowPrivateAddresses 设为 true。',
+  ],
+  [
+    'The service returned an address of this noria, which cannot be a member: ask the service why.',
+    '服务返回了本 noria 的地址，它不能作为成员：请向服务询问原因。',
+  ],
+  [
+    "Check this machine's clock. If the times in the answer are not in China's time zone, set answer.expiry.zone of the source.",
+    '检查本机的时钟。如果返回的时间不是中国时区，请设置来源的 answer.expiry.zone。',
+  ],
+  [
+    'The entries contain no user name and password, but upstream.auth is entry. Set upstream.auth to auto, or to a user name and a password.',
+    '记录里没有用户名和密码，但 upstream.auth 是 entry。请把它设为 auto，或设为用户名和密码。',
+  ],
+  [
+    'Compare format and textLayout with the extraction format of the instance.',
+    '对照实例的提取格式，检查 format 和 textLayout。',
+  ],
+  [
+    'Compare the key `answer` of the source with what the link returns.',
+    '对照链接返回的内容，检查来源的 `answer`。',
+  ],
+
+  // The states of a source.
+  ['{code}: {reason}', '{code}：{reason}'],
+  ['{reason} Another noria of the fleet got this answer.', '{reason}这是集群中另一个 noria 得到的返回。'],
+  [
+    '{advice} Then run noria resume {source}, or noria reload after a change of the configuration.',
+    '{advice}然后运行 noria resume {source}；如果修改了配置，运行 noria reload。',
+  ],
+  ['paused by the operator', '操作者已暂停'],
+  [
+    'Run noria resume {source}, or resume it in the dashboard.',
+    '运行 noria resume {source}，或在面板中恢复。',
+  ],
+  ['resumed by the operator', '操作者已恢复'],
+  ['the pace allows one call every {time}', '提取间隔允许每 {time}调用一次'],
+  ['the next call must wait {time} because of {cause}', '下一次调用要等待 {time}，原因是{cause}'],
+  ['an earlier answer of the service, or a call of another process', '服务之前的返回，或另一个进程的调用'],
+  [
+    "an earlier answer of the service, a call of another noria, or lost data in the fleet's store",
+    '服务之前的返回、另一个 noria 的调用，或集群存储丢失了数据',
+  ],
+  ['requesting {n} member{s} from the service', '正在向服务提取 {n} 个成员'],
+  ['no client request yet', '还没有客户端请求'],
+  ['no client request yet; the next request starts a draw', '还没有客户端请求；下一个请求会开始提取'],
+  [
+    'no client request for {time}; the next request starts a draw',
+    '{time}没有客户端请求；下一个请求会开始提取',
+  ],
+  ['the configuration changed', '配置已更改'],
+  ['another noria of the fleet has drawn from the instance', '集群中另一个 noria 已从该实例提取'],
+  ['the source has enough members (size {n})', '来源的成员已足够（size {n}）'],
+  ['a source with a smaller priority number can serve the clients', '优先级更高的来源可以服务客户端'],
+  ['the daily budget of {n} distinct IP{s} is used up', '每日预算 {n} 个去重 IP 已用完'],
+  [
+    "Drawing resumes at the service's midnight (UTC+8). Raise dailyBudget to draw before that.",
+    '服务的零点（UTC+8）后恢复提取。要提前提取，请增大 dailyBudget。',
+  ],
+  ['{n} members in a row failed before their first use', '连续 {n} 个成员在首次使用之前就失败了'],
+  [
+    "Check that this machine's address is bound in the console of the service, and check upstream.protocol and upstream.auth of the source.",
+    '检查服务的控制台是否绑定了本机 IP，以及来源的 upstream.protocol 和 upstream.auth。',
+  ],
+  ['{n} of {all} members refused the credentials', '{all} 个成员中有 {n} 个拒绝了认证信息'],
+  [
+    'Check the password of the instance, or upstream.auth if it contains other credentials.',
+    '检查实例的密码；如果 upstream.auth 中有其他认证信息，检查它。',
+  ],
+  [
+    '{n} of {all} members require credentials, and none are configured',
+    '{all} 个成员中有 {n} 个要求认证，但没有配置认证信息',
+  ],
+  [
+    "Bind this machine's public address in the console of the service, or configure the password of the instance (its key is not sufficient here), or set upstream.auth.",
+    '在服务的控制台绑定本机的公网 IP，或配置实例的密码（这里只有密钥不够），或设置 upstream.auth。',
+  ],
+
+  // Whether noria serves clients (daemon/readiness.ts).
+  ['Source {name}: {state} ({reason}), next draw in {n} s', '来源 {name}：{state}（{reason}），{n} 秒后提取'],
+  ['Source {name}: {state} ({reason})', '来源 {name}：{state}（{reason}）'],
+  ['source {name}: {reason}', '来源 {name}：{reason}'],
+  ['{reason}; and {n} more problem{s}', '{reason}；另有 {n} 个问题'],
+  [
+    'noria is shutting down: it refuses new clients, and waits for open tunnels until {time}',
+    'noria 正在停止：不再接受新客户端，并等待打开的隧道直到 {time}',
+  ],
+  ['no listener is open', '没有打开的监听器'],
+  [
+    'Add a listener to the configuration, and run noria reload.',
+    '在配置中添加监听器，然后运行 noria reload。',
+  ],
+  ['all workers are down; restarting', '所有工作进程都已退出，正在重启'],
+  ['If workers keep exiting, read the reason in the log.', '如果工作进程不断退出，请在日志中查看原因。'],
+  [
+    "noria draws nothing while the fleet's store is lost: {reason}",
+    '与集群的存储断开期间，noria 不提取：{reason}',
+  ],
+  [
+    'Check the store and fleet.url; noria check says what is wrong.',
+    '检查存储和 fleet.url；noria check 会说明问题。',
+  ],
+  [
+    '{n} of {all} workers run; noria restarts the others',
+    '{all} 个工作进程中有 {n} 个在运行；noria 正在重启其余的',
+  ],
+  [
+    'Check upstream.protocol and upstream.auth of the source, and whether this machine can reach its members.',
+    '检查来源的 upstream.protocol 和 upstream.auth，以及本机能否连接它的成员。',
+  ],
+  [
+    'in the last {n} client requests, every member that noria tried has failed',
+    '最近 {n} 个客户端请求中，noria 试过的成员全都失败了',
+  ],
+  ['the service has not answered for {time}', '服务已有 {time}没有答复'],
+  ['Check service.baseUrl and the network of this machine.', '检查 service.baseUrl 和本机的网络。'],
+  ['1 member is usable', '1 个成员可用'],
+  ['{n} members are usable', '{n} 个成员可用'],
+  ['the first draw is in progress; clients wait for its members', '正在进行首次提取，客户端会等待它的成员'],
+  ['no recent clients; the next client starts a draw', '最近没有客户端；下一个客户端会开始提取'],
+  [
+    'no member is usable yet; noria checks {n} drawn member{s}',
+    '还没有可用的成员；noria 正在检测 {n} 个提取到的成员',
+  ],
+  ['no member is usable; a draw is in progress', '没有可用的成员；正在提取'],
+  ['no member is usable; the next draw can start in {time}', '没有可用的成员；{time}后可以提取'],
+  ['no source can draw', '没有可以提取的来源'],
+  ['noria has been in this state for {n} s; {next}', '已持续 {n} 秒；{next}'],
+  ['noria has been in this state for {n} s', '已持续 {n} 秒'],
+  ['noria does not retry by itself: it waits for you', 'noria 不会自行重试：请你处理'],
+  [
+    'noria does not retry by itself: it waits for you or a client request',
+    'noria 不会自行重试：等待你处理，或等待客户端请求',
+  ],
+  ['noria tries again now', 'noria 正在重试'],
+  ['noria tries again in {n} s', 'noria 将在 {n} 秒后重试'],
+  ['What to do: {advice}', '怎么办：{advice}'],
+  ['serving: {reason}', '工作正常：{reason}'],
+  ['starting: {reason}', '正在启动：{reason}'],
+  ['idle: {reason}', '空闲：{reason}'],
+  ['degraded: {reason}', '可以工作，但有问题：{reason}'],
+  ['not serving: {reason}', '无法为客户端服务：{reason}'],
+
+  // Why a client is refused.
+  ['Waited {n} s for a member that can serve this request.', '等待 {n} 秒，没有能够服务该请求的成员。'],
+  [
+    'No source that can serve this request will have a member soon.',
+    '能够服务该请求的来源近期都不会有成员。',
+  ],
+  [
+    'No member is free, and {n} other clients, the maximum, already wait for one.',
+    '没有空闲的成员，并且已有 {n} 个客户端（上限）在等待。',
+  ],
+  ['waiting', '等待'],
+  ['backoff', '稍后重试'],
+  ['paused', '已暂停'],
+  ['halted', '已停止'],
+  ['drawing', '提取中'],
+  ['ready', '充足'],
+  ['noria is shutting down', 'noria 正在停止'],
+  [
+    'No source with this name is configured. Run noria status to list the sources.',
+    '没有配置这个名称的来源。运行 noria status 列出来源。',
+  ],
+  ['{n} member{s} tried in {ms} ms: {list}', '在 {ms} 毫秒内试了 {n} 个成员：{list}'],
+  ['{n} member{s} tried in {ms} ms', '在 {ms} 毫秒内试了 {n} 个成员'],
+  ['{n} min', '{n} 分钟'],
+  ['{n} s', '{n} 秒'],
+];
+
+/** Returns the language of an Accept-Language header, or of a locale such as `zh_CN.UTF-8`. */
+export function languageOf(preference: string | undefined): Language {
+  return /^\s*zh\b/i.test((preference ?? '').replace('_', '-')) ? 'zh-CN' : 'en';
+}
+
+/** Translates one of noria's own texts. Sentences without a translation stay as they are. */
+export function translate(text: string, language: Language): string {
+  return language === 'en' || text === '' || text.length > MAX_TEXT_LENGTH ? text : inChinese(text);
+}
+
+/** Returns what happened and what to do about a fault. */
+export function faultTexts(code: FaultCode, language: Language): { summary: string; advice: string } {
+  if (language === 'en') return { summary: FAULTS[code].summary, advice: FAULTS[code].advice };
+  const [summary, advice] = CHINESE_FAULTS[code];
+  return { summary, advice };
+}
+
+/** The templates are matched against noria's own texts, which are short; a longer text comes from elsewhere. */
+const MAX_TEXT_LENGTH = 1_000;
+interface Template {
+  /** The texts around the values, in lower case. */
+  readonly literals: readonly string[];
+  readonly names: readonly string[];
+  readonly chinese: string;
+}
+
+/** The values `{n}` and `{code}` are numbers. */
+const NUMBER = /^[\d.,]+$/;
+
+let exact: Map<string, string> | undefined;
+let templates: readonly Template[] = [];
+
+function load(): Map<string, string> {
+  const faults = Object.keys(FAULTS).flatMap((name) => {
+    const code = name as FaultCode;
+    const [summary, advice] = CHINESE_FAULTS[code];
+    return [[FAULTS[code].summary, summary] as const, [FAULTS[code].advice, advice] as const];
+  });
+  const all = [...faults, ...SENTENCES];
+  templates = all.filter(([english]) => english.includes('{')).flatMap(templatesOf);
+  return new Map(all.map(([english, chinese]) => [keyOf(english), chinese]));
+}
+
+function templatesOf([english, chinese]: readonly [string, string]): Template[] {
+  const forms = english.includes('{s}')
+    ? [english.replace('{s}', 's'), english.replace('{s}', '')]
+    : [english];
+  return forms.map((form) => {
+    const parts = keyOf(form).split(/\{(\w+)\}/);
+    return {
+      literals: parts.filter((_part, at) => at % 2 === 0).map((part) => part.toLowerCase()),
+      names: parts.filter((_part, at) => at % 2 === 1),
+      chinese,
+    };
+  });
+}
+
+/** A text is the same with and without its capital letter and its full stop. */
+function keyOf(text: string): string {
+  const stem = text.replace(/\.$/, '');
+  return stem.slice(0, 1).toLowerCase() + stem.slice(1);
+}
+
+/** Translates the longest runs of sentences that the table contains. */
+function inChinese(text: string): string {
+  const whole = inChineseAsWhole(text);
+  if (whole !== undefined) return whole;
+  const sentences = text.split(/(?<=[.!?]) (?=\S)/);
+  let result = '';
+  for (let at = 0; at < sentences.length; ) {
+    let end = sentences.length;
+    let found: string | undefined;
+    for (; end > at && found === undefined; end -= 1) {
+      if (end - at < sentences.length) found = inChineseAsWhole(sentences.slice(at, end).join(' '));
+    }
+    const next = found === undefined ? at + 1 : end + 1;
+    result += found ?? `${result === '' ? '' : ' '}${sentences[at] ?? ''}`;
+    at = next;
+  }
+  return result;
+}
+
+function inChineseAsWhole(text: string): string | undefined {
+  exact ??= load();
+  const chinese = exact.get(keyOf(text)) ?? fromTemplate(text.replace(/\.$/, ''));
+  if (chinese === undefined) return undefined;
+  const stem = chinese.replace(/。$/, '');
+  return text.endsWith('.') ? `${stem}。` : stem;
+}
+
+function fromTemplate(stem: string): string | undefined {
+  const lower = stem.toLowerCase();
+  for (const template of templates) {
+    const values = valuesIn(stem, lower, template);
+    if (values === undefined) continue;
+    return template.chinese.replaceAll(/\{(\w+)\}/g, (_tag, name: string) => inChinese(values[name] ?? ''));
+  }
+  return undefined;
+}
+
+/** Finds the values of a template in a text. Takes the first place of each literal, so it needs no second try. */
+function valuesIn(
+  stem: string,
+  lower: string,
+  { literals, names }: Template,
+): Record<string, string> | undefined {
+  const [first = ''] = literals;
+  if (!lower.startsWith(first)) return undefined;
+  const values: Record<string, string> = {};
+  let from = first.length;
+  for (const [at, name] of names.entries()) {
+    const literal = literals[at + 1] ?? '';
+    const isLast = at === names.length - 1;
+    if (isLast && !lower.endsWith(literal)) return undefined;
+    const to = isLast ? lower.length - literal.length : lower.indexOf(literal, from + 1);
+    if (to <= from) return undefined;
+    const value = stem.slice(from, to);
+    if ((name === 'n' || name === 'code') && !NUMBER.test(value)) return undefined;
+    values[name] = value;
+    from = to + literal.length;
+  }
+  return values;
+}

@@ -1,0 +1,86 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { CHINESE_FAULTS, faultTexts, languageOf, translate } from '../../src/core/chinese.ts';
+import { FAULTS, type FaultCode } from '../../src/core/faults.ts';
+import { CODES } from '../../src/service/codes.ts';
+
+const inChinese = (text: string) => translate(text, 'zh-CN');
+
+test.each([
+  ['zh', 'zh-CN'],
+  ['zh-CN,zh;q=0.9,en;q=0.8', 'zh-CN'],
+  ['zh_CN.UTF-8', 'zh-CN'],
+  ['en-US,zh;q=0.5', 'en'],
+  ['C.UTF-8', 'en'],
+  ['', 'en'],
+  [undefined, 'en'],
+] as const)('chinese: the language of %j is %s', (preference, language) => {
+  expect(languageOf(preference)).toBe(language);
+});
+
+test('chinese: every summary and advice of the service codes is translated', () => {
+  const texts = Object.values(CODES).flatMap((codes) =>
+    Object.values(codes).flatMap(({ summary, advice }) => [summary, advice].filter((text) => text !== '')),
+  );
+  expect(texts.length).toBeGreaterThan(100);
+  const missing = texts.filter(
+    (text) => !/^[^a-z]*\p{Script=Han}/u.test(inChinese(text)) && inChinese(text) === text,
+  );
+  expect([...new Set(missing)]).toEqual([]);
+});
+
+test('chinese: a fault has the texts of its code', () => {
+  for (const code of Object.keys(FAULTS) as FaultCode[]) {
+    const { summary, advice } = faultTexts(code, 'zh-CN');
+    expect([inChinese(FAULTS[code].summary), advice]).toEqual([summary, CHINESE_FAULTS[code][1]]);
+  }
+});
+
+test('chinese: docs/zh-CN/errors.md has the texts of the table', () => {
+  const rows = readFileSync('docs/zh-CN/errors.md', 'utf8')
+    .split('\n')
+    .filter((line) => /^\| `[a-z-]+` \|/.test(line))
+    .map((line) => line.replaceAll('`', '').slice(2, -2).split(' | '));
+  expect(rows.length).toBe(Object.keys(FAULTS).length);
+  for (const cells of rows) {
+    const [summary] = CHINESE_FAULTS[cells[0] as FaultCode];
+    expect(`${cells.at(-2)}。`).toBe(summary.replaceAll('`', ''));
+  }
+});
+
+test.each([
+  ['12001: The key is wrong.', '12001：密钥错误。'],
+  ['source city: 12001: The key is wrong; and 2 more problems', '来源 city：12001：密钥错误；另有 2 个问题'],
+  ['the pace allows one call every 10 s', '提取间隔允许每 10 秒调用一次'],
+  [
+    'no client request for 5 min; the next request starts a draw',
+    '5 分钟没有客户端请求；下一个请求会开始提取',
+  ],
+  [
+    'Source city: halted (12001: The key is wrong.), next draw in 5 s.',
+    '来源 city：已停止（12001：密钥错误。），5 秒后提取。',
+  ],
+  ['3 of 5 members refused the credentials', '5 个成员中有 3 个拒绝了认证信息'],
+  [
+    'Renew the instance in the console of the service. Then run noria resume city, or noria reload after a change of the configuration.',
+    '在服务的控制台续费实例。然后运行 noria resume city；如果修改了配置，运行 noria reload。',
+  ],
+  [
+    'The key is wrong. Another noria of the fleet got this answer.',
+    '密钥错误。这是集群中另一个 noria 得到的返回。',
+  ],
+  ['Nobody wrote this. The key is wrong.', 'Nobody wrote this.密钥错误。'],
+  ['Nobody wrote this', 'Nobody wrote this'],
+])('chinese: %j', (english, chinese) => {
+  expect(inChinese(english)).toBe(chinese);
+  expect(translate(english, 'en')).toBe(english);
+});
+
+test('chinese: a long text from elsewhere is not matched', () => {
+  const text = `source x: ${'a: '.repeat(10_000)}`;
+  const before = performance.now();
+  expect(inChinese(text)).toBe(text);
+  const short = `source ${'a '.repeat(480)}`;
+  expect(inChinese(short)).toBe(short);
+  expect(performance.now() - before).toBeLessThan(200);
+});
