@@ -2,10 +2,8 @@
  * Applies a change that another replica of the pool reported. A change may arrive twice, or after its member has left.
  * So every change is idempotent, and a change of an unknown member has no effect.
  */
-import { partOf } from './candidate-index.ts';
+import { partOf } from './candidates.ts';
 import { WORKED_MS } from './health.ts';
-import type { MemberFaults } from './member-faults.ts';
-import type { MemberIntake } from './member-intake.ts';
 import type { Members } from './members.ts';
 import type { Sessions } from './sessions.ts';
 import { departureOf, type PoolChange } from './shared-member.ts';
@@ -14,8 +12,6 @@ type ChangeOf<Kind extends PoolChange['kind']> = Extract<PoolChange, { readonly 
 
 interface ChangedParts {
   readonly members: Members;
-  readonly intake: MemberIntake;
-  readonly faults: MemberFaults;
   readonly sessions: Sessions;
 }
 
@@ -29,12 +25,12 @@ interface ApplyOptions {
 }
 
 export function applyChange(parts: ChangedParts, change: PoolChange, options: ApplyOptions): void {
-  const { members, intake, faults, sessions } = parts;
+  const { members, sessions } = parts;
   const { now } = options;
   switch (change.kind) {
     case 'member.joined': {
       const source = members.sources.get(change.member.source);
-      if (source !== undefined) intake.addShared(source, change.member, now);
+      if (source !== undefined) members.addShared(source, change.member, now);
       break;
     }
     case 'member.quarantined':
@@ -59,7 +55,7 @@ export function applyChange(parts: ChangedParts, change: PoolChange, options: Ap
       restrict(members, change, now);
       break;
     case 'evictions.frozen':
-      faults.freezeEvictions(change.on, now);
+      members.freezeEvictions(change.on, now);
       break;
     case 'member.suspected': {
       const member = members.find(change.member);

@@ -2,19 +2,21 @@
  * Candidates: the members that pass one filter, in the order in which the pool picks them. The members form one tier
  * for each source priority. A tier has three buckets (fresh, expiring, quarantined), and each bucket is a rotation. A
  * member that passes several filters is in the same bucket for each of them.
+ *
+ * `CandidateIndex` keeps one list for each filter that clients used recently, and moves members between the buckets. It owns one
+ * timer for the next moment at which time changes a member's bucket.
  */
-import type { MemberFilter } from './filter.ts';
-import type { Bucket, Member, MemberCandidate, PoolSource } from './member.ts';
-import {
-  FITS,
-  type Fit,
-  type PickCheck,
-  type Rotation,
-  RotationEntry,
-  SECOND_CHOICE,
-  UNFIT,
-} from './rotation/rotation.ts';
-import type { TimeSlots } from './time-slots.ts';
+import { type Clock, EarliestTimer } from '../core/clock.ts';
+import { Heap } from '../core/heap.ts';
+import type { Random } from '../core/random.ts';
+import { ANY_MEMBER, type MemberFilter, passesFilter } from './filter.ts';
+import { type Bucket, Candidate, type Member, type MemberMoment, type PoolSource, Tier } from './member.ts';
+import type { LimitPart, PoolSettings, ProcessPart, Strategy } from './options.ts';
+import { RandomRotation } from './rotation/random.ts';
+import { RankedRotation } from './rotation/ranked.ts';
+import type { PickCheck, Rotation } from './rotation/rotation.ts';
+import { RoundRobin } from './rotation/round-robin.ts';
+import { ShuffleRotation } from './rotation/shuffle.ts';
 
 /**
  * If no request has searched a tier for longer than this, the next request that searches the tier emits the event
@@ -22,59 +24,35 @@ import type { TimeSlots } from './time-slots.ts';
  */
 export const QUIET_MS = 1_000;
 
-export class Candidate extends RotationEntry implements MemberCandidate {
-  readonly member: Member;
-  readonly tier: Tier;
-  /** The bucket that contains the member. Undefined while the pool must not pick the member. */
-  rotation: Rotation<Candidate> | undefined;
+/**
+ * The maximum number of lists. A further list replaces the list that no request has used for the longest time, but
+ * never a list with waiting clients.
+ */
+const MAX_LISTS = 256;
 
-  constructor(member: Member, tier: Tier) {
-    super();
-    this.member = member;
-    this.tier = tier;
-  }
+/** A rank is the number of open leases times USE_RANGE, plus `lastUse`. A double represents every such rank exactly. */
+const USE_RANGE = 2 ** 32;
 
-  moveTo(bucket: Bucket | undefined): void {
-    this.rotation?.remove(this);
-    this.rotation = bucket === undefined ? undefined : this.tier.buckets[bucket];
-    this.rotation?.add(this);
-  }
+const ROTATIONS: Record<Strategy, (random: Random) => Rotation<Candidate>> = {
+  'round-robin': () => new RoundRobin(),
+  random: (random) => new RandomRotation(random),
+  shuffle: (random) => new ShuffleRotation(random),
+  'least-connections': () => new RankedRotation(byOpenLeases),
+  'longest-lived': () => new RankedRotation(({ member }) => -member.endsAt, false),
+  fastest: (random) => new RandomRotation(random, ({ member }, now) => member.expectedLatencyMs(now)),
+};
 
-  used(): void {
-    this.rotation?.used(this);
-  }
-
-  rankChanged(): void {
-    this.rotation?.rankChanged(this);
-  }
-}
-
-export class Tier {
-  readonly sources: readonly PoolSource[];
-  readonly buckets: Readonly<Record<Bucket, Rotation<Candidate>>>;
-  /** Monotonic moment of the last request that searched this tier. */
-  lastWantedAt = Number.NEGATIVE_INFINITY;
-
-  constructor(sources: readonly PoolSource[], buckets: Readonly<Record<Bucket, Rotation<Candidate>>>) {
-    this.sources = sources;
-    this.buckets = buckets;
-  }
-
-  /** Whether the tier has a pickable member that is not quarantined. */
-  get canServe(): boolean {
-    return this.buckets.fresh.size + this.buckets.expiring.size > 0;
-  }
+/** A check that also learns whether the pick searched a tier that no request had searched for longer than QUIET_MS. */
+export interface CandidateCheck extends PickCheck<Candidate> {
+  endedQuiet: boolean;
 }
 
 export class Candidates {
   readonly filter: MemberFilter;
-  /** The tiers, ordered by the priority of their sources, highest first. */
   readonly tiers: readonly Tier[];
   /** Exit address of the last member that was picked for a client without a session. */
   lastExit = '';
-  /** Monotonic moment of the last request with this filter. */
   lastUsedAt = 0;
-  /** Number of clients that wait for a member that passes the filter. */
   waitingCount = 0;
   /** Number of waiting clients that a newly drawn member could serve. */
   waitingForDrawCount = 0;
@@ -88,30 +66,24 @@ export class Candidates {
     return this.tiers.every((tier) => !tier.canServe && tier.buckets.quarantined.size === 0);
   }
 
-  /**
-   * Uses only the first tier with a member that is not quarantined. Returns the next member of this tier that passes
-   * the check; undefined if none passes.
-   */
-  pickOfFirstTier(check: MemberCheck): Member | undefined {
-    for (const tier of this.tiers) {
-      if (check.now - tier.lastWantedAt > QUIET_MS) check.endedQuiet = true;
-      tier.lastWantedAt = check.now;
-      if (tier.canServe) return (tier.buckets.fresh.pick(check) ?? tier.buckets.expiring.pick(check))?.member;
-    }
-    return undefined;
-  }
-
   /** Picks the next member that passes the check, from any tier. Picks a quarantined member only if no other member passes. */
-  pick(check: MemberCheck): Member | undefined {
+  pick(check: CandidateCheck): Member | undefined {
     for (const tier of this.tiers) {
-      if (check.now - tier.lastWantedAt > QUIET_MS) check.endedQuiet = true;
-      tier.lastWantedAt = check.now;
-      const candidate = tier.buckets.fresh.pick(check) ?? tier.buckets.expiring.pick(check);
+      const candidate = search(tier, check);
       if (candidate !== undefined) return candidate.member;
     }
     for (const tier of this.tiers) {
       const candidate = tier.buckets.quarantined.pick(check);
       if (candidate !== undefined) return candidate.member;
+    }
+    return undefined;
+  }
+
+  /** Picks only from the first tier with a member that is not quarantined. */
+  pickOfFirstTier(check: CandidateCheck): Member | undefined {
+    for (const tier of this.tiers) {
+      const candidate = search(tier, check);
+      if (tier.canServe) return candidate?.member;
     }
     return undefined;
   }
@@ -125,73 +97,247 @@ export class Candidates {
   }
 }
 
+export class CandidateIndex {
+  /** True when a member may have become free. The pool sets it to false, and then gives free members to the waiting clients. */
+  membersFreed = false;
+  /**
+   * The share of this process in the limits that apply to several processes together, such as `maxTunnelsPerMember`.
+   * After a change of `part`, the caller must call `update` for each member.
+   */
+  part: ProcessPart = { count: 1, index: 0, clockAheadMs: 0, changedAt: 0 };
+
+  readonly #random: Random;
+  readonly #lists = new Map<string, Candidates>();
+  readonly #changes = new Heap<MemberMoment>();
+  readonly #timer: EarliestTimer;
+  #settings: PoolSettings;
+  #sources: readonly PoolSource[] = [];
+  #anyMember = new Candidates(ANY_MEMBER, []);
+
+  /** @param onDue - called when the timer fires; must update or remove every member that `due` returns. */
+  constructor(
+    { clock, random, settings }: { clock: Clock; random: Random; settings: PoolSettings },
+    onDue: () => void,
+  ) {
+    this.#random = random;
+    this.#settings = settings;
+    this.#timer = new EarliestTimer(clock, () => {
+      onDue();
+      this.#timer.armBy(this.#changes.firstKey);
+    });
+  }
+
+  /** Returns the list for a filter. If the list does not exist, builds it from `members`. */
+  find(filter: MemberFilter, members: ReadonlyMap<string, Member>, now: number): Candidates {
+    if (filter === ANY_MEMBER) return this.#anyMember;
+    const key = keyOfFilter(filter);
+    let list = this.#lists.get(key);
+    if (list === undefined) {
+      this.#makeRoom();
+      list = this.#make(filter);
+      this.#lists.set(key, list);
+      for (const member of members.values()) addToList(list, member);
+    }
+    list.lastUsedAt = now;
+    return list;
+  }
+
+  lists(): IterableIterator<Candidates> {
+    return this.#lists.values();
+  }
+
+  /**
+   * Drops all lists and builds the list of all members again. Call it when settings or sources change. Lists that
+   * `find` returned earlier are then invalid.
+   */
+  rebuild(
+    settings: PoolSettings,
+    sources: readonly PoolSource[],
+    members: ReadonlyMap<string, Member>,
+  ): void {
+    this.#settings = settings;
+    this.#sources = sources;
+    for (const list of this.#lists.values()) saveLastWanted(list);
+    this.#lists.clear();
+    this.#anyMember = this.#make(ANY_MEMBER);
+    this.#lists.set(keyOfFilter(ANY_MEMBER), this.#anyMember);
+    for (const member of members.values()) {
+      member.candidates.length = 0;
+      addToList(this.#anyMember, member);
+    }
+  }
+
+  /**
+   * Returns a member that expires, or whose bucket must change, at `now` or earlier. The caller must update or remove
+   * this member before the next call.
+   */
+  due(now: number): Member | undefined {
+    return this.#changes.firstKey <= now ? this.#changes.first?.member : undefined;
+  }
+
+  /** Adds a member to the lists. Call `setEnd` first. */
+  add(member: Member, now: number): void {
+    for (const list of this.#lists.values()) addToList(list, member);
+    this.update(member, now);
+  }
+
+  remove(member: Member): void {
+    this.#changes.remove(member.nextChange);
+    this.#move(member, undefined);
+    member.candidates.length = 0;
+  }
+
+  /** Sets the member's end of life. Call `add` or `update` next. */
+  setEnd(member: Member, endsAt: number): void {
+    member.endsAt = endsAt;
+    member.source.expiries.update(member.usableUntil, endsAt - this.#settings.safetyMarginMs);
+    for (const candidate of member.candidates) candidate.rotation?.rankChanged(candidate);
+  }
+
+  leased(member: Member, now: number): void {
+    for (const candidate of member.candidates) candidate.rotation?.used(candidate);
+    this.update(member, now);
+  }
+
+  leaseEnded(member: Member, now: number): void {
+    for (const candidate of member.candidates) candidate.rotation?.rankChanged(candidate);
+    if (member.source.leaseLimit !== Number.POSITIVE_INFINITY) this.membersFreed = true;
+    this.update(member, now);
+  }
+
+  /** Moves the member to the bucket that its state requires, and schedules the next change of the bucket. */
+  update(member: Member, now: number): void {
+    const { name } = member.phase;
+    if (name === 'draining' || name === 'left') return; // draining and departed members are in no list
+    const bucket = this.#bucketOf(member, now);
+    if (bucket !== member.bucket) {
+      this.#move(member, bucket);
+      if (bucket !== undefined) this.membersFreed = true;
+    }
+    const changesAt = this.#changesAt(member, now);
+    if (changesAt === member.nextChange.key) return;
+    this.#changes.update(member.nextChange, changesAt);
+    this.#timer.armBy(changesAt);
+  }
+
+  close(): void {
+    this.#timer.disarm();
+  }
+
+  /** The bucket of the member at `now`; undefined if the pool must not pick it. */
+  #bucketOf(member: Member, now: number): Bucket | undefined {
+    const { phase, source } = member;
+    if (phase.name !== 'ready' && phase.name !== 'quarantined') return undefined;
+    if (source.blockedReason !== undefined || this.#isFull(member)) return undefined;
+    if (phase.name === 'quarantined') {
+      if (member.trialLease !== undefined) return undefined; // only one lease at a time may test a quarantined member
+      if (phase.untilAt > now) return 'quarantined';
+    }
+    return member.endsAt - this.#settings.minRemainingMs > now ? 'fresh' : 'expiring';
+  }
+
+  #isFull(member: Member): boolean {
+    const { maxTunnelsPerMember, maxUsesPerMember } = this.#settings.rotation;
+    return (
+      (maxTunnelsPerMember > 0 && member.openLeases >= partOfProcess(maxTunnelsPerMember, this.part)) ||
+      (maxUsesPerMember > 0 && member.uses + member.pendingUses >= maxUsesPerMember)
+    );
+  }
+
+  #changesAt(member: Member, now: number): number {
+    const { phase, usableUntil } = member;
+    if (phase.name === 'quarantined' && phase.untilAt > now) return Math.min(phase.untilAt, usableUntil.key);
+    const expiringAt = member.endsAt - this.#settings.minRemainingMs;
+    return expiringAt > now ? Math.min(expiringAt, usableUntil.key) : usableUntil.key;
+  }
+
+  #move(member: Member, bucket: Bucket | undefined): void {
+    member.bucket = bucket;
+    for (const candidate of member.candidates) candidate.moveTo(bucket);
+  }
+
+  #make(filter: MemberFilter): Candidates {
+    const sources = this.#sources.filter(({ name }) => filter.source === undefined || filter.source === name);
+    const priorities = [...new Set(sources.map(({ options }) => options.priority))].sort((a, b) => a - b);
+    const { strategy } = this.#settings.rotation;
+    const tiers = priorities.map((priority) => {
+      const equals = sources.filter(({ options }) => options.priority === priority);
+      return new Tier(equals, {
+        fresh: ROTATIONS[strategy](this.#random),
+        expiring: ROTATIONS[strategy](this.#random),
+        quarantined: new RoundRobin(),
+      });
+    });
+    return new Candidates(filter, tiers);
+  }
+
+  #makeRoom(): void {
+    if (this.#lists.size < MAX_LISTS) return;
+    let oldest: [string, Candidates] | undefined;
+    for (const entry of this.#lists) {
+      const list = entry[1];
+      if (list === this.#anyMember || list.waitingCount > 0) continue;
+      if (oldest === undefined || list.lastUsedAt < oldest[1].lastUsedAt) oldest = entry;
+    }
+    if (oldest === undefined) return;
+    const [key, list] = oldest;
+    this.#lists.delete(key);
+    saveLastWanted(list);
+    for (const tier of list.tiers) {
+      for (const source of tier.sources) for (const member of source.members) removeFromTier(tier, member);
+    }
+  }
+}
+
+function search(tier: Tier, check: CandidateCheck): Candidate | undefined {
+  if (check.now - tier.lastWantedAt > QUIET_MS) check.endedQuiet = true;
+  tier.lastWantedAt = check.now;
+  return tier.buckets.fresh.pick(check) ?? tier.buckets.expiring.pick(check);
+}
+
 /**
- * Decides for one lease request which members a pick may return, and records why it rejected members. The pool reuses one object
- * for all picks to save allocations.
+ * Picks the member with the fewest open leases. Among members with equally many, picks the member whose last use is longest ago.
  */
-export class MemberCheck implements PickCheck<Candidate> {
-  now = 0;
-  host = '';
-  avoid: readonly string[] = [];
-  minEndsAt = Number.NEGATIVE_INFINITY;
-  /** The exit address of the previous pick. The pick prefers a member with another exit address. */
-  lastExit = '';
-  /** The members that sessions use, by member id. The pick prefers other members. */
-  heldBySessions: ReadonlyMap<string, unknown> | undefined;
-  /**
-   * The time slots decide which of several processes may use a member now. If set, a member fits only during a slot of
-   * this process.
-   */
-  slots: TimeSlots | undefined;
+function byOpenLeases({ member }: Candidate, lastUse: number): number {
+  return member.openLeases * USE_RANGE + (lastUse % USE_RANGE);
+}
 
-  /**
-   * Result: the earliest moment at which a time slot of this process starts for a rejected member. Infinity if the pick
-   * rejected no member because of its time slot.
-   */
-  slotAt = Number.POSITIVE_INFINITY;
-  /**
-   * Result: the earliest moment at which the spacing (`perHostSpacing`) of a rejected member ends. Infinity if the pick
-   * rejected no member because of its spacing.
-   */
-  spacedUntil = Number.POSITIVE_INFINITY;
-  /** Result: true if the pick rejected a member that other requests with the same filter may still get. */
-  rejectedForRequest = false;
-  /** Result: whether the pick searched a tier that no request had searched for longer than QUIET_MS. */
-  endedQuiet = false;
+function partOfProcess(limit: number, part: ProcessPart): number {
+  return partOf(part.machine === undefined ? limit : partOf(limit, part.machine), part);
+}
 
-  clearResults(): void {
-    this.slotAt = Number.POSITIVE_INFINITY;
-    this.spacedUntil = Number.POSITIVE_INFINITY;
-    this.rejectedForRequest = false;
-    this.endedQuiet = false;
-  }
+/**
+ * Divides a limit into `count` parts and returns the part with the number `index`. Every part is at least 1, so that
+ * every process can serve clients.
+ */
+export function partOf(limit: number, { count, index }: LimitPart): number {
+  return Math.max(1, Math.floor(limit / count) + (index < limit % count ? 1 : 0));
+}
 
-  fit({ member }: Candidate): Fit {
-    if (member.source.isFull) return UNFIT;
-    if (
-      member.endsAt < this.minEndsAt ||
-      member.bans?.has(this.host) === true ||
-      (this.avoid.length > 0 && this.avoid.includes(member.id))
-    ) {
-      this.rejectedForRequest = true;
-      return UNFIT;
-    }
-    const spacedUntil = member.spacedUntil(this.host);
-    if (spacedUntil > this.now) {
-      this.rejectedForRequest = true;
-      if (spacedUntil < this.spacedUntil) this.spacedUntil = spacedUntil;
-      return UNFIT;
-    }
-    if (this.slots !== undefined && !this.isOwnSlot(member, this.slots)) return UNFIT;
-    if (member.exit === this.lastExit) return SECOND_CHOICE;
-    return this.heldBySessions?.has(member.id) === true ? SECOND_CHOICE : FITS;
-  }
+function keyOfFilter({ source, protocol, location }: MemberFilter): string {
+  return `${source ?? ''}|${protocol ?? ''}|${location ?? ''}`;
+}
 
-  isOwnSlot(member: Member, slots: TimeSlots): boolean {
-    const slotAt = slots.startAt(member, this.host, this.now);
-    if (slotAt <= this.now) return true;
-    this.rejectedForRequest = true;
-    this.slotAt = Math.min(this.slotAt, slotAt);
-    return false;
-  }
+function addToList(list: Candidates, member: Member): void {
+  const tier = list.tiers.find(({ sources }) => sources.includes(member.source));
+  if (tier === undefined || !passesFilter(member, list.filter)) return;
+  const candidate = new Candidate(member, tier);
+  member.candidates.push(candidate);
+  candidate.moveTo(member.bucket);
+}
+
+function removeFromTier(tier: Tier, member: Member): void {
+  const index = member.candidates.findIndex((candidate) => candidate.tier === tier);
+  if (index < 0) return;
+  member.candidates[index]?.moveTo(undefined);
+  member.candidates.splice(index, 1);
+}
+
+/**
+ * Copies `lastWantedAt` of a list's first tier to the sources of this tier. Call it before the list is removed:
+ * otherwise refill would not know of this demand.
+ */
+function saveLastWanted({ tiers: [first] }: Candidates): void {
+  if (first === undefined) return;
+  for (const source of first.sources) source.lastWantedAt = Math.max(source.lastWantedAt, first.lastWantedAt);
 }

@@ -46,6 +46,11 @@ export interface AddedMembers {
 export interface Demand {
   /** Number of waiting clients that a new member of this source could serve. */
   readonly waiting: number;
+  /**
+   * How many of these clients no held member can ever serve, at most `size`; for example, each member is banned for their
+   * host. Absent if none. They need members above `size`.
+   */
+  readonly stranded?: number;
   /** Monotonic moment of the last client request for this source; -Infinity before the first. */
   readonly lastWantedAt: number;
   /**

@@ -1,12 +1,11 @@
 /**
- * Grants leases on members to requests, and applies the reports on leases to the member, the source and the session.
- * `Leases` owns the open leases and their counters.
+ * Grants leases on members to requests and probes, and applies the reports on leases to the member, the source and the
+ * session. `Leases` owns the open leases and their counters.
  */
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
-import type { Lease, LeaseReport, LeaseRequest } from './lease.ts';
+import type { Lease, LeaseReport, LeaseRequest, ProbeLease } from './lease.ts';
 import type { Member } from './member.ts';
-import type { MemberFaults } from './member-faults.ts';
 import type { Members } from './members.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
@@ -25,11 +24,10 @@ interface OpenLease {
 }
 
 interface Grant {
-  readonly now: number;
-  readonly waitedMs: number;
-  readonly session: Session | undefined;
   /** The client's request; absent for a probe. A probe counts neither as a use nor as demand. */
   readonly request?: LeaseRequest;
+  readonly session?: Session | undefined;
+  readonly waitedMs?: number;
 }
 
 export type LeaseHolder = { readonly session: string } | { readonly member: string };
@@ -37,17 +35,15 @@ export type LeaseHolder = { readonly session: string } | { readonly member: stri
 export class Leases {
   readonly #members: Members;
   readonly #sessions: Sessions;
-  readonly #faults: MemberFaults;
   readonly #open = new Map<number, OpenLease>();
   #lastId = 0;
 
-  constructor(members: Members, sessions: Sessions, faults: MemberFaults) {
+  constructor(members: Members, sessions: Sessions) {
     this.#members = members;
     this.#sessions = sessions;
-    this.#faults = faults;
   }
 
-  grant(member: Member, { now, waitedMs, session, request }: Grant): Lease {
+  grant(member: Member, now: number, { request, session, waitedMs = 0 }: Grant = {}): Lease {
     const isProbe = request === undefined;
     this.#lastId += 1;
     const id = this.#lastId;
@@ -81,8 +77,19 @@ export class Leases {
     return describeLease(open, waitedMs, isReady);
   }
 
-  grantProbe(member: Member, now: number): Lease {
-    return this.grant(member, { now, waitedMs: 0, session: undefined });
+  /**
+   * Grants leases for probes on at most `limit` members, most urgent first.
+   * @param staleMs - if given, also grants leases on ready members that had no success for this time.
+   */
+  grantForProbes(now: number, limit: number, staleMs: number | undefined): readonly ProbeLease[] {
+    const granted: ProbeLease[] = [];
+    for (const member of membersToProbe(this.#members, now, staleMs)) {
+      if (granted.length >= limit) break;
+      const isNew = member.phase.name === 'joining';
+      member.source.suspected.delete(member);
+      granted.push({ ...this.grant(member, now), isNew });
+    }
+    return granted;
   }
 
   /** @returns false when the lease is unknown or has ended. */
@@ -136,10 +143,7 @@ export class Leases {
     }
   }
 
-  /**
-   * Records that an attempt through the session's own member failed. If a hedge has won through another member, the session moves
-   * to that member.
-   */
+  /** An attempt through the session's own member failed. If a hedge has won through another member, the session moves to it. */
   #leaveFailed(session: Session, now: number): void {
     session.memberFailed = true;
     const fallback = this.#members.find(session.fallback);
@@ -161,7 +165,7 @@ export class Leases {
     }
     for (const observer of this.#members.observers) observer.memberUsed(member, 0);
     if (report.kind === 'failed') {
-      this.#blame(lease, report, now);
+      this.#blame(lease, report.blame, report.fault, now);
       const isFault = report.blame === 'member' || report.blame === 'member-for-target';
       if (isFault && session?.member === member.id) this.#leaveFailed(session, now);
     } else {
@@ -169,25 +173,22 @@ export class Leases {
         this.#members.recordAnswer(member, lease.client, now);
         for (const observer of this.#members.observers) observer.memberAnswered(member, lease.client);
       }
-      if (report.cut !== false) this.#blame(lease, { blame: report.cut, fault: 'member-cut' }, now);
+      if (report.cut !== false) this.#blame(lease, report.cut, 'member-cut', now);
     }
     if (member.phase.name !== 'left') this.#members.leaseEnded(member, now);
   }
 
-  #blame(
-    { member, leasedAt, client, targetHost, isProbe }: OpenLease,
-    { blame, fault }: { readonly blame: Blame; readonly fault: FaultCode },
-    now: number,
-  ): void {
-    if (blame === 'member') this.#faults.recordFault(member, { fault, leasedAt }, now);
+  #blame(lease: OpenLease, blame: Blame, fault: FaultCode, now: number): void {
+    const { member, leasedAt, client, targetHost: host, isProbe } = lease;
+    if (blame === 'member') this.#members.recordFault(member, { fault, leasedAt }, now);
     if (blame !== 'member-for-target' && blame !== 'unclear') return;
     if (isProbe) {
-      this.#faults.recordUndecidedProbe(member, { fault, leasedAt }, now);
+      this.#members.recordUndecidedProbe(member, { fault, leasedAt }, now);
       return;
     }
     const compared = blame === 'member-for-target';
     const cut = fault === 'member-cut';
-    this.#faults.recordSuspicion(member, { fault, leasedAt, client, host: targetHost, compared, cut }, now);
+    this.#members.recordSuspicion(member, { fault, leasedAt, client, host, compared, cut }, now);
   }
 }
 
@@ -211,4 +212,32 @@ function describeLease(
   if (!member.endIsAssumed) lease.remainingMs = member.endsAt - leasedAt;
   if (session !== undefined) lease.session = session.name;
   return lease;
+}
+
+/**
+ * The members to probe, most urgent first: unproven members, suspected members and, if a check is configured, members
+ * whose quarantine has ended and then ready members without a success for `staleMs`. Omits members that a lease already
+ * tests.
+ */
+function* membersToProbe(members: Members, now: number, staleMs: number | undefined): Generator<Member> {
+  for (const { counts, members: ofSource } of members.sources.values()) {
+    if (counts.joining === 0) continue;
+    for (const member of ofSource) {
+      if (member.phase.name === 'joining' && member.trialLease === undefined) yield member;
+    }
+  }
+  for (const { suspected } of members.sources.values()) {
+    for (const member of suspected) if (member.trialLease === undefined) yield member;
+  }
+  if (staleMs === undefined) return;
+  for (const { quarantined } of members.sources.values()) {
+    for (const member of quarantined) {
+      if (member.phase.name !== 'quarantined' || member.trialLease !== undefined) continue;
+      if (member.phase.untilAt <= now) yield member;
+    }
+  }
+  for (const member of members.all()) {
+    if (member.phase.name !== 'ready' || member.trialLease !== undefined) continue;
+    if ((member.lastSuccessAt ?? member.joinedAt) <= now - staleMs) yield member;
+  }
 }

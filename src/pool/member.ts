@@ -1,25 +1,68 @@
 /**
  * `Member`: a proxy in the pool, with an end of life, counters and a phase. `PoolSource`: the members of one source, and the data
- * that they share. Only `#move` writes a member's phase, and it rejects each move that MEMBER_MOVES does not list. `Members`
- * decides when a member moves.
+ * that they share. `Candidate`: a member in one tier of a candidate list. `Members` decides when a member moves.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
+import type { FaultCode } from '../core/faults.ts';
 import { Heap, type HeapNode } from '../core/heap.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Login } from '../core/secret.ts';
 import type { Demand, DrawnMember, Facts } from './drawn-member.ts';
 import { Health, SourceEvidence } from './health.ts';
 import { hasLatinLetter, type Location } from './locations.ts';
-import { type Departure, MEMBER_MOVES, type MemberPhase, type MemberPhaseName } from './member-phase.ts';
 import type { PoolSourceOptions } from './options.ts';
+import { type Rotation, RotationEntry } from './rotation/rotation.ts';
+
+/**
+ * The reasons `failed`, `used-up` and `evicted` bar the proxy: no draw can bring it back before the end of its life (see
+ * `DepartedMembers`).
+ */
+export type LeaveReason = 'expired' | 'failed' | 'used-up' | 'evicted' | 'removed';
+
+/** Why a member leaves. `fault` is the member's last fault, if this fault was the cause. */
+export interface Departure {
+  readonly reason: LeaveReason;
+  readonly fault?: FaultCode;
+}
+
+/** Each phase with its data. Moments are monotonic. */
+export type MemberPhase =
+  /** Unproven: clients do not get the member before a probe succeeds. */
+  | { readonly name: 'joining' }
+  | { readonly name: 'ready' }
+  /**
+   * Until `untilAt`, the pool picks the member only if no other member fits. After that, one attempt decides whether
+   * the member is ready again.
+   */
+  | {
+      readonly name: 'quarantined';
+      readonly sinceAt: number;
+      readonly untilAt: number;
+      readonly fault: FaultCode;
+      /**
+       * Whether a draw replaces the member. False if only one client failed through it, because one client must not cause draws.
+       */
+      readonly replaced: boolean;
+    }
+  /** The member gets no new lease; open leases continue. */
+  | { readonly name: 'draining'; readonly departure: Departure }
+  | { readonly name: 'left' };
+
+export type MemberPhaseName = MemberPhase['name'];
+
+/** The allowed moves. From `quarantined` to `quarantined`: an attempt failed, so a longer quarantine starts. */
+export const MEMBER_MOVES = {
+  joining: ['ready', 'draining', 'left'],
+  ready: ['quarantined', 'draining', 'left'],
+  quarantined: ['ready', 'quarantined', 'draining', 'left'],
+  draining: ['left'],
+  left: [],
+} as const satisfies Record<MemberPhaseName, readonly MemberPhaseName[]>;
 
 /** Time constant of the moving average of latency. A reading that is much older than this has little weight. */
 const LATENCY_MEMORY_MS = 10_000;
 /** The minimum weight of a new latency reading, even if it immediately follows another reading. */
 const MIN_READING_WEIGHT = 0.2;
-/**
- * Maximum number of hosts that a member remembers for bans, and maximum number of hosts that it remembers for spacing.
- */
 const MAX_HOSTS = 1_000;
 
 /**
@@ -28,12 +71,42 @@ const MAX_HOSTS = 1_000;
  */
 export type Bucket = 'fresh' | 'expiring' | 'quarantined';
 
-/** A member in one tier of the candidates. `Candidate` implements it; the interface avoids an import of candidates.ts. */
-export interface MemberCandidate {
-  readonly tier: object;
-  moveTo(bucket: Bucket | undefined): void;
-  used(): void;
-  rankChanged(): void;
+/** A member in one tier of a candidate list. */
+export class Candidate extends RotationEntry {
+  readonly member: Member;
+  readonly tier: Tier;
+  /** The bucket that contains the member. Undefined while the pool must not pick the member. */
+  rotation: Rotation<Candidate> | undefined;
+
+  constructor(member: Member, tier: Tier) {
+    super();
+    this.member = member;
+    this.tier = tier;
+  }
+
+  moveTo(bucket: Bucket | undefined): void {
+    this.rotation?.remove(this);
+    this.rotation = bucket === undefined ? undefined : this.tier.buckets[bucket];
+    this.rotation?.add(this);
+  }
+}
+
+/** The candidates of one source priority. */
+export class Tier {
+  readonly sources: readonly PoolSource[];
+  readonly buckets: Readonly<Record<Bucket, Rotation<Candidate>>>;
+  /** Monotonic moment of the last request that searched this tier. */
+  lastWantedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(sources: readonly PoolSource[], buckets: Readonly<Record<Bucket, Rotation<Candidate>>>) {
+    this.sources = sources;
+    this.buckets = buckets;
+  }
+
+  /** Whether the tier has a pickable member that is not quarantined. */
+  get canServe(): boolean {
+    return this.buckets.fresh.size + this.buckets.expiring.size > 0;
+  }
 }
 
 /** A moment in a member's life as a node of a heap. `key` is the monotonic moment. */
@@ -47,8 +120,6 @@ export class MemberMoment implements HeapNode {
   }
 }
 
-type MemberIdentity = Pick<Member, 'id' | 'source' | 'protocol' | 'host' | 'port' | 'location'>;
-
 export class Member {
   readonly id: string;
   readonly source: PoolSource;
@@ -61,17 +132,13 @@ export class Member {
   readonly health = new Health();
 
   exitIp: string | undefined;
-  /** The credentials of the member, which noria uses in place of the credentials of its source. */
   login: Login | undefined;
   facts: Facts | undefined;
-  /** Name of the replica of the fleet that drew the member; undefined if this replica drew it. */
   drawnBy: string | undefined;
-  /** Monotonic moment at which the member's life ends. */
   endsAt = 0;
   /** True if the service reported no end of life. `endsAt` is then an assumption, and each success renews it. */
   endIsAssumed = false;
 
-  /** Number of open leases, including those of probes, and those of other replicas if the pool counts them. */
   openLeases = 0;
   /** Number of open client leases for which the member has not accepted an attempt yet. They are not in `uses`. */
   pendingUses = 0;
@@ -87,22 +154,17 @@ export class Member {
    * work.
    */
   onTrial = false;
-  /** Monotonic moment at which noria last requested a probe while no member of the source worked. */
   undecidedAt = Number.NEGATIVE_INFINITY;
-  /** Monotonic moment at which the member last accepted an attempt; undefined if it never did. */
   lastSuccessAt: number | undefined;
-  /** Moving average of the member's latency readings; undefined before the first reading. */
   latencyMs: number | undefined;
   #latencyAt = 0;
 
-  /** The hosts for which clients banned the member. */
   bans: BoundedMap<string, true> | undefined;
-  /** For each host, the monotonic moment from which noria may use the member again for the host (`perHostSpacing`). */
   #spacing: BoundedMap<string, number> | undefined;
 
   // Only `CandidateIndex` writes the next four fields.
   bucket: Bucket | undefined;
-  readonly candidates: MemberCandidate[] = [];
+  readonly candidates: Candidate[] = [];
   /** `key` is the end of life minus the safety margin. */
   readonly usableUntil = new MemberMoment(this);
   /** `key` is the next moment at which a timer removes the member or changes its bucket (see candidate-index.ts). */
@@ -110,7 +172,11 @@ export class Member {
 
   #phase: MemberPhase;
 
-  constructor(identity: MemberIdentity, unproven: boolean, joinedAt: number) {
+  constructor(
+    identity: Pick<Member, 'id' | 'source' | 'protocol' | 'host' | 'port' | 'location'>,
+    unproven: boolean,
+    joinedAt: number,
+  ) {
     this.id = identity.id;
     this.source = identity.source;
     this.protocol = identity.protocol;
@@ -156,14 +222,12 @@ export class Member {
     return departure;
   }
 
-  /** Ends the waiting time of a quarantined member: from now on, an attempt may use the member. */
   endQuarantine(now: number): void {
     if (this.#phase.name === 'quarantined' && this.#phase.untilAt > now) {
       this.#move({ ...this.#phase, untilAt: now });
     }
   }
 
-  /** Records an accepted attempt. `latencyMs` is undefined if the attempt reused an idle connection. */
   recordSuccess(now: number, latencyMs: number | undefined): void {
     this.lastSuccessAt = now;
     this.health.accepted(now);
@@ -187,10 +251,6 @@ export class Member {
     return typicalLatencyMs + (this.latencyMs - typicalLatencyMs) * remaining;
   }
 
-  /**
-   * Monotonic moment from which noria may use the member again for `host`; 0 if the member has no spacing for this
-   * host.
-   */
   spacedUntil(host: string): number {
     return this.#spacing?.get(host) ?? 0;
   }
@@ -217,7 +277,6 @@ export class Member {
   }
 }
 
-/** Weight of a new reading in the source's average latency. */
 const LATENCY_WEIGHT = 0.05;
 /** Time constant of the decay: after this time, an event has about a third of its weight. */
 const RATE_MEMORY_MS = 30_000;
@@ -242,10 +301,8 @@ class DecayingRate {
 }
 
 export class PoolSource {
-  /** The settings of the source. A reload replaces them, but the name stays the same. */
   options: PoolSourceOptions;
   readonly members = new Set<Member>();
-  /** Number of members by phase; `left` counts all members that ever left. */
   readonly counts: Record<MemberPhaseName, number> = {
     joining: 0,
     ready: 0,
@@ -259,9 +316,7 @@ export class PoolSource {
   /** Members that wait for a probe, because the evidence against them is too weak for an eviction. */
   readonly suspected = new Set<Member>();
   openLeases = 0;
-  /** Maximum number of open leases on all members of the source together. */
   leaseLimit = Number.POSITIVE_INFINITY;
-  /** Why clients may not use the members of the source; undefined when they may. */
   blockedReason: string | undefined;
   /**
    * Monotonic moment of the latest demand that only this field records: the demand of a session, or of candidates that
@@ -277,18 +332,13 @@ export class PoolSource {
    * `perHostSpacing`.
    */
   readonly usedUp = new DecayingRate();
-  /** Average latency of all members of the source; 0 before the first reading. */
   typicalLatencyMs = 0;
 
   readonly evidence = new SourceEvidence();
 
-  /** The protocols of all present and past members of the source. */
   readonly protocols = new Set<MemberProtocol>();
-  /** The longest remaining life that a member had when it joined; 0 before the first member. */
   longestLifeMs = 0;
-  /** Number of members with a location, among all present and past members of the source. */
   locatedCount = 0;
-  /** Whether a location of a present or past member had a Latin letter. */
   hasLatinLocation = false;
 
   constructor(options: PoolSourceOptions) {
@@ -312,10 +362,6 @@ export class PoolSource {
     return Math.max(1, Math.floor(current * factor));
   }
 
-  /**
-   * Records the protocol, life and location of a new member. They show which routing options this source can satisfy.
-   * @param lifeMs - the member's life when it joined.
-   */
   learn({ protocol, location = '' }: DrawnMember, lifeMs: number): void {
     this.protocols.add(protocol);
     this.longestLifeMs = Math.max(this.longestLifeMs, lifeMs);

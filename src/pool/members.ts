@@ -1,22 +1,24 @@
 /**
- * Removes the pool's members, and changes their phases as evidence arrives; member-intake.ts adds members. `Members`
- * owns the sources, the members, the memory of departed members and the candidate index. It emits an event for each
- * change of a member.
+ * The pool's members: adds them (from draws, snapshots and other replicas), changes their phases as evidence arrives, and
+ * removes them. `Members` owns the sources, the members, the memory of departed members and the candidate index. It emits an event
+ * for each change of a member. docs/health.md explains the consequences of faults.
  */
+import { hash } from 'node:crypto';
+import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
-import type { Random } from '../core/random.ts';
-import { CandidateIndex } from './candidate-index.ts';
-import type { Candidates } from './candidates.ts';
-import { DepartedMembers, departedMember, memberKey } from './departed-members.ts';
-import type { DrawnMember } from './drawn-member.ts';
+import type { FaultCode } from '../core/faults.ts';
+import { type Random, randomBelow, shuffled } from '../core/random.ts';
+import { CandidateIndex, type Candidates } from './candidates.ts';
+import { forgetWaitingElsewhere } from './demand.ts';
+import type { AddedMembers, DrawnMember } from './drawn-member.ts';
 import type { MemberFilter } from './filter.ts';
+import { type HealthSnapshot, type SuspectFailure, WORKED_MS } from './health.ts';
 import { Locations } from './locations.ts';
-import { type Member, PoolSource } from './member.ts';
-import type { Departure } from './member-phase.ts';
+import { type Departure, Member, PoolSource } from './member.ts';
 import type { PoolSettings, ProcessPart } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
-import type { MemberQuarantine } from './shared-member.ts';
+import type { MemberQuarantine, SharedMember } from './shared-member.ts';
 import { TimeSlots } from './time-slots.ts';
 
 /**
@@ -24,15 +26,46 @@ import { TimeSlots } from './time-slots.ts';
  * busy member needs few renewals.
  */
 const MIN_RENEWAL_SHARE = 1 / 64;
-interface MembersOptions {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly bus: EventBus;
-  readonly settings: PoolSettings;
-  /** The observers that get each change of a member or session. Empty if no other replica shares the pool. */
-  readonly observers: readonly PoolObserver[];
-  /** Called after the passage of time has changed members, for example after a quarantine has ended. */
-  readonly onChange: () => void;
+
+/**
+ * Maximum number of departed members that the pool remembers. If more members leave, the pool forgets the members that
+ * left first.
+ */
+const MAX_DEPARTED = 50_000;
+
+/** Length of member ids: short enough to read aloud, long enough that ids cannot be guessed. */
+const ID_RADIX = 36;
+const ID_LENGTH = 8;
+const ID_COUNT = ID_RADIX ** ID_LENGTH;
+
+export interface MemberHistory {
+  readonly bans: readonly string[];
+  readonly health: HealthSnapshot;
+}
+
+interface DepartedMember extends MemberHistory {
+  /** The pool forgets the departed member at this monotonic moment. */
+  readonly untilAt: number;
+  /** Whether the member must not join again before `untilAt`. */
+  readonly barred: boolean;
+}
+
+/** A member as a snapshot contains it, but with monotonic moments. */
+interface RestoredMember extends DrawnMember, MemberHistory {
+  readonly id: string;
+  readonly joinedAt: number;
+  readonly endsAt: number;
+  readonly endIsAssumed: boolean;
+  readonly uses: number;
+  readonly latencyMs: number | undefined;
+  readonly quarantine:
+    | { readonly untilAt: number; readonly fault: FaultCode; readonly replaced: boolean }
+    | undefined;
+}
+
+interface FaultOfLease {
+  readonly fault: FaultCode;
+  readonly leasedAt: number;
 }
 
 export class Members {
@@ -41,18 +74,28 @@ export class Members {
   readonly departed = new DepartedMembers();
   readonly index: CandidateIndex;
   settings: PoolSettings;
+  /** The observers that get each change of a member or session. Empty if no other replica shares the pool. */
   readonly observers: readonly PoolObserver[];
   /** Decides when this process may use a member. Undefined unless several processes share a limit on uses. */
   slots: TimeSlots | undefined;
 
   readonly #bus: EventBus;
+  readonly #random: Random;
+  #faultsIgnored = false;
   readonly #byId = new Map<string, Member>();
   /** The members that are not draining, by their key (see `memberKey`). */
   readonly #byKey = new Map<string, Member>();
 
-  constructor({ clock, random, bus, settings, observers, onChange }: MembersOptions) {
+  /** @param onChange - called after the passage of time has changed members, for example after a quarantine has ended. */
+  constructor(
+    parts: { clock: Clock; random: Random; bus: EventBus; observers: readonly PoolObserver[] },
+    settings: PoolSettings,
+    onChange: () => void,
+  ) {
+    const { clock, random, bus, observers } = parts;
     this.observers = observers;
     this.#bus = bus;
+    this.#random = random;
     this.settings = settings;
     this.index = new CandidateIndex({ clock, random, settings }, () => {
       this.update(clock.monotonic());
@@ -271,8 +314,266 @@ export class Members {
     const remainingMs = member.endIsAssumed ? undefined : member.endsAt - now;
     this.#bus.emit('member.joined', { ...eventOf(member), remainingMs, renewed });
   }
+
+  /** Adds the members of a draw in random order. */
+  addDraw(source: PoolSource, drawn: readonly DrawnMember[], now: number): AddedMembers {
+    const added = { joined: 0, renewed: 0, rejected: 0 };
+    for (const proxy of shuffled(this.#random, drawn)) added[this.#add(source, proxy, now)] += 1;
+    if (added.joined > 0) forgetWaitingElsewhere(source);
+    return added;
+  }
+
+  #add(source: PoolSource, drawn: DrawnMember, now: number): 'joined' | 'renewed' | 'rejected' {
+    const endsAt = drawn.endsAt ?? now + source.options.unknownLifetimeMs;
+    if (this.#isTooLate(endsAt, now)) return 'rejected';
+    const known = this.findByKey(memberKey(source.name, drawn));
+    if (known !== undefined) {
+      source.learn(drawn, endsAt - now);
+      this.renew(known, { drawn, endsAt }, now);
+      return 'renewed';
+    }
+    const joins = this.#joinUnlessBarred(source, drawn, { id: this.#newId(), joinedAt: now, endsAt, now });
+    return joins ? 'joined' : 'rejected';
+  }
+
+  /** Does nothing if the member has expired or is in the pool already. */
+  restore(source: PoolSource, restored: RestoredMember, now: number): void {
+    const { id, joinedAt, endsAt, quarantine } = restored;
+    if (this.#isTooLate(endsAt, now)) return;
+    const key = memberKey(source.name, restored);
+    if (this.findByKey(key) !== undefined || this.find(id) !== undefined) return;
+    source.learn(restored, endsAt - now);
+    const member = this.#make(source, restored, { id, joinedAt, endsAt });
+    member.endIsAssumed = restored.endIsAssumed;
+    member.uses = restored.uses;
+    member.latencyMs = restored.latencyMs;
+    inherit(member, restored, now);
+    this.join(member, now);
+    if (quarantine === undefined || member.phase.name !== 'ready') return;
+    member.quarantine({ ...quarantine, sinceAt: now });
+    source.quarantined.add(member);
+    this.index.update(member, now);
+  }
+
+  addShared(source: PoolSource, shared: SharedMember, now: number): void {
+    const { id, joinedAt, endsAt, endIsAssumed, ...rest } = shared;
+    const drawn = { ...rest, endsAt: endIsAssumed ? undefined : endsAt };
+    if (this.#isTooLate(endsAt, now)) return;
+    const known = this.findByKey(memberKey(source.name, drawn)) ?? this.find(id);
+    if (known === undefined) {
+      this.#joinUnlessBarred(source, drawn, { id, joinedAt, endsAt, now });
+    } else if (endsAt > known.endsAt && known.phase.name !== 'draining') {
+      this.renew(known, { drawn, endsAt }, now);
+    }
+  }
+
+  #isTooLate(endsAt: number, now: number): boolean {
+    return endsAt - this.settings.safetyMarginMs <= now;
+  }
+
+  /**
+   * Adds the member, unless the proxy is barred (see `DepartedMembers`).
+   * @returns whether the member joined.
+   */
+  #joinUnlessBarred(
+    source: PoolSource,
+    drawn: DrawnMember,
+    {
+      now,
+      ...life
+    }: { readonly id: string; readonly joinedAt: number; readonly endsAt: number; readonly now: number },
+  ): boolean {
+    const departed = this.departed.find(memberKey(source.name, drawn), now);
+    if (departed?.barred === true) return false;
+    source.learn(drawn, life.endsAt - now);
+    const member = this.#make(source, drawn, life);
+    if (departed !== undefined) inherit(member, departed, now);
+    this.join(member, now);
+    return true;
+  }
+
+  #make(
+    source: PoolSource,
+    drawn: DrawnMember,
+    { id, joinedAt, endsAt }: { readonly id: string; readonly joinedAt: number; readonly endsAt: number },
+  ): Member {
+    const { protocol, host, port, unproven, exitIp, login, facts, drawnBy } = drawn;
+    const location = this.locations.of(drawn.location);
+    const member = new Member({ id, source, protocol, host, port, location }, unproven, joinedAt);
+    member.endsAt = endsAt;
+    member.endIsAssumed = drawn.endsAt === undefined;
+    member.exitIp = exitIp;
+    member.login = login;
+    member.facts = facts;
+    member.drawnBy = drawnBy;
+    return member;
+  }
+
+  #newId(): string {
+    let number = randomBelow(this.#random, ID_COUNT);
+    for (;;) {
+      const id = number.toString(ID_RADIX).padStart(ID_LENGTH, '0');
+      if (this.find(id) === undefined) return id;
+      number = (number + 1) % ID_COUNT;
+    }
+  }
+
+  recordFault(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
+    if (!this.#mayBlame(member, leasedAt)) return;
+    const verdict = member.health.fault(now, member.endsAt - member.joinedAt, this.settings.health);
+    // One fault evicts an unproven member: it has never worked, so it is probably dead.
+    if (verdict === 'evict' || member.phase.name === 'joining') {
+      this.remove(member, { reason: 'failed', fault }, now);
+    } else this.#quarantine(member, { fault, replaced: true }, now);
+  }
+
+  recordSuspicion(
+    member: Member,
+    { fault, leasedAt, ...failure }: FaultOfLease & SuspectFailure & { readonly cut: boolean },
+    now: number,
+  ): void {
+    const { evidence } = member.source;
+    const sourceTotals = failure.cut ? evidence.answers : evidence.accepts;
+    sourceTotals.failures += 1;
+    if (!this.#mayBlame(member, leasedAt) || member.phase.name === 'joining') return;
+    const otherClientsServed = evidence.servedOther(failure.client, now);
+    const { maxFailures } = this.settings.health;
+    const verdict = member.health.suspect(
+      failure,
+      { otherClientsServed, sourceTotals },
+      { now, halfLifeMs: member.endsAt - member.joinedAt, maxFailures },
+    );
+    switch (verdict) {
+      case 'none':
+        return;
+      case 'evict':
+        this.remove(member, { reason: 'failed', fault }, now);
+        return;
+      case 'probe':
+        if (now - member.undecidedAt < WORKED_MS) return;
+        member.undecidedAt = now;
+        this.#probe(member);
+        return;
+      case 'exclude-and-probe':
+        this.#probe(member);
+        break;
+      case 'exclude':
+      case 'quarantine':
+    }
+    this.#quarantine(member, { fault, replaced: verdict === 'quarantine' || member.onTrial }, now);
+  }
+
+  /**
+   * Handles a probe that could not decide whether the member is at fault. If no member of its source works, a draw replaces this
+   * member, to find out whether new members work.
+   */
+  recordUndecidedProbe(member: Member, { fault, leasedAt }: FaultOfLease, now: number): void {
+    const { evidence, options } = member.source;
+    const worked = fault === 'member-cut' ? evidence.answers : evidence.accepts;
+    if (member.onTrial || member.phase.name === 'joining' || !this.#mayBlame(member, leasedAt)) return;
+    if (now - worked.succeededAt <= WORKED_MS || !evidence.spendTrial(options.size)) return;
+    member.onTrial = true;
+    this.#quarantine(member, { fault, replaced: true }, now);
+  }
+
+  /**
+   * If `on` is true, faults of members no longer count, because noria's own network is down. If it is false, faults
+   * count again, and clients may try quarantined members at once.
+   */
+  freezeEvictions(on: boolean, now: number): void {
+    this.#faultsIgnored = on;
+    for (const observer of this.observers) observer.evictionsFrozen(on);
+    if (on) return;
+    for (const source of this.sources.values()) {
+      for (const member of source.quarantined) {
+        member.endQuarantine(now);
+        this.index.update(member, now);
+      }
+    }
+  }
+
+  #probe(member: Member): void {
+    member.source.suspected.add(member);
+    for (const observer of this.observers) observer.memberSuspected(member);
+  }
+
+  /**
+   * Whether a fault of a lease counts. If the lease began before the current quarantine, its fault probably has the same cause as
+   * the quarantine, so it does not count again.
+   */
+  #mayBlame({ phase }: Member, leasedAt: number): boolean {
+    if (this.#faultsIgnored || phase.name === 'draining') return false;
+    return phase.name !== 'quarantined' || leasedAt >= phase.sinceAt;
+  }
+
+  #quarantine(
+    member: Member,
+    { fault, replaced }: { readonly fault: FaultCode; readonly replaced: boolean },
+    now: number,
+  ): void {
+    const forMs = Math.min(member.health.nextQuarantineMs(this.settings.health), member.endsAt - now);
+    this.quarantineUntil(member, { untilAt: now + forMs, fault, replaced }, now);
+  }
+}
+
+/**
+ * Remembers members that left, because the service may draw the same address again. Until the announced end of a
+ * member's life, its address belongs to the same machine. So a member that failed, was used up or was evicted is
+ * barred: it must not join again before this end. A member that left for another reason may join again, and keeps its
+ * bans and its health.
+ */
+export class DepartedMembers {
+  readonly #byKey = new BoundedMap<string, DepartedMember>(MAX_DEPARTED);
+
+  add(key: string, departed: DepartedMember, now: number): void {
+    this.#byKey.set(key, departed);
+    this.#byKey.deleteOldestWhile(({ untilAt }) => untilAt <= now);
+  }
+
+  find(key: string, now: number): DepartedMember | undefined {
+    const departed = this.#byKey.get(key);
+    return departed === undefined || departed.untilAt <= now ? undefined : departed;
+  }
+
+  /** The departed members that the pool still remembers at `now`, oldest first. */
+  *entries(now: number): Generator<[string, DepartedMember]> {
+    for (const entry of this.#byKey) if (entry[1].untilAt > now) yield entry;
+  }
+}
+
+/**
+ * The key by which the pool recognizes a proxy that it already knows. The key includes the user name, because a gateway may have
+ * one address for several user names, each with its own exit.
+ */
+export function memberKey(
+  source: string,
+  { protocol, host, port, login }: Pick<DrawnMember, 'protocol' | 'host' | 'port' | 'login'>,
+): string {
+  const address = `${source} ${protocol} ${host} ${port}`;
+  return login === undefined ? address : `${address} ${hash('sha256', login.username).slice(0, 16)}`;
 }
 
 function eventOf(member: Member) {
   return { source: member.source.name, member: member.id, protocol: member.protocol };
+}
+
+function inherit(member: Member, { bans, health }: MemberHistory, now: number): void {
+  for (const host of bans) member.ban(host);
+  member.health.inherit(health, now);
+}
+
+/**
+ * What the pool remembers of a member that leaves now. Undefined if there is nothing to remember: the member may join
+ * again and has neither faults nor bans.
+ * @param minBarMs - the minimum time in ms for which a failed, used-up or evicted member must not join again.
+ */
+function departedMember(
+  { endsAt, joinedAt, bans, health }: Member,
+  { reason }: Departure,
+  { now, minBarMs }: { readonly now: number; readonly minBarMs: number },
+): DepartedMember | undefined {
+  const barred = reason !== 'expired' && reason !== 'removed';
+  if (!barred && (bans === undefined || bans.size === 0) && health.score === 0) return undefined;
+  const untilAt = barred ? Math.max(endsAt, now + minBarMs) : now + (endsAt - joinedAt);
+  return { untilAt, barred, bans: [...(bans?.keys() ?? [])], health: health.snapshot() };
 }

@@ -12,7 +12,6 @@ import type { Demand } from './drawn-member.ts';
 import type { Member } from './member.ts';
 import type { Members } from './members.ts';
 import type { PoolObserver } from './pool-observer.ts';
-import type { Requests } from './requests.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
 import type { MemberActivity, PoolActivity, SessionActivity } from './shared-member.ts';
@@ -22,7 +21,7 @@ interface OtherReplicasParts {
   readonly bus: EventBus;
   readonly members: Members;
   readonly sessions: Sessions;
-  readonly requests: Requests;
+  readonly pool: { waitingElsewhere: number };
 }
 
 interface OtherReplicasOptions {
@@ -92,10 +91,10 @@ export class OtherReplicas {
 
   /** Adds the demand in the replicas' last reports to this pool's own demand. Replaces what the previous call added. */
   applyDemand(): void {
-    const { members, requests, bus } = this.#parts;
+    const { members, pool, bus } = this.#parts;
     const { waiting, demand } = this.#sumOfDemand();
     const areServed = waiting === 0 && this.#waiting > 0;
-    requests.waitingElsewhere += waiting - this.#waiting;
+    pool.waitingElsewhere += waiting - this.#waiting;
     this.#waiting = waiting;
     const risen: string[] = [];
     for (const source of members.sources.values()) {

@@ -1,6 +1,5 @@
 /** Receives the changes of members and sessions that other replicas have to know. `PoolSharing` implements it. */
-import type { Member, PoolSource } from './member.ts';
-import type { Departure } from './member-phase.ts';
+import type { Departure, Member, PoolSource } from './member.ts';
 import type { Session } from './session.ts';
 
 export interface PoolObserver {

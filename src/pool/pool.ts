@@ -1,13 +1,17 @@
 /**
  * The pool: the members that clients may use. It grants leases on members to the data plane (`LeaseProvider`) and adds
- * the members that refill draws. For refill, it counts the usable members and measures the demand of the clients.
+ * the members that refill draws. A request for a lease gets a lease at once, waits for one, or is refused. For refill, the pool
+ * counts the usable members and measures the demand of the clients.
  *
  * It owns its parts and their timers: members, sessions, open leases and waiting clients. Each method that frees a
  * member serves the waiting clients before it returns.
  */
 import type { Clock } from '../core/clock.ts';
-import { countedAt, demandFor, heldAt, usableAt } from './demand.ts';
+import type { EventBus } from '../core/events.ts';
+import { type Candidates, QUIET_MS } from './candidates.ts';
+import { demandHere, demandOf, quarantinedAt, searchedSources } from './demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
+import { couldDraw, couldServe, filterOf, mayServe, whyImpossible, whyUnusable } from './filter.ts';
 import type {
   Lease,
   LeaseProvider,
@@ -20,16 +24,12 @@ import type {
   UpcomingQuery,
 } from './lease.ts';
 import { type LeaseHolder, Leases } from './leases.ts';
-import type { PoolSource } from './member.ts';
-import { MemberFaults } from './member-faults.ts';
-import { MemberIntake } from './member-intake.ts';
+import type { Member, MemberPhase, PoolSource } from './member.ts';
 import { Members } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
-import { type AssignmentRequest, Picker, type SessionRotation } from './picker.ts';
-import { leaseForProbes, memberThatWorked } from './probe-leases.ts';
-import { Requests } from './requests.ts';
-import type { SessionJournal } from './session-journal.ts';
-import { Sessions } from './sessions.ts';
+import { type AssignmentRequest, Pick, type SessionRotation } from './pick.ts';
+import type { Session } from './session.ts';
+import { type SessionJournal, Sessions } from './sessions.ts';
 import { PoolSharing, type SharingOptions, type SharingParts } from './sharing.ts';
 import { restoreSnapshot, takeSnapshot } from './snapshot.ts';
 import type { PoolSnapshot, StoredSession } from './stored-state.ts';
@@ -43,128 +43,167 @@ import {
   sessionView,
   sourceCounts,
 } from './views.ts';
+import { type WaitingClient, WaitingQueue } from './waiting-queue.ts';
 
-/** A client's report that a target host bans a member, or no longer bans it. */
-interface BanReport {
-  readonly holder: LeaseHolder;
-  /** Canonical host of the target. */
-  readonly host: string;
-  /** `banned`: the host bans the member. `ok`: the host no longer bans the member. */
-  readonly verdict: 'banned' | 'ok';
-}
-
-type SourceLimits = Pick<PoolSource, 'blockedReason' | 'leaseLimit'>;
+const SHUTTING_DOWN: LeaseRefusal = {
+  code: 'shutting-down',
+  reason: 'noria is shutting down.',
+  sources: [],
+};
+const CLIENT_LEFT: LeaseRefusal = {
+  code: 'client-gone',
+  reason: 'The client disconnected while it waited for a member.',
+  sources: [],
+};
+const NONE_FREE = 'No member that can serve this request is free.';
 
 export class Pool implements LeaseProvider {
+  /** Number of clients that wait in other replicas of the pool. */
+  waitingElsewhere = 0;
   readonly #clock: Clock;
+  readonly #bus: EventBus;
+  readonly #forecasts: PoolOptions['forecasts'];
+  readonly #maxWaiting: number;
   readonly #members: Members;
-  readonly #intake: MemberIntake;
   readonly #sessions: Sessions;
-  readonly #faults: MemberFaults;
   readonly #leases: Leases;
-  readonly #picker: Picker;
-  readonly #requests: Requests;
+  readonly #pick: Pick;
+  readonly #queue: WaitingQueue;
+  readonly #sourceMoves: Disposable;
   readonly #parts: SharingParts;
   #closed = false;
 
   constructor({ clock, random, bus, forecasts, limits, ...settings }: PoolOptions) {
     const { waiting, sessions } = { ...DEFAULT_LIMITS, ...limits };
     this.#clock = clock;
-    const onChange = () => this.#requests.serveWaiting(clock.monotonic());
-    const sharings: PoolSharing[] = [];
-    this.#members = new Members({ clock, random, bus, settings, observers: sharings, onChange });
-    this.#intake = new MemberIntake(this.#members, random);
-    this.#sessions = new Sessions({
-      clock,
-      bus,
-      maxCount: sessions,
-      observers: sharings,
-      settings: settings.rotation,
-    });
-    this.#faults = new MemberFaults(this.#members);
-    this.#leases = new Leases(this.#members, this.#sessions, this.#faults);
-    this.#picker = new Picker(this.#members, this.#sessions);
-    this.#requests = new Requests({
-      clock,
-      bus,
-      members: this.#members,
-      sessions: this.#sessions,
-      leases: this.#leases,
-      picker: this.#picker,
-      forecasts,
-      maxWaiting: waiting,
-    });
+    this.#bus = bus;
+    this.#forecasts = forecasts;
+    this.#maxWaiting = waiting;
+    const observers: PoolSharing[] = [];
+    this.#members = new Members({ clock, random, bus, observers }, settings, () =>
+      this.serveWaiting(clock.monotonic()),
+    );
+    this.#sessions = new Sessions({ clock, bus, observers }, sessions, settings.rotation);
+    this.#leases = new Leases(this.#members, this.#sessions);
+    this.#pick = new Pick(this.#members, this.#sessions);
+    this.#queue = new WaitingQueue(clock, bus, () => this.#onQueueDue());
+    this.#sourceMoves = bus.on('source.moved', () => this.refuseHopeless());
     this.#parts = {
       clock,
       bus,
       members: this.#members,
-      intake: this.#intake,
-      faults: this.#faults,
       sessions: this.#sessions,
-      requests: this.#requests,
-      sharings,
+      pool: this,
+      sharings: observers,
     };
-    this.#configure(settings, clock.monotonic());
+    this.#members.configure(settings, clock.monotonic());
   }
 
   acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal> {
-    return this.#requests.acquire(request);
+    if (this.#closed) return SHUTTING_DOWN;
+    const now = this.#clock.monotonic();
+    this.#catchUp(now); // clients that already wait get free members first
+    const impossible = this.#whyImpossible(request.routing);
+    if (impossible !== undefined) return badRouting(impossible);
+    const candidates = this.#members.candidates(filterOf(request.routing), now);
+    const lease = this.#tryLease(request, candidates, now, now);
+    if (this.#pick.endedQuiet) this.#emitDemand(candidates, now);
+    return lease ?? this.#wait(request, candidates, now);
   }
 
   cancel(requestId: number): void {
-    this.#requests.cancel(requestId);
+    const client = this.#queue.find(requestId);
+    if (client !== undefined) this.#queue.answer(client, CLIENT_LEFT, this.#clock.monotonic());
   }
 
-  upcoming(query: UpcomingQuery): readonly UpcomingMember[] {
-    return this.#requests.upcoming(query);
+  upcoming({ routing, count, isKnown }: UpcomingQuery): readonly UpcomingMember[] {
+    if (this.#closed) return [];
+    const now = this.#clock.monotonic();
+    this.#members.update(now);
+    const minEndsAt = now + (routing.minLifeMs ?? 0);
+    return this.#nextMembers(routing, count, now)
+      .filter((member) => !member.source.isFull && member.endsAt >= minEndsAt && !isKnown(member.id))
+      .map((member) => ({
+        member: member.id,
+        source: member.source.name,
+        protocol: member.protocol,
+        host: member.host,
+        port: member.port,
+        ...(member.login !== undefined && { login: member.login }),
+        ...(!member.endIsAssumed && { remainingMs: member.endsAt - now }),
+      }));
   }
 
   report(report: LeaseReport): void {
     const now = this.#clock.monotonic();
-    if (this.#leases.report(report, now)) this.#requests.serveWaiting(now);
+    if (this.#leases.report(report, now)) this.serveWaiting(now);
   }
 
-  /**
-   * Grants leases for probes on at most `limit` members, most urgent first. If `staleMs` is given, also grants leases
-   * on ready members that had no success for that time. The caller reports the outcomes like those of other leases.
-   */
+  /** Grants leases for probes; see `Leases.grantForProbes`. The caller reports the outcomes like those of other leases. */
   acquireForProbe(limit: number, staleMs?: number): readonly ProbeLease[] {
     if (this.#closed) return [];
     const now = this.#clock.monotonic();
     this.#members.update(now);
-    return leaseForProbes(this.#members, this.#leases, { now, limit, staleMs });
+    return this.#leases.grantForProbes(now, limit, staleMs);
   }
 
   /**
-   * Leases one of the source's members that worked during the last `withinMs`, so that the prober can compare a
-   * suspected member with it.
+   * Leases the one of the source's members that worked last, if that was during the last `withinMs`, so that the prober can
+   * compare a suspected member with it.
    */
   acquireForComparison(sourceName: string, withinMs: number): Lease | undefined {
     const source = this.#members.sources.get(sourceName);
     if (source === undefined || this.#closed) return undefined;
     const now = this.#clock.monotonic();
-    const member = memberThatWorked(source, now, withinMs);
-    return member && this.#leases.grantProbe(member, now);
-  }
-
-  /** The number of members that will be usable at `moment`; see `usableAt` in demand.ts. */
-  usableAt(sourceName: string, moment: number): number {
-    const source = this.#members.sources.get(sourceName);
-    return source === undefined ? 0 : usableAt(this.#members, source, moment);
+    let found: Member | undefined;
+    let foundAt = now - withinMs;
+    for (const member of source.members) {
+      const { phase, trialLease, lastSuccessAt = Number.NEGATIVE_INFINITY } = member;
+      if (phase.name !== 'ready' || trialLease !== undefined || lastSuccessAt < foundAt) continue;
+      found = member;
+      foundAt = lastSuccessAt;
+    }
+    return found && this.#leases.grant(found, now);
   }
 
   /**
-   * Like `usableAt`, but also counts each quarantined member that no draw will replace; see `countedAt` in demand.ts.
+   * Number of members that clients can use at `moment` without another draw, minus the clients that wait for a new
+   * member. Includes unproven members and the members of a blocked source. Subtracts no more clients than `size`, the
+   * number of usable members that the source should have.
    */
-  countedAt(sourceName: string, moment: number): number {
-    const source = this.#members.sources.get(sourceName);
-    return source === undefined ? 0 : countedAt(this.#members, source, moment);
+  usableAt(sourceName: string, moment: number): number {
+    return this.#countAt(sourceName, moment, () => true);
   }
 
-  /** The number of members that will not have expired at `moment`; see `heldAt` in demand.ts. */
+  /** Like `usableAt`, but also counts each quarantined member that no draw will replace. */
+  countedAt(sourceName: string, moment: number): number {
+    return this.#countAt(sourceName, moment, ({ replaced }) => replaced);
+  }
+
+  /**
+   * Number of members that have not expired at `moment`, including quarantined members. While clients are stranded, members that
+   * cannot serve them take no room: then at most `size` minus these clients.
+   */
   heldAt(sourceName: string, moment: number): number {
     const source = this.#members.sources.get(sourceName);
-    return source === undefined ? 0 : heldAt(source, moment);
+    if (source === undefined) return 0;
+    const held = source.expiries.size - source.expiries.countUpTo(moment);
+    return withoutStranded(source, held, this.demandFor(source));
+  }
+
+  #countAt(
+    sourceName: string,
+    moment: number,
+    isQuarantineCounted: (phase: Extract<MemberPhase, { name: 'quarantined' }>) => boolean,
+  ): number {
+    const source = this.#members.sources.get(sourceName);
+    if (source === undefined) return 0;
+    const { expiries, options } = source;
+    const held = expiries.size - expiries.countUpTo(moment);
+    const demand = this.demandFor(source);
+    const waiting = Math.min(demand.waiting, options.size);
+    const free = held - quarantinedAt(source, moment, isQuarantineCounted) - waiting;
+    return Math.max(0, withoutStranded(source, free, demand));
   }
 
   /** The first monotonic moment after `moment` at which a member of the source stops being usable; undefined if no member does. */
@@ -177,18 +216,23 @@ export class Pool implements LeaseProvider {
     const source = this.#members.sources.get(sourceName);
     return source === undefined
       ? { waiting: 0, lastWantedAt: Number.NEGATIVE_INFINITY, usedUpPerSecond: 0 }
-      : demandFor(this.#members, source, { now: this.#clock.monotonic() });
+      : this.demandFor(source);
   }
 
-  /** Adds the members of a draw in random order. */
+  /** See `demandOf` for `except`. */
+  demandFor(source: PoolSource, except?: object): Demand {
+    const here = demandHere(this.#members.index.lists(), source, this.#queue.all(), this.#clock.monotonic());
+    return demandOf(source, here, except);
+  }
+
   addMembers(sourceName: string, drawn: readonly DrawnMember[]): AddedMembers {
     const source = this.#members.sources.get(sourceName);
     // A reload during the draw may have removed the source.
     if (source === undefined || this.#closed) return { joined: 0, renewed: 0, rejected: drawn.length };
     const now = this.#clock.monotonic();
     this.#members.update(now);
-    const added = this.#intake.addDraw(source, drawn, now);
-    this.#requests.serveWaiting(now);
+    const added = this.#members.addDraw(source, drawn, now);
+    this.serveWaiting(now);
     return added;
   }
 
@@ -203,8 +247,12 @@ export class Pool implements LeaseProvider {
     return [...this.#members.sources.values()].map(sourceCounts);
   }
 
+  get waitingHere(): number {
+    return this.#queue.size;
+  }
+
   get waitingCount(): number {
-    return this.#requests.waitingCount;
+    return this.#queue.size + this.waitingElsewhere;
   }
 
   get sessionCount(): number {
@@ -232,22 +280,31 @@ export class Pool implements LeaseProvider {
   /** Applies new settings. Keeps sessions, waiting clients and the members of sources that are still configured. */
   reconfigure(settings: PoolSettings): void {
     const now = this.#clock.monotonic();
-    this.#configure(settings, now);
-    this.#requests.reconsider(now);
+    this.#members.configure(settings, now);
+    this.#sessions.settings = settings.rotation;
+    for (const client of this.#queue.all()) {
+      const { routing } = client.request;
+      const impossible = this.#whyImpossible(routing);
+      if (impossible === undefined)
+        this.#queue.changeLine(client, this.#members.candidates(filterOf(routing), now));
+      else this.#queue.answer(client, badRouting(impossible), now);
+    }
+    this.serveWaiting(now);
+    this.refuseHopeless();
   }
 
   /**
-   * Applies a client's report that a target host bans a member, or no longer bans it. The report names the member or
-   * its session. While the ban lasts, the pool does not use the member for this host.
+   * Applies a client's report that a target host (in canonical form) bans a member, or no longer bans it. The report names the
+   * member or its session. While the ban lasts, the pool does not use the member for this host.
    * @returns false when there is no such member or session.
    */
-  ban({ holder, host, verdict }: BanReport): boolean {
+  ban({ holder, host, verdict }: { holder: LeaseHolder; host: string; verdict: 'banned' | 'ok' }): boolean {
     const session = 'session' in holder ? this.#sessions.find(holder.session) : undefined;
     const member = this.#members.find('member' in holder ? holder.member : session?.member);
     if (member === undefined) return session !== undefined; // the session's member has left, so there is no member to ban
     if (verdict === 'banned') this.#members.ban(member, host);
     else this.#members.unban(member, host);
-    this.#requests.serveWaiting(this.#clock.monotonic());
+    this.serveWaiting(this.#clock.monotonic());
     return true;
   }
 
@@ -257,13 +314,23 @@ export class Pool implements LeaseProvider {
     if (session === undefined) return undefined;
     const now = this.#clock.monotonic();
     this.#members.update(now);
-    return this.#picker.rotate(session, now);
+    return this.#pick.rotate(session, now);
   }
 
-  /** Assigns a member to a session, but grants no lease; see `Requests.assignMember`. */
+  /**
+   * Gives a session a member that can serve it now, but grants no lease; undefined if there is no such member. Counts as
+   * demand for the member's source.
+   */
   assignMember(request: AssignmentRequest): AssignedMember | undefined {
-    const member = this.#requests.assignMember(request);
-    return member && assignedMember(member, this.#clock.monotonic());
+    const now = this.#clock.monotonic();
+    this.#catchUp(now);
+    if (this.#closed || this.#whyImpossible(request.routing) !== undefined) return undefined;
+    const candidates = this.#members.candidates(filterOf(request.routing), now);
+    const member = this.#pick.assign(request, candidates, now);
+    if (this.#pick.endedQuiet) this.#emitDemand(candidates, now);
+    if (member === undefined) return undefined;
+    this.#recordSessionDemand(member.source, now);
+    return assignedMember(member, now);
   }
 
   /** The id of the session's member; undefined if the member is no longer in the pool. */
@@ -273,12 +340,15 @@ export class Pool implements LeaseProvider {
 
   /** Whether a client with these routing options may get a member within `waitMs`. */
   isWorthWaiting(routing: RoutingOptions, waitMs: number): boolean {
-    return this.#requests.isWorthWaiting(routing, waitMs);
+    if (this.#closed || this.#whyImpossible(routing) !== undefined) return false;
+    const request = { id: 0, routing, targetHost: '', avoid: [], waitMs };
+    return this.#hopelessness(this.#clock.monotonic())(request, waitMs) === undefined;
   }
 
   /** Why no member can serve these routing options now. */
   refusalFor(routing: RoutingOptions): LeaseRefusal {
-    return this.#requests.refusalFor(routing);
+    const impossible = this.#whyImpossible(routing);
+    return impossible === undefined ? this.#poolEmpty(NONE_FREE, routing) : badRouting(impossible);
   }
 
   /**
@@ -291,11 +361,10 @@ export class Pool implements LeaseProvider {
     const session = this.#sessions.find(name);
     if (session === undefined) return false;
     const member = this.#members.find(session.member);
-    if (member?.phase.name === 'ready') {
-      this.#faults.recordFault(member, { fault: 'member-rejected', leasedAt: now }, now);
-    }
-    this.#picker.rotate(session, now);
-    this.#requests.serveWaiting(now);
+    if (member?.phase.name === 'ready')
+      this.#members.recordFault(member, { fault: 'member-rejected', leasedAt: now }, now);
+    this.#pick.rotate(session, now);
+    this.serveWaiting(now);
     return true;
   }
 
@@ -317,28 +386,20 @@ export class Pool implements LeaseProvider {
     this.#restrict(sourceName, () => ({ leaseLimit: Number.POSITIVE_INFINITY }));
   }
 
-  /** Call it when the forecasts have changed. Refuses the waiting clients for which no member can come in time. */
-  refuseHopeless(): void {
-    this.#requests.refuseHopeless();
-  }
-
   /**
    * Stops picking members of a source; clients see the reason. If the reason is undefined, the pool picks these members
    * again.
    */
   blockSource(sourceName: string, reason: string | undefined): void {
     this.#restrict(sourceName, () => ({ blockedReason: reason }));
-    this.#requests.refuseHopeless();
+    this.refuseHopeless();
   }
 
-  /**
-   * If `on` is true, faults of members no longer count, because noria's own network is down. If it is false, faults
-   * count again, and clients may try quarantined members at once.
-   */
+  /** See `Members.freezeEvictions`. */
   freezeEvictions(on: boolean): void {
     const now = this.#clock.monotonic();
-    this.#faults.freezeEvictions(on, now);
-    this.#requests.serveWaiting(now);
+    this.#members.freezeEvictions(on, now);
+    this.serveWaiting(now);
   }
 
   snapshot(): PoolSnapshot {
@@ -352,7 +413,7 @@ export class Pool implements LeaseProvider {
    */
   restore(snapshot: PoolSnapshot, passedMs: number): void {
     restoreSnapshot(this.#parts, snapshot, passedMs);
-    this.#requests.serveWaiting(this.#clock.monotonic());
+    this.serveWaiting(this.#clock.monotonic());
   }
 
   /** Returns a journal with a record of each session, and of each change of a session from now on. */
@@ -370,16 +431,41 @@ export class Pool implements LeaseProvider {
     return new PoolSharing(this.#parts, options);
   }
 
+  /** Gives members to the waiting clients, if a member may have become free. */
+  serveWaiting(now: number): void {
+    const { index } = this.#members;
+    if (!index.membersFreed) return;
+    index.membersFreed = false;
+    if (this.#queue.size > 0) this.#queue.serveEach((client) => this.#serve(client, now));
+  }
+
+  /** Refuses the waiting clients for which no member can come in time. Call it when the forecasts have changed. */
+  refuseHopeless(): void {
+    if (this.#queue.size === 0) return;
+    const now = this.#clock.monotonic();
+    const hopelessness = this.#hopelessness(now);
+    for (const client of this.#queue.all()) {
+      const hopeless = hopelessness(client.request, client.key - now);
+      if (hopeless !== undefined) this.#queue.answer(client, hopeless, now);
+    }
+  }
+
   /** Refuses all waiting and new requests and stops every timer. Keeps the members, so that a last snapshot is possible. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#requests.close();
+    const now = this.#clock.monotonic();
+    for (const client of this.#queue.all()) this.#queue.answer(client, SHUTTING_DOWN, now);
+    this.#queue.close();
+    this.#sourceMoves[Symbol.dispose]();
     this.#members.index.close();
     this.#sessions.close();
   }
 
-  #restrict(sourceName: string, restriction: (source: PoolSource) => Partial<SourceLimits>): void {
+  #restrict(
+    sourceName: string,
+    restriction: (source: PoolSource) => { readonly blockedReason?: string | undefined; leaseLimit?: number },
+  ): void {
     const source = this.#members.sources.get(sourceName);
     if (source === undefined) return;
     const { blockedReason, leaseLimit } = source;
@@ -387,11 +473,174 @@ export class Pool implements LeaseProvider {
     if (next.blockedReason === blockedReason && next.leaseLimit === leaseLimit) return;
     const now = this.#clock.monotonic();
     this.#members.restrict(source, next, now);
-    this.#requests.serveWaiting(now);
+    this.serveWaiting(now);
   }
 
-  #configure(settings: PoolSettings, now: number): void {
-    this.#members.configure(settings, now);
-    this.#sessions.settings = settings.rotation;
+  #nextMembers(routing: RoutingOptions, count: number, now: number): readonly Member[] {
+    if (routing.session === undefined) {
+      return this.#members.candidates(filterOf(routing), now).upcoming(count, now);
+    }
+    const member = this.#members.find(this.#sessions.find(routing.session)?.member);
+    return member?.bucket === 'fresh' ? [member] : [];
   }
+
+  /** Applies all changes and deadlines that are due at `now`, because timers may be late. */
+  #catchUp(now: number): void {
+    this.#members.update(now);
+    if (this.#queue.takeRetry(now)) this.#members.index.membersFreed = true;
+    this.serveWaiting(now);
+  }
+
+  #onQueueDue(): void {
+    const now = this.#clock.monotonic();
+    this.#catchUp(now);
+    for (let late = this.#queue.overdue(now); late !== undefined; late = this.#queue.overdue(now)) {
+      const waitedS = Math.round((now - late.sinceAt) / 100) / 10;
+      const reason = `Waited ${waitedS} s for a member that can serve this request.`;
+      this.#queue.answer(late, this.#poolEmpty(reason, late.request.routing), now);
+    }
+  }
+
+  /** @returns whether another client with the same filter may be served now. */
+  #serve(client: WaitingClient, now: number): boolean {
+    const lease = this.#tryLease(client.request, client.candidates, client.sinceAt, now);
+    if (lease !== undefined) this.#queue.answer(client, lease, now);
+    else this.#queue.retryAt(this.#pick.retryAt);
+    return lease !== undefined || this.#pick.rejectedForRequest;
+  }
+
+  #tryLease(request: LeaseRequest, candidates: Candidates, sinceAt: number, now: number): Lease | undefined {
+    const { routing, targetHost } = request;
+    const { perHostSpacingMs } = this.#members.settings.rotation;
+    let session: Session | undefined;
+    if (routing.session !== undefined) {
+      session = this.#sessions.use(routing.session, routing, now);
+      session.filter = candidates.filter;
+    }
+    const member = this.#pick.member(request, candidates, session, now);
+    if (member === undefined) return undefined;
+    if (perHostSpacingMs > 0) member.space(targetHost, now + perHostSpacingMs, now);
+    if (session !== undefined) this.#recordSessionDemand(member.source, now);
+    return this.#leases.grant(member, now, { request, session, waitedMs: now - sinceAt });
+  }
+
+  #wait(
+    request: LeaseRequest,
+    candidates: Candidates,
+    now: number,
+  ): LeaseRefusal | Promise<Lease | LeaseRefusal> {
+    const { waitMs, routing } = request;
+    if (waitMs <= 0) return this.#poolEmpty(NONE_FREE, routing);
+    const hopeless = this.#hopelessness(now)(request, waitMs);
+    if (hopeless !== undefined) return hopeless;
+    if (this.#queue.size >= this.#maxWaiting) {
+      const reason = `No member is free, and ${this.#maxWaiting} other clients, the maximum, already wait for one.`;
+      return this.#poolEmpty(reason, routing);
+    }
+    this.#queue.retryAt(this.#pick.retryAt);
+    if (this.#pick.isSpaced)
+      for (const source of candidates.tiers[0]?.sources ?? []) source.usedUp.add(1, now);
+    const answer = this.#queue.join(request, candidates, this.#needsDraw(request, candidates), now);
+    // Emits the demand at 1, 2, 4, 8 … waiting clients: refill must know that their number grows, but needs no event for each
+    // client.
+    if ((candidates.waitingCount & (candidates.waitingCount - 1)) === 0) this.#emitDemand(candidates, now);
+    return answer;
+  }
+
+  /**
+   * Whether a newly drawn member could serve the request. False if the request waits for the member of its session, or if no source
+   * draws members that fit it.
+   */
+  #needsDraw({ routing, avoid, targetHost }: LeaseRequest, { tiers, filter }: Candidates): boolean {
+    const session = routing.session === undefined ? undefined : this.#sessions.find(routing.session);
+    const own = this.#members.find(session?.member);
+    if (own !== undefined && !avoid.includes(own.id) && whyUnusable(own, filter, targetHost) === undefined)
+      return false;
+    return tiers.some(({ sources }) =>
+      sources.some((source) => couldDraw(source, filter, routing.minLifeMs)),
+    );
+  }
+
+  #emitDemand(candidates: Candidates, now: number): void {
+    const sources = searchedSources(candidates, now);
+    if (sources.length > 0) this.#bus.emit('demand.rose', { sources });
+  }
+
+  /**
+   * Records the demand of a session in its source. If the session keeps its member, its request searches no tier, so
+   * no tier records the demand.
+   */
+  #recordSessionDemand(source: PoolSource, now: number): void {
+    const wasQuiet = now - source.lastWantedAt > QUIET_MS;
+    source.lastWantedAt = now;
+    if (wasQuiet && !this.#pick.endedQuiet) this.#bus.emit('demand.rose', { sources: [source.name] });
+  }
+
+  #whyImpossible(routing: RoutingOptions): string | undefined {
+    const { sources, locations } = this.#members;
+    return this.#sessions.whyRefused(routing) ?? whyImpossible(routing, sources, locations);
+  }
+
+  /**
+   * The refusal of a client that gets no member: lists the sources that could serve the client, what each of these sources does
+   * next, and when a retry may succeed.
+   */
+  #poolEmpty(reason: string, routing: RoutingOptions): LeaseRefusal {
+    const sources: LeaseRefusal['sources'][number][] = [];
+    let retryAfterMs = Number.POSITIVE_INFINITY;
+    for (const { name, state, reason: why, nextDrawMs, nextMemberMs } of this.#forecasts()) {
+      const source = this.#members.sources.get(name);
+      if (source === undefined || !couldServe(source, routing)) continue;
+      if (source.blockedReason !== undefined) {
+        sources.push({ name, state: 'paused', reason: source.blockedReason });
+        continue;
+      }
+      sources.push({ name, state, reason: why, ...(nextDrawMs === undefined ? {} : { nextDrawMs }) });
+      retryAfterMs = Math.min(retryAfterMs, nextMemberMs ?? Number.POSITIVE_INFINITY);
+    }
+    const retry = retryAfterMs === Number.POSITIVE_INFINITY ? {} : { retryAfterMs };
+    return { code: 'pool-empty', reason, sources, ...retry };
+  }
+
+  /**
+   * Returns a function that refuses a request if no member can become free within the waiting time of the request. The
+   * function uses the forecasts of the sources at monotonic `now`.
+   */
+  #hopelessness(now: number): (request: LeaseRequest, waitMs: number) => LeaseRefusal | undefined {
+    const forecasts = new Map(this.#forecasts().map((forecast) => [forecast.name, forecast]));
+    return (request, waitMs) => {
+      const { routing } = request;
+      const able = [...this.#members.sources.values()].filter((source) => couldServe(source, routing));
+      const mayServe = (source: PoolSource) => {
+        if (source.blockedReason !== undefined) return false;
+        const { suspendedMs = 0 } = forecasts.get(source.name) ?? {};
+        return suspendedMs < waitMs || hasMemberFor(request, source, now);
+      };
+      if (able.length === 0 || able.some(mayServe)) return undefined;
+      return this.#poolEmpty('No source that can serve this request will have a member soon.', routing);
+    };
+  }
+}
+
+function withoutStranded({ options }: PoolSource, count: number, { stranded = 0 }: Demand): number {
+  return stranded === 0 ? count : Math.min(count, options.size - Math.min(stranded, options.size));
+}
+
+/** Whether the source has a member that fits the request and may become free. */
+function hasMemberFor(
+  { routing, avoid, targetHost }: LeaseRequest,
+  source: PoolSource,
+  now: number,
+): boolean {
+  const filter = filterOf(routing);
+  const minEndsAt = now + (routing.minLifeMs ?? 0);
+  for (const member of source.members) {
+    if (member.endsAt >= minEndsAt && !avoid.includes(member.id) && mayServe(member, filter, targetHost))
+      return true;
+  }
+  return false;
+}
+
+function badRouting(reason: string): LeaseRefusal {
+  return { code: 'bad-routing', reason, sources: [] };
 }

@@ -1,47 +1,41 @@
 /**
  * Sessions: names under which clients keep one member until the session has been idle for its TTL. It owns all sessions
  * and one timer for all of them. A session refers to its member by id, so it does not keep a removed member in memory.
- * A use of a session only stores the moment; the timer sorts the session again when it checks the session. When a limit
- * is reached, session-clients.ts chooses the session that ends.
+ * A use of a session only stores the moment; the timer sorts the session again when it checks the session.
  */
-import type { Clock } from '../core/clock.ts';
-import { EarliestTimer } from '../core/clock.ts';
+import { type Clock, EarliestTimer } from '../core/clock.ts';
 import { formatDuration } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import { Heap } from '../core/heap.ts';
 import type { RoutingOptions, SessionOwner } from './lease.ts';
 import type { RotationOptions } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
-import { Session } from './session.ts';
-import { SessionClients } from './session-clients.ts';
-import { restoredSession, SessionJournal } from './session-journal.ts';
+import { REFRESH_SHARE, Session, SessionClients } from './session.ts';
 import type { SharedSession } from './shared-member.ts';
-import type { StoredSession } from './stored-state.ts';
+import type { SessionRecord, StoredSession } from './stored-state.ts';
 
 /** The owner of sessions whose requests name no owner. The limit per client does not apply to them. */
 const NO_OWNER: SessionOwner = { user: '', address: '' };
-
-interface SessionsOptions extends Pick<Sessions, 'observers' | 'settings'> {
-  readonly clock: Clock;
-  readonly bus: EventBus;
-  readonly maxCount: number;
-}
 
 export class Sessions {
   readonly #clock: Clock;
   readonly #bus: EventBus;
   readonly #maxCount: number;
   readonly #byName = new Map<string, Session>();
-  readonly #countByMember = new Map<string, number>();
+  /** Number of sessions on each member, by member id. May include members that have left. */
+  readonly countByMember = new Map<string, number>();
   readonly #byEnd = new Heap<Session>();
   readonly #clients = new SessionClients();
   readonly #timer: EarliestTimer;
   #journal: SessionJournal | undefined;
   readonly observers: readonly PoolObserver[];
-  /** The settings of sessions. A reload replaces them. */
   settings: Pick<RotationOptions, 'sessionTtlMs' | 'maxSessionTtlMs' | 'maxSessionsPerClient'>;
 
-  constructor({ clock, bus, maxCount, observers, settings }: SessionsOptions) {
+  constructor(
+    { clock, bus, observers }: { clock: Clock; bus: EventBus; observers: readonly PoolObserver[] },
+    maxCount: number,
+    settings: Sessions['settings'],
+  ) {
     this.#clock = clock;
     this.#bus = bus;
     this.#maxCount = maxCount;
@@ -54,16 +48,10 @@ export class Sessions {
     return this.#byName.size;
   }
 
-  /** Number of sessions on each member, by member id. May include members that have left. */
-  get countByMember(): ReadonlyMap<string, number> {
-    return this.#countByMember;
-  }
-
   all(): IterableIterator<Session> {
     return this.#byName.values();
   }
 
-  /** Returns the session with this name. The call does not count as a use. */
   find(name: string): Session | undefined {
     return this.#byName.get(name);
   }
@@ -237,9 +225,9 @@ export class Sessions {
 
   #count(member: string | undefined, change: 1 | -1): void {
     if (member === undefined) return;
-    const count = (this.#countByMember.get(member) ?? 0) + change;
-    if (count === 0) this.#countByMember.delete(member);
-    else this.#countByMember.set(member, count);
+    const count = (this.countByMember.get(member) ?? 0) + change;
+    if (count === 0) this.countByMember.delete(member);
+    else this.countByMember.set(member, count);
   }
 
   #end(session: Session, reason: string): void {
@@ -251,4 +239,80 @@ export class Sessions {
     for (const observer of this.observers) observer.sessionEnded(session, reason);
     this.#bus.emit('session.ended', { session: session.name, reason });
   }
+}
+
+/** `record` is undefined if the session has ended. */
+type SessionEntry = readonly [name: string, record: SessionRecord | undefined];
+
+/**
+ * Converts sessions to journal records, which survive a restart, and tracks which sessions changed since the last call of
+ * `takeChanges`. A use changes the record only if the record is older than a quarter of the TTL, so a busy session causes four
+ * writes per TTL.
+ */
+export class SessionJournal {
+  readonly #clock: Clock;
+  readonly #sessions: ReadonlyMap<string, Session>;
+  readonly #onChange: () => void;
+  /** Names of changed and ended sessions that `takeChanges` has not returned yet. */
+  readonly #changed = new Set<string>();
+
+  constructor(clock: Clock, sessions: ReadonlyMap<string, Session>, onChange: () => void) {
+    this.#clock = clock;
+    this.#sessions = sessions;
+    this.#onChange = onChange;
+  }
+
+  get size(): number {
+    return this.#sessions.size;
+  }
+
+  *all(): Generator<SessionEntry> {
+    for (const session of this.#sessions.values()) yield [session.name, this.#record(session)];
+  }
+
+  takeChanges(maxCount: number): SessionEntry[] {
+    const taken: SessionEntry[] = [];
+    for (const name of this.#changed) {
+      if (taken.length === maxCount) break;
+      this.#changed.delete(name);
+      const session = this.#sessions.get(name);
+      taken.push([name, session && this.#record(session)]);
+    }
+    return taken;
+  }
+
+  dropChanges(): void {
+    this.#changed.clear();
+  }
+
+  sessionChanged({ name }: Session): void {
+    this.#changed.add(name);
+    this.#onChange();
+  }
+
+  /** Records that the session was used, or is still in use. */
+  sessionUsed(session: Session, now: number): void {
+    if (now - session.recordedAt >= session.ttlMs * REFRESH_SHARE) this.sessionChanged(session);
+  }
+
+  #record(session: Session): SessionRecord {
+    const { owner, member, ttlMs, usedAt, openLeases, uses } = session;
+    const now = this.#clock.monotonic();
+    session.recordedAt = now;
+    return { ...owner, member, ttlMs, idleMs: openLeases > 0 ? 0 : Math.max(0, now - usedAt), uses };
+  }
+}
+
+/**
+ * Creates the session that a journal record describes, at monotonic `now`. Returns undefined if the session has ended
+ * since the record was written.
+ */
+function restoredSession(name: string, stored: StoredSession, now: number): Session | undefined {
+  const { user, address, member, ttlMs, uses } = stored.record;
+  const idleMs = stored.record.idleMs + stored.ageMs;
+  if (idleMs >= ttlMs) return undefined;
+  const session = new Session(name, { user, address }, { ttlMs, usedAt: now - idleMs });
+  session.member = member;
+  session.uses = uses;
+  return session;
 }

@@ -7,8 +7,7 @@ import type { FaultCode } from '../core/faults.ts';
 import type { Demand, DrawnMember } from './drawn-member.ts';
 import type { HealthSnapshot } from './health.ts';
 import type { SessionOwner } from './lease.ts';
-import type { Member, PoolSource } from './member.ts';
-import type { Departure, LeaveReason } from './member-phase.ts';
+import type { Departure, LeaveReason, Member, PoolSource } from './member.ts';
 import type { Session } from './session.ts';
 
 /** The properties of a member that are the same in every replica. Its login is a secret. */

@@ -9,18 +9,12 @@
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { applyChange } from './apply-change.ts';
-import { demandFor } from './demand.ts';
-import { memberKey } from './departed-members.ts';
 import type { Demand } from './drawn-member.ts';
-import type { Member, PoolSource } from './member.ts';
-import type { MemberFaults } from './member-faults.ts';
-import type { MemberIntake } from './member-intake.ts';
-import type { Departure } from './member-phase.ts';
-import type { Members } from './members.ts';
+import type { Departure, Member, PoolSource } from './member.ts';
+import { type Members, memberKey } from './members.ts';
 import type { ProcessPart } from './options.ts';
 import { OtherReplicas } from './other-replicas.ts';
 import type { PoolObserver } from './pool-observer.ts';
-import type { Requests } from './requests.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
 import {
@@ -40,10 +34,14 @@ export interface SharingParts {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly members: Members;
-  readonly intake: MemberIntake;
-  readonly faults: MemberFaults;
   readonly sessions: Sessions;
-  readonly requests: Requests;
+  readonly pool: {
+    readonly waitingHere: number;
+    waitingElsewhere: number;
+    serveWaiting(now: number): void;
+    refuseHopeless(): void;
+    demandFor(source: PoolSource, except: object): Demand;
+  };
   /** All `PoolSharing` objects of the pool, including this one. Each observes the pool's members and sessions. */
   readonly sharings: PoolSharing[];
 }
@@ -211,7 +209,7 @@ export class PoolSharing implements PoolObserver {
   /** Number of clients that wait in this process and in the pool's other groups of replicas. */
   get waiting(): number {
     const others = this.#otherSharings.reduce((sum, other) => sum + other.otherReplicas.waiting, 0);
-    return this.#parts.requests.waitingHere + others;
+    return this.#parts.pool.waitingHere + others;
   }
 
   /**
@@ -219,11 +217,11 @@ export class PoolSharing implements PoolObserver {
    * groups of replicas.
    */
   takeActivity(): PoolActivity {
-    const { clock, members } = this.#parts;
+    const { clock, members, pool } = this.#parts;
     const now = clock.monotonic();
     const demand: Record<string, Demand> = {};
     for (const source of members.sources.values()) {
-      const here = demandFor(members, source, { now, except: this.otherReplicas });
+      const here = pool.demandFor(source, this.otherReplicas);
       if (here.lastWantedAt !== Number.NEGATIVE_INFINITY || here.waiting > 0) demand[source.name] = here;
     }
     return { waiting: this.waiting, demand, ...this.#unshared.take(now) };
@@ -231,15 +229,15 @@ export class PoolSharing implements PoolObserver {
 
   /** Applies changes of other replicas, then serves the clients that can now get a member. */
   apply(changes: readonly PoolChange[]): void {
-    const { clock, members, requests } = this.#parts;
+    const { clock, members, pool } = this.#parts;
     const { sameMachine } = this.#options;
     const now = clock.monotonic();
     members.update(now);
     this.#applying = true;
     for (const change of changes) applyChange(this.#parts, change, { now, sameMachine });
     this.#applying = false;
-    requests.serveWaiting(now);
-    if (changes.some(({ kind }) => kind === 'source.restricted')) requests.refuseHopeless();
+    pool.serveWaiting(now);
+    if (changes.some(({ kind }) => kind === 'source.restricted')) pool.refuseHopeless();
   }
 
   /** Remembers a member that other replicas have removed, so that no draw brings it back. */
@@ -251,11 +249,11 @@ export class PoolSharing implements PoolObserver {
   }
 
   setPart(part: ProcessPart): void {
-    const { clock, members, requests } = this.#parts;
+    const { clock, members, pool } = this.#parts;
     const now = clock.monotonic();
     members.setPart(part);
     for (const member of members.all()) members.index.update(member, now);
-    requests.serveWaiting(now);
+    pool.serveWaiting(now);
   }
 
   get #otherSharings(): readonly PoolSharing[] {

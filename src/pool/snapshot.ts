@@ -7,7 +7,6 @@
 import type { Clock } from '../core/clock.ts';
 import { WEEK_MS } from '../core/duration.ts';
 import type { Member } from './member.ts';
-import type { MemberIntake } from './member-intake.ts';
 import type { Members } from './members.ts';
 import type { PoolSnapshot } from './stored-state.ts';
 
@@ -50,7 +49,7 @@ export function takeSnapshot({ clock, members }: SnapshotParts): PoolSnapshot {
  * @param passedMs - time since the snapshot.
  */
 export function restoreSnapshot(
-  { clock, members, intake }: SnapshotParts & { readonly intake: MemberIntake },
+  { clock, members }: SnapshotParts,
   snapshot: PoolSnapshot,
   passedMs: number,
 ): void {
@@ -70,7 +69,7 @@ export function restoreSnapshot(
       latencyMs,
       quarantine: rest && { ...rest, untilAt: monotonic(rest.untilAt) },
     };
-    intake.restore(source, restored, now);
+    members.restore(source, restored, now);
   }
 }
 

@@ -1,14 +1,13 @@
 /** Frozen copies of the pool's state, with the names of the admin API. Durations are in seconds. */
-import type { Member, PoolSource } from './member.ts';
-import type { MemberPhaseName } from './member-phase.ts';
+import type { Member, MemberPhaseName, PoolSource } from './member.ts';
 import type { Session } from './session.ts';
-
-type MemberState = Exclude<MemberPhaseName, 'left'>;
 
 export type MemberView = NonNullable<ReturnType<typeof memberView>>;
 export type SessionView = ReturnType<typeof sessionView>;
+/** The member of a session, as proxyPool shows it. */
+export type AssignedMember = ReturnType<typeof assignedMember>;
 
-export interface SourceCounts extends Record<MemberState, number> {
+export interface SourceCounts extends Record<Exclude<MemberPhaseName, 'left'>, number> {
   readonly source: string;
   readonly size: number;
   readonly openTunnels: number;
@@ -38,9 +37,6 @@ export function memberView(member: Member, now: number) {
     facts: member.facts ?? {},
   });
 }
-
-/** The member of a session, as proxyPool shows it. */
-export type AssignedMember = ReturnType<typeof assignedMember>;
 
 export function assignedMember(member: Member, now: number) {
   return Object.freeze({
@@ -74,18 +70,13 @@ export function sessionView(session: Session, member: string | undefined, now: n
 
 /** Counts the members of a source by state. The call takes time in proportion to the number of members. */
 export function sourceCounts(source: PoolSource): SourceCounts {
-  const { joining, ready, quarantined, draining } = source.counts;
-  let used = 0;
-  for (const member of source.members) if (member.uses > 0) used += 1;
+  const { left: _, ...counts } = source.counts;
   return {
     source: source.name,
     size: source.options.size,
-    joining,
-    ready,
-    quarantined,
-    draining,
+    ...counts,
     openTunnels: source.openLeases,
-    used,
+    used: [...source.members].filter(({ uses }) => uses > 0).length,
     blocked: source.blockedReason ?? null,
   };
 }

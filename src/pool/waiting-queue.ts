@@ -4,8 +4,7 @@
  * It owns the waiting clients and one timer for all of them. Clients with the same filter form a line, so that the queue can skip
  * the whole line when no member passes the filter.
  */
-import type { Clock } from '../core/clock.ts';
-import { EarliestTimer } from '../core/clock.ts';
+import { type Clock, EarliestTimer } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import { Heap, type HeapNode } from '../core/heap.ts';
 import type { Candidates } from './candidates.ts';
@@ -13,41 +12,28 @@ import { isLease, type Lease, type LeaseRefusal, type LeaseRequest } from './lea
 
 type Answer = Lease | LeaseRefusal;
 
-/**
- * What `serveEach` does after a call of `serve` for a client. `done`: continues with the next client. `line-blocked`:
- * skips all other clients with the same filter, because none of them can be served now.
- */
-export type ServeResult = 'done' | 'line-blocked';
-
-interface WaitingTerms {
-  readonly candidates: Candidates;
-  readonly now: number;
-  /** Whether a newly drawn member could serve the client. */
-  readonly needsDraw: boolean;
-}
-
-/** A client that waits. `key` is the monotonic moment of its deadline. */
+/** `key` is the monotonic moment of the client's deadline. */
 export class WaitingClient implements HeapNode {
   readonly request: LeaseRequest;
-  readonly resolve: (answer: Answer) => void;
+  candidates: Candidates;
   readonly sinceAt: number;
+  /** Whether a newly drawn member could serve the client. */
   readonly needsDraw: boolean;
   readonly arrival: number;
-  candidates: Candidates;
+  readonly answer = Promise.withResolvers<Answer>();
   key: number;
   heapIndex = -1;
 
   constructor(
     request: LeaseRequest,
-    { candidates, now, needsDraw, arrival }: WaitingTerms & { readonly arrival: number },
-    resolve: (answer: Answer) => void,
+    candidates: Candidates,
+    { now, needsDraw, arrival }: { now: number; needsDraw: boolean; arrival: number },
   ) {
     this.request = request;
-    this.resolve = resolve;
+    this.candidates = candidates;
     this.sinceAt = now;
     this.needsDraw = needsDraw;
     this.arrival = arrival;
-    this.candidates = candidates;
     this.key = now + request.waitMs;
   }
 }
@@ -74,20 +60,16 @@ export class WaitingQueue {
     return this.#byRequest.size;
   }
 
-  /**
-   * Adds a client.
-   * @throws TypeError if a request with the same id already waits.
-   */
-  join(request: LeaseRequest, terms: WaitingTerms): Promise<Answer> {
+  /** @throws TypeError if a request with the same id already waits. */
+  join(request: LeaseRequest, candidates: Candidates, needsDraw: boolean, now: number): Promise<Answer> {
     if (this.#byRequest.has(request.id)) throw new TypeError(`lease request ${request.id} already waits`);
     this.#arrivals += 1;
-    const { promise, resolve } = Promise.withResolvers<Answer>();
-    const client = new WaitingClient(request, { ...terms, arrival: this.#arrivals }, resolve);
+    const client = new WaitingClient(request, candidates, { now, needsDraw, arrival: this.#arrivals });
     this.#byRequest.set(request.id, client);
     this.#byDeadline.add(client);
     this.#enterLine(client);
     this.#timer.armBy(client.key);
-    return promise;
+    return client.answer.promise;
   }
 
   find(requestId: number): WaitingClient | undefined {
@@ -103,7 +85,7 @@ export class WaitingQueue {
     this.#byDeadline.remove(client);
     this.#leaveLine(client);
     this.#bus.emit('client.waited', { ms: now - client.sinceAt, outcome: outcomeOf(answer) });
-    client.resolve(answer);
+    client.answer.resolve(answer);
   }
 
   /** Moves a client to the end of the line for `candidates`. Call it when the client's previous candidates are stale. */
@@ -115,14 +97,25 @@ export class WaitingQueue {
 
   /**
    * Calls `serve` for the waiting clients in order of arrival. Skips a client if no pickable member passes its filter.
-   * `serve` may answer the client, which then leaves the queue.
+   * `serve` may answer the client, which then leaves the queue; if it returns false, no client with the same filter can be
+   * served now.
    */
-  serveEach(serve: (client: WaitingClient) => ServeResult): void {
-    const lines: LineCursor[] = [];
-    for (const [candidates, line] of this.#lines) if (!candidates.isEmpty) lines.push(new LineCursor(line));
-    for (let line = earliestLine(lines); line?.client !== undefined; line = earliestLine(lines)) {
-      if (serve(line.client) === 'line-blocked') line.client = undefined;
-      else line.advance();
+  serveEach(serve: (client: WaitingClient) => boolean): void {
+    const lines: { next: WaitingClient | undefined; readonly rest: Iterator<WaitingClient, undefined> }[] =
+      [];
+    for (const [candidates, line] of this.#lines) {
+      if (candidates.isEmpty) continue;
+      const rest = line.values();
+      lines.push({ next: rest.next().value, rest });
+    }
+    for (;;) {
+      let earliest: (typeof lines)[number] | undefined;
+      for (const line of lines) {
+        if (line.next === undefined) continue;
+        if (line.next.arrival < (earliest?.next?.arrival ?? Number.POSITIVE_INFINITY)) earliest = line;
+      }
+      if (earliest?.next === undefined) return;
+      earliest.next = serve(earliest.next) ? earliest.rest.next().value : undefined;
     }
   }
 
@@ -137,7 +130,7 @@ export class WaitingQueue {
    */
   retryAt(at: number): void {
     this.#retryAt = Math.min(this.#retryAt, at);
-    this.#timer.armBy(at);
+    if (at < Number.POSITIVE_INFINITY) this.#timer.armBy(at);
   }
 
   /** Returns whether a retry is due. If so, removes it from the schedule. */
@@ -176,32 +169,4 @@ export class WaitingQueue {
 function outcomeOf(answer: Answer): 'served' | 'gave-up' | 'refused' {
   if (isLease(answer)) return 'served';
   return answer.code === 'client-gone' ? 'gave-up' : 'refused';
-}
-
-/** Walks through a line: the clients that wait for the same candidates, in order of arrival. */
-class LineCursor {
-  /** The client at the current position; undefined after the last client. */
-  client: WaitingClient | undefined;
-  readonly #clients: Iterator<WaitingClient>;
-
-  constructor(line: Set<WaitingClient>) {
-    this.#clients = line.values();
-    this.advance();
-  }
-
-  advance(): void {
-    const step = this.#clients.next();
-    this.client = step.done === true ? undefined : step.value;
-  }
-}
-
-function earliestLine(lines: readonly LineCursor[]): LineCursor | undefined {
-  let earliest: LineCursor | undefined;
-  let arrival = Number.POSITIVE_INFINITY;
-  for (const line of lines) {
-    if (line.client === undefined || line.client.arrival >= arrival) continue;
-    earliest = line;
-    arrival = line.client.arrival;
-  }
-  return earliest;
 }

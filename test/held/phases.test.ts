@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { MEMBER_MOVES } from '../../src/pool/member-phase.ts';
+import { MEMBER_MOVES } from '../../src/pool/member.ts';
 import { SOURCE_MOVES } from '../../src/refill/phase.ts';
 
 const page = readFileSync('docs/architecture.md', 'utf8');

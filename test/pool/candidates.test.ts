@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { CandidateIndex } from '../../src/pool/candidate-index.ts';
-import { MemberCheck } from '../../src/pool/candidates.ts';
+import { CandidateIndex } from '../../src/pool/candidates.ts';
 import { ANY_MEMBER, type MemberFilter } from '../../src/pool/filter.ts';
 import { Member, PoolSource } from '../../src/pool/member.ts';
+import { FITS } from '../../src/pool/rotation/rotation.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { CITY, poolSettings } from '../support/pool-settings.ts';
 
@@ -27,9 +27,7 @@ function openIndex() {
   index.add(member, 0);
   const find = (filter: MemberFilter, now: number) => index.find(filter, new Map([['m1', member]]), now);
   const pick = (filter: MemberFilter, now: number) => {
-    const check = new MemberCheck();
-    check.now = now;
-    return find(filter, now).pick(check);
+    return find(filter, now).pick({ now, endedQuiet: false, fit: () => FITS });
   };
   return { index, source, member, find, pick };
 }

@@ -205,3 +205,37 @@ test('limits: leases in flight count towards the tunnels and uses of a member', 
   expect(kit.pool.members()).toEqual([]);
   expect(kit.pool.addMembers('city', [drawn(kit, 0)]).rejected, 'a used-up member cannot come back').toBe(1);
 });
+
+/** Bans every member for the host to which all requests of these tests go. */
+function banAll(kit: ReturnType<typeof openKit>): void {
+  for (const { id } of kit.pool.members())
+    kit.pool.ban({ holder: { member: id }, host: 'example.com', verdict: 'banned' });
+}
+
+test.each([
+  ['a client', {}],
+  ['a session client', { session: 'abc' }],
+])('demand: %s whose target has banned every member needs a draw, above the size too', async (_, routing) => {
+  const kit = openKit({ sources: [{ ...CITY, size: 2 }] });
+  addMembers(kit, 3);
+  use(kit, routing);
+  banAll(kit);
+  const client = kit.pool.acquire(request(routing, { waitMs: 15_000 }));
+  expect(kit.pool.demand('city').waiting).toBe(1);
+  expect([kit.pool.usableAt('city', 0), kit.pool.countedAt('city', 0), kit.pool.heldAt('city', 0)]).toEqual([
+    1, 1, 1,
+  ]);
+  kit.pool.addMembers('city', [drawn(kit, 9)]);
+  await expect(client).resolves.toMatchObject({ source: 'city' });
+  expect([kit.pool.usableAt('city', 0), kit.pool.heldAt('city', 0)]).toEqual([4, 4]);
+});
+
+test('demand: a member that is banned for another host, or only full, still counts for a waiting client', () => {
+  const kit = openKit({ sources: [{ ...CITY, size: 2 }], rotation: { maxTunnelsPerMember: 1 } });
+  addMembers(kit, 3);
+  for (const { id } of kit.pool.members())
+    kit.pool.ban({ holder: { member: id }, host: 'other.example', verdict: 'banned' });
+  for (let tunnel = 0; tunnel < 3; tunnel += 1) acquire(kit);
+  wait(kit);
+  expect([kit.pool.usableAt('city', 0), kit.pool.heldAt('city', 0)]).toEqual([2, 3]);
+});

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { Member, PoolSource } from '../../src/pool/member.ts';
-import { MEMBER_MOVES, type MemberPhaseName } from '../../src/pool/member-phase.ts';
+import { MEMBER_MOVES, Member, type MemberPhaseName, PoolSource } from '../../src/pool/member.ts';
 import { CITY } from '../support/pool-settings.ts';
 
 const QUARANTINE = { sinceAt: 0, untilAt: 10, fault: 'member-silent', replaced: true } as const;

@@ -120,9 +120,23 @@ test('sessions: a session moves when its member does not fit new routing options
   kit.pool.addMembers('city', [drawn(kit, 2, 300_000, { location: '江苏', protocol: 'socks5' })]);
   expect(use(kit, { ...ABC, location: '江' }).member).not.toBe(own.member);
   expect(use(kit, { ...ABC, location: '广' }).member).toBe(own.member);
-  expect(use(kit, { ...ABC, minLifeMs: 100_000 }).member).not.toBe(own.member);
+  expect(use(kit, { ...ABC, protocol: 'socks5' }).member).not.toBe(own.member);
   expect(use(kit, { ...ABC, protocol: 'http' }).member).toBe(own.member);
   expect(kit.events('session.moved').map(({ reason }) => reason)).toEqual(Array(4).fill('routing-options'));
+});
+
+test('sessions: a minimum life counts when the session gets its member, not at each request', () => {
+  const kit = openKit();
+  kit.pool.addMembers('city', [drawn(kit, 1, 60_000)]);
+  kit.pool.addMembers('city', [drawn(kit, 2, 120_000)]);
+  const long = { ...ABC, minLifeMs: 100_000 };
+  const own = use(kit, long);
+  expect(own.remainingMs).toBe(120_000);
+  kit.clock.advance(50_000);
+  expect(use(kit, long).member, 'less than the minimum is left').toBe(own.member);
+  kit.pool.evict(own.member);
+  expect(refusal(kit, long).code, 'the next member needs the minimum again').toBe('pool-empty');
+  expect(kit.events('session.moved')).toEqual([]);
 });
 
 test('sessions: a session moves to the member that accepts first, and ignores later ones', () => {

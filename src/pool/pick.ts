@@ -1,0 +1,222 @@
+/**
+ * A pick: chooses the member for a request. One mutable object serves all picks of a pool, to save allocations; after a pick, it
+ * contains what the pick found out.
+ *
+ * A session leaves its member when the member is not usable for its request (see `whyUnusable`), or expires soon while a member with
+ * more life left is free. If the session's member is only full, the session keeps it, and the request waits. A session
+ * that leaves its member preferably gets a member without sessions.
+ */
+import type { CandidateCheck, Candidates } from './candidates.ts';
+import { whyUnusable } from './filter.ts';
+import type { LeaseRequest, RoutingOptions } from './lease.ts';
+import type { Candidate, Member } from './member.ts';
+import type { Members } from './members.ts';
+import { FITS, type Fit, SECOND_CHOICE, UNFIT } from './rotation/rotation.ts';
+import type { Session } from './session.ts';
+import type { Sessions } from './sessions.ts';
+import type { TimeSlots } from './time-slots.ts';
+
+/** The member ids before and after a session was moved at a client's or the operator's request. */
+export interface SessionRotation {
+  readonly from: string | undefined;
+  /** The id of the new member. Undefined if no other member was free: the session then gets a member at its next use. */
+  readonly to: string | undefined;
+}
+
+/** A request to assign a member to a session whose client has not connected yet. The assignment grants no lease. */
+export interface AssignmentRequest {
+  readonly session: string;
+  readonly routing: RoutingOptions;
+  /** The members that are assigned to other sessions, by member id. The session never moves to one of them. */
+  readonly taken: ReadonlyMap<string, unknown>;
+  /**
+   * Which members may be assigned. `keep`: only the session's own member. `fill`: also another member, if the session's
+   * own member no longer works, expires soon or is in `taken`. `move`: like `fill`, and also another member if the
+   * session has no open lease and its own member cannot serve it now.
+   */
+  readonly mode: 'keep' | 'fill' | 'move';
+}
+
+export class Pick implements CandidateCheck {
+  now = 0;
+  #host = '';
+  #avoid: readonly string[] = [];
+  #minEndsAt = Number.NEGATIVE_INFINITY;
+  /** The pick prefers a member with another exit address than the previous pick. */
+  #lastExit = '';
+  /** Whether the pick prefers members that no session uses. */
+  #isForSession = false;
+
+  /**
+   * Result: the earliest moment at which a rejected member may be used: its spacing (`perHostSpacing`) ends, or a time slot of this
+   * process starts. Infinity if the pick rejected no member for such a reason.
+   */
+  retryAt = Number.POSITIVE_INFINITY;
+  /** Result: whether the spacing was the reason for a rejection. */
+  isSpaced = false;
+  /** Result: true if the pick rejected a member that other requests with the same filter may still get. */
+  rejectedForRequest = false;
+  /** Result: whether the pick searched a tier that no request had searched for longer than QUIET_MS. */
+  endedQuiet = false;
+
+  readonly #members: Members;
+  readonly #sessions: Sessions;
+
+  constructor(members: Members, sessions: Sessions) {
+    this.#members = members;
+    this.#sessions = sessions;
+  }
+
+  member(
+    { targetHost, avoid, routing }: LeaseRequest,
+    candidates: Candidates,
+    session: Session | undefined,
+    now: number,
+  ): Member | undefined {
+    this.#begin(targetHost, avoid, now);
+    if (routing.minLifeMs !== undefined) this.#minEndsAt = now + routing.minLifeMs;
+    if (session !== undefined) return this.#forSession(session, candidates);
+    this.#lastExit = candidates.lastExit;
+    const member = candidates.pick(this);
+    if (member !== undefined) candidates.lastExit = member.exit;
+    return member;
+  }
+
+  /**
+   * Moves a session to another member that passes the filter of its last request. If no such member is free, the session has no
+   * member until its next use.
+   */
+  rotate(session: Session, now: number): SessionRotation {
+    const from = session.member;
+    this.#begin('', from === undefined ? [] : [from], now);
+    this.#lastExit = this.#members.find(from)?.exit ?? '';
+    this.#isForSession = true;
+    const next = this.#members.candidates(session.filter, now).pick(this);
+    if (next === undefined || next.bucket === 'quarantined') {
+      this.#sessions.unbind(session);
+      return { from, to: undefined };
+    }
+    this.#sessions.bind(session, { member: next.id, reason: 'rotated' }, now);
+    return { from, to: next.id };
+  }
+
+  /**
+   * Gives a session a member that can serve it now. `mode` decides when the session may move. A session whose own
+   * member can serve it moves only to a member that does not expire soon.
+   */
+  assign(request: AssignmentRequest, candidates: Candidates, now: number): Member | undefined {
+    const { session: name, routing, taken, mode } = request;
+    this.#begin('', [], now);
+    const session = this.#sessions.find(name);
+    const current = this.#members.find(session?.member);
+    const own = current !== undefined && this.#servesNow(current, candidates) ? current : undefined;
+    const isOwnBest = own?.bucket === 'fresh' && !taken.has(own.id);
+    const isBusy = own === undefined && works(current) && !(mode === 'move' && session?.openLeases === 0);
+    if (mode !== 'keep' && !isOwnBest && !isBusy) {
+      this.#isForSession = true;
+      this.#avoid = [...taken.keys()];
+      const next = candidates.pickOfFirstTier(this);
+      // with the reason `rotated`, the pool reports the session's new member to other replicas at once
+      if (next !== undefined && (own === undefined || next.bucket === 'fresh'))
+        return this.#bind(this.#sessions.use(name, routing, now), next, 'rotated');
+    }
+    if (own !== undefined) this.#sessions.use(name, routing, now);
+    return own;
+  }
+
+  fit({ member }: Candidate): Fit {
+    if (member.source.isFull) return UNFIT;
+    if (
+      member.endsAt < this.#minEndsAt ||
+      member.bans?.has(this.#host) === true ||
+      (this.#avoid.length > 0 && this.#avoid.includes(member.id))
+    ) {
+      this.rejectedForRequest = true;
+      return UNFIT;
+    }
+    const spacedUntil = member.spacedUntil(this.#host);
+    if (spacedUntil > this.now) {
+      this.isSpaced = true;
+      return this.#unfitUntil(spacedUntil);
+    }
+    const { slots } = this.#members;
+    const slotAt = slots?.startAt(member, this.#host, this.now) ?? 0;
+    if (slotAt > this.now) return this.#unfitUntil(slotAt);
+    if (member.exit === this.#lastExit) return SECOND_CHOICE;
+    return this.#isForSession && this.#sessions.countByMember.has(member.id) ? SECOND_CHOICE : FITS;
+  }
+
+  #begin(host: string, avoid: readonly string[], now: number): void {
+    this.now = now;
+    this.#host = host;
+    this.#avoid = avoid;
+    this.#minEndsAt = Number.NEGATIVE_INFINITY;
+    this.#lastExit = '';
+    this.#isForSession = false;
+    this.retryAt = Number.POSITIVE_INFINITY;
+    this.isSpaced = false;
+    this.rejectedForRequest = false;
+    this.endedQuiet = false;
+  }
+
+  #unfitUntil(at: number): Fit {
+    this.rejectedForRequest = true;
+    if (at < this.retryAt) this.retryAt = at;
+    return UNFIT;
+  }
+
+  #forSession(session: Session, candidates: Candidates): Member | undefined {
+    this.#isForSession = true;
+    const current = this.#members.find(session.member);
+    if (current === undefined) return this.#bind(session, this.#nextFor(session, candidates), 'left');
+    // The request has tried the session's own member, which failed or is slow. The session moves only when another
+    // member accepts an attempt; see `Leases`.
+    if (this.#avoid.includes(current.id)) return this.#nextFor(session, candidates);
+    const reason = whyUnusable(current, candidates.filter, this.#host);
+    if (reason !== undefined) return this.#bind(session, this.#nextFor(session, candidates), reason);
+    if (!this.#isOwnSlot(current, this.#members.slots)) return undefined;
+    if (current.bucket === undefined || current.source.isFull) {
+      this.rejectedForRequest = true; // the clients that wait behind this client may still get another member
+      return undefined;
+    }
+    if (current.bucket !== 'expiring') return current;
+    const other = candidates.pick(this);
+    return other?.bucket === 'fresh' ? this.#bind(session, other, 'ending') : current;
+  }
+
+  #isOwnSlot(member: Member, slots: TimeSlots | undefined): boolean {
+    if (slots?.applyToSessions !== true) return true;
+    const slotAt = slots.startAt(member, this.#host, this.now);
+    return slotAt <= this.now || this.#unfitUntil(slotAt) !== UNFIT;
+  }
+
+  /**
+   * Returns the member to which the session moves. That is the member through which a hedge last won, if this member can still
+   * serve. If not, it is the next candidate.
+   */
+  #nextFor(session: Session, candidates: Candidates): Member | undefined {
+    const fallback = this.#members.find(session.fallback);
+    const serves =
+      fallback?.bucket === 'fresh' &&
+      fallback.endsAt >= this.#minEndsAt &&
+      !this.#avoid.includes(fallback.id) &&
+      this.#servesNow(fallback, candidates);
+    return serves ? fallback : candidates.pick(this);
+  }
+
+  /** Whether a request of a session on this member would get the member now. */
+  #servesNow(member: Member, { filter }: Candidates): boolean {
+    if (member.bucket !== 'fresh' && member.bucket !== 'expiring') return false;
+    return !member.source.isFull && whyUnusable(member, filter, this.#host) === undefined;
+  }
+
+  #bind(session: Session, member: Member | undefined, reason: string): Member | undefined {
+    if (member !== undefined) this.#sessions.bind(session, { member: member.id, reason }, this.now);
+    return member;
+  }
+}
+
+/** Whether the member is ready and its source is not blocked. The member may still be full, or not fit this client. */
+function works(member: Member | undefined): boolean {
+  return member?.phase.name === 'ready' && member.source.blockedReason === undefined;
+}
