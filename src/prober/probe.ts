@@ -1,22 +1,34 @@
 /**
- * One probe of one member: a request to the site of the check or, without a check, one or two attempts. A sign of life
+ * One probe of one member: a request to the site of the check (`health.check`) or, without a check, one or two attempts. A sign of life
  * is any reply that only a working proxy gives, such as an error about an unreachable target.
  *
  * The probe owns its connection; the prober owns the lease.
  */
 import type { Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import type { Clock } from '../core/clock.ts';
 import type { Deadlines } from '../core/deadlines.ts';
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
-import { type HostPort, hostPort } from '../core/host-port.ts';
+import { type HostPort, hostPort, parseHostPort } from '../core/host-port.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { RawConnection } from '../dialer/attempt-contract.ts';
+import { MAX_RESPONSE_HEAD_BYTES, readResponseHead } from '../dialer/connect-handshake.ts';
 import type { MemberDialer } from '../dialer/dialer.ts';
 import { memberHandshake } from '../dialer/member-handshake.ts';
 import type { SingleAttempt, SingleAttemptResult } from '../dialer/single-attempt.ts';
 import type { Lease } from '../pool/lease.ts';
-import { askSite, type CheckSite, type SiteAnswer } from './check-site.ts';
+
+export interface CheckSite {
+  readonly target: HostPort;
+  /** Whether the request uses TLS inside the tunnel. The check of the certificate then detects a man in the middle. */
+  readonly tls: boolean;
+  /** The URL for a request in absolute form, without a fragment. */
+  readonly url: string;
+  /** The value of the Host field. Omits the port if it is the default port (RFC 9110 §7.2). */
+  readonly authority: string;
+  readonly path: string;
+}
 
 export type ProbeOutcome =
   /**
@@ -36,23 +48,20 @@ export type ProbeOutcome =
   | { readonly kind: 'suspect'; readonly fault: FaultCode; readonly alive: boolean }
   | { readonly kind: 'cancelled' };
 
-export interface ProbeTask {
-  readonly lease: Lease;
-  readonly asks: SiteTask | 'sign-of-life' | 'own-address';
-  /** The time limit in ms. It applies to the whole probe if `asks` is a site, otherwise to each step of the probe. */
-  readonly timeoutMs: number;
-}
-
-interface SiteTask {
-  readonly at: CheckSite;
-  readonly expectStatus: number;
-}
-
 interface ProbeParts {
   readonly clock: Clock;
   readonly deadlines: Deadlines;
   readonly dialer: Pick<MemberDialer, 'attempt'>;
 }
+
+export type Asks = { readonly at: CheckSite; readonly expectStatus: number } | 'sign-of-life' | 'own-address';
+
+interface Wait {
+  readonly deadlines: Deadlines;
+  readonly timeoutMs: number;
+}
+
+const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443 };
 
 /** Names under `.invalid` never resolve (RFC 6761): a working proxy reports that it cannot reach the target. */
 const NOWHERE: HostPort = {
@@ -69,23 +78,25 @@ const SITE_FAULTS = {
   silent: 'member-silent',
   closed: 'member-closed',
   garbage: 'member-protocol',
-} as const satisfies Record<Exclude<SiteAnswer, number>, FaultCode>;
+} as const satisfies Record<string, FaultCode>;
 
 export class Probe {
   readonly lease: Lease;
+  readonly #asks: Asks;
+  readonly #timeoutMs: number;
   readonly #parts: ProbeParts;
-  readonly #task: ProbeTask;
   #attempt: SingleAttempt | undefined;
   #socket: Socket | undefined;
   #cancelled = false;
 
-  constructor(parts: ProbeParts, task: ProbeTask) {
-    this.lease = task.lease;
+  /** @param timeoutMs - the time limit of the whole probe if it asks a site, otherwise of each of its steps. */
+  constructor(lease: Lease, asks: Asks, timeoutMs: number, parts: ProbeParts) {
+    this.lease = lease;
+    this.#asks = asks;
+    this.#timeoutMs = timeoutMs;
     this.#parts = parts;
-    this.#task = task;
   }
 
-  /** Cancels the probe: it ends with the outcome `cancelled`. */
   cancel(): void {
     this.#cancelled = true;
     this.#attempt?.cancel();
@@ -93,11 +104,13 @@ export class Probe {
   }
 
   run(): Promise<ProbeOutcome> {
-    const { asks } = this.#task;
-    return typeof asks === 'object' ? this.#askForSite(asks) : this.#askForSignOfLife(asks);
+    const asks = this.#asks;
+    return typeof asks === 'object'
+      ? this.#askForSite(asks.at, asks.expectStatus)
+      : this.#askForSignOfLife(asks);
   }
 
-  async #askForSite({ at, expectStatus }: SiteTask): Promise<ProbeOutcome> {
+  async #askForSite(at: CheckSite, expectStatus: number): Promise<ProbeOutcome> {
     const { clock, deadlines } = this.#parts;
     const startedAt = clock.monotonic();
     // A check of an https site needs a tunnel. A check of an http site may use absolute form, like a client's plain
@@ -110,7 +123,7 @@ export class Probe {
       if (blame !== undefined) return { kind: 'failed', fault, blame };
       return { kind: 'suspect', fault, alive: SIGNS_OF_LIFE.has(fault) };
     }
-    const leftMs = Math.max(0, this.#task.timeoutMs - (clock.monotonic() - startedAt));
+    const leftMs = Math.max(0, this.#timeoutMs - (clock.monotonic() - startedAt));
     const answer = await askSite(result.connection, at, { deadlines, timeoutMs: leftMs });
     if (this.#cancelled) return { kind: 'cancelled' };
     if (answer === expectStatus) return { kind: 'passed', latencyMs: result.ms, relays: true };
@@ -153,16 +166,22 @@ export class Probe {
 
   async #checkRelay(connection: RawConnection): Promise<ProbeOutcome> {
     const { protocol } = this.lease;
-    const { timeoutMs } = this.#task;
-    const relays = await isRelayed(connection, protocol, { deadlines: this.#parts.deadlines, timeoutMs });
+    const relays = await isRelayed(connection, protocol, {
+      deadlines: this.#parts.deadlines,
+      timeoutMs: this.#timeoutMs,
+    });
     if (this.#cancelled) return { kind: 'cancelled' };
     return relays ? { kind: 'passed', relays } : { kind: 'unconnected', fault: 'member-cut' };
   }
 
   async #try(target: HostPort, use: 'tunnel' | 'forward'): Promise<SingleAttemptResult> {
-    const { lease, timeoutMs } = this.#task;
     if (this.#cancelled) return { kind: 'cancelled' };
-    this.#attempt = this.#parts.dialer.attempt({ lease, target, use, timeoutMs });
+    this.#attempt = this.#parts.dialer.attempt({
+      lease: this.lease,
+      target,
+      use,
+      timeoutMs: this.#timeoutMs,
+    });
     const result = await this.#attempt.result;
     if (result.kind !== 'accepted') return result;
     this.#socket = result.connection.socket;
@@ -174,29 +193,82 @@ export class Probe {
 
 /**
  * Whether the member relays bytes. `connection` leads through the member to the member's own address. Sends the first
- * message of a client in the protocol of the member, such as a SOCKS5 greeting, and waits for any byte. Always closes
- * the connection. Never rejects.
+ * message of a client in the protocol of the member, such as a SOCKS5 greeting, and waits for any byte.
  */
-function isRelayed(
-  { socket, early }: RawConnection,
-  protocol: MemberProtocol,
-  { deadlines, timeoutMs }: { readonly deadlines: Deadlines; readonly timeoutMs: number },
-): Promise<boolean> {
+async function isRelayed(connection: RawConnection, protocol: MemberProtocol, wait: Wait): Promise<boolean> {
+  const { opening } = memberHandshake(protocol, { target: NOWHERE });
+  const answer = await exchange(connection.socket, opening, connection.early, { ...wait, read: () => true });
+  return answer === true;
+}
+
+/** Reads the URL of a check; undefined if it is not an http or https URL with a host. */
+export function readCheckSite(text: string): CheckSite | undefined {
+  const url = URL.parse(text);
+  const defaultPort = url === null ? undefined : DEFAULT_PORTS[url.protocol];
+  if (url === null || defaultPort === undefined) return undefined;
+  const target = parseHostPort(url.host, defaultPort);
+  if (target === undefined) return undefined;
+  url.hash = '';
+  const path = `${url.pathname}${url.search}`;
+  return { target, tls: url.protocol === 'https:', url: url.href, authority: url.host, path };
+}
+
+function askSite(connection: RawConnection, site: CheckSite, wait: Wait) {
+  const socket = site.tls ? overTls(connection.socket, site.target) : connection.socket;
+  const read = (held: Buffer) => {
+    const head = readResponseHead(held);
+    if (head === 'garbage' || held.length > MAX_RESPONSE_HEAD_BYTES) return 'garbage';
+    return head === 'more' ? undefined : head.status;
+  };
+  return exchange(socket, requestFor(site, connection), connection.early, { ...wait, read });
+}
+
+/**
+ * Writes `opening`, and resolves with the first defined result of `read`, or with the reason why there is none. Always closes the
+ * connection. Never rejects.
+ */
+function exchange<Answer>(
+  socket: Socket,
+  opening: string | Buffer,
+  early: Buffer,
+  { deadlines, timeoutMs, read }: Wait & { readonly read: (held: Buffer) => Answer | undefined },
+): Promise<Answer | 'silent' | 'closed'> {
   return new Promise((resolve) => {
-    const end = (answered: boolean) => {
+    let held = early;
+    const end = (answer: Answer | 'silent' | 'closed') => {
       deadlines.clear(deadline);
       socket.off('data', onData).off('end', onEnd).off('close', onEnd);
-      socket.destroy();
-      resolve(answered);
+      socket.destroy(); // if the socket is a TLS socket, this also closes the TCP connection
+      resolve(answer);
     };
-    const deadline = deadlines.set(timeoutMs, () => end(false));
-    const onData = () => end(true);
-    const onEnd = () => end(false);
+    const deadline = deadlines.set(timeoutMs, () => end('silent'));
+    const onEnd = () => end('closed');
+    const onData = (bytes: Buffer) => {
+      held = Buffer.concat([held, bytes]);
+      const answer = read(held);
+      if (answer !== undefined) end(answer);
+    };
     socket.on('data', onData).on('end', onEnd).on('close', onEnd);
-    if (early.length > 0) end(true);
-    else {
-      socket.write(memberHandshake(protocol, { target: NOWHERE }).opening, 'latin1');
-      socket.resume();
-    }
+    socket.write(opening, 'latin1');
+    socket.resume();
+    if (early.length > 0) onData(Buffer.alloc(0));
   });
+}
+
+function overTls(socket: Socket, { host, kind }: HostPort): Socket {
+  const tls = connectTls({ socket, ...(kind === 'name' ? { servername: host } : {}) });
+  return tls.on('error', () => {}); // ignored: 'close' follows every error, and its handler ends the request
+}
+
+function requestFor({ authority, url, path }: CheckSite, { forwardMode, login }: RawConnection): string {
+  const absolute = forwardMode === 'absolute';
+  const credentials = absolute ? login?.authorization.reveal() : undefined;
+  const lines = [
+    `GET ${absolute ? url : path} HTTP/1.1`,
+    `Host: ${authority}`,
+    'Accept: */*',
+    'Connection: close',
+    ...(credentials === undefined ? [] : [`Proxy-Authorization: ${credentials}`]),
+  ];
+  return `${lines.join('\r\n')}\r\n\r\n`;
 }

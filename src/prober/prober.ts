@@ -19,19 +19,16 @@ import type { Random } from '../core/random.ts';
 import type { MemberDialer } from '../dialer/dialer.ts';
 import type { Lease, ProbeLease } from '../pool/lease.ts';
 import type { Pool } from '../pool/pool.ts';
-import { type CheckSite, readCheckSite } from './check-site.ts';
-import { Probe, type ProbeOutcome, type ProbeTask } from './probe.ts';
+import { type Asks, type CheckSite, Probe, type ProbeOutcome, readCheckSite } from './probe.ts';
 
 interface CheckSettings {
   readonly url: string;
   readonly everyMs: number;
-  /** The time limit in ms of the whole probe, including the connection. */
   readonly timeoutMs: number;
   readonly expectStatus: number;
 }
 
 export interface ProberSettings {
-  /** The configured check. If undefined, unproven members need only a sign of life. */
   readonly check: CheckSettings | undefined;
   readonly unprovenSources: ReadonlySet<string>;
 }
@@ -135,25 +132,24 @@ export class Prober implements AsyncDisposable {
   }
 
   #startProbes(): void {
+    const { pool } = this.#options;
+    const { check } = this.#settings;
     const room = MAX_PROBES - this.#probes.size;
     if (this.#closed || room <= 0) return;
-    for (const lease of this.#options.pool.acquireForProbe(room, this.#settings.check?.everyMs)) {
-      this.#start(this.#taskFor(lease), (outcome) => this.#onOutcome(lease, outcome));
+    for (const lease of pool.acquireForProbe(room, check?.everyMs)) {
+      const onOutcome = (outcome: ProbeOutcome) => this.#onOutcome(lease, outcome);
+      if (check !== undefined && this.#site !== undefined) {
+        this.#start(lease, { at: this.#site, expectStatus: check.expectStatus }, check.timeoutMs, onOutcome);
+      } else {
+        const asks = lease.isNew ? 'sign-of-life' : 'own-address';
+        this.#start(lease, asks, SIGN_OF_LIFE_TIMEOUT_MS, onOutcome);
+      }
     }
   }
 
-  #taskFor(lease: ProbeLease): ProbeTask {
-    const { check } = this.#settings;
-    if (check !== undefined && this.#site !== undefined) {
-      const { timeoutMs, expectStatus } = check;
-      return { lease, asks: { at: this.#site, expectStatus }, timeoutMs };
-    }
-    return { lease, asks: lease.isNew ? 'sign-of-life' : 'own-address', timeoutMs: SIGN_OF_LIFE_TIMEOUT_MS };
-  }
-
-  #start(task: ProbeTask, onOutcome: (outcome: ProbeOutcome) => void): void {
+  #start(lease: Lease, asks: Asks, timeoutMs: number, onOutcome: (outcome: ProbeOutcome) => void): void {
     const { clock, dialer } = this.#options;
-    const probe = new Probe({ clock, dialer, deadlines: this.#deadlines }, task);
+    const probe = new Probe(lease, asks, timeoutMs, { clock, dialer, deadlines: this.#deadlines });
     const finished = probe.run().then((outcome) => {
       this.#probes.delete(probe);
       onOutcome(outcome);
@@ -201,8 +197,7 @@ export class Prober implements AsyncDisposable {
       this.#blame(lease, { blame: 'unclear', fault });
       return;
     }
-    const task = { lease: other, asks: 'own-address', timeoutMs: SIGN_OF_LIFE_TIMEOUT_MS } as const;
-    this.#start(task, (outcome) => {
+    this.#start(other, 'own-address', SIGN_OF_LIFE_TIMEOUT_MS, (outcome) => {
       const isBetter =
         outcome.kind === 'passed'
           ? outcome.relays || kind === 'lifeless'
