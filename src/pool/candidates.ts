@@ -24,10 +24,6 @@ import { ShuffleRotation } from './rotation/shuffle.ts';
  */
 export const QUIET_MS = 1_000;
 
-/**
- * The maximum number of lists. A further list replaces the list that no request has used for the longest time, but
- * never a list with waiting clients.
- */
 const MAX_LISTS = 256;
 
 /** A rank is the number of open leases times USE_RANGE, plus `lastUse`. A double represents every such rank exactly. */
@@ -66,7 +62,6 @@ export class Candidates {
     return this.tiers.every((tier) => !tier.canServe && tier.buckets.quarantined.size === 0);
   }
 
-  /** Picks the next member that passes the check, from any tier. Picks a quarantined member only if no other member passes. */
   pick(check: CandidateCheck): Member | undefined {
     for (const tier of this.tiers) {
       const candidate = search(tier, check);
@@ -88,7 +83,6 @@ export class Candidates {
     return undefined;
   }
 
-  /** The members that the next picks will probably return, in order; at most `count`. */
   upcoming(count: number, now: number): readonly Member[] {
     const tier = this.tiers.find(({ canServe }) => canServe);
     if (tier === undefined) return [];
@@ -127,7 +121,6 @@ export class CandidateIndex {
     });
   }
 
-  /** Returns the list for a filter. If the list does not exist, builds it from `members`. */
   find(filter: MemberFilter, members: ReadonlyMap<string, Member>, now: number): Candidates {
     if (filter === ANY_MEMBER) return this.#anyMember;
     const key = keyOfFilter(filter);
@@ -167,15 +160,10 @@ export class CandidateIndex {
     }
   }
 
-  /**
-   * Returns a member that expires, or whose bucket must change, at `now` or earlier. The caller must update or remove
-   * this member before the next call.
-   */
   due(now: number): Member | undefined {
     return this.#changes.firstKey <= now ? this.#changes.first?.member : undefined;
   }
 
-  /** Adds a member to the lists. Call `setEnd` first. */
   add(member: Member, now: number): void {
     for (const list of this.#lists.values()) addToList(list, member);
     this.update(member, now);
@@ -187,7 +175,6 @@ export class CandidateIndex {
     member.candidates.length = 0;
   }
 
-  /** Sets the member's end of life. Call `add` or `update` next. */
   setEnd(member: Member, endsAt: number): void {
     member.endsAt = endsAt;
     member.source.expiries.update(member.usableUntil, endsAt - this.#settings.safetyMarginMs);
@@ -205,7 +192,6 @@ export class CandidateIndex {
     this.update(member, now);
   }
 
-  /** Moves the member to the bucket that its state requires, and schedules the next change of the bucket. */
   update(member: Member, now: number): void {
     const { name } = member.phase;
     if (name === 'draining' || name === 'left') return; // draining and departed members are in no list
@@ -224,7 +210,6 @@ export class CandidateIndex {
     this.#timer.disarm();
   }
 
-  /** The bucket of the member at `now`; undefined if the pool must not pick it. */
   #bucketOf(member: Member, now: number): Bucket | undefined {
     const { phase, source } = member;
     if (phase.name !== 'ready' && phase.name !== 'quarantined') return undefined;

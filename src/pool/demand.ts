@@ -111,7 +111,6 @@ function someMayServe({ tiers, filter }: Candidates, host: string, minEndsAt: nu
   return false;
 }
 
-/** Names of the sources that the pick at `now` searched. */
 export function searchedSources({ tiers }: Candidates, now: number): string[] {
   const searched = tiers.filter(({ lastWantedAt }) => lastWantedAt === now);
   return searched.flatMap(({ sources }) => sources.map(({ name }) => name));

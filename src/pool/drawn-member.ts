@@ -3,10 +3,8 @@
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Login } from '../core/secret.ts';
 
-/** A proxy from a draw, before the pool decides whether it becomes a member. */
 export interface DrawnMember {
   readonly protocol: MemberProtocol;
-  /** The host of the proxy: an IP literal in canonical form. */
   readonly host: string;
   readonly port: number;
   /**
@@ -14,7 +12,6 @@ export interface DrawnMember {
    * `unknownLifetimeMs` after it joined or last had a success.
    */
   readonly endsAt: number | undefined;
-  /** Whether a probe must succeed before clients may use the member. */
   readonly unproven: boolean;
   readonly exitIp?: string | undefined;
   /**
@@ -22,14 +19,11 @@ export interface DrawnMember {
    * omits members with a login.
    */
   readonly login?: Login | undefined;
-  /** The location as text from the service, such as province, city and carrier. */
   readonly location?: string | undefined;
   readonly facts?: Facts | undefined;
-  /** Name of the replica of the fleet that drew the member. Absent if this replica drew it. */
   readonly drawnBy?: string | undefined;
 }
 
-/** Further fields of the service's answer, only for display. */
 export type Facts = Readonly<Record<string, string | number | boolean>>;
 
 export interface AddedMembers {

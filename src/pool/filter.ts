@@ -74,10 +74,6 @@ export function mayServe(member: Member, filter: MemberFilter, host: string): bo
   return PASSING_REASONS.has(whyUnusable(member, filter, host));
 }
 
-/**
- * Whether the source could draw a member that passes the filter and lives for at least `minLifeMs`. True if the pool
- * does not know.
- */
 export function couldDraw(source: PoolSource, filter: MemberFilter, minLifeMs = 0): boolean {
   const { options, protocols, longestLifeMs } = source;
   if (filter.source !== undefined && filter.source !== source.name) return false;
@@ -88,7 +84,6 @@ export function couldDraw(source: PoolSource, filter: MemberFilter, minLifeMs = 
   return longestLifeMs === 0 || minLifeMs <= longestLifeMs;
 }
 
-/** Whether a member of the source could serve the client, now or after a draw. */
 export function couldServe(source: PoolSource, routing: RoutingOptions): boolean {
   return (
     (routing.source === undefined || routing.source === source.name) &&
@@ -172,7 +167,6 @@ function isForeignScript({ options, locatedCount, hasLatinLocation }: PoolSource
   return hasLatinLetter(keyword);
 }
 
-/** Returns one clause for each source, separated by commas. `%s` in a clause becomes the name of the source. */
 function each(sources: readonly PoolSource[], clause: (options: PoolSource['options']) => string): string {
   return sources.map(({ name, options }) => clause(options).replace('%s', name)).join(', ');
 }

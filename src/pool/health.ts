@@ -31,15 +31,12 @@ export interface SuspectFailure {
   /** Canonical host of the target. The port does not matter: two ports of a host count as one target. */
   readonly host: string;
   readonly client: string;
-  /** Whether another member reached the same target. */
   readonly compared: boolean;
 }
 
 /** The health as a snapshot stores it, without suspicions. */
 export interface HealthSnapshot {
-  /** The number of consecutive faults that no target can cause. */
   readonly inRow: number;
-  /** The number of consecutive quarantines. */
   readonly rests: number;
 }
 
@@ -60,7 +57,6 @@ export class Health {
     return this.#faults + (this.#refusals?.counted ?? 0) + (this.#cuts?.counted ?? 0);
   }
 
-  /** Records that the member accepted an attempt at monotonic `now`. */
   accepted(now: number): void {
     this.#acceptedAt = now;
     this.#faults = 0;
@@ -68,7 +64,6 @@ export class Health {
     if (this.score === 0) this.#quarantines = 0;
   }
 
-  /** Records that a target answered through the member at monotonic `now`. */
   answered(now: number): void {
     this.#answeredAt = now;
     this.#cuts?.clear();
@@ -166,7 +161,6 @@ interface Surroundings {
   readonly sourceTotals: Readonly<SourceTotals>;
 }
 
-/** Maximum number of target hosts that a suspicion remembers. No decision needs more of them. */
 const MAX_HOSTS = 16;
 /**
  * While no other member is known to work, noria probes a member only after the member has failed for this number of
@@ -190,17 +184,14 @@ class Suspicion {
   #sourceWorked = true;
   #counted = 0;
 
-  /** The number of faults that result from these failures: at most one for each target host. */
   get counted(): number {
     return this.#counted;
   }
 
-  /** Whether requests of several clients failed through the member. */
   get isShared(): boolean {
     return this.#clients.size > 1;
   }
 
-  /** Whether the member failed for several targets and another member reached at least one of them. */
   get isCompared(): boolean {
     return this.#hosts.size > 1 && [...this.#hosts.values()].includes(true);
   }
@@ -240,7 +231,6 @@ class Suspicion {
 interface SourceTotals {
   successes: number;
   failures: number;
-  /** Monotonic moment at which `successes` last increased. */
   succeededAt: number;
 }
 
@@ -282,22 +272,16 @@ export class SourceEvidence {
     this.#latestAt = now;
   }
 
-  /** Whether a target answered a client other than `client` during the last CLIENT_SERVED_MS. */
   servedOther(client: string, now: number): boolean {
     const at = client === this.#latestClient ? this.#otherAt : this.#latestAt;
     return now - at <= CLIENT_SERVED_MS;
   }
 
-  /**
-   * Counts a new member.
-   * @param size - number of usable members that the source should have.
-   */
   memberJoined(size: number): void {
     this.#trials += TRIALS_PER_MEMBER;
     this.#limitTrials(size);
   }
 
-  /** Uses up one trial; false if the source may make none now. */
   spendTrial(size: number): boolean {
     this.#limitTrials(size);
     if (this.#trials < 1) return false;

@@ -12,12 +12,10 @@ import type { Login } from '../core/secret.ts';
  * The client that a session belongs to. The limit of sessions per client applies to all sessions of one owner together.
  */
 export interface SessionOwner {
-  /** The authenticated user; '' when the listener has no users. */
   readonly user: string;
   readonly address: string;
 }
 
-/** What a client asks for in its user name or headers, completed by the options of its listener. */
 export interface RoutingOptions {
   /**
    * The user or, on a listener without users, the client's network. Requests without this field count as one client.
@@ -28,14 +26,10 @@ export interface RoutingOptions {
    * sessions.
    */
   readonly session?: string;
-  /** The owner of the session. The pool uses the owner only if this request creates the session. */
   readonly sessionOwner?: SessionOwner;
-  /** Maximum idle time of the session; absent: the pool's default. */
   readonly sessionTtlMs?: number;
   readonly source?: string;
-  /** The client wants only members whose location contains this keyword, in any letter case. */
   readonly location?: string;
-  /** The client wants only members with at least this remaining life. */
   readonly minLifeMs?: number;
   readonly protocol?: MemberProtocol;
 }
@@ -46,7 +40,6 @@ export interface LeaseRequest {
   readonly routing: RoutingOptions;
   /** Canonical host of the target. Bans and `perHostSpacing` apply to this host. */
   readonly targetHost: string;
-  /** Ids of members that the same client request has already tried. */
   readonly avoid: readonly string[];
   /** Maximum time for which the request may wait for a member. 0: the request does not wait. */
   readonly waitMs: number;
@@ -63,11 +56,9 @@ export interface Lease {
   readonly member: string;
   readonly source: string;
   readonly protocol: MemberProtocol;
-  /** The host of the member: an IP literal without brackets. */
   readonly host: string;
   readonly port: number;
   readonly exitIp?: string;
-  /** The member's own credentials. They replace the credentials of its source. */
   readonly login?: Login;
   /** Remaining life of the member when the pool granted the lease. The safety margin is not subtracted. Absent when unknown. */
   readonly remainingMs?: number;
@@ -80,7 +71,6 @@ export interface Lease {
 }
 
 export interface ProbeLease extends Lease {
-  /** Whether the member is unproven: clients get it only after a probe succeeds. */
   readonly isNew: boolean;
 }
 
@@ -90,10 +80,8 @@ export type UpcomingMember = Pick<
 >;
 
 export interface UpcomingQuery {
-  /** If the options name a session, `upcoming` returns only the session's own member. */
   readonly routing: RoutingOptions;
   readonly count: number;
-  /** Whether the caller already knows the member. `upcoming` omits the members that the caller knows. */
   isKnown(member: string): boolean;
 }
 
@@ -103,17 +91,14 @@ export interface LeaseRefusal {
   readonly reason: string;
   /** Time until the next draw can bring a member; absent if no draw is planned. */
   readonly retryAfterMs?: number;
-  /** The sources that could serve the client. */
   readonly sources: readonly Pick<SourceForecast, 'name' | 'state' | 'reason' | 'nextDrawMs'>[];
 }
 
-/** What refill expects a source to do next. */
 export interface SourceForecast {
   readonly name: string;
   readonly state: string;
   /** Why the source is in `state`. May contain an error code of the service, but never the text of the service. */
   readonly reason: string;
-  /** Time until the source's next draw may start; absent if no draw is planned. */
   readonly nextDrawMs?: number;
   /** Time until a draw can bring a member; absent if no draw is planned. */
   readonly nextMemberMs?: number;
@@ -147,7 +132,6 @@ export type LeaseReport =
        * the target.
        */
       readonly cut: false | Extract<Blame, 'member-for-target' | 'unclear'>;
-      /** Whether at least one byte from the target arrived. */
       readonly answered?: boolean;
     };
 
@@ -158,7 +142,6 @@ export interface LeaseProvider {
    * never rejects.
    */
   acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal>;
-  /** Cancels a waiting request. Its promise resolves with `client-gone`. Ignores unknown ids. */
   cancel(requestId: number): void;
   report(report: LeaseReport): void;
   /**

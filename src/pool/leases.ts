@@ -14,7 +14,6 @@ interface OpenLease {
   readonly id: number;
   readonly member: Member;
   readonly session: Session | undefined;
-  /** Canonical host of the request's target; '' for a probe. */
   readonly targetHost: string;
   readonly client: string;
   readonly leasedAt: number;
@@ -101,7 +100,6 @@ export class Leases {
     return true;
   }
 
-  /** Ids of the open leases of a session or a member. Takes time in proportion to the number of all open leases. */
   of(holder: LeaseHolder): number[] {
     const ids: number[] = [];
     for (const { id, member, session } of this.#open.values()) {

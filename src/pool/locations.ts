@@ -4,11 +4,8 @@
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 
-/** Location text of the service, such as province, city and carrier. */
 export interface Location {
-  /** The text as the service sent it; empty if the service reports no location. */
   readonly text: string;
-  /** `text` in lower case, for comparison. */
   readonly folded: string;
 }
 
@@ -18,7 +15,6 @@ const MAX_LOCATIONS = 20_000;
 export class Locations {
   readonly #byText = new BoundedMap<string, Location>(MAX_LOCATIONS);
 
-  /** Returns the same object each time for the same text, while the location is remembered. */
   of(text = ''): Location {
     const known = this.#byText.get(text);
     if (known !== undefined) return known;
@@ -27,17 +23,12 @@ export class Locations {
     return location;
   }
 
-  /**
-   * Whether a location seen so far contains the keyword.
-   * @param keyword - in the form that `foldLocation` returns.
-   */
   someContain(keyword: string): boolean {
     for (const { folded } of this.#byText.values()) if (folded.includes(keyword)) return true;
     return false;
   }
 }
 
-/** Returns the text in the form in which locations and keywords are compared. */
 export function foldLocation(text: string): string {
   return text.toLowerCase();
 }

@@ -25,7 +25,6 @@ export interface Departure {
   readonly fault?: FaultCode;
 }
 
-/** Each phase with its data. Moments are monotonic. */
 export type MemberPhase =
   /** Unproven: clients do not get the member before a probe succeeds. */
   | { readonly name: 'joining' }
@@ -95,7 +94,6 @@ export class Candidate extends RotationEntry {
 export class Tier {
   readonly sources: readonly PoolSource[];
   readonly buckets: Readonly<Record<Bucket, Rotation<Candidate>>>;
-  /** Monotonic moment of the last request that searched this tier. */
   lastWantedAt = Number.NEGATIVE_INFINITY;
 
   constructor(sources: readonly PoolSource[], buckets: Readonly<Record<Bucket, Rotation<Candidate>>>) {
@@ -140,9 +138,7 @@ export class Member {
   endIsAssumed = false;
 
   openLeases = 0;
-  /** Number of open client leases for which the member has not accepted an attempt yet. They are not in `uses`. */
   pendingUses = 0;
-  /** Number of client leases, in all replicas, for which the member accepted an attempt. */
   uses = 0;
   /**
    * The id of the lease that tests the member: a probe, or a client's lease on a quarantined member. A member has at most one
@@ -167,7 +163,7 @@ export class Member {
   readonly candidates: Candidate[] = [];
   /** `key` is the end of life minus the safety margin. */
   readonly usableUntil = new MemberMoment(this);
-  /** `key` is the next moment at which a timer removes the member or changes its bucket (see candidate-index.ts). */
+  /** `key` is the next moment at which a timer removes the member or changes its bucket (see candidates.ts). */
   readonly nextChange = new MemberMoment(this);
 
   #phase: MemberPhase;
@@ -191,7 +187,6 @@ export class Member {
     return this.#phase;
   }
 
-  /** The address that targets see: the exit IP if it is known, otherwise the member's own host. */
   get exit(): string {
     return this.exitIp ?? this.host;
   }
@@ -206,7 +201,6 @@ export class Member {
     this.#move({ name: 'quarantined', ...quarantine });
   }
 
-  /** Starts to drain the member. Without an open lease, the member leaves at once. */
   leave(departure: Departure): void {
     this.#move(this.openLeases > 0 ? { name: 'draining', departure } : { name: 'left' });
   }

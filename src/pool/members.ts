@@ -44,9 +44,7 @@ export interface MemberHistory {
 }
 
 interface DepartedMember extends MemberHistory {
-  /** The pool forgets the departed member at this monotonic moment. */
   readonly untilAt: number;
-  /** Whether the member must not join again before `untilAt`. */
   readonly barred: boolean;
 }
 
@@ -83,7 +81,6 @@ export class Members {
   readonly #random: Random;
   #faultsIgnored = false;
   readonly #byId = new Map<string, Member>();
-  /** The members that are not draining, by their key (see `memberKey`). */
   readonly #byKey = new Map<string, Member>();
 
   /** @param onChange - called after the passage of time has changed members, for example after a quarantine has ended. */
@@ -111,10 +108,6 @@ export class Members {
     return id === undefined ? undefined : this.#byId.get(id);
   }
 
-  /**
-   * Returns the member with this key, unless it drains.
-   * @param key - see `memberKey`.
-   */
   findByKey(key: string): Member | undefined {
     return this.#byKey.get(key);
   }
@@ -123,7 +116,6 @@ export class Members {
     return this.index.find(filter, this.#byKey, now);
   }
 
-  /** Applies new settings. Removes the members of sources that are no longer configured. */
   configure(settings: PoolSettings, now: number): void {
     this.settings = settings;
     const names = new Set(settings.sources.map(({ name }) => name));
@@ -176,7 +168,6 @@ export class Members {
     member.source.evidence.recordAnswer(client, now);
   }
 
-  /** Applies the end of a lease. Call it after the counters of open leases have been updated. */
   leaseEnded(member: Member, now: number): void {
     if (member.phase.name !== 'draining') this.index.leaseEnded(member, now);
     else if (member.openLeases === 0) this.#delete(member, member.finishDraining());
@@ -214,10 +205,6 @@ export class Members {
     this.slots = hasSlots ? new TimeSlots(part, clockAheadMs, rotation) : undefined;
   }
 
-  /**
-   * Sets whether clients may use the members of the source, and how many open leases all these members may have
-   * together.
-   */
   restrict(
     source: PoolSource,
     { blockedReason, leaseLimit }: Pick<PoolSource, 'blockedReason' | 'leaseLimit'>,
@@ -255,7 +242,6 @@ export class Members {
     this.#emitJoined(member, false, now);
   }
 
-  /** Updates a member that a draw brought again. `endsAt` is the end of life that this draw gives the member. */
   renew(
     member: Member,
     { drawn, endsAt }: { readonly drawn: DrawnMember; readonly endsAt: number },
@@ -280,7 +266,6 @@ export class Members {
     this.index.update(member, now);
   }
 
-  /** Sets an unproven or quarantined member to ready. */
   admit(member: Member, now: number): void {
     const wasQuarantined = member.source.quarantined.delete(member);
     member.source.suspected.delete(member);
@@ -315,7 +300,6 @@ export class Members {
     this.#bus.emit('member.joined', { ...eventOf(member), remainingMs, renewed });
   }
 
-  /** Adds the members of a draw in random order. */
   addDraw(source: PoolSource, drawn: readonly DrawnMember[], now: number): AddedMembers {
     const added = { joined: 0, renewed: 0, rejected: 0 };
     for (const proxy of shuffled(this.#random, drawn)) added[this.#add(source, proxy, now)] += 1;
@@ -336,7 +320,6 @@ export class Members {
     return joins ? 'joined' : 'rejected';
   }
 
-  /** Does nothing if the member has expired or is in the pool already. */
   restore(source: PoolSource, restored: RestoredMember, now: number): void {
     const { id, joinedAt, endsAt, quarantine } = restored;
     if (this.#isTooLate(endsAt, now)) return;
@@ -535,7 +518,6 @@ export class DepartedMembers {
     return departed === undefined || departed.untilAt <= now ? undefined : departed;
   }
 
-  /** The departed members that the pool still remembers at `now`, oldest first. */
   *entries(now: number): Generator<[string, DepartedMember]> {
     for (const entry of this.#byKey) if (entry[1].untilAt > now) yield entry;
   }

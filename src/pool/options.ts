@@ -25,13 +25,9 @@ export interface PoolSourceOptions {
   readonly priority: number;
   /** The number of usable members that the source should have. */
   readonly size: number;
-  /** How long a member with unknown lifetime lives after it joined or last had a success. */
   readonly unknownLifetimeMs: number;
-  /** The protocol of all members of the source; absent if unknown. */
   readonly protocol?: MemberProtocol;
-  /** The longest life of a newly drawn member; absent if unknown. */
   readonly maxLifetimeMs?: number;
-  /** The draw parameters that select locations; absent if unknown. */
   readonly locationParams?: LocationParams;
   /**
    * True if the source reports locations in several languages. Even if all its locations so far are Chinese, the next
@@ -40,20 +36,14 @@ export interface PoolSourceOptions {
   readonly mixedLocations?: boolean;
 }
 
-/** How the pool picks members, the maximum load of each member, and the lifetime of sessions. */
 export interface RotationOptions {
   readonly strategy: Strategy;
-  /** Maximum number of open leases per member. 0: no limit. */
   readonly maxTunnelsPerMember: number;
-  /** Number of uses after which a member is removed. 0: no limit. */
   readonly maxUsesPerMember: number;
   /** Minimum time between two uses of a member for the same target host. Does not apply to sessions. 0: no spacing. */
   readonly perHostSpacingMs: number;
-  /** Idle time after which a session ends, if the client sets no TTL. */
   readonly sessionTtlMs: number;
-  /** The longest TTL that a client may set. */
   readonly maxSessionTtlMs: number;
-  /** Maximum number of sessions of one user or, without users, of one client network. */
   readonly maxSessionsPerClient: number;
 }
 
@@ -88,11 +78,9 @@ export interface ProcessPart extends LimitPart {
    * clock; limits on uses may then be slightly exceeded.
    */
   readonly clockAheadMs: number | undefined;
-  /** Monotonic moment of the last change of `count`. */
   readonly changedAt: number;
 }
 
-/** The settings that a reload may change. */
 export interface PoolSettings {
   readonly sources: readonly PoolSourceOptions[];
   readonly rotation: RotationOptions;
@@ -103,9 +91,7 @@ export interface PoolSettings {
   readonly health: HealthOptions;
 }
 
-/** Limits that bound the pool's memory. */
 interface PoolLimits {
-  /** The maximum number of clients that may wait at once. The pool refuses further clients. */
   readonly waiting: number;
   /**
    * Maximum number of sessions of all clients together. At the limit, a new session replaces a session of the client with the

@@ -58,7 +58,6 @@ const CLIENT_LEFT: LeaseRefusal = {
 const NONE_FREE = 'No member that can serve this request is free.';
 
 export class Pool implements LeaseProvider {
-  /** Number of clients that wait in other replicas of the pool. */
   waitingElsewhere = 0;
   readonly #clock: Clock;
   readonly #bus: EventBus;
@@ -308,7 +307,6 @@ export class Pool implements LeaseProvider {
     return true;
   }
 
-  /** Moves a session to another member. @returns undefined when there is no such session. */
   rotateSession(name: string): SessionRotation | undefined {
     const session = this.#sessions.find(name);
     if (session === undefined) return undefined;
@@ -333,7 +331,6 @@ export class Pool implements LeaseProvider {
     return assignedMember(member, now);
   }
 
-  /** The id of the session's member; undefined if the member is no longer in the pool. */
   memberOfSession(name: string): string | undefined {
     return this.#members.find(this.#sessions.find(name)?.member)?.id;
   }
@@ -345,7 +342,6 @@ export class Pool implements LeaseProvider {
     return this.#hopelessness(this.#clock.monotonic())(request, waitMs) === undefined;
   }
 
-  /** Why no member can serve these routing options now. */
   refusalFor(routing: RoutingOptions): LeaseRefusal {
     const impossible = this.#whyImpossible(routing);
     return impossible === undefined ? this.#poolEmpty(NONE_FREE, routing) : badRouting(impossible);
@@ -368,7 +364,6 @@ export class Pool implements LeaseProvider {
     return true;
   }
 
-  /** Ends a session. Its open tunnels continue. @returns false when there is no such session. */
   forgetSession(name: string): boolean {
     return this.#sessions.forget(name);
   }
@@ -416,12 +411,10 @@ export class Pool implements LeaseProvider {
     this.serveWaiting(this.#clock.monotonic());
   }
 
-  /** Returns a journal with a record of each session, and of each change of a session from now on. */
   sessionJournal(onChange: () => void): SessionJournal {
     return this.#sessions.journal(onChange);
   }
 
-  /** Restores the stored sessions that have not ended in the meantime. */
   restoreSessions(stored: Iterable<readonly [name: string, StoredSession]>): void {
     this.#sessions.restore(stored, this.#clock.monotonic());
   }

@@ -12,7 +12,6 @@ export class Session implements HeapNode {
   readonly name: string;
   readonly owner: SessionOwner;
   ttlMs: number;
-  /** Id of the session's member. If undefined, the next pick gives the session a member. */
   member: string | undefined;
   /**
    * Id of the member through which a hedge last won for this session. If the session's own member fails, the session
@@ -128,7 +127,6 @@ export class SessionClients {
     return -(this.#byKey.get(clientKey(owner))?.key ?? 0);
   }
 
-  /** Returns the session to end when the client has reached its limit of sessions. */
   leastUsedOf(owner: SessionOwner, now: number): Session | undefined {
     return leastUsed(this.#byKey.get(clientKey(owner)), now);
   }

@@ -56,16 +56,11 @@ export class Sessions {
     return this.#byName.get(name);
   }
 
-  /**
-   * Returns a journal that records the changes of the sessions from now on.
-   * @param onChange - called for each change.
-   */
   journal(onChange: () => void): SessionJournal {
     this.#journal = new SessionJournal(this.#clock, this.#byName, onChange);
     return this.#journal;
   }
 
-  /** Adds the stored sessions that have not ended in the meantime. */
   restore(stored: Iterable<readonly [name: string, StoredSession]>, now: number): void {
     for (const [name, record] of stored) {
       if (this.#byName.has(name)) continue;
@@ -138,7 +133,6 @@ export class Sessions {
     return session;
   }
 
-  /** Assigns the member to the session and emits `session.bound` or `session.moved`. */
   bind(
     session: Session,
     { member, reason }: { readonly member: string; readonly reason: string },
@@ -168,14 +162,12 @@ export class Sessions {
     this.#journal?.sessionUsed(session, now);
   }
 
-  /** Removes the member of the session. The next pick gives the session another member. */
   unbind(session: Session): void {
     if (session.member === undefined) return;
     this.#setMember(session, undefined);
     for (const observer of this.observers) observer.sessionMoved(session, 'rotated');
   }
 
-  /** @returns false when there is no such session. */
   forget(name: string): boolean {
     const session = this.#byName.get(name);
     if (session === undefined) return false;
@@ -183,7 +175,6 @@ export class Sessions {
     return true;
   }
 
-  /** Stops the timer. Keeps the sessions. */
   close(): void {
     this.#timer.disarm();
   }
@@ -241,7 +232,6 @@ export class Sessions {
   }
 }
 
-/** `record` is undefined if the session has ended. */
 type SessionEntry = readonly [name: string, record: SessionRecord | undefined];
 
 /**
@@ -253,7 +243,6 @@ export class SessionJournal {
   readonly #clock: Clock;
   readonly #sessions: ReadonlyMap<string, Session>;
   readonly #onChange: () => void;
-  /** Names of changed and ended sessions that `takeChanges` has not returned yet. */
   readonly #changed = new Set<string>();
 
   constructor(clock: Clock, sessions: ReadonlyMap<string, Session>, onChange: () => void) {
@@ -290,7 +279,6 @@ export class SessionJournal {
     this.#onChange();
   }
 
-  /** Records that the session was used, or is still in use. */
   sessionUsed(session: Session, now: number): void {
     if (now - session.recordedAt >= session.ttlMs * REFRESH_SHARE) this.sessionChanged(session);
   }

@@ -1,5 +1,5 @@
 /**
- * Converts the members to plain JSON and back, so that they survive a restart. Sessions have a journal (session-journal.ts).
+ * Converts the members to plain JSON and back, so that they survive a restart. Sessions have a journal (sessions.ts).
  *
  * Moments in a snapshot are epoch ms, because monotonic time ends with the process.
  */

@@ -51,7 +51,6 @@ const snapshotSchema = z.object({
   remembered: z.array(departedSchema),
 });
 
-/** The data of the members that survives a restart. */
 export type PoolSnapshot = z.infer<typeof snapshotSchema>;
 
 const sessionSchema = z.object({
@@ -59,26 +58,22 @@ const sessionSchema = z.object({
   address: z.string(),
   member: z.string().optional(),
   ttlMs: durationMs.max(MAX_TTL_MS),
-  /** The idle time of the session in ms; 0 while the session has an open lease. */
   idleMs: durationMs,
   uses: z.int().nonnegative(),
 });
 
 export type SessionRecord = z.infer<typeof sessionSchema>;
 
-/** A record of the journal file, and the time since it was written. */
 export interface StoredSession {
   readonly record: SessionRecord;
   readonly ageMs: number;
 }
 
-/** Decodes a snapshot. Returns undefined if `value` is not a valid snapshot. */
 export function decodeSnapshot(value: unknown): PoolSnapshot | undefined {
   const decoded = snapshotSchema.safeParse(value);
   return decoded.success ? decoded.data : undefined;
 }
 
-/** Decodes the records of the journal file. Ignores invalid records. */
 export function* decodeSessions(
   found: Iterable<readonly [name: string, { readonly value: unknown; readonly ageMs: number }]>,
 ): Generator<readonly [name: string, StoredSession]> {

@@ -12,7 +12,6 @@ import type { ProcessPart, RotationOptions } from './options.ts';
 
 type SlotLimits = Pick<RotationOptions, 'maxUsesPerMember' | 'perHostSpacingMs'>;
 
-/** Within this time after a use of a member, all processes know of the use. */
 const USES_KNOWN_MS = 750;
 /**
  * The length of a slot, as a multiple of the wait at the start of the slot. With longer slots, processes waste less
@@ -44,7 +43,6 @@ export class TimeSlots {
     return !this.#perHost;
   }
 
-  /** Monotonic moment from which this process may use the member for the host; `now` or earlier if it may use the member now. */
   startAt({ id }: Member, host: string, now: number): number {
     const { changedAt } = this.#part;
     const clockAheadMs = this.#clockAheadMs;

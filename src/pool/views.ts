@@ -12,7 +12,6 @@ export interface SourceCounts extends Record<Exclude<MemberPhaseName, 'left'>, n
   readonly size: number;
   readonly openTunnels: number;
   readonly used: number;
-  /** Why clients may not use the members; null when they may. */
   readonly blocked: string | null;
 }
 
@@ -68,7 +67,6 @@ export function sessionView(session: Session, member: string | undefined, now: n
   });
 }
 
-/** Counts the members of a source by state. The call takes time in proportion to the number of members. */
 export function sourceCounts(source: PoolSource): SourceCounts {
   const { left: _, ...counts } = source.counts;
   return {

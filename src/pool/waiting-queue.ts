@@ -88,7 +88,6 @@ export class WaitingQueue {
     client.answer.resolve(answer);
   }
 
-  /** Moves a client to the end of the line for `candidates`. Call it when the client's previous candidates are stale. */
   changeLine(client: WaitingClient, candidates: Candidates): void {
     this.#leaveLine(client);
     client.candidates = candidates;
@@ -119,21 +118,15 @@ export class WaitingQueue {
     }
   }
 
-  /** Returns the client with the earliest deadline; undefined if no deadline has passed. */
   overdue(now: number): WaitingClient | undefined {
     return this.#byDeadline.firstKey <= now ? this.#byDeadline.first : undefined;
   }
 
-  /**
-   * Schedules a retry at the moment `at`, when a member may be used again: after the minimum time between two uses
-   * of the member, or when a time slot starts in which this process may use it.
-   */
   retryAt(at: number): void {
     this.#retryAt = Math.min(this.#retryAt, at);
     if (at < Number.POSITIVE_INFINITY) this.#timer.armBy(at);
   }
 
-  /** Returns whether a retry is due. If so, removes it from the schedule. */
   takeRetry(now: number): boolean {
     if (this.#retryAt > now) return false;
     this.#retryAt = Number.POSITIVE_INFINITY;

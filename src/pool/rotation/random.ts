@@ -21,7 +21,6 @@ export class RandomRotation<Entry extends RotationEntry> implements Rotation<Ent
   readonly #entries: Entry[] = [];
   readonly #random: Random;
   readonly #cost: ((entry: Entry, now: number) => number) | undefined;
-  /** The entries that `upcoming` has chosen for the next picks. */
   #decided: Entry[] = [];
   #lastUsed: Entry | undefined;
 

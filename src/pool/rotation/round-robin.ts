@@ -63,7 +63,6 @@ export class RoundRobin<Entry extends RotationEntry> implements Rotation<Entry> 
     return entries;
   }
 
-  /** Makes the entry the head. Moves the entries before it behind the tail, in the same order. */
   #rotateTo(entry: Entry): void {
     const { previous } = entry;
     if (previous === undefined || this.#head === undefined || this.#tail === undefined) return;

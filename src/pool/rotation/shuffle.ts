@@ -11,7 +11,6 @@ import { FITS, MAX_UNFIT_AHEAD, type PickCheck, type Rotation, type RotationEntr
 export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<Entry> {
   readonly #entries: Entry[] = [];
   readonly #random: Random;
-  /** The length of the first part of the array, which has the entries not yet picked in this round. */
   #remaining = 0;
   /**
    * Number of entries whose order `upcoming` has already chosen, at the end of the first part. The next picks keep this
@@ -65,7 +64,6 @@ export class ShuffleRotation<Entry extends RotationEntry> implements Rotation<En
     return again;
   }
 
-  /** Returns only entries that are not yet picked in the current round. */
   upcoming(count: number): readonly Entry[] {
     if (this.#remaining === 0) this.#startRound();
     const size = Math.min(count, this.#remaining);
