@@ -1,8 +1,8 @@
 /** `noria check`: validates a configuration and prints it with all defaults. */
 import type { Command } from 'commander';
 import type { FleetConfig } from '../config/config.ts';
+import { schemaJson } from '../config/fields.ts';
 import { printConfig } from '../config/print.ts';
-import { schemaJson } from '../config/schema-json.ts';
 import { holdingClock } from '../core/clock.ts';
 import { describeError } from '../core/faults.ts';
 import { inspectFolder } from '../state/state-files.ts';

@@ -13,7 +13,7 @@ import { type Command, Option } from 'commander';
 import type { LinkSource } from '../config/config.ts';
 import { findDefaultFile } from '../config/files.ts';
 import { loadConfig } from '../config/load.ts';
-import { linkUrl } from '../config/secret-scalars.ts';
+import { linkUrl } from '../config/scalars.ts';
 import { NoriaError } from '../core/faults.ts';
 import type { Secret } from '../core/secret.ts';
 import { serviceTunnel } from '../daemon/part-options.ts';

@@ -8,20 +8,15 @@ import { dirname, resolve } from 'node:path';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { type ListenAddress, readListenAddress } from '../core/listen-address.ts';
 import { Secret } from '../core/secret.ts';
-import { type ParsedDocument, readDocument } from './document.ts';
-import type { Environment } from './environment.ts';
+import { type Environment, type ParsedDocument, readDocument, valueAt } from './document.ts';
 import { decodeText, systemFiles, whyUnreadable } from './files.ts';
-import { valueAt } from './tree.ts';
 
 export interface AdminSection {
-  /** The address that the file sets; `undefined` if it sets none. */
   readonly address: ListenAddress | 'off' | undefined;
   readonly token: Secret | undefined;
-  /** Why noria cannot read the configured token. `undefined` if noria can read it, or if no token is configured. */
   readonly tokenProblem: string | undefined;
 }
 
-/** @throws NoriaError bad-config if the file cannot be read, or the address is invalid. */
 export function readAdminSection(file: string, env: Environment): AdminSection {
   const document = readDocument(readText(file), env);
   const [first] = document.problems;

@@ -2,17 +2,20 @@
  * Checks the tree of a file against the schema. Reports each problem with the value, what was expected, and for a
  * misspelt key the most similar known key.
  *
- * Then replaces invalid values with their defaults, so that the later checks, which compare several keys, can check
- * the rest of the file. The caller uses the result only if there was no problem.
+ * Drops invalid values, so that their defaults apply and the later checks, which compare several keys, can check the
+ * rest of the file. The caller uses the result only if there was no problem.
  */
-import type { z } from 'zod';
+import { z } from 'zod';
 import { nearest } from '../core/nearest.ts';
-import { FIELDS, fieldAt } from './fields.ts';
+import { secretsIn } from '../core/secret.ts';
+import { fullWidthIn, isTreeList, isTreeMap, type Tree, type TreeMap } from './document.ts';
+import { FIELDS, type Field, fieldAt } from './fields.ts';
+import type { FileReader } from './files.ts';
+import { inputOf, isOptionalKey } from './keys.ts';
 import type { Problems } from './problems.ts';
+import { isScalar } from './scalars.ts';
 import { type FileConfig, type FileListener, LISTENER, SCHEMA } from './schema.ts';
 import { type FileSource, SOURCE } from './schema-source.ts';
-import { fullWidthIn } from './syntax.ts';
-import { isTreeList, isTreeMap, type Path, pathText, type Tree, type TreeMap, valueAt } from './tree.ts';
 
 /**
  * A file without its invalid values. A source or listener is `undefined` if one of its required values is invalid or
@@ -23,168 +26,137 @@ export interface CheckedConfig extends Omit<FileConfig, 'sources' | 'listeners'>
   readonly listeners: readonly (FileListener | undefined)[];
 }
 
-type Issue = z.core.$ZodIssue;
+/** Lists that keep their place for an invalid entry, so that a problem in one entry does not hide problems in another. */
+const ENTRIES = ['sources', 'listeners'];
 
-/**
- * Checks every section and every list entry separately, so that a problem in one does not hide problems in another.
- */
-export function checkTree(tree: Tree, problems: Problems): CheckedConfig {
-  const file = readRoot(dropEmptyKeys(tree, [], problems), problems);
-  const { sources: _sources, listeners: _listeners, ...sections } = SCHEMA.shape;
-  const checked = Object.entries(sections).map(([name, schema]) => [
-    name,
-    checkPart(schema, { tree: file[name], path: [name] }, problems),
-  ]);
+export function checkTree(tree: Tree, files: FileReader, problems: Problems): CheckedConfig {
+  const cleaned = new Cleaner(files, problems).value(SCHEMA, tree, '') ?? {};
+  const { sources = [], listeners = [{}], ...sections } = isTreeMap(cleaned) ? cleaned : {};
+  const entries = <S extends z.ZodType>(schema: S, list: Tree): (z.output<S> | undefined)[] =>
+    isTreeList(list) ? list.map((entry) => (entry === null ? undefined : schema.parse(entry))) : [];
   return {
-    // `checkPart` has checked each key, so the cast is safe
-    ...(Object.fromEntries(checked) as Omit<FileConfig, 'sources' | 'listeners'>),
-    sources: checkEntries(SOURCE, { name: 'sources', list: file['sources'] ?? [] }, problems),
-    listeners: checkEntries(LISTENER, { name: 'listeners', list: file['listeners'] ?? [{}] }, problems),
+    ...SCHEMA.omit({ sources: true, listeners: true }).parse(sections),
+    sources: entries(SOURCE, sources),
+    listeners: entries(LISTENER, listeners),
   };
 }
 
-function readRoot(tree: Tree | undefined, problems: Problems): TreeMap {
-  const names = Object.keys(SCHEMA.shape);
-  if (!isTreeMap(tree)) {
-    const expected = `expected a map with the keys ${names.join(', ')}`;
-    problems.error('', `the file is ${describe(tree)}; ${expected}${typingAdvice('', tree)}`);
-    return {};
+class Cleaner {
+  readonly #files: FileReader;
+  readonly #problems: Problems;
+
+  constructor(files: FileReader, problems: Problems) {
+    this.#files = files;
+    this.#problems = problems;
   }
-  for (const key of Object.keys(tree))
-    if (!names.includes(key)) reportUnknownKey(key, { path: '', known: names }, problems);
-  return tree;
-}
 
-function checkEntries<S extends z.ZodType>(
-  schema: S,
-  { name, list }: { readonly name: 'sources' | 'listeners'; readonly list: Tree },
-  problems: Problems,
-): readonly (z.output<S> | undefined)[] {
-  if (!isTreeList(list)) {
-    problems.error(name, `is ${describe(list)}; expected a list, each entry after a dash`);
-    return [];
+  /** Returns the value without its invalid parts. `undefined` if the rest is invalid, too. */
+  value(schema: unknown, tree: Tree, path: string): Tree | undefined {
+    const input = inputOf(schema);
+    // each union of the schema has two branches: the first for a text, the second for other values
+    if (input instanceof z.ZodUnion)
+      return this.value(input.options[typeof tree === 'string' ? 0 : 1], tree, path);
+    if (input instanceof z.ZodObject)
+      return isTreeMap(tree) ? this.#map(input, tree, path) : this.#wrong(path, tree);
+    if (input instanceof z.ZodArray)
+      return isTreeList(tree) ? this.#list(input, tree, path) : this.#wrong(path, tree);
+    if (input instanceof z.ZodRecord)
+      return isTreeMap(tree) ? this.#names(input, tree, path) : this.#wrong(path, tree);
+    if (typeof tree !== 'string') return this.#wrong(path, tree);
+    const reading = isScalar(input) ? input.scalarType.read(tree) : { value: tree };
+    if ('value' in reading) {
+      if (secretsIn(reading.value).length > 0) this.#files.noteSecret(path);
+      return tree;
+    }
+    return this.#wrong(path, tree, `${this.#problems.quote(path, tree)} ${reading.wrong}`.trim());
   }
-  if (list.length === 0 && name === 'listeners')
-    problems.error(name, 'is empty; expected at least one entry');
-  return list.map((entry, index) =>
-    checkPart(schema.optional(), { tree: entry, path: [name, index] }, problems),
-  );
-}
 
-interface TreePart {
-  readonly tree: Tree | undefined;
-  /** The path of `tree` in the file. */
-  readonly path: Path;
-}
-
-/**
- * Checks one section, or one item of a list. Returns it without its invalid values. If the rest is invalid too, returns
- * the defaults of the section; for an item of a list, returns `undefined`.
- */
-function checkPart<S extends z.ZodType>(schema: S, part: TreePart, problems: Problems): z.output<S> {
-  const first = schema.safeParse(part.tree);
-  if (first.success) return first.data;
-  const { issues } = first.error;
-  for (const issue of issues) reportIssue(issue, part, problems);
-  const second = schema.safeParse(issues.reduce(prune, part.tree));
-  return second.success ? second.data : schema.parse(undefined);
-}
-
-/**
- * Returns the tree without the keys that have no value. A section or a list without a value later gets its defaults.
- * Reports an error for a scalar without a value.
- */
-function dropEmptyKeys(tree: Tree, path: Path, problems: Problems): Tree | undefined {
-  if (isTreeList(tree)) {
-    return tree.map((entry, index) => dropEmptyKeys(entry, [...path, index], problems) ?? '');
+  #map({ shape }: z.ZodObject, tree: TreeMap, path: string): Tree | undefined {
+    const known = Object.keys(shape);
+    for (const key of Object.keys(tree)) if (!known.includes(key)) this.#unknownKey(key, path, known);
+    const kept: [string, Tree][] = [];
+    let isComplete = true;
+    for (const [key, schema] of Object.entries(shape)) {
+      const at = below(path, key);
+      const given = Object.hasOwn(tree, key) ? tree[key] : undefined;
+      if (given === null) this.#noValue(at);
+      const value = given === undefined || given === null ? undefined : this.value(schema, given, at);
+      const secret = key.endsWith('File') ? key.slice(0, -'File'.length) : '';
+      const type = inputOf(shape[secret]);
+      if (typeof value === 'string' && isScalar(type)) {
+        const text = this.#files.readSecret(below(path, secret), value, type.scalarType);
+        if (text !== undefined) kept.push([secret, text]);
+      } else if (value !== undefined) kept.push([key, value]);
+      else if (!isOptionalKey(schema)) {
+        isComplete = false;
+        if ((given ?? null) === null && !this.#problems.hasAt(at))
+          this.#problems.missing(at, `is missing; ${expectedAt(at)}`);
+      }
+    }
+    return isComplete ? Object.fromEntries(kept) : undefined;
   }
-  if (isTreeMap(tree)) {
-    const kept = Object.entries(tree).flatMap(([key, value]): [string, Tree][] => {
-      const inner = dropEmptyKeys(value, [...path, key], problems);
-      return inner === undefined ? [] : [[key, inner]];
+
+  #list(schema: z.ZodArray, list: readonly Tree[], path: string): Tree | undefined {
+    if (list.length === 0 && !schema.safeParse([]).success) return this.#wrong(path, '');
+    const cleaned = list.map((entry, index) => this.value(schema.element, entry ?? '', `${path}[${index}]`));
+    if (ENTRIES.includes(path)) return cleaned.map((entry) => entry ?? null);
+    return cleaned.every((entry) => entry !== undefined) ? cleaned : undefined;
+  }
+
+  #names(schema: z.ZodRecord, tree: TreeMap, path: string): Tree {
+    const kept = Object.entries(tree).flatMap(([key, given]): [string, Tree][] => {
+      const at = below(path, key);
+      if (given === null) this.#noValue(at);
+      const value = given === null ? undefined : this.value(schema.valueType, given, at);
+      return value === undefined ? [] : [[key, value]];
     });
     return Object.fromEntries(kept);
   }
-  if (tree !== null) return tree;
-  const text = pathText(path);
-  const { shape, type } = fieldAt(text) ?? {};
-  const isFreeName = fieldAt(text.slice(0, text.lastIndexOf('.')))?.shape === 'names';
-  if (shape === undefined && !isFreeName) return ''; // keeps unknown keys, because the caller reports them
-  if ((shape === 'scalar' || shape === undefined) && !problems.hasAt(text)) {
+
+  /** Reports a scalar without a value. A section or a list without a value has its defaults. */
+  #noValue(path: string): void {
+    const { shape = 'scalar', type } = fieldAt(path) ?? {};
+    if (shape !== 'scalar' || this.#problems.hasAt(path)) return;
     const expected = type === undefined ? 'remove the key' : `expected ${type.expected}, or remove the key`;
-    problems.error(text, `has no value; ${expected}`);
+    this.#problems.error(path, `has no value; ${expected}`);
   }
-  return undefined;
-}
 
-/** Reports an issue of zod. The path in the issue is relative to `part.tree`. */
-function reportIssue(issue: Issue, part: TreePart, problems: Problems): void {
-  const inner = issue.path.map((part) => (typeof part === 'number' ? part : String(part)));
-  const path = pathText([...part.path, ...inner]);
-  const value = valueAt(part.tree, inner);
-  if (issue.code === 'unrecognized_keys') {
-    for (const key of issue.keys) reportUnknownKey(key, { path, known: fieldAt(path)?.keys ?? [] }, problems);
-    return;
+  #wrong(path: string, tree: Tree, predicate = `is ${describe(tree)}`): undefined {
+    if (this.#problems.hasAt(path)) return; // a value with an error, such as an invalid reference, gets no second error
+    // a full-width character in a value is often typed by mistake
+    const wide = typeof tree === 'string' ? fullWidthIn(tree) : undefined;
+    const advice =
+      wide === undefined || fieldAt(path)?.type?.quoted === 'never' ? '' : `; it ${wide.message}`;
+    const where = path === '' ? 'the file ' : '';
+    this.#problems.error(path, `${where}${predicate}; ${expectedAt(path, tree)}${advice}`);
   }
-  if (issue.code === 'invalid_union') {
-    // Each union of the schema has two branches: the first for a text, the second for other values. Reports only the
-    // issues of the branch for this value.
-    const branch = issue.errors[typeof value === 'string' ? 0 : 1] ?? [];
-    for (const nested of branch) reportIssue({ ...nested, path: [...inner, ...nested.path] }, part, problems);
-    return;
-  }
-  if (problems.hasAt(path)) return; // a value with an error, such as an invalid reference, gets no second error
-  if (value === undefined) problems.missing(path, `is missing; ${expectedAt(path)}`);
-  else {
-    const wrong = predicateOf(issue, { path, value }, problems);
-    problems.error(path, `${wrong}; ${expectedAt(path)}${typingAdvice(path, value)}`);
+
+  #unknownKey(key: string, path: string, known: readonly string[]): void {
+    const meant = nearest(key, known);
+    const elsewhere = FIELDS.map((field) => field.path).filter((each) => each.endsWith(`.${key}`));
+    const advice =
+      meant !== undefined
+        ? `did you mean ${meant}?`
+        : elsewhere.length > 0
+          ? `did you mean ${elsewhere.join(' or ')}?`
+          : `known keys: ${known.join(', ')}`;
+    this.#problems.unknownKey(below(path, key), `unknown key; ${advice}`, meant && below(path, meant));
   }
 }
 
-/** The advice for a value that contains a full-width character, which is often typed by mistake. */
-function typingAdvice(path: string, value: Tree | undefined): string {
-  const wide = typeof value === 'string' ? fullWidthIn(value) : undefined;
-  return wide === undefined || fieldAt(path)?.type?.quoted === 'never' ? '' : `; it ${wide.message}`;
-}
-
-/** Reports an unknown key of the map at `path`. The map may have only the `known` keys. */
-function reportUnknownKey(
-  key: string,
-  { path, known }: { readonly path: string; readonly known: readonly string[] },
-  problems: Problems,
-): void {
-  const below = (name: string) => (path === '' ? name : `${path}.${name}`);
-  const meant = nearest(key, known);
-  const elsewhere = FIELDS.map((field) => field.path).filter((each) => each.endsWith(`.${key}`));
-  const advice =
-    meant !== undefined
-      ? `did you mean ${meant}?`
-      : elsewhere.length > 0
-        ? `did you mean ${elsewhere.join(' or ')}?`
-        : `known keys: ${known.join(', ')}`;
-  problems.unknownKey(below(key), `unknown key; ${advice}`, meant && below(meant));
-}
-
-function predicateOf(
-  issue: Issue,
-  { path, value }: { readonly path: string; readonly value: Tree },
-  problems: Problems,
-): string {
-  if (issue.code === 'too_small') return 'is empty';
-  if (issue.code !== 'custom') return `is ${describe(value)}`;
-  const quoted = typeof value === 'string' ? problems.quote(path, value) : '';
-  return `${quoted} ${issue.message}`.trim();
+function below(path: string, key: string): string {
+  return path === '' ? key : `${path}.${key}`;
 }
 
 /** Describes a valid value for the path: `expected a duration, for example 10s`. */
-export function expectedAt(path: string): string {
+export function expectedAt(path: string, tree?: Tree): string {
+  if (path === '') return `expected a map with the keys ${Object.keys(SCHEMA.shape).join(', ')}`;
   const field = fieldAt(path);
   if (field === undefined) return isHeader(path) ? 'expected a text' : 'expected a text or a list of texts';
   const { type, keys } = field;
-  const shape = path.endsWith(']') ? entryShape(field.shape) : field.shape;
   const map = `a map with the keys ${keys.join(', ')}`;
   const example = type?.example === undefined ? '' : `, for example ${type.example}`;
-  switch (shape) {
+  switch (shapeAt(path, field)) {
     case 'scalar':
       return `expected ${type?.expected}${example}`;
     case 'list':
@@ -192,6 +164,8 @@ export function expectedAt(path: string): string {
     case 'map':
       return `expected ${map}`;
     case 'maps':
+      if (ENTRIES.includes(path))
+        return tree === '' ? 'expected at least one entry' : 'expected a list, each entry after a dash';
       return `expected a list, each entry ${map}`;
     case 'choice':
       return `expected ${type?.expected}${example}, or ${map}`;
@@ -202,36 +176,17 @@ export function expectedAt(path: string): string {
   }
 }
 
+function shapeAt(path: string, { shape }: Field): Field['shape'] {
+  if (!path.endsWith(']')) return shape;
+  return shape === 'maps' ? 'map' : 'scalar';
+}
+
 function isHeader(path: string): boolean {
   return path.includes('.headers.');
 }
 
-function entryShape(list: 'scalar' | 'map' | 'choice' | 'list' | 'maps' | 'names'): 'scalar' | 'map' {
-  return list === 'maps' ? 'map' : 'scalar';
-}
-
-function describe(tree: Tree | undefined): string {
-  if (tree === undefined || tree === null || tree === '') return 'empty';
+function describe(tree: Tree): string {
+  if (tree === null || tree === '') return 'empty';
   if (typeof tree === 'string') return 'a text';
   return isTreeList(tree) ? 'a list' : 'a map';
-}
-
-/**
- * Returns the tree without the invalid value. If an item of a list is invalid, removes the whole list. If a map lacks a
- * required key, removes the whole map.
- */
-function prune(tree: Tree | undefined, issue: Issue): Tree | undefined {
-  if (issue.code === 'unrecognized_keys') {
-    return issue.keys.reduce<Tree | undefined>((left, key) => without(left, [...issue.path, key]), tree);
-  }
-  const isMissing = issue.path.length > 0 && valueAt(tree, issue.path) === undefined;
-  return without(tree, isMissing ? issue.path.slice(0, -1) : issue.path);
-}
-
-function without(tree: Tree | undefined, path: readonly PropertyKey[]): Tree | undefined {
-  const [key, ...rest] = path;
-  if (key === undefined || !isTreeMap(tree)) return undefined;
-  const { [String(key)]: inner, ...others } = tree;
-  const left = without(inner, rest);
-  return left === undefined ? others : { ...others, [String(key)]: left };
 }

@@ -8,6 +8,7 @@
 import {
   type Alias,
   type Document,
+  type ErrorCode,
   isAlias,
   isMap,
   isScalar,
@@ -17,18 +18,13 @@ import {
   parseDocument,
   visit,
   type YAMLMap,
+  type YAMLParseError,
   type YAMLSeq,
 } from 'yaml';
-import { type Environment, substitute } from './environment.ts';
-import { fullWidthIn, type SyntaxProblem, syntaxProblems } from './syntax.ts';
-import { type Path, pathText, type Tree, type TreeMap } from './tree.ts';
 
-/** The position of a value, as offsets into the text of the file. */
 export interface ValuePosition {
-  /** The offset of the key; for an item of a list, the offset of the value. */
   readonly keyOffset: number;
   readonly valueOffset: number;
-  /** The names of the environment variables that the value refers to. */
   readonly variables: readonly string[];
   /**
    * Whether the next text after the value is a `#` that no space follows, as in `abc #def`. YAML reads `#def` as a
@@ -49,7 +45,6 @@ interface Extent {
    * key.
    */
   readonly path: string;
-  /** The text of a scalar before references are replaced; undefined for a list or a map. */
   readonly text: string | undefined;
 }
 
@@ -57,16 +52,12 @@ export interface ParsedDocument {
   readonly text: string;
   readonly lines: LineCounter;
   readonly problems: readonly SyntaxProblem[];
-  /** The text as a tree. `undefined` if the text is not valid YAML; `problems` then says why. */
   readonly tree: Tree | undefined;
-  /** The position of each value, by the path of the value. */
   readonly positions: ReadonlyMap<string, ValuePosition>;
   readonly extents: readonly Extent[];
 }
 
-/** Matches a valid key. `<<` is the merge key. */
 const WORD = /^(?:[\w-]+|<<)$/;
-/** The maximum nesting of maps and lists: more than any real configuration needs, and low enough for the call stack. */
 const MAX_DEPTH = 20;
 /**
  * The maximum number of values in a document, counted after its aliases are expanded: nested aliases can expand a small
@@ -74,7 +65,6 @@ const MAX_DEPTH = 20;
  */
 const MAX_NODES = 20_000;
 
-/** Reads the text. Never throws: the problems in the result include the syntax errors. */
 export function readDocument(text: string, environment: Environment): ParsedDocument {
   const lines = new LineCounter();
   const document = parseDocument(text, {
@@ -100,7 +90,6 @@ class Composer {
   readonly #extents: Extent[] = [];
   readonly #resolved = new Map<Alias, unknown>();
   readonly #seen = new Set<unknown>();
-  /** The nodes whose tag has been reported. If an alias leads to such a node, its tag is not reported again. */
   readonly #refused = new Set<unknown>();
   #nodeCount = 0;
   #tooLarge = false;
@@ -202,7 +191,6 @@ class Composer {
     });
   }
 
-  /** Returns the node of an alias. The nodes are cached, because the library searches the whole document for each alias. */
   #resolve(alias: Alias): unknown {
     if (!this.#resolved.has(alias)) this.#resolved.set(alias, alias.resolve(this.#document));
     return this.#resolved.get(alias);
@@ -276,8 +264,174 @@ class Composer {
   }
 }
 
-/** Returns the offset at which a node starts, or `otherwise` for an empty value, which has no text. */
 function offsetOf(node: unknown, otherwise = 0): number {
   const range = isScalar(node) || isMap(node) || isSeq(node) || isAlias(node) ? node.range : undefined;
   return range?.[0] ?? otherwise;
+}
+
+export interface SyntaxProblem {
+  readonly offset: number;
+  readonly path: string;
+  readonly message: string;
+}
+
+const WORDS: { readonly [Code in ErrorCode]?: string } = {
+  TAB_AS_INDENT: 'YAML cannot be indented with tabs; use spaces',
+  BAD_INDENT: 'the indentation does not match the lines above',
+  BLOCK_AS_IMPLICIT_KEY:
+    'there are two keys in one line; quote a text that contains ": ", or start a new line',
+  BLOCK_IN_FLOW: 'indented keys and lists are not allowed inside { } or [ ]',
+  BAD_SCALAR_START: 'a text that starts with this character needs quotes',
+  BAD_DQ_ESCAPE: 'unknown escape sequence in double quotes; write \\\\ for a backslash, or use single quotes',
+  MISSING_CHAR: 'a closing quote, bracket, comma or colon is missing here or above',
+  MULTIPLE_DOCS: 'a second YAML document starts here; a file may contain only one',
+  MULTILINE_IMPLICIT_KEY: 'a key spans several lines; is a colon or a quote missing?',
+  KEY_OVER_1024_CHARS: 'this key is longer than 1024 characters; is a colon missing above?',
+  BAD_ALIAS: 'this is not a valid alias; a text that starts with * needs quotes',
+  MULTIPLE_ANCHORS: 'a value can have only one anchor',
+  UNEXPECTED_TOKEN: 'this is unexpected here; is a colon, a dash or a quote missing?',
+  IMPOSSIBLE: 'this is unexpected here; is a colon, a dash or a quote missing?',
+};
+
+/**
+ * Matches an unquoted `${` inside `{ }` or `[ ]`, where YAML reads the brace as the start of a map. Captures the text
+ * before the `${`.
+ */
+const BARE_REFERENCE = /^(?=[^#{[,]*[{[,])([^#]*[\s:,{[])\$\{/;
+
+/** Characters that Chinese keyboards type in place of YAML's, with their names and with what to type. */
+const FULL_WIDTH = new Map([
+  ['：', ['full-width colon', ': and a space']],
+  ['，', ['full-width comma', ', and a space']],
+  ['、', ['ideographic comma', ', and a space']],
+  ['“', ['quotation mark', '"']],
+  ['”', ['quotation mark', '"']],
+  ['‘', ['quotation mark', "'"]],
+  ['’', ['quotation mark', "'"]],
+  ['｛', ['full-width brace', '{']],
+  ['｝', ['full-width brace', '}']],
+  ['［', ['full-width bracket', '[']],
+  ['］', ['full-width bracket', ']']],
+  ['【', ['full-width bracket', '[']],
+  ['】', ['full-width bracket', ']']],
+  ['－', ['full-width dash', '-']],
+  ['＃', ['full-width number sign', '#']],
+  ['\u3000', ['full-width space', 'a space']],
+]);
+const QUOTED_OR_COMMENT = /"[^"]*"?|'[^']*'?|#.*/g;
+
+/** Finds the first full-width character in a text. Returns its index, and a message that says what to type. */
+export function fullWidthIn(text: string): { readonly index: number; readonly message: string } | undefined {
+  const index = text.search(/[：，、“”‘’｛｝［］【】－＃\u3000]/);
+  const [name, typed] = FULL_WIDTH.get(text.charAt(index)) ?? [];
+  if (name === undefined) return undefined;
+  const message = `contains the ${name} ${text.charAt(index).trim()}`.trimEnd();
+  return { index, message: `${message}; type ${typed} in its place` };
+}
+
+/**
+ * Returns at most one problem for each line, because later errors in a line usually result from the first one. An
+ * unquoted reference or a full-width character also causes errors in other lines. So if the text has any of these,
+ * returns only the problems about them.
+ */
+export function syntaxProblems(
+  text: string,
+  lines: LineCounter,
+  errors: readonly YAMLParseError[],
+): SyntaxProblem[] {
+  const byLine = new Map<number, SyntaxProblem>();
+  const causes = new Map<number, SyntaxProblem>();
+  for (const { code, pos } of errors) {
+    const [offset] = pos;
+    const { line } = lines.linePos(offset);
+    if (byLine.has(line)) continue;
+    byLine.set(line, { offset, path: '', message: WORDS[code] ?? `this is not valid YAML (${code})` });
+    const start = lines.lineStarts[line - 1] ?? 0;
+    const content = text.slice(start, lines.lineStarts[line]);
+    const before = BARE_REFERENCE.exec(content)?.[1];
+    const wide = fullWidthIn(content.replace(QUOTED_OR_COMMENT, (part) => ' '.repeat(part.length)));
+    if (before !== undefined) {
+      const message = 'a reference inside { } or [ ] needs quotes: "${NAME}"';
+      causes.set(line, { offset: start + before.length, path: '', message });
+    } else if (wide !== undefined) {
+      causes.set(line, { offset: start + wide.index, path: '', message: `the line ${wide.message}` });
+    }
+  }
+  return [...(causes.size > 0 ? causes : byLine).values()];
+}
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+interface Substituted {
+  readonly text: string;
+  readonly variables: readonly string[];
+  readonly problems: readonly string[];
+}
+
+/**
+ * Matches references. Also matches `$${`, which means the text `${`, and a `${` without `}`, which noria reports as an
+ * error.
+ */
+const REFERENCE = /\$\$\{|\$\{([^}]*)(\}?)/g;
+const NAME_AND_DEFAULT = /^([A-Za-z_][A-Za-z0-9_]*)(?::-([\s\S]*))?$/;
+
+/**
+ * Replaces each reference `${NAME}` or `${NAME:-default}` with the value of the variable.
+ *
+ * As in a shell, the text after `:-` is the default if the variable is unset or empty. Reports an unset variable
+ * without a default, and any other form of reference. References in the value of a variable are not replaced.
+ */
+export function substitute(text: string, environment: Environment): Substituted {
+  const variables: string[] = [];
+  const problems: string[] = [];
+  const replaced = text.replace(REFERENCE, (whole, inside: string | undefined, end: string | undefined) => {
+    if (inside === undefined) return '${';
+    const [, name, fallback] = NAME_AND_DEFAULT.exec(inside) ?? [];
+    if (name === undefined || end === '') {
+      problems.push(
+        'contains an invalid reference; write ${NAME} or ${NAME:-default}, or $${ for a literal ${',
+      );
+      return whole;
+    }
+    variables.push(name);
+    const value = Object.hasOwn(environment, name) ? environment[name] : undefined;
+    if (fallback !== undefined) return value === undefined || value === '' ? fallback : value;
+    if (value === undefined)
+      problems.push(
+        `the environment variable ${name} is not set; run export ${name}=… before noria, or write \${${name}:-default}`,
+      );
+    return value ?? '';
+  });
+  return { text: replaced, variables, problems };
+}
+
+/** A text, `null` for a key without a value, a list, or a map. */
+export type Tree = string | null | readonly Tree[] | TreeMap;
+
+export interface TreeMap {
+  readonly [key: string]: Tree;
+}
+
+export type Path = readonly (string | number)[];
+
+/** The path as text, for messages: `sources[0].params.adr`. */
+export function pathText(path: Path): string {
+  return path
+    .map((part, index) => (typeof part === 'number' ? `[${part}]` : index === 0 ? part : `.${part}`))
+    .join('');
+}
+
+export function isTreeList(tree: Tree | undefined): tree is readonly Tree[] {
+  return Array.isArray(tree);
+}
+
+export function isTreeMap(tree: Tree | undefined): tree is TreeMap {
+  return typeof tree === 'object' && tree !== null && !isTreeList(tree);
+}
+
+export function valueAt(tree: Tree | undefined, path: readonly PropertyKey[]): Tree | undefined {
+  return path.reduce<Tree | undefined>((at, key) => {
+    if (isTreeList(at)) return at[Number(key)];
+    return isTreeMap(at) && Object.hasOwn(at, key) ? at[String(key)] : undefined;
+  }, tree);
 }

@@ -1,8 +1,10 @@
-/** The keys of the schema as a flat list. Messages, masking and the tests of the docs use this list. */
+/** The keys of the schema: as a flat list for messages, masking and the tests of the docs, and as JSON Schema for editors. */
+
+import { parse } from 'yaml';
 import { z } from 'zod';
 import { OPERATIONS, PRODUCTS } from '../service/operations.ts';
-import { KEY_NOTES, unwrapKey } from './keys.ts';
-import { isScalar, type ScalarType } from './scalars.ts';
+import { inputOf, isOptionalKey, KEY_NOTES } from './keys.ts';
+import { isScalar, type ScalarJsonSchema, type ScalarType } from './scalars.ts';
 import { SCHEMA } from './schema.ts';
 
 export interface Field {
@@ -77,12 +79,12 @@ function fieldsOf(schema: z.ZodObject, prefix: string): Field[] {
     const note = KEY_NOTES.get(entry);
     if (note === undefined)
       throw new TypeError(`${path}: create the schema of this key with a function of keys.ts`);
-    const { below, suffix = '', ...form } = formOf(unwrapKey(entry));
+    const { below, suffix = '', ...form } = formOf(entry);
     const field: Field = {
       path,
       about: note.about,
       ...form,
-      required: !(entry instanceof z.ZodOptional || entry instanceof z.ZodPrefault),
+      required: !isOptionalKey(entry),
       fallback: entry instanceof z.ZodPrefault ? entry.def.defaultValue : undefined,
       otherwise: note.otherwise,
       keys: below === undefined ? [] : Object.keys(below.shape),
@@ -98,9 +100,8 @@ interface Form extends Pick<Field, 'shape' | 'type'> {
 }
 
 function formOf(schema: unknown): Form {
-  if (isScalar(schema)) return { shape: 'scalar', type: schema.scalarType };
-  // `section` and `sectionOrOff` return a codec. Its input schema declares the keys.
-  const plain = schema instanceof z.ZodCodec ? schema.def.in : schema;
+  const plain = inputOf(schema);
+  if (isScalar(plain)) return { shape: 'scalar', type: plain.scalarType };
   if (plain instanceof z.ZodObject) return { shape: 'map', type: undefined, below: plain };
   if (plain instanceof z.ZodRecord) return { shape: 'names', type: undefined };
   if (plain instanceof z.ZodArray) {
@@ -114,4 +115,52 @@ function formOf(schema: unknown): Form {
     return { shape: 'choice', type: word?.type, below: map?.below };
   }
   throw new TypeError('the schema uses a zod type that fields.ts does not know');
+}
+
+/** Matches a text with a reference to an environment variable. Any scalar may be such a text. */
+const REFERENCE: ScalarJsonSchema = { type: 'string', pattern: '\\$\\{' };
+
+/** The parameters of all products, because this JSON Schema does not distinguish products. */
+const ANY_PARAMS = {
+  type: 'object',
+  properties: Object.fromEntries(
+    PRODUCTS.flatMap((product) => Object.entries(OPERATIONS[product].params)).map(([name, { about }]) => [
+      name,
+      { description: about, type: ['string', 'integer', 'array'] },
+    ]),
+  ),
+};
+
+export function schemaJson(): Readonly<Record<string, unknown>> {
+  const schema = z.toJSONSchema(SCHEMA, {
+    io: 'input',
+    override({ zodSchema, jsonSchema }) {
+      if (isScalar(zodSchema)) replace(jsonSchema, scalarJsonSchema(zodSchema.scalarType));
+      if (zodSchema instanceof z.ZodRecord && zodSchema.valueType instanceof z.ZodUnion)
+        replace(jsonSchema, ANY_PARAMS);
+      const { default: fallback } = jsonSchema;
+      if (typeof fallback === 'string') jsonSchema.default = typed(fallback);
+      const note = zodSchema instanceof z.ZodType ? KEY_NOTES.get(zodSchema) : undefined;
+      if (note !== undefined) jsonSchema.description = note.about;
+    },
+  });
+  return { $schema: schema.$schema, title: 'Configuration of noria', ...schema };
+}
+
+function scalarJsonSchema({ json, example }: ScalarType<unknown>): object {
+  const isAnyText =
+    json.pattern === undefined && json.enum === undefined && [json.type].flat().includes('string');
+  const schema = isAnyText ? json : { anyOf: [json, REFERENCE] };
+  if (example === undefined) return schema;
+  return { ...schema, examples: [parse(example, { schema: 'failsafe' })] };
+}
+
+function replace(target: object, by: object): void {
+  for (const key of Object.keys(target)) Reflect.deleteProperty(target, key);
+  Object.assign(target, by);
+}
+
+function typed(text: string): string | number | boolean {
+  if (text === 'true' || text === 'false') return text === 'true';
+  return /^\d+$/.test(text) ? Number(text) : text;
 }

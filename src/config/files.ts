@@ -5,9 +5,8 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { describeError } from '../core/faults.ts';
-import { secretsIn } from '../core/secret.ts';
 import type { Problems } from './problems.ts';
-import type { Scalar } from './scalars.ts';
+import type { ScalarType } from './scalars.ts';
 
 /** Reads files for the configuration; tests replace it. Both functions throw the error of the system. */
 export interface ConfigFiles {
@@ -51,15 +50,6 @@ export function findDefaultFile(): string | undefined {
 }
 
 /**
- * The values of the two keys that can configure one secret: for example `password`, and `passwordFile`, which is the
- * path of a file.
- */
-interface SecretKeys<T> {
-  readonly plain: T | undefined;
-  readonly file: string | undefined;
-}
-
-/**
  * Reads the files that one configuration names. Reports files that noria cannot read, and secrets that other users
  * can read.
  */
@@ -67,7 +57,8 @@ export class FileReader {
   readonly #configFile: string;
   readonly #files: ConfigFiles;
   readonly #problems: Problems;
-  #firstLiteral: string | undefined;
+  /** The path of the first key whose secret is in the configuration file and not in a separate file. */
+  firstLiteral: string | undefined;
 
   constructor(configFile: string, files: ConfigFiles, problems: Problems) {
     this.#configFile = configFile;
@@ -75,38 +66,33 @@ export class FileReader {
     this.#problems = problems;
   }
 
-  /** The path of the first key whose secret is in the configuration file and not in a separate file. */
-  get firstLiteral(): string | undefined {
-    return this.#firstLiteral;
-  }
-
   /** Resolves a path that is relative to the folder of the configuration file. */
   absolute(path: string): string {
     return resolve(dirname(this.#configFile), path);
   }
 
+  noteSecret(path: string): void {
+    if (this.#problems.isLiteral(path)) this.firstLiteral ??= path;
+  }
+
   /**
-   * Reads a value that is or contains a secret. The key at `path` has the value, or the key `${path}File` names a file
-   * that contains it.
+   * Reads the secret for the key at `path` from the file that the key `${path}File` names.
    *
-   * @returns undefined if there is no value, or if noria cannot read the value; `problems` then says why.
+   * @returns undefined if noria cannot read the secret; `problems` then says why.
    */
-  readSecret<T>(path: string, { plain, file }: SecretKeys<T>, type: Scalar<T>): T | undefined {
+  readSecret(path: string, file: string, type: ScalarType<unknown>): string | undefined {
     const filePath = `${path}File`;
-    if (secretsIn(plain).length > 0 && this.#problems.isLiteral(path)) this.#firstLiteral ??= path;
-    if (file === undefined) return plain;
     if (this.#problems.isGiven(path)) {
       const name = path.slice(path.lastIndexOf('.') + 1);
       this.#problems.error(filePath, `cannot be combined with ${name}; keep one of them`, 'key');
       return undefined;
     }
-    const text = this.readText(filePath, file, { isSecret: true });
+    const text = this.readText(filePath, file, { isSecret: true })?.replace(/\r?\n$/, '');
     if (text === undefined) return undefined;
-    const { read, expected } = type.scalarType;
-    const reading = read(text.replace(/\r?\n$/, ''));
-    if ('value' in reading) return reading.value;
+    const reading = type.read(text);
+    if ('value' in reading) return text;
     const content = `the content of ${this.absolute(file)}`;
-    this.#problems.error(filePath, `${content} ${reading.wrong}; expected ${expected}`);
+    this.#problems.error(filePath, `${content} ${reading.wrong}; expected ${type.expected}`);
     return undefined;
   }
 

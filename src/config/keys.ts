@@ -1,15 +1,9 @@
 /** Functions with which schema.ts declares keys (required, optional or with a default) and sections. */
 import { z } from 'zod';
-import { type Duration, isDuration, oneOf } from './scalars.ts';
+import { type Duration, isDuration, isScalar, oneOf } from './scalars.ts';
 
-interface KeyNote {
-  /** One line that describes the key. The docs, the example and editors show it. */
-  readonly about: string;
-  /** For a key without a default: what applies if the key is missing. */
-  readonly otherwise?: string;
-}
-
-export const KEY_NOTES = z.registry<KeyNote>();
+/** What the docs, the example and editors say about a key, and for a key without a default: what applies without it. */
+export const KEY_NOTES = z.registry<{ readonly about: string; readonly otherwise?: string }>();
 
 export function required<S extends z.ZodType>(schema: S, about: string): S {
   KEY_NOTES.add(schema, { about });
@@ -47,41 +41,33 @@ type SectionOf<S extends Shape> = {
     z.output<S[Key]>
   >;
 };
-type Section<S extends Shape> = z.ZodCodec<z.ZodObject<S, z.core.$strict>, z.ZodCustom<SectionOf<S>>>;
-
-type SectionOrOff<S extends Shape> = z.ZodCodec<
-  z.ZodUnion<[typeof OFF, Section<S>]>,
-  z.ZodCustom<SectionOf<S> | undefined>
->;
-
 const OFF = oneOf(['off']);
 
 /** The schema of a map that allows only the keys of `shape`. */
-export function section<S extends Shape>(shape: S): Section<S> {
-  const durations = Object.keys(shape).filter((key) => isDuration(unwrapKey(shape[key])));
-  const withUnit = new Map(durations.map((key) => [key, `${key}Ms`]));
-  const withoutUnit = new Map(durations.map((key) => [`${key}Ms`, key]));
-  return z.codec(z.strictObject(shape), z.custom<SectionOf<S>>(), {
-    // `renameKeys` renames the keys as the type SectionOf does, so the cast is safe
-    decode: (value) => renameKeys(value, withUnit) as SectionOf<S>,
-    encode: (value) => renameKeys(value, withoutUnit) as z.output<z.ZodObject<S, z.core.$strict>>,
+export function section<S extends Shape>(shape: S) {
+  const durations = new Set(Object.keys(shape).filter((key) => isDuration(unwrapKey(shape[key]))));
+  return z.strictObject(shape).transform((value) => {
+    const named = Object.entries(value).map(([key, inner]) => [durations.has(key) ? `${key}Ms` : key, inner]);
+    return Object.fromEntries(named) as SectionOf<S>; // the keys are renamed as the type says, so the cast is safe
   });
 }
 
 /** The schema of a section that the word `off` disables. A disabled section is `undefined` in the Config. */
-export function sectionOrOff<S extends Shape>(schema: Section<S>): SectionOrOff<S> {
-  return z.codec(z.union([OFF, schema]), z.custom<SectionOf<S> | undefined>(), {
-    // any value other than `off` is a section, so the cast is safe
-    decode: (value) => (value === 'off' ? undefined : (value as SectionOf<S>)),
-    encode: (value) => (value ?? 'off') as z.output<SectionOrOff<S>['def']['in']>,
-  });
+export function sectionOrOff<S extends z.ZodType>(schema: S) {
+  return z.union([OFF, schema]).transform((value) => (value === 'off' ? undefined : (value as z.output<S>)));
 }
 
 /** Returns the schema of a key without the wrapper that `optional` or `given` adds. */
 export function unwrapKey(schema: unknown): unknown {
-  return schema instanceof z.ZodOptional || schema instanceof z.ZodPrefault ? schema.unwrap() : schema;
+  return isOptionalKey(schema) ? schema.unwrap() : schema;
 }
 
-function renameKeys(value: object, names: ReadonlyMap<string, string>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [names.get(key) ?? key, inner]));
+export function isOptionalKey(schema: unknown): schema is z.ZodOptional | z.ZodPrefault {
+  return schema instanceof z.ZodOptional || schema instanceof z.ZodPrefault;
+}
+
+/** Returns the schema of what the file has at a key: a scalar, a map, a list, or a union of a text and a map or list. */
+export function inputOf(schema: unknown): unknown {
+  const plain = unwrapKey(schema);
+  return plain instanceof z.ZodPipe && !isScalar(plain) ? plain.def.in : plain;
 }

@@ -1,8 +1,7 @@
 /** Loads a configuration: reads the file and its secrets, checks them, and freezes the result. */
 import { checkTree } from './check.ts';
 import type { Config } from './config.ts';
-import { readDocument } from './document.ts';
-import type { Environment } from './environment.ts';
+import { type Environment, readDocument } from './document.ts';
 import {
   type ConfigFiles,
   decodeText,
@@ -57,7 +56,7 @@ function build(
   const problems = new Problems(document);
   if (document.tree === undefined) throw new ConfigError(file, problems.errors);
   const files = new FileReader(file, system, problems);
-  const config = resolveConfig(checkTree(document.tree, problems), file, { files, problems });
+  const config = resolveConfig(checkTree(document.tree, files, problems), file, { files, problems });
   if (problems.errors.length > 0) throw new ConfigError(file, problems.errors);
   checkWarnings(config, problems);
   if (isWorldReadable && files.firstLiteral !== undefined) {

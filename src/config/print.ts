@@ -1,133 +1,80 @@
 /** Prints a configuration as YAML for `noria check`. */
 import { Document } from 'yaml';
 import { z } from 'zod';
-import { MASK } from '../core/secret.ts';
-import type {
-  Config,
-  FleetConfig,
-  LinkSource,
-  ListenerConfig,
-  ServiceSource,
-  SourceConfig,
-} from './config.ts';
-import { LINK_KEYS, SERVICE_KEYS } from './link-source.ts';
-import { type FileListener, SCHEMA } from './schema.ts';
-import type { FileFleet } from './schema-fleet.ts';
-import type { FileSource } from './schema-source.ts';
-
-const NO_FOLDING = { lineWidth: 0 };
+import type { Config, FleetConfig, ListenerConfig, SourceConfig } from './config.ts';
+import { inputOf } from './keys.ts';
+import { isScalar } from './scalars.ts';
+import { SCHEMA } from './schema.ts';
 
 /**
  * The text has all defaults, masked secrets and absolute paths. Keys without a value are left out, except sections
  * that are `off`.
  */
 export function printConfig(config: Config): string {
-  const { file: _file, warnings: _warnings, account, admin, fleet, ...sections } = config;
-  const texts = z.encode(SCHEMA, {
-    ...sections,
-    account: account && { ...account, password: undefined, passwordFile: undefined, keyFile: undefined },
-    sources: config.sources.map((source) =>
-      source.product === 'link' ? fileLink(source) : fileSource(source),
-    ),
+  const written = write(SCHEMA, {
+    ...config,
+    sources: config.sources.map(fileSource),
     listeners: config.listeners.map(fileListener),
-    admin: admin && { ...admin, tokenFile: undefined },
-    fleet: fleet && fileFleet(fleet),
+    fleet: config.fleet && fileFleet(config.fleet),
   });
-  const printed = { ...texts, sources: texts.sources?.map(withoutForeignKeys) };
   // In the failsafe schema, every scalar is a text. So the library prints texts such as 20 and false without quotes.
-  return new Document(withoutUndefined(printed), { schema: 'failsafe' }).toString(NO_FOLDING);
+  return new Document(written, { schema: 'failsafe' }).toString({ lineWidth: 0 });
 }
 
-/** Returns the source without the keys that its product cannot have. */
-function withoutForeignKeys(source: object): object {
-  const isLink = 'product' in source && source.product === 'link';
-  const foreign = isLink ? Object.keys(SERVICE_KEYS) : LINK_KEYS;
-  return Object.fromEntries(Object.entries(source).filter(([key]) => !foreign.includes(key)));
+/** Returns the value as the file has it. Ignores keys of the value that the schema does not have. */
+function write(schema: unknown, value: unknown): unknown {
+  const input = inputOf(schema);
+  if (isScalar(input)) return value === undefined ? undefined : input.scalarType.write(value);
+  if (input instanceof z.ZodUnion) {
+    if (value === undefined) return 'off';
+    return write(input.options[typeof value === 'object' ? 1 : 0], value);
+  }
+  if (value === undefined) return undefined;
+  if (input instanceof z.ZodArray && Array.isArray(value))
+    return value.map((entry) => write(input.element, entry));
+  if (typeof value !== 'object' || value === null) return String(value);
+  const entries: [string, unknown][] =
+    input instanceof z.ZodObject
+      ? Object.entries(input.shape).map(([key, inner]) => [
+          key,
+          write(inner, Reflect.get(value, key) ?? Reflect.get(value, `${key}Ms`)),
+        ])
+      : Object.entries(value).map(([key, inner]) => [key, String(inner)]);
+  return Object.fromEntries(entries.filter(([, inner]) => inner !== undefined));
 }
 
-/**
- * The type FileSource requires the keys of a link and the keys of a source of the service. These constants only satisfy
- * the type: `withoutForeignKeys` removes their keys before noria prints the source.
- */
-const NO_LINK = { url: undefined, urlFile: undefined, method: undefined, headers: {}, body: undefined };
-const NO_ANSWER: FileSource['answer'] = {
-  ...{ format: 'auto' as const, list: undefined, address: undefined, expiry: undefined },
-  ...{ exitIp: undefined, location: undefined },
-  ...{ ok: undefined, tooFast: undefined, denied: undefined, empty: undefined },
-};
-const NO_INSTANCE: Pick<
-  FileSource,
-  'password' | 'passwordFile' | 'akey' | 'akeyFile' | 'format' | 'textLayout' | 'host'
-> = {
-  ...{ password: undefined, passwordFile: undefined, akey: undefined, akeyFile: undefined },
-  ...{ format: 'json' as const, textLayout: undefined, host: undefined },
-};
-
-function fileParams({ count, params }: SourceConfig): FileSource['params'] {
-  const numbered = { ...(count === undefined ? {} : { count }), ...params };
-  return Object.fromEntries(Object.entries(numbered).map(([name, value]) => [name, String(value)]));
+function fileSource(source: SourceConfig): object {
+  const { count, params, upstream } = source;
+  const file = { ...source, params: { ...(count !== undefined && { count }), ...params } };
+  if (source.product === 'link')
+    return {
+      ...file,
+      instance: undefined,
+      baseUrl: undefined,
+      upstream: { ...upstream, auth: authOf(source) },
+    };
+  const { key, password, extractHost } = source;
+  const akey = password === undefined ? key : undefined;
+  return { ...file, akey, host: extractHost, upstream: { ...upstream, auth: authOf(source) } };
 }
 
-function fileLink(source: LinkSource): FileSource {
-  const { name, product, instance, url, method, body, answer, headers, upstream, entryLogin } = source;
-  const { intervalMs, dailyBudget, lifetimeMs, size, priority, baseUrl } = source;
-  const byEntry = { ignore: 'none', use: 'auto', require: 'entry' } as const;
-  const { auth } = upstream;
-  return {
-    ...{ name, product, instance, url, method, body, answer, baseUrl },
-    ...{ intervalMs, dailyBudget, lifetimeMs, size, priority },
-    ...NO_INSTANCE,
-    urlFile: undefined,
-    headers: Object.fromEntries(Object.keys(headers).map((name) => [name, MASK])),
-    params: fileParams(source),
-    upstream: {
-      ...upstream,
-      auth: auth.kind === 'always' ? { ...auth.credentials, passwordFile: undefined } : byEntry[entryLogin],
-    },
-  };
+function authOf(source: SourceConfig): string | object {
+  const { auth } = source.upstream;
+  if (auth.kind === 'always') {
+    const { credentials } = auth;
+    const isOwn = credentials.username === source.instance && credentials.password === source.password;
+    return isOwn ? 'instance' : credentials;
+  }
+  const byEntry = { ignore: 'none', use: 'auto', require: 'entry' };
+  return source.product === 'link' ? byEntry[source.entryLogin] : auth.kind;
 }
 
-function fileSource(source: ServiceSource): FileSource {
-  const { key, count: _count, params: _params, extractHost, password, upstream, ...rest } = source;
-  return {
-    ...rest,
-    ...NO_LINK,
-    answer: NO_ANSWER,
-    password,
-    passwordFile: undefined,
-    akey: password === undefined ? key : undefined,
-    akeyFile: undefined,
-    params: fileParams(source),
-    host: extractHost,
-    upstream: { ...upstream, auth: fileAuth(source) },
-  };
+function fileListener(listener: ListenerConfig): object {
+  const { tls } = listener;
+  return { ...listener, tls: tls && { cert: tls.certFile, key: tls.keyFile } };
 }
 
-function fileAuth({ instance, password, upstream: { auth } }: ServiceSource): FileSource['upstream']['auth'] {
-  if (auth.kind !== 'always') return auth.kind;
-  const { credentials } = auth;
-  const isOwn = credentials.username === instance && credentials.password === password;
-  return isOwn ? 'instance' : { ...credentials, passwordFile: undefined };
-}
-
-function fileListener(listener: ListenerConfig): FileListener {
-  const { tls, users } = listener;
-  return {
-    ...listener,
-    tls: tls && { cert: tls.certFile, key: tls.keyFile },
-    users: users.map((user) => ({ ...user, passwordFile: undefined })),
-  };
-}
-
-function fileFleet({ tls, ...fleet }: FleetConfig): FileFleet {
-  const files = tls && { ca: tls.caFile, cert: tls.certFile, key: tls.keyFile };
-  return { ...fleet, urlFile: undefined, tls: files };
-}
-
-/** Removes the keys whose value is `undefined`, because the YAML library would print them. */
-function withoutUndefined(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(withoutUndefined);
-  if (typeof value !== 'object' || value === null) return value;
-  const kept = Object.entries(value).filter(([, inner]) => inner !== undefined);
-  return Object.fromEntries(kept.map(([key, inner]) => [key, withoutUndefined(inner)]));
+function fileFleet(fleet: FleetConfig): object {
+  const { tls } = fleet;
+  return { ...fleet, tls: tls && { ca: tls.caFile, cert: tls.certFile, key: tls.keyFile } };
 }

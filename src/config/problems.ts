@@ -1,24 +1,19 @@
-/** Collects the problems of a configuration with their positions in the file. */
 import { NoriaError } from '../core/faults.ts';
+import { MASK } from '../core/secret.ts';
 import type { ParsedDocument, ValuePosition } from './document.ts';
-import { excerptAt } from './excerpt.ts';
 import { shownAs } from './fields.ts';
 
-/** An error in a configuration, or a warning about it. */
 export interface Problem {
   /** The path of the key, such as `sources[0].interval`; empty for the whole file. */
   readonly path: string;
   /** The line of the problem, counted from 1; 0 if the problem has no position in the file. */
   readonly line: number;
-  /** The column of the problem, counted in characters from 1. */
   readonly column: number;
   /** What is wrong, what was expected, and if possible a valid value as an example. Never contains a secret. */
   readonly message: string;
-  /** The line of the file with masked secrets, and below it a pointer to the position. */
   readonly excerpt: string | undefined;
 }
 
-/** Reports all problems of one configuration, with the code `bad-config`. The message lists the problems. */
 export class ConfigError extends NoriaError {
   readonly problems: readonly Problem[];
 
@@ -47,7 +42,6 @@ export class Problems {
   readonly #warnings: Problem[] = [];
   /** For each problem "missing key": the paths of the keys that can solve it. One of these keys is enough. */
   readonly #wanted = new Map<Problem, readonly string[]>();
-  /** The paths of the known keys that noria suggests in place of unknown keys. */
   readonly #meant: string[] = [];
 
   constructor(document: ParsedDocument) {
@@ -70,10 +64,6 @@ export class Problems {
     return this.#warnings.toSorted(byPosition);
   }
 
-  /**
-   * Adds an error. If the file does not contain `path`, the error points at the nearest path above it that the file
-   * contains.
-   */
   error(path: string, message: string, side: Side = 'value'): void {
     this.#errors.push(this.#at(this.#offset(path, side), path, message));
   }
@@ -89,13 +79,11 @@ export class Problems {
     this.#wanted.set(problem, wanted);
   }
 
-  /** @param meant - the path of the known key that is probably meant. */
   unknownKey(path: string, message: string, meant: string | undefined): void {
     this.error(path, message, 'key');
     if (meant !== undefined) this.#meant.push(meant);
   }
 
-  /** Reports each value that is equal to an earlier value. */
   duplicates(values: readonly (readonly [path: string, value: string | undefined])[]): void {
     values.forEach(([path, value], index) => {
       const first = values.findIndex(([, other]) => other === value);
@@ -108,7 +96,6 @@ export class Problems {
     this.#warnings.push(this.#at(this.#offset(path, side), path, message));
   }
 
-  /** Whether there is an error at exactly this path. */
   hasAt(path: string): boolean {
     return this.#errors.some((problem) => problem.path === path);
   }
@@ -133,7 +120,6 @@ export class Problems {
     );
   }
 
-  /** Whether the file contains the whole value, without a reference to the environment. */
   isLiteral(path: string): boolean {
     return this.#document.positions.get(path)?.variables.length === 0;
   }
@@ -173,4 +159,106 @@ function isWithin(path: string, outer: string): boolean {
 
 function byPosition(one: Problem, other: Problem): number {
   return one.line - other.line || one.column - other.column;
+}
+
+const MAX_BEFORE = 80;
+const MAX_AFTER = 60;
+const NUMBER_WIDTH = 5;
+/** The key at the start of a line. If the file is not valid YAML, the excerpt shows only this key. */
+const FIRST_KEY = /^\s*(?:- +)*["']?[\w.]+["']?\s*:(?=\s|$)/;
+/** Characters that take two columns in a terminal. The pointer needs a wide space below each of them. */
+const WIDE =
+  /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/g;
+const IDEOGRAPHIC_SPACE = '\u3000';
+
+interface Stretch {
+  readonly start: number;
+  readonly end: number;
+  readonly shown: string;
+  /** True if `shown` replaces the text of the file. The `^` can then point only at the start of this part. */
+  readonly masked?: boolean;
+}
+
+/**
+ * @returns two lines: the line that contains the offset, with its line number, and a `^` below the offset. Undefined if
+ * no part of the line may be shown.
+ */
+export function excerptAt(document: ParsedDocument, offset: number): string | undefined {
+  const { text, lines } = document;
+  const { line } = lines.linePos(offset);
+  const start = lines.lineStarts[line - 1] ?? 0;
+  const end = lines.lineStarts[line] ?? text.length;
+  const whole = text.slice(start, end).trimEnd();
+  const stretches = document.tree === undefined ? unparsed(whole) : parsed(document, start, whole);
+  const shown = stretches.map((stretch) => stretch.shown).join('');
+  if (shown.trim() === '') return undefined;
+  return draw(line, shown, columnOf(stretches, offset - start));
+}
+
+function draw(line: number, shown: string, column: number): string {
+  const from = Math.max(0, column - MAX_BEFORE);
+  const before = (from === 0 ? '' : '…') + shown.slice(from, column);
+  const after = shown.slice(column);
+  const cut = after.length > MAX_AFTER ? `${after.slice(0, MAX_AFTER)}…` : after;
+  const gap = before.replace(WIDE, IDEOGRAPHIC_SPACE).replace(/[^\t\u3000]/g, ' ');
+  const number = String(line).padStart(NUMBER_WIDTH);
+  const content = `${number} | ${before}${cut}`.trimEnd();
+  return `${content}\n${' '.repeat(number.length)} | ${gap}^`;
+}
+
+/**
+ * Converts an offset in the line to a column of the excerpt. An offset inside a masked part becomes the column where
+ * that part begins.
+ */
+function columnOf(stretches: readonly Stretch[], offset: number): number {
+  let column = 0;
+  for (const { start, end, shown, masked } of stretches) {
+    if (offset >= end) column += shown.length;
+    else if (offset > start && masked !== true) column += Math.min(offset - start, shown.length);
+  }
+  return column;
+}
+
+function parsed({ extents }: ParsedDocument, lineStart: number, whole: string): Stretch[] {
+  const here = extents
+    .filter(({ start, end }) => start < lineStart + whole.length && end > lineStart && end > start)
+    .map(({ start, end, path, text }) => ({
+      start: Math.max(0, start - lineStart),
+      end: Math.min(end - lineStart, whole.length),
+      isScalar: text !== undefined,
+      as: shownAs(path, text),
+    }));
+  // Each alias of a value gives it another path. The value is masked if one of its paths is the path of a secret.
+  const hidden = here
+    .filter(({ as }) => as !== 'itself')
+    .toSorted((one, other) => one.start - other.start || (one.as === 'secret' ? -1 : 1));
+  const stretches: Stretch[] = [];
+  let at = 0;
+  for (const { start, end, as } of hidden) {
+    if (start < at) continue;
+    stretches.push({ start: at, end: start, shown: whole.slice(at, start) });
+    stretches.push({ start, end, shown: as === 'secret' ? MASK : '…', masked: true });
+    at = end;
+  }
+  const lastEnd = Math.max(0, ...here.filter(({ isScalar }) => isScalar).map(({ end }) => end));
+  stretches.push({ start: at, end: whole.length, shown: withoutComment(whole, at, lastEnd) });
+  return stretches;
+}
+
+/**
+ * Returns the line from the offset `from` to its comment. A comment can only begin after the last scalar, which ends at
+ * `lastEnd`.
+ */
+function withoutComment(whole: string, from: number, lastEnd: number): string {
+  const comment = /(?:^|\s)#/.exec(whole.slice(lastEnd));
+  return whole.slice(from, comment === null ? whole.length : lastEnd + comment.index);
+}
+
+function unparsed(whole: string): Stretch[] {
+  const end = FIRST_KEY.exec(whole)?.[0].length;
+  if (end === undefined) return [];
+  return [
+    { start: 0, end, shown: whole.slice(0, end) },
+    { start: end, end: whole.length, shown: end < whole.length ? ' …' : '', masked: true },
+  ];
 }

@@ -1,8 +1,13 @@
 /** Turns a checked file into a Config: reads secrets, derives values, and checks the rules between sections. */
-
 import { createSecureContext } from 'node:tls';
 import { describeError } from '../core/faults.ts';
-import { formatListenAddress, isLocalAddress, type ListenAddress, overlap } from '../core/listen-address.ts';
+import {
+  formatListenAddress,
+  hasPorts,
+  isLocalAddress,
+  type ListenAddress,
+  overlap,
+} from '../core/listen-address.ts';
 import { nearest } from '../core/nearest.ts';
 import { Secret } from '../core/secret.ts';
 import { OPERATIONS } from '../service/operations.ts';
@@ -14,15 +19,14 @@ import type {
   FleetConfig,
   FleetTls,
   ListenerConfig,
+  ProxyPoolConfig,
   TlsConfig,
 } from './config.ts';
-import { type ResolveContext, resolveKey, resolveUser } from './credentials.ts';
-import { frontProxy } from './network-scalars.ts';
+import { resolveKey, resolveUser } from './credentials.ts';
+import type { FileReader } from './files.ts';
 import type { Problems } from './problems.ts';
-import { addPortListener, addressOfPorts, hasPorts } from './proxy-pool.ts';
-import type { FileListener } from './schema.ts';
-import { type FileFleet, type StoreUrl, storeUrl } from './schema-fleet.ts';
-import { token } from './secret-scalars.ts';
+import type { PortNumbers, StoreUrl } from './scalars.ts';
+import { type FileFleet, type FileListener, LISTENER } from './schema.ts';
 import { resolveSource } from './sources.ts';
 
 /**
@@ -38,7 +42,11 @@ const ANY_STORE: StoreUrl = {
   database: 0,
 };
 
-/** Reports problems to `context.problems`. The result is valid only if `context.problems` then has no error. */
+interface ResolveContext {
+  readonly problems: Problems;
+  readonly files: FileReader;
+}
+
 export function resolveConfig(
   checked: CheckedConfig,
   file: string,
@@ -46,7 +54,8 @@ export function resolveConfig(
 ): Omit<Config, 'warnings'> {
   const defaults = { baseUrl: checked.service.baseUrl, size: checked.pool.size };
   const sources = checked.sources.map(
-    (source, index) => source && resolveSource(source, { path: `sources[${index}]`, defaults }, context),
+    (source, index) =>
+      source && resolveSource(source, `sources[${index}]`, { ...defaults, problems: context.problems }),
   );
   const listeners = checked.listeners.map(
     (listener, index) => listener && resolveListener(listener, `listeners[${index}]`, context),
@@ -54,8 +63,6 @@ export function resolveConfig(
   const dir = checked.state?.dir ?? 'off';
   const config = {
     ...checked,
-    service: resolveVia(checked.service, 'service', context),
-    dial: resolveVia(checked.dial, 'dial', context),
     file,
     account: checked.account && resolveAccount(checked.account, context),
     sources: sources.filter((source) => source !== undefined),
@@ -72,35 +79,22 @@ function resolveAccount(
   account: NonNullable<CheckedConfig['account']>,
   context: ResolveContext,
 ): AccountConfig | undefined {
-  const found = resolveKey(account, { path: 'account', keyName: 'key' }, context);
-  return found && { username: account.username, key: found.key };
+  const key = resolveKey(account, { path: 'account', keyName: 'key' }, context.problems);
+  return key && { username: account.username, key };
 }
 
-function resolveVia<Section extends Pick<CheckedConfig['service'], 'via' | 'viaFile'>>(
-  section: Section,
-  name: string,
-  { files }: ResolveContext,
-): Section {
-  const keys = { plain: section.via, file: section.viaFile };
-  return { ...section, via: files.readSecret(`${name}.via`, keys, frontProxy()), viaFile: undefined };
-}
-
-function resolveAdmin(
-  admin: CheckedConfig['admin'],
-  { problems, files }: ResolveContext,
-): AdminConfig | undefined {
+function resolveAdmin(admin: CheckedConfig['admin'], { problems }: ResolveContext): AdminConfig | undefined {
   if (admin === undefined || admin.address === 'off') return undefined;
-  const { address } = admin;
-  const found = files.readSecret('admin.token', { plain: admin.token, file: admin.tokenFile }, token());
+  const { address, token } = admin;
   const wanted = ['admin.token', 'admin.tokenFile'];
-  if (found === undefined && !isLocalAddress(address) && !wanted.some((path) => problems.has(path))) {
+  if (token === undefined && !isLocalAddress(address) && !wanted.some((path) => problems.has(path))) {
     problems.missing(
       'admin.address',
       `other machines can reach ${formatListenAddress(address)}, and there is no token; set token or tokenFile, or listen on 127.0.0.1`,
       { wanted, side: 'value' },
     );
   }
-  return { address, token: found };
+  return { address, token };
 }
 
 function checkAcross(checked: CheckedConfig, problems: Problems): void {
@@ -170,10 +164,6 @@ function checkOverlaps({ listeners, admin, proxyPool }: CheckedConfig, problems:
   });
 }
 
-/**
- * @param path - the path of the listener in the file: `listeners[0]`.
- * @returns undefined if the listener is invalid; `problems` then says why.
- */
 function resolveListener(
   listener: FileListener,
   path: string,
@@ -181,7 +171,7 @@ function resolveListener(
 ): ListenerConfig | undefined {
   const { problems } = context;
   const { address, protocols } = listener;
-  const users = listener.users.map((user, index) => resolveUser(user, `${path}.users[${index}]`, context));
+  const users = listener.users.map((user, index) => resolveUser(user, `${path}.users[${index}]`, problems));
   problems.duplicates(
     listener.users.map(({ username }, index) => [`${path}.users[${index}].username`, username]),
   );
@@ -222,16 +212,18 @@ function resolveTls(
   };
 }
 
-/** @returns undefined if the section is incomplete or invalid; `problems` then says why. */
 function resolveFleet(fleet: FileFleet, context: ResolveContext): FleetConfig | undefined {
-  const { problems, files } = context;
-  const { url: plain, urlFile: file, sentinel } = fleet;
-  const found = files.readSecret('fleet.url', { plain, file }, storeUrl());
+  const { problems } = context;
+  const { sentinel } = fleet;
   const wanted = ['fleet.url', 'fleet.urlFile'];
-  if (found === undefined && sentinel === undefined && !wanted.some((path) => problems.has(path))) {
+  if (
+    fleet.url === undefined &&
+    sentinel === undefined &&
+    ![...wanted, 'fleet.sentinel'].some((path) => problems.has(path))
+  ) {
     problems.missing('fleet', 'names no store; set url or urlFile', { wanted });
   }
-  const url = found ?? (sentinel && ANY_STORE);
+  const url = fleet.url ?? (sentinel && ANY_STORE);
   const tls = fleet.tls && resolveStoreTls(fleet.tls, context);
   if (url === undefined || problems.has('fleet.tls')) return undefined;
   if (tls !== undefined && !url.tls) {
@@ -268,4 +260,48 @@ function resolveStoreTls(
     cert,
     key: key === undefined ? undefined : new Secret(key),
   };
+}
+
+export function addPortListener(
+  proxyPool: ProxyPoolConfig | undefined,
+  listeners: readonly (ListenerConfig | undefined)[],
+  problems: Problems,
+): readonly ListenerConfig[] {
+  const known = listeners.filter((listener) => listener !== undefined);
+  if (proxyPool === undefined) return known;
+  const { ports } = proxyPool;
+  const index = listeners.findIndex((listener) => listener && hasPorts(listener.address, ports));
+  const found = listeners[index];
+  if (found !== undefined && found.session !== 'port') {
+    problems.error(
+      'proxyPool.ports',
+      `listeners[${index}] has these ports, but not session: port; set session: port in that listener`,
+    );
+  }
+  if ((found?.users.length ?? 0) === 0) checkReach(proxyPool, index, problems);
+  if (found !== undefined) return known;
+  const defaults = LISTENER.parse({ session: 'port' });
+  return [...known, { ...defaults, address: addressOfPorts(ports), users: [], tls: undefined }];
+}
+
+export function addressOfPorts({ first, last }: PortNumbers): ListenAddress {
+  return { kind: 'tcp', host: '127.0.0.1', port: first, lastPort: last };
+}
+
+/**
+ * Reports an error if other machines can reach the API. Call it only if the listener on `proxyPool.ports` has no users:
+ * the API then needs no password.
+ *
+ * @param index - the index of that listener; -1 if the file has no listener on these ports.
+ */
+function checkReach({ address }: ProxyPoolConfig, index: number, problems: Problems): void {
+  if (isLocalAddress(address)) return;
+  const solution =
+    index < 0
+      ? 'add a listener on these ports, with users and session: port'
+      : `add users to listeners[${index}]`;
+  problems.error(
+    'proxyPool.address',
+    `other machines can reach ${formatListenAddress(address)}, and the listener on proxyPool.ports has no users; ${solution}, or listen on 127.0.0.1`,
+  );
 }

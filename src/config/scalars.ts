@@ -2,15 +2,21 @@
  * The types of scalar values. Each type reads, checks, describes and prints its values.
  *
  * Each type reads the text of a scalar, never a number of YAML (see document.ts). So an instance id of 18 digits keeps
- * all its digits, and a value from the environment is read like a value from the file. secret-scalars.ts and
- * network-scalars.ts have more types.
+ * all its digits, and a value from the environment is read like a value from the file.
  */
 import { z } from 'zod';
 import { DAY_MS, formatDuration, parseDuration } from '../core/duration.ts';
+import { type FrontProxy, formatFrontProxy, readFrontProxy } from '../core/front-proxy.ts';
+import { formatHostPort, hostPort, parseHostPort } from '../core/host-port.ts';
+import { formatListenAddress, type ListenAddress, readListenAddress } from '../core/listen-address.ts';
 import { nearest } from '../core/nearest.ts';
+import { isCidr } from '../core/networks.ts';
+import { MASK, Secret } from '../core/secret.ts';
+import { parseTargetRule, TARGET_SETS, wrongTargetRule } from '../core/target-rule.ts';
 import { isZone } from '../service/link/lifetime.ts';
+import { maskedUrl } from '../service/link/link-url.ts';
+import { isKey } from '../service/request.ts';
 
-/** The keywords of JSON Schema that scalars use. */
 export interface ScalarJsonSchema {
   readonly type?: string | readonly string[];
   readonly enum?: readonly string[];
@@ -29,7 +35,6 @@ export type Reading<T> = { readonly value: T } | { readonly wrong: string };
 export interface ScalarType<T> {
   /** Describes a valid value. Messages and the docs show it after "expected". */
   readonly expected: string;
-  /** A valid value, as written in YAML. Absent if `expected` is clear without an example. */
   readonly example?: string;
   readonly json: ScalarJsonSchema;
   /**
@@ -134,7 +139,6 @@ export function oneOf<const Word extends string>(words: readonly Word[]): Scalar
   });
 }
 
-/** Returns a type that accepts one of `words`, or any value of the given type: for example `auto` or a duration. */
 export function wordOr<const Word extends string, T>(
   words: readonly Word[],
   { scalarType: type }: Scalar<T>,
@@ -155,7 +159,6 @@ export function wordOr<const Word extends string, T>(
 export interface TextRules {
   readonly expected: string;
   readonly example: string;
-  /** The whole text must match this pattern. */
   readonly pattern?: RegExp;
   /**
    * What is wrong with a text that does not match the pattern, such as `is not a host`. The caller puts the value or
@@ -163,13 +166,10 @@ export interface TextRules {
    */
   readonly wrong?: string;
   readonly maxBytes?: number;
-  /** If true, messages quote only valid values. */
   readonly private?: boolean;
-  /** If true, line breaks and tabs are allowed. */
   readonly controls?: boolean;
 }
 
-/** A text of at least one character, without control characters. */
 export function text(rules: TextRules): Scalar<string> {
   return scalar({
     expected: rules.expected,
@@ -207,3 +207,300 @@ export function zone(): Scalar<string> {
     write: (value) => value,
   });
 }
+
+/** An http or https URL without credentials, query and fragment. In the Config, it has no trailing slash. */
+export function baseAddress(): Scalar<string> {
+  return scalar({
+    expected: 'an http:// or https:// URL without user name, password, query and fragment',
+    example: 'http://extract.example.com',
+    json: { type: 'string', pattern: '^https?://' },
+    quoted: 'valid',
+    read(given) {
+      const url = readUrl(given);
+      if ('wrong' in url) return url;
+      if (url.value.search + url.value.hash !== '') return { wrong: 'has a query or a fragment' };
+      return { value: url.value.origin + url.value.pathname.replace(/^((?:\/+[^/]+)*)\/*$/, '$1') };
+    },
+    write: (value) => value,
+  });
+}
+
+export function pageAddress(): Scalar<string> {
+  return scalar({
+    expected: 'an http:// or https:// URL without user name and password',
+    example: 'http://example.com/',
+    json: { type: 'string', pattern: '^https?://' },
+    quoted: 'valid',
+    read(given) {
+      const url = readUrl(given);
+      return 'wrong' in url ? url : { value: url.value.href };
+    },
+    write: (value) => value,
+  });
+}
+
+export function readUrl(given: string): Reading<URL> {
+  const url = URL.canParse(given) ? new URL(given) : undefined;
+  if (url === undefined || !['http:', 'https:'].includes(url.protocol)) {
+    return { wrong: 'is not an http:// or https:// URL' };
+  }
+  return url.username + url.password === ''
+    ? { value: url }
+    : { wrong: 'contains a user name or a password' };
+}
+
+export function frontProxy(): Scalar<FrontProxy> {
+  return scalar({
+    expected: 'http://host:port or socks5://host:port, with user:password@ before the host if needed',
+    example: 'http://user:${VIA_PASSWORD}@bastion:3128',
+    json: { type: 'string', pattern: '^(http|socks5h?)://' },
+    quoted: 'never',
+    read: readFrontProxy,
+    write: formatFrontProxy,
+  });
+}
+
+/** An address to listen on. `one`: with a single port. `range`: also with a port range, or an inherited socket. */
+export function listenAddress(ports: 'one' | 'range'): Scalar<ListenAddress> {
+  return scalar({
+    expected:
+      ports === 'range'
+        ? 'host:port, [v6]:port, host:24000-24019 (a port range) or fd:3 (an inherited socket)'
+        : 'host:port or [v6]:port',
+    example: '127.0.0.1:8888',
+    json: { type: 'string' },
+    quoted: 'always',
+    read(given) {
+      const reading = readListenAddress(given);
+      if ('wrong' in reading || ports === 'range') return reading;
+      const { value } = reading;
+      if (value.kind === 'fd') return { wrong: 'is an inherited socket' };
+      return value.lastPort === value.port ? reading : { wrong: 'has more than one port' };
+    },
+    write: formatListenAddress,
+  });
+}
+
+export interface PortNumbers {
+  readonly first: number;
+  readonly last: number;
+}
+
+export function portNumbers(): Scalar<PortNumbers> {
+  return scalar<PortNumbers>({
+    expected: 'a range of ports such as 24000-24019, or one port',
+    json: { type: ['string', 'integer'], pattern: '^[0-9]+(-[0-9]+)?$' },
+    quoted: 'always',
+    read(given) {
+      const reading = readListenAddress(`127.0.0.1:${given}`);
+      if ('wrong' in reading)
+        return /^\d+(-\d+)?$/.test(given) ? reading : { wrong: 'is not a range of ports' };
+      const { value } = reading;
+      if (value.kind === 'fd' || value.port === 0) return { wrong: 'has the port 0' };
+      return { value: { first: value.port, last: value.lastPort ?? value.port } };
+    },
+    write: ({ first, last }) => (first === last ? String(first) : `${first}-${last}`),
+  });
+}
+
+export function network(): Scalar<string> {
+  return scalar({
+    expected: 'a network in CIDR form, or an address',
+    example: '192.0.2.0/24',
+    json: { type: 'string' },
+    quoted: 'always',
+    read: (given) => (isCidr(given) ? { value: given } : { wrong: 'is neither a network nor an address' }),
+    write: (value) => value,
+  });
+}
+
+/** A rule for targets that a listener refuses. core/target-rule.ts defines the grammar. */
+export function denyTarget(): Scalar<string> {
+  return scalar({
+    expected:
+      'private, smtp, a host, a pattern such as *.example.com, a network in CIDR form, or ports such as :25 or :6000-6010',
+    json: { type: 'string' },
+    quoted: 'always',
+    read(given) {
+      const rule = parseTargetRule(given);
+      if (rule === undefined) return { wrong: wrongTargetRule(given) };
+      // `privat` is a valid host name, but probably means `private`. So noria rejects words that are similar to
+      // `private` or `smtp`.
+      const meant = rule.kind === 'host' && !given.includes('.') ? nearest(given, TARGET_SETS) : undefined;
+      return meant === undefined
+        ? { value: given }
+        : { wrong: `is not a known set (did you mean ${meant}?)` };
+    },
+    write: (value) => value,
+  });
+}
+
+const MAX_LINK_BYTES = 4096;
+
+export function password(): Scalar<Secret> {
+  return secret({
+    expected: 'a password of 1 to 255 bytes without line breaks',
+    example: '${NORIA_PASSWORD}',
+  });
+}
+
+export function token(): Scalar<Secret> {
+  return secret({
+    expected: 'a token of printable ASCII characters without spaces',
+    example: '${NORIA_ADMIN_TOKEN}',
+    pattern: /^[\x21-\x7e]+$/,
+  });
+}
+
+export function secretText(example: string): Scalar<Secret> {
+  return secret({ expected: 'a text without line breaks', example, maxBytes: MAX_LINK_BYTES });
+}
+
+export function linkUrl(): Scalar<Secret> {
+  const rules = {
+    expected: 'an http:// or https:// URL without user name, password and fragment',
+    example: '"https://share.example.com/get?key=${OTHER_KEY}&num={count}"',
+    maxBytes: MAX_LINK_BYTES,
+  };
+  const { scalarType } = secret(rules, (given) => {
+    if (Buffer.byteLength(given) > MAX_LINK_BYTES) return { wrong: `is longer than ${MAX_LINK_BYTES} bytes` };
+    if (/\s|\p{Cc}/u.test(given)) return { wrong: 'contains white space' };
+    const url = readUrl(given);
+    if ('wrong' in url) return url;
+    return url.value.hash === '' ? { value: new Secret(given) } : { wrong: 'has a fragment' };
+  });
+  return scalar({ ...scalarType, write: maskedUrl });
+}
+
+/** The 16-character key of an instance or an account. In the Config, it is in lower case. */
+export function key(): Scalar<Secret> {
+  const rules = {
+    expected: 'a key of 16 hexadecimal digits',
+    example: '0123456789abcdef',
+    pattern: /^[0-9a-fA-F]{16}$/,
+  };
+  return secret(rules, (given) => {
+    if (isKey(given)) return { value: new Secret(given.toLowerCase()) };
+    if (/^[0-9a-f]{32}$/i.test(given))
+      return { wrong: 'is a full MD5 hash; the key is its characters 9 to 24' };
+    const others = /[^0-9a-f]/i.test(given) ? ', some of which are not hexadecimal digits' : '';
+    return { wrong: `has ${given.length} characters${others}` };
+  });
+}
+
+function secret(rules: TextRules, read?: ScalarType<Secret>['read']): Scalar<Secret> {
+  const plain = text(rules).scalarType;
+  const readPlain = (given: string): Reading<Secret> => {
+    const reading = plain.read(given);
+    return 'value' in reading ? { value: new Secret(reading.value) } : reading;
+  };
+  return scalar({ ...plain, quoted: 'never', read: read ?? readPlain, write: String });
+}
+
+export interface StoreUrl {
+  readonly tls: boolean;
+  readonly host: string;
+  readonly port: number;
+  readonly username: string | undefined;
+  readonly password: Secret | undefined;
+  readonly database: number;
+}
+
+const DEFAULT_PORT = 6379;
+const MAX_DATABASE = 999;
+
+export function formatStoreUrl({ tls, host, port, username, password, database }: StoreUrl): string {
+  const secret = password === undefined ? '' : `:${MASK}`;
+  const login =
+    username === undefined && secret === '' ? '' : `${encodeURIComponent(username ?? '')}${secret}@`;
+  const path = database === 0 ? '' : `/${database}`;
+  return `${tls ? 'rediss' : 'redis'}://${login}${formatHostPort(host, port)}${path}`;
+}
+
+/** The URL may contain a password, so no message quotes it. */
+export function storeUrl(): Scalar<StoreUrl> {
+  return scalar({
+    expected:
+      'redis://host:port or rediss://host:port (TLS), with user name, password and database number if needed',
+    example: 'redis://valkey.example.com:6379',
+    json: { type: 'string', pattern: '^rediss?://' },
+    quoted: 'never',
+    read: readStoreUrl,
+    write: formatStoreUrl,
+  });
+}
+
+function readStoreUrl(given: string): { readonly value: StoreUrl } | { readonly wrong: string } {
+  const url = URL.canParse(given) ? new URL(given) : undefined;
+  if (url === undefined || !['redis:', 'rediss:'].includes(url.protocol)) {
+    return { wrong: 'is not a redis:// or rediss:// URL' };
+  }
+  if (url.search + url.hash !== '') return { wrong: 'has a query or a fragment' };
+  const port = url.port === '' ? DEFAULT_PORT : Number(url.port);
+  const address = hostPort(url.hostname.replace(/^\[|\]$/g, ''), port);
+  if (address === undefined) return { wrong: 'has no valid host and port' };
+  const [, path = '0'] = /^\/?(\d{1,3})?$/.exec(url.pathname) ?? [undefined, ''];
+  const database = Number(path === '' ? Number.NaN : path);
+  if (!(database <= MAX_DATABASE)) return { wrong: 'has a path that is not the number of a database' };
+  try {
+    const [username, password] = [url.username, url.password].map(decodeURIComponent);
+    return {
+      value: {
+        tls: url.protocol === 'rediss:',
+        host: address.host,
+        port,
+        username: username === '' ? undefined : username,
+        password: password === '' || password === undefined ? undefined : new Secret(password),
+        database,
+      },
+    };
+  } catch {
+    // handled: decodeURIComponent throws only for an invalid use of %, which the returned message explains
+    return { wrong: 'has a % that is not part of an encoded character; write %25 for it' };
+  }
+}
+
+export interface SentinelAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+export function sentinelAddress(): Scalar<SentinelAddress> {
+  return scalar<SentinelAddress>({
+    expected: 'host:port or [v6]:port',
+    example: '"10.0.0.1:26379"',
+    json: { type: 'string' },
+    quoted: 'always',
+    read(given) {
+      const address = parseHostPort(given, SENTINEL_PORT);
+      return address === undefined ? { wrong: 'is not host:port' } : { value: address };
+    },
+    write: ({ host, port }) => formatHostPort(host, port),
+  });
+}
+
+const SENTINEL_PORT = 26_379;
+
+export const MAX = {
+  members: 100_000,
+  sessions: 100_000,
+  tunnels: 1_000_000,
+  attempts: 10,
+  warm: 10_000,
+  processes: 256,
+  priority: 1000,
+};
+const MAX_PATH_BYTES = 4096;
+
+export const filePath = (example: string, expected = 'the path of a file') =>
+  text({ expected, example, maxBytes: MAX_PATH_BYTES });
+export const secretFile = (example: string) =>
+  filePath(example, 'the path of a file that contains only the secret');
+export const username = () =>
+  text({
+    expected: 'a user name of 1 to 255 bytes without a colon',
+    example: 'alice',
+    pattern: /^[^:]*$/,
+    wrong: 'contains a colon, which ends a user name in HTTP',
+    private: true,
+  });

@@ -5,10 +5,21 @@ import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 import { ANSWER_FORMATS, DEFAULT_ZONE, EXPIRY_KINDS } from '../service/link/rules.ts';
 import { FORMATS, METHODS, SOURCE_PRODUCTS } from '../service/operations.ts';
 import { given, optional, required, section } from './keys.ts';
-import { baseAddress } from './network-scalars.ts';
-import { duration, oneOf, text, whole, zone } from './scalars.ts';
-import { MAX, secretFile, username } from './schema-values.ts';
-import { key, linkUrl, password, secretText } from './secret-scalars.ts';
+import {
+  baseAddress,
+  duration,
+  key,
+  linkUrl,
+  MAX,
+  oneOf,
+  password,
+  secretFile,
+  secretText,
+  text,
+  username,
+  whole,
+  zone,
+} from './scalars.ts';
 
 const field = (example: string) =>
   text({ expected: 'the name of a field, or its path with dots', example, maxBytes: 200 });

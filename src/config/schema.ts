@@ -5,7 +5,6 @@
  * `noria check` and the JSON Schema come from this table. test/held/configuration.test.ts compares
  * config.example.yaml and docs/configuration.md with it. Rules about several keys are in resolve.ts and sources.ts.
  */
-
 import { z } from 'zod';
 import { HOUR_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
 import { LOG_FORMATS, LOG_LEVELS } from '../core/log-options.ts';
@@ -16,17 +15,28 @@ import { given, optional, required, section, sectionOrOff } from './keys.ts';
 import {
   baseAddress,
   denyTarget,
+  duration,
+  filePath,
+  flag,
   frontProxy,
+  key,
   listenAddress,
+  MAX,
   network,
+  oneOf,
   pageAddress,
+  password,
   portNumbers,
-} from './network-scalars.ts';
-import { duration, flag, oneOf, text, whole, wordOr } from './scalars.ts';
-import { FLEET } from './schema-fleet.ts';
+  secretFile,
+  sentinelAddress,
+  storeUrl,
+  text,
+  token,
+  username,
+  whole,
+  wordOr,
+} from './scalars.ts';
 import { SOURCE } from './schema-source.ts';
-import { filePath, MAX, secretFile, username } from './schema-values.ts';
-import { key, password, token } from './secret-scalars.ts';
 
 export const LISTENER = section({
   address: given(
@@ -79,6 +89,64 @@ export const LISTENER = section({
     oneOf(['none', 'client-ip', 'port', 'target-host']),
     'none',
     'default session of clients that name no session: one per client address, local port or target host; `none`: no session',
+  ),
+});
+
+const FLEET = section({
+  url: optional(
+    storeUrl(),
+    'address of the store: Valkey, or Redis 7.0 or later',
+    'required, unless `fleet.sentinel` is set',
+  ),
+  urlFile: optional(secretFile('/run/secrets/fleet-url'), 'file that contains the address of the store'),
+  name: given(
+    text({
+      expected: '1 to 64 letters, digits, `-` and `_`',
+      example: 'crawl',
+      pattern: /^[A-Za-z0-9_-]{1,64}$/,
+      maxBytes: 64,
+      wrong: 'contains a character other than letters, digits, `-` and `_`',
+    }),
+    'noria',
+    'norias with the same name share one pool',
+  ),
+  replica: optional(
+    text({
+      expected: '1 to 64 letters, digits, `.`, `-` and `_`',
+      example: '${HOSTNAME}',
+      pattern: /^[A-Za-z0-9._-]{1,64}$/,
+      maxBytes: 64,
+      wrong: 'contains a character other than letters, digits, `.`, `-` and `_`',
+    }),
+    'name of this noria, unique in the fleet',
+    'the host name with a random suffix',
+  ),
+  tls: optional(
+    section({
+      ca: optional(
+        filePath('/etc/noria/ca.pem'),
+        'certificates of the authorities to trust, in PEM',
+        'the authorities that Node trusts',
+      ),
+      cert: optional(filePath('/etc/noria/client.pem'), "noria's own certificate for the store, in PEM"),
+      key: optional(filePath('/etc/noria/client.key'), "private key of noria's own certificate, in PEM"),
+    }),
+    'how noria checks the store and identifies itself, for `rediss://`',
+    'noria trusts the authorities that Node trusts, and presents no certificate',
+  ),
+  sentinel: optional(
+    section({
+      primary: required(
+        text({ expected: 'the name of a primary', example: 'mymaster' }),
+        'name of the primary, as the Sentinels know it',
+      ),
+      addresses: required(
+        z.array(sentinelAddress()).min(1),
+        'addresses of the Sentinels; noria asks them in this order',
+      ),
+    }),
+    'Sentinels that know the address of the store, in place of the host in `url`',
+    'none',
   ),
 });
 
@@ -314,3 +382,4 @@ export const SCHEMA = z.strictObject({
  */
 export type FileConfig = z.output<typeof SCHEMA>;
 export type FileListener = z.output<typeof LISTENER>;
+export type FileFleet = z.output<typeof FLEET>;

@@ -1,30 +1,41 @@
-/**
- * Resolves one source of the service: checks its keys against its product, and derives its other values from them.
- */
-
+/** Resolves one source: checks its keys against its product, and derives its other values from them. */
 import { formatDuration } from '../core/duration.ts';
 import { parseHostPort } from '../core/host-port.ts';
-import type { Secret } from '../core/secret.ts';
+import { Secret } from '../core/secret.ts';
 import { compileLayout } from '../service/decode-text.ts';
+import { layoutProblem } from '../service/link/address-text.ts';
+import { linkIdentity, linkSecrets } from '../service/link/link-url.ts';
+import type { EntryLogin } from '../service/link/rules.ts';
 import { memberProtocol, OPERATIONS, type Product } from '../service/operations.ts';
 import { checkParams } from '../service/params.ts';
 import { expectedAt } from './check.ts';
-import type { ServiceSource, SourceConfig, UpstreamAuth, UpstreamConfig } from './config.ts';
-import { type ResolveContext, resolveKey, resolveUser } from './credentials.ts';
-import { rejectLinkKeys, resolveLinkSource } from './link-source.ts';
+import type { LinkSource, ServiceSource, SourceConfig, UpstreamAuth } from './config.ts';
+import { resolveKey, resolveUser } from './credentials.ts';
 import type { Problems } from './problems.ts';
 import type { FileSource } from './schema-source.ts';
 
-/** The defaults that other sections set: `service.baseUrl` and `pool.size`. A source may override them. */
-interface SourceDefaults {
+const EXTRACT_PORT = 8080;
+
+/** Keys that a link cannot have, each with advice for the message. */
+const SERVICE_KEYS: Readonly<Record<string, string>> = {
+  instance: 'remove it: the url already contains everything that the vendor needs',
+  password: 'remove it: the url already contains everything that the vendor needs',
+  passwordFile: 'remove it: the url already contains everything that the vendor needs',
+  akey: 'remove it: the url already contains everything that the vendor needs',
+  akeyFile: 'remove it: the url already contains everything that the vendor needs',
+  format: 'set answer.format',
+  textLayout: 'set answer.address',
+  host: 'remove it: the url contains the host',
+  baseUrl: 'remove it: the url contains the address',
+};
+const LINK_KEYS = ['url', 'urlFile', 'method', 'headers', 'body', 'answer'];
+
+/** What other sections say: `service.baseUrl` and `pool.size` apply to a source without its own. */
+interface SourceContext {
   readonly baseUrl: string | undefined;
   readonly size: number;
+  readonly problems: Problems;
 }
-
-type InstanceSource = FileSource & { readonly product: Product };
-
-/** The default port of `host`. */
-const EXTRACT_PORT = 8080;
 
 /**
  * @param path - the path of the source in the file: `sources[0]`.
@@ -32,172 +43,215 @@ const EXTRACT_PORT = 8080;
  */
 export function resolveSource(
   source: FileSource,
-  { path, defaults }: { readonly path: string; readonly defaults: SourceDefaults },
-  context: ResolveContext,
+  path: string,
+  context: SourceContext,
 ): SourceConfig | undefined {
-  const { count, ...params } = resolveParams(source, path, context.problems);
-  const max = typeof count === 'number' ? count : undefined;
-  const { product } = source;
-  return product === 'link'
-    ? resolveLinkSource(source, { path, size: defaults.size, count: max }, context)
-    : resolveInstance({ ...source, product }, { path, defaults, params, count: max }, context);
+  return new SourceResolver(source, path, context).resolve();
 }
 
-interface InstanceFacts extends Pick<ServiceSource, 'params' | 'count'> {
-  /** The path of the source in the file. */
-  readonly path: string;
-  readonly defaults: SourceDefaults;
-}
+class SourceResolver {
+  readonly #source: FileSource;
+  readonly #path: string;
+  readonly #context: SourceContext;
+  readonly #problems: Problems;
 
-function resolveInstance(
-  source: InstanceSource,
-  { path, defaults, params, count }: InstanceFacts,
-  context: ResolveContext,
-): ServiceSource | undefined {
-  rejectLinkKeys(source, path, context.problems);
-  const { password, passwordFile, akey, akeyFile, host, instance } = source;
-  const secrets = resolveKey(
-    { password, passwordFile, key: akey, keyFile: akeyFile },
-    { path, keyName: 'akey' },
-    context,
-  );
-  checkInstance(source, path, context.problems);
-  checkLayout(source, path, context.problems);
-  const upstream = resolveUpstream(source, { path, params, password: secrets?.password }, context);
-  checkHost(source, path, context.problems);
-  const intervalMs = resolveInterval(source, path, context.problems);
-  if (secrets === undefined || upstream === undefined || instance === undefined) return undefined;
-  const { name, product, format, textLayout, lifetimeMs, dailyBudget, priority } = source;
-  const isAtBase = OPERATIONS[product].server === 'base';
-  return {
-    ...{ name, product, instance, format, textLayout, lifetimeMs, dailyBudget, priority },
-    ...secrets,
-    params,
-    count,
-    baseUrl: source.baseUrl ?? (isAtBase ? defaults.baseUrl : undefined),
-    extractHost: isAtBase ? undefined : host,
-    upstream,
-    intervalMs,
-    size: source.size ?? defaults.size,
-  };
-}
-
-function checkInstance({ instance }: InstanceSource, path: string, problems: Problems): void {
-  const wanted = `${path}.instance`;
-  if (instance === undefined && !problems.has(wanted))
-    problems.missing(wanted, `is missing; ${expectedAt(wanted)}`);
-}
-
-function resolveParams(
-  { product, params }: FileSource,
-  path: string,
-  problems: Problems,
-): Readonly<Record<string, string | number>> {
-  const checked = checkParams(product, params);
-  for (const { key: name, message, suggestion } of checked.problems) {
-    const at = `${path}.params.${name}`;
-    const isKnown = name === 'count' || Object.hasOwn(OPERATIONS[product].params, name);
-    const value = params[name];
-    const quoted = isKnown && typeof value === 'string' ? problems.quote(at, value) : '';
-    const advice = suggestion === undefined ? '' : ` (did you mean ${suggestion}?)`;
-    problems.error(at, `${quoted} ${message}${advice}`.trim(), isKnown ? 'value' : 'key');
+  constructor(source: FileSource, path: string, context: SourceContext) {
+    this.#source = source;
+    this.#path = path;
+    this.#context = context;
+    this.#problems = context.problems;
   }
-  return checked.params;
-}
 
-function checkLayout(
-  { product, format, textLayout }: InstanceSource,
-  path: string,
-  problems: Problems,
-): void {
-  if (textLayout === undefined) return;
-  if (format !== 'text' && !problems.has(`${path}.format`)) {
-    problems.error(`${path}.textLayout`, `requires format: text, but the format is ${format}`, 'key');
+  resolve(): SourceConfig | undefined {
+    const { product, name, lifetimeMs, dailyBudget, priority, size = this.#context.size } = this.#source;
+    const { count, ...params } = this.#params();
+    const max = typeof count === 'number' ? count : undefined;
+    const common = { name, lifetimeMs, dailyBudget, priority, size, count: max };
+    return product === 'link' ? this.#link(common) : this.#instance(product, { ...common, params });
   }
-  const { problem } = compileLayout(product, textLayout);
-  if (problem !== undefined) problems.error(`${path}.textLayout`, problem);
-}
 
-interface UpstreamFacts extends Pick<SourceConfig, 'params'> {
-  /** The path of the source in the file. */
-  readonly path: string;
-  readonly password: Secret | undefined;
-}
+  #error(key: string, message: string, side: 'key' | 'value' = 'value'): undefined {
+    this.#problems.error(`${this.#path}.${key}`, message, side);
+  }
 
-function resolveUpstream(
-  source: InstanceSource,
-  { path, params, password }: UpstreamFacts,
-  context: ResolveContext,
-): UpstreamConfig | undefined {
-  const byEntry = OPERATIONS[source.product].protocol === 'by-entry';
-  const protocol = source.upstream.protocol ?? (byEntry ? undefined : memberProtocol(source.product, params));
-  const auth = resolveAuth(source, { path: `${path}.upstream.auth`, password }, context);
-  if (auth?.kind === 'always' && protocol === 'socks4') {
-    const message = 'SOCKS4 has no password authentication; set auth: none, or another protocol';
-    context.problems.error(`${path}.upstream.auth`, message);
+  /** Reports that the source lacks a key, unless one of the keys that can solve this has another problem. */
+  #missing(message: string, keys: readonly string[], at = this.#path): void {
+    const wanted = keys.map((key) => `${this.#path}.${key}`);
+    if (!wanted.some((one) => this.#problems.has(one))) this.#problems.missing(at, message, { wanted });
   }
-  return auth === undefined ? undefined : { protocol, auth, handshake: source.upstream.handshake };
-}
 
-function resolveAuth(
-  { product, instance, upstream: { auth } }: InstanceSource,
-  { path, password }: Omit<UpstreamFacts, 'params'>,
-  context: ResolveContext,
-): UpstreamAuth | undefined {
-  // never sends the credentials of an instance to free proxies, because their operators are unknown
-  const isFree = product === 'free';
-  const isUnknown = password === undefined || instance === undefined;
-  const own = isUnknown || isFree ? undefined : { username: instance, password };
-  if (auth === 'none') return { kind: 'none' };
-  if (auth === 'auto') return { kind: 'auto', credentials: own };
-  if (auth === 'instance') {
-    if (own !== undefined) return { kind: 'always', credentials: own };
-    const message = isFree
-      ? 'instance does not work with product: free, whose members have no credentials; use auto or none'
-      : 'instance requires the plain password, and the key is not enough; set password or passwordFile';
-    context.problems.error(path, message);
-    return undefined;
+  #instance(
+    product: Product,
+    common: Pick<
+      ServiceSource,
+      'name' | 'lifetimeMs' | 'dailyBudget' | 'priority' | 'size' | 'count' | 'params'
+    >,
+  ): ServiceSource | undefined {
+    for (const key of LINK_KEYS) {
+      const message = `works only with product: link, and the product is ${product}`;
+      if (this.#problems.isGiven(`${this.#path}.${key}`)) this.#error(key, message, 'key');
+    }
+    const { password, akey, host, instance, format, textLayout, upstream } = this.#source;
+    const key = resolveKey({ password, key: akey }, { path: this.#path, keyName: 'akey' }, this.#problems);
+    const wanted = `${this.#path}.instance`;
+    if (instance === undefined) this.#missing(`is missing; ${expectedAt(wanted)}`, ['instance'], wanted);
+    this.#checkLayout(product);
+    const auth = this.#auth(product);
+    const byEntry = OPERATIONS[product].protocol === 'by-entry';
+    const protocol = upstream.protocol ?? (byEntry ? undefined : memberProtocol(product, common.params));
+    if (protocol === 'socks4') this.#checkSocks4(auth);
+    this.#checkHost(product);
+    const intervalMs = this.#interval(product);
+    if (key === undefined || auth === undefined || instance === undefined) return undefined;
+    const isAtBase = OPERATIONS[product].server === 'base';
+    return {
+      ...common,
+      ...{ product, instance, format, textLayout, key, password, intervalMs },
+      baseUrl: this.#source.baseUrl ?? (isAtBase ? this.#context.baseUrl : undefined),
+      extractHost: isAtBase ? undefined : host,
+      upstream: { protocol, auth, handshake: upstream.handshake },
+    };
   }
-  if (auth === 'entry') {
-    const message =
-      'entry works only with product: link, because only its answers may contain credentials; use auto or instance';
-    context.problems.error(path, message);
-    return undefined;
-  }
-  const credentials = resolveUser(auth, path, context);
-  return credentials && { kind: 'always', credentials };
-}
 
-/** An instance of `short-pure` has its own extraction server. All other products use a base URL. */
-function checkHost({ product, host, baseUrl }: InstanceSource, path: string, problems: Problems): void {
-  const hostPath = `${path}.host`;
-  if (OPERATIONS[product].server === 'base') {
-    if (host !== undefined)
-      problems.error(hostPath, `works only with product: short-pure; set baseUrl for ${product}`, 'key');
-    return;
+  #params(): Readonly<Record<string, string | number>> {
+    const { product, params } = this.#source;
+    const checked = checkParams(product, params);
+    for (const { key: name, message, suggestion } of checked.problems) {
+      const isKnown = name === 'count' || Object.hasOwn(OPERATIONS[product].params, name);
+      const value = params[name];
+      const at = `${this.#path}.params.${name}`;
+      const quoted = isKnown && typeof value === 'string' ? this.#problems.quote(at, value) : '';
+      const advice = suggestion === undefined ? '' : ` (did you mean ${suggestion}?)`;
+      this.#problems.error(at, `${quoted} ${message}${advice}`.trim(), isKnown ? 'value' : 'key');
+    }
+    return checked.params;
   }
-  if (host === undefined && baseUrl === undefined) {
-    const wanted = [hostPath, `${path}.baseUrl`];
-    if (wanted.some((one) => problems.has(one))) return;
-    const message = 'has no host, which short-pure requires; set host, for example node7.example.com';
-    problems.missing(path, message, { wanted });
-  }
-  if (host !== undefined && baseUrl !== undefined) {
-    problems.error(hostPath, 'cannot be combined with baseUrl; keep one of them', 'key');
-  }
-  if (host !== undefined && parseHostPort(host, EXTRACT_PORT) === undefined) {
-    problems.error(hostPath, 'is not host or host:port; expected, for example, node7.example.com');
-  }
-}
 
-function resolveInterval({ product, intervalMs }: InstanceSource, path: string, problems: Problems): number {
-  const { minIntervalMs, defaultIntervalMs } = OPERATIONS[product];
-  if (intervalMs !== undefined && intervalMs < minIntervalMs) {
-    const least = formatDuration(minIntervalMs);
-    problems.error(
-      `${path}.interval`,
-      `${formatDuration(intervalMs)} is below the minimum of ${product}, ${least}; the service blocks clients that call more often`,
+  #checkLayout(product: Product): void {
+    const { format, textLayout } = this.#source;
+    if (textLayout === undefined) return;
+    if (format !== 'text' && !this.#problems.has(`${this.#path}.format`))
+      this.#error('textLayout', `requires format: text, but the format is ${format}`, 'key');
+    const { problem } = compileLayout(product, textLayout);
+    if (problem !== undefined) this.#error('textLayout', problem);
+  }
+
+  #checkSocks4(auth: UpstreamAuth | undefined): void {
+    if (auth?.kind === 'always')
+      this.#error(
+        'upstream.auth',
+        'SOCKS4 has no password authentication; set auth: none, or another protocol',
+      );
+  }
+
+  #auth(product: Product): UpstreamAuth | undefined {
+    const { instance, password, upstream } = this.#source;
+    const { auth } = upstream;
+    // never sends the credentials of an instance to free proxies, because their operators are unknown
+    const isFree = product === 'free';
+    const isUnknown = password === undefined || instance === undefined;
+    const own = isUnknown || isFree ? undefined : { username: instance, password };
+    if (auth === 'none') return { kind: 'none' };
+    if (auth === 'auto') return { kind: 'auto', credentials: own };
+    if (auth === 'instance') {
+      if (own !== undefined) return { kind: 'always', credentials: own };
+      const message = isFree
+        ? 'instance does not work with product: free, whose members have no credentials; use auto or none'
+        : 'instance requires the plain password, and the key is not enough; set password or passwordFile';
+      return this.#error('upstream.auth', message);
+    }
+    if (auth === 'entry') {
+      const message =
+        'entry works only with product: link, because only its answers may contain credentials; use auto or instance';
+      return this.#error('upstream.auth', message);
+    }
+    const credentials = resolveUser(auth, `${this.#path}.upstream.auth`, this.#problems);
+    return credentials && { kind: 'always', credentials };
+  }
+
+  #checkHost(product: Product): void {
+    const { host, baseUrl } = this.#source;
+    if (OPERATIONS[product].server === 'base') {
+      if (host !== undefined)
+        this.#error('host', `works only with product: short-pure; set baseUrl for ${product}`, 'key');
+      return;
+    }
+    if (host === undefined && baseUrl === undefined) {
+      const message = 'has no host, which short-pure requires; set host, for example node7.example.com';
+      this.#missing(message, ['host', 'baseUrl']);
+    }
+    if (host !== undefined && baseUrl !== undefined)
+      this.#error('host', 'cannot be combined with baseUrl; keep one of them', 'key');
+    if (host !== undefined && parseHostPort(host, EXTRACT_PORT) === undefined)
+      this.#error('host', 'is not host or host:port; expected, for example, node7.example.com');
+  }
+
+  #interval(product: Product): number {
+    const { intervalMs } = this.#source;
+    const { minIntervalMs, defaultIntervalMs } = OPERATIONS[product];
+    if (intervalMs !== undefined && intervalMs < minIntervalMs) {
+      const [given, least] = [formatDuration(intervalMs), formatDuration(minIntervalMs)];
+      this.#error(
+        'interval',
+        `${given} is below the minimum of ${product}, ${least}; the service blocks clients that call more often`,
+      );
+    }
+    return intervalMs ?? defaultIntervalMs;
+  }
+
+  #link(
+    common: Pick<LinkSource, 'name' | 'lifetimeMs' | 'dailyBudget' | 'priority' | 'size' | 'count'>,
+  ): LinkSource | undefined {
+    for (const [key, advice] of Object.entries(SERVICE_KEYS)) {
+      if (this.#problems.isGiven(`${this.#path}.${key}`))
+        this.#error(key, `does not work with product: link; ${advice}`, 'key');
+    }
+    const { url, body, intervalMs, answer, method, upstream } = this.#source;
+    if (url === undefined)
+      this.#missing('has no url: a source with `product: link` requires url or urlFile', ['url', 'urlFile']);
+    if (intervalMs === undefined)
+      this.#missing(
+        'has no interval: a source with `product: link` requires it; set the minimum time between two calls that the vendor allows, for example interval: 5s',
+        ['interval'],
+      );
+    const problem = answer.address === undefined ? undefined : layoutProblem(answer.address);
+    if (problem !== undefined) this.#error('answer.address', problem);
+    if (answer.format === 'text' && answer.list !== undefined)
+      this.#error('answer.list', 'has no effect with format: text; remove it', 'key');
+    const login = this.#linkLogin();
+    if (url === undefined || login === undefined || intervalMs === undefined) return undefined;
+    const headers = Object.fromEntries(
+      Object.entries(this.#source.headers).map(([name, value]) => [name, new Secret(value)]),
     );
+    return {
+      ...common,
+      ...{ intervalMs, answer, url, body, headers, entryLogin: login.entryLogin },
+      product: 'link',
+      method: method ?? (body === undefined ? 'GET' : 'POST'),
+      instance: linkIdentity(url, body),
+      baseUrl: new URL(url.reveal()).origin,
+      secrets: linkSecrets(url, { headers, body }),
+      params: {},
+      extractHost: undefined,
+      upstream: { ...upstream, auth: login.auth },
+    };
   }
-  return intervalMs ?? defaultIntervalMs;
+
+  #linkLogin(): { readonly auth: UpstreamAuth; readonly entryLogin: EntryLogin } | undefined {
+    const { auth, protocol } = this.#source.upstream;
+    if (auth === 'instance') {
+      const message =
+        'instance does not work with product: link; use none, entry, or a user name and password of the vendor';
+      return this.#error('upstream.auth', message);
+    }
+    if (typeof auth === 'string') {
+      const byAuth = { auto: 'use', entry: 'require', none: 'ignore' } as const;
+      return { auth: { kind: 'none' }, entryLogin: byAuth[auth] };
+    }
+    const credentials = resolveUser(auth, `${this.#path}.upstream.auth`, this.#problems);
+    if (credentials === undefined) return undefined;
+    const always = { kind: 'always', credentials } as const;
+    if (protocol === 'socks4') this.#checkSocks4(always);
+    return { auth: always, entryLogin: 'ignore' };
+  }
 }

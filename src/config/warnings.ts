@@ -92,7 +92,6 @@ function checkSize(source: SourceConfig, path: string, problems: Problems): void
   }
 }
 
-/** Warns about a lifetime that is too short for use, and about paid lifetime that noria cannot use. */
 function checkLifetimes(
   { source, path }: { readonly source: SourceConfig; readonly path: string },
   config: Resolved,
@@ -160,7 +159,6 @@ function checkAdmin({ admin }: Resolved, problems: Problems): void {
   problems.warn('admin.address', message, 'value');
 }
 
-/** Warns about a value that has no effect because of another value. */
 function checkNoEffect({ pool, dial }: Resolved, problems: Problems): void {
   if (pool.minRemainingMs > 0 && pool.minRemainingMs <= pool.safetyMarginMs) {
     problems.warn('pool.minRemaining', 'has no effect, because it is not longer than pool.safetyMargin');

@@ -213,3 +213,11 @@ export function listenFailure(where: string, cause: unknown): NoriaError {
   const reason = Object.hasOwn(LISTEN_FAILURES, errno) ? LISTEN_FAILURES[errno] : describeError(cause);
   return new NoriaError('listen-failed', `cannot listen on ${where}: ${reason}`, { cause });
 }
+
+export function hasPorts(
+  address: ListenAddress,
+  { first, last }: { readonly first: number; readonly last: number },
+): boolean {
+  if (address.kind === 'fd') return false;
+  return address.port <= first && last <= (address.lastPort ?? address.port);
+}

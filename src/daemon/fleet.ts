@@ -5,7 +5,7 @@ import { hostname } from 'node:os';
 import { z } from 'zod';
 import type { Status } from '../admin/schemas.ts';
 import type { FleetConfig } from '../config/config.ts';
-import { formatStoreUrl } from '../config/schema-fleet.ts';
+import { formatStoreUrl } from '../config/scalars.ts';
 import type { Clock } from '../core/clock.ts';
 import { systemBoot } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { substitute } from '../../src/config/environment.ts';
+import { substitute } from '../../src/config/document.ts';
 
 const ENV = { NAME: 'value', EMPTY: '', TWICE: '${NAME}', _x9: 'y' };
 

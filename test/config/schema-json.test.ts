@@ -2,8 +2,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { FIELDS } from '../../src/config/fields.ts';
-import { schemaJson } from '../../src/config/schema-json.ts';
+import { FIELDS, schemaJson } from '../../src/config/fields.ts';
 
 /** Validates as an editor does: by the types of YAML values. */
 function accepts(text: string): boolean {

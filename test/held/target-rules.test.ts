@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { denyTarget } from '../../src/config/network-scalars.ts';
+import { denyTarget } from '../../src/config/scalars.ts';
 import { parseTargetRule } from '../../src/core/target-rule.ts';
 
 const pieces = [
