@@ -12,17 +12,14 @@ import { conditionSchema } from './settings.ts';
 import { readBody, send } from './web-server.ts';
 
 interface ControlRequest {
-  /** The last segment of the path, for example the member id in `members/ID`. */
   readonly id: string;
   readonly body: unknown;
 }
 
 interface Route {
   readonly method: string;
-  /** The path after `/_control/`: `members`, or `members/ID` for a path with an id. */
   readonly path: string;
   readonly does: string;
-  /** @returns the value to send as JSON; undefined for an empty answer with status 204. */
   readonly run: (request: ControlRequest, sandbox: Sandbox) => unknown;
 }
 
@@ -136,7 +133,6 @@ export const CONTROL_ROUTES: readonly Route[] = [
   },
 ];
 
-/** @param path - the part of the path after `/_control/`. */
 export async function answerControl(
   request: IncomingMessage,
   response: ServerResponse,
@@ -162,7 +158,6 @@ export async function answerControl(
   }
 }
 
-/** @throws NoriaError `bad-request` if the percent-encoding is invalid. */
 function decodePath(path: string): string[] {
   try {
     return path.split('/').map(decodeURIComponent);
@@ -171,7 +166,6 @@ function decodePath(path: string): string[] {
   }
 }
 
-/** Returns null if the body is empty. */
 function parseBody(text: string): unknown {
   if (text.trim() === '') return null;
   try {

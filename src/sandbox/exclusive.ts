@@ -5,11 +5,9 @@
 
 import type { Clock } from '../core/clock.ts';
 import { DAY_MS } from '../core/duration.ts';
-import { type RefusalCodes, refusal, SUCCESS_CODE } from './codes.ts';
-import { akeyOf, type Instance } from './instance.ts';
-import type { Answer, Entry } from './layouts.ts';
-import { ZONE_MS } from './limits.ts';
-import { LOCATIONS } from './locations.ts';
+import type { Answer, Entry } from './answers.ts';
+import { akeyOf, type Instance, ZONE_MS } from './instance.ts';
+import { LOCATIONS, type RefusalCodes, refusal, SUCCESS_CODE } from './operations.ts';
 
 export const AREAS_REFUSALS = {
   key: '14001',
@@ -20,7 +18,6 @@ export const AREAS_REFUSALS = {
   none: '14006',
 } as const satisfies RefusalCodes;
 
-/** The codes of operation 10. Here the reason `key` means a wrong user name or password. */
 export const INSTANCES_REFUSALS = {
   parameters: '18001',
   key: '18002',
@@ -35,20 +32,14 @@ export interface Account {
 
 const NEAR_EXPIRY_DAYS = 7;
 const BOUGHT_DAYS = 60;
-/** The value of `resetPeriod` in the answer: the time in minutes after which a server dials up again. */
 const RESET_PERIOD_MINUTES = 10;
 
-/**
- * The area lines. For each line, the number of idle servers and the quality score never change. One line has the score
- * -1, which means unknown.
- */
 const AREAS = LOCATIONS.filter(({ region }) => region === 'mainland').map(({ area }, at) => ({
   area,
   count: 1 + ((at * 7) % 12),
   score: at === 3 ? -1 : 70 + ((at * 11) % 30),
 }));
 
-/** Answers operation 9. `instance` is undefined if the call names no exclusive instance. */
 export function listAreas(params: URLSearchParams, instance: Instance | undefined): Answer {
   if (!params.get('api') || !params.get('akey')) return refusal(AREAS_REFUSALS, 'parameters');
   if (instance === undefined) return refusal(AREAS_REFUSALS, 'unknown');
@@ -85,7 +76,6 @@ export function listInstances(params: URLSearchParams, { account, instances, clo
   return { code: SUCCESS_CODE, msg: '获取成功', list: { name: 'instance_list', items } };
 }
 
-/** Whether the instance has the requested status: `1` near expiry, `2` active, `3` expired; empty: any status. */
 function hasStatus({ condition }: Instance, status: string): boolean {
   if (status === '3') return condition.expired;
   if (status === '2') return !condition.expired;
@@ -106,7 +96,6 @@ function recordOf({ id, condition, options, members }: Instance, now: number): E
   };
 }
 
-/** Formats a moment as `YYYY-MM-DDTHH:MM:SS` in the service's time zone. */
 function localTime(at: number): string {
   return new Date(at + ZONE_MS).toISOString().slice(0, 19);
 }

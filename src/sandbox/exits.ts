@@ -11,14 +11,9 @@ import { connect, createServer, isIP, type Socket } from 'node:net';
 
 export interface Exit {
   readonly listenHost: string;
-  /**
-   * The member's own address, from which it connects to targets. If the machine has only 127.0.0.1, the member connects
-   * from 127.0.0.1, but `exitOf` still returns this address.
-   */
   readonly address: string;
 }
 
-/** The second octet of the first instance's exits. Each further instance uses the next number. */
 const FIRST_SERIES = 16;
 const LAST_OCTETS = 253;
 /** Names that members resolve to 127.0.0.1. They are reserved (RFC 2606), so no real target has such a name. */
@@ -42,10 +37,6 @@ export class Exits {
     this.#aliases = aliases;
   }
 
-  /**
-   * Returns the next exit of an instance. After about 64,000 exits, they repeat.
-   * @param series - the number of the instance, from 0.
-   */
   next(series: number): Exit {
     const index = this.#used.get(series) ?? 0;
     this.#used.set(series, index + 1);
@@ -55,17 +46,14 @@ export class Exits {
     return { listenHost: this.#aliases ? address : '127.0.0.1', address };
   }
 
-  /** The address on which several members listen: reverse proxies, and the members of `short-pure`. */
   gateway(series: number): string {
     return this.#aliases ? `127.${FIRST_SERIES + series}.255.1` : '127.0.0.1';
   }
 
-  /** Returns the exit of the member that has connected from this address and port; `address` if no member has. */
   exitOf(address: string, port: number): string {
     return this.#byPort.get(port) ?? address;
   }
 
-  /** Whether the address is, or was, the exit of a member. */
   has(address: string): boolean {
     return this.#exits.has(address);
   }
@@ -89,7 +77,6 @@ export class Exits {
     });
   }
 
-  /** Stores the exit of the member that uses the local port of `socket`. `exitOf` looks it up. */
   #nameConnection(socket: Socket, address: string): void {
     const port = socket.localPort;
     if (port === undefined) return;
@@ -98,7 +85,6 @@ export class Exits {
   }
 }
 
-/** Returns the IP address to which members connect for a host; undefined if the host is outside this machine. */
 function addressOf(host: string): string | undefined {
   if (LOCAL_NAME.test(host)) return '127.0.0.1';
   const isHere = isIP(host) !== 0 && (host.startsWith('127.') || host === '::1');

@@ -5,12 +5,21 @@
  * rate limit, state and quotas of the instance, the client of a free application, available proxies. Source: the
  * service's specification, Endpoints, Errors, Limits.
  */
-import { type RefusalReason, refusal, SUCCESS_CODE } from './codes.ts';
-import { readExtractionQuery } from './extraction-query.ts';
-import type { Instance } from './instance.ts';
-import { type Answer, customLine, freeLine, type Layout, plainLine, type Value } from './layouts.ts';
-import type { RunningMember } from './member.ts';
-import type { AnswerFormat, Operation } from './operations.ts';
+
+import { MINUTE_MS } from '../core/duration.ts';
+import { type Answer, customLine, freeLine, type Layout, plainLine, type Value } from './answers.ts';
+import type { ExitLedger, Instance } from './instance.ts';
+import type { ExtractionQuery, ProxyKind, RunningMember } from './members.ts';
+import {
+  type AnswerFormat,
+  LOCATIONS,
+  type Operation,
+  type RefusalReason,
+  refusal,
+  type SandboxLocation,
+  SUCCESS_CODE,
+} from './operations.ts';
+import type { Condition } from './settings.ts';
 
 interface ExtractionCall {
   readonly operation: Operation;
@@ -42,9 +51,6 @@ export function layoutOf(
   return { format, line: textLayout === undefined ? defaultLine : customLine(textLayout), fields };
 }
 
-/**
- * Answers a call to one of the operations 1 to 8. `instance` is undefined if the call names no instance of the product.
- */
 export async function extract(call: ExtractionCall, instance: Instance | undefined): Promise<Answer> {
   const { operation, params } = call;
   const refuse = (reason: RefusalReason, detail?: string) => refusal(operation.refusals, reason, detail);
@@ -145,7 +151,6 @@ function success(instance: Instance, drawn: readonly RunningMember[]): Answer {
   return { code: SUCCESS_CODE, msg: '获取成功', data: { counters, entries } };
 }
 
-/** Returns all fields of a proxy. Each operation reports some of them. Times are in whole seconds, rounded down. */
 function entryOf(
   member: RunningMember,
   isNew: boolean,
@@ -175,4 +180,101 @@ function entryOf(
 function fieldOf(entry: Readonly<Record<string, Value | undefined>>, name: string): [string, Value][] {
   const value = entry[name];
   return value === undefined ? [] : [[name, value]];
+}
+
+/** The minimum life of new proxies if the call sets none. Proxies with a shorter life would be useless. */
+const MIN_LIFE_MS = 60_000;
+
+const FREE_KINDS: Readonly<Record<string, ProxyKind>> = {
+  '1': { protocol: 'http', label: 'http' },
+  '2': { protocol: 'socks4', label: 'socks4' },
+  '3': { protocol: 'socks5', label: 'socks5' },
+  '4': { protocol: 'http', label: 'https' },
+};
+const CHECKED_MINUTES = [1, 10, 30, 60, 90] as const;
+const RESPONSE_SECONDS = [1, 3, 5, 10, 15] as const;
+const ALIVE_HOURS = [1 / 6, 1 / 2, 1, 3, 10, 24, 48] as const;
+
+interface QueryContext {
+  readonly ledger: ExitLedger;
+  readonly condition: Condition;
+  readonly lifetimeMs: number | readonly [min: number, max: number] | undefined;
+}
+
+export function readExtractionQuery(
+  { operation, params }: { readonly operation: Operation; readonly params: URLSearchParams },
+  { ledger, condition, lifetimeMs }: QueryContext,
+  count: number,
+): ExtractionQuery {
+  const onlyNew = params.get('fitter') === '1' || params.get('dedup') === '1';
+  return {
+    count,
+    newAllowed: operation.counters === undefined ? count : ledger.distinctLeft(condition),
+    mayRepeat: (exit) => !onlyNew || !ledger.wasDrawnToday(exit),
+    kinds: kindsOf(operation, params),
+    locations: locationsOf(params),
+    reverse: reverseOf(params.get('tunnel')),
+    ...livesOf(operation, params, lifetimeMs),
+    order: params.get('order') === '1' ? 'longest' : 'random',
+    levels: select([1, 2, 3, 4, 5], params.get('level_type'), (level, selected) => level === selected),
+    checkedMinutes: upTo(CHECKED_MINUTES, params.get('lastcheck_type')),
+    responseSeconds: upTo(RESPONSE_SECONDS, params.get('sleep_type')),
+    minAliveHours: ALIVE_HOURS[Number(params.get('alive_type') ?? 0) - 1] ?? 0,
+  };
+}
+
+function kindsOf({ protocol }: Operation, params: URLSearchParams): readonly ProxyKind[] {
+  if (protocol === 'pro') {
+    return params.get('pro') === '2'
+      ? [{ protocol: 'socks5', label: 'socks5' }]
+      : [{ protocol: 'http', label: 'http' }];
+  }
+  if (protocol !== 'mixed') return [{ protocol, label: protocol }];
+  const kind = FREE_KINDS[params.get('protocol_type') ?? ''];
+  return kind === undefined ? Object.values(FREE_KINDS) : [kind];
+}
+
+function locationsOf(params: URLSearchParams): readonly SandboxLocation[] {
+  const region = params.get('dalu') === '0' ? 'overseas' : 'mainland'; // only the free product has the parameter `dalu`
+  const words = (name: string) => (params.get(name) ?? '').split(',').filter((word) => word !== '');
+  const [included, carriers, excluded] = [words('adr'), words('isp'), words('nadr')];
+  const contains = ({ adr }: SandboxLocation, keywords: readonly string[]) =>
+    keywords.some((word) => adr.includes(word));
+  return LOCATIONS.filter(
+    (location) =>
+      location.region === region &&
+      (included.length === 0 || contains(location, included)) &&
+      (carriers.length === 0 || contains(location, carriers)) &&
+      !contains(location, excluded),
+  );
+}
+
+function reverseOf(tunnel: string | null): ExtractionQuery['reverse'] {
+  if (tunnel === '1') return 'either';
+  return tunnel === '3';
+}
+
+function livesOf(
+  { parameters, longestMinutes }: Operation,
+  params: URLSearchParams,
+  own: QueryContext['lifetimeMs'],
+): Pick<ExtractionQuery, 'minRemainingMs' | 'lifeMs'> {
+  if (own !== undefined) return { minRemainingMs: 0, lifeMs: typeof own === 'number' ? [own, own] : own };
+  const hasTimespan = parameters.some(({ name }) => name === 'timespan');
+  const minMs = hasTimespan ? Number(params.get('timespan') ?? 0) * MINUTE_MS : 0;
+  return { minRemainingMs: minMs, lifeMs: [Math.max(minMs, MIN_LIFE_MS), longestMinutes * MINUTE_MS] };
+}
+
+function upTo(values: readonly number[], selector: string | null): readonly number[] {
+  return select(values, selector, (value, selected) => values.indexOf(value) < selected);
+}
+
+function select(
+  values: readonly number[],
+  selector: string | null,
+  keeps: (value: number, selected: number) => boolean,
+): readonly number[] {
+  return selector === null || selector === ''
+    ? values
+    : values.filter((value) => keeps(value, Number(selector)));
 }

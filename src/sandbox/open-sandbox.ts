@@ -3,21 +3,19 @@ import type { Socket } from 'node:net';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { type Ownership, openAll } from '../core/ownership.ts';
 import { type Random, systemRandom } from '../core/random.ts';
-import { CallLog } from './call-log.ts';
-import { ConnectionServer } from './connection-server.ts';
 import { answerControl } from './control.ts';
 import type { Account } from './exclusive.ts';
 import { openExits } from './exits.ts';
 import { Instance } from './instance.ts';
-import { InstanceMembers, type InstanceMembersOptions } from './instance-members.ts';
 import { LinkServer } from './links/link-server.ts';
 import type { LinkVendor } from './links/vendors.ts';
-import type { RunningMember } from './member.ts';
+import { MemberServer } from './member-server.ts';
+import type { RunningMember } from './members.ts';
+import { InstanceMembers, type InstanceMembersOptions } from './members.ts';
 import { SANDBOX_PRODUCTS } from './operations.ts';
-import { Rules } from './rules.ts';
 import { Sandbox } from './sandbox.ts';
-import { behaviourFrom, loadScenario, type Scenario } from './scenario.ts';
-import { openService, type ServiceOptions } from './service.ts';
+import { behaviourFrom, loadScenario, Rules, type Scenario } from './scenario.ts';
+import { CallLog, openService, type ServiceOptions } from './service.ts';
 import { type CommonSettings, fillInIdentities, type InstanceOptions } from './settings.ts';
 import { openTarget } from './target.ts';
 
@@ -39,16 +37,13 @@ export interface SandboxOptions extends CommonSettings {
    * `sandbox0`.
    */
   readonly account?: Account | undefined;
-  /** The faults to simulate: a scenario, or the path of a scenario file in YAML or JSON. */
   readonly scenario?: Scenario | string | undefined;
   /** Whether each member gets its own loopback address. Default: whether this machine can bind such an address. */
   readonly aliases?: boolean | undefined;
   readonly clock?: Clock | undefined;
-  /** The source of randomness. With a seed, the lives, locations and behaviours of members are the same in each run. */
   readonly random?: Random | undefined;
 }
 
-/** The proxies of vendors' links behave like the proxies of this product. */
 const LINK_PRODUCT = 'short-classic';
 const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
 
@@ -77,7 +72,6 @@ interface SandboxBase {
   readonly account: Account;
   readonly rules: Rules;
   readonly log: CallLog;
-  /** Returns the sandbox, which exists only after all servers are open. */
   readonly sandbox: () => Sandbox;
 }
 
@@ -93,7 +87,7 @@ async function openServers(
     'target',
     openTarget({ host, port: options.targetPort ?? 0, clock, exitOf }),
   );
-  const connections = new ConnectionServer(exits, clock);
+  const connections = new MemberServer(exits, clock);
   const serve = (socket: Socket, member: RunningMember) => connections.serve(socket, member);
   const makeMembers = memberFactory({ exits, clock, random, serve }, owner);
   const instances = identifiedInstances(options).map((instance) => {
@@ -118,7 +112,6 @@ type MemberFactory = (
   behaviourOf: InstanceMembersOptions['behaviourOf'],
 ) => InstanceMembers;
 
-/** Returns a function that creates the members of an instance or of a link. `owner` closes them. */
 function memberFactory(
   shared: Pick<InstanceMembersOptions, 'exits' | 'clock' | 'random' | 'serve'>,
   owner: Ownership,
@@ -137,7 +130,6 @@ function identifiedInstances(options: SandboxOptions) {
   return fillInIdentities(given.map((own) => ({ ...commonSettings(options), ...own })));
 }
 
-/** Returns the instance whose members a vendor's link hands out. */
 function linkInstance({ name, needsLogin }: LinkVendor, options: SandboxOptions) {
   const auth = needsLogin === true ? 'password' : 'ip';
   const id = `link-${name}`;

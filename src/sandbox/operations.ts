@@ -1,10 +1,69 @@
 /**
- * The eight extraction operations according to the specification: paths, parameters, rate limits, fields and codes.
+ * The eight extraction operations according to the specification: paths, parameters, rate limits, fields, codes, and the
+ * locations of the proxies.
  *
- * This table is written from the specification alone, and not from noria's own table, so that tests find an error in
- * either of them. Source: the service's specification, Endpoints 1 to 8, Limits, Errors.
+ * Written from the specification alone, and not from noria's own table, so that tests find an error in either of them.
+ * The texts are Chinese, like those of the service; clients must not depend on them.
  */
-import { EXTRACTION_REFUSALS, type RefusalCodes } from './codes.ts';
+
+export type RefusalReason =
+  | 'key'
+  | 'pace'
+  | 'parameters'
+  | 'unknown'
+  | 'expired'
+  | 'frozen'
+  | 'unbound'
+  | 'quota'
+  | 'none'
+  | 'distinct'
+  | 'device'
+  | 'other-client';
+
+export type RefusalCodes = Readonly<Partial<Record<RefusalReason, string>>>;
+
+export const SUCCESS_CODE = '10001';
+
+export const EXTRACTION_REFUSALS = {
+  key: '12001',
+  pace: '12002',
+  parameters: '12003',
+  unknown: '12004',
+  frozen: '12006',
+  none: '12009',
+} as const satisfies RefusalCodes;
+
+const TEXTS: Readonly<Record<RefusalReason, string>> = {
+  key: 'akey错误',
+  pace: '调用频率过快，请降低调用频率',
+  parameters: '参数不完整或有错误',
+  unknown: '该实例不存在或已过期',
+  expired: '该实例已过期',
+  frozen: '该实例已被冻结或禁用',
+  unbound: '当前授权模式为"终端IP授权"，但尚未绑定终端IP',
+  quota: '使用额度已经超限',
+  none: '该参数条件下当前没有任何代理IP',
+  distinct: '去重IP总量已经超限',
+  device: '当前设备尚未获得调用此接口的授权',
+  'other-client': '上一个客户端IP仍在提取，请等待其停止调用2分钟后再切换',
+};
+
+export function refusal(
+  refusals: RefusalCodes,
+  reason: RefusalReason,
+  detail = '',
+): { readonly code: string; readonly msg: string } {
+  const code = refusals[reason];
+  if (code === undefined) throw new TypeError(`the operation has no code for: ${reason}`);
+  return { code, msg: TEXTS[reason] + detail };
+}
+
+export function textForCode(refusals: RefusalCodes, code: string): string {
+  if (code === SUCCESS_CODE) return '获取成功';
+  for (const reason of Object.keys(TEXTS) as RefusalReason[])
+    if (refusals[reason] === code) return TEXTS[reason];
+  return '未知错误';
+}
 
 export const SANDBOX_PRODUCTS = [
   'long-residential',
@@ -17,26 +76,16 @@ export const SANDBOX_PRODUCTS = [
   'exclusive',
 ] as const;
 
-/** A product, by its name in noria's configuration. */
 export type SandboxProduct = (typeof SANDBOX_PRODUCTS)[number];
 
-/**
- * The names of all operations. An extraction operation has the name of its product. Operations 9 and 10 are `areas` and
- * `instances`.
- */
 export const OPERATION_NAMES = [...SANDBOX_PRODUCTS, 'areas', 'instances'] as const;
 
 export type SandboxOperationName = (typeof OPERATION_NAMES)[number];
 
 export type AnswerFormat = 'text' | 'xml' | 'json';
 
-/**
- * The protocol between a client and the proxy. The free product reports `https` for an HTTP proxy that supports
- * CONNECT.
- */
 export type ProxyProtocol = 'http' | 'socks4' | 'socks5';
 
-/** At most `calls` calls are allowed in any period of `withinMs`. */
 export interface RateLimit {
   readonly calls: number;
   readonly withinMs: number;
@@ -51,20 +100,14 @@ export interface Parameter {
 export interface Operation {
   readonly product: SandboxProduct;
   readonly path: string;
-  /** The parameter with the instance id. */
   readonly idName: 'api' | 'inst_id' | 'app_id';
-  /** The parameter that selects the format, and the meanings of its values. */
   readonly formatName: 'type' | 'return_type';
   readonly formats: Readonly<Record<string, AnswerFormat>>;
-  /** All parameters except the instance id, the key, `count` and the format. */
   readonly parameters: readonly Parameter[];
   readonly countRequired: boolean;
   readonly rateLimit: RateLimit;
-  /** The protocol of the proxies. `pro`: the parameter `pro` selects it; `mixed`: each entry of the answer names it. */
   readonly protocol: ProxyProtocol | 'pro' | 'mixed';
-  /** The maximum lifetime of a proxy of this product. */
   readonly longestMinutes: number;
-  /** The fields of an entry in their order. They are also the `{tag}`s of a custom Text format. */
   readonly fields: readonly string[];
   /** Which counters of distinct exit IPs an answer has. A product with counters also limits distinct exit IPs. */
   readonly counters?: 'residential' | 'pure';
@@ -84,7 +127,6 @@ const TEN_A_SECOND: RateLimit = { calls: 10, withinMs: 1000 };
 
 const BASIC_FIELDS = ['ip', 'port', 'adr', 'timeout', 'cometime'] as const;
 
-/** The settings that most products share. */
 const USUAL = {
   idName: 'api',
   formatName: 'type',
@@ -220,3 +262,39 @@ export function operationOf(product: SandboxProduct): Operation {
   if (operation === undefined) throw new TypeError(`no operation for the product ${product}`);
   return operation;
 }
+
+export interface SandboxLocation {
+  readonly adr: string;
+  readonly area: string;
+  readonly region: 'mainland' | 'overseas';
+}
+
+const mainland = (province: string, city: string, carrier: string): SandboxLocation => ({
+  adr: `${province}${city} ${carrier}`,
+  area: `${(city || province).replace(/市$/, '')}${carrier}`,
+  region: 'mainland',
+});
+const overseas = (country: string): SandboxLocation => ({ adr: country, area: country, region: 'overseas' });
+
+export const LOCATIONS: readonly SandboxLocation[] = [
+  mainland('广东省', '深圳市', '电信'),
+  mainland('广东省', '广州市', '联通'),
+  mainland('广东省', '东莞市', '移动'),
+  mainland('江苏省', '苏州市', '电信'),
+  mainland('江苏省', '南京市', '移动'),
+  mainland('浙江省', '杭州市', '电信'),
+  mainland('浙江省', '宁波市', '联通'),
+  mainland('上海市', '', '电信'),
+  mainland('上海市', '', '联通'),
+  mainland('北京市', '', '联通'),
+  mainland('北京市', '', '教育网'),
+  mainland('山东省', '青岛市', '联通'),
+  mainland('四川省', '成都市', '电信'),
+  mainland('湖北省', '武汉市', '移动'),
+  mainland('福建省', '厦门市', '电信'),
+  mainland('河南省', '郑州市', '铁通'),
+  overseas('日本'),
+  overseas('新加坡'),
+  overseas('德国'),
+  overseas('美国'),
+];

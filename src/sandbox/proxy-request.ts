@@ -3,9 +3,10 @@
  *
  * Only members that misbehave use the HTTP part; proxy-chain serves the clients of the others.
  */
+
+import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import type { ProxyProtocol } from './operations.ts';
-import { HandshakeError, SocketReader } from './socket-reader.ts';
 import { htmlPage, statusLine } from './web-server.ts';
 
 export interface ClientLogin {
@@ -13,7 +14,6 @@ export interface ClientLogin {
   readonly password: string;
 }
 
-/** Why a member refuses a request. Each protocol has its own code for it. */
 export type RefusalCause =
   | 'general'
   | 'ruleset'
@@ -23,21 +23,14 @@ export type RefusalCause =
   | 'ttl'
   | 'command';
 
-/** A request to a member: its target, and the member's possible answers. */
 export interface ProxyRequest {
   readonly host: string;
   readonly port: number;
-  /**
-   * What the member answers once the target is connected. Empty for a request in absolute form: its client gets only
-   * the target's answer.
-   */
   readonly accepted: Buffer;
-  /** The first bytes to send to the target. */
   readonly first: Buffer;
   readonly refusal: (cause: RefusalCause) => Buffer;
 }
 
-/** Writes to the client. Resolves when the bytes are written. */
 export type Send = (bytes: Buffer) => Promise<void>;
 
 export function sendTo(socket: Socket): Send {
@@ -74,12 +67,6 @@ const HTTP_STATUSES: Readonly<Record<RefusalCause, number>> = {
 
 export const PROXY_CHALLENGE = 'Proxy-Authenticate: Basic realm="sandbox"\r\n';
 
-/**
- * Reads a request, and answers the client during the protocol's handshake.
- *
- * @returns undefined if the member has refused the request; the caller then ends the connection.
- * @throws HandshakeError if the client disconnects or uses another protocol.
- */
 export function readProxyRequest(
   socket: Socket,
   { protocol, login }: { readonly protocol: ProxyProtocol; readonly login: ClientLogin | undefined },
@@ -96,7 +83,6 @@ export function readProxyRequest(
   }
 }
 
-/** Converts the error of a failed connection to the target into the cause that the member reports to its client. */
 export function refusalCauseOf(error: unknown): RefusalCause {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   switch (code) {
@@ -151,7 +137,6 @@ async function readLogin(reader: SocketReader, login: ClientLogin, send: Send): 
   return isCorrect;
 }
 
-/** Returns the requested host as text; undefined for an unknown address type. */
 async function readSocks5Host(
   reader: SocketReader,
   addressType: number | undefined,
@@ -164,7 +149,6 @@ async function readSocks5Host(
   return new URL(`http://[${groups}]`).hostname.slice(1, -1);
 }
 
-/** Reads a SOCKS4 request. An address 0.0.0.x means SOCKS4a: a host name follows the user id. */
 async function readSocks4(reader: SocketReader): Promise<ProxyRequest | undefined> {
   await expectVersion(reader, 4);
   const command = await reader.byte();
@@ -180,10 +164,6 @@ async function readSocks4(reader: SocketReader): Promise<ProxyRequest | undefine
   return { host, port, accepted: reply(0x5a), first: Buffer.alloc(0), refusal: () => reply(0x5b) };
 }
 
-/**
- * Reads a CONNECT request or a request in absolute form. The member sends the latter to the target in origin form, with
- * `Connection: close`.
- */
 async function readHttp(
   reader: SocketReader,
   login: ClientLogin | undefined,
@@ -215,7 +195,6 @@ async function readHttp(
   };
 }
 
-/** Returns a complete HTTP answer with an HTML page, as real proxies send it. */
 export function httpAnswer(status: number, headers = ''): Buffer {
   const page = htmlPage(status);
   const head = `HTTP/1.1 ${statusLine(status)}\r\nContent-Type: text/html\r\nContent-Length: ${page.length}\r\n${headers}Connection: close\r\n\r\n`;
@@ -225,4 +204,72 @@ export function httpAnswer(status: number, headers = ''): Buffer {
 async function expectVersion(reader: SocketReader, version: number): Promise<void> {
   const got = await reader.byte();
   if (got !== version) throw new HandshakeError(`the client sent version ${got} instead of ${version}`);
+}
+
+/** The client disconnected too early, or sent bytes that the protocol does not allow. */
+export class HandshakeError extends Error {
+  override readonly name = 'HandshakeError';
+}
+
+export class SocketReader {
+  readonly #socket: Socket;
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+  }
+
+  take(count: number): Promise<Buffer> {
+    return this.#collect((seen) => (seen.length >= count ? count : undefined));
+  }
+
+  async byte(): Promise<number> {
+    return (await this.take(1)).readUInt8(0);
+  }
+
+  /**
+   * Takes all bytes up to and including `mark`.
+   * @throws HandshakeError also if `mark` is not within the first `limit` bytes.
+   */
+  takeThrough(mark: string, limit: number): Promise<Buffer> {
+    return this.#collect((seen) => {
+      const at = seen.indexOf(mark);
+      if (at < 0 && seen.length > limit) throw new HandshakeError(`no end within ${limit} bytes`);
+      return at < 0 ? undefined : at + mark.length;
+    });
+  }
+
+  async #collect(endOf: (seen: Buffer) => number | undefined): Promise<Buffer> {
+    let seen = Buffer.alloc(0);
+    for (;;) {
+      const end = endOf(seen);
+      if (end !== undefined) {
+        if (end < seen.length) this.#socket.unshift(seen.subarray(end));
+        return seen.subarray(0, end);
+      }
+      // Call `read` without a size: with a size, a socket with fewer bytes would emit `readable` again and again.
+      const chunk: Buffer | null = this.#socket.read();
+      if (chunk === null) await this.#waitForMore();
+      else seen = Buffer.concat([seen, chunk]);
+    }
+  }
+
+  async waitForBytes(): Promise<void> {
+    if (this.#socket.readableLength === 0) await this.#waitForMore();
+  }
+
+  async #waitForMore(): Promise<void> {
+    const socket = this.#socket;
+    if (socket.destroyed || socket.readableEnded) throw new HandshakeError('the client left');
+    const finished = new AbortController();
+    const { signal } = finished;
+    try {
+      await Promise.race([
+        once(socket, 'readable', { signal }),
+        once(socket, 'end', { signal }),
+        once(socket, 'close', { signal }),
+      ]);
+    } finally {
+      finished.abort();
+    }
+  }
 }

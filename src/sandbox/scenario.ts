@@ -7,85 +7,59 @@ import { parse } from 'yaml';
 import { z } from 'zod';
 import { describeError, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
-import { OPERATION_NAMES, SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
+import {
+  OPERATION_NAMES,
+  SANDBOX_PRODUCTS,
+  type SandboxOperationName,
+  type SandboxProduct,
+} from './operations.ts';
 
 const count = z.int().min(0);
 const ms = z.number().min(0).max(3_600_000);
 const status = z.int().min(200).max(599);
-/** When the member ends the connection. `accept`: at once; `request` (default): after the first bytes of the client. */
 const when = z.enum(['accept', 'request']).optional();
 
-/** How a member behaves: like a good proxy, or in one of the ways in which real proxies fail. */
 export const behaviourSchema = z.discriminatedUnion('how', [
   z.strictObject({ how: z.literal('good') }),
-  /** The member closes its port. */
   z.strictObject({ how: z.literal('refuse') }),
-  /** The member accepts connections and never sends anything. */
   z.strictObject({ how: z.literal('silent') }),
-  /** The member reports that the target is connected, then relays nothing. */
   z.strictObject({ how: z.literal('silent-after') }),
-  /** The member works, but waits `ms` before it serves a new connection. */
   z.strictObject({ how: z.literal('slow'), ms }),
-  /**
-   * The member answers with this status (such as 407, 502, 503 or 504) and an HTML page. A SOCKS member sends the most
-   * similar reply.
-   */
   z.strictObject({ how: z.literal('status'), status }),
-  /**
-   * For HTTP members only. The member works, but answers CONNECT with `status` (default 405). CONNECT to a port in
-   * `ports` works.
-   */
   z.strictObject({
     how: z.literal('no-connect'),
     status: status.optional(),
     ports: z.array(z.int().min(1).max(65_535)).readonly().optional(),
   }),
-  /** The member answers with bytes of another protocol. */
   z.strictObject({ how: z.literal('garbage') }),
-  /** The member works, but sends its own answers byte by byte, with a pause of `ms` between two bytes (default 0). */
   z.strictObject({ how: z.literal('dribble'), ms: ms.optional() }),
-  /** The member sends half of its answer, then ends the connection. */
   z.strictObject({ how: z.literal('partial') }),
-  /** The member ends the connection without an answer. */
   z.strictObject({ how: z.literal('close'), when }),
-  /** The member resets the connection without an answer. */
   z.strictObject({ how: z.literal('reset'), when }),
   /** The member answers with a protocol version that does not exist. */
   z.strictObject({ how: z.literal('wrong-version') }),
-  /** The member sends an answer whose head never ends. */
   z.strictObject({ how: z.literal('endless-head') }),
-  /** The member works, but resets the client's connection after `afterBytes` bytes from the target. */
   z.strictObject({ how: z.literal('cut'), afterBytes: count }),
 ]);
 
 export type Behaviour = Readonly<z.infer<typeof behaviourSchema>>;
 
-/** What happens to an answer on its way from the service to noria. */
 export const faultSchema = z.discriminatedUnion('fault', [
-  /** The port of the service is closed for `forMs` (default 1000). This affects all calls. */
   z.strictObject({ fault: z.literal('refuse'), forMs: ms.optional() }),
   z.strictObject({ fault: z.literal('reset') }),
-  /** The service ends the connection without an answer. */
   z.strictObject({ fault: z.literal('close') }),
-  /** The service never answers. */
   z.strictObject({ fault: z.literal('hang') }),
-  /** The service answers with this status and an HTML page, as a firewall does. */
   z.strictObject({ fault: z.literal('status'), status }),
   z.strictObject({ fault: z.literal('garbage') }),
   /** The service answers with a redirect (302) to `to`. Default: `/moved` followed by the path of the call. */
   z.strictObject({ fault: z.literal('redirect'), to: z.string().optional() }),
-  /** The service sends a body of `bytes` bytes (default 8 MiB) that begins like a JSON answer. */
   z.strictObject({ fault: z.literal('huge'), bytes: count.optional() }),
   // For the following faults, the service first processes the call as usual; the fault then changes how the answer is
   // sent.
   z.strictObject({ fault: z.literal('delay'), ms }),
-  /** The service sends the head at once, and the body in small pieces over `ms`. */
   z.strictObject({ fault: z.literal('slow'), ms }),
-  /** The service answers in another format than the call requests. */
   z.strictObject({ fault: z.literal('wrong-format') }),
-  /** The service puts a byte order mark before the answer. */
   z.strictObject({ fault: z.literal('bom') }),
-  /** The service sends half of the body, then ends the connection. */
   z.strictObject({ fault: z.literal('truncated') }),
 ]);
 
@@ -95,9 +69,7 @@ export type ServiceFault = Readonly<z.infer<typeof faultSchema>>;
 const code = z.union([z.string(), z.int()]).transform(String);
 
 const answerSchema = z.union([
-  /** The service answers with this code. `10001` is a success with an empty list; any other code is a refusal. */
   z.strictObject({ code, msg: z.string().optional() }),
-  /** The service sends exactly this text, in UTF-8. */
   z.strictObject({ body: z.string(), contentType: z.string().optional(), status: status.optional() }),
   faultSchema,
 ]);
@@ -118,7 +90,6 @@ export const ruleSchema = z.strictObject({
 
 export type Rule = Readonly<z.infer<typeof ruleSchema>>;
 
-/** How some of the new members behave. The first rule that matches a new member decides. */
 const memberRuleSchema = z.strictObject({
   /** The rule matches only members of this product. Default: all products. */
   product: z.enum(SANDBOX_PRODUCTS).optional(),
@@ -138,7 +109,6 @@ const scenarioSchema = z.strictObject({
 
 export type Scenario = Readonly<z.infer<typeof scenarioSchema>>;
 
-/** @throws NoriaError `bad-config` with the file and every invalid field. */
 export async function loadScenario(path: string): Promise<Scenario> {
   let content: unknown;
   try {
@@ -149,10 +119,6 @@ export async function loadScenario(path: string): Promise<Scenario> {
   return decode(scenarioSchema, content ?? {}, path);
 }
 
-/**
- * @param what - the name that the error message uses for the content.
- * @throws NoriaError `bad-config` with every invalid field.
- */
 export function decode<T>(schema: z.ZodType<T>, content: unknown, what: string): T {
   const result = schema.safeParse(content);
   if (result.success) return result.data;
@@ -162,10 +128,6 @@ export function decode<T>(schema: z.ZodType<T>, content: unknown, what: string):
   throw new NoriaError('bad-config', `${what}: ${errors.join('; ')}`);
 }
 
-/**
- * Returns the behaviour of the nth new member (from 0) of an instance according to the rules; undefined if no rule
- * matches.
- */
 export function behaviourFrom(
   rules: readonly MemberRule[],
   { product, n, random }: { readonly product: SandboxProduct; readonly n: number; readonly random: Random },
@@ -176,4 +138,60 @@ export function behaviourFrom(
     return rule.share === undefined || random() < rule.share;
   });
   return matching?.behaviour;
+}
+
+interface ActiveRule extends Rule {
+  readonly id: string;
+  readonly used: number;
+}
+
+interface Entry {
+  readonly id: string;
+  readonly rule: Rule;
+  matched: number;
+  used: number;
+}
+
+export class Rules {
+  #entries: Entry[] = [];
+  #added = 0;
+
+  constructor(rules: readonly Rule[] = []) {
+    for (const rule of rules) this.add(rule);
+  }
+
+  add(rule: Rule): string {
+    this.#added += 1;
+    const id = `r${this.#added}`;
+    this.#entries.push({ id, rule, matched: 0, used: 0 });
+    return id;
+  }
+
+  list(): readonly ActiveRule[] {
+    return this.#entries.map(({ id, rule, used }) => ({ id, ...rule, used }));
+  }
+
+  remove(id: string): boolean {
+    const before = this.#entries.length;
+    this.#entries = this.#entries.filter((entry) => entry.id !== id);
+    return this.#entries.length < before;
+  }
+
+  clear(): void {
+    this.#entries = [];
+  }
+
+  answerTo(operation: SandboxOperationName, instance: string): RuleAnswer | undefined {
+    for (const entry of this.#entries) {
+      const { rule } = entry;
+      if (rule.operation !== undefined && rule.operation !== operation) continue;
+      if (rule.instance !== undefined && rule.instance !== instance) continue;
+      entry.matched += 1;
+      if (entry.matched <= (rule.after ?? 0)) continue;
+      entry.used += 1;
+      if (entry.used >= (rule.times ?? Number.POSITIVE_INFINITY)) this.remove(entry.id);
+      return rule.answer;
+    }
+    return undefined;
+  }
 }

@@ -6,8 +6,15 @@
  * of the product `short-pure`.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { CallLog } from './call-log.ts';
-import { type RefusalCodes, SUCCESS_CODE, textForCode } from './codes.ts';
+import {
+  type Answer,
+  type AnswerContext,
+  type Layout,
+  plainLine,
+  replacesAnswer,
+  sendAnswer,
+  sendFault,
+} from './answers.ts';
 import {
   AREAS_REFUSALS,
   INSTANCES_REFUSALS,
@@ -17,18 +24,20 @@ import {
 } from './exclusive.ts';
 import { extract, layoutOf } from './extraction.ts';
 import type { Instance } from './instance.ts';
-import { type Answer, type Layout, plainLine } from './layouts.ts';
 import type { LinkServer } from './links/link-server.ts';
-import { SANDBOX_OPERATIONS, type SandboxOperationName } from './operations.ts';
-import type { Rules } from './rules.ts';
-import type { RuleAnswer } from './scenario.ts';
-import { type AnswerContext, replacesAnswer, sendAnswer, sendFault } from './send-answer.ts';
+import {
+  type RefusalCodes,
+  SANDBOX_OPERATIONS,
+  type SandboxOperationName,
+  SUCCESS_CODE,
+  textForCode,
+} from './operations.ts';
+import type { RuleAnswer, Rules } from './scenario.ts';
 import { htmlPage, openWebServer, readBody, send, type WebServer } from './web-server.ts';
 
 interface Endpoint {
   readonly name: SandboxOperationName;
   readonly path: string;
-  /** The parameter with the instance id; undefined for operation 10, which takes none. */
   readonly idName: string | undefined;
   readonly product: string;
   readonly hasRateLimit: boolean;
@@ -40,7 +49,6 @@ interface Endpoint {
 interface EndpointCall {
   readonly params: URLSearchParams;
   readonly client: string;
-  /** The instance in the call; undefined if the endpoint's product has no instance with this id. */
   readonly instance: Instance | undefined;
   /** Whether the call came too early for the instance's rate limit. */
   readonly early: boolean;
@@ -52,9 +60,7 @@ export interface ServiceOptions extends ServiceState {
   readonly extractPort: number;
   readonly rules: Rules;
   readonly log: CallLog;
-  /** Answers requests to `/_control/…` at the base address. `path` is the part after `/_control/`. */
   readonly control: (request: IncomingMessage, response: ServerResponse, path: string) => Promise<void>;
-  /** Answers requests to `/links/NAME` at the base address. */
   readonly links: LinkServer;
 }
 
@@ -107,7 +113,6 @@ const ENDPOINTS: readonly Endpoint[] = [
 const EXTRACTION_ENDPOINTS = ENDPOINTS.filter(({ name }) => name === 'short-pure');
 const BASE_ENDPOINTS = ENDPOINTS.filter(({ name }) => name !== 'short-pure');
 
-/** @throws NoriaError `listen-failed` */
 export async function openService(options: ServiceOptions): Promise<Service> {
   const { host, clock } = options;
   const open = async (port: number, endpoints: readonly Endpoint[]): Promise<WebServer> => {
@@ -211,7 +216,6 @@ async function answerCall(
   return sendAnswer(context, { answer, layout: endpoint.layout(call), fault });
 }
 
-/** Returns the answer for a rule with a code. `10001` is a success with an empty list; any other code is a refusal. */
 function answerWithCode(
   { code, msg }: Extract<RuleAnswer, { code: string }>,
   { refusals, name }: Endpoint,
@@ -227,14 +231,77 @@ function sendPage(response: ServerResponse, status: number): void {
   send(response, status, { type: 'text/html', body: htmlPage(status) });
 }
 
-/**
- * Returns the parameters of a call: those in the query and, for a POST, those of the form in the body. The form takes
- * precedence.
- */
 async function readParams(request: IncomingMessage, url: URL): Promise<URLSearchParams> {
   const params = new URLSearchParams(url.search);
   if (request.method !== 'POST') return params;
   const form = new URLSearchParams(await readBody(request, MAX_BODY_BYTES));
   for (const [name, value] of form) params.set(name, value);
   return params;
+}
+
+export interface CallRecord {
+  readonly operation: SandboxOperationName;
+  /** The instance id in the call, even if there is no such instance; empty if the call contains none. */
+  readonly instance: string;
+  readonly method: string;
+  readonly params: Readonly<Record<string, string>>;
+  readonly client: string;
+  readonly arrivedAt: number;
+  /**
+   * Whether the call came too early for the rate limit. The service does not always answer such a call with 12002 (rate
+   * limit): a rule of the scenario or another check may come first.
+   */
+  readonly early: boolean;
+  readonly outcome: string;
+}
+
+interface CallCounts {
+  readonly calls: number;
+  readonly paceBreaks: number;
+  readonly codes: Readonly<Record<string, number>>;
+}
+
+export interface SandboxStats extends CallCounts {
+  readonly instances: Readonly<Record<string, CallCounts>>;
+}
+
+const KEPT_CALLS = 1000;
+const NONE: CallCounts = { calls: 0, paceBreaks: 0, codes: {} };
+
+export class CallLog {
+  #latest: CallRecord[] = [];
+  #all = NONE;
+  readonly #instances = new Map<string, CallCounts>();
+
+  add(record: CallRecord): void {
+    this.#latest.push(record);
+    if (this.#latest.length > KEPT_CALLS) this.#latest.shift();
+    this.#all = count(this.#all, record);
+    if (record.instance === '') return;
+    this.#instances.set(record.instance, count(this.#instances.get(record.instance) ?? NONE, record));
+  }
+
+  get latest(): readonly CallRecord[] {
+    return [...this.#latest];
+  }
+
+  /** @param instances - the ids to list even if they had no calls. */
+  stats(instances: readonly string[]): SandboxStats {
+    const counts = new Map([...instances.map((id) => [id, NONE] as const), ...this.#instances]);
+    return { ...this.#all, instances: Object.fromEntries(counts) };
+  }
+
+  reset(): void {
+    this.#latest = [];
+    this.#all = NONE;
+    this.#instances.clear();
+  }
+}
+
+function count({ calls, paceBreaks, codes }: CallCounts, { early, outcome }: CallRecord): CallCounts {
+  return {
+    calls: calls + 1,
+    paceBreaks: paceBreaks + (early ? 1 : 0),
+    codes: { ...codes, [outcome]: (codes[outcome] ?? 0) + 1 },
+  };
 }

@@ -4,7 +4,6 @@ import { SANDBOX_PRODUCTS, type SandboxProduct } from './operations.ts';
 import type { ClientLogin } from './proxy-request.ts';
 import type { Behaviour } from './scenario.ts';
 
-/** Settings of one instance, or of all instances. */
 export interface CommonSettings {
   /** The maximum number of living proxies of each protocol. Default 20. */
   readonly members?: number | undefined;
@@ -23,40 +22,21 @@ export interface CommonSettings {
   readonly slowMs?: number | undefined;
   /** The minimum time between two calls, in ms, instead of the operation's rate limit. 0: no limit. */
   readonly paceMs?: number | undefined;
-  /**
-   * How clients authenticate at the proxies. `ip` (default): without credentials; `password`: with the instance's id
-   * and password.
-   */
   readonly auth?: 'ip' | 'password' | undefined;
-  /**
-   * Returns the behaviour of the nth proxy (from 0) of an instance. If it returns undefined, the shares `dead` and
-   * `slow` decide how the proxy behaves.
-   */
   readonly behaviour?: ((n: number) => Behaviour | undefined) | undefined;
 }
 
 const count = z.int().min(0);
 const limit = count.nullable();
 
-/** The state of an instance at the service. It can change while the sandbox runs. */
 export const conditionSchema = z.strictObject({
   /** The maximum number of proxies per call. Default 20; 100 for the free product. */
   singlePullLimit: count.min(1),
   expired: z.boolean(),
-  /** Exclusive product: the number of days until the instance expires, for operation 10. */
   daysLeft: z.number(),
   frozen: z.boolean(),
-  /** Only for `short-pure`: if true, all calls get 12008. */
   restricted: z.boolean(),
-  /**
-   * If false, each operation that has a code for an unauthorised device refuses all calls with this code: 12010, 12019
-   * or 17008.
-   */
   deviceAuthorised: z.boolean(),
-  /**
-   * Whether a client IP is bound to the instance. If false and `auth` is `ip`, all calls to paid products are refused
-   * with 12007.
-   */
   terminalIpBound: z.boolean(),
   /**
    * How distinct IPs are counted. `centralized`: per day; `pay-per-use`: in total; `even`: not at all, and answers have
@@ -84,7 +64,6 @@ export const conditionSchema = z.strictObject({
 
 export type Condition = z.infer<typeof conditionSchema>;
 
-/** The fields of `Condition` to change, with their new values. */
 export type ConditionChange = { readonly [K in keyof Condition]?: Condition[K] | undefined };
 
 export interface InstanceOptions extends CommonSettings, Partial<Condition> {
@@ -113,12 +92,6 @@ const FREE_PULL_LIMIT = 100;
 const DEFAULT_DISTINCT_LIMIT = 10_000;
 const DEFAULT_DAYS_LEFT = 30;
 
-/**
- * Gives an id and a password to each instance that lacks them. A generated id has eighteen digits. It
- * contains the number of the product and the position of the instance among the instances of its product.
- *
- * @throws TypeError if two instances have the same id.
- */
 export function fillInIdentities(given: readonly InstanceOptions[]): readonly IdentifiedOptions[] {
   const identified = given.map((options, at) => {
     const number = SANDBOX_PRODUCTS.indexOf(options.product) + 1;
@@ -131,7 +104,6 @@ export function fillInIdentities(given: readonly InstanceOptions[]): readonly Id
   return identified;
 }
 
-/** Returns the credentials for the instance's proxies; undefined if `auth` is `ip` or the product is free. */
 export function loginOf({ auth, product, id, password }: IdentifiedOptions): ClientLogin | undefined {
   return auth === 'password' && product !== 'free' ? { username: id, password } : undefined;
 }

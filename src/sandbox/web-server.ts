@@ -16,12 +16,8 @@ import { listenFailure } from '../core/listen-address.ts';
 
 interface WebServerOptions {
   readonly host: string;
-  /** With port 0, the system chooses a free port. */
   readonly port: number;
   readonly clock: Clock;
-  /**
-   * Answers a request. If it rejects with `bad-request`, the client gets status 400; with any other error, status 500.
-   */
   readonly answer: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
   readonly onConnection?: (socket: Socket) => void;
   readonly onUpgrade?: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
@@ -29,7 +25,6 @@ interface WebServerOptions {
 
 const LISTEN_RETRY_MS = 100;
 
-/** @throws NoriaError `listen-failed` */
 export async function openWebServer(options: WebServerOptions): Promise<WebServer> {
   const server = new WebServer(options);
   await server.open();
@@ -74,7 +69,6 @@ export class WebServer {
     return `http://${this.address}`;
   }
 
-  /** The server aborts this signal when it closes. Delayed answers then end. */
   get signal(): AbortSignal {
     return this.#closing.signal;
   }
@@ -90,14 +84,12 @@ export class WebServer {
     if (typeof address === 'object' && address !== null) this.#port = address.port;
   }
 
-  /** Closes the port and all connections. After `ms`, listens on the same port again. */
   refuseFor(ms: number): void {
     this.#server.close();
     this.#destroySockets();
     this.#listenAfter(ms);
   }
 
-  /** Listens again after `ms`. If another program has taken the port, retries until it is free. */
   #listenAfter(ms: number): void {
     this.#reopening?.[Symbol.dispose]();
     if (this.signal.aborted) return;
@@ -146,13 +138,11 @@ export function send(
   response.end(body);
 }
 
-/** Returns an HTML page for a status, as web servers send it. */
 export function htmlPage(status: number): string {
   const title = statusLine(status);
   return `<html><head><title>${title}</title></head><body><h1>${title}</h1></body></html>\r\n`;
 }
 
-/** Returns the status with its reason phrase, for example `404 Not Found`. */
 export function statusLine(status: number): string {
   return `${status} ${STATUS_CODES[status] ?? 'Unknown'}`;
 }

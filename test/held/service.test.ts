@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { parseConfig } from '../../src/config/load.ts';
-import { textForCode } from '../../src/sandbox/codes.ts';
 import { AREAS_REFUSALS } from '../../src/sandbox/exclusive.ts';
-import { SANDBOX_OPERATIONS } from '../../src/sandbox/operations.ts';
+import { SANDBOX_OPERATIONS, textForCode } from '../../src/sandbox/operations.ts';
 import { CODES, type CodeVerdict, meaningOf } from '../../src/service/codes.ts';
 import { ENTRY_FIELDS } from '../../src/service/fields.ts';
 import {

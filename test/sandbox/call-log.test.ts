@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { CallLog, type CallRecord } from '../../src/sandbox/call-log.ts';
+import { CallLog, type CallRecord } from '../../src/sandbox/service.ts';
 
 const record = (n: number): CallRecord => ({
   operation: 'shared',

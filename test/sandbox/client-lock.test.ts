@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ClientLock } from '../../src/sandbox/limits.ts';
+import { ClientLock } from '../../src/sandbox/instance.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 test('client lock: a client that has disconnected does not reserve the application', () => {

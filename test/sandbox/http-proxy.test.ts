@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { Duplex } from 'node:stream';
 import { expect, test } from 'vitest';
-import { joinStreams } from '../../src/sandbox/http-proxy.ts';
+import { joinStreams } from '../../src/sandbox/member-server.ts';
 
 test('join streams: a client receives everything from a target that has already closed', async () => {
   const taken: string[] = [];

@@ -3,7 +3,7 @@
  * from the specification (Endpoints 1 to 10, Resources and their fields).
  */
 import { describe, expect, test } from 'vitest';
-import { print } from '../../src/sandbox/layouts.ts';
+import { print } from '../../src/sandbox/answers.ts';
 import { SANDBOX_PRODUCTS, type SandboxProduct } from '../../src/sandbox/operations.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { ask, call, GOOD_CALLS, open, send } from './client.ts';

@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
-import { echoMessages } from '../../src/sandbox/websocket-echo.ts';
+import { echoMessages } from '../../src/sandbox/target.ts';
 
 /** Self-signed, for the name `target.example`. */
 export const TARGET_CERTIFICATE = 'test/fixtures/tls/target.cert.pem';

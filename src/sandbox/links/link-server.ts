@@ -5,10 +5,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
-import type { InstanceMembers } from '../instance-members.ts';
-import { RateLimiter } from '../limits.ts';
-import { LOCATIONS } from '../locations.ts';
-import type { RunningMember } from '../member.ts';
+import { RateLimiter } from '../instance.ts';
+import type { InstanceMembers, RunningMember } from '../members.ts';
+import { LOCATIONS } from '../operations.ts';
 import { htmlPage, readBody, send } from '../web-server.ts';
 import { LINK_VENDORS, type LinkProxy, type LinkRefusal, type LinkVendor } from './vendors.ts';
 
@@ -19,17 +18,14 @@ import { LINK_VENDORS, type LinkProxy, type LinkRefusal, type LinkVendor } from 
 export const LINK_CONDITIONS = ['ok', 'denied', 'empty'] as const;
 export type LinkCondition = (typeof LINK_CONDITIONS)[number];
 
-/** What the vendor's console shows to its customer. */
 export interface SandboxLink {
   readonly name: string;
-  /** May contain `{count}`, which the customer replaces by the number of proxies. */
   readonly url: string;
   readonly authorization?: string;
   readonly body?: string;
   readonly paceMs: number;
   readonly condition: LinkCondition;
   readonly calls: number;
-  /** The number of calls that came too early for the pace. */
   readonly paceBreaks: number;
 }
 
@@ -37,7 +33,6 @@ interface LinkServerOptions {
   readonly clock: Clock;
   /** The pace of all links in ms. If undefined, each link has the pace of its vendor. 0: no pace. */
   readonly paceMs: number | undefined;
-  /** The lifetime of the proxies of all links in ms. If undefined, each vendor's own lifetimes apply. */
   readonly lifetimeMs: number | readonly [min: number, max: number] | undefined;
   readonly membersOf: (vendor: LinkVendor) => InstanceMembers;
 }
@@ -81,7 +76,6 @@ export class LinkServer {
     return [...this.#links.values()].flatMap(({ members }) => members.alive);
   }
 
-  /** @param base - the base address of the sandbox. */
   list(base: string): SandboxLink[] {
     return [...this.#links.values()].map(({ vendor, condition, calls, paceBreaks }) => {
       const { name, keys, query, authorization, body, paceMs } = vendor;
@@ -100,17 +94,12 @@ export class LinkServer {
     });
   }
 
-  /**
-   * Sets how the link answers all later calls.
-   * @throws NoriaError `not-found`
-   */
   setCondition(name: string, condition: LinkCondition): void {
     const link = this.#links.get(name);
     if (link === undefined) throw new NoriaError('not-found', `no link ${name}`);
     link.condition = condition;
   }
 
-  /** @param name - the part of the path after `/links/`. */
   async answer(request: IncomingMessage, response: ServerResponse, name: string): Promise<void> {
     const link = this.#links.get(name);
     if (link === undefined) return send(response, 404, { type: 'text/html', body: htmlPage(404) });

@@ -6,9 +6,8 @@
  */
 
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
-import type { Printed } from '../layouts.ts';
+import type { Printed } from '../answers.ts';
 
-/** What a vendor may report about one proxy. */
 export interface LinkProxy {
   readonly ip: string;
   readonly port: number;
@@ -16,10 +15,8 @@ export interface LinkProxy {
   readonly city: string;
   readonly carrier: string;
   readonly secondsLeft: number;
-  /** The moment at which the life of the proxy began, in epoch ms. */
   readonly startedAt: number;
   readonly endsAt: number;
-  /** User name and password for the proxy. Both are empty without `needsLogin`. */
   readonly username: string;
   readonly password: string;
 }
@@ -32,18 +29,12 @@ export type LinkRefusal = 'denied' | 'too-fast' | 'empty';
 export interface LinkVendor {
   readonly name: string;
   readonly paceMs: number;
-  /** The parameters that identify the customer, with the values that the sandbox accepts. */
   readonly keys: Readonly<Record<string, string>>;
-  /** The value of the header Authorization. If absent, a call needs no such header. */
   readonly authorization?: string;
   readonly query: string;
-  /** The body of the call, which is then a POST. If absent, the call is a GET. */
   readonly body?: string;
-  /** The name of the parameter, or of the key in the JSON body, that contains the number of proxies. */
   readonly countName: string;
-  /** The range of the lifetimes of new proxies, in ms. */
   readonly lifeMs: readonly [min: number, max: number];
-  /** Whether the proxies require a user name and password. */
   readonly needsLogin?: true;
   readonly answer: (proxies: readonly LinkProxy[]) => Printed;
   readonly refuse: (why: LinkRefusal) => Printed;
@@ -52,7 +43,6 @@ export interface LinkVendor {
 const CHINA_MS = 8 * HOUR_MS;
 const SHORT: LinkVendor['lifeMs'] = [2 * MINUTE_MS, 5 * MINUTE_MS];
 
-/** The codes and texts of two vendors. Their codes are HTTP statuses. */
 const HTTP_LIKE_REFUSALS = codes({
   denied: [401, '签名错误'],
   'too-fast': [429, '请求过于频繁'],
@@ -262,10 +252,6 @@ export const LINK_VENDORS: readonly LinkVendor[] = [
   },
 ];
 
-/**
- * Returns the function that refuses calls with a code and a text.
- * @param rest - the other fields of the answer.
- */
 function codes(
   meanings: Readonly<Record<LinkRefusal, readonly [code: number, message: string]>>,
   rest: object = {},

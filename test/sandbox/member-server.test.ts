@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
-import { ConnectionServer } from '../../src/sandbox/connection-server.ts';
-import { LOCATIONS } from '../../src/sandbox/locations.ts';
-import { RunningMember } from '../../src/sandbox/member.ts';
+import { MemberServer } from '../../src/sandbox/member-server.ts';
+import { RunningMember } from '../../src/sandbox/members.ts';
+import { LOCATIONS } from '../../src/sandbox/operations.ts';
 import { until } from '../support/until.ts';
 
 async function connectedSocket(): Promise<Socket> {
@@ -27,7 +27,7 @@ async function connectedSocket(): Promise<Socket> {
 async function openMember(protocol: 'http' | 'socks5', dial: () => Promise<Socket>): Promise<RunningMember> {
   const [location] = LOCATIONS;
   if (location === undefined) throw new Error('there is no location');
-  const connections = new ConnectionServer({ dial }, systemClock);
+  const connections = new MemberServer({ dial }, systemClock);
   const member = new RunningMember({
     id: 'one',
     instance: 'any',

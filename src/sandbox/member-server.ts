@@ -1,0 +1,355 @@
+/**
+ * Serves the clients of members: with proxy-chain (HTTP), with its own SOCKS server, or, if the member misbehaves, with a
+ * bad answer.
+ */
+
+import { Agent, createServer, type Server as HttpServer } from 'node:http';
+import type { Socket } from 'node:net';
+import { type Duplex, Transform } from 'node:stream';
+import { type PrepareRequestFunctionOpts, RequestError, Server } from 'proxy-chain';
+import { type Clock, pause } from '../core/clock.ts';
+import type { Exits } from './exits.ts';
+import type { RunningMember } from './members.ts';
+import {
+  HandshakeError,
+  httpAnswer,
+  PROXY_CHALLENGE,
+  type ProxyRequest,
+  type RefusalCause,
+  readProxyRequest,
+  refusalCauseOf,
+  type Send,
+  SocketReader,
+  sendTo,
+} from './proxy-request.ts';
+import type { Behaviour } from './scenario.ts';
+
+interface ClientWriter {
+  readonly send: Send;
+  readonly back?: Transform;
+}
+
+export class MemberServer {
+  readonly #exits: Pick<Exits, 'dial'>;
+  readonly #clock: Clock;
+  readonly #httpProxy: HttpProxy;
+
+  constructor(exits: Pick<Exits, 'dial'>, clock: Clock) {
+    this.#exits = exits;
+    this.#clock = clock;
+    this.#httpProxy = new HttpProxy(exits);
+  }
+
+  serve(socket: Socket, member: RunningMember): void {
+    this.#serve(socket, member, member.behaviour).catch((error: unknown) => {
+      socket.destroy();
+      if (!isOfConnection(error)) throw error;
+    });
+  }
+
+  async #serve(socket: Socket, member: RunningMember, behaviour: Behaviour): Promise<void> {
+    const send = sendTo(socket);
+    switch (behaviour.how) {
+      case 'good':
+      case 'no-connect': // HttpProxy refuses CONNECT for these members
+        return this.#serveWell(socket, member);
+      case 'slow':
+        await this.#pause(behaviour.ms, socket);
+        return this.#serveWell(socket, member);
+      case 'dribble':
+        return this.#relay(socket, member, { send: (bytes) => this.#dribble(socket, bytes, behaviour.ms) });
+      case 'cut':
+        return this.#relay(socket, member, { send, back: cutAfter(behaviour.afterBytes, socket) });
+      default:
+        return answerBadly(socket, member, behaviour);
+    }
+  }
+
+  #serveWell(socket: Socket, member: RunningMember): Promise<void> | void {
+    if (member.traits.protocol === 'http') return this.#httpProxy.serve(socket, member);
+    return this.#relay(socket, member, { send: sendTo(socket) });
+  }
+
+  async #relay(socket: Socket, member: RunningMember, { send, back }: ClientWriter): Promise<void> {
+    const request = await readProxyRequest(
+      socket,
+      { protocol: member.traits.protocol, login: member.login },
+      send,
+    );
+    if (request === undefined) return endWith(socket);
+    const target = await this.#dial(member, request);
+    if ('cause' in target) {
+      await send(request.refusal(target.cause));
+      return endWith(socket);
+    }
+    if (socket.destroyed) {
+      target.destroy(); // the client disconnected, or the member closed, while the target was dialled
+      return;
+    }
+    if (request.first.length > 0) target.write(request.first);
+    await send(request.accepted);
+    joinStreams(socket, target, back);
+  }
+
+  async #dial(
+    member: RunningMember,
+    { host, port }: ProxyRequest,
+  ): Promise<Socket | { readonly cause: RefusalCause }> {
+    try {
+      return await this.#exits.dial(member.exit, host, port);
+    } catch (error) {
+      return { cause: refusalCauseOf(error) };
+    }
+  }
+
+  async #dribble(socket: Socket, bytes: Buffer, ms = 0): Promise<void> {
+    const send = sendTo(socket);
+    for (const byte of bytes) {
+      await send(Buffer.from([byte]));
+      if (ms > 0) await this.#pause(ms, socket);
+      // without this wait, the kernel could merge two bytes into one packet
+      else await new Promise((next) => setImmediate(next));
+    }
+  }
+
+  async #pause(ms: number, socket: Socket): Promise<void> {
+    const closing = new AbortController();
+    const abort = () => closing.abort();
+    socket.once('close', abort);
+    await pause(this.#clock, ms, closing.signal);
+    socket.off('close', abort);
+    if (socket.destroyed) throw new HandshakeError('the client left');
+  }
+}
+
+function isOfConnection(error: unknown): boolean {
+  return error instanceof HandshakeError || (error instanceof Error && 'code' in error);
+}
+
+const STATUS_NOT_ALLOWED = 405;
+const STATUS_TIMEOUT = 504;
+const STATUS_BAD_GATEWAY = 502;
+
+export class HttpProxy {
+  readonly #exits: Pick<Exits, 'dial'>;
+  readonly #server: Server;
+  readonly #members = new WeakMap<Socket, RunningMember>();
+  readonly #dialed = new WeakMap<Socket, Socket>();
+  readonly #joiner: HttpServer;
+
+  constructor(exits: Pick<Exits, 'dial'>) {
+    this.#exits = exits;
+    this.#server = new Server({ prepareRequestFunction: (request) => this.#prepare(request) });
+    // When proxy-chain has accepted a tunnel, it passes the client's socket to this server, as a `connection` event.
+    // This server does not listen.
+    this.#joiner = createServer().removeAllListeners('connection');
+    this.#joiner.on('connection', (client: Socket) => this.#join(client));
+  }
+
+  /** Serves a connection that a member has accepted. The member owns the socket. */
+  serve(socket: Socket, member: RunningMember): void {
+    this.#members.set(socket, member);
+    this.#server.server.emit('connection', socket);
+  }
+
+  async #prepare({ request, username, password, hostname, port, isHttp }: PrepareRequestFunctionOpts) {
+    const client = request.socket;
+    const member = this.#members.get(client);
+    if (member === undefined) throw new TypeError('the connection of a request belongs to no member');
+    const { login } = member;
+    if (login !== undefined && (username !== login.username || password !== login.password)) {
+      return { requestAuthentication: true };
+    }
+    const { behaviour } = member;
+    if (!isHttp && behaviour.how === 'no-connect' && behaviour.ports?.includes(port) !== true) {
+      throw new RequestError('CONNECT is not allowed here', behaviour.status ?? STATUS_NOT_ALLOWED);
+    }
+    const target = await this.#dial(member, hostname.replace(/^\[|\]$/g, ''), port);
+    const destroyTarget = () => target.destroy();
+    client.once('close', destroyTarget);
+    target.once('close', () => client.off('close', destroyTarget));
+    if (client.destroyed) target.destroy(); // the client disconnected while the target was dialled
+    if (isHttp) return { httpAgent: new DialedAgent(target) };
+    this.#dialed.set(client, target);
+    return { customConnectServer: this.#joiner };
+  }
+
+  async #dial(member: RunningMember, host: string, port: number): Promise<Socket> {
+    try {
+      return await this.#exits.dial(member.exit, host, port);
+    } catch (error) {
+      const cause = refusalCauseOf(error);
+      const status = cause === 'ttl' ? STATUS_TIMEOUT : STATUS_BAD_GATEWAY;
+      // proxy-chain sends the status and text of this error to the client
+      throw new RequestError(`cannot reach the target: ${cause}`, status);
+    }
+  }
+
+  #join(client: Socket): void {
+    const target = this.#dialed.get(client);
+    if (target === undefined) throw new TypeError('an accepted tunnel has no target');
+    joinStreams(client, target);
+  }
+}
+
+class DialedAgent extends Agent {
+  readonly #socket: Socket;
+
+  constructor(socket: Socket) {
+    super({ keepAlive: false });
+    this.#socket = socket;
+  }
+
+  override createConnection(): Socket {
+    return this.#socket;
+  }
+}
+
+/**
+ * Relays bytes in both directions between a member's client and the target, and passes on half-closes. Owns both
+ * streams: if one of them closes too early, the function destroys the other one.
+ *
+ * @param back - transforms the bytes from the target to the client.
+ */
+export function joinStreams(client: Duplex, target: Duplex, back?: Transform): void {
+  destroyWith(client, target);
+  destroyWith(target, client);
+  client.pipe(target);
+  (back === undefined ? target : target.pipe(back)).pipe(client);
+}
+
+function destroyWith(one: Duplex, other: Duplex): void {
+  const onClose = () => {
+    const hasEnded = one.readableEnded && one.writableFinished && !one.errored;
+    if (!hasEnded) other.destroy();
+  };
+  if (one.destroyed) onClose();
+  else one.once('close', onClose);
+}
+
+type BadBehaviour = Exclude<Behaviour, { how: 'good' | 'slow' | 'no-connect' | 'dribble' | 'cut' }>;
+
+/** The SSH greeting, then bytes that are not text. */
+const GARBAGE = Buffer.from(
+  'SSH-2.0-OpenSSH_9.6\r\n\x00\x00\x05\x14\x0c\xff\xfe\x80\x00\x00\r\n\r\n',
+  'latin1',
+);
+const WRONG_HTTP = Buffer.from('HTTP/9.9 200 OK\r\n\r\n');
+const WRONG_SOCKS = Buffer.from([0x09, 0x00]);
+const ENDLESS_LINE = Buffer.from(`X-Filler: ${'a'.repeat(1000)}\r\n`);
+const ENDLESS_BYTES = Buffer.alloc(1000, 0x05);
+const LINGER_MS = 1000;
+
+const STATUS_CAUSES: Readonly<Record<number, RefusalCause>> = {
+  403: 'ruleset',
+  502: 'host-unreachable',
+  503: 'net-unreachable',
+  504: 'ttl',
+};
+
+export async function answerBadly(
+  socket: Socket,
+  member: RunningMember,
+  behaviour: BadBehaviour,
+): Promise<void> {
+  const { protocol } = member.traits;
+  if (('when' in behaviour ? behaviour.when : undefined) !== 'accept')
+    await new SocketReader(socket).waitForBytes();
+  switch (behaviour.how) {
+    case 'refuse': // the member no longer listens, but this connection was already in the kernel's queue
+      socket.destroy();
+      return;
+    case 'silent':
+      return discard(socket);
+    case 'silent-after':
+      return acceptAndDiscard(socket, member);
+    case 'status':
+      return answerStatus(socket, member, behaviour.status);
+    case 'garbage':
+      return endWith(socket, GARBAGE);
+    case 'partial':
+      return answerHalf(socket, member);
+    case 'close':
+      return endWith(socket);
+    case 'reset':
+      socket.resetAndDestroy();
+      return;
+    case 'wrong-version':
+      return endWith(socket, protocol === 'http' ? WRONG_HTTP : WRONG_SOCKS);
+    case 'endless-head':
+      return answerEndlessly(socket, member);
+    default:
+      behaviour satisfies never;
+  }
+}
+
+/**
+ * Sends `bytes` and ends the connection. Continues to read: unread data would reset the connection, and the client
+ * would lose the bytes.
+ */
+export function endWith(socket: Socket, bytes: Buffer = Buffer.alloc(0)): void {
+  socket.resume();
+  socket.setTimeout(LINGER_MS, () => socket.destroy());
+  socket.end(bytes);
+}
+
+export function cutAfter(afterBytes: number, client: Socket): Transform {
+  let left = afterBytes;
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      const passed = chunk.subarray(0, left);
+      left -= passed.length;
+      done(null, passed);
+      // A reset discards the bytes in the socket's buffer. So wait until the kernel has taken them.
+      if (left === 0) setImmediate(() => client.write('', () => client.resetAndDestroy()));
+    },
+  });
+}
+
+function discard(socket: Socket): void {
+  socket.once('end', () => socket.destroy());
+  socket.resume();
+}
+
+async function acceptAndDiscard(socket: Socket, member: RunningMember): Promise<void> {
+  const send = sendTo(socket);
+  const request = await readProxyRequest(
+    socket,
+    { protocol: member.traits.protocol, login: member.login },
+    send,
+  );
+  if (request === undefined) return endWith(socket);
+  await send(request.accepted);
+  discard(socket);
+}
+
+async function answerStatus(socket: Socket, member: RunningMember, status: number): Promise<void> {
+  const { protocol } = member.traits;
+  if (protocol === 'socks5' && status === 407) return endWith(socket, Buffer.from([0x05, 0xff]));
+  const isHttp = protocol === 'http';
+  const request = await readProxyRequest(
+    socket,
+    { protocol, login: isHttp ? undefined : member.login },
+    sendTo(socket),
+  );
+  if (request === undefined) return endWith(socket);
+  if (!isHttp) return endWith(socket, request.refusal(STATUS_CAUSES[status] ?? 'general'));
+  endWith(socket, httpAnswer(status, status === 407 ? PROXY_CHALLENGE : ''));
+}
+
+async function answerHalf(socket: Socket, member: RunningMember): Promise<void> {
+  const request = await readProxyRequest(
+    socket,
+    { protocol: member.traits.protocol, login: member.login },
+    sendTo(socket),
+  );
+  const whole = request === undefined || request.accepted.length === 0 ? httpAnswer(200) : request.accepted;
+  endWith(socket, whole.subarray(0, Math.floor(whole.length / 2)));
+}
+
+async function answerEndlessly(socket: Socket, member: RunningMember): Promise<void> {
+  const send = sendTo(socket);
+  const isHttp = member.traits.protocol === 'http';
+  if (isHttp) await send(Buffer.from('HTTP/1.1 200 OK\r\n'));
+  while (!socket.destroyed) await send(isHttp ? ENDLESS_LINE : ENDLESS_BYTES);
+}
