@@ -158,10 +158,6 @@ function addReload(app: OpenAPIHono, backend: AdminBackend): void {
   );
 }
 
-/**
- * Resolves when the client has received the response or has disconnected.
- * @param env - holds the response of node:http as `outgoing`; @hono/node-server passes it to each route.
- */
 function answered(env: object | undefined): Promise<void> {
   if (env === undefined || !('outgoing' in env)) return Promise.resolve();
   const { outgoing } = env;

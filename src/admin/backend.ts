@@ -5,10 +5,8 @@ import type { MemberJson, Reload, Report, SessionJson, Status } from './schemas.
 export interface AdminBackend {
   status(): Status;
   members(): readonly MemberJson[];
-  /** The number of members by source and state. */
   memberCounts(): readonly MemberCounts[];
   sessions(): readonly SessionJson[];
-  /** The `host:port` with which clients on this machine reach the first HTTP listener. */
   proxyAddress(): string | undefined;
 
   // The commands below return false if the member, source or session does not exist.
@@ -31,10 +29,6 @@ export interface AdminBackend {
 }
 
 export interface ReloadOutcome extends Reload {
-  /**
-   * Whether the configuration is already in force. False if the reload replaces the admin server: noria applies the
-   * configuration after it has sent the answer.
-   */
   readonly applied: boolean;
 }
 

@@ -34,16 +34,10 @@ const STREAMED_EVENTS = [
   'client.refused',
 ] as const satisfies readonly EventName[];
 
-/** The maximum number of clients that read the stream. Each of them costs memory, and CPU time at every event. */
 const MAX_READERS = 64;
 const MAX_READERS_PER_CLIENT = 16;
 const MAX_PENDING_EVENTS = 1_000;
-/**
- * The interval of comment lines. They keep proxies from closing an idle stream, and show the client that noria is
- * alive.
- */
 const HEARTBEAT_MS = 5_000;
-/** How long an EventSource waits before it reconnects. */
 const RETRY_MS = 2_000;
 
 const HELLO = `retry: ${RETRY_MS}\nevent: hello\ndata: {}\n\n`;
@@ -97,7 +91,6 @@ export function addEventStream(app: OpenAPIHono, bus: EventBus, clock: Clock): v
   });
 }
 
-/** Counts the clients that read the stream, in total and by client network. */
 class Readers {
   readonly #counts = new Map<string, number>();
   #total = 0;
@@ -110,10 +103,6 @@ class Readers {
       : undefined;
   }
 
-  /**
-   * Adds a client.
-   * @returns a function that removes the client.
-   */
   add(client: string): () => void {
     this.#change(client, 1);
     return () => this.#change(client, -1);
@@ -127,10 +116,6 @@ class Readers {
   }
 }
 
-/**
- * Returns the body of the response. The first read of the body calls `openQueue`, so a body that is never read (HEAD)
- * costs nothing. If `openQueue` returns undefined, the body is empty.
- */
 function streamOf(openQueue: () => EventQueue | undefined): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
   let queue: EventQueue | undefined;
@@ -178,7 +163,6 @@ class EventQueue {
     this.#heartbeat = this.#armHeartbeat();
   }
 
-  /** Waits for events, then removes and returns all of them as text. Returns undefined when the queue is closed. */
   async next(): Promise<string | undefined> {
     while (!this.#closed && this.#pending.length === 0) {
       await new Promise<void>((resolve) => {

@@ -11,14 +11,9 @@ import { FAULTS, type FaultCode } from '../core/faults.ts';
 import type { FailureView } from './schemas.ts';
 
 const MAX_ENTRIES = 60;
-/**
- * The states that a source enters after a failed draw. A source can also enter one without a failed draw: for example,
- * an operator pauses it. The event `source.moved` then has no code.
- */
 const STATES_AFTER_FAILURE: ReadonlySet<string> = new Set(['waiting', 'backoff', 'paused', 'halted']);
 
 export interface Failures {
-  /** Returns the recent failures, latest first. */
   list(): readonly FailureView[];
   close(): void;
 }
@@ -26,14 +21,12 @@ export interface Failures {
 type Failure = Omit<FailureView, 'firstAt' | 'lastAt' | 'times'>;
 
 interface Entry {
-  /** The failure as it was at its latest occurrence. */
   readonly failure: Failure;
   readonly times: number;
   readonly firstAt: number;
   readonly lastAt: number;
 }
 
-/** Records an occurrence. Occurrences with the same key share one entry. */
 type RecordFailure = (key: string, failure: Failure) => void;
 
 export function openFailures(bus: EventBus, clock: Clock): Failures {

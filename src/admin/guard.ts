@@ -14,7 +14,6 @@ import type { Secret } from '../core/secret.ts';
 import { sendError } from './openapi.ts';
 
 interface GuardOptions {
-  /** The name of the address in messages, for example `the admin address`. */
   readonly name: string;
   readonly address: () => { readonly host: string; readonly port: number };
   readonly token?: Secret;
@@ -23,11 +22,9 @@ interface GuardOptions {
    * so that the answer is 404 or 405.
    */
   readonly hasRoute: (method: string, path: string) => boolean;
-  /** The paths that need no token: the dashboard, /healthz, /readyz and the PAC file. */
   readonly openPaths: ReadonlySet<string>;
 }
 
-/** The headers of every response. The dashboard replaces the Content-Security-Policy with its own policy. */
 export const SECURITY_HEADERS = {
   'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
   'Cross-Origin-Resource-Policy': 'same-origin',
@@ -38,12 +35,10 @@ export const SECURITY_HEADERS = {
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
-/** Whether the method is GET or HEAD. In the admin API, these methods change no state. */
 export function isSafe(method: string): boolean {
   return SAFE_METHODS.has(method);
 }
 
-/** Sets the security headers of every response. Refuses requests with a wrong host, origin, token or content type. */
 export function guard(options: GuardOptions): MiddlewareHandler {
   return async (context, next) => {
     const { req } = context;
@@ -97,10 +92,6 @@ function isCrossSite(req: HonoRequest): boolean {
   return !(req.path === '/' && isNavigation);
 }
 
-/**
- * Whether the Host header names the admin address, localhost or a loopback address. If the server listens on all
- * addresses, any IP address is accepted.
- */
 function isOwnHost(
   host: string | undefined,
   address: { readonly host: string; readonly port: number },

@@ -3,16 +3,11 @@
  * longer steps the last day.
  */
 import type { Clock } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
 import type { Blame, EventBus } from '../core/events.ts';
-import type { Side } from '../core/faults.ts';
-import { FAULTS, type FaultCode } from '../core/faults.ts';
+import { FAULTS, type FaultCode, type Side } from '../core/faults.ts';
 import type { HistoryView, Span } from './schemas.ts';
-import { type FailureSide, TrafficRing } from './traffic-ring.ts';
 
-/**
- * For each blame, the side under which the history counts a failed attempt. With `undefined`, the history does not
- * count the attempt.
- */
 const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   nobody: undefined,
   member: 'member',
@@ -24,7 +19,6 @@ const SIDE_OF_BLAME: { readonly [B in Blame]: FailureSide | undefined } = {
   'front-proxy': 'network',
 };
 
-/** The history has fewer sides than the fault table: for example, it counts faults of the service as `source`. */
 const SIDE_OF_FAULT: { readonly [S in Side]: FailureSide } = {
   client: 'client',
   member: 'member',
@@ -92,4 +86,239 @@ function recordTraffic(rings: readonly TrafficRing[], bus: EventBus, clock: Cloc
       for (const ring of rings) ring.addBytes(bytesUp, bytesDown, ms, now);
     }),
   ];
+}
+
+const SPANS = {
+  '15m': { stepMs: 5_000, stepCount: 180 },
+  '24h': { stepMs: 120_000, stepCount: 720 },
+} as const satisfies Record<Span, object>;
+
+const BUCKETS_PER_OCTAVE = 4;
+const BUCKET_COUNT = 17 * BUCKETS_PER_OCTAVE;
+
+export type FailureSide = keyof HistoryView['failures'];
+
+export class TrafficRing {
+  readonly #span: Span;
+  readonly #stepMs: number;
+  readonly #stepCount: number;
+  readonly #columns: Float64Array[] = [];
+  readonly #tunnels: Float64Array;
+  readonly #failedRequests: Float64Array;
+  readonly #leftUsed: Float64Array;
+  readonly #leftUnused: Float64Array;
+  readonly #bytesUp: Float64Array;
+  readonly #bytesDown: Float64Array;
+  readonly #dialP50: Float64Array;
+  readonly #dialP95: Float64Array;
+  readonly #failures: { readonly [S in FailureSide]: Float64Array };
+  readonly #latencies = new LatencyHistogram();
+  readonly #endedLatencies: Uint32Array;
+  readonly #firstStep: number;
+  #currentStep: number;
+
+  constructor(span: Span, now: number) {
+    const { stepMs, stepCount } = SPANS[span];
+    const column = () => {
+      const created = new Float64Array(stepCount);
+      this.#columns.push(created);
+      return created;
+    };
+    this.#span = span;
+    this.#stepMs = stepMs;
+    this.#stepCount = stepCount;
+    this.#tunnels = column();
+    this.#failedRequests = column();
+    this.#leftUsed = column();
+    this.#leftUnused = column();
+    this.#endedLatencies = new Uint32Array(stepCount * BUCKET_COUNT);
+    this.#bytesUp = column();
+    this.#bytesDown = column();
+    this.#dialP50 = column();
+    this.#dialP95 = column();
+    this.#failures = forEachSide(column);
+    this.#firstStep = Math.floor(now / stepMs);
+    this.#currentStep = this.#firstStep;
+  }
+
+  addTunnel(ms: number, now: number): void {
+    add(this.#tunnels, this.#advanceTo(now), 1);
+    this.#latencies.add(ms);
+  }
+
+  addFailedRequest(now: number): void {
+    add(this.#failedRequests, this.#advanceTo(now), 1);
+  }
+
+  addLeft(wasUsed: boolean, now: number): void {
+    add(wasUsed ? this.#leftUsed : this.#leftUnused, this.#advanceTo(now), 1);
+  }
+
+  addFailure(side: FailureSide, now: number): void {
+    add(this.#failures[side], this.#advanceTo(now), 1);
+  }
+
+  addBytes(up: number, down: number, ms: number, now: number): void {
+    const index = this.#advanceTo(now);
+    const startedAt = now - ms;
+    const oldestStep = Math.max(
+      Math.floor(startedAt / this.#stepMs),
+      this.#currentStep - this.#stepCount + 1,
+      this.#firstStep,
+    );
+    if (oldestStep >= this.#currentStep) {
+      add(this.#bytesUp, index, up);
+      add(this.#bytesDown, index, down);
+      return;
+    }
+    for (let step = oldestStep; step <= this.#currentStep; step += 1) {
+      const from = Math.max(step * this.#stepMs, startedAt);
+      const to = Math.min((step + 1) * this.#stepMs, now);
+      const share = (to - from) / ms;
+      add(this.#bytesUp, step % this.#stepCount, up * share);
+      add(this.#bytesDown, step % this.#stepCount, down * share);
+    }
+  }
+
+  read(clock: Clock): HistoryView {
+    const now = clock.monotonic();
+    this.#advanceTo(now);
+    const stepSeconds = this.#stepMs / SECOND_MS;
+    const rate = (column: Float64Array) => this.#values(column, (value) => toTenths(value / stepSeconds));
+    const latency = (column: Float64Array) =>
+      this.#values(column, (value) => (value === 0 ? null : toTenths(value)));
+    return {
+      span: this.#span,
+      stepSeconds,
+      endsAt: new Date(clock.now() - (now - this.#currentStep * this.#stepMs)).toISOString(),
+      tunnelsPerSecond: rate(this.#tunnels),
+      bytesUpPerSecond: rate(this.#bytesUp),
+      bytesDownPerSecond: rate(this.#bytesDown),
+      successRate: this.#values(this.#tunnels, (ok, index) => shareOf(ok, this.#failedRequests[index] ?? 0)),
+      membersLeft: {
+        used: this.#values(this.#leftUsed, (value) => value),
+        unused: this.#values(this.#leftUnused, (value) => value),
+      },
+      total: this.#total(),
+      dialP50Ms: latency(this.#dialP50),
+      dialP95Ms: latency(this.#dialP95),
+      failures: forEachSide((side) => this.#values(this.#failures[side], (value) => value)),
+    };
+  }
+
+  #total(): HistoryView['total'] {
+    const sum = (column: Float64Array) =>
+      this.#values(column, (value) => value).reduce<number>((all, value) => all + (value ?? 0), 0);
+    const latencies = new LatencyHistogram();
+    latencies.addAll(this.#endedLatencies);
+    const [p50, p95] = [latencies.quantile(0.5), latencies.quantile(0.95)];
+    return {
+      succeeded: sum(this.#tunnels),
+      failed: sum(this.#failedRequests),
+      dialP50Ms: p50 === undefined ? null : toTenths(p50),
+      dialP95Ms: p95 === undefined ? null : toTenths(p95),
+    };
+  }
+
+  #advanceTo(now: number): number {
+    const step = Math.floor(now / this.#stepMs);
+    if (step !== this.#currentStep) {
+      const ended = this.#currentStep % this.#stepCount;
+      this.#dialP50[ended] = this.#latencies.quantile(0.5) ?? 0;
+      this.#dialP95[ended] = this.#latencies.quantile(0.95) ?? 0;
+      this.#latencies.copyTo(this.#endedLatencies, ended * BUCKET_COUNT);
+      this.#latencies.reset();
+      const passed = Math.min(step - this.#currentStep, this.#stepCount);
+      for (let back = 0; back < passed; back += 1) {
+        const index = (step - back) % this.#stepCount;
+        for (const column of this.#columns) column[index] = 0;
+        this.#endedLatencies.fill(0, index * BUCKET_COUNT, (index + 1) * BUCKET_COUNT);
+      }
+      this.#currentStep = step;
+    }
+    return step % this.#stepCount;
+  }
+
+  /**
+   * Returns the values of all ended steps, oldest first. The value is null for all steps before recording began, and
+   * for the step in which it began, because that step is incomplete.
+   */
+  #values(column: Float64Array, convert: (value: number, index: number) => number | null): (number | null)[] {
+    const values: (number | null)[] = [];
+    for (let step = this.#currentStep - this.#stepCount + 1; step < this.#currentStep; step += 1) {
+      const index = step % this.#stepCount;
+      values.push(step <= this.#firstStep ? null : convert(column[index] ?? 0, index));
+    }
+    return values;
+  }
+}
+
+function add(column: Float64Array, index: number, amount: number): void {
+  column[index] = (column[index] ?? 0) + amount;
+}
+
+function forEachSide<Value>(make: (side: FailureSide) => Value): { [S in FailureSide]: Value } {
+  return {
+    member: make('member'),
+    target: make('target'),
+    source: make('source'),
+    network: make('network'),
+    client: make('client'),
+    noria: make('noria'),
+  };
+}
+
+function shareOf(succeeded: number, failed: number): number | null {
+  const all = succeeded + failed;
+  return all === 0 ? null : Math.round((succeeded / all) * 1_000) / 1_000;
+}
+
+function toTenths(value: number): number {
+  return Math.round(value * 10) / 10;
+}
+
+class LatencyHistogram {
+  readonly #counts = new Float64Array(BUCKET_COUNT);
+  #total = 0;
+
+  add(ms: number): void {
+    const bucket = ms <= 1 ? 0 : Math.min(BUCKET_COUNT - 1, Math.floor(Math.log2(ms) * BUCKETS_PER_OCTAVE));
+    this.#addTo(bucket, 1);
+  }
+
+  addAll(stored: Uint32Array): void {
+    for (const [index, count] of stored.entries()) {
+      if (count > 0) this.#addTo(index % BUCKET_COUNT, count);
+    }
+  }
+
+  copyTo(stored: Uint32Array, offset: number): void {
+    stored.set(this.#counts, offset);
+  }
+
+  /**
+   * Returns the quantile in ms: the middle of its bucket. Returns undefined if the histogram is empty.
+   * @param fraction - from 0 to 1: the share of durations that do not exceed the quantile.
+   */
+  quantile(fraction: number): number | undefined {
+    if (this.#total === 0) return undefined;
+    const wanted = Math.max(1, Math.ceil(fraction * this.#total));
+    let seen = 0;
+    let bucket = 0;
+    for (; bucket < BUCKET_COUNT - 1; bucket += 1) {
+      seen += this.#counts[bucket] ?? 0;
+      if (seen >= wanted) break;
+    }
+    return 2 ** ((bucket + 0.5) / BUCKETS_PER_OCTAVE);
+  }
+
+  reset(): void {
+    this.#counts.fill(0);
+    this.#total = 0;
+  }
+
+  #addTo(bucket: number, count: number): void {
+    this.#counts[bucket] = (this.#counts[bucket] ?? 0) + count;
+    this.#total += count;
+  }
 }

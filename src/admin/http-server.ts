@@ -11,21 +11,14 @@ import { SECURITY_HEADERS } from './guard.ts';
 export interface HttpServer {
   readonly host: string;
   readonly port: number;
-  /** Stops listening and closes all connections. Idempotent. */
   close(): Promise<void>;
 }
 
 interface HttpServerOptions {
-  /** The name of the address in messages, for example `the admin address`. */
   readonly name: string;
   readonly host: string;
-  /** With port 0, the system chooses a free port. */
   readonly port: number;
   readonly methods: readonly string[];
-  /**
-   * Creates the handler of all requests.
-   * @param address - returns the address on which the server listens.
-   */
   readonly handler: (address: () => BoundAddress) => RequestHandler;
 }
 
@@ -35,15 +28,10 @@ type RequestHandler = Parameters<typeof getRequestListener>[0];
 const HEAD_TIMEOUT_MS = 5_000;
 const REQUEST_TIMEOUT_MS = 10_000;
 const TIMEOUT_CHECK_MS = 1_000;
-/** How long, in ms, noria keeps a connection open for the next request. */
 const KEEP_ALIVE_MS = 5_000;
 /** Limits the connections of one server, so that file descriptors remain for listeners and tunnels. */
 export const MAX_ADMIN_CONNECTIONS = 256;
 
-/**
- * Opens a server that already listens.
- * @throws NoriaError listen-failed
- */
 export async function openHttpServer(options: HttpServerOptions): Promise<HttpServer> {
   const { name, host, methods } = options;
   const address = { host, port: options.port };
@@ -63,7 +51,6 @@ export async function openHttpServer(options: HttpServerOptions): Promise<HttpSe
   return { host, port: address.port, close: () => closeServer(server) };
 }
 
-/** Answers TRACE with 405. The Request class of the Fetch standard, which Hono uses, cannot represent this method. */
 function withoutTrace(listener: RequestListener, methods: readonly string[]): RequestListener {
   return (request, response) => {
     if (request.method !== 'TRACE') return listener(request, response);
@@ -98,7 +85,6 @@ function closeServer(server: Server): Promise<void> {
  * orchestrator can always check noria's health, even if another client holds many connections.
  */
 function limitConnections(server: Server): void {
-  /** The open connections of each client, oldest first. */
   const clients = new Map<string, Set<Socket>>();
   let count = 0;
   const remove = (client: string, socket: Socket): void => {
@@ -120,7 +106,6 @@ function limitConnections(server: Server): void {
   });
 }
 
-/** Returns the oldest connection of the client that has the most connections. */
 function oldestOfBusiest(clients: ReadonlyMap<string, ReadonlySet<Socket>>): [string, Socket] {
   const [first, ...others] = clients;
   if (first === undefined) throw new TypeError('no connection');

@@ -9,12 +9,10 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import type { AdminBackend } from './backend.ts';
-import { FastCounter, FastHistogram } from './hot-path-metrics.ts';
 import { MEMBER_STATES, SOURCE_STATES } from './schemas.ts';
 
 export interface Metrics {
   readonly contentType: string;
-  /** Returns all metrics in the Prometheus text format. */
   render(): Promise<string>;
   list(): readonly MetricDescription[];
   close(): void;
@@ -31,7 +29,6 @@ const WAIT_BUCKETS_S = [0.001, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 15, 30];
 const REMAINING_BUCKETS_S = [5, 10, 20, 30, 60, 120, 180, 300, 600, 1_800];
 const STORE_BUCKETS_S = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
 
-/** @param withProcess - whether to add the CPU time, the memory and the event loop of this process. */
 export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = true): Metrics {
   const registry = new Registry();
   const registries = withProcess ? [registry, getProcessRegistry()] : [registry];
@@ -191,7 +188,6 @@ interface GaugeTerms<Label extends string> {
   readonly labels?: readonly Label[];
 }
 
-/** Adds a gauge. `read` returns its samples at each scrape. */
 function addGauge<Label extends string = never>(
   registry: Registry,
   { name, help, labels = [] }: GaugeTerms<Label>,
@@ -209,7 +205,6 @@ function addGauge<Label extends string = never>(
   });
 }
 
-/** Adds the metrics of a fleet. Without a fleet, they have no samples. */
 function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBackend): Disposable[] {
   addFleetGauges(registry, backend);
   let lagMs: number | undefined;
@@ -256,4 +251,112 @@ function addFleetGauges(registry: Registry, backend: AdminBackend): void {
     const status = fleet();
     if (status !== null) gauge.set(status.store === 'connected' ? 1 : 0);
   });
+}
+
+interface FastCounterOptions {
+  readonly name: string;
+  readonly help: string;
+  readonly labels: readonly string[];
+  readonly registry: Registry;
+}
+
+export class FastCounter {
+  readonly #root = new LabelNode([]);
+
+  constructor({ name, help, labels, registry }: FastCounterOptions) {
+    const root = this.#root;
+    new Counter({
+      name,
+      help,
+      labelNames: [...labels],
+      registers: [registry],
+      collect() {
+        for (const { values, pending } of root.takePending()) this.labels(...values).inc(pending);
+      },
+    });
+  }
+
+  add(amount: number, first: string, second?: string, third?: string): void {
+    let node = this.#root.child(first);
+    if (second !== undefined) node = node.child(second);
+    if (third !== undefined) node = node.child(third);
+    node.pending += amount;
+  }
+}
+
+class LabelNode {
+  readonly values: readonly string[];
+  pending = 0;
+  readonly #children = new Map<string, LabelNode>();
+  #latest: { readonly value: string; readonly child: LabelNode } | undefined;
+
+  constructor(values: readonly string[]) {
+    this.values = values;
+  }
+
+  child(value: string): LabelNode {
+    if (this.#latest?.value === value) return this.#latest.child;
+    let child = this.#children.get(value);
+    if (child === undefined) {
+      child = new LabelNode([...this.values, value]);
+      this.#children.set(value, child);
+    }
+    this.#latest = { value, child };
+    return child;
+  }
+
+  *takePending(): Generator<{ readonly values: readonly string[]; readonly pending: number }> {
+    for (const child of this.#children.values()) {
+      if (child.#children.size > 0) {
+        yield* child.takePending();
+      } else {
+        yield { values: child.values, pending: child.pending };
+        child.pending = 0;
+      }
+    }
+  }
+}
+
+interface FastHistogramOptions {
+  readonly name: string;
+  readonly help: string;
+  readonly buckets: readonly number[];
+}
+
+/** A histogram without labels. It renders its own text, because prom-client cannot import bucket counts. */
+export class FastHistogram {
+  readonly name: string;
+  readonly #help: string;
+  readonly #bounds: readonly number[];
+  readonly #counts: Float64Array;
+  #sum = 0;
+
+  constructor({ name, help, buckets }: FastHistogramOptions) {
+    this.name = name;
+    this.#help = help;
+    this.#bounds = buckets;
+    this.#counts = new Float64Array(buckets.length + 1);
+  }
+
+  observe(value: number): void {
+    const bounds = this.#bounds;
+    let bucket = 0;
+    while (bucket < bounds.length && value > (bounds[bucket] ?? 0)) bucket += 1;
+    this.#counts[bucket] = (this.#counts[bucket] ?? 0) + 1;
+    this.#sum += value;
+  }
+
+  render(): string {
+    const { name } = this;
+    let count = 0;
+    const buckets = [...this.#bounds, '+Inf'].map((bound, index) => {
+      count += this.#counts[index] ?? 0;
+      return `${name}_bucket{le="${bound}"} ${count}\n`;
+    });
+    return [
+      `# HELP ${name} ${this.#help}\n# TYPE ${name} histogram\n`,
+      ...buckets,
+      `${name}_sum ${this.#sum}\n${name}_count ${count}\n`,
+    ].join('');
+  }
 }

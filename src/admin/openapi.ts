@@ -3,9 +3,6 @@ import { type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { errorSchema } from './schemas.ts';
 
-/**
- * The error codes with their HTTP status. docs/admin-api.md lists them; test/held/admin-api.test.ts compares the two.
- */
 export const ADMIN_ERRORS = {
   'bad-request': 400,
   'bad-config': 400,
@@ -53,7 +50,6 @@ export function sendError<Code extends keyof typeof ADMIN_ERRORS>(
   return context.json({ error }, ADMIN_ERRORS[code]);
 }
 
-/** Describes all invalid fields of a request in one line, each with its path. */
 export function describeIssues(error: z.ZodError): string {
   return error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ');
 }

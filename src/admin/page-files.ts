@@ -23,16 +23,11 @@ const TYPES: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 };
 
-/** The files of the package uPlot, each with the name under which the dashboard loads it. */
 const UPLOT_FILES = {
   'uplot.js': 'uplot/dist/uPlot.esm.js',
   'uplot.css': 'uplot/dist/uPlot.min.css',
 } as const;
 
-/**
- * The dashboard may load only its own files, and may send requests only to this server. No page may show the dashboard
- * in a frame.
- */
 const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -44,10 +39,6 @@ const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/**
- * The folders that may hold the documentation: `docs` next to this file (in the package), or at the top of the
- * repository.
- */
 const DOCS_FOLDERS = [new URL('./docs/', import.meta.url), new URL('../../docs/', import.meta.url)];
 
 export function readPageFiles(): readonly PageFile[] {

@@ -19,7 +19,6 @@ import {
   spanSchema,
   statusSchema,
 } from './schemas.ts';
-import { JsonList, SnapshotCache } from './snapshot-cache.ts';
 
 export interface ReadRouteParts {
   readonly backend: AdminBackend;
@@ -113,10 +112,6 @@ interface ListRoute {
   readonly list: SnapshotCache<JsonList>;
 }
 
-/**
- * Adds a route whose list is already encoded as JSON. The handlers of `app.openapi` return objects, so this function
- * registers the route and its description separately.
- */
 function addList(app: OpenAPIHono, { path, summary, schema, list }: ListRoute): void {
   app.openAPIRegistry.registerPath({
     method: 'get',
@@ -156,10 +151,8 @@ function addRecent(app: OpenAPIHono, { history, failures }: ReadRouteParts): voi
   );
 }
 
-/** The fields with noria's own sentences. Their language follows the request's Accept-Language. */
 const TEXT_FIELDS: ReadonlySet<string> = new Set(['reason', 'advice', 'meaning', 'says', 'detail']);
 
-/** Answers with JSON in the language that the client prefers. */
 function localised<Value extends object>(context: Context, value: Value) {
   const language = languageOf(context.req.header('accept-language'));
   context.header('Vary', 'Accept-Language');
@@ -208,4 +201,52 @@ function pacFile(address: string): string {
   return "PROXY ${address}";
 }
 `;
+}
+
+const KEPT_PER_MS = 50;
+
+export class SnapshotCache<T extends object> {
+  readonly #clock: Clock;
+  readonly #create: () => T;
+  #value: T | undefined;
+  #freshUntil = Number.NEGATIVE_INFINITY;
+
+  constructor(clock: Clock, create: () => T) {
+    this.#clock = clock;
+    this.#create = create;
+  }
+
+  get(): T {
+    const startedAt = this.#clock.monotonic();
+    if (this.#value !== undefined && startedAt < this.#freshUntil) return this.#value;
+    this.#value = this.#create();
+    const endedAt = this.#clock.monotonic();
+    this.#freshUntil = endedAt + (endedAt - startedAt) * KEPT_PER_MS;
+    return this.#value;
+  }
+
+  clear(): void {
+    this.#value = undefined;
+  }
+}
+
+/** A list whose JSON is created only once, even if many clients read it. */
+export class JsonList {
+  readonly #items: readonly object[];
+  readonly #encoded: Uint8Array<ArrayBuffer>;
+
+  constructor(items: readonly object[]) {
+    this.#items = items;
+    this.#encoded = encodeJson(items);
+  }
+
+  /** Returns the JSON of the first `limit` items, or of all items when `limit` is undefined. */
+  encode(limit: number | undefined): Uint8Array<ArrayBuffer> {
+    if (limit === undefined || limit >= this.#items.length) return this.#encoded;
+    return encodeJson(this.#items.slice(0, limit));
+  }
+}
+
+function encodeJson(items: readonly object[]): Uint8Array<ArrayBuffer> {
+  return new TextEncoder().encode(JSON.stringify(items));
 }

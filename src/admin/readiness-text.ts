@@ -1,14 +1,12 @@
 /** noria's readiness as text, for /readyz, the command line and systemd. */
 import type { Readiness } from './schemas.ts';
 
-/** The problems that only the operator can solve. A client request starts no draw while they last. */
 const FOR_OPERATOR: ReadonlySet<Readiness['problems'][number]['kind']> = new Set([
   'no-listener',
   'halted',
   'paused',
 ]);
 
-/** Returns one line, such as `not serving: source city: 12001: The key is wrong`. */
 export function readinessHeadline({ state, reason, problems }: Readiness): string {
   const others =
     state === 'not-serving'

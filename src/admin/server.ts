@@ -26,14 +26,12 @@ import { addReadRoutes, type ReadRouteParts } from './read-routes.ts';
 
 export interface AdminOptions {
   readonly host: string;
-  /** With port 0, the system chooses a free port. */
   readonly port: number;
   readonly token?: Secret;
   readonly version: string;
   readonly backend: AdminBackend;
   readonly bus: EventBus;
   readonly clock: Clock;
-  /** Called for an unexpected error in a route; the client gets status 500. */
   readonly onError: (error: unknown) => void;
 }
 
@@ -44,10 +42,6 @@ const OPEN_PATHS = ['/healthz', '/readyz', '/proxy.pac'] as const;
 const MAX_BODY_BYTES = 16_384;
 const METHODS = ['GET', 'POST', 'PUT', 'DELETE'] as const;
 
-/**
- * Opens a server that already listens.
- * @throws NoriaError listen-failed
- */
 export async function openAdmin(options: AdminOptions): Promise<HttpServer> {
   const { bus, clock, backend, host, port } = options;
   const observers = {
@@ -111,7 +105,6 @@ function buildApp(
   return app;
 }
 
-/** Answers requests without a route, and requests whose route has thrown an error. */
 function answerErrors(app: OpenAPIHono, onError: AdminOptions['onError']): void {
   app.notFound((context) => {
     const allowed = methodsAt(app, context.req.path);

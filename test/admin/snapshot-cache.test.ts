@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { SnapshotCache } from '../../src/admin/snapshot-cache.ts';
+import { SnapshotCache } from '../../src/admin/read-routes.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 function makeCached(costMs: number) {

@@ -9,32 +9,25 @@
  */
 import type { Clock } from '../../core/clock.ts';
 
-/** What a client learns about the member of a port. */
 export interface PortMember {
   readonly id: string;
   readonly source: string;
   readonly location: string;
-  /** Whether the member supports CONNECT. */
   readonly https: boolean;
   readonly uses: number;
   readonly faults: number;
-  /** The remaining lifetime of the member, in ms; undefined if it is unknown. */
   readonly remainingMs: number | undefined;
   readonly sinceSuccessMs: number;
 }
 
 export interface PortFilter {
-  /** If set, only ports whose member is of this source are handed out. */
   readonly source?: string;
-  /** If true, only ports whose member supports CONNECT are handed out. */
   readonly https: boolean;
 }
 
-/** A request to assign a member to a port. */
 interface PortAssignment {
   readonly port: number;
   readonly source?: string;
-  /** The members of all other ports; the keys are member ids. */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
    * Which member the port may get. `keep`: only its current member. `fill`: another member only if the current one
@@ -44,12 +37,9 @@ interface PortAssignment {
   readonly mode: 'keep' | 'fill' | 'move';
 }
 
-/** What the ports of one user need from the pool. */
 export interface PortBackend {
   memberOf(port: number): string | undefined;
-  /** Gives the port a member that can serve a client now. Returns undefined if there is no such member. */
   assign(request: PortAssignment): PortMember | undefined;
-  /** Reports the port's member as bad. The pool counts a fault of the member and moves the port to another member. */
   reject(port: number): void;
   move(port: number): void;
 }
@@ -61,22 +51,18 @@ export interface HandedOut {
 
 interface RingPort {
   readonly port: number;
-  /** The value of `#handOuts` at the last hand-out of this port by `next`; 0 if there was none. */
   lastHandOut: number;
   /** Whether the port was handed out and its member has not been reported as bad since then. */
   isOut: boolean;
-  /** The timer that moves the port to another member; set from `/pop/` until the port moves. */
   moving: Disposable | undefined;
 }
 
-/** How long, in ms, a port keeps its member after a client got the port with `/pop/`. */
 export const POP_MS = 60_000;
 
 export class PortRing {
   readonly #clock: Clock;
   readonly #backend: PortBackend;
   readonly #ports: ReadonlyMap<number, RingPort>;
-  /** How many times `next` has handed out a port. */
   #handOuts = 0;
 
   constructor(clock: Clock, backend: PortBackend, ports: readonly number[]) {
@@ -90,7 +76,6 @@ export class PortRing {
     );
   }
 
-  /** Hands out the next port. Returns undefined if no port can get a matching member. */
   next(filter: PortFilter): HandedOut | undefined {
     const found = this.#first(filter, 'fill') ?? this.#firstMoved(filter);
     if (found === undefined) return undefined;
@@ -101,7 +86,6 @@ export class PortRing {
     return { port: ringPort.port, member };
   }
 
-  /** Hands out the next port, and moves it to another member after `POP_MS`. */
   pop(filter: PortFilter): HandedOut | undefined {
     const found = this.next(filter);
     const ringPort = found && this.#ports.get(found.port);
@@ -113,7 +97,6 @@ export class PortRing {
     return found;
   }
 
-  /** Hands out every port that has or can get a matching member. Sorts them by port number. */
   all(filter: PortFilter): HandedOut[] {
     const found = [...this.#serving(filter, 'fill')].map(({ ringPort, member }) => {
       ringPort.isOut = true;
@@ -150,10 +133,6 @@ export class PortRing {
     return undefined;
   }
 
-  /**
-   * Yields each port whose member matches the filter. Assigns a member to a port only when the caller asks for the next
-   * port.
-   */
   *#serving(filter: PortFilter, mode: PortAssignment['mode']) {
     const source = filter.source === undefined ? {} : { source: filter.source };
     const taken = new Map<string, number>();
@@ -177,7 +156,6 @@ export class PortRing {
     }
   }
 
-  /** Sorts the ports. Ports that a client got with `/pop/` come last, so another client seldom gets them. */
   #inOrder(): RingPort[] {
     const isPopped = ({ moving }: RingPort) => (moving === undefined ? 0 : 1);
     return [...this.#ports.values()].sort(

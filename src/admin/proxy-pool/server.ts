@@ -9,15 +9,14 @@
 import { getConnInfo } from '@hono/node-server/conninfo';
 import { type Context, Hono } from 'hono';
 import type { Clock } from '../../core/clock.ts';
+import { MINUTE_MS, SECOND_MS } from '../../core/duration.ts';
 import { NoriaError } from '../../core/faults.ts';
 import { formatHostPort, parseHostPort } from '../../core/host-port.ts';
-import type { BoundAddress } from '../../core/listen-address.ts';
-import { localHostOf } from '../../core/listen-address.ts';
+import { type BoundAddress, localHostOf } from '../../core/listen-address.ts';
 import { isLoopbackAddress } from '../../core/networks.ts';
 import { guard } from '../guard.ts';
 import { type HttpServer, openHttpServer } from '../http-server.ts';
 import { sendError } from '../openapi.ts';
-import { describeCount, describeProxy, describeRoutes, NO_PROXY, type RoutePath } from './answers.ts';
 import { type HandedOut, type PortBackend, type PortFilter, PortRing } from './port-ring.ts';
 
 interface ProxyPoolOptions {
@@ -26,13 +25,10 @@ interface ProxyPoolOptions {
   readonly ports: PortRange;
   readonly clock: Clock;
   readonly backend: ProxyPoolBackend;
-  /** Called for an unexpected error in a route; the client gets status 500. */
   readonly onError: (error: unknown) => void;
 }
 
-/** The ports to hand out. They all belong to one listener. */
 export interface PortRange {
-  /** The host of this listener; may be a wildcard address. */
   readonly host: string;
   readonly first: number;
   readonly last: number;
@@ -46,11 +42,8 @@ interface ProxyPoolBackend {
    */
   identify(authorization: string | undefined, remoteAddress: string | undefined): string | NoriaError;
   portsOf(user: string): PortBackend;
-  /** The maximum time in ms for which a request may wait for a member. 0 if no member can come within that time. */
   waitMs(user: string, source: string | undefined): number;
-  /** Calls `fn` each time a member may have become usable. Disposing of the result ends the calls. */
   onMember(fn: () => void): Disposable;
-  /** Returns why there is no proxy, and when to try again. */
   whyNone(user: string, source: string | undefined): NoProxy;
 }
 
@@ -65,7 +58,6 @@ const METHODS = ['GET'] as const;
 type PoolEnv = { Variables: { user: string; ring: PortRing } };
 type PoolContext = Context<PoolEnv>;
 
-/** Returns a server that already listens. @throws NoriaError listen-failed */
 export async function openProxyPool(options: ProxyPoolOptions): Promise<HttpServer> {
   const rings = new Map<string, PortRing>();
   const { host, port } = options;
@@ -119,10 +111,6 @@ function buildApp(options: ProxyPoolOptions, address: () => BoundAddress, rings:
   }
 }
 
-/**
- * Adds the routes. The slash at the end of a path is optional except for `/all` and `/count`: public pools answer
- * `/all/` in JSON and `/all` as plain text.
- */
 function addRoutes(app: Hono<PoolEnv>, { backend, clock, ports }: ProxyPoolOptions): void {
   const hostOf = (context: PoolContext) => proxyHost(ports.host, context.req.header('host'));
   const json = (context: PoolContext, found: HandedOut | undefined) =>
@@ -164,16 +152,11 @@ function addRoutes(app: Hono<PoolEnv>, { backend, clock, ports }: ProxyPoolOptio
   }
 }
 
-/**
- * Returns `path` and its variant with or without a slash at the end. Omits the variant if it has its own entry in
- * `routes`.
- */
 function pathsOf(path: string, routes: object): readonly string[] {
   const other = path.endsWith('/') ? path.slice(0, -1) : `${path}/`;
   return other === '' || Object.hasOwn(routes, other) ? [path] : [path, other];
 }
 
-/** Waits for a member if necessary. The pool of an idle noria is empty until a client wants a member. */
 async function takePort(
   context: PoolContext,
   how: 'next' | 'pop',
@@ -199,10 +182,6 @@ function filterOf({ req }: PoolContext): PortFilter {
   return source === undefined || source === '' ? { https } : { https, source };
 }
 
-/**
- * Returns the host of the proxies in an answer. If the listener of the ports has a wildcard address, this is the host
- * from the request's Host header. The guard has checked this header.
- */
 function proxyHost(listenerHost: string, hostHeader: string | undefined): string {
   const local = localHostOf(listenerHost);
   if (local === listenerHost) return listenerHost;
@@ -218,11 +197,69 @@ function portOf(proxy: string | undefined, host: string): number | undefined {
   return isOurs ? address.port : undefined;
 }
 
-/** Refuses the client: only clients that may use the ports may use this API. */
 function refuse(context: Context, { code, fault, context: facts }: NoriaError): Response {
   const { retryAfterMs } = facts;
   if (code === 'auth-required') context.header('WWW-Authenticate', 'Basic realm="noria", charset="UTF-8"');
   if (typeof retryAfterMs === 'number') context.header('Retry-After', String(Math.ceil(retryAfterMs / 1000)));
   const status = code === 'auth-required' ? 401 : code === 'too-many-requests' ? 429 : 403;
   return context.json({ error: { code, message: `${fault.summary} ${fault.advice}` } }, status);
+}
+
+/**
+ * The answer of `/get/` and `/pop/` if there is no proxy. Its status is 200, because scrapers of public pools do not
+ * check the status.
+ */
+export const NO_PROXY = { code: 0, src: 'no proxy' } as const;
+
+export const ROUTES = {
+  '/': 'this list',
+  '/get/': 'a proxy as JSON: the proxy that noria has not handed out for the longest time',
+  '/pop/': 'the same as `/get/`; after 60 s, noria assigns another member to the port of this proxy',
+  '/random': 'the same as `/get/`, as plain text: `127.0.0.1:24003`',
+  '/all/': 'all proxies, as a JSON list',
+  '/get_all/': 'the same as `/all/`',
+  '/all': 'all proxies as plain text, one on each line',
+  '/count/':
+    'the number of proxies, as JSON: `{"count": {"total": 20, "https": 20}, "source": {"city": 20}}`',
+  '/get_status/': 'the same as `/count/`',
+  '/count': 'the number of proxies, as plain text',
+  '/delete/':
+    '`{"code": 0, "src": 1}`. The parameter `?proxy=127.0.0.1:24003` names a port whose member is bad; noria assigns another member to this port',
+} as const;
+
+export type RoutePath = keyof typeof ROUTES;
+
+export function describeRoutes() {
+  const filters = "type: 'https' | '', source: NAME";
+  const paramsOf = (path: string) => (path === '/delete/' ? 'proxy: HOST:PORT' : path === '/' ? '' : filters);
+  return { url: Object.entries(ROUTES).map(([url, desc]) => ({ url, params: paramsOf(url), desc })) };
+}
+
+export function describeProxy({ port, member }: HandedOut, host: string, now: number) {
+  const { https, faults, location, source, uses, remainingMs, sinceSuccessMs } = member;
+  return {
+    proxy: formatHostPort(host, port),
+    https,
+    fail_count: Math.ceil(faults),
+    region: location,
+    anonymous: '',
+    source,
+    check_count: uses,
+    last_status: faults === 0,
+    last_time: formatLocalTime(now - sinceSuccessMs),
+    expires_in: remainingMs === undefined ? null : Math.max(0, Math.floor(remainingMs / SECOND_MS)),
+  };
+}
+
+export function describeCount(found: readonly HandedOut[]) {
+  const sources: Record<string, number> = {};
+  for (const { member } of found) sources[member.source] = (sources[member.source] ?? 0) + 1;
+  const https = found.filter(({ member }) => member.https).length;
+  return { count: { total: found.length, https }, source: sources };
+}
+
+/** Formats a moment as `2026-11-22 10:43:03` in this machine's time zone, as the public pools do. */
+function formatLocalTime(epochMs: number): string {
+  const offsetMs = new Date(epochMs).getTimezoneOffset() * MINUTE_MS;
+  return new Date(epochMs - offsetMs).toISOString().slice(0, 'YYYY-MM-DD HH:MM:SS'.length).replace('T', ' ');
 }
