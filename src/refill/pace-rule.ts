@@ -9,7 +9,7 @@
  * assumes that the call lasted as long as a call may last.
  */
 import type { Random } from '../core/random.ts';
-import { elapsedBetween, type Moment } from '../state/moment.ts';
+import { elapsedBetween, type Moment, type ProcessIdentity } from '../state/moment.ts';
 import {
   type LastCall,
   type PaceDecision,
@@ -26,13 +26,11 @@ export interface PaceRule {
   readonly callTimeoutMs: number;
 }
 
-/**
- * The wait of one caller in the queue for the right to make one call. At the end of the wait, noria records a claim:
- * this caller makes the next call. Then noria sends the call.
- */
+/** One caller's wait for the right to make one call. At its end, noria records a claim: this caller makes the next call. */
 export interface Turn {
   readonly id: string;
   readonly rule: PaceRule;
+  readonly process?: ProcessIdentity | undefined;
 }
 
 /** How the end of a call affects the next call. */
@@ -69,7 +67,7 @@ export const PERMIT_VALID_MS = 2_000;
 
 /**
  * A turn loses its place in the queue if it does not renew the place within this time, in ms, after the expected end of
- * its wait. So a turn whose process has ended does not block other turns.
+ * its wait. So a turn whose process has ended unseen, on another machine, does not block other turns.
  */
 const PLACE_GRACE_MS = 3_000;
 /**
@@ -94,18 +92,18 @@ const NARROW_EVERY_MS = 3_600_000;
 const MAX_DOUBLINGS = 4;
 const JITTER = 0.2;
 
-interface TurnWait {
-  /** The time in ms until this turn may make its call, if all turns ahead of it make their calls; 0: now. */
-  readonly waitMs: number;
-  /**
-   * The time in ms until the caller should call `askTurn` for this turn again. It may be shorter than `waitMs`, because
-   * the first turn in the queue may lose its place by then, and this turn then waits less.
-   */
-  readonly askInMs: number;
-}
-
-/** Adds a turn to the queue. If the turn is already in the queue, renews its place. */
-export function askTurn(entry: PaceEntry | undefined, now: Moment, turn: Turn): PaceDecision<TurnWait> {
+/**
+ * Adds a turn to the queue. If the turn is already in the queue, renews its place.
+ *
+ * @returns `waitMs`: the time until this turn may make its call, if all turns ahead of it make theirs; 0: now.
+ * `askInMs`: the time until the caller should ask again. It may be shorter, because the first turn in the queue may lose
+ * its place by then, and this turn then waits less.
+ */
+export function askTurn(
+  entry: PaceEntry | undefined,
+  now: Moment,
+  turn: Turn,
+): PaceDecision<{ readonly waitMs: number; readonly askInMs: number }> {
   const current = currentEntry(entry, now);
   const ahead = turnsAhead(current, turn);
   const waitMs = waitInQueue(current, now, { ahead, rule: turn.rule });
@@ -115,7 +113,8 @@ export function askTurn(entry: PaceEntry | undefined, now: Moment, turn: Turn): 
   const queued = current.queue.find(({ id }) => id === turn.id);
   if (queued !== undefined && validForMs(queued, now) >= waitMs + PLACE_RENEWED_AT_MS) return { result };
   const validMs = waitMs + PLACE_GRACE_MS;
-  const renewed = { id: turn.id, intervalMs: turn.rule.intervalMs, renewedAt: now, validMs };
+  const { id, rule, process } = turn;
+  const renewed = { id, intervalMs: rule.intervalMs, renewedAt: now, validMs, ...(process && { process }) };
   const behind = current.queue.slice(ahead.length + (queued === undefined ? 0 : 1));
   return { newEntry: { ...current, queue: [...ahead, renewed, ...behind] }, result };
 }

@@ -33,18 +33,6 @@ interface FoundRecord {
   readonly ageMs: number;
 }
 
-export interface Journal {
-  /** The records that the file contained when noria opened it, not validated. Empty after `attach`. */
-  readonly found: ReadonlyMap<string, FoundRecord>;
-  /**
-   * From now on, the journal writes the records that `open` returns. Call `onChange` after each change of a record: the
-   * change is then on disk within a second.
-   */
-  attach(open: (onChange: () => void) => JournalRecords): void;
-  /** Writes all records one last time. Idempotent. */
-  close(): Promise<void>;
-}
-
 /**
  * How long a write waits for more changes, in ms. It must be less than one second, because `attach` promises that each
  * change is on disk within a second.
@@ -60,17 +48,13 @@ const headSchema = z.object({ format: z.literal(FORMAT), at: momentSchema });
 
 /** Opens and reads the journal. Ignores invalid lines, with a warning. */
 export async function openJournal(options: StateFileOptions): Promise<Journal> {
-  return new JournalFile(options, await readRecords(options));
+  return new Journal(options, await readRecords(options));
 }
 
-/** A journal that stores nothing, for `state: off`. */
-export function noJournal(): Journal {
-  return { found: new Map(), attach: () => {}, close: async () => {} };
-}
-
-class JournalFile implements Journal {
+export class Journal {
+  /** The records that the file contained when noria opened it, not validated. Empty after `attach`. */
   found: ReadonlyMap<string, FoundRecord>;
-  readonly #options: StateFileOptions;
+  readonly #options: StateFileOptions<string | undefined>;
   #source: JournalRecords | undefined;
   /**
    * The open file. Undefined before the first write and after a failed write: the next write then replaces the file.
@@ -82,16 +66,22 @@ class JournalFile implements Journal {
   #dirty = false;
   #closed = false;
 
-  constructor(options: StateFileOptions, found: ReadonlyMap<string, FoundRecord>) {
+  constructor(options: StateFileOptions<string | undefined>, found: ReadonlyMap<string, FoundRecord>) {
     this.#options = options;
     this.found = found;
   }
 
+  /**
+   * From now on, the journal writes the records that `open` returns. Call `onChange` after each change of a record: the
+   * change is then on disk within a second.
+   */
   attach(open: (onChange: () => void) => JournalRecords): void {
     this.found = new Map();
+    if (this.#options.path === undefined) return;
     this.#source = open(() => this.#saveSoon());
   }
 
+  /** Writes all records one last time. Idempotent. */
   async close(): Promise<void> {
     if (this.#closed) return this.#writing;
     this.#closed = true;
@@ -124,15 +114,16 @@ class JournalFile implements Journal {
 
   async #writeAll(): Promise<void> {
     const source = this.#source;
-    if (!this.#dirty || source === undefined) return;
+    const { path } = this.#options;
+    if (!this.#dirty || source === undefined || path === undefined) return;
     this.#dirty = false;
     try {
       if (this.#file === undefined || this.#lineCount > 2 * source.size + MIN_OUTDATED) {
-        await this.#replace(source);
+        await this.#replace(path, source);
       } else await this.#append(this.#file, source);
     } catch (error) {
       // noria only warns, because a full disk must not stop the proxy. The next change causes another write.
-      this.#options.warn(`cannot write the journal ${this.#options.path}: ${describeError(error)}`);
+      this.#options.warn(`cannot write the journal ${path}: ${describeError(error)}`);
       await this.#closeFile();
     }
   }
@@ -144,9 +135,9 @@ class JournalFile implements Journal {
     await file.datasync();
   }
 
-  async #replace(source: JournalRecords): Promise<void> {
+  async #replace(path: string, source: JournalRecords): Promise<void> {
     await this.#closeFile();
-    this.#file = await replaceStateFile(this.#options.path, async (file) => {
+    this.#file = await replaceStateFile(path, async (file) => {
       source.dropChanges();
       this.#lineCount = 0;
       let slice: JournalEntry[] = [];

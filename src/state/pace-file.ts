@@ -9,8 +9,16 @@
 
 import { z } from 'zod';
 import { WEEK_MS } from '../core/duration.ts';
-import { elapsedBetween, type Moment, momentSchema, type Timekeeper } from './moment.ts';
-import { BROKEN, type Decision, VersionedFile } from './versioned-file.ts';
+import {
+  elapsedBetween,
+  hasEnded,
+  type Moment,
+  momentSchema,
+  type ProcessIdentity,
+  processSchema,
+  type Timekeeper,
+} from './moment.ts';
+import { BROKEN, type Decision, VersionedFile } from './state-files.ts';
 
 const atLeast = (min: number) => z.number().min(min).catch(min);
 
@@ -49,6 +57,8 @@ const queuedTurnSchema = z.object({
    * ended.
    */
   validMs: atLeast(0),
+  /** The process whose turn this is, if the store names processes. The turn is void as soon as the process has ended. */
+  process: processSchema.optional().catch(undefined),
 });
 
 /**
@@ -92,7 +102,7 @@ export type Refusals = Readonly<z.infer<typeof refusalsSchema>>;
 export type LastCall = Readonly<z.infer<typeof callSchema>>;
 export type QueuedTurn = Readonly<z.infer<typeof queuedTurnSchema>>;
 export type PaceEntry = Readonly<z.infer<typeof entrySchema>>;
-export type PaceEntries = Readonly<z.infer<typeof fileSchema>>;
+type PaceEntries = Readonly<z.infer<typeof fileSchema>>;
 
 /** What to do with an entry. `newEntry` is the new entry; without `newEntry`, the entry does not change. */
 export interface PaceDecision<T> {
@@ -106,6 +116,8 @@ export function readPaceEntry(text: string): PaceEntry | undefined {
 }
 
 export interface PaceStore extends Timekeeper {
+  /** This process, if the store recognises the turns of processes that have ended. */
+  readonly process?: ProcessIdentity;
   /**
    * Changes the entry of `key` in one atomic step. May call `decide` several times, each time with the current moment,
    * so `decide` must have no side effects.
@@ -122,42 +134,37 @@ interface PaceFileOptions {
   /** The state folder, which must exist. */
   readonly folder: string;
   readonly timekeeper: Timekeeper;
+  readonly process: ProcessIdentity;
   /** Called each time noria finds the file unreadable. */
   readonly warn: (message: string) => void;
 }
 
-export function createPaceFile({ folder, timekeeper, warn }: PaceFileOptions): PaceStore {
+export function createPaceFile({ folder, timekeeper, warn, process }: PaceFileOptions): PaceStore {
   const file = new VersionedFile(folder, 'pace');
+  const isWaiting = (turn: QueuedTurn) => turn.process === undefined || !hasEnded(turn.process, process);
   return {
     ...timekeeper,
+    process,
     async change(key, decide) {
       let broken = false;
       const result = await file.change((value) => {
         const now = timekeeper.now();
         broken = value === BROKEN;
         const paces = broken ? pacesFrom(now) : fileSchema.parse(value);
-        return decideOne(paces, { key, now, broken }, decide);
+        return decideOne(paces, { key, now, broken }, (entry, now) =>
+          decide(entry && { ...entry, queue: entry.queue.filter(isWaiting) }, now),
+        );
       });
-      if (broken) {
-        warn(unreadableText(folder));
-      }
+      if (broken) warn(unreadableText(folder));
       return result;
     },
   };
 }
 
-export interface FleetChange {
+interface FleetChange {
   /** The fleet in which noria runs now; undefined if it runs in no fleet. */
   readonly fleet: string | undefined;
   readonly daemon: boolean;
-}
-
-interface RecordedFleet {
-  /** The fleet in which noria ran before; undefined if noria has not left a fleet. */
-  readonly left: string | undefined;
-  readonly entries: PaceEntries;
-  /** The moment at which noria read `entries`. */
-  readonly at: Moment;
 }
 
 /**
@@ -166,12 +173,9 @@ interface RecordedFleet {
  *
  * A command keeps the name of the fleet that a daemon has recorded, because that daemon may still run in the fleet.
  *
- * @throws NoriaError state-unwritable
+ * @returns `left`: the fleet that noria has left, if any; `entries`, as noria read them at the moment `at`.
  */
-export async function recordFleet(
-  { folder, timekeeper, warn }: PaceFileOptions,
-  { fleet, daemon }: FleetChange,
-): Promise<RecordedFleet> {
+async function recordFleet({ folder, timekeeper, warn }: PaceFileOptions, { fleet, daemon }: FleetChange) {
   let broken = false;
   const result = await new VersionedFile(folder, 'pace').change((value) => {
     const at = timekeeper.now();
@@ -190,7 +194,7 @@ export async function recordFleet(
 }
 
 /** Returns the later of two recorded calls, with a `holdMs` that covers the pauses after both calls. */
-export function combineCalls(first: LastCall | undefined, second: LastCall, now: Moment): LastCall {
+function combineCalls(first: LastCall | undefined, second: LastCall, now: Moment): LastCall {
   if (first === undefined) return second;
   const isFirstLater = sinceLatestArrival(first, now) <= sinceLatestArrival(second, now);
   const [later, earlier] = isFirstLater ? [first, second] : [second, first];
@@ -272,4 +276,74 @@ function fromOldEntry(value: unknown): unknown {
   const { data } = oldEntrySchema.safeParse(value);
   if (data === undefined || typeof value !== 'object') return value;
   return { ...value, call: unansweredCall(data.startedAt, data.holdMs) };
+}
+
+/** Returns a pace store that counts both the calls in `shared`, the store of a fleet, and those in the pace file. */
+export type AddOwnCalls = (shared: PaceStore) => PaceStore;
+
+/**
+ * Carries over the times of the last calls when noria joins, changes or leaves a fleet, so that its first call is not
+ * too early. In a fleet, noria records its calls in the fleet's store, and only the name of the fleet in the pace file.
+ * If noria later starts without this fleet, it does not know the latest calls, so every instance counts as called at
+ * that start. If noria starts in a fleet, its earlier calls delay its first calls in the fleet.
+ *
+ * @throws NoriaError state-unwritable
+ */
+export async function handOverPace(options: PaceFileOptions, change: FleetChange): Promise<AddOwnCalls> {
+  const { timekeeper, warn } = options;
+  const { left, entries, at } = await recordFleet(options, change);
+  const sinceReadMs = timekeeper.stopwatch();
+  if (left !== undefined) warn(leftText(left, change.fleet));
+  return (shared) => addCalls(shared, { entries, at, sinceReadMs });
+}
+
+function leftText(left: string, fleet: string | undefined): string {
+  const where = fleet === undefined ? 'without a fleet' : `in the fleet ${fleet}`;
+  return `noria has left the fleet ${left} and now runs ${where}; noria waits as if it had just called every instance; make sure that no noria of the fleet ${left} still uses these instances`;
+}
+
+/** @param own - the calls in the pace file, as read at the moment `at`, and a stopwatch that started not before it. */
+function addCalls(
+  shared: PaceStore,
+  own: { readonly entries: PaceEntries; readonly at: Moment; readonly sinceReadMs: () => number },
+): PaceStore {
+  const { entries, at, sinceReadMs } = own;
+  const { floor, paces } = entries;
+  const ownPaces = new Map(Object.entries(paces));
+  return {
+    now: () => shared.now(),
+    stopwatch: () => shared.stopwatch(),
+    change(key, decide) {
+      const entry = ownPaces.get(key) ?? floor;
+      if (entry?.call === undefined) return shared.change(key, decide);
+      // This time is read before the change. So after a slow change, the next call is later than necessary, never too
+      // early.
+      const passedMs = sinceReadMs();
+      return shared.change(key, (found, now) => {
+        const moved = moveEntry(entry, (moment) => {
+          const ageMs = Math.max(0, elapsedBetween(moment, at)) + passedMs;
+          return { ...now, wallAt: now.wallAt - ageMs, elapsedMs: now.elapsedMs - ageMs };
+        });
+        return decide(combineEntries(found, moved, now), now);
+      });
+    },
+  };
+}
+
+/** Returns the entry for another store: without its queue, and with moments that `move` converts. */
+function moveEntry({ call, refusals }: PaceEntry, move: (moment: Moment) => Moment): PaceEntry {
+  return {
+    // Not `pending`, because no process of the fleet will record an answer to this call.
+    call: call && { ...call, id: '', claimedAt: move(call.claimedAt), fate: 'unanswered' },
+    queue: [],
+    refusals: refusals && { ...refusals, lastAt: move(refusals.lastAt) },
+  };
+}
+
+function combineEntries(found: PaceEntry | undefined, own: PaceEntry, now: Moment): PaceEntry | undefined {
+  if (own.call === undefined) return found;
+  const call = combineCalls(found?.call, own.call, now);
+  const isOwn = call.claimedAt === own.call.claimedAt;
+  const refusals = (isOwn ? own.refusals : undefined) ?? found?.refusals;
+  return { queue: found?.queue ?? [], call, refusals };
 }

@@ -12,29 +12,9 @@ import { describeError } from '../core/faults.ts';
 import { elapsedBetween, momentSchema, type Timekeeper } from './moment.ts';
 import { readStateFile, replaceStateFile } from './state-files.ts';
 
-export interface SnapshotFile {
-  /**
-   * The data of one part of noria, as the file contained it when noria opened the file. Not validated; undefined if
-   * absent.
-   */
-  read(part: string): unknown;
-  /**
-   * The time in ms since the part returned its data; 0 without data. It is correct even if the wall clock was set in
-   * between.
-   */
-  ageMs(part: string): number;
-  /** From now on, each write contains what `collect` returns. The returned value must be plain data. */
-  addPart(part: string, collect: () => unknown): void;
-  /** Writes the snapshot within a few seconds. Changes in that time are included. */
-  saveSoon(): void;
-  /** Writes the snapshot immediately. Resolves when the file is on disk, or after a warning that writing failed. */
-  save(): Promise<void>;
-  /** Writes the snapshot one last time. Idempotent. */
-  close(): Promise<void>;
-}
-
-export interface StateFileOptions {
-  readonly path: string;
+export interface StateFileOptions<Path extends string | undefined = string> {
+  /** With `undefined`, nothing is read or written (`state: off`). */
+  readonly path: Path;
   readonly clock: Clock;
   readonly timekeeper: Timekeeper;
   /** Called if noria cannot read or write the file. noria then continues. */
@@ -56,48 +36,41 @@ type SnapshotParts = z.infer<typeof fileSchema>['parts'];
 
 /** Opens and reads the snapshot. Renames an invalid file, so that the next write does not replace it. */
 export async function openSnapshotFile(options: StateFileOptions): Promise<SnapshotFile> {
-  return new AtomicSnapshot(options, await readParts(options));
+  return new SnapshotFile(options, await readParts(options));
 }
 
-/** A snapshot that stores nothing, for `state: off`. */
-export function noSnapshot(): SnapshotFile {
-  return {
-    read: () => undefined,
-    ageMs: () => 0,
-    addPart: () => {},
-    saveSoon: () => {},
-    save: async () => {},
-    close: async () => {},
-  };
-}
-
-class AtomicSnapshot implements SnapshotFile {
-  readonly #options: StateFileOptions;
+export class SnapshotFile {
+  readonly #options: StateFileOptions<string | undefined>;
   readonly #found: SnapshotParts;
   readonly #collectors = new Map<string, () => unknown>();
   #timer: Disposable | undefined;
   #writing: Promise<void> | undefined;
   #dirty = false;
-  #closed = false;
+  #closed: boolean;
 
-  constructor(options: StateFileOptions, found: SnapshotParts) {
+  constructor(options: StateFileOptions<string | undefined>, found: SnapshotParts) {
     this.#options = options;
     this.#found = found;
+    this.#closed = options.path === undefined;
   }
 
+  /** The data of one part of noria, as noria found it in the file. Not validated; undefined if absent. */
   read(part: string): unknown {
     return this.#foundOf(part)?.value;
   }
 
+  /** The time in ms since the part returned its data; 0 without data. It is correct even if the wall clock was set. */
   ageMs(part: string): number {
     const found = this.#foundOf(part);
     return found === undefined ? 0 : Math.max(0, elapsedBetween(found.at, this.#options.timekeeper.now()));
   }
 
+  /** From now on, each write contains what `collect` returns. The returned value must be plain data. */
   addPart(part: string, collect: () => unknown): void {
     this.#collectors.set(part, collect);
   }
 
+  /** Writes the snapshot within a few seconds. Changes in that time are included. */
   saveSoon(): void {
     if (this.#closed) return;
     this.#dirty = true;
@@ -107,12 +80,14 @@ class AtomicSnapshot implements SnapshotFile {
     });
   }
 
+  /** Writes the snapshot immediately. Resolves when the file is on disk, or after a warning that writing failed. */
   save(): Promise<void> {
     if (this.#closed) return Promise.resolve();
     this.#dirty = true;
     return this.#write();
   }
 
+  /** Writes the snapshot one last time. Idempotent. */
   async close(): Promise<void> {
     if (!this.#closed) this.#dirty = this.#collectors.size > 0;
     this.#closed = true;
@@ -135,7 +110,7 @@ class AtomicSnapshot implements SnapshotFile {
 
   async #writeAll(): Promise<void> {
     const { path, warn } = this.#options;
-    while (this.#dirty) {
+    while (this.#dirty && path !== undefined) {
       this.#dirty = false;
       const text = JSON.stringify({ format: FORMAT, parts: this.#collect() });
       try {

@@ -1,5 +1,5 @@
 /** Increments a versioned file: `node counting-process.ts FOLDER TIMES`. */
-import { VersionedFile } from '../../src/state/versioned-file.ts';
+import { VersionedFile } from '../../src/state/state-files.ts';
 
 const [folder = '', times = ''] = process.argv.slice(2);
 const file = new VersionedFile(folder, 'count');

@@ -1,7 +1,7 @@
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { createTimekeeper, elapsedBetween, type Moment } from '../../src/state/moment.ts';
+import { createTimekeeper, elapsedBetween, type Moment, thisProcess } from '../../src/state/moment.ts';
 import { createPaceFile, type LastCall, type PaceEntry } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { temporaryFolder } from './temporary-folder.ts';
@@ -10,7 +10,11 @@ function open(folder: string, clock = new ManualClock(), boot = 'boot 1') {
   const warnings: string[] = [];
   const elapsedMs = () => clock.monotonic();
   const timekeeper = createTimekeeper(clock, { id: boot, elapsedMs, uptimeMs: elapsedMs });
-  const store = createPaceFile({ folder, timekeeper, warn: (message) => warnings.push(message) });
+  const store = createPaceFile({
+    ...{ folder, timekeeper },
+    process: thisProcess({ id: boot, elapsedMs, uptimeMs: elapsedMs }),
+    warn: (message) => warnings.push(message),
+  });
   const entry = (key: string) => store.change(key, (found) => ({ result: found }));
   const put = (key: string, holdMs: number) =>
     store.change(key, (_found, now) => ({ newEntry: { call: callAt(now, holdMs), queue: [] }, result: now }));

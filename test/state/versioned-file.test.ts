@@ -3,8 +3,7 @@ import { once } from 'node:events';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { sweepDrafts } from '../../src/state/state-files.ts';
-import { BROKEN, VersionedFile } from '../../src/state/versioned-file.ts';
+import { BROKEN, sweepDrafts, VersionedFile } from '../../src/state/state-files.ts';
 import { until } from '../support/until.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
