@@ -8,8 +8,9 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
+import { SOURCE_STATES } from '../refill/status.ts';
 import type { AdminBackend } from './backend.ts';
-import { MEMBER_STATES, SOURCE_STATES } from './schemas.ts';
+import { MEMBER_STATES } from './schemas.ts';
 
 export interface Metrics {
   readonly contentType: string;

@@ -6,8 +6,8 @@ import { z } from '@hono/zod-openapi';
 import type { Side } from '../core/faults.ts';
 import { LOG_LEVELS } from '../core/log-options.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
+import { quotaSchema, sourceStatusSchema } from '../refill/status.ts';
 
-export const SOURCE_STATES = ['idle', 'ready', 'drawing', 'waiting', 'backoff', 'paused', 'halted'] as const;
 export const MEMBER_STATES = ['joining', 'ready', 'quarantined', 'draining'] as const;
 
 const READINESS_STATES = ['serving', 'starting', 'idle', 'degraded', 'not-serving'] as const;
@@ -43,45 +43,8 @@ export const errorSchema = z
 
 const integer = (description: string) => z.number().int().openapi({ description });
 
-const quotaSchema = z
-  .object({
-    remaining: integer('Distinct IPs left in the quota, for today or in total').optional(),
-    added: integer('Distinct IPs of the last draw that were new').optional(),
-    active: integer('Distinct IPs drawn that have not expired').optional(),
-    today: integer('Distinct IPs drawn today, as counted by the service').optional(),
-  })
-  .openapi('Quota');
-
 const sourceSchema = z
-  .object({
-    name: z.string(),
-    product: z.string(),
-    state: z.enum(SOURCE_STATES),
-    reason: z.string().openapi({ description: 'Why the source is in this state' }),
-    advice: z.string().nullable().openapi({
-      description: 'What the operator can do about this state; null if nothing is necessary',
-    }),
-    code: z.string().nullable().openapi({
-      description: "The service's code for the last call; `transport` if the call got no answer",
-    }),
-    message: z.string().nullable().openapi({ description: "The service's own message of the last call" }),
-    meaning: z.string().nullable().openapi({
-      description: 'What the result of the last call means, in English; null before the first call',
-    }),
-    nextCallAt: z
-      .string()
-      .nullable()
-      .openapi({ description: 'The earliest next call; null when none is planned' }),
-    quota: quotaSchema,
-    budget: z.object({ limit: z.number().int(), used: z.number().int() }).nullable(),
-    size: integer('Number of usable members that the source should have'),
-    ready: integer('Number of members that a client can get now'),
-    drawn: integer('Members drawn since the state folder was created'),
-    used: integer('How many of the `drawn` members carried at least one tunnel or request'),
-    unused: integer(
-      'How many of the `drawn` members left the pool unused, or have an address that noria may not use',
-    ),
-  })
+  .object({ ...sourceStatusSchema.shape, quota: z.object(quotaSchema.shape).openapi('Quota') })
   .openapi('Source');
 
 const problemSchema = z
@@ -316,7 +279,6 @@ export const logLevelSchema = z.strictObject({ level: z.enum(LOG_LEVELS) }).open
 export type Status = z.infer<typeof statusSchema>;
 export type Readiness = z.infer<typeof readinessSchema>;
 export type ReadinessProblem = z.infer<typeof problemSchema>;
-export type SourceJson = z.infer<typeof sourceSchema>;
 export type MemberJson = z.infer<typeof memberSchema>;
 export type SessionJson = z.infer<typeof sessionSchema>;
 export type Span = z.infer<typeof spanSchema>;

@@ -14,10 +14,9 @@ import { callOf } from '../daemon/part-options.ts';
 import type { ReplicaStatus } from '../fleet/fleet-pool.ts';
 import type { FleetStore } from '../fleet/redis/fleet-store.ts';
 import type { SourceReport } from '../fleet/shared-pool.ts';
-import type { InstanceSuspension } from '../refill/instance-report.ts';
 import { paceKey } from '../refill/pace.ts';
 import { waitBefore } from '../refill/pace-rule.ts';
-import { describeOutcome } from '../refill/reaction.ts';
+import { describeOutcome, type InstanceReport } from '../refill/reaction.ts';
 import { createTimekeeper } from '../state/moment.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 import type { CommandContext } from './command.ts';
@@ -145,12 +144,12 @@ function suspensionOf(
   reports: readonly SourceReport[],
   key: string,
   now: number,
-): InstanceSuspension | undefined {
+): InstanceReport['suspension'] {
   const suspension = reports.find(({ source }) => source === key)?.suspension;
   return (suspension?.untilAt ?? Infinity) > now ? suspension : undefined;
 }
 
-function refusalOf(suspension: InstanceSuspension, source: string): ServiceRefusal {
+function refusalOf(suspension: NonNullable<InstanceReport['suspension']>, source: string): ServiceRefusal {
   const { phase, advice } = suspension;
   const then = phase === 'halted' ? ` Then run noria resume ${source}.` : '';
   return { reason: describeOutcome(suspension), advice: `${advice}${then}` };

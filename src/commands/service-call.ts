@@ -70,35 +70,35 @@ export async function callWithinPace<Answer extends { readonly code: string }>(
     fleet === undefined ? state.pace : state.addOwnCalls(await openSharedPace(fleet, timeoutMs, owner));
   const client = new ServiceClient({ timeoutMs, clock, openTunnel, refuses });
   const pace = new Pace(paceKey(call), { store, clock, random: systemRandom });
-  const turn = {
-    rule: { intervalMs: call.intervalMs, callTimeoutMs: timeoutMs },
-    onWait: printFirstWait(terminal),
-    open: async () => {
-      const connection = await client.connect(call);
-      const send = async (gate: WriteGate) => {
-        const result = await call.send(connection, gate);
-        return { result, settlement: call.settle?.(result) ?? { kind: 'done' as const } };
-      };
-      return { send, close: () => connection.close() };
-    },
-  };
+  const place = pace.enter({ intervalMs: call.intervalMs, callTimeoutMs: timeoutMs });
+  const never = new AbortController().signal;
+  let hasWaited = false;
   try {
-    const answer = await pace.take(turn, new AbortController().signal);
-    if (answer !== undefined) return answer;
-    throw new NoriaError('pace-held', 'the call was cancelled before the pace allowed it');
+    for (;;) {
+      for await (const ms of place.waits(never)) {
+        const seconds = Math.ceil(ms / SECOND_MS);
+        if (!hasWaited) terminal.printError(`waiting ${seconds} s: the pace does not allow the call earlier`);
+        hasWaited = true;
+      }
+      const connection = await client.connect(call);
+      try {
+        const permit = await place.claim();
+        const sent = permit && (await place.send(permit, () => sendCall(call, connection, permit)));
+        if (sent !== undefined) return sent.result;
+      } finally {
+        connection.close();
+      }
+    }
   } finally {
+    await place.leave();
     client.close();
     await owner.close();
   }
 }
 
-function printFirstWait(terminal: Terminal): (ms: number) => void {
-  let hasWaited = false;
-  return (ms) => {
-    if (hasWaited) return;
-    hasWaited = true;
-    terminal.printError(`waiting ${Math.ceil(ms / SECOND_MS)} s: the pace does not allow the call earlier`);
-  };
+async function sendCall<Answer>(call: PacedCall<Answer>, connection: ServiceConnection, gate: WriteGate) {
+  const result = await call.send(connection, gate);
+  return { result, settlement: call.settle?.(result) ?? { kind: 'done' as const } };
 }
 
 async function openSharedPace(fleet: FleetConfig, timeoutMs: number, owner: Ownership): Promise<PaceStore> {

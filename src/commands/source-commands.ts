@@ -3,9 +3,9 @@
  * from a source.
  */
 import type { Command } from 'commander';
-import type { SourceJson } from '../admin/schemas.ts';
 import { hasCode, NoriaError } from '../core/faults.ts';
 import { nearest } from '../core/nearest.ts';
+import type { SourceStatus } from '../refill/status.ts';
 import type { AdminClient } from './admin-client.ts';
 import { type AdminFlags, addAdminOptions, openAdminClient, TOKEN_HELP } from './admin-target.ts';
 import type { CommandContext } from './command.ts';
@@ -70,6 +70,6 @@ export async function requireKnownSource(name: string, client: AdminClient): Pro
   throw new NoriaError('not-found', `the daemon at ${client.origin} has no source ${name}; ${why}`);
 }
 
-function describe({ name, state, reason, advice }: SourceJson): string[] {
+function describe({ name, state, reason, advice }: SourceStatus): string[] {
   return [`${name} is ${state}: ${reason}`, ...(advice === null ? [] : [`  ${advice}`])];
 }

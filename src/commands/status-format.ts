@@ -4,8 +4,9 @@
  */
 import { styleText } from 'node:util';
 import { readinessLines } from '../admin/readiness-text.ts';
-import type { MemberJson, SourceJson, Status } from '../admin/schemas.ts';
+import type { MemberJson, Status } from '../admin/schemas.ts';
 import { formatCount } from '../core/words.ts';
+import type { SourceStatus } from '../refill/status.ts';
 import { type Column, displayWidth, formatTable, wrapText } from './table.ts';
 
 interface StatusFormat {
@@ -94,10 +95,10 @@ function formatFleet(fleet: Status['fleet']): string[] {
 }
 
 /** Returns a row for each source. The reason for its state and the advice follow on the next lines. */
-function formatSources(sources: readonly SourceJson[], format: StatusFormat): string[] {
+function formatSources(sources: readonly SourceStatus[], format: StatusFormat): string[] {
   const paint = painter(format);
   const { now, columns } = format;
-  const [titles = '', ...rows] = formatTable<SourceJson>(
+  const [titles = '', ...rows] = formatTable<SourceStatus>(
     sources,
     [
       { title: 'SOURCE', cell: ({ name }) => name },
@@ -116,7 +117,7 @@ function formatSources(sources: readonly SourceJson[], format: StatusFormat): st
   return [titles, ...sources.flatMap((source, at) => [rows[at] ?? '', ...explain(source, columns, paint)])];
 }
 
-function explain({ reason, advice, message, code }: SourceJson, columns: number, paint: Paint): string[] {
+function explain({ reason, advice, message, code }: SourceStatus, columns: number, paint: Paint): string[] {
   const width = Math.max(1, columns - INDENT.length);
   const wrap = (text: string) => wrapText(oneLine(text), width).map((line) => INDENT + line);
   return [
@@ -199,14 +200,14 @@ function lifeBar(remainingSeconds: number | null, fullSeconds: number): string {
 }
 
 /** Returns when the source draws next. A source in the state `ready` draws only when members are missing. */
-function nextDraw({ nextCallAt, state }: SourceJson, now: number): string {
+function nextDraw({ nextCallAt, state }: SourceStatus, now: number): string {
   if (nextCallAt === null) return '-';
   const seconds = (Date.parse(nextCallAt) - now) / 1_000;
   if (seconds > 0) return `in ${roughSeconds(Math.ceil(seconds))}`;
   return state === 'ready' ? 'when needed' : 'now';
 }
 
-function formatBudget({ budget }: SourceJson): string {
+function formatBudget({ budget }: SourceStatus): string {
   return budget === null ? '' : `${budget.used}/${budget.limit}`;
 }
 

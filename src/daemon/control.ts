@@ -1,7 +1,7 @@
 /** The status and the commands that noria offers to the admin API, the command line and embedding programs. */
 
 import type { AdminBackend } from '../admin/backend.ts';
-import type { MemberJson, SourceJson, Status } from '../admin/schemas.ts';
+import type { MemberJson, Status } from '../admin/schemas.ts';
 import type { Clock } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import { formatHostPort, hostPort } from '../core/host-port.ts';
@@ -13,9 +13,8 @@ import type { DataPlane } from '../plane/data-plane.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { SourceCounts } from '../pool/views.ts';
 import type { Refiller } from '../refill/refiller.ts';
-import type { SourceStatus } from '../refill/status.ts';
 import type { Fleet } from './fleet.ts';
-import type { ReadinessMonitor } from './readiness-monitor.ts';
+import type { ReadinessMonitor } from './readiness.ts';
 import type { SourceFaults } from './source-faults.ts';
 
 interface ControlOptions {
@@ -23,10 +22,10 @@ interface ControlOptions {
   readonly log: Log;
   readonly reload: AdminBackend['reload'];
   readonly pool: Pool;
-  readonly refiller: () => Pick<Refiller, 'sources' | 'refill' | 'pause' | 'resume'>;
+  readonly refiller: Pick<Refiller, 'sources' | 'refill' | 'pause' | 'resume'>;
   readonly plane: Pick<DataPlane, 'listeners' | 'workers' | 'closeConnections'>;
   readonly readiness: Pick<ReadinessMonitor, 'check'>;
-  readonly faults: Pick<SourceFaults, 'of' | 'tryAgain'>;
+  readonly faults: Pick<SourceFaults, 'tryAgain'>;
   readonly fleet: Fleet | undefined;
   readonly testUrl: string;
 }
@@ -46,11 +45,11 @@ export function createControl(options: ControlOptions): AdminBackend {
     memberCounts: () => pool.counts(),
     sessions: () => pool.sessions(),
     evictMember: (member) => pool.evict(member),
-    refillSource: (source) => share(source, 'refill', refiller().refill(source)),
-    pauseSource: (source) => share(source, 'pause', refiller().pause(source)),
+    refillSource: (source) => share(source, 'refill', refiller.refill(source)),
+    pauseSource: (source) => share(source, 'pause', refiller.pause(source)),
     resumeSource(source) {
       faults.tryAgain(source);
-      return share(source, 'resume', refiller().resume(source));
+      return share(source, 'resume', refiller.resume(source));
     },
     rotateSession(session, closeTunnels) {
       if (pool.rotateSession(session) === undefined) return false;
@@ -88,12 +87,12 @@ function membersOf(pool: Pool, { shared }: Fleet): MemberJson[] {
 }
 
 function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeconds' | 'testUrl'> {
-  const { pool, refiller, plane, faults, readiness, fleet } = options;
+  const { pool, refiller, plane, readiness, fleet } = options;
   const counts = pool.counts();
-  const statuses = refiller().sources();
+  const sources = refiller.sources();
   const sum = (of: (count: SourceCounts) => number) => counts.reduce((total, count) => total + of(count), 0);
   return {
-    ...readiness.check(statuses, counts),
+    ...readiness.check(sources),
     workers: plane.workers,
     listeners: plane.listeners.map(({ name, protocols, addresses, connections }) => ({
       name,
@@ -110,44 +109,8 @@ function statusOf(options: ControlOptions): Omit<Status, 'version' | 'uptimeSeco
       waitingClients: pool.waitingCount,
       sessions: pool.sessionCount,
     },
-    sources: statuses.map((status) =>
-      sourceView(
-        status,
-        counts.find(({ source }) => source === status.name),
-        faults.of(status.name)?.advice,
-      ),
-    ),
+    sources: [...sources],
     fleet: fleet?.status() ?? null,
-  };
-}
-
-/** @param faultAdvice - what the operator can do. Present while members refuse the credentials of the source. */
-function sourceView(
-  status: SourceStatus,
-  counts: SourceCounts | undefined,
-  faultAdvice: string | undefined,
-): SourceJson {
-  const { name, product, state, reason, advice, code, message, nextCallAt, quota, budget, size } = status;
-  const blocked = counts?.blocked ?? null;
-  return {
-    name,
-    product,
-    // While members refuse the credentials of a source, the source appears as paused.
-    state: blocked === null ? state : 'paused',
-    reason: blocked ?? reason,
-    advice: (blocked === null ? advice : faultAdvice) ?? null,
-    code: code ?? null,
-    message: message ?? null,
-    meaning: status.lastDraw?.reason ?? null,
-    nextCallAt: nextCallAt === undefined ? null : new Date(nextCallAt).toISOString(),
-    quota,
-    budget: budget ?? null,
-    size,
-    ready: blocked === null ? (counts?.ready ?? 0) : 0,
-    drawn: status.drawn,
-    // Counts members that have left the pool, and members in the pool.
-    used: status.used + (counts?.used ?? 0),
-    unused: status.unused,
   };
 }
 

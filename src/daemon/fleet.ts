@@ -21,7 +21,7 @@ import { Replica } from '../fleet/replica.ts';
 import type { SourceCommand, SourceReport } from '../fleet/shared-pool.ts';
 import { type SourceKeys, withSourceKeys } from '../fleet/source-keys.ts';
 import type { Pool } from '../pool/pool.ts';
-import type { SharedCount } from '../refill/daily-budget.ts';
+import type { SharedCount } from '../refill/source-statistics.ts';
 import type { SourceStatus } from '../refill/status.ts';
 import { createTimekeeper } from '../state/moment.ts';
 
@@ -139,9 +139,9 @@ export function storeConnector(config: FleetConfig): FleetConnector {
  * halted or paused because of a command of the operator or the report of another noria.
  */
 export function refusalsOf(statuses: readonly SourceStatus[], { keyOf }: SourceKeys): SourceRefusal[] {
-  return statuses.flatMap(({ name, state, reason, advice = '', lastDraw }) => {
-    const isRefused = (state === 'halted' || state === 'paused') && reason === lastDraw?.reason;
-    return isRefused ? [{ source: keyOf(name), reason, advice }] : [];
+  return statuses.flatMap(({ name, state, reason, advice, meaning }) => {
+    const isRefused = (state === 'halted' || state === 'paused') && reason === meaning;
+    return isRefused ? [{ source: keyOf(name), reason, advice: advice ?? '' }] : [];
   });
 }
 

@@ -14,11 +14,11 @@ import { secretsIn } from '../core/secret.ts';
 import type { SourceFault } from '../dialer/credentials.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import { openLocalPlane } from '../plane/local-plane.ts';
+import type { SourceForecast } from '../pool/lease.ts';
 import { Pool } from '../pool/pool.ts';
 import { decodeSessions } from '../pool/stored-state.ts';
 import { Prober } from '../prober/prober.ts';
-import type { RefillerOptions } from '../refill/options.ts';
-import { Refiller } from '../refill/refiller.ts';
+import { Refiller, type RefillOptions } from '../refill/refiller.ts';
 import { ServiceClient } from '../service/client.ts';
 import type { RefuseAddress } from '../service/decode.ts';
 import { openState, type State } from '../state/folder.ts';
@@ -39,7 +39,7 @@ import {
   sourceKeys,
   workersOf,
 } from './part-options.ts';
-import { ReadinessMonitor } from './readiness-monitor.ts';
+import { ReadinessMonitor } from './readiness.ts';
 import { evictOwnMembers, keepSnapshot, restorePool } from './snapshot.ts';
 import { SourceFaults } from './source-faults.ts';
 
@@ -71,71 +71,35 @@ export interface Parts {
   readonly fleet: Fleet | undefined;
 }
 
-/** Opens the refiller last: its first draw costs money, so no part may fail to open after this draw. */
+/** Calls the service only at the end: the first draw costs money, so no part may fail to open after it. */
 export async function openParts(context: PartsContext): Promise<Parts> {
-  const { clock, bus, log, config, owner } = context;
+  const { clock, random, bus, log, config, owner } = context;
   const eventLog = logEvents(bus, log, clock);
   owner.own('log', () => eventLog[Symbol.dispose]());
   const warn = (message: string) => log.warn({}, message);
   const fleetName = (context.fleet ?? config().fleet)?.name;
   const folder = { dir: config().state?.dir, daemon: true, fleet: fleetName };
   const state = await owner.open('state', openState({ ...folder, clock, warn }));
-  const slot = new RefillerSlot();
-  const pool = await openPool(context, { state, slot });
-  const fleet = await openFleet(context, { pool, state, slot, clients: () => clientsOf(plane) });
-  const { plane, faults, prober } = await openServing(context, { pool, fleet, slot });
-  const { readiness, control, apis } = await openControl(context, { pool, fleet, slot, plane, faults });
+  const forecasts = () => refiller.forecasts();
+  const pool = await openPool(context, state, forecasts);
+  const refiller = new Refiller({ clock, random, bus, pool });
+  const fleet = await openFleet(context, { pool, refiller, state, clients: () => clientsOf(plane) });
+  const { plane, faults, prober } = await openServing(context, { pool, refiller, fleet });
+  const { readiness, control, apis } = await openControl(context, { pool, refiller, fleet, plane, faults });
   plane.setContext(planeContext(config(), apis.addresses()));
   const refuses = refusesAddresses(config, { plane, apis });
   evictOwnMembers(pool, { refuses, warn });
-  const refiller = await openRefill(context, { pool, fleet, state, slot, refuses });
+  await openRefill(context, { pool, refiller, fleet, faults, state, refuses });
   return { pool, plane, faults, prober, readiness, control, apis, refiller, fleet };
 }
 
-/** Holds the refiller, for parts that open before the refiller and use it later. */
-class RefillerSlot {
-  #refiller: Refiller | undefined;
-  readonly #commands: ((refiller: Refiller) => void)[] = [];
-
-  get current(): SlotRefiller {
-    return this.#refiller ?? NO_REFILLER;
-  }
-
-  /** Passes the refiller to `command`: at once if the refiller is open, or else when `fill` is called. */
-  run(command: (refiller: Refiller) => void): void {
-    if (this.#refiller === undefined) this.#commands.push(command);
-    else command(this.#refiller);
-  }
-
-  fill(refiller: Refiller): void {
-    this.#refiller = refiller;
-    for (const command of this.#commands) command(refiller);
-  }
-}
-
-type SlotRefiller = Pick<Refiller, 'sources' | 'forecasts' | 'refill' | 'pause' | 'resume'>;
-
-/** Used in place of the refiller until `fill` is called: it has no sources and rejects all commands. */
-const NO_REFILLER: SlotRefiller = {
-  sources: () => [],
-  forecasts: () => [],
-  refill: () => false,
-  pause: () => false,
-  resume: () => false,
-};
-
-interface StoredParts {
-  readonly state: State;
-  readonly slot: RefillerSlot;
-}
-
-async function openPool(context: PartsContext, { state, slot }: StoredParts): Promise<Pool> {
-  const { clock, random, bus, log, config, owner } = context;
-  const forecasts = () => slot.current.forecasts();
-  const pool = await owner.open(
-    'pool',
-    new Pool({ ...poolSettings(config()), clock, random, bus, forecasts }),
-  );
+async function openPool(
+  { clock, random, bus, log, config, owner }: PartsContext,
+  state: State,
+  forecasts: () => readonly SourceForecast[],
+): Promise<Pool> {
+  const settings = { ...poolSettings(config()), clock, random, bus, forecasts };
+  const pool = await owner.open('pool', new Pool(settings));
   const refuses = refusesOf(config(), configuredAddresses(config()));
   restorePool(pool, state.snapshot, { refuses, warn: (message) => log.warn({}, message) });
   pool.restoreSessions(decodeSessions(state.sessions.found));
@@ -143,15 +107,11 @@ async function openPool(context: PartsContext, { state, slot }: StoredParts): Pr
   return pool;
 }
 
-interface FleetParts extends StoredParts {
-  readonly pool: Pool;
-  readonly clients: () => number;
-}
-
 async function openFleet(
   { clock, random, bus, config, fleet: given, owner }: PartsContext,
-  { pool, state, slot, clients }: FleetParts,
+  parts: Pick<Parts, 'pool' | 'refiller'> & { readonly state: State; readonly clients: () => number },
 ): Promise<Fleet | undefined> {
+  const { pool, refiller, state, clients } = parts;
   const fleetConfig = config().fleet;
   const connector = given ?? (fleetConfig && storeConnector(fleetConfig));
   if (connector === undefined) return undefined;
@@ -160,10 +120,10 @@ async function openFleet(
     ...{ connector, clock, random, bus, pool, clients },
     restored: state.snapshot.read('fleet'),
     sources,
-    refusals: () => refusalsOf(slot.current.sources(), sources),
+    refusals: () => refusalsOf(refiller.sources(), sources),
     callTimeoutMs: () => config().service.timeoutMs,
-    onCommand: ({ source, command }) => slot.run((refiller) => refiller[command](source)),
-    onReport: (report) => slot.run((refiller) => refiller.receiveReport(report.source, report)),
+    onCommand: ({ source, command }) => refiller.whenOpen(() => refiller[command](source)),
+    onReport: (report) => refiller.whenOpen(() => refiller.receiveReport(report.source, report)),
   });
   owner.own('fleet', () => fleet.replica.close());
   return fleet;
@@ -174,9 +134,7 @@ export function clientsOf({ listeners }: DataPlane): number {
   return listeners.reduce((sum, { connections }) => sum + connections, 0);
 }
 
-interface ServingParts extends Pick<Parts, 'pool' | 'fleet'> {
-  readonly slot: RefillerSlot;
-}
+type ServingParts = Pick<Parts, 'pool' | 'refiller' | 'fleet'>;
 
 /** Opens the parts that serve clients, and the health checks of members. */
 async function openServing(
@@ -201,7 +159,7 @@ async function openServing(
 
 async function openPlane(
   context: PartsContext,
-  { pool, fleet, slot, faults }: ServingParts & Pick<Parts, 'faults'>,
+  { pool, refiller, fleet, faults }: ServingParts & Pick<Parts, 'faults'>,
 ): Promise<DataPlane> {
   const { clock, bus, config, inheritedFds, log, onFailed } = context;
   const options = {
@@ -222,7 +180,7 @@ async function openPlane(
     ...options,
     workers,
     log,
-    forecasts: () => slot.current.forecasts(),
+    forecasts: () => refiller.forecasts(),
     fleet: fleet?.replica,
     poolSettings: poolSettings(config()),
     onFailed,
@@ -233,14 +191,13 @@ async function openPlane(
 /** Opens the parts through which operators and programs see and control noria. */
 async function openControl(
   context: PartsContext,
-  { slot, ...parts }: ServingParts & Pick<Parts, 'plane' | 'faults'>,
+  parts: ServingParts & Pick<Parts, 'plane' | 'faults'>,
 ): Promise<Pick<Parts, 'readiness' | 'control' | 'apis'>> {
   const { clock, bus, log, config, drainEndsAt, reload, owner, testUrl } = context;
-  const refiller = () => slot.current;
   const limits = () => readinessLimits(config());
-  const readiness = new ReadinessMonitor({ ...parts, clock, bus, drainEndsAt, limits, refiller });
+  const readiness = new ReadinessMonitor({ ...parts, clock, bus, drainEndsAt, limits });
   owner.own('readiness', () => readiness.close());
-  const control = createControl({ ...parts, clock, log, reload, readiness, refiller, testUrl });
+  const control = createControl({ ...parts, clock, log, reload, readiness, testUrl });
   const apis = await openApis(config(), { clock, bus, log, owner, pool: parts.pool, control });
   return { readiness, control, apis };
 }
@@ -256,24 +213,19 @@ function refusesAddresses(
   return (host, port) => refusesOf(config(), own())(host, port);
 }
 
-interface RefillParts extends Pick<Parts, 'pool' | 'fleet'>, StoredParts {
-  readonly refuses: RefuseAddress;
-}
-
 async function openRefill(
   context: PartsContext,
-  { pool, fleet, state, slot, refuses }: RefillParts,
-): Promise<Refiller> {
-  const { clock, random, bus, config, owner } = context;
+  parts: ServingParts & Pick<Parts, 'faults'> & { readonly state: State; readonly refuses: RefuseAddress },
+): Promise<void> {
+  const { bus, config, owner } = context;
+  const { pool, refiller, fleet, faults, state, refuses } = parts;
   const extractor = await owner.open('service client', openClient(context, refuses));
   await fleet?.replica.open();
   const restored = state.snapshot.read('refill');
   const pace = fleet === undefined ? state.pace : state.addOwnCalls(fleet.shared.pace);
-  const drawing = { clock, random, bus, pace, extractor, pool, restored, ...drawingTogether(fleet) };
-  const refiller = new Refiller({ ...refillSettings(config()), ...drawing });
-  // Executes the commands that arrived before the refiller was open, such as `pause`. This must come before the next
-  // `await`, during which each source decides whether to draw.
-  slot.fill(refiller);
+  const adviceOnBlock = (source: string) => faults.of(source)?.advice;
+  const drawing = { pace, extractor, restored, adviceOnBlock, ...drawingTogether(fleet) };
+  refiller.open({ ...refillSettings(config()), ...drawing });
   await owner.open('refill', refiller);
   const contents = { pool: () => pool.snapshot(), refill: () => refiller.record() };
   const keeping = keepSnapshot(
@@ -282,7 +234,6 @@ async function openRefill(
     bus,
   );
   owner.own('snapshot', () => keeping[Symbol.dispose]());
-  return refiller;
 }
 
 /** `ServiceClient` reads these options before each call, so a reload takes effect without a new `ServiceClient`. */
@@ -299,7 +250,7 @@ function openClient({ clock, config }: PartsContext, refuses: RefuseAddress): Se
   });
 }
 
-function drawingTogether(fleet: Fleet | undefined): Pick<RefillerOptions, 'sharedCount' | 'onReport'> {
+function drawingTogether(fleet: Fleet | undefined): Pick<RefillOptions, 'sharedCount' | 'onReport'> {
   if (fleet === undefined) return {};
   const { replica, sharedCount } = fleet;
   return { sharedCount, onReport: (source, report) => replica.sources.report(source, report) };

@@ -1,14 +1,17 @@
 /**
- * Decides whether noria can be expected to serve a new client and, if not, why. All functions are pure.
- *
- * /readyz, `noria status`, the dashboard, systemd's status, the metric noria_ready and the log all show the result.
- * To add a reason, add a check that returns problems.
+ * Decides whether noria can be expected to serve a new client and, if not, why. /readyz, `noria status`, the dashboard,
+ * systemd's status, the metric noria_ready and the log all show the result. To add a reason, add a check to
+ * `decideReadiness` that returns problems.
  */
-
 import type { Readiness, ReadinessProblem } from '../admin/schemas.ts';
+import type { Clock } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
+import type { EventBus } from '../core/events.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
+import type { DataPlane } from '../plane/data-plane.ts';
+import type { Refiller } from '../refill/refiller.ts';
 import type { SourceStatus } from '../refill/status.ts';
+import type { Fleet } from './fleet.ts';
 
 /** The facts that decide the readiness. Durations are in ms. */
 export interface ReadinessFacts {
@@ -23,24 +26,12 @@ export interface ReadinessFacts {
   readonly clientWaitMs: number;
   /** The maximum duration of a draw in ms. */
   readonly drawTimeoutMs: number;
-  readonly sources: readonly SourceFacts[];
+  readonly sources: readonly SourceStatus[];
   /**
    * The reason and the duration of the loss of the fleet's store. Absent while the store is connected, and without a
    * fleet.
    */
   readonly storeLost?: { readonly reason: string; readonly ms: number };
-}
-
-export interface SourceFacts
-  extends Pick<
-    SourceStatus,
-    'name' | 'state' | 'stateMs' | 'reason' | 'advice' | 'code' | 'lastDraw' | 'nextCallMs'
-  > {
-  readonly usable: number;
-  /** The number of drawn members whose first health check is in progress. */
-  readonly joining: number;
-  /** Present while members refuse the credentials of the source: clients then get no members of the source. */
-  readonly blocked?: { readonly reason: string; readonly advice: string };
 }
 
 interface ReadinessSince {
@@ -143,29 +134,30 @@ function limitingProblems({ workers, failedRequests, storeLost }: ReadinessFacts
 }
 
 /** Returns the problem that may leave the next client without a member of the source; [] if there is none. */
-function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem[] {
-  const { name, state, reason, advice, blocked, lastDraw, nextCallMs } = source;
-  const next = nextCallMs === undefined ? {} : { nextMs: nextCallMs };
-  const of = (kind: ReadinessProblem['kind'], why: string, what = '') => [
-    problem(kind, why, { source: name, advice: what, ...next }),
+function problemOf(source: SourceStatus, facts: ReadinessFacts): ReadinessProblem[] {
+  const { name, state, reason, advice, blocked, lastDraw, nextCallSeconds } = source;
+  const meaning = source.meaning ?? '';
+  const next = nextCallSeconds === null ? {} : { nextMs: nextCallSeconds * SECOND_MS };
+  const of = (kind: ReadinessProblem['kind'], why: string, what: string | null) => [
+    problem(kind, why, { source: name, advice: what ?? '', ...next }),
   ];
-  if (blocked !== undefined) return of('credentials-refused', blocked.reason, blocked.advice);
+  if (blocked) return of('credentials-refused', reason, advice);
   if (state === 'halted' || state === 'paused') return of(state, reason, advice);
   if (isCausedByStore(source, facts)) return [];
   if (state === 'backoff') return of('draw-failed', reason, advice);
-  if (lastDraw?.result === 'failed') return of('draw-failed', lastDraw.reason, lastDraw.advice);
-  if (lastDraw?.result === 'empty' && source.usable === 0)
-    return of('draw-empty', lastDraw.reason, lastDraw.advice);
-  if (lastDraw?.result === 'useless') return of('members-failing', lastDraw.reason, lastDraw.advice);
-  if (source.usable > 0) return [];
-  if (state === 'drawing' && source.stateMs > facts.drawTimeoutMs) {
+  if (lastDraw?.result === 'failed') return of('draw-failed', meaning, lastDraw.advice);
+  if (lastDraw?.result === 'empty' && source.ready === 0) return of('draw-empty', meaning, lastDraw.advice);
+  if (lastDraw?.result === 'useless') return of('members-failing', meaning, lastDraw.advice);
+  if (source.ready > 0) return [];
+  const stateMs = source.stateSeconds * SECOND_MS;
+  if (state === 'drawing' && stateMs > facts.drawTimeoutMs) {
     return of(
       'draw-late',
-      `the service has not answered for ${roughDuration(source.stateMs)}`,
+      `the service has not answered for ${roughDuration(stateMs)}`,
       'Check service.baseUrl and the network of this machine.',
     );
   }
-  if (state === 'waiting' && (nextCallMs ?? 0) > facts.clientWaitMs) return of('draw-late', reason, advice);
+  if (state === 'waiting' && (next.nextMs ?? 0) > facts.clientWaitMs) return of('draw-late', reason, advice);
   return [];
 }
 
@@ -173,7 +165,7 @@ function problemOf(source: SourceFacts, facts: ReadinessFacts): ReadinessProblem
  * Whether the last draw of the source failed because the fleet's store was lost. noria then reports no problem of the
  * source: it already reports the lost store.
  */
-function isCausedByStore({ code }: SourceFacts, { storeLost }: ReadinessFacts): boolean {
+function isCausedByStore({ code }: SourceStatus, { storeLost }: ReadinessFacts): boolean {
   return code === 'fleet-store-lost' || (code === 'fleet-store-unusable' && storeLost !== undefined);
 }
 
@@ -182,8 +174,8 @@ function isCausedByStore({ code }: SourceFacts, { storeLost }: ReadinessFacts): 
  * @param problems - the problems of the sources, and those that `limitingProblems` found.
  */
 function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProblem[]): Verdict {
-  const usable = sources.reduce((sum, source) => sum + (source.blocked === undefined ? source.usable : 0), 0);
-  const has = (source: SourceFacts) =>
+  const usable = sources.reduce((sum, { ready }) => sum + ready, 0);
+  const has = (source: SourceStatus) =>
     problems.some(
       (one) => one.kind === 'store-lost' || (one.source === source.name && !isPassing(one, source)),
     );
@@ -193,8 +185,8 @@ function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProb
     return { state: problems.length === 0 ? 'serving' : 'degraded', reason };
   }
   if (able.length === 0 && sources.length > 0) return stopped(problems);
-  const isFirst = ({ state, lastDraw }: SourceFacts) =>
-    lastDraw === undefined && (state === 'waiting' || state === 'drawing');
+  const isFirst = ({ state, lastDraw }: SourceStatus) =>
+    lastDraw === null && (state === 'waiting' || state === 'drawing');
   if (sources.length === 0 || able.some(isFirst)) {
     return { state: 'starting', reason: 'the first draw is in progress; clients wait for its members' };
   }
@@ -208,15 +200,15 @@ function verdictOn({ sources }: ReadinessFacts, problems: readonly ReadinessProb
  * Whether the next client may end the problem. If all members of an idle source failed, the next client starts a draw,
  * and the new members may work. So noria stays ready for clients.
  */
-function isPassing({ kind }: ReadinessProblem, { state }: SourceFacts): boolean {
+function isPassing({ kind }: ReadinessProblem, { state }: SourceStatus): boolean {
   return kind === 'members-failing' && state === 'idle';
 }
 
-function emptyPool(able: readonly SourceFacts[]): string {
+function emptyPool(able: readonly SourceStatus[]): string {
   const joining = able.reduce((sum, source) => sum + source.joining, 0);
   if (joining > 0) return `no member is usable yet; noria checks ${formatCount(joining, 'drawn member')}`;
   if (able.some(({ state }) => state === 'drawing')) return 'no member is usable; a draw is in progress';
-  const nextMs = Math.min(...able.map(({ nextCallMs = 0 }) => nextCallMs));
+  const nextMs = Math.min(...able.map(({ nextCallSeconds }) => (nextCallSeconds ?? 0) * SECOND_MS));
   return `no member is usable; the next draw can start in ${roughDuration(nextMs)}`;
 }
 
@@ -245,4 +237,107 @@ function problem(
     advice: advice === '' ? null : advice,
     nextAttemptSeconds: nextMs === undefined ? null : Math.ceil(nextMs / SECOND_MS),
   };
+}
+
+interface ReadinessOptions {
+  readonly clock: Clock;
+  readonly bus: EventBus;
+  readonly refiller: Pick<Refiller, 'sources'>;
+  readonly plane: Pick<DataPlane, 'listeners' | 'workers'>;
+  /** Returns the time in epoch ms until which open tunnels may continue; undefined before a shutdown. */
+  readonly drainEndsAt: () => number | undefined;
+  /** Returns the time limits of a client's wait and of a draw. Called for each check: a reload may change them. */
+  readonly limits: () => Pick<ReadinessFacts, 'clientWaitMs' | 'drawTimeoutMs'>;
+  readonly fleet: Pick<Fleet, 'shared'> | undefined;
+}
+
+/** The interval of checks in ms. Events alone are not enough, because members expire without an event. */
+const CHECK_EVERY_MS = 1_000;
+
+/**
+ * Checks at least once a second, and when a source changes its state, whether noria is ready. Emits `readiness.changed`
+ * after a change. Owns the timer of the checks.
+ */
+export class ReadinessMonitor {
+  readonly #options: ReadinessOptions;
+  readonly #subscriptions: readonly Disposable[];
+  #verdict: ReturnType<typeof decideReadiness>;
+  #failedRequests = 0;
+  #timer: Disposable | undefined;
+  #isCheckQueued = false;
+
+  constructor(options: ReadinessOptions) {
+    this.#options = options;
+    this.#verdict = decideReadiness(this.#facts([]));
+    this.#subscriptions = [
+      options.bus.on('source.moved', () => this.#checkSoon()),
+      options.bus.on('fleet.store', () => this.#checkSoon()),
+      options.bus.on('dial.ended', ({ outcome }) => {
+        if (outcome === 'accepted') this.#failedRequests = 0;
+        else if (outcome === 'members-failed') this.#failedRequests += 1;
+      }),
+    ];
+    this.#arm();
+  }
+
+  /** Decides and returns the readiness. Emits `readiness.changed` if the state or the problems have changed. */
+  check(sources = this.#options.refiller.sources()): Readiness {
+    const before = this.#verdict;
+    const verdict = decideReadiness(this.#facts(sources), before);
+    this.#verdict = verdict;
+    if (!isSameReadiness(before, verdict)) this.#report(before, verdict);
+    const { since: _, ...readiness } = verdict;
+    return readiness;
+  }
+
+  close(): void {
+    this.#timer?.[Symbol.dispose]();
+    this.#timer = undefined;
+    for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
+  }
+
+  #arm(): void {
+    this.#timer = this.#options.clock.after(CHECK_EVERY_MS, () => {
+      this.#arm();
+      this.check();
+    });
+  }
+
+  /** Schedules a check. It runs after all subscribers have handled the current event. */
+  #checkSoon(): void {
+    if (this.#isCheckQueued) return;
+    this.#isCheckQueued = true;
+    queueMicrotask(() => {
+      this.#isCheckQueued = false;
+      if (this.#timer !== undefined) this.check();
+    });
+  }
+
+  #report(before: Readiness, now: Readiness): void {
+    this.#options.bus.emit('readiness.changed', {
+      from: before.state,
+      to: now.state,
+      ready: now.ready,
+      reason: now.reason,
+      ...(now.advice === null ? {} : { advice: now.advice }),
+      problems: now.problems.map(({ source, reason }) => (source === null ? reason : `${source}: ${reason}`)),
+      shuttingDown: now.problems.some(({ kind }) => kind === 'shutting-down'),
+      cleared: before.problems.length > 0 && now.problems.length === 0,
+    });
+  }
+
+  #facts(sources: readonly SourceStatus[]): ReadinessFacts {
+    const { clock, drainEndsAt, plane, limits, fleet } = this.#options;
+    const { fault, lostMs = 0 } = fleet?.shared ?? {};
+    return {
+      now: clock.monotonic(),
+      drainEndsAt: drainEndsAt(),
+      listenerCount: plane.listeners.length,
+      workers: plane.workers,
+      failedRequests: this.#failedRequests,
+      ...limits(),
+      ...(fault !== undefined && { storeLost: { reason: fault.message, ms: lostMs } }),
+      sources,
+    };
+  }
 }

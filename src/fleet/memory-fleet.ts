@@ -1,6 +1,6 @@
 /** A fleet without a store: all its norias run in this process. `noria demo` uses it. */
 import type { Clock } from '../core/clock.ts';
-import { serviceDay } from '../refill/daily-budget.ts';
+import { serviceDay } from '../refill/source-statistics.ts';
 import type { Timekeeper } from '../state/moment.ts';
 import { createPaceMemory } from '../state/pace-file.ts';
 import type { FleetPool, ReplicaStatus } from './fleet-pool.ts';

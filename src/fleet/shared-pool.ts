@@ -21,7 +21,7 @@ import type {
   SharedMember,
   SharedSession,
 } from '../pool/shared-member.ts';
-import type { InstanceReport } from '../refill/instance-report.ts';
+import type { InstanceReport } from '../refill/reaction.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 
 export type Fact = Exclude<PoolChange, { kind: 'member.left' }> | MemberLeft | SourceCommand | SourceReport;

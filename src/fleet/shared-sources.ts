@@ -2,7 +2,7 @@
  * Gives all replicas the same two facts about each source: the operator's last pause or resume, and the service's last
  * answer about the instance. Publishes both again if a loaded state lacks them.
  */
-import type { InstanceReport } from '../refill/instance-report.ts';
+import type { InstanceReport } from '../refill/reaction.ts';
 import type { Fact, SharedState, SourceCommand, SourceReport } from './shared-pool.ts';
 
 interface SharedSourcesOptions {

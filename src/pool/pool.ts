@@ -246,6 +246,11 @@ export class Pool implements LeaseProvider {
     return [...this.#members.sources.values()].map(sourceCounts);
   }
 
+  countsOf(sourceName: string): SourceCounts | undefined {
+    const source = this.#members.sources.get(sourceName);
+    return source && sourceCounts(source);
+  }
+
   get waitingHere(): number {
     return this.#queue.size;
   }

@@ -1,106 +1,31 @@
-/**
- * Applies a draw that has ended: adds its members to the pool, counts the draw, and emits `draw.done`. The turn
- * (source-turn.ts) makes the call.
- */
+/** Turns the answer of a draw into members for the pool and into the event `draw.done`. All functions are pure. */
 import { hash } from 'node:crypto';
-import type { Clock } from '../core/clock.ts';
-import type { EventBus, NoriaEvents } from '../core/events.ts';
+import type { NoriaEvents } from '../core/events.ts';
 import type { AddedMembers, DrawnMember } from '../pool/drawn-member.ts';
 import type { DrawAnswer } from '../service/answer.ts';
 import { SUCCESS } from '../service/codes.ts';
 import type { DrawnEntry } from '../service/fields.ts';
-import type { DrawSourceOptions, RefillPool } from './options.ts';
+import type { DrawSourceOptions } from './options.ts';
 import type { DrawOutcome } from './reaction.ts';
-import type { SourceStatistics } from './source-statistics.ts';
 
-export interface DrawContext {
-  readonly clock: Clock;
-  readonly bus: EventBus;
-  readonly pool: RefillPool;
-  readonly statistics: SourceStatistics;
-}
-
-export interface EndedDraw {
-  readonly options: DrawSourceOptions;
-  /** The monotonic moment at which noria began to connect to the service. */
-  readonly startedAt: number;
-  readonly asked: number;
-  readonly outcome: DrawOutcome;
-  /** Absent if the service did not answer. */
-  readonly answer?: DrawAnswer;
-}
-
-/**
- * When the service reports too many connections, noria multiplies the limit of the source's open tunnels by this
- * factor. If there is no limit, the new limit is this factor times the source's number of open tunnels.
- */
-export const TUNNEL_SHARE = 0.5;
-const NONE_ADDED: AddedMembers = { joined: 0, renewed: 0, rejected: 0 };
-
-/**
- * Applies the draw to the pool and to the statistics.
- *
- * @returns how many more members will be usable in `aheadMs` because of the draw.
- */
-export function applyDraw(context: DrawContext, draw: EndedDraw, aheadMs: number): number {
-  const { clock, bus, pool, statistics } = context;
-  const { options, startedAt, asked, outcome, answer } = draw;
-  const source = options.name;
-  const ms = clock.monotonic() - startedAt;
-  const usable = () => pool.usableAt(source, clock.monotonic() + aheadMs);
-  const usableBefore = usable();
-  if (outcome.limitsConnections) pool.limitTunnels(source, TUNNEL_SHARE);
-  else if (outcome.code === SUCCESS) pool.unlimitTunnels(source);
-  const added = answer === undefined ? NONE_ADDED : addToPool(context, options, answer);
-  if (answer !== undefined) statistics.recordLatency(ms);
-  const gained = usable() - usableBefore;
-  bus.emit('draw.done', drawDone({ source, asked, ms }, draw, added));
-  return gained;
-}
-
-function addToPool(
-  { pool, clock, statistics }: DrawContext,
-  options: DrawSourceOptions,
-  answer: DrawAnswer,
-): AddedMembers {
-  statistics.quota = { ...statistics.quota, ...answer.quota };
-  statistics.countForbidden(forbiddenIn(answer));
-  if (answer.entries.length === 0) return NONE_ADDED;
-  if (options.dailyBudget !== undefined) statistics.budget.add(answer.entries.map(distinctIp), clock.now());
-  const members = answer.entries.flatMap((entry) => drawnMember(entry, answer.sentAt, options) ?? []);
-  const added = pool.addMembers(options.name, members);
-  statistics.counts.drawn += added.joined;
-  return added;
-}
-
-/**
- * Returns the text by which the budget counts distinct IPs: the exit IP, if the entry names it. Otherwise the text is
- * the address, with a hash of the user name if the entry has one, because several exits may share an address.
- */
-function distinctIp({ exitIp, host, port, login }: DrawnEntry): string {
-  if (exitIp !== undefined) return exitIp;
-  return login === undefined ? `${host}:${port}` : `${host}:${port} ${hash('sha256', login.username)}`;
-}
-
-/** Builds the member for the pool. Returns undefined if neither the entry nor the source names a protocol. */
-function drawnMember(entry: DrawnEntry, sentAt: number, options: DrawSourceOptions): DrawnMember | undefined {
-  const { host, port, exitIp, location, login } = entry;
-  const protocol = entry.protocol ?? options.protocol;
-  if (protocol === undefined) return undefined;
-  const lifetimeMs =
-    entry.lifetimeMs === 'unknown' ? undefined : (entry.lifetimeMs ?? options.defaultLifetimeMs);
-  const facts = factsOf(entry);
-  return {
-    protocol,
-    host,
-    port,
-    endsAt: lifetimeMs === undefined ? undefined : sentAt + lifetimeMs,
-    unproven: options.unproven,
-    ...(exitIp === undefined ? {} : { exitIp }),
-    ...(location === undefined ? {} : { location }),
-    ...(login === undefined ? {} : { login }),
-    ...(facts === undefined ? {} : { facts }),
-  };
+/** @returns the members of the answer. An entry is left out if neither the entry nor the source names a protocol. */
+export function drawnMembers({ entries, sentAt }: DrawAnswer, options: DrawSourceOptions): DrawnMember[] {
+  return entries.flatMap((entry) => {
+    const { host, port, exitIp, location, login } = entry;
+    const protocol = entry.protocol ?? options.protocol;
+    if (protocol === undefined) return [];
+    const lifetimeMs =
+      entry.lifetimeMs === 'unknown' ? undefined : (entry.lifetimeMs ?? options.defaultLifetimeMs);
+    const facts = factsOf(entry);
+    return {
+      ...{ protocol, host, port, unproven: options.unproven },
+      endsAt: lifetimeMs === undefined ? undefined : sentAt + lifetimeMs,
+      ...(exitIp === undefined ? {} : { exitIp }),
+      ...(location === undefined ? {} : { location }),
+      ...(login === undefined ? {} : { login }),
+      ...(facts === undefined ? {} : { facts }),
+    };
+  });
 }
 
 function factsOf(entry: DrawnEntry): DrawnMember['facts'] {
@@ -112,17 +37,24 @@ function factsOf(entry: DrawnEntry): DrawnMember['facts'] {
 }
 
 /**
- * Builds the event for a draw that has ended. The numbers `received` and `rejected` include the entries that noria
- * dropped.
+ * The texts by which the budget counts distinct IPs: the exit IP, if the entry names it. Otherwise the address, with a
+ * hash of the user name if the entry has one, because several exits may share an address.
  */
-function drawDone(
+export function distinctIps({ entries }: DrawAnswer): string[] {
+  return entries.map(({ exitIp, host, port, login }) => {
+    if (exitIp !== undefined) return exitIp;
+    return login === undefined ? `${host}:${port}` : `${host}:${port} ${hash('sha256', login.username)}`;
+  });
+}
+
+/** The numbers `received` and `rejected` include the entries that noria dropped. */
+export function drawDone(
   ended: Pick<NoriaEvents['draw.done'], 'source' | 'asked' | 'ms'>,
-  { outcome, answer }: EndedDraw,
-  { joined, renewed }: AddedMembers,
+  { code, message }: DrawOutcome,
+  { answer, joined, renewed }: Omit<AddedMembers, 'rejected'> & { readonly answer: DrawAnswer | undefined },
 ): NoriaEvents['draw.done'] {
   const dropped = Object.values(answer?.dropped ?? {}).reduce((total, number) => total + number, 0);
   const received = (answer?.entries.length ?? 0) + dropped;
-  const { code, message } = outcome;
   return {
     ...ended,
     code,
@@ -135,11 +67,8 @@ function drawDone(
   };
 }
 
-/**
- * The number of proxies that cost money, but that noria must not use: their address is private, or it is noria's own
- * address.
- */
-function forbiddenIn(answer: DrawAnswer | undefined): number {
+/** The number of proxies that cost money, but whose address noria must not use: it is private, or noria's own. */
+export function forbiddenIn(answer: DrawAnswer | undefined): number {
   const { private: privateCount = 0, own = 0 } = answer?.dropped ?? {};
   return privateCount + own;
 }

@@ -1,16 +1,11 @@
 /** The interfaces and the settings of refill. Durations are in ms, moments are monotonic ms. */
-import type { Clock } from '../core/clock.ts';
-import type { EventBus } from '../core/events.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
-import type { Random } from '../core/random.ts';
 import type { Secret } from '../core/secret.ts';
 import type { AddedMembers, Demand, DrawnMember } from '../pool/drawn-member.ts';
+import type { SourceCounts } from '../pool/views.ts';
 import type { DrawAnswer } from '../service/answer.ts';
 import type { CountlessCall, DrawCall, ServiceAddress } from '../service/request.ts';
 import type { WriteGate } from '../service/transport.ts';
-import type { PaceStore } from '../state/pace-file.ts';
-import type { SharedCount } from './daily-budget.ts';
-import type { InstanceReport } from './instance-report.ts';
 
 export interface Extractor {
   /**
@@ -44,18 +39,14 @@ export interface RefillPool {
    * quarantine ends before `moment`.
    */
   usableAt(source: string, moment: number): number;
-  /**
-   * Like `usableAt`, but also counts quarantined members that failed for only one client. So no draw replaces these
-   * members.
-   */
+  /** Like `usableAt`, but also counts quarantined members that failed for only one client: no draw replaces them. */
   countedAt(source: string, moment: number): number;
   /** The number of members of the source that will not have expired at `moment`, including quarantined members. */
   heldAt(source: string, moment: number): number;
-  /**
-   * The first moment after `moment` at which a member of the source stops being usable; undefined if there is none.
-   */
+  /** The first moment after `moment` at which a member of the source stops being usable; undefined if there is none. */
   nextLossAt(source: string, moment: number): number | undefined;
   demand(source: string): Demand;
+  countsOf(source: string): Pick<SourceCounts, 'ready' | 'joining' | 'used' | 'blocked'> | undefined;
   /** Adds the members of a draw in random order. Waiting clients get them immediately. */
   addMembers(source: string, drawn: readonly DrawnMember[]): AddedMembers;
   /**
@@ -79,7 +70,7 @@ export interface DrawSourceOptions {
   readonly count: number | undefined;
   /** The number of usable members to hold while there is demand. */
   readonly size: number;
-  /** The priority of the source. A source draws only while no source with a smaller number can serve the clients. */
+  /** A source draws only while no source with a smaller number can serve the clients. */
   readonly priority: number;
   /** The maximum number of distinct IPs to draw on one day of the service. */
   readonly dailyBudget: number | undefined;
@@ -100,19 +91,4 @@ export interface RefillSettings {
   /** Drawing stops if no client has sent a request for this time. With 0, it never stops. */
   readonly idleAfterMs: number;
   readonly callTimeoutMs: number;
-}
-
-export interface RefillerOptions extends RefillSettings {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly bus: EventBus;
-  readonly pace: PaceStore;
-  readonly extractor: Extractor;
-  readonly pool: RefillPool;
-  /** Returns the counter of distinct IPs for the daily budget of a source. All norias of a fleet share this counter. */
-  readonly sharedCount?: ((source: string) => SharedCount) | undefined;
-  /** Called when an answer of the service contains news for the other norias of a fleet. */
-  readonly onReport?: ((source: string, report: InstanceReport) => void) | undefined;
-  /** The state to start with: what `record()` returned in an earlier run. The snapshot file stores it. */
-  readonly restored?: unknown;
 }

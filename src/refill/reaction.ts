@@ -1,17 +1,17 @@
 /**
- * Decides how noria reacts to a call: how the call affects the pace, and for how long the source draws nothing. All
- * functions are pure.
+ * Decides how noria reacts to a call: how the call affects the pace, for how long the source draws nothing, and what it
+ * reports to the other norias of its fleet. All functions are pure.
  *
  * codes.ts classifies the code of an answer. A call without an answer is classified by its fault.
  */
 import { MINUTE_MS, SECOND_MS } from '../core/duration.ts';
 import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
-import type { DrawAnswer } from '../service/answer.ts';
+import type { DrawAnswer, Quota } from '../service/answer.ts';
 import { type CodeMeaning, type CodeVerdict, intervalNamedMs, judgeDraw } from '../service/codes.ts';
 import type { SourceProduct } from '../service/operations.ts';
-import { untilServiceMidnight } from './daily-budget.ts';
 import { PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
+import { untilServiceMidnight } from './source-statistics.ts';
 
 export interface DrawOutcome extends CodeMeaning {
   /** The service's code; `transport` if there was no answer; the fault code if noria could not send the call. */
@@ -25,34 +25,36 @@ export interface DrawOutcome extends CodeMeaning {
   readonly retryWorsens?: true;
 }
 
-/** For how long a source draws nothing, and its phase during that time. */
-export interface Suspension {
-  readonly phase: 'backoff' | 'paused' | 'halted';
-  /**
-   * The duration of the suspension in ms if no client is waiting. Infinity means that the operator has to act first.
-   */
-  readonly ms: number;
-  /** The duration of the suspension in ms if clients are waiting. */
-  readonly urgentMs: number;
-}
-
-interface ReactionFacts {
-  /** How many calls in a row, including this one, had the same kind of result (`CodeVerdict.kind`). */
-  readonly consecutive: number;
-  readonly wallAt: number;
-  readonly random: Random;
-}
-
 export interface Reaction {
   readonly settlement: Settlement;
-  readonly suspension?: Suspension;
+  /** The source draws nothing for `ms`, and for `urgentMs` if clients are waiting. With Infinity, the operator has to act. */
+  readonly suspension?: {
+    readonly phase: 'backoff' | 'paused' | 'halted';
+    readonly ms: number;
+    readonly urgentMs: number;
+  };
+}
+
+/**
+ * What one noria of a fleet reports to the others about the instance of a source, so that one refusal stops the draws of
+ * all. It is plain data that JSON can represent.
+ */
+export interface InstanceReport {
+  readonly quota: Quota;
+  /** How the answer suspends the instance. Absent if the service accepted the call. */
+  readonly suspension?:
+    | (Pick<DrawOutcome, 'code' | 'summary' | 'advice'> & {
+        readonly phase: 'paused' | 'halted';
+        /** The monotonic moment of the next draw. If absent, the operator has to act first. */
+        readonly untilAt?: number | undefined;
+        readonly limitsConnections: boolean;
+      })
+    | undefined;
 }
 
 /** The code for a call without an answer of the service. */
 const TRANSPORT = 'transport';
-/**
- * The service's code for wrong parameters. The service also sends it for a count above the maximum of the instance.
- */
+/** Wrong parameters. The service also sends this code for a count above the maximum of the instance. */
 export const PARAMS_WRONG = '12003';
 
 const NO_ANSWER: CodeVerdict = { kind: 'back-off', retryFromMs: 5 * SECOND_MS, retryToMs: 10 * MINUTE_MS };
@@ -63,17 +65,10 @@ const NOT_UNDERSTOOD: CodeVerdict = {
   retryFromMs: 30 * SECOND_MS,
   retryToMs: 10 * MINUTE_MS,
 };
-/** The maximum wait in ms before a retry if clients are waiting. */
 const MAX_URGENT_BACKOFF_MS = MINUTE_MS;
-/**
- * A random part lengthens or shortens each wait, by at most this share of the wait, so that many norias do not retry at
- * the same moment.
- */
+/** Lengthens or shortens each wait by at most this share, so that many norias do not retry at the same moment. */
 const JITTER = 0.1;
-/**
- * noria waits for this time after the service's midnight, because clocks differ and the service's time zone is an
- * assumption.
- */
+/** Clocks differ, and the service's time zone is an assumption. */
 const AFTER_MIDNIGHT_MS = 5 * SECOND_MS;
 
 export function outcomeOfAnswer(product: SourceProduct, answer: DrawAnswer): DrawOutcome {
@@ -120,7 +115,12 @@ function verdictOn(code: FaultCode): CodeVerdict {
   return code === 'bad-config' ? { kind: 'halt' } : NO_ANSWER;
 }
 
-export function reactTo(outcome: DrawOutcome, { consecutive, wallAt, random }: ReactionFacts): Reaction {
+/** @param consecutive - how many calls in a row, including this one, had the same kind of result. */
+export function reactTo(
+  outcome: DrawOutcome,
+  facts: { readonly consecutive: number; readonly wallAt: number; readonly random: Random },
+): Reaction {
+  const { consecutive, wallAt, random } = facts;
   const { verdict } = outcome;
   switch (verdict.kind) {
     case 'ok':
@@ -130,31 +130,46 @@ export function reactTo(outcome: DrawOutcome, { consecutive, wallAt, random }: R
       return { settlement: { kind: 'refused', minMs: intervalNamedMs(outcome.message ?? '') } };
     case 'silence':
       // The pace store records this wait. So no process calls the service for `ms`, even after a restart.
-      return { settlement: { kind: 'silence', ms: verdict.ms }, suspension: suspend('paused', verdict.ms) };
+      return { ...suspend('paused', verdict.ms), settlement: { kind: 'silence', ms: verdict.ms } };
     case 'pause':
-      return { settlement: PACE_UNCHANGED, suspension: suspend('paused', verdict.retryEveryMs) };
+      return suspend('paused', verdict.retryEveryMs);
     case 'halt':
-      return { settlement: PACE_UNCHANGED, suspension: suspend('halted', verdict.retryEveryMs ?? Infinity) };
+      return suspend('halted', verdict.retryEveryMs ?? Infinity);
     case 'quota': {
       const ms = exponentialMs(verdict, consecutive, random);
       const midnightMs = untilServiceMidnight(wallAt) + AFTER_MIDNIGHT_MS;
-      const untilRetryMs = verdict.atMidnight ? Math.min(ms, midnightMs) : ms;
-      return { settlement: PACE_UNCHANGED, suspension: suspend('paused', untilRetryMs) };
+      return suspend('paused', verdict.atMidnight ? Math.min(ms, midnightMs) : ms);
     }
     case 'back-off': {
       const ms = exponentialMs(verdict, consecutive, random);
-      if (outcome.retryWorsens)
-        return { settlement: { kind: 'silence', ms }, suspension: suspend('backoff', ms) };
-      return {
-        settlement: PACE_UNCHANGED,
-        suspension: suspend('backoff', ms, Math.min(ms, MAX_URGENT_BACKOFF_MS)),
-      };
+      return outcome.retryWorsens
+        ? { ...suspend('backoff', ms), settlement: { kind: 'silence', ms } }
+        : suspend('backoff', ms, Math.min(ms, MAX_URGENT_BACKOFF_MS));
     }
   }
 }
 
-function suspend(phase: Suspension['phase'], ms: number, urgentMs = ms): Suspension {
-  return { phase, ms, urgentMs };
+function suspend(phase: NonNullable<Reaction['suspension']>['phase'], ms: number, urgentMs = ms): Reaction {
+  return { settlement: PACE_UNCHANGED, suspension: { phase, ms, urgentMs } };
+}
+
+/**
+ * The report of a call that ended at the monotonic moment `now`. Undefined if the refusal may concern only this noria:
+ * the address of its machine, its key or its parameters.
+ */
+export function reportOf(
+  { code, summary, advice, verdict, concernsInstance, limitsConnections }: DrawOutcome,
+  suspension: Reaction['suspension'],
+  { quota, now }: { readonly quota: Quota; readonly now: number },
+): InstanceReport | undefined {
+  if (suspension === undefined || concernsInstance === undefined || suspension.phase === 'backoff') {
+    const isAccepted = verdict.kind === 'ok' || verdict.kind === 'empty' || verdict.kind === 'slow-down';
+    return isAccepted ? { quota } : undefined;
+  }
+  const { phase, ms } = suspension;
+  const end = ms === Infinity ? {} : { untilAt: now + ms };
+  const limits = { limitsConnections: limitsConnections === true };
+  return { quota, suspension: { phase, code, summary, advice, ...end, ...limits } };
 }
 
 function exponentialMs(

@@ -2,13 +2,16 @@
  * Owns the sources: opens and closes them, applies reloads and the operator's commands, and wakes sources after
  * events that may require a draw.
  */
-import type { EventName } from '../core/events.ts';
+import type { Clock } from '../core/clock.ts';
+import type { EventBus, EventName } from '../core/events.ts';
 import { isSame } from '../core/is-same.ts';
+import type { Random } from '../core/random.ts';
 import type { SourceForecast } from '../pool/lease.ts';
-import type { InstanceReport } from './instance-report.ts';
-import type { DrawSourceOptions, RefillerOptions, RefillSettings } from './options.ts';
+import type { PaceStore } from '../state/pace-file.ts';
+import type { DrawSourceOptions, RefillPool, RefillSettings } from './options.ts';
 import { Paces } from './pace.ts';
-import { DrawSource, type DrawSourceContext } from './source.ts';
+import type { InstanceReport } from './reaction.ts';
+import { Source, type SourceContext } from './source.ts';
 import { readStatistics, type StatisticsSnapshot } from './source-statistics.ts';
 import type { SourceStatus } from './status.ts';
 
@@ -20,33 +23,56 @@ const WAKING_EVENTS = [
   'member.joined',
 ] as const satisfies readonly EventName[];
 
+interface RefillParts {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly bus: EventBus;
+  readonly pool: RefillPool;
+}
+
+export interface RefillOptions
+  extends RefillSettings,
+    Pick<SourceContext, 'extractor' | 'sharedCount' | 'onReport' | 'adviceOnBlock'> {
+  readonly pace: PaceStore;
+  /** The state to start with: what `record()` returned in an earlier run. The snapshot file stores it. */
+  readonly restored?: unknown;
+}
+
+/** It has no sources until `open`, so that other parts can have it before the service can be called. */
 export class Refiller {
-  readonly #context: DrawSourceContext;
+  readonly #parts: RefillParts;
+  #context: SourceContext | undefined;
   /** The sources by name, in the order in which the configuration lists them. */
-  #sources = new Map<string, DrawSource>();
-  #settings: RefillSettings;
-  readonly #subscriptions: readonly Disposable[];
+  #sources = new Map<string, Source>();
+  #settings: RefillSettings = { sources: [], idleAfterMs: 0, callTimeoutMs: 0 };
+  readonly #early: (() => void)[] = [];
+  #subscriptions: readonly Disposable[] = [];
+
+  constructor(parts: RefillParts) {
+    this.#parts = parts;
+  }
 
   /** Opens the sources. Each source checks immediately whether it should draw. */
-  constructor(options: RefillerOptions) {
-    const { clock, random, bus, extractor, pool, pace, sharedCount, onReport } = options;
+  open({ pace, restored, ...options }: RefillOptions): void {
     this.#settings = options;
     this.#context = {
-      clock,
-      random,
-      bus,
-      extractor,
-      pool,
-      paces: new Paces({ store: pace, clock, random }),
-      sharedCount,
-      onReport,
+      ...options,
+      ...this.#parts,
+      paces: new Paces({ ...this.#parts, store: pace }),
       settings: () => this.#settings,
       isPreferredServing: (source) => this.#isPreferredServing(source),
     };
-    const restored = readStatistics(options.restored);
-    for (const source of options.sources) this.#open(source, restored.get(source.name));
+    const statistics = readStatistics(restored);
+    for (const source of options.sources) this.#open(this.#context, source, statistics.get(source.name));
     this.#subscriptions = this.#subscribe();
+    for (const run of this.#early) run();
     this.#wakeAll();
+  }
+
+  /** Runs `fn` when the sources are open: now, or at the end of `open`, before any source checks whether to draw. */
+  whenOpen(fn: () => void): void {
+    if (this.#context === undefined) this.#early.push(fn);
+    else fn();
   }
 
   /** Returns the status of every source, in the order of the configuration. */
@@ -68,17 +94,14 @@ export class Refiller {
     return this.#command(name, (source) => source.refill());
   }
 
-  /** Pauses the source until `resume` is called. A call in flight continues, and the pool gets its members. */
   pause(name: string): boolean {
     return this.#command(name, (source) => source.pause());
   }
 
-  /** Ends the pause of the source. If the source is suspended for another reason, it tries one draw. */
   resume(name: string): boolean {
     return this.#command(name, (source) => source.resume());
   }
 
-  /** Receives the report of another noria of the fleet about an answer that concerns the instance of the source. */
   receiveReport(name: string, report: InstanceReport): boolean {
     return this.#command(name, (source) => source.receiveReport(report));
   }
@@ -88,13 +111,14 @@ export class Refiller {
    * one draw. Resolves when the removed sources are closed.
    */
   async update(settings: RefillSettings): Promise<void> {
+    if (this.#context === undefined) return;
     this.#settings = settings;
     const removed = this.#sources;
     this.#sources = new Map();
     for (const options of settings.sources) {
       const source = removed.get(options.name);
       if (source === undefined) {
-        this.#open(options, undefined);
+        this.#open(this.#context, options, undefined);
         continue;
       }
       removed.delete(options.name);
@@ -117,14 +141,14 @@ export class Refiller {
     await Promise.all([...this.#sources.values()].map((source) => source.close()));
   }
 
-  #open(options: DrawSourceOptions, snapshot: StatisticsSnapshot | undefined): void {
-    const source = new DrawSource(this.#context, options, snapshot);
+  #open(context: SourceContext, options: DrawSourceOptions, snapshot: StatisticsSnapshot | undefined): void {
+    const source = new Source(context, options, snapshot);
     this.#sources.set(options.name, source);
     const first = Math.min(...this.#settings.sources.map(({ priority }) => priority));
     if (options.priority === first) source.drawAhead();
   }
 
-  #command(name: string, run: (source: DrawSource) => void): boolean {
+  #command(name: string, run: (source: Source) => void): boolean {
     const source = this.#sources.get(name);
     if (source !== undefined) run(source);
     return source !== undefined;
@@ -137,7 +161,7 @@ export class Refiller {
    * then exclude these members.
    */
   #isPreferredServing({ name, priority }: DrawSourceOptions): boolean {
-    const { pool, clock } = this.#context;
+    const { pool, clock } = this.#parts;
     const earlier = [...this.#sources.values()].filter((other) => other.options.priority < priority);
     if (!earlier.some((other) => other.canServe)) return false;
     const now = clock.monotonic();
@@ -146,7 +170,7 @@ export class Refiller {
   }
 
   #subscribe(): Disposable[] {
-    const { bus } = this.#context;
+    const { bus } = this.#parts;
     return [
       bus.on('demand.rose', ({ sources }) => this.#wake(sources)),
       bus.on('dial.attempted', ({ source, outcome }) => {

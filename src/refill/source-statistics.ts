@@ -1,22 +1,11 @@
 /**
- * Counts what a source has drawn, used and wasted. Also keeps the service's quota and the usual duration of calls.
- * The counts and the quota survive a restart.
+ * Counts what a source has drawn, used and wasted, and the distinct IPs of the service's day. Also keeps the service's
+ * quota and the usual duration of calls. The counts and the quota survive a restart.
  */
 import { z } from 'zod';
+import { DAY_MS } from '../core/duration.ts';
 import type { Quota } from '../service/answer.ts';
-import { DailyBudget, type SharedCount } from './daily-budget.ts';
-
-/** Counts since the state folder was created. */
-export interface Counts {
-  /**
-   * The number of members that the pool accepted, plus the number of proxies that noria must not use. Both cost money.
-   */
-  drawn: number;
-  /** The number of removed members that clients had used. */
-  used: number;
-  /** The number of removed members that no client had used, plus the number of proxies that noria must not use. */
-  unused: number;
-}
+import { SERVICE_ZONE_OFFSET_MS } from '../service/codes.ts';
 
 export const DEFAULT_LATENCY_MS = 1_000;
 /** The weight of the latest call in the moving average of the duration of calls. */
@@ -46,16 +35,29 @@ export function readStatistics(value: unknown): ReadonlyMap<string, StatisticsSn
   return new Map(Object.entries(snapshotsSchema.parse(value)));
 }
 
+/** The number of distinct IPs that all norias of a fleet have drawn today. */
+export interface SharedCount {
+  add(ips: readonly string[]): void;
+  /** The number that this noria last read from the fleet's store. Others may have drawn more IPs since then. */
+  used(): number;
+}
+
 export class SourceStatistics {
-  readonly counts: Counts;
+  /** Members that the pool accepted, plus proxies that noria must not use: both cost money. Since the state folder was created. */
+  drawn: number;
+  /** Removed members that clients had used. */
+  used: number;
+  /** Removed members that no client had used, plus proxies that noria must not use. */
+  unused: number;
   readonly budget: DailyBudget;
   quota: Quota;
   learnedMax: number;
   #latencyMs: number | undefined;
 
   constructor(wallAt: number, snapshot: StatisticsSnapshot | undefined, shared?: SharedCount) {
-    const { drawn = 0, used = 0, unused = 0 } = snapshot ?? {};
-    this.counts = { drawn, used, unused };
+    this.drawn = snapshot?.drawn ?? 0;
+    this.used = snapshot?.used ?? 0;
+    this.unused = snapshot?.unused ?? 0;
     this.budget = new DailyBudget(wallAt, snapshot?.budget, shared);
     this.quota = snapshot?.quota ?? {};
     this.learnedMax = snapshot?.learnedMost ?? Infinity;
@@ -81,31 +83,80 @@ export class SourceStatistics {
       this.#latencyMs === undefined ? tookMs : this.#latencyMs + (tookMs - this.#latencyMs) * LATENCY_WEIGHT;
   }
 
-  countRemoved(wasUsed: boolean): void {
-    if (wasUsed) this.counts.used += 1;
-    else this.counts.unused += 1;
-  }
-
   countForbidden(forbidden: number): void {
-    this.counts.drawn += forbidden;
-    this.counts.unused += forbidden;
+    this.drawn += forbidden;
+    this.unused += forbidden;
   }
 
-  /**
-   * Removes the values that apply only to the old instance. Called after a reload has changed the instance of the
-   * source.
-   */
+  /** Removes the values that apply only to the old instance, after a reload has changed the instance of the source. */
   forgetInstance(): void {
     this.learnedMax = Infinity;
     this.quota = {};
   }
 
   snapshot(): StatisticsSnapshot {
+    const { drawn, used, unused } = this;
     return {
-      ...this.counts,
+      ...{ drawn, used, unused },
       quota: { ...this.quota },
       budget: this.budget.record(),
       ...(this.learnedMax === Infinity ? {} : { learnedMost: this.learnedMax }),
     };
+  }
+}
+
+/** The day of the service at `wallAt` (epoch ms), as a number of days since 1970. */
+export function serviceDay(wallAt: number): number {
+  return Math.floor((wallAt + SERVICE_ZONE_OFFSET_MS) / DAY_MS);
+}
+
+/** The time in ms from the moment `wallAt` (epoch ms) to the service's next midnight; above 0. */
+export function untilServiceMidnight(wallAt: number): number {
+  return (serviceDay(wallAt) + 1) * DAY_MS - SERVICE_ZONE_OFFSET_MS - wallAt;
+}
+
+/**
+ * Counts the distinct IPs of one day of the service. If the wall clock moves back to the previous day, the count
+ * continues. If it moves back further, a new count starts, so that a wall clock that was years ahead does not block the
+ * budget for years.
+ */
+export class DailyBudget {
+  #day: number;
+  #drawn: Set<string>;
+  readonly #shared: SharedCount | undefined;
+
+  constructor(wallAt: number, record?: StatisticsSnapshot['budget'], shared?: SharedCount) {
+    this.#shared = shared;
+    this.#day = record?.day ?? serviceDay(wallAt);
+    this.#drawn = new Set(record?.drawn);
+  }
+
+  add(ips: readonly string[], wallAt: number): void {
+    this.#startDay(wallAt);
+    for (const ip of ips) this.#drawn.add(ip);
+    this.#shared?.add(ips);
+  }
+
+  /** Adds all IPs of today to the shared count again. Call it when the fleet's store may have lost some of them. */
+  shareAgain(wallAt: number): void {
+    this.#startDay(wallAt);
+    if (this.#drawn.size > 0) this.#shared?.add([...this.#drawn]);
+  }
+
+  used(wallAt: number): number {
+    this.#startDay(wallAt);
+    return Math.max(this.#drawn.size, this.#shared?.used() ?? 0);
+  }
+
+  record(): StatisticsSnapshot['budget'] {
+    return { day: this.#day, drawn: [...this.#drawn] };
+  }
+
+  #startDay(wallAt: number): void {
+    const day = serviceDay(wallAt);
+    const isSameDayOrSetBack = day === this.#day || day === this.#day - 1;
+    if (isSameDayOrSetBack) return;
+    this.#day = day;
+    this.#drawn = new Set();
   }
 }

@@ -1,36 +1,92 @@
 /**
- * One configured source of members. It draws before the pool lacks members, at the pace of its instance. After some
- * answers of the service, it draws nothing for some time.
+ * One configured source of members. It owns its state, draws before the pool lacks members, at the pace of its instance,
+ * and after some answers of the service draws nothing for some time.
  *
- * Call `wake` after every event that may matter: it schedules a check. A check makes a plan (draw-planner.ts). If a
- * draw is due, the check starts a turn (source-turn.ts), and at most one turn is in progress. The source owns the turn
- * and one timer. phase.ts keeps the phase.
+ * Call `wake` after every event that may matter: it schedules a check. A check makes a plan (plan.ts). If a draw is due,
+ * the check starts a turn, and at most one turn is in progress.
  */
-import { EarliestTimer } from '../core/clock.ts';
+import { type Clock, EarliestTimer } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
+import type { EventBus } from '../core/events.ts';
+import { hasCode, NoriaError } from '../core/faults.ts';
+import { isSame } from '../core/is-same.ts';
 import type { Random } from '../core/random.ts';
-import { formatCount } from '../core/words.ts';
+import { formatCount, roughDuration } from '../core/words.ts';
 import type { SourceForecast } from '../pool/lease.ts';
-import { type SharedCount, untilServiceMidnight } from './daily-budget.ts';
-import { TUNNEL_SHARE } from './draw.ts';
-import { DrawHistory } from './draw-history.ts';
-import { type DrawPlan, DrawPlanner, type PlannedDraw, type SourceParts } from './draw-planner.ts';
-import { type InstanceReport, InstanceReports } from './instance-report.ts';
-import type { DrawSourceOptions } from './options.ts';
-import { paceKey } from './pace.ts';
-import { isSuspended, pausedByOperator, phaseFromReport, SourceState, waitingPhase } from './phase.ts';
-import { isLossOfStore } from './reaction.ts';
-import { SourceStatistics, type StatisticsSnapshot } from './source-statistics.ts';
-import { forgetOldOptions, SourceTurn, type TurnContext } from './source-turn.ts';
-import { type SourceStatus, sourceStatus } from './status.ts';
+import type { DrawAnswer } from '../service/answer.ts';
+import { SUCCESS } from '../service/codes.ts';
+import { type DrawRow, OPERATIONS } from '../service/operations.ts';
+import { distinctIps, drawDone, drawnMembers, forbiddenIn } from './draw.ts';
+import type { DrawSourceOptions, ExtractConnection, Extractor, RefillPool } from './options.ts';
+import { type Pace, type Paces, type Permit, type Place, paceKey } from './pace.ts';
+import { PACE_SLACK_MS, PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
+import {
+  isSuspended,
+  mayMove,
+  pausedByOperator,
+  phaseReport,
+  type SourcePhase,
+  suspensionBy,
+  suspensionByReport,
+  waitingPhase,
+} from './phase.ts';
+import { type DrawPlan, DrawSpacing, planDraw } from './plan.ts';
+import {
+  type DrawOutcome,
+  describeOutcome,
+  type InstanceReport,
+  isLossOfStore,
+  outcomeOfAnswer,
+  outcomeOfError,
+  PARAMS_WRONG,
+  type Reaction,
+  reactTo,
+  reportOf,
+} from './reaction.ts';
+import {
+  type SharedCount,
+  SourceStatistics,
+  type StatisticsSnapshot,
+  untilServiceMidnight,
+} from './source-statistics.ts';
+import type { SourceStatus } from './status.ts';
 
-/** The objects and settings that all sources of a refiller share. */
-export interface DrawSourceContext extends TurnContext {
+/** What all sources of a refiller share. */
+export interface SourceContext {
+  readonly clock: Clock;
   readonly random: Random;
-  /**
-   * Returns the counter of distinct IPs that all norias of a fleet share for a source. If absent, the daily budget
-   * counts only the draws of this noria.
-   */
+  readonly bus: EventBus;
+  readonly pool: RefillPool;
+  readonly paces: Paces;
+  readonly extractor: Extractor;
+  /** Returns the current settings, which a reload may change. */
+  readonly settings: () => { readonly idleAfterMs: number; readonly callTimeoutMs: number };
+  /** Whether a source with a smaller priority number can serve the clients, so that this source must not draw. */
+  readonly isPreferredServing: (options: DrawSourceOptions) => boolean;
+  /** Returns the counter of distinct IPs that all norias of a fleet share for a source. */
   readonly sharedCount?: ((source: string) => SharedCount) | undefined;
+  /** Sends a report to the other norias of the fleet. */
+  readonly onReport?: ((source: string, report: InstanceReport) => void) | undefined;
+  /** Returns what the operator can do while members refuse the credentials of a source. */
+  readonly adviceOnBlock?: ((source: string) => string | undefined) | undefined;
+}
+
+/** A draw whose connection to the service is open. Its call may not be sent yet. */
+interface OpenDraw {
+  readonly connection: ExtractConnection;
+  /** The options when the connection was opened. A reload during the call does not change them. */
+  readonly options: DrawSourceOptions;
+  readonly startedAt: number;
+  readonly signal: AbortSignal;
+}
+
+/** How a call ended, in the time since noria began to connect. Without `answer`, the service did not answer. */
+interface EndedDraw {
+  readonly options: DrawSourceOptions;
+  readonly startedAt: number;
+  readonly asked: number;
+  readonly outcome: DrawOutcome;
+  readonly answer?: DrawAnswer;
 }
 
 /**
@@ -38,44 +94,64 @@ export interface DrawSourceContext extends TurnContext {
  * time is longer than a usual interval plus a usual call, and shorter than the time for which clients wait.
  */
 const SOON_MS = 12_000;
+/**
+ * When the service reports too many connections, noria multiplies the limit of the source's open tunnels by this
+ * factor. If there is no limit, the new limit is this factor times the source's number of open tunnels.
+ */
+const TUNNEL_SHARE = 0.5;
+/** The number of draws in a row that brought no member, after which noria warns the operator. */
+const EMPTY_BEFORE_WARNING = 3;
+const UNUSED_FAILURES_ADVICE =
+  "Check that this machine's address is bound in the console of the service, and check upstream.protocol and upstream.auth of the source.";
+const NO_STREAK = { kind: '', length: 0 };
+const NOT_SENT = { result: undefined, settlement: PACE_UNCHANGED };
+const NO_NEWS: InstanceReport = { quota: {} };
 
-export class DrawSource {
-  readonly #context: DrawSourceContext;
+export class Source {
+  options: DrawSourceOptions;
+  readonly #context: SourceContext;
   readonly #statistics: SourceStatistics;
-  readonly #history: DrawHistory;
-  readonly #reports = new InstanceReports();
-  readonly #parts: SourceParts;
-  readonly #planner: DrawPlanner;
-  readonly #state: SourceState;
-  #turn: SourceTurn | undefined;
+  readonly #spacing: DrawSpacing;
+
+  #phase: SourcePhase = { name: 'idle', reason: 'no client request yet' };
+  /** The monotonic moment of the last move to a phase with another name. */
+  #movedAt: number;
+  #isPausedByOperator = false;
+  /** Whether the operator requested a draw. Such a draw needs no demand and ignores a suspension. */
+  #refillRequested = false;
+  /** Whether the source has to make a draw that needs no client request, such as its first draw. */
+  #drawsAhead = false;
+
+  #lastCall: DrawOutcome | undefined;
+  /** Set if noria could not make the latest call because the fleet's store was lost. */
+  #lossOfStore: DrawOutcome | undefined;
+  /** The kind of the last call's result (`CodeVerdict.kind`), and the number of calls in a row with this kind. */
+  #streak = NO_STREAK;
+  /** Whether noria has warned that it dropped all proxies of an answer. A successful draw resets this. */
+  #warnedOfDropped = false;
+  /** The last report that this noria sent to the fleet or received, and a received one that it has not read yet. */
+  #lastReport: InstanceReport = NO_NEWS;
+  #unreadReport: InstanceReport | undefined;
+
+  /** Aborts the turn in progress, unless its call is sent. */
+  #turn: AbortController | undefined;
+  /** Aborts the connection and the call of the turn. */
+  #call: AbortController | undefined;
   #turnEnded: Promise<void> = Promise.resolve();
   #isCheckQueued = false;
+  #isClosed = false;
   readonly #timer: EarliestTimer;
-  readonly #closing = new AbortController();
 
-  constructor(
-    context: DrawSourceContext,
-    options: DrawSourceOptions,
-    snapshot: StatisticsSnapshot | undefined,
-  ) {
-    const { clock, random, bus } = context;
-    const { name, unproven } = options;
-    const statistics = new SourceStatistics(clock.now(), snapshot, context.sharedCount?.(name));
-    const warn = (message: string) => bus.emit('source.warned', { source: name, message });
-    const history = new DrawHistory({ clock, random, statistics, unproven, warn });
-    // The fleet's store may have lost some IPs that the snapshot still contains.
-    statistics.budget.shareAgain(clock.now());
+  constructor(context: SourceContext, options: DrawSourceOptions, snapshot: StatisticsSnapshot | undefined) {
+    const { clock } = context;
     this.#context = context;
-    this.#statistics = statistics;
-    this.#history = history;
-    this.#state = new SourceState(name, context);
-    this.#parts = { options, statistics, history, state: this.#state, reports: this.#reports };
-    this.#planner = new DrawPlanner(context, this.#parts);
+    this.options = options;
+    this.#statistics = new SourceStatistics(clock.now(), snapshot, context.sharedCount?.(options.name));
+    this.#spacing = new DrawSpacing(options.unproven);
+    this.#movedAt = clock.monotonic();
     this.#timer = new EarliestTimer(clock, () => this.#check());
-  }
-
-  get options(): DrawSourceOptions {
-    return this.#parts.options;
+    // The fleet's store may have lost some IPs that the snapshot still contains.
+    this.#statistics.budget.shareAgain(clock.now());
   }
 
   /**
@@ -85,7 +161,7 @@ export class DrawSource {
   get canServe(): boolean {
     const { pool, clock } = this.#context;
     if (pool.usableAt(this.options.name, clock.monotonic()) > 0) return true;
-    if (this.#state.isSuspended || !this.#history.spacing.isPromising) return false;
+    if (isSuspended(this.#phase) || !this.#spacing.isPromising) return false;
     return (this.#nextCallMs() ?? Infinity) + this.#statistics.latencyMs <= SOON_MS;
   }
 
@@ -104,108 +180,131 @@ export class DrawSource {
    * the source.
    */
   refill(): void {
-    this.#state.refillRequested = !this.#state.isPausedByOperator;
+    this.#refillRequested = !this.#isPausedByOperator;
     this.wake();
   }
 
-  /**
-   * Makes one draw without demand, so that the first client does not wait. Repeats the draw if it brings no proxies.
-   */
+  /** Makes one draw without demand, so that the first client does not wait. Repeats it until it brings proxies. */
   drawAhead(): void {
-    this.#state.drawsAhead = true;
+    this.#drawsAhead = true;
     this.wake();
   }
 
   /**
    * Draws again if noria dropped all proxies of the last draw. Call this after a reload that did not change the options
-   * of this source. The reload may have changed another option, such as `pool.allowPrivateAddresses`, so that noria now
-   * accepts these proxies.
+   * of this source: another option, such as `pool.allowPrivateAddresses`, may now let noria accept these proxies.
    */
   reloaded(): void {
-    if (this.#history.last?.allDropped) this.drawAhead();
+    if (this.#last?.allDropped) this.drawAhead();
   }
 
   /** Draws nothing until `resume`. A call in flight continues, and the pool gets its members. */
   pause(): void {
-    this.#state.isPausedByOperator = true;
-    this.#state.refillRequested = false;
+    this.#isPausedByOperator = true;
+    this.#refillRequested = false;
     this.#turn?.abort();
     this.wake();
   }
 
-  /**
-   * Ends the operator's pause. If the source is suspended for another reason, it tries one draw as soon as the
-   * pace allows.
-   */
+  /** Ends the operator's pause. If the source is suspended for another reason, it tries one draw. */
   resume(): void {
-    const wasPaused = this.#state.isPausedByOperator;
-    this.#state.refillRequested = this.#state.isSuspended && !wasPaused;
-    if (wasPaused && this.#state.phase.name === 'paused') {
-      this.#state.move({ name: 'idle', reason: 'resumed by the operator' });
-    }
-    this.#state.isPausedByOperator = false;
+    const wasPaused = this.#isPausedByOperator;
+    this.#refillRequested = isSuspended(this.#phase) && !wasPaused;
+    if (wasPaused && this.#phase.name === 'paused')
+      this.#move({ name: 'idle', reason: 'resumed by the operator' });
+    this.#isPausedByOperator = false;
     this.wake();
   }
 
   /** Receives the report of another noria of the fleet about an answer that concerns the instance. */
   receiveReport(report: InstanceReport): void {
     this.#statistics.quota = report.quota;
-    if (this.#reports.receive(report)) this.#turn?.abort();
+    this.#lastReport = report;
+    this.#unreadReport = report;
+    if (report.suspension !== undefined) this.#turn?.abort();
     this.wake();
   }
 
-  /**
-   * Applies changed options. If the source was suspended with the old options, it tries one draw as soon as the
-   * pace allows.
-   */
+  /** Applies changed options. If the source was suspended with the old options, it tries one draw. */
   change(options: DrawSourceOptions): void {
     if (paceKey(this.options.call) !== paceKey(options.call)) this.#statistics.forgetInstance();
-    this.#parts.options = options;
+    this.options = options;
     this.#turn?.abort(); // the turn waits for the old interval; a call in flight continues
-    forgetOldOptions(this.#parts);
+    this.#forgetOldOptions();
     this.wake();
   }
 
   /** Call it when the fleet's store is available again. Ends a suspension that the loss of the store caused. */
   storeReturned(): void {
     this.#statistics.budget.shareAgain(this.#context.clock.now());
-    this.#history.forgetLossOfStore();
-    const { phase } = this.#state;
-    if (!('code' in phase && isLossOfStore(phase.code))) return;
-    this.#state.move(waitingPhase(this.#history.last, this.options.intervalMs));
+    if (this.#lossOfStore !== undefined) this.#streak = NO_STREAK;
+    this.#lossOfStore = undefined;
+    if (!('code' in this.#phase && isLossOfStore(this.#phase.code))) return;
+    this.#moveToWaiting();
     this.wake();
   }
 
   /** Records that a member accepted a tunnel. Runs for every tunnel, so it must be fast. */
   memberUsed(): void {
-    this.#history.spacing.recordUse();
+    this.#spacing.recordUse();
   }
 
   /** @param uses - the number of tunnels and requests that the removed member had accepted. */
   memberRemoved(uses: number, hasFailed: boolean): void {
-    this.#statistics.countRemoved(uses > 0);
-    if (hasFailed && uses === 0) this.#history.recordUnusedFailure();
+    if (uses > 0) this.#statistics.used += 1;
+    else this.#statistics.unused += 1;
+    if (hasFailed && uses === 0) {
+      const failures = this.#spacing.recordUnusedFailure();
+      if (failures !== undefined)
+        this.#warn(
+          `${failures} members in a row failed before their first use, so noria now draws one member at a time, and less often. ${UNUSED_FAILURES_ADVICE}`,
+        );
+    }
     this.wake();
   }
 
   status(): SourceStatus {
-    return sourceStatus(
-      this.#parts,
-      { ms: this.#nextCallMs(), isPlanned: this.#turn !== undefined || this.#timer.dueAt !== Infinity },
-      this.#context.clock.now(),
-    );
+    const { clock, pool, adviceOnBlock } = this.#context;
+    const { name, call, size, dailyBudget } = this.options;
+    const { quota, drawn, used, unused, budget } = this.#statistics;
+    const counts = pool.countsOf(name);
+    const blocked = counts?.blocked ?? undefined;
+    const last = this.#last;
+    const { reason, advice, code = last?.code } = phaseReport(this.#phase);
+    const nextCallMs = this.#nextCallMs();
+    const isPlanned = this.#turn !== undefined || this.#timer.dueAt !== Infinity;
+    const { meaning, lastDraw } = this.#lastDraw();
+    return Object.freeze({
+      ...{ name, product: call.product, size, quota, drawn, unused, meaning, lastDraw },
+      state: blocked === undefined ? this.#phase.name : 'paused',
+      suspended: blocked !== undefined || (this.#phase.name === 'paused' && !this.#isPausedByOperator),
+      blocked: blocked !== undefined,
+      reason: blocked ?? reason,
+      advice: (blocked === undefined ? advice : adviceOnBlock?.(name)) ?? null,
+      code: code ?? null,
+      message: last?.message ?? null,
+      stateSeconds: (clock.monotonic() - this.#movedAt) / SECOND_MS,
+      nextCallSeconds: nextCallMs === undefined ? null : nextCallMs / SECOND_MS,
+      nextCallAt:
+        nextCallMs === undefined || !isPlanned ? null : new Date(clock.now() + nextCallMs).toISOString(),
+      budget: dailyBudget === undefined ? null : { limit: dailyBudget, used: budget.used(clock.now()) },
+      ready: blocked === undefined ? (counts?.ready ?? 0) : 0,
+      joining: counts?.joining ?? 0,
+      // Counts members that have left the pool, and members in the pool.
+      used: used + (counts?.used ?? 0),
+    });
   }
 
   /** Returns what the source waits for, and when its next draw can bring a member. Waiting clients see this. */
   forecast(): SourceForecast {
-    const { name, reason } = this.#state.phase;
+    const { name, reason } = this.#phase;
     const nextDrawMs = this.#nextCallMs();
     return {
       name: this.options.name,
       state: name,
       reason,
       ...(nextDrawMs !== undefined && { nextDrawMs, nextMemberMs: nextDrawMs + this.#statistics.latencyMs }),
-      suspendedMs: this.#state.suspendedMs,
+      suspendedMs: this.#suspendedMs(),
     };
   }
 
@@ -215,64 +314,189 @@ export class DrawSource {
 
   /** Aborts the turn and its call, and waits for their end. Idempotent. */
   async close(): Promise<void> {
-    this.#closing.abort();
-    this.#turn?.abortCall();
+    this.#isClosed = true;
+    this.#turn?.abort();
+    this.#call?.abort();
     this.#timer.disarm();
     await this.#turnEnded;
   }
 
-  #check(): void {
-    if (this.#closing.signal.aborted || this.#turn !== undefined) return;
-    this.#timer.disarm();
-    const report = this.#reports.read();
-    if (report !== undefined) this.#applyReport(report);
-    const suspendedUntilAt = this.#suspendedUntilAt();
-    if (this.#state.isPausedByOperator) this.#state.move(pausedByOperator(this.options.name));
-    else if (suspendedUntilAt > this.#context.clock.monotonic()) this.#timer.armBy(suspendedUntilAt);
-    else this.#execute(this.#planner.plan());
+  get #last(): DrawOutcome | undefined {
+    return this.#lossOfStore ?? this.#lastCall;
   }
 
+  get #pace(): Pace {
+    return this.#context.paces.of(paceKey(this.options.call));
+  }
+
+  /** The time in ms from the answer of one call to the next call. */
+  get #gapMs(): number {
+    return this.options.intervalMs + PACE_SLACK_MS;
+  }
+
+  #lastDraw(): Pick<SourceStatus, 'meaning' | 'lastDraw'> {
+    const last = this.#last;
+    if (last === undefined) return { meaning: null, lastDraw: null };
+    const { kind } = last.verdict;
+    const failures = this.#spacing.unusedFailures;
+    if (kind === 'ok' && failures !== undefined) {
+      const meaning = `${failures} members in a row failed before their first use.`;
+      return { meaning, lastDraw: { result: 'useless', advice: UNUSED_FAILURES_ADVICE } };
+    }
+    const result = kind === 'ok' ? 'succeeded' : kind === 'empty' ? 'empty' : 'failed';
+    return { meaning: describeOutcome(last), lastDraw: { result, advice: last.advice } };
+  }
+
+  #move(next: SourcePhase): void {
+    const from = this.#phase;
+    const source = this.options.name;
+    if (!mayMove(from.name, next.name)) {
+      throw new TypeError(`source ${source}: ${from.name} -> ${next.name} is not a move`);
+    }
+    if (from.name !== next.name) this.#movedAt = this.#context.clock.monotonic();
+    this.#phase = next;
+    if (from.name === next.name && from.reason === next.reason) return;
+    this.#context.bus.emit('source.moved', { source, from: from.name, to: next.name, ...phaseReport(next) });
+  }
+
+  #moveToWaiting(): void {
+    this.#move(waitingPhase(this.#last, this.options.intervalMs));
+  }
+
+  #moveToDrawing(count: number): void {
+    this.#move({ name: 'drawing', reason: `requesting ${formatCount(count, 'member')} from the service` });
+  }
+
+  #warn(message: string): void {
+    this.#context.bus.emit('source.warned', { source: this.options.name, message });
+  }
+
+  /** The remaining time in ms of a suspension that waiting clients cannot shorten; 0 without one. */
+  #suspendedMs(): number {
+    if (!isSuspended(this.#phase) || this.#refillRequested) return 0;
+    const { untilAt, urgentAt } = this.#phase;
+    return urgentAt < untilAt ? 0 : Math.max(0, untilAt - this.#context.clock.monotonic());
+  }
+
+  /** The monotonic moment at which the suspension ends; 0 without one, or if the operator requested a draw. */
   #suspendedUntilAt(): number {
-    if (!this.#state.isSuspended) return 0;
-    return this.#state.suspendedUntilAt(this.#context.pool.demand(this.options.name).waiting > 0);
+    if (!isSuspended(this.#phase) || this.#refillRequested) return 0;
+    const clientsAreWaiting = this.#context.pool.demand(this.options.name).waiting > 0;
+    return clientsAreWaiting ? this.#phase.urgentAt : this.#phase.untilAt;
+  }
+
+  /** The time in ms until the next call may start; undefined if the operator has to act first. */
+  #nextCallMs(): number | undefined {
+    if (this.#phase.name === 'drawing') return 0;
+    const now = this.#context.clock.monotonic();
+    const nextMs = Math.max(this.#pace.nextInMs, this.#plannedAt(now) - now);
+    return nextMs === Infinity ? undefined : nextMs;
+  }
+
+  #plannedAt(now: number): number {
+    if (isSuspended(this.#phase)) return this.#phase.untilAt;
+    // In the phase `ready`, there are enough members. If clients need more, a draw starts as soon as the pace allows.
+    if (this.#phase.name === 'ready' || this.#timer.dueAt === Infinity) return now;
+    return this.#timer.dueAt;
+  }
+
+  #check(): void {
+    if (this.#isClosed || this.#turn !== undefined) return;
+    this.#timer.disarm();
+    const report = this.#unreadReport;
+    this.#unreadReport = undefined;
+    if (report !== undefined) this.#applyReport(report);
+    const suspendedUntilAt = this.#suspendedUntilAt();
+    if (this.#isPausedByOperator) this.#move(pausedByOperator(this.options.name));
+    else if (suspendedUntilAt > this.#context.clock.monotonic()) this.#timer.armBy(suspendedUntilAt);
+    else this.#execute(this.#plan());
   }
 
   #applyReport({ suspension }: InstanceReport): void {
     const { clock, pool } = this.#context;
     const { name } = this.options;
-    const { phase: own, isPausedByOperator } = this.#state;
+    const own = this.#phase;
     if (suspension === undefined) {
       pool.unlimitTunnels(name);
-      this.#history.forgetRefusalOfInstance();
+      // Another noria has drawn from the instance, so the service's refusal of this noria's last call no longer applies.
+      if (this.#lastCall?.concernsInstance) this.#lastCall = undefined;
       if (isSuspended(own) && own.endsWithAnyDraw)
-        this.#state.move({ name: 'idle', reason: 'another noria of the fleet has drawn from the instance' });
+        this.#move({ name: 'idle', reason: 'another noria of the fleet has drawn from the instance' });
       return;
     }
     if (suspension.limitsConnections) pool.limitTunnels(name, TUNNEL_SHARE);
-    const next = phaseFromReport(suspension, name);
+    const next = suspensionByReport(suspension, name);
     const isShorter = next.untilAt <= clock.monotonic() || (isSuspended(own) && own.untilAt > next.untilAt);
-    if (isShorter || isPausedByOperator) return;
-    this.#state.refillRequested = false;
-    this.#state.move(next);
+    if (isShorter || this.#isPausedByOperator) return;
+    this.#refillRequested = false;
+    this.#move(next);
+  }
+
+  /**
+   * Plans the next draw. The pace may not allow its call yet. Plans no draw while a source with a smaller priority
+   * number can serve the clients, unless the operator requested the draw.
+   */
+  #plan(): DrawPlan {
+    const plan = this.#planAfter(this.#pace.nextInMs);
+    if (plan.kind !== 'draw' || this.#refillRequested || !this.#context.isPreferredServing(this.options))
+      return plan;
+    return { kind: 'idle', reason: 'a source with a smaller priority number can serve the clients' };
+  }
+
+  /** @param startInMs - the time in ms until the call may start. */
+  #planAfter(startInMs: number): DrawPlan {
+    const { clock, pool, settings } = this.#context;
+    const { name, size, dailyBudget, call, count } = this.options;
+    const { latencyMs, learnedMax } = this.#statistics;
+    const { defaultMax, max = Infinity }: DrawRow['count'] = OPERATIONS[call.product].count;
+    return planDraw({
+      now: clock.monotonic(),
+      stock: {
+        countedAt: (at) => pool.countedAt(name, at),
+        heldAt: (at) => pool.heldAt(name, at),
+        nextLossAt: (after) => pool.nextLossAt(name, after),
+      },
+      demand: pool.demand(name),
+      size,
+      idleAfterMs: settings().idleAfterMs,
+      startInMs,
+      callCycleMs: this.#gapMs + latencyMs,
+      latencyMs,
+      maxPerCall: Math.min(count ?? defaultMax, max, learnedMax, this.#spacing.maxPerCall),
+      quotaLeft: this.#statistics.quotaLeft(dailyBudget, clock.now()),
+      despiteNoDemand: this.#refillRequested || this.#drawsAhead || this.#mayRecover(),
+    });
+  }
+
+  /**
+   * Whether the last call failed, but a repeated call may succeed without an action of the operator. The source then
+   * repeats the call even without demand. Reason: a load balancer sends no clients to a noria that is not ready, so
+   * noria would wait for demand forever. An empty answer does not count as a failure, because repeating the call may
+   * cost money.
+   */
+  #mayRecover(): boolean {
+    const kind = this.#last?.verdict.kind ?? 'ok';
+    return kind !== 'ok' && kind !== 'empty' && kind !== 'halt';
   }
 
   #execute(plan: DrawPlan): void {
-    if (plan.kind !== 'draw') this.#state.refillRequested = false;
+    if (plan.kind !== 'draw') this.#refillRequested = false;
+    // A halted source without demand keeps its phase, so that the status still shows the problem.
+    const isHalted = this.#phase.name === 'halted';
     switch (plan.kind) {
       case 'draw':
-        this.#startTurn(plan);
+        this.#startTurn(plan.count, plan.urgent);
         break;
       case 'exhausted':
         this.#pauseUntilMidnight();
         break;
       case 'idle':
-        if (this.#state.phase.name === 'halted') break; // keeps the phase `halted`, so that the status still shows the problem
-        this.#state.move({ name: 'idle', reason: plan.reason });
+        if (!isHalted) this.#move({ name: 'idle', reason: plan.reason });
         break;
       case 'enough':
-        this.#state.drawsAhead = false;
-        if (this.#state.phase.name === 'halted') break;
-        this.#state.move({
+        this.#drawsAhead = false;
+        if (isHalted) break;
+        this.#move({
           name: 'ready',
           reason: `the source has enough members (size ${this.options.size})`,
         });
@@ -281,25 +505,14 @@ export class DrawSource {
     }
   }
 
-  #startTurn({ count, urgent }: PlannedDraw): void {
-    const startAt = this.#state.refillRequested ? 0 : this.#history.spacing.notBeforeAt(urgent);
+  #startTurn(count: number, urgent: boolean): void {
+    const startAt = this.#refillRequested ? 0 : this.#spacing.notBeforeAt(urgent);
     const mustWait = startAt > this.#context.clock.monotonic();
     // A suspended source that tries a draw keeps its phase until the pace store answers. So if the pace store fails
     // again, the phase does not change and noria emits no event.
-    if (mustWait || !this.#state.isSuspended)
-      this.#state.move(waitingPhase(this.#history.last, this.options.intervalMs));
-    if (mustWait) {
-      this.#timer.armBy(startAt);
-      return;
-    }
-    this.#turnEnded = this.#takeTurn(count);
-  }
-
-  async #takeTurn(count: number): Promise<void> {
-    this.#turn = new SourceTurn(this.#context, this.#planner, this.#parts);
-    await this.#turn.run(count);
-    this.#turn = undefined;
-    this.#check();
+    if (mustWait || !isSuspended(this.#phase)) this.#moveToWaiting();
+    if (mustWait) this.#timer.armBy(startAt);
+    else this.#turnEnded = this.#takeTurn(count);
   }
 
   #pauseUntilMidnight(): void {
@@ -308,23 +521,275 @@ export class DrawSource {
     const reason = `the daily budget of ${formatCount(this.options.dailyBudget ?? 0, 'distinct IP')} is used up`;
     const advice =
       "Drawing resumes at the service's midnight (UTC+8). Raise dailyBudget to draw before that.";
-    this.#state.move({ name: 'paused', reason, advice, untilAt, urgentAt: untilAt });
+    this.#move({ name: 'paused', reason, advice, untilAt, urgentAt: untilAt });
     this.#timer.armBy(untilAt);
   }
 
-  /** The time in ms until the next call may start; undefined if the operator has to act first. */
-  #nextCallMs(): number | undefined {
-    if (this.#state.phase.name === 'drawing') return 0;
-    const now = this.#context.clock.monotonic();
-    const nextMs = Math.max(this.#planner.pace.nextInMs, this.#plannedAt(now) - now);
-    return nextMs === Infinity ? undefined : nextMs;
+  async #takeTurn(count: number): Promise<void> {
+    const turn = new AbortController();
+    this.#turn = turn;
+    const phaseBefore = this.#phase;
+    const { intervalMs } = this.options;
+    const place = this.#pace.enter({ intervalMs, callTimeoutMs: this.#context.settings().callTimeoutMs });
+    try {
+      await this.#draw(place, count, turn.signal).finally(() => place.leave());
+    } catch (error) {
+      // Only noria's inability to record the call ends here. A failed call does not throw: its failure is an outcome.
+      if (!(error instanceof NoriaError)) throw error;
+      // Such a request overrides the suspension, so noria would otherwise repeat the draw endlessly without a pause.
+      this.#refillRequested = false;
+      const isSuspendedByTurn = isSuspended(this.#phase) && this.#phase !== phaseBefore;
+      if (!isSuspendedByTurn) this.#learn(outcomeOfError(error), { asked: 0, gained: 0 }, undefined);
+    }
+    this.#turn = undefined;
+    this.#check();
   }
 
-  #plannedAt(now: number): number {
-    const { phase } = this.#state;
-    if (isSuspended(phase)) return phase.untilAt;
-    // In the phase `ready`, there are enough members. If clients need more, a draw starts as soon as the pace allows.
-    if (phase.name === 'ready' || this.#timer.dueAt === Infinity) return now;
-    return this.#timer.dueAt;
+  /**
+   * Gets members for the source: waits for the pace, connects, and makes one call. The turn ends without a call when
+   * `signal` aborts, or when no draw is wanted any more.
+   *
+   * @param planned - the number of members, as planned before the wait.
+   */
+  async #draw(place: Place, planned: number, signal: AbortSignal): Promise<void> {
+    let count = planned;
+    const isWanted = () => {
+      const plan = this.#plan();
+      if (plan.kind === 'draw') count = plan.count;
+      return plan.kind === 'draw' && !this.#isPausedByOperator;
+    };
+    for (;;) {
+      let hasWaited = false;
+      for await (const waitMs of place.waits(signal)) {
+        if (hasWaited && !isWanted()) return;
+        hasWaited = true;
+        this.#reportWait(waitMs);
+      }
+      if (signal.aborted || (hasWaited && !isWanted())) return;
+      const open = await this.#connect(count, signal);
+      if (open === undefined) return;
+      try {
+        const permit = await place.claim();
+        if (permit === undefined) continue;
+        if (await place.send(permit, () => this.#send(open, permit, signal))) return;
+      } finally {
+        open.connection.close();
+      }
+    }
   }
+
+  /**
+   * Reports why the source waits. If the wait is more than twice the usual time between two calls, and the last call
+   * does not explain it, the report names the possible causes.
+   */
+  #reportWait(ms: number): void {
+    const last = this.#last;
+    if (ms > 2 * this.#gapMs && (last === undefined || last.verdict.kind === 'ok')) {
+      const cause =
+        this.#context.onReport === undefined
+          ? 'an earlier answer of the service, or a call of another process'
+          : "an earlier answer of the service, a call of another noria, or lost data in the fleet's store";
+      const reason = `the next call must wait ${roughDuration(ms)} because of ${cause}`;
+      this.#move({ name: 'waiting', reason });
+    } else if (this.#phase.name !== 'waiting') {
+      // this turn waits again: the source was suspended, or another process made a call while the connection opened
+      this.#moveToWaiting();
+    }
+  }
+
+  /** Opens the connection. Returns undefined if the connection failed or the turn has ended. */
+  async #connect(count: number, turn: AbortSignal): Promise<OpenDraw | undefined> {
+    const { clock, bus, extractor } = this.#context;
+    const { options } = this;
+    const startedAt = clock.monotonic();
+    if (isSuspended(this.#phase)) this.#moveToWaiting();
+    this.#moveToDrawing(count);
+    const call = new AbortController();
+    const abort = () => call.abort();
+    this.#call = call;
+    turn.addEventListener('abort', abort);
+    try {
+      const connection = await extractor.connect(options.call, call.signal);
+      return { connection, options, startedAt, signal: call.signal };
+    } catch (error) {
+      this.#refillRequested = false;
+      if (call.signal.aborted) return undefined; // ignored: the turn has ended
+      const outcome = outcomeOfError(error);
+      bus.emit('draw.started', { source: options.name, asked: count });
+      const gained = this.#apply({ options, startedAt, asked: count, outcome });
+      this.#learn(outcome, { asked: count, gained }, undefined);
+      return undefined;
+    } finally {
+      turn.removeEventListener('abort', abort);
+    }
+  }
+
+  /** Makes the call if it is still necessary. */
+  async #send(
+    draw: OpenDraw,
+    permit: Permit,
+    turn: AbortSignal,
+  ): Promise<{ readonly result: undefined; readonly settlement: Settlement }> {
+    if (turn.aborted) return NOT_SENT;
+    const plan = this.#planAfter(0); // plans again: the pool may have changed while the connection opened
+    const mustStop = this.#isPausedByOperator || this.#unreadReport?.suspension !== undefined;
+    if (plan.kind !== 'draw' || mustStop) return NOT_SENT;
+    const { count } = plan;
+    const wasRequested = this.#refillRequested;
+    this.#refillRequested = false;
+    this.#moveToDrawing(count);
+    const ended = await this.#extract(draw, count, permit);
+    // If the permit expired, the turn waits for another permit, and the operator's request for a draw still applies.
+    if (permit.state === 'expired') this.#refillRequested ||= wasRequested;
+    if (ended === undefined) return NOT_SENT;
+    const gained = this.#apply(ended);
+    if (draw.signal.aborted) return NOT_SENT;
+    const settlement = this.#learn(ended.outcome, { asked: count, gained }, permit.sinceArrivalMs);
+    if (draw.options !== this.options) this.#forgetOldOptions();
+    return { result: undefined, settlement };
+  }
+
+  /** Returns undefined if the call was aborted, or if the permit had expired and noria sent nothing. */
+  async #extract(draw: OpenDraw, asked: number, gate: Permit): Promise<EndedDraw | undefined> {
+    const { connection, options, startedAt, signal } = draw;
+    const { call, secrets, name: source } = options;
+    this.#context.bus.emit('draw.started', { source, asked });
+    try {
+      const answer = await connection.extract({ ...call, count: asked }, { secrets, gate });
+      return { options, startedAt, asked, outcome: outcomeOfAnswer(call.product, answer), answer };
+    } catch (error) {
+      // ignored: the source closes, or the permit expired and the turn waits for another one
+      if (signal.aborted || hasCode(error, 'pace-held')) return undefined;
+      return { options, startedAt, asked, outcome: outcomeOfError(error) };
+    }
+  }
+
+  /**
+   * Adds the members of a draw to the pool, counts them, and emits `draw.done`.
+   *
+   * @returns how many more members will be usable before the next draw can deliver, because of this draw.
+   */
+  #apply({ options, startedAt, asked, outcome, answer }: EndedDraw): number {
+    const { clock, bus, pool } = this.#context;
+    const source = options.name;
+    const statistics = this.#statistics;
+    const ms = clock.monotonic() - startedAt;
+    const aheadMs = this.#gapMs + statistics.latencyMs;
+    const usable = () => pool.usableAt(source, clock.monotonic() + aheadMs);
+    const usableBefore = usable();
+    if (outcome.limitsConnections) pool.limitTunnels(source, TUNNEL_SHARE);
+    else if (outcome.code === SUCCESS) pool.unlimitTunnels(source);
+    let added = { joined: 0, renewed: 0 };
+    if (answer !== undefined) {
+      statistics.quota = { ...statistics.quota, ...answer.quota };
+      statistics.countForbidden(forbiddenIn(answer));
+      if (options.dailyBudget !== undefined) statistics.budget.add(distinctIps(answer), clock.now());
+      if (answer.entries.length > 0) added = pool.addMembers(source, drawnMembers(answer, options));
+      statistics.drawn += added.joined;
+      statistics.recordLatency(ms);
+    }
+    const gained = usable() - usableBefore;
+    bus.emit('draw.done', drawDone({ source, asked, ms }, outcome, { answer, ...added }));
+    return gained;
+  }
+
+  /**
+   * Learns from the end of a call, reports it to the fleet, and suspends the source if necessary.
+   *
+   * @param draw - `gained`: how many more members are usable because of the call.
+   * @param sinceArrivalMs - see `Permit.sinceArrivalMs`.
+   * @returns the effect on the pace.
+   */
+  #learn(
+    outcome: DrawOutcome,
+    draw: { readonly asked: number; readonly gained: number },
+    sinceArrivalMs: number | undefined,
+  ): Settlement {
+    const now = this.#context.clock.monotonic();
+    const { settlement, suspension } = this.#react(outcome, draw, sinceArrivalMs);
+    this.#report(outcome, suspension);
+    // noria does not repeat the first draw if it dropped all proxies of the answer: each draw may cost money.
+    if (outcome.verdict.kind === 'ok' || outcome.allDropped) this.#drawsAhead = false;
+    if (suspension !== undefined)
+      this.#move(suspensionBy(outcome, suspension, { source: this.options.name, now }));
+    return settlement;
+  }
+
+  #react(
+    outcome: DrawOutcome,
+    { asked, gained }: { readonly asked: number; readonly gained: number },
+    sinceArrivalMs: number | undefined,
+  ): Reaction {
+    const { clock, random } = this.#context;
+    const isLoss = isLossOfStore(outcome.code);
+    this.#lossOfStore = isLoss ? outcome : undefined;
+    if (!isLoss) this.#lastCall = outcome;
+    if (outcome.code === PARAMS_WRONG && asked > 1) return this.#requestLess(asked);
+    const { kind } = outcome.verdict;
+    this.#streak = { kind, length: this.#streak.kind === kind ? this.#streak.length + 1 : 1 };
+    if (kind === 'ok' || kind === 'empty') this.#spacing.recordDraw(gained, clock.monotonic(), this.#gapMs);
+    if (kind === 'ok') this.#warnedOfDropped = false;
+    this.#warnAbout(outcome, sinceArrivalMs);
+    return reactTo(outcome, { consecutive: this.#streak.length, wallAt: clock.now(), random });
+  }
+
+  /**
+   * Halves the number of members that noria requests per call, because the service may have rejected only that number.
+   * If the service also rejects a request for 1 member, the configuration is wrong.
+   */
+  #requestLess(asked: number): Reaction {
+    const max = Math.floor(asked / 2);
+    this.#statistics.learnedMax = max;
+    this.#warn(
+      `the service rejected a count of ${asked} (${PARAMS_WRONG}), so noria now requests at most ${max} per call; set params.count to the maximum of the instance`,
+    );
+    return { settlement: PACE_UNCHANGED };
+  }
+
+  #warnAbout(outcome: DrawOutcome, sinceArrivalMs: number | undefined): void {
+    const { kind } = outcome.verdict;
+    const text = `${describeOutcome(outcome)} ${outcome.advice}`;
+    if (outcome.allDropped) {
+      if (!this.#warnedOfDropped) this.#warn(text);
+      this.#warnedOfDropped = true;
+    } else if (kind === 'empty' && this.#streak.length === EMPTY_BEFORE_WARNING) {
+      this.#warn(`${EMPTY_BEFORE_WARNING} draws in a row brought no member: ${text}`);
+    }
+    if (kind === 'slow-down') this.#warn(`${describeOutcome(outcome)} ${causeOfRefusal(sinceArrivalMs)}`);
+  }
+
+  /** Tells the other norias of the fleet what the call has shown about the instance, unless they know it. */
+  #report(outcome: DrawOutcome, suspension: Reaction['suspension']): void {
+    const { clock, onReport } = this.#context;
+    this.#unreadReport = undefined; // outdated, because this noria has made a call since it received the report
+    const { quota } = this.#statistics;
+    const report = reportOf(outcome, suspension, { quota, now: clock.monotonic() });
+    if (report === undefined || isSame(report, this.#lastReport)) return;
+    this.#lastReport = report;
+    onReport?.(this.options.name, report);
+  }
+
+  /** Forgets what the source learned with the old options, and ends the suspension that they caused. */
+  #forgetOldOptions(): void {
+    this.#lastCall = undefined;
+    this.#lossOfStore = undefined;
+    this.#streak = NO_STREAK;
+    this.#warnedOfDropped = false;
+    this.#unreadReport = undefined;
+    this.#spacing.reset();
+    if (!isSuspended(this.#phase) || this.#isPausedByOperator) return;
+    this.#move({ name: 'idle', reason: 'the configuration changed' });
+    this.#refillRequested = true;
+  }
+}
+
+/**
+ * Explains why a call may have come too early for the service (12002). Names another program as a possible cause only
+ * if noria knows that its own calls were not too close to each other.
+ */
+function causeOfRefusal(sinceArrivalMs: number | undefined): string {
+  if (sinceArrivalMs === undefined) {
+    return 'noria has no record of when its previous call arrived, so its own calls may be the cause; noria now calls less often. If this repeats, raise interval';
+  }
+  return `noria's previous call arrived about ${roughDuration(sinceArrivalMs)} before this one, or earlier, so another program may be using this instance; stop that program. If there is none, raise interval`;
 }

@@ -1,101 +1,70 @@
-/** The status of a source. Only `message` contains text of the service. */
-import type { Quota } from '../service/answer.ts';
-import { UNUSED_FAILURES_ADVICE } from './draw-history.ts';
-import type { SourceParts } from './draw-planner.ts';
-import { phaseReport, type SourcePhaseName } from './phase.ts';
-import { type DrawOutcome, describeOutcome } from './reaction.ts';
+/**
+ * The status of a source: built once, and read by the admin API, readiness, the command line and the page. Only
+ * `message` contains text of the service.
+ */
+import { z } from 'zod';
 
-export interface SourceStatus {
-  readonly name: string;
-  readonly product: string;
-  readonly state: SourcePhaseName;
-  /**
-   * Why the source is in this state, in noria's own words. If a code of the service is the reason, the text begins with
-   * the code.
-   */
-  readonly reason: string;
-  /** What the operator can do; absent if nothing is necessary. */
-  readonly advice?: string;
-  /**
-   * The code that explains the state. If no code explains it, the code of the last call (see `DrawOutcome.code`).
-   * Absent before the first call, and before the first call after a change of the source's configuration.
-   */
-  readonly code?: string;
-  /** What the service said in its answer to the last call, or how the call failed. Never shown to clients. */
-  readonly message?: string;
-  /** The last draw that ended; absent before the first draw. */
-  readonly lastDraw?: LastDraw;
-  /** For how long the source has been in this state, in ms. */
-  readonly stateMs: number;
-  /** The time in ms until the next call may start; absent if the operator has to act first. */
-  readonly nextCallMs?: number;
-  /**
-   * The time of the next call in epoch ms. Absent if no call is planned, for example because there are enough
-   * members.
-   */
-  readonly nextCallAt?: number;
-  readonly quota: Quota;
-  /** The maximum number of distinct IPs to draw on one day of the service, and the number drawn today. */
-  readonly budget?: { readonly limit: number; readonly used: number };
-  readonly size: number;
-  /** The counts of the source since the state folder was created, as `Counts` defines them. */
-  readonly drawn: number;
-  readonly used: number;
-  readonly unused: number;
-}
+export const SOURCE_STATES = ['idle', 'ready', 'drawing', 'waiting', 'backoff', 'paused', 'halted'] as const;
+export type SourceState = (typeof SOURCE_STATES)[number];
 
-/** The result of the last draw. It shows whether the next draw will probably bring usable members. */
-export interface LastDraw {
-  /** How the draw ended. `useless`: it brought members, but many members in a row failed before their first use. */
-  readonly result: 'succeeded' | 'empty' | 'useless' | 'failed';
-  /** The outcome in noria's own words, not in those of the service. */
-  readonly reason: string;
-  /** What the operator can do; empty if nothing is necessary. */
-  readonly advice: string;
-}
+const integer = (description: string) => z.number().int().meta({ description });
 
-interface NextCall {
-  /** The time in ms until the next call may start; undefined if the operator has to act first. */
-  readonly ms: number | undefined;
-  /** Whether the source has planned its next call. */
-  readonly isPlanned: boolean;
-}
+export const quotaSchema = z.object({
+  remaining: integer('Distinct IPs left in the quota, for today or in total').optional(),
+  added: integer('Distinct IPs of the last draw that were new').optional(),
+  active: integer('Distinct IPs drawn that have not expired').optional(),
+  today: integer('Distinct IPs drawn today, as counted by the service').optional(),
+});
 
-/** @param wallAt - the current time in epoch ms. */
-export function sourceStatus(parts: SourceParts, nextCall: NextCall, wallAt: number): SourceStatus {
-  const { options, statistics, history, state } = parts;
-  const { last } = history;
-  const { phase } = state;
-  const { ms: nextCallMs, isPlanned } = nextCall;
-  const { dailyBudget } = options;
-  const { reason, advice, code = last?.code } = phaseReport(phase);
-  return Object.freeze({
-    name: options.name,
-    product: options.call.product,
-    state: phase.name,
-    reason,
-    ...(advice === undefined ? {} : { advice }),
-    ...(code === undefined ? {} : { code }),
-    ...(last?.message === undefined ? {} : { message: last.message }),
-    ...(last === undefined ? {} : { lastDraw: lastDraw(last, history.spacing.unusedFailures) }),
-    stateMs: state.lastedMs,
-    ...(nextCallMs === undefined ? {} : { nextCallMs }),
-    ...(nextCallMs === undefined || !isPlanned ? {} : { nextCallAt: wallAt + nextCallMs }),
-    quota: statistics.quota,
-    ...(dailyBudget === undefined
-      ? {}
-      : { budget: { limit: dailyBudget, used: statistics.budget.used(wallAt) } }),
-    size: options.size,
-    ...statistics.counts,
-  });
-}
+export const sourceStatusSchema = z.object({
+  name: z.string(),
+  product: z.string(),
+  state: z.enum(SOURCE_STATES).meta({
+    description: 'A `paused` source was paused by the operator or suspended by a condition that passes',
+  }),
+  suspended: z.boolean().meta({
+    description:
+      'Whether a `paused` source is suspended by a condition that passes, such as a used-up quota; false if the operator paused it',
+  }),
+  blocked: z.boolean().meta({
+    description: 'Whether the members refuse the credentials of the source; it is then `paused`',
+  }),
+  reason: z.string().meta({ description: 'Why the source is in this state' }),
+  advice: z.string().nullable().meta({
+    description: 'What the operator can do about this state; null if nothing is necessary',
+  }),
+  code: z.string().nullable().meta({
+    description: "The service's code for the last call; `transport` if the call got no answer",
+  }),
+  message: z.string().nullable().meta({ description: "The service's own message of the last call" }),
+  meaning: z.string().nullable().meta({
+    description: 'What the result of the last call means, in English; null before the first call',
+  }),
+  lastDraw: z
+    .object({ result: z.enum(['succeeded', 'empty', 'useless', 'failed']), advice: z.string() })
+    .nullable()
+    .meta({
+      description:
+        'How the last draw ended, and what the operator can do about it. useless: it brought members, but many in a row failed before their first use',
+    }),
+  stateSeconds: z.number().meta({ description: 'For how long the source has been in this state' }),
+  nextCallSeconds: z.number().nullable().meta({
+    description: 'Time until the next call may start; null if the operator has to act first',
+  }),
+  nextCallAt: z
+    .string()
+    .nullable()
+    .meta({ description: 'The earliest next call; null when none is planned' }),
+  quota: quotaSchema,
+  budget: z.object({ limit: z.number().int(), used: z.number().int() }).nullable(),
+  size: integer('The most usable members that the source holds'),
+  ready: integer('Number of members that a client can get now'),
+  joining: integer('Number of drawn members whose first health check is in progress'),
+  drawn: integer('Members drawn since the state folder was created'),
+  used: integer('How many of the `drawn` members carried at least one tunnel or request'),
+  unused: integer(
+    'How many of the `drawn` members left the pool unused, or have an address that noria may not use',
+  ),
+});
 
-function lastDraw(last: DrawOutcome, unusedFailures: number | undefined): LastDraw {
-  const { kind } = last.verdict;
-  if (kind === 'ok' && unusedFailures !== undefined) {
-    const reason = `${unusedFailures} members in a row failed before their first use.`;
-    return { result: 'useless', reason, advice: UNUSED_FAILURES_ADVICE };
-  }
-  const result = kind === 'ok' ? 'succeeded' : kind === 'empty' ? 'empty' : 'failed';
-  return { result, reason: describeOutcome(last), advice: last.advice };
-}
+export type SourceStatus = Readonly<z.infer<typeof sourceStatusSchema>>;

@@ -1,20 +1,27 @@
 import type { AdminBackend } from '../../src/admin/backend.ts';
-import type { MemberJson, SessionJson, SourceJson, Status } from '../../src/admin/schemas.ts';
+import type { MemberJson, SessionJson, Status } from '../../src/admin/schemas.ts';
+import type { SourceStatus } from '../../src/refill/status.ts';
 
-export const SOURCE: SourceJson = {
+export const SOURCE: SourceStatus = {
   name: 'city',
   product: 'short-classic',
   state: 'ready',
+  suspended: false,
+  blocked: false,
   reason: 'all 20 members are there',
   advice: null,
   code: '10001',
   message: null,
   meaning: '10001: Success.',
+  lastDraw: { result: 'succeeded', advice: '' },
+  stateSeconds: 12,
+  nextCallSeconds: 0,
   nextCallAt: null,
   quota: {},
   budget: null,
   size: 20,
   ready: 20,
+  joining: 0,
   drawn: 25,
   used: 11,
   unused: 3,

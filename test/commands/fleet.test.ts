@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { runProgram } from '../../src/commands/program.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { callOf } from '../../src/daemon/part-options.ts';
-import type { InstanceSuspension } from '../../src/refill/instance-report.ts';
 import { paceKey } from '../../src/refill/pace.ts';
+import type { InstanceReport } from '../../src/refill/reaction.ts';
 import { openStoreStage } from '../fleet/redis/store-stage.ts';
 import { Recorder } from '../fleet/shared-pool-contract.ts';
 import { testFolder, writeIn } from '../journeys/noria-process.ts';
@@ -52,7 +52,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const pool = stage.connect('a');
     const seen = new Recorder();
     await pool.follow(seen);
-    const report = async (fact: { suspension?: InstanceSuspension }) => {
+    const report = async (fact: { suspension?: NonNullable<InstanceReport['suspension']> }) => {
       const before = seen.facts.length;
       pool.publish([{ kind: 'source.reported', source, quota: {}, ...fact }]);
       await until('the log has the report', () => seen.facts.length > before);

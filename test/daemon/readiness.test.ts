@@ -1,12 +1,6 @@
 import { expect, test } from 'vitest';
-import {
-  decideReadiness,
-  isSameReadiness,
-  type ReadinessFacts,
-  type SourceFacts,
-} from '../../src/daemon/readiness.ts';
-import { SOURCE_MOVES, type SourcePhaseName } from '../../src/refill/phase.ts';
-import type { LastDraw } from '../../src/refill/status.ts';
+import { decideReadiness, isSameReadiness, type ReadinessFacts } from '../../src/daemon/readiness.ts';
+import { SOURCE_STATES, type SourceState, type SourceStatus } from '../../src/refill/status.ts';
 
 const DRAIN_ENDS_AT = Date.UTC(2026, 10, 21, 12);
 
@@ -20,20 +14,17 @@ const DRAWS = {
     reason: 'No answer from the service.',
     advice: 'Check service.baseUrl and the network of this machine.',
   },
-} as const satisfies Record<string, LastDraw | undefined>;
+} as const;
 type Draw = keyof typeof DRAWS;
 
-function source({ draw = 'succeeded', ...more }: Partial<SourceFacts> & { draw?: Draw } = {}): SourceFacts {
-  const lastDraw = DRAWS[draw];
+function source({ draw = 'succeeded', ...more }: Partial<SourceStatus> & { draw?: Draw } = {}): SourceStatus {
+  const { result, reason = null, advice = '' } = DRAWS[draw] ?? {};
   return {
-    name: 'city',
-    state: 'ready',
-    stateMs: 0,
-    reason: 'the reason of its state.',
-    usable: 0,
-    joining: 0,
-    nextCallMs: 4_200,
-    ...(lastDraw === undefined ? {} : { lastDraw }),
+    ...{ name: 'city', product: 'short-classic', state: 'ready', suspended: false, blocked: false },
+    ...{ reason: 'the reason of its state.', advice: null, code: null, message: null, meaning: reason },
+    lastDraw: result === undefined ? null : { result, advice },
+    ...{ stateSeconds: 0, nextCallSeconds: 4.2, nextCallAt: null, quota: {}, budget: null },
+    ...{ size: 5, ready: 0, joining: 0, drawn: 0, used: 0, unused: 0 },
     ...more,
   };
 }
@@ -47,18 +38,18 @@ function facts(more: Partial<ReadinessFacts> = {}): ReadinessFacts {
     failedRequests: 0,
     clientWaitMs: 15_000,
     drawTimeoutMs: 10_000,
-    sources: [source({ usable: 3 })],
+    sources: [source({ ready: 3 })],
     ...more,
   };
 }
 
 const decide = (more: Partial<ReadinessFacts>) => decideReadiness(facts(more));
-const stateOf = (...sources: SourceFacts[]) => decide({ sources }).state;
+const stateOf = (...sources: SourceStatus[]) => decide({ sources }).state;
 
 /**
  * The state of a noria that has only this source and no usable member, by the state of the source and its last draw.
  */
-const EMPTY_POOL: Readonly<Record<SourcePhaseName, Readonly<Record<Draw, string>>>> = {
+const EMPTY_POOL: Readonly<Record<SourceState, Readonly<Record<Draw, string>>>> = {
   idle: { none: 'idle', succeeded: 'idle', empty: 'not-serving', useless: 'degraded', failed: 'not-serving' },
   ready: {
     none: 'degraded',
@@ -104,14 +95,14 @@ const EMPTY_POOL: Readonly<Record<SourcePhaseName, Readonly<Record<Draw, string>
   },
 };
 /** The states of a source that are a problem, whatever the result of its last draw. */
-const STOPPED = new Set<SourcePhaseName>(['backoff', 'paused', 'halted']);
+const STOPPED = new Set<SourceState>(['backoff', 'paused', 'halted']);
 
-const STATES = Object.keys(SOURCE_MOVES) as SourcePhaseName[];
+const STATES = SOURCE_STATES;
 const ALL_DRAWS = Object.keys(DRAWS) as Draw[];
 const COMBINATIONS = STATES.flatMap((state) => ALL_DRAWS.map((draw) => [state, draw] as const));
 
 test('readiness: the table has every state of a source', () => {
-  expect(Object.keys(EMPTY_POOL)).toEqual(STATES);
+  expect(Object.keys(EMPTY_POOL).sort()).toEqual([...STATES].sort());
   expect(COMBINATIONS).toHaveLength(7 * 5);
 });
 
@@ -126,7 +117,7 @@ test.each(COMBINATIONS)(
   'readiness: members are usable, the source is %s, its last draw: %s',
   (state, draw) => {
     const hasProblem = STOPPED.has(state) || draw === 'failed' || draw === 'useless';
-    const { state: found, ready } = decide({ sources: [source({ state, draw, usable: 3 })] });
+    const { state: found, ready } = decide({ sources: [source({ state, draw, ready: 3 })] });
     expect([found, ready]).toEqual([hasProblem ? 'degraded' : 'serving', true]);
   },
 );
@@ -134,8 +125,8 @@ test.each(COMBINATIONS)(
 test.each(COMBINATIONS)(
   'readiness: the members refuse the credentials, the source is %s, its last draw: %s',
   (state, draw) => {
-    const blocked = { reason: 'its members refuse the credentials', advice: 'Set password.' };
-    const { state: found, advice } = decide({ sources: [source({ state, draw, blocked })] });
+    const blocked = { blocked: true, reason: 'its members refuse the credentials', advice: 'Set password.' };
+    const { state: found, advice } = decide({ sources: [source({ state, draw, ...blocked })] });
     expect([found, advice]).toEqual(['not-serving', 'Set password.']);
   },
 );
@@ -144,7 +135,7 @@ test.each(COMBINATIONS)(
   'readiness: a second source that works keeps noria ready, the first is %s, its last draw: %s',
   (state, draw) => {
     const first = source({ state, draw });
-    const serving = source({ name: 'town', usable: 1 });
+    const serving = source({ name: 'town', ready: 1 });
     const idle = source({ name: 'town', state: 'idle' });
     expect(decide({ sources: [first, serving] }).ready).toBe(true);
     expect(decide({ sources: [first, idle] }).ready).toBe(true);
@@ -167,7 +158,7 @@ test.each([
   ['has no worker', { workers: { wanted: 2, running: 0 } }, /^all workers are down; restarting/],
 ] as const)('readiness: noria %s: not serving, whatever the source does', (_what, fatal, reason) => {
   for (const [state, draw] of COMBINATIONS) {
-    const found = decide({ ...fatal, sources: [source({ state, draw, usable: 3 })] });
+    const found = decide({ ...fatal, sources: [source({ state, draw, ready: 3 })] });
     expect(found).toMatchObject({
       state: 'not-serving',
       ready: false,
@@ -188,18 +179,18 @@ test('readiness: a count or a time that grows is not a change', () => {
   const failing = (failedRequests: number) => decideReadiness(facts({ failedRequests }));
   expect(failing(3).problems[0]?.reason).not.toBe(failing(2).problems[0]?.reason);
   expect(isSameReadiness(failing(2), failing(3))).toBe(true);
-  const drawing = (stateMs: number) =>
-    decideReadiness(facts({ sources: [source({ state: 'drawing', draw: 'none', stateMs })] }));
-  expect(drawing(12_000).problems[0]?.reason).not.toBe(drawing(15_000).problems[0]?.reason);
-  expect(isSameReadiness(drawing(12_000), drawing(15_000))).toBe(true);
+  const drawing = (stateSeconds: number) =>
+    decideReadiness(facts({ sources: [source({ state: 'drawing', draw: 'none', stateSeconds })] }));
+  expect(drawing(12).problems[0]?.reason).not.toBe(drawing(15).problems[0]?.reason);
+  expect(isSameReadiness(drawing(12), drawing(15))).toBe(true);
   const workers = (running: number) => decideReadiness(facts({ workers: { wanted: 3, running } }));
   expect(isSameReadiness(workers(1), workers(2))).toBe(false);
 });
 
 test('readiness: a draw that cannot come within the wait of a client does not count', () => {
-  const waiting = (nextCallMs: number) => source({ state: 'waiting', draw: 'none', nextCallMs });
-  expect(stateOf(waiting(15_000))).toBe('starting');
-  expect(decide({ sources: [waiting(15_001)] })).toMatchObject({
+  const waiting = (nextCallSeconds: number) => source({ state: 'waiting', draw: 'none', nextCallSeconds });
+  expect(stateOf(waiting(15))).toBe('starting');
+  expect(decide({ sources: [waiting(15.001)] })).toMatchObject({
     state: 'not-serving',
     reason: 'source city: the reason of its state',
     nextAttemptSeconds: 16,
@@ -207,9 +198,9 @@ test('readiness: a draw that cannot come within the wait of a client does not co
 });
 
 test('readiness: the first draw counts until its deadline', () => {
-  const drawing = (stateMs: number) => source({ state: 'drawing', draw: 'none', stateMs });
-  expect(stateOf(drawing(10_000))).toBe('starting');
-  expect(decide({ sources: [drawing(10_001)] })).toMatchObject({
+  const drawing = (stateSeconds: number) => source({ state: 'drawing', draw: 'none', stateSeconds });
+  expect(stateOf(drawing(10))).toBe('starting');
+  expect(decide({ sources: [drawing(10.001)] })).toMatchObject({
     state: 'not-serving',
     reason: 'source city: the service has not answered for 10 s',
     problems: [{ kind: 'draw-late' }],
@@ -258,9 +249,18 @@ test('readiness: not serving says why, since when, when it tries again, and what
 
 test('readiness: a retry under way does not make noria ready, and the time goes on', () => {
   const backoff = decideReadiness(
-    facts({ sources: [source({ state: 'backoff', draw: 'failed', ...DRAWS.failed })] }),
+    facts({
+      sources: [
+        source({
+          state: 'backoff',
+          draw: 'failed',
+          reason: DRAWS.failed.reason,
+          advice: DRAWS.failed.advice,
+        }),
+      ],
+    }),
   );
-  const retry = source({ state: 'drawing', draw: 'failed', nextCallMs: 0 });
+  const retry = source({ state: 'drawing', draw: 'failed', nextCallSeconds: 0 });
   const retrying = decideReadiness(facts({ now: 105_000, sources: [retry] }), backoff);
   expect(retrying).toMatchObject({ state: 'not-serving', sinceSeconds: 5, nextAttemptSeconds: 0 });
   expect(isSameReadiness(backoff, retrying)).toBe(true);
@@ -287,14 +287,14 @@ test("readiness: a fleet's store that stays lost is a problem, and members serve
 test("readiness: the loss of the fleet's store is one problem, also if the draws of all sources failed by it", () => {
   const storeLost = { reason: 'no answer to EVALSHA within 1000 ms', ms: 4_000 };
   const failed = { draw: 'failed', state: 'backoff', code: 'fleet-store-lost' } as const;
-  const sources = [source({ ...failed, usable: 2 }), source({ ...failed, name: 'harbor' })];
+  const sources = [source({ ...failed, ready: 2 }), source({ ...failed, name: 'harbor' })];
   expect(decide({ storeLost, sources })).toMatchObject({
     state: 'degraded',
     ready: true,
     problems: [{ kind: 'store-lost', source: null }],
   });
   expect(decide({ storeLost, sources }).problems).toHaveLength(1);
-  const empty = decide({ storeLost, sources: sources.map((each) => ({ ...each, usable: 0 })) });
+  const empty = decide({ storeLost, sources: sources.map((each) => ({ ...each, ready: 0 })) });
   expect(empty).toMatchObject({
     state: 'not-serving',
     reason: "noria draws nothing while the fleet's store is lost: no answer to EVALSHA within 1000 ms",
@@ -302,6 +302,6 @@ test("readiness: the loss of the fleet's store is one problem, also if the draws
   });
   expect(empty.problems).toHaveLength(1);
   expect(
-    decide({ sources: sources.map((each) => ({ ...each, state: 'ready', usable: 2 })) }).problems,
+    decide({ sources: sources.map((each) => ({ ...each, state: 'ready', ready: 2 })) }).problems,
   ).toEqual([]);
 });

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import { openMetrics } from '../../src/admin/metrics.ts';
-import { SOURCE_STATES } from '../../src/admin/schemas.ts';
+import { SOURCE_STATES } from '../../src/refill/status.ts';
 import { fakeBackend } from '../admin/fake-backend.ts';
 import { strictBus } from '../admin/open-test-admin.ts';
 import { hasCommand } from '../support/tools.ts';

@@ -1,11 +1,12 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
-import { Pace, type PaceTurn, type Permit, paceKey } from '../../src/refill/pace.ts';
+import { Pace, type Permit, paceKey } from '../../src/refill/pace.ts';
 import { createPaceMemory, type PaceStore } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { manualTimekeeper, pass, settle } from './rig.ts';
+import { type TestTurn, take } from './take.ts';
 
-interface TestTurn extends Partial<PaceTurn<string>> {
+interface TurnOptions extends Partial<TestTurn<string>> {
   readonly intervalMs?: number;
   readonly tookMs?: number;
   readonly connectMs?: number;
@@ -27,7 +28,7 @@ function open(changes: Partial<PaceStore> = {}) {
       permit.answered();
       return name;
     };
-  const turn = (name: string, more: TestTurn = {}): PaceTurn<string> => {
+  const turn = (name: string, more: TurnOptions = {}): TestTurn<string> => {
     const { intervalMs = 1_000, connectMs = 0, tookMs, send = sendAs(name, tookMs), ...rest } = more;
     return {
       rule: { intervalMs, callTimeoutMs: 5_000 },
@@ -46,7 +47,7 @@ const never = new AbortController().signal;
 
 test('pace: simultaneous turns call one after the other, at the pace, in order', async () => {
   const { clock, pace, starts, turn } = open();
-  const results = ['a', 'b', 'c'].map((name) => pace.take(turn(name), never));
+  const results = ['a', 'b', 'c'].map((name) => take(pace, turn(name), never));
   await pass(clock, 4_000, 50);
   expect(await Promise.all(results)).toEqual(['a', 'b', 'c']);
   expect(starts).toEqual([
@@ -59,8 +60,8 @@ test('pace: simultaneous turns call one after the other, at the pace, in order',
 
 test('pace: the interval counts from the answer of a call that takes longer', async () => {
   const { clock, pace, starts, turn } = open();
-  void pace.take(turn('slow', { tookMs: 3_000 }), never);
-  void pace.take(turn('next'), never);
+  void take(pace, turn('slow', { tookMs: 3_000 }), never);
+  void take(pace, turn('next'), never);
   await pass(clock, 6_000, 50);
   expect(starts).toEqual([
     ['slow', 0],
@@ -70,7 +71,7 @@ test('pace: the interval counts from the answer of a call that takes longer', as
 
 test('pace: an interval below a second stays usable, with one call in flight', async () => {
   const { clock, pace, starts, turn } = open();
-  for (const name of ['a', 'b', 'c']) void pace.take(turn(name, { intervalMs: 100, tookMs: 300 }), never);
+  for (const name of ['a', 'b', 'c']) void take(pace, turn(name, { intervalMs: 100, tookMs: 300 }), never);
   await pass(clock, 2_000, 50);
   expect(starts.map(([, at]) => at)).toEqual([0, 650, 1_300]);
 });
@@ -79,7 +80,7 @@ test('pace: of two callers that always want more, the one with the longer interv
   const { clock, openPace, starts, turn } = open();
   const callAgain = async (name: string, intervalMs: number) => {
     const pace = openPace(); // each has its own pace, as in another process
-    while (clock.monotonic() < 60_000) await pace.take(turn(name, { intervalMs }), never);
+    while (clock.monotonic() < 60_000) await take(pace, turn(name, { intervalMs }), never);
   };
   const callers = [callAgain('often', 1_000), callAgain('rare', 2_000)];
   await pass(clock, 70_000, 50);
@@ -91,9 +92,9 @@ test('pace: of two callers that always want more, the one with the longer interv
 
 test('pace: a slow connection keeps its place, and its call does not wait for the pace again', async () => {
   const { clock, openPace, starts, turn } = open();
-  void openPace().take(turn('slow', { connectMs: 8_000 }), never);
+  void take(openPace(), turn('slow', { connectMs: 8_000 }), never);
   await pass(clock, 50, 50);
-  void openPace().take(turn('next'), never);
+  void take(openPace(), turn('next'), never);
   await pass(clock, 12_000, 50);
   expect(starts).toEqual([
     ['slow', 8_000],
@@ -109,8 +110,8 @@ test('pace: a permit that is 2 s old is given back, and the turn starts again', 
     stops -= 1;
     return sendAs('late')(permit);
   };
-  const taken = pace.take(turn('late', { send }), never);
-  void pace.take(turn('next'), never);
+  const taken = take(pace, turn('late', { send }), never);
+  void take(pace, turn('next'), never);
   await pass(clock, 4_000, 50);
   expect(await taken).toBe('late');
   expect(starts).toEqual([
@@ -127,9 +128,9 @@ test('pace: a permit that another process has replaced in the meantime is not re
     stops -= 1;
     return sendAs('late')(permit);
   };
-  void openPace().take(turn('late', { send }), never);
+  void take(openPace(), turn('late', { send }), never);
   await settle();
-  void openPace().take(turn('other'), never);
+  void take(openPace(), turn('other'), never);
   await pass(clock, 12_000, 50);
   expect(starts).toEqual([
     ['other', 8_250],
@@ -143,25 +144,27 @@ test('pace: a state folder that takes longer than a permit lives ends the turn w
     clock.advance(2_000);
     return sendAs('never')(permit);
   };
-  await expect(pace.take(turn('never', { send }), never)).rejects.toMatchObject({ code: 'state-unwritable' });
+  await expect(take(pace, turn('never', { send }), never)).rejects.toMatchObject({
+    code: 'state-unwritable',
+  });
   expect(starts).toEqual([]);
 });
 
 test('pace: a call that is not sent costs no permit', async () => {
   const { clock, pace, starts, turn } = open();
-  expect(await pace.take(turn('not sent', { send: async () => 'not sent' }), never)).toBe('not sent');
-  expect(await pace.take({ ...turn('no connection'), open: async () => undefined }, never)).toBeUndefined();
-  void pace.take(turn('next'), never);
+  expect(await take(pace, turn('not sent', { send: async () => 'not sent' }), never)).toBe('not sent');
+  expect(await take(pace, { ...turn('no connection'), open: async () => undefined }, never)).toBeUndefined();
+  void take(pace, turn('next'), never);
   await settle();
   expect(starts).toEqual([['next', clock.monotonic()]]);
 });
 
 test('pace: an aborted wait ends at once, leaves the queue and no timer', async () => {
   const { clock, pace, store, turn } = open();
-  await Promise.all([pace.take(turn('first'), never), pass(clock, 200, 50)]);
+  await Promise.all([take(pace, turn('first'), never), pass(clock, 200, 50)]);
   const abort = new AbortController();
   const waits: number[] = [];
-  const waiting = pace.take(turn('second', { onWait: (ms) => waits.push(ms) }), abort.signal);
+  const waiting = take(pace, turn('second', { onWait: (ms) => waits.push(ms) }), abort.signal);
   await settle();
   expect(waits).toEqual([1_150]);
   expect(pace.nextInMs).toBe(1_150);
@@ -173,14 +176,14 @@ test('pace: an aborted wait ends at once, leaves the queue and no timer', async 
 
 test('pace: a turn that is no longer wanted after its wait uses no permit', async () => {
   const { clock, pace, starts, turn } = open();
-  await Promise.all([pace.take(turn('first'), never), pass(clock, 200, 50)]);
+  await Promise.all([take(pace, turn('first'), never), pass(clock, 200, 50)]);
   let wanted = true;
-  const waiting = pace.take(turn('second', { isWanted: () => wanted }), never);
+  const waiting = take(pace, turn('second', { isWanted: () => wanted }), never);
   await settle();
   wanted = false;
   await pass(clock, 2_000, 50);
   expect(await waiting).toBeUndefined();
-  void pace.take(turn('third'), never);
+  void take(pace, turn('third'), never);
   await settle();
   expect(starts).toEqual([
     ['first', 0],
@@ -203,7 +206,7 @@ test('pace: a turn that is aborted while its claim is being written makes no cal
     return result;
   };
   const { pace, starts, turn } = open({ ...memory, change });
-  expect(await pace.take(turn('aborted'), abort.signal)).toBeUndefined();
+  expect(await take(pace, turn('aborted'), abort.signal)).toBeUndefined();
   expect(abort.signal.aborted).toBe(true);
   expect(starts).toEqual([]);
   expect(await memory.change('service 1', (entry) => ({ result: entry }))).toMatchObject({ queue: [] });
@@ -216,8 +219,8 @@ test('pace: an exception of a call is rethrown, and the pace counts from its end
     clock.advance(300);
     throw new RangeError('broken');
   };
-  await expect(pace.take(turn('failing', { send }), never)).rejects.toThrow('broken');
-  void pace.take(turn('next'), never);
+  await expect(take(pace, turn('failing', { send }), never)).rejects.toThrow('broken');
+  void take(pace, turn('next'), never);
   await pass(clock, 2_000, 50);
   expect(starts).toEqual([['next', 1_550]]);
 });
@@ -225,7 +228,7 @@ test('pace: an exception of a call is rethrown, and the pace counts from its end
 test('pace: a call whose claim cannot be written is not made', async () => {
   const full = new NoriaError('state-unwritable', 'the disk is full');
   const { pace, starts, turn } = open({ change: () => Promise.reject(full) });
-  await expect(pace.take(turn('never'), never)).rejects.toBe(full);
+  await expect(take(pace, turn('never'), never)).rejects.toBe(full);
   expect(starts).toEqual([]);
 });
 

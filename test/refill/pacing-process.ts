@@ -6,6 +6,7 @@ import { writeSync } from 'node:fs';
 import { pause, systemBoot, systemClock } from '../../src/core/clock.ts';
 import { Pace } from '../../src/refill/pace.ts';
 import { openState } from '../../src/state/folder.ts';
+import { take } from './take.ts';
 
 const [dir, interval] = process.argv.slice(2);
 const boot = systemBoot();
@@ -22,7 +23,8 @@ const print = (what: string) =>
 setInterval(() => {}, 1_000); // the clock's timers are unreferenced and would let the process exit
 
 for (;;) {
-  await pace.take(
+  await take(
+    pace,
     {
       rule: { intervalMs: Number(interval), callTimeoutMs: 400 },
       open: async () => ({

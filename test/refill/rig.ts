@@ -7,10 +7,9 @@ import type {
   DrawSourceOptions,
   ExtractConnection,
   Extractor,
-  RefillerOptions,
   RefillPool,
 } from '../../src/refill/options.ts';
-import { Refiller } from '../../src/refill/refiller.ts';
+import { Refiller, type RefillOptions } from '../../src/refill/refiller.ts';
 import type { SourceStatus } from '../../src/refill/status.ts';
 import type { DrawAnswer } from '../../src/service/answer.ts';
 import type { DrawCall, ExtractCall, ServiceAddress } from '../../src/service/request.ts';
@@ -87,6 +86,10 @@ export class CountingPool implements RefillPool {
       members.set(key, Math.max(before ?? 0, endsAt));
     }
     return { joined, renewed, rejected: 0 };
+  }
+
+  countsOf() {
+    return undefined;
   }
 
   limitTunnels(source: string, factor: number): void {
@@ -210,7 +213,7 @@ export interface Rig {
   emitted<Name extends EventName>(name: Name): NoriaEvents[Name][];
 }
 
-export interface RigOptions extends Partial<RefillerOptions> {
+export interface RigOptions extends Partial<RefillOptions> {
   readonly clock?: ManualClock;
   readonly store?: PaceStore;
   readonly service?: ScriptedService;
@@ -232,12 +235,9 @@ export function openRig(options: RigOptions = {}): Rig {
     bus.on(name, (event) => emitted.push(event));
   }
   options.prepare?.({ clock, pool, service });
-  const refiller = new Refiller({
-    clock,
-    bus,
-    pool,
+  const refiller = new Refiller({ clock, bus, pool, random: () => 0.5 });
+  refiller.open({
     extractor: service,
-    random: () => 0.5,
     pace: options.store ?? createPaceMemory(manualTimekeeper(clock)),
     sources: [sourceOptions()],
     idleAfterMs: 300_000,

@@ -10,7 +10,7 @@ import { TEXTS } from './texts.js';
 
 /**
  * @typedef {import('../schemas.ts').MemberJson} Member
- * @typedef {import('../schemas.ts').SourceJson} Source
+ * @typedef {import('../../refill/status.ts').SourceStatus} Source
  * @typedef {import('../schemas.ts').SessionJson} Session
  */
 

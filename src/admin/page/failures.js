@@ -40,7 +40,7 @@ export function openFailures() {
  * Separates the failures that only repeat what a source is in trouble with: its failed draws, and the requests that
  * found no member while no source could draw. The source's card shows how often and when.
  * @param {readonly Failure[]} failures
- * @param {readonly import('../schemas.ts').SourceJson[]} sources
+ * @param {readonly import('../../refill/status.ts').SourceStatus[]} sources
  * @returns {{ others: Failure[], repeated: Map<string, Repeated> }} `repeated` has the name of the source as its key
  */
 export function foldFailures(failures, sources) {

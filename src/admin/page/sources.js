@@ -5,7 +5,7 @@ import { count, counted, dateAndTime, duration, sentence } from './format.js';
 import { TEXTS } from './texts.js';
 
 /**
- * @typedef {import('../schemas.ts').SourceJson} Source
+ * @typedef {import('../../refill/status.ts').SourceStatus} Source
  * @typedef {{ refill(source: Source): unknown, pause(source: Source): unknown, resume(source: Source): unknown }} SourceActions
  */
 

@@ -7,7 +7,7 @@
 
 import { createHash } from 'node:crypto';
 import { DAY_MS } from '../../core/duration.ts';
-import { serviceDay } from '../../refill/daily-budget.ts';
+import { serviceDay } from '../../refill/source-statistics.ts';
 import { FleetScript, type FleetStore } from './fleet-store.ts';
 
 /** How long the store keeps the set of a day after its last change: a day, and a second day as a margin. */

@@ -37,11 +37,11 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const pool = new Pool({ ...options.pool, clock, random, bus, forecasts: () => refiller.forecasts() });
   const elapsedMs = () => clock.monotonic();
   const boot = { id: 'simulated', elapsedMs, uptimeMs: elapsedMs };
-  const refiller = new Refiller({
+  const refiller = new Refiller({ clock, random, bus, pool });
+  refiller.open({
     ...refill,
     // Simulated members need no probe. Their protocol has no effect, because no client connects to them.
     sources: refill.sources.map((source) => ({ ...source, unproven: false, protocol: 'http' })),
-    ...{ clock, random, bus, pool },
     pace: createPaceMemory(createTimekeeper(clock, boot)),
     extractor: service,
   });

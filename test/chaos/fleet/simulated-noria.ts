@@ -9,6 +9,7 @@ import { lostStore } from '../../../src/fleet/redis/store-client.ts';
 import { Pace, type Permit } from '../../../src/refill/pace.ts';
 import { PACE_UNCHANGED } from '../../../src/refill/pace-rule.ts';
 import { createTimekeeper } from '../../../src/state/moment.ts';
+import { take } from '../../refill/take.ts';
 import { StoppableClock } from './stoppable-clock.ts';
 
 /**
@@ -140,7 +141,7 @@ export class SimulatedNoria {
     const rule = { intervalMs: INTERVAL_MS, callTimeoutMs: CALL_TIMEOUT_MS };
     while (!signal.aborted) {
       try {
-        await pace.take({ rule, open: () => this.#open() }, signal);
+        await take(pace, { rule, open: () => this.#open() }, signal);
       } catch (error) {
         if (!(error instanceof NoriaError)) throw error;
         await pause(clock, RETRY_MS, signal);

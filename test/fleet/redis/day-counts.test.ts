@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { DayCounts } from '../../../src/fleet/redis/day-counts.ts';
-import { DailyBudget } from '../../../src/refill/daily-budget.ts';
+import { DailyBudget } from '../../../src/refill/source-statistics.ts';
 import { NO_STORE, openStore } from '../../support/store-server.ts';
 import { until } from '../../support/until.ts';
 import { openStoreStage } from './store-stage.ts';

@@ -21,6 +21,7 @@ import { VirtualClock } from '../../../src/refill/simulation/virtual-clock.ts';
 import type { WriteGate } from '../../../src/service/transport.ts';
 import { createTimekeeper } from '../../../src/state/moment.ts';
 import { createPaceMemory, type PaceStore } from '../../../src/state/pace-file.ts';
+import { take } from '../take.ts';
 import { InvariantChecker, type Violation } from './invariant-checker.ts';
 import { Life } from './life.ts';
 import { UnreliableService } from './unreliable-service.ts';
@@ -135,9 +136,9 @@ class Trial {
     const snapshot = decodeSnapshot(members);
     if (snapshot !== undefined) pool.restore(snapshot, this.#clock.monotonic() - this.#snapshot.takenAt);
     checker.started(pool, life);
-    const refiller = new Refiller({
-      ...refill,
-      ...{ clock, random, bus, pool, restored },
+    const refiller = new Refiller({ clock, random, bus, pool });
+    refiller.open({
+      ...{ ...refill, restored },
       pace: this.#storeOf(life),
       extractor: this.#extractorOf(life),
     });
@@ -205,7 +206,7 @@ class Trial {
       };
       return { send, close: () => connection.close() };
     };
-    await pace.take({ rule: { intervalMs, callTimeoutMs }, open }, never).catch(() => {}); // ignored: the service may fail
+    await take(pace, { rule: { intervalMs, callTimeoutMs }, open }, never).catch(() => {}); // ignored: the service may fail
   }
 
   /** Kills or stops the process at one of the worst moments. */

@@ -1,118 +1,18 @@
 /**
- * Plans the draws of a source: decides whether the source draws now, how many members it requests, and when it checks
- * again. The inputs come from the pool, the pace, the options and the results of earlier draws.
+ * Decides when a source draws and how many members it requests. `planDraw` is pure: it knows the demand, the stock, the
+ * pace and the history of draws only as numbers. `DrawSpacing` is the history that lengthens the time between draws.
  */
-import type { Clock } from '../core/clock.ts';
 import { roughDuration } from '../core/words.ts';
 import type { Demand } from '../pool/drawn-member.ts';
-import { type DrawRow, OPERATIONS } from '../service/operations.ts';
-import type { DrawHistory } from './draw-history.ts';
-import type { InstanceReports } from './instance-report.ts';
-import type { DrawSourceOptions, RefillPool } from './options.ts';
-import { type Pace, type Paces, paceKey } from './pace.ts';
-import { PACE_SLACK_MS } from './pace-rule.ts';
-import type { SourceState } from './phase.ts';
-import type { SourceStatistics } from './source-statistics.ts';
-
-export interface PlannerContext {
-  readonly clock: Clock;
-  readonly pool: RefillPool;
-  readonly paces: Paces;
-  /** Returns the current settings, which a reload may change. */
-  readonly settings: () => { readonly idleAfterMs: number; readonly callTimeoutMs: number };
-  /** Whether a source with a smaller priority number can serve the clients, so that this source must not draw. */
-  readonly isPreferredServing: (options: DrawSourceOptions) => boolean;
-}
-
-/** The parts of a source that its planner and its turns use. */
-export interface SourceParts {
-  /** The settings of the source. A reload may replace them. */
-  options: DrawSourceOptions;
-  readonly statistics: SourceStatistics;
-  readonly history: DrawHistory;
-  readonly reports: InstanceReports;
-  readonly state: SourceState;
-}
-
-export class DrawPlanner {
-  readonly #context: PlannerContext;
-  readonly #parts: SourceParts;
-
-  constructor(context: PlannerContext, parts: SourceParts) {
-    this.#context = context;
-    this.#parts = parts;
-  }
-
-  get pace(): Pace {
-    return this.#context.paces.of(paceKey(this.#parts.options.call));
-  }
-
-  /** The time in ms from the answer of one call to the next call. */
-  get gapMs(): number {
-    return this.#parts.options.intervalMs + PACE_SLACK_MS;
-  }
-
-  /** The time in ms from the answer of one call until the members of the next call are usable. */
-  get aheadMs(): number {
-    return this.gapMs + this.#parts.statistics.latencyMs;
-  }
-
-  /**
-   * Plans the next draw. The pace may not allow its call yet. Plans no draw while a source with a smaller priority
-   * number can serve the clients, unless the operator requested the draw.
-   */
-  plan(): DrawPlan {
-    const plan = this.#planAfter(this.pace.nextInMs);
-    const { refillRequested } = this.#parts.state;
-    if (plan.kind !== 'draw' || refillRequested || !this.#context.isPreferredServing(this.#parts.options))
-      return plan;
-    return { kind: 'idle', reason: 'a source with a smaller priority number can serve the clients' };
-  }
-
-  /**
-   * Plans a draw again. Call it when the pace allows the draw's call. Unlike `plan`, it ignores sources
-   * with a smaller priority number.
-   */
-  planNow(): DrawPlan {
-    return this.#planAfter(0);
-  }
-
-  /** @param startInMs - the time in ms until the call may start. */
-  #planAfter(startInMs: number): DrawPlan {
-    const { clock, pool, settings } = this.#context;
-    const { statistics, history, state } = this.#parts;
-    const { name, size, dailyBudget, call, count } = this.#parts.options;
-    const { defaultMax, max = Infinity }: DrawRow['count'] = OPERATIONS[call.product].count;
-    return planDraw({
-      now: clock.monotonic(),
-      stock: {
-        countedAt: (at) => pool.countedAt(name, at),
-        heldAt: (at) => pool.heldAt(name, at),
-        nextLossAt: (after) => pool.nextLossAt(name, after),
-      },
-      demand: pool.demand(name),
-      size,
-      idleAfterMs: settings().idleAfterMs,
-      startInMs,
-      callCycleMs: this.aheadMs,
-      latencyMs: statistics.latencyMs,
-      maxPerCall: Math.min(count ?? defaultMax, max, history.maxPerCall),
-      quotaLeft: statistics.quotaLeft(dailyBudget, clock.now()),
-      despiteNoDemand: state.drawsWithoutDemand || history.mayRecover,
-    });
-  }
-}
-
-/** The members of one source in the pool. See `RefillPool` for the methods. */
-interface Stock {
-  countedAt(moment: number): number;
-  heldAt(moment: number): number;
-  nextLossAt(moment: number): number | undefined;
-}
 
 export interface DrawInputs {
   readonly now: number;
-  readonly stock: Stock;
+  /** The members of the source in the pool. See `RefillPool` for the methods. */
+  readonly stock: {
+    countedAt(moment: number): number;
+    heldAt(moment: number): number;
+    nextLossAt(moment: number): number | undefined;
+  };
   readonly demand: Demand;
   readonly size: number;
   /** Drawing stops if no client has sent a request for this time. With 0, it never stops. */
@@ -138,14 +38,8 @@ export type DrawPlan =
   | { readonly kind: 'enough'; readonly checkAt: number }
   /** Members are missing, but the budget or the quota is used up. */
   | { readonly kind: 'exhausted' }
-  | PlannedDraw;
-
-export interface PlannedDraw {
-  readonly kind: 'draw';
-  readonly count: number;
-  /** Whether clients are waiting and no member will be usable when the answer to the draw's call arrives. */
-  readonly urgent: boolean;
-}
+  /** `urgent`: clients are waiting, and no member will be usable when the answer to the draw's call arrives. */
+  | { readonly kind: 'draw'; readonly count: number; readonly urgent: boolean };
 
 /** The minimum time in ms between two checks, if no event requires an earlier check. */
 const MIN_CHECK_SPACING_MS = 50;
@@ -214,4 +108,96 @@ function nextCheckAt(inputs: DrawInputs): number {
   // While clients use up members, the pool may need more members at any time. So the next check comes within `leadMs`.
   const byUse = demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
   return Math.min(byLoss, byRoom, byUse);
+}
+
+/** After this number of draws in a row that added no usable member, the time between draws grows. One is normal. */
+const MAX_FRUITLESS_DRAWS = 3;
+/** noria distrusts a source after this number of its members in a row have failed before their first use. */
+const DISTRUST_AFTER = 10;
+/** The same for members that need a probe. The number is higher because most free proxies do not work. */
+const DISTRUST_AFTER_UNPROVEN = 100;
+const MAX_SPACING_MS = 120_000;
+
+/**
+ * Lengthens the time between draws while draws bring no members, or only members that fail before their first use. So
+ * even a whole day of fruitless draws costs only a few hundred calls and members.
+ */
+export class DrawSpacing {
+  readonly #distrustAfter: number;
+  /** The number of draws in a row that did not increase the number of usable members. */
+  #fruitlessDraws = 0;
+  #unusedFailures = 0;
+  /** The number of draws since noria began to distrust the source. */
+  #distrustedDraws = 0;
+  #notBeforeAt = 0;
+
+  /** @param unproven - whether members must pass a probe before their first use. */
+  constructor(unproven: boolean) {
+    this.#distrustAfter = unproven ? DISTRUST_AFTER_UNPROVEN : DISTRUST_AFTER;
+  }
+
+  /** Whether the next draw will probably bring usable members. */
+  get isPromising(): boolean {
+    return this.#fruitlessDraws === 0 && !this.#isDistrusted;
+  }
+
+  /** The number of members in a row that failed before their first use; undefined while noria trusts the source. */
+  get unusedFailures(): number | undefined {
+    return this.#isDistrusted ? this.#unusedFailures : undefined;
+  }
+
+  /** While noria distrusts the source, one member shows whether the members of the source work again. */
+  get maxPerCall(): number {
+    return this.#isDistrusted ? 1 : Infinity;
+  }
+
+  /**
+   * The monotonic moment before which no draw should start. An urgent draw starts at once, unless noria distrusts the
+   * source: its new members would probably fail.
+   */
+  notBeforeAt(urgent: boolean): number {
+    return urgent && !this.#isDistrusted ? 0 : this.#notBeforeAt;
+  }
+
+  /**
+   * Records an answered draw at the monotonic moment `now`.
+   *
+   * @param gained - how many more members are usable because of the draw.
+   * @param gapMs - the time in ms from the answer of one call to the next call.
+   */
+  recordDraw(gained: number, now: number, gapMs: number): void {
+    this.#fruitlessDraws = gained > 0 ? 0 : this.#fruitlessDraws + 1;
+    this.#distrustedDraws = this.#isDistrusted ? this.#distrustedDraws + 1 : 0;
+    const doublings = Math.max(this.#fruitlessDraws - MAX_FRUITLESS_DRAWS + 1, this.#distrustedDraws);
+    this.#notBeforeAt = doublings > 0 ? now + Math.min(MAX_SPACING_MS, gapMs * 2 ** doublings) : 0;
+  }
+
+  /**
+   * Records a member that failed before its first use.
+   *
+   * @returns the number of such members in a row if noria now begins to distrust the source, else undefined.
+   */
+  recordUnusedFailure(): number | undefined {
+    this.#unusedFailures += 1;
+    return this.#unusedFailures === this.#distrustAfter ? this.#unusedFailures : undefined;
+  }
+
+  /** Records that a member accepted a tunnel. Runs for every tunnel, so it must be fast. */
+  recordUse(): void {
+    if (this.#unusedFailures === 0) return;
+    if (this.#isDistrusted) this.#notBeforeAt = 0;
+    this.#unusedFailures = 0;
+    this.#distrustedDraws = 0;
+  }
+
+  reset(): void {
+    this.#fruitlessDraws = 0;
+    this.#unusedFailures = 0;
+    this.#distrustedDraws = 0;
+    this.#notBeforeAt = 0;
+  }
+
+  get #isDistrusted(): boolean {
+    return this.#unusedFailures >= this.#distrustAfter;
+  }
 }

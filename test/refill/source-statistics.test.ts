@@ -1,0 +1,118 @@
+import { expect, test } from 'vitest';
+import { DAY_MS, HOUR_MS } from '../../src/core/duration.ts';
+import { DrawSpacing } from '../../src/refill/plan.ts';
+import {
+  DailyBudget,
+  readStatistics,
+  SourceStatistics,
+  serviceDay,
+  untilServiceMidnight,
+} from '../../src/refill/source-statistics.ts';
+
+const MIDNIGHT_AT = Date.UTC(2030, 0, 1) - 8 * HOUR_MS;
+const GAP_MS = 10_250;
+
+test("daily budget: the service's day begins at midnight in UTC+8", () => {
+  expect(serviceDay(MIDNIGHT_AT)).toBe(serviceDay(MIDNIGHT_AT + DAY_MS - 1));
+  expect(serviceDay(MIDNIGHT_AT)).toBe(serviceDay(MIDNIGHT_AT - 1) + 1);
+  expect(untilServiceMidnight(MIDNIGHT_AT - 1)).toBe(1);
+  expect(untilServiceMidnight(MIDNIGHT_AT)).toBe(DAY_MS);
+});
+
+test('daily budget: an IP counts once a day, and the next day starts at zero', () => {
+  const budget = new DailyBudget(MIDNIGHT_AT);
+  budget.add(['a', 'b', 'a'], MIDNIGHT_AT);
+  budget.add(['b', 'c'], MIDNIGHT_AT + HOUR_MS);
+  expect(budget.used(MIDNIGHT_AT + DAY_MS - 1)).toBe(3);
+  expect(budget.used(MIDNIGHT_AT + DAY_MS)).toBe(0);
+});
+
+test('daily budget: it survives a restart and a clock that is set back, but not by days', () => {
+  const budget = new DailyBudget(MIDNIGHT_AT);
+  budget.add(['a'], MIDNIGHT_AT);
+  const restored = new DailyBudget(MIDNIGHT_AT, budget.record());
+  expect(restored.used(MIDNIGHT_AT - HOUR_MS)).toBe(1);
+  expect(restored.used(MIDNIGHT_AT - 3 * DAY_MS)).toBe(0);
+});
+
+test('draw spacing: fruitless draws are spaced from the third on, up to two minutes', () => {
+  const spacing = new DrawSpacing(false);
+  const waits: number[] = [];
+  for (let draw = 0; draw < 8; draw += 1) {
+    spacing.recordDraw(0, 1_000, GAP_MS);
+    waits.push(Math.max(0, spacing.notBeforeAt(false) - 1_000));
+  }
+  expect(waits).toEqual([0, 0, 20_500, 41_000, 82_000, 120_000, 120_000, 120_000]);
+  expect(spacing.notBeforeAt(true), 'a client waits and nothing is usable').toBe(0);
+  spacing.recordDraw(1, 1_000, GAP_MS);
+  expect(spacing.notBeforeAt(false)).toBe(0);
+  expect(spacing.isPromising).toBe(true);
+});
+
+test('draw spacing: ten unused failures in a row cause single, spaced draws until a member is used', () => {
+  const spacing = new DrawSpacing(false);
+  const reports = Array.from({ length: 12 }, () => spacing.recordUnusedFailure());
+  expect(reports.findIndex((failures) => failures !== undefined)).toBe(9);
+  expect(reports.filter((failures) => failures !== undefined)).toEqual([10]);
+  expect([spacing.maxPerCall, spacing.isPromising]).toEqual([1, false]);
+  for (let draw = 0; draw < 6; draw += 1) spacing.recordDraw(1, 0, GAP_MS);
+  expect(spacing.notBeforeAt(true)).toBe(120_000);
+  spacing.recordUse();
+  expect([spacing.maxPerCall, spacing.isPromising, spacing.notBeforeAt(false)]).toEqual([Infinity, true, 0]);
+});
+
+test('draw spacing: of unproven members, a hundred must fail unused before draws are spaced', () => {
+  const spacing = new DrawSpacing(true);
+  const reports = Array.from({ length: 100 }, () => spacing.recordUnusedFailure());
+  expect(reports.findIndex((failures) => failures !== undefined)).toBe(99);
+});
+
+test('source statistics: a snapshot restores them', () => {
+  const statistics = new SourceStatistics(MIDNIGHT_AT, undefined);
+  statistics.drawn = 7;
+  statistics.used = 1;
+  statistics.unused = 1;
+  statistics.quota = { remaining: 5 };
+  statistics.learnedMax = 2;
+  statistics.budget.add(['a'], MIDNIGHT_AT);
+  const snapshot = JSON.parse(JSON.stringify(statistics.snapshot()));
+  expect(snapshot).toMatchObject({
+    drawn: 7,
+    used: 1,
+    unused: 1,
+  });
+  const read = readStatistics({ city: snapshot, other: 'x' });
+  expect(new SourceStatistics(MIDNIGHT_AT, read.get('city')).snapshot()).toEqual(snapshot);
+  expect(read.get('other')).toBeUndefined();
+});
+
+test.each([undefined, null, 'x', [7]])('source statistics: %j restores nothing', (stored) => {
+  expect([...readStatistics(stored)]).toEqual([]);
+});
+
+test('source statistics: an invalid field counts as never written', () => {
+  const damaged = { drawn: -1, used: 3, learnedMost: 0, budget: { drawn: [1, 'a'] } };
+  const statistics = new SourceStatistics(MIDNIGHT_AT, readStatistics({ city: damaged }).get('city'));
+  expect(statistics).toMatchObject({ drawn: 0, used: 3, unused: 0 });
+  expect([statistics.learnedMax, statistics.budget.used(MIDNIGHT_AT)]).toEqual([Infinity, 0]);
+});
+
+test('source statistics: the latency is a default until the first answer, then a moving average', () => {
+  const statistics = new SourceStatistics(MIDNIGHT_AT, undefined);
+  expect(statistics.latencyMs).toBe(1_000);
+  statistics.recordLatency(200);
+  expect(statistics.latencyMs).toBe(200);
+  statistics.recordLatency(1_200);
+  expect(statistics.latencyMs).toBe(500);
+});
+
+test('source statistics: the smaller of budget and quota limits a draw; a stale "0 left" does not', () => {
+  const statistics = new SourceStatistics(MIDNIGHT_AT, undefined);
+  expect(statistics.quotaLeft(undefined, MIDNIGHT_AT)).toBe(Infinity);
+  statistics.budget.add(['a', 'b'], MIDNIGHT_AT);
+  expect(statistics.quotaLeft(10, MIDNIGHT_AT)).toBe(8);
+  statistics.quota = { remaining: 3 };
+  expect(statistics.quotaLeft(10, MIDNIGHT_AT)).toBe(3);
+  statistics.quota = { remaining: 0 };
+  expect(statistics.quotaLeft(10, MIDNIGHT_AT)).toBe(8);
+});
