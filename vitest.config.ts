@@ -1,3 +1,4 @@
+import './scripts/check-node.cjs';
 import { join, relative } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
@@ -44,6 +45,8 @@ export default defineConfig({
     maxWorkers: 8,
     sequence: { sequencer: LongestFirst },
     env: { NODE_COMPILE_CACHE: join(import.meta.dirname, 'node_modules/.cache/compile') },
+    globalSetup: ['test/support/machine.ts'],
+    reporters: ['default', './test/support/skipped-tests.ts'],
     setupFiles: ['test/support/properties.ts'],
     testTimeout: LIMIT_MS,
     hookTimeout: LIMIT_MS,

@@ -41,7 +41,7 @@ const COMMANDS: Record<ForeignName, (world: World, port: number) => [string[], s
     ],
   ],
   squid: ({ httpMembers }, port) => [
-    ['-N', '-f'],
+    ['-N', '-n', `norias${process.pid}`, '-f'],
     [
       `http_port ${HOST}:${port}`,
       ...httpMembers.map(

@@ -66,7 +66,9 @@ async function start(program: string, port: number, folder: string): Promise<Chi
     await once(child, 'spawn');
     return child;
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    // EACCES: no folder of the search path has it, and one of them is closed to this user
+    if (error instanceof Error && 'code' in error && /^(ENOENT|EACCES)$/.test(String(error.code)))
+      return undefined;
     throw new NoriaError('bad-usage', `--replicas: ${program} does not start: ${describeError(error)}`);
   }
 }

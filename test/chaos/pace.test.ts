@@ -4,7 +4,6 @@
  * The scenarios wait for real intervals, so they run at the same time.
  */
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { until } from '../support/until.ts';
 import { openStage, type Stage, type StageOptions } from './arrivals.ts';
@@ -20,7 +19,7 @@ const RESIDENTIAL = {
   timeoutMs: 5_000,
 };
 const DELAY_MS = 3_000;
-const STOP_AFTER_CLAIM = join(import.meta.dirname, 'stop-after-claim.ts');
+const STOP_AFTER_CLAIM = new URL('stop-after-claim.ts', import.meta.url);
 
 /** Opens a stage that delays the first call and no other. */
 async function slowFirstCall(options: StageOptions): Promise<Stage> {
@@ -43,8 +42,11 @@ async function killedCall(options: StageOptions): Promise<Stage> {
 
 async function stoppedBeforeCall(options: StageOptions): Promise<Stage> {
   const stage = await openStage(options);
-  const noria = stage.run({ NODE_OPTIONS: `--import=${STOP_AFTER_CLAIM}` });
-  await until('noria has stopped', () => isStopped(noria.child.pid));
+  const noria = stage.run({ NODE_OPTIONS: `--import=${STOP_AFTER_CLAIM.href}` });
+  await until('noria has stopped', () => {
+    if (noria.child.exitCode !== null) throw new Error(`noria ended: ${noria.err()}`);
+    return isStopped(noria.child.pid);
+  });
   const extract = stage.extract('city');
   await until('the call of extract has arrived', () => stage.arrivals.length === 1);
   noria.child.kill('SIGCONT');

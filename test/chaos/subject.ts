@@ -1,9 +1,10 @@
 /** A noria under test, in a separate process that faults stop, kill and starve. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { childEnvironment } from '../support/environment.ts';
+import { FAKE_CLOCK } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 
 export interface SubjectOptions {
@@ -18,9 +19,6 @@ export interface Footprint {
   readonly rssBytes: number;
   readonly descriptors: number;
 }
-
-/** Debian's libfaketime. Without it the wall clock of a subject cannot be set. */
-export const FAKE_CLOCK = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1';
 
 const KEPT_OUTPUT_BYTES = 16 * 2 ** 20;
 
@@ -114,7 +112,7 @@ export class Subject {
 
   /** Sets its wall clock to this difference from the true time. @returns false if that is not possible. */
   setClock(bySeconds: number): boolean {
-    if (!existsSync(FAKE_CLOCK)) return false;
+    if (FAKE_CLOCK === undefined) return false;
     writeFileSync(this.#clockFile, bySeconds < 0 ? String(bySeconds) : `+${bySeconds}`);
     return true;
   }
@@ -131,7 +129,7 @@ export class Subject {
   #clockEnvironment(): Readonly<Record<string, string>> {
     if (!this.setClock(0)) return {};
     return {
-      LD_PRELOAD: FAKE_CLOCK,
+      LD_PRELOAD: FAKE_CLOCK ?? '',
       DONT_FAKE_MONOTONIC: '1',
       FAKETIME_TIMESTAMP_FILE: this.#clockFile,
       FAKETIME_CACHE_DURATION: '1',

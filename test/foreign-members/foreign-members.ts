@@ -1,7 +1,7 @@
 /** Proxies of other projects, as members. Each starts on free ports and ends with the test. */
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, connect, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -48,7 +48,11 @@ const tinyproxy = (connectOnlyTo443: boolean): ForeignMembers => ({
     }),
 });
 
-/** One squid with a port for each member. */
+/** The folder in which a squid keeps its shared memory, in files whose names begin with the name of its service. */
+const SHARED_MEMORY = '/dev/shm';
+let squids = 0;
+
+/** One squid with a port for each member. Its service has a name of its own: squids with one name share files, also of other users. */
 const squid = (connectOnlyTo443: boolean, isNamed = true): ForeignMembers => ({
   name: `squid${connectOnlyTo443 ? ' with SSL_ports 443' : ''}${isNamed ? '' : ' without Server and Via'}`,
   command: 'squid',
@@ -59,8 +63,17 @@ const squid = (connectOnlyTo443: boolean, isNamed = true): ForeignMembers => ({
       ports.push(port);
       if (ports.length < count) return;
       const rules = ['acl ssl port 443', 'http_access deny CONNECT !ssl'];
+      squids += 1;
+      const service = `noria${process.pid}x${squids}`;
+      onTestFinished(() => {
+        for (const file of readdirSync(SHARED_MEMORY))
+          if (file.startsWith(`${service}-`)) rmSync(join(SHARED_MEMORY, file), { force: true });
+      });
       run('squid', [
         '-N',
+        '-d1', // writes problems to standard error
+        '-n',
+        service,
         '-f',
         configFile([
           ...ports.map((each) => `http_port ${LOOPBACK}:${each}`),
@@ -168,6 +181,7 @@ async function openServers(count: number, make: () => Server): Promise<readonly 
   return members;
 }
 
+/** @throws Error with the output of a program of this test that has ended instead. */
 export async function untilListening(port: number): Promise<void> {
   let listening = false;
   const knock = () => {
@@ -176,10 +190,14 @@ export async function untilListening(port: number): Promise<void> {
       listening = true;
       socket.destroy();
     });
-    socket.on('error', () => setImmediate(knock));
+    socket.on('error', () => setTimeout(knock, 5));
   };
   knock();
-  await until(`port ${port} listens`, () => listening);
+  await until(`port ${port} listens`, () => {
+    for (const { command, child, output } of running)
+      if (child.exitCode !== null) throw new Error(`${command} ended with ${child.exitCode}: ${output()}`);
+    return listening;
+  });
 }
 
 export function configFile(lines: readonly string[]): string {
@@ -190,9 +208,21 @@ export function configFile(lines: readonly string[]): string {
   return path;
 }
 
+/** The programs of the tests that run now. */
+const running = new Set<{
+  readonly command: string;
+  readonly child: ChildProcess;
+  readonly output: () => string;
+}>();
+
 export function run(command: string, options: readonly string[]): void {
-  const child = spawn(command, options, { stdio: 'ignore' });
+  const child = spawn(command, options, { stdio: ['ignore', 'ignore', 'pipe'] });
+  let text = '';
+  child.stderr.setEncoding('utf8').on('data', (chunk: string) => (text = (text + chunk).slice(-2_000)));
+  const program = { command, child, output: () => text.trim() || 'it printed nothing' };
+  running.add(program);
   onTestFinished(async () => {
+    running.delete(program);
     if (child.exitCode !== null || child.signalCode !== null) return;
     const ended = once(child, 'exit');
     child.kill('SIGKILL');

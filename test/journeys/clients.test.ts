@@ -68,15 +68,18 @@ const SLOW: Readonly<Record<string, (shows: Snippet['shows']) => Scheme>> = {
   puppeteer: () => 'http',
 };
 
-/** Snippets that are settings. This command, which uses the settings, runs twice after them. */
-const COMMANDS: Readonly<Record<string, (target: string, folder: string) => string>> = {
+/**
+ * Snippets that are settings. This command, which uses the settings, runs twice after them, in the folder of the snippet, which also
+ * has all files of the client. `CERTIFICATE` is a variable, because a path may contain what a shell interprets.
+ */
+const COMMANDS: Readonly<Record<string, (target: string) => string>> = {
   git: (target) => `git ls-remote ${target}/repo.git`,
-  pip: (target, folder) =>
-    `${PYTHON.command} -m pip --cache-dir ${folder}/pip --disable-pip-version-check index versions exits --index-url ${target}/simple --trusted-host target.example | head -n 1`,
-  npm: (target, folder) =>
-    `npm view exits description --userconfig ${folder}/settings --cache ${folder}/npm --registry ${target}/ --cafile ${CERTIFICATE} --no-update-notifier`,
-  apt: (target, folder) =>
-    `rm -f ${folder}/ip && APT_CONFIG=${folder}/settings ${APT_HELPER} -o Acquire::https::CAInfo=${CERTIFICATE} -o APT::Sandbox::User=root download-file ${target}/ip ${folder}/ip >&2 && cat ${folder}/ip`,
+  pip: (target) =>
+    `"$PYTHON" -m pip --cache-dir pip --disable-pip-version-check index versions exits --index-url ${target}/simple --trusted-host target.example | head -n 1`,
+  npm: (target) =>
+    `npm view exits description --userconfig "$PWD/settings" --globalconfig "$PWD/none" --cache "$PWD/npm" --registry ${target}/ --cafile "$CERTIFICATE" --no-update-notifier`,
+  apt: (target) =>
+    `rm -f ip && APT_CONFIG=settings ${APT_HELPER} -o "Acquire::https::CAInfo=$CERTIFICATE" -o APT::Sandbox::User= -o "Dir::State=$PWD/apt" -o "Dir::Cache=$PWD/apt" download-file ${target}/ip ip >&2 && cat ip`,
 };
 
 /** Replacements for an installed browser, because Chromium refuses to run as root in its own sandbox. */
@@ -117,7 +120,7 @@ test.skipIf(!hasCommand('curl'))(
     expect(calls.length).toBe(3);
     const printed = calls.concat(calls.at(-1) ?? '').map(async (call) => {
       const command = call.replace('http://target.example:8080', stage.target('http'));
-      return (await execute('bash', ['-c', command], { PATH: process.env['PATH'] })).out;
+      return (await execute('bash', ['-c', command], { PATH: process.env['PATH'] }, '.')).out;
     });
     const exits = await Promise.all(printed);
     for (const exit of exits) expect(exit).toMatch(/^127\.\d+\.\d+\.\d+\n$/);
@@ -175,7 +178,7 @@ async function run(
       await writeFile(join(folder, path), text, { mode: 0o755 });
     }
     const [command, ...args] = await prepare(snippet, scheme, folder);
-    const { out, err } = await execute(command, args, environmentIn(folder));
+    const { out, err } = await execute(command, args, environmentIn(folder), folder);
     const exits = [...out.matchAll(/\b127\.\d+\.\d+\.\d+\b/g)].map(([exit]) => exit);
     return { exits, printed: out + err };
   } finally {
@@ -196,7 +199,7 @@ async function prepare(snippet: Snippet, scheme: Scheme, folder: string): Promis
     .replaceAll(/(localhost(?::|['"], (?:port: )?))8888/g, `$1${open}`)
     .replaceAll(/(localhost(?::|['"], (?:port: )?))8890/g, `$1${asking}`);
   const uses = COMMANDS[client];
-  const twice = uses === undefined ? '' : `for n in 1 2; do ${uses(target, folder)}; done`;
+  const twice = uses === undefined ? '' : `for n in 1 2; do ${uses(target)}; done`;
   const file = async (name: string) => {
     await writeFile(join(folder, name), code);
     return join(folder, name);
@@ -229,6 +232,10 @@ function environmentIn(folder: string): NodeJS.ProcessEnv {
     SSL_CERT_FILE: CERTIFICATE,
     REQUESTS_CA_BUNDLE: CERTIFICATE,
     PIP_CERT: CERTIFICATE,
+    PIP_CONFIG_FILE: '/dev/null',
+    CERTIFICATE,
+    PYTHON: PYTHON.command,
+    GIT_CONFIG_NOSYSTEM: '1',
     NODE_EXTRA_CA_CERTS: CERTIFICATE,
     GIT_SSL_CAINFO: CERTIFICATE,
   };
@@ -238,9 +245,10 @@ function execute(
   command: string,
   args: readonly string[],
   env: NodeJS.ProcessEnv,
+  cwd: string,
 ): Promise<{ readonly out: string; readonly err: string }> {
   return new Promise((resolve) => {
-    execFile(command, args, { env, timeout: 100_000 }, (error, out, err) =>
+    execFile(command, args, { env, cwd, timeout: 100_000 }, (error, out, err) =>
       resolve({ out, err: err + (error === null ? '' : `\n${error.message}`) }),
     );
   });

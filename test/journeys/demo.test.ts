@@ -22,9 +22,17 @@ function startDemo(env: NodeJS.ProcessEnv, ...args: string[]) {
   child.stdout.on('data', (chunk) => {
     out += chunk;
   });
-  child.stderr.resume();
+  let log = '';
+  child.stderr.on('data', (chunk) => {
+    log += chunk;
+  });
   const ended = once(child, 'exit');
-  return { child, ended, out: () => out };
+  const untilReady = () =>
+    until('the demo has printed its commands', () => {
+      if (child.exitCode !== null) throw new Error(`the demo ended with ${child.exitCode}: ${log}`);
+      return out.includes('Ctrl-C');
+    });
+  return { child, ended, out: () => out, untilReady };
 }
 
 /**
@@ -46,8 +54,8 @@ async function exitOfSession(command: readonly string[]): Promise<string> {
 test.skipIf(!hasCommand('curl'))(
   'demo: the printed commands work, and each call shows another exit',
   async () => {
-    const { out } = startDemo({}, '--members', '6');
-    await until('the demo has printed its commands', () => out().includes('Ctrl-C'));
+    const { out, untilReady } = startDemo({}, '--members', '6');
+    await untilReady();
     const lines = [...out().matchAll(/^ {2}curl (.*)$/gm)].map(([, args = '']) => args.split(' '));
     expect(lines.length).toBe(3);
     const [http = [], socks = [], session = []] = lines;
@@ -66,8 +74,8 @@ test.skipIf(!hasCommand('curl'))(
 test.skipIf(!hasCommand('curl'))(
   'demo: --host on all addresses requires the password and the token that it prints',
   async () => {
-    const { out } = startDemo({}, '--members', '2', '--host', '0.0.0.0');
-    await until('the demo tells what to try', () => out().includes('Ctrl-C'));
+    const { out, untilReady } = startDemo({}, '--members', '2', '--host', '0.0.0.0');
+    await untilReady();
     const lines = [...out().matchAll(/^ {2}curl (.*)$/gm)].map(([, args = '']) => args.split(' '));
     expect(lines.length).toBe(3);
     for (const line of lines) expect((await curl(...line)).out).toMatch(/^127\./);
@@ -97,18 +105,41 @@ test.each([[[]], [['--replicas', '2']]])(
     });
     onTestFinished(() => void child.kill('SIGKILL'));
     const ended = once(child, 'exit');
-    await until('the demo has printed its commands', () => readFileSync(file, 'utf8').includes('Ctrl-C'));
+    await until('the demo has printed its commands', () => {
+      const printed = readFileSync(file, 'utf8');
+      if (child.exitCode !== null) throw new Error(`the demo ended with ${child.exitCode}: ${printed}`);
+      return printed.includes('Ctrl-C');
+    });
     child.kill('SIGINT');
     expect(await ended).toEqual([0, null]);
     expect(readFileSync(file, 'utf8').trimEnd().split('\n').at(-1)).toMatch(/^The demo has ended\./);
   },
 );
 
+test.skipIf(!hasCommand('npm'))('demo: SIGTERM to npm start ends the demo, too', async () => {
+  const npm = spawn('npm', ['start', '--', ...ANY_PORTS, '--members', '2'], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+    detached: true,
+  });
+  onTestFinished(() => {
+    if (isRunning(-(npm.pid ?? 0))) process.kill(-(npm.pid ?? 0), 'SIGKILL');
+  });
+  let out = '';
+  npm.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+    out += chunk;
+  });
+  await until('the demo has printed its commands', () => out.includes('Ctrl-C'));
+  npm.kill('SIGTERM');
+  await once(npm, 'exit');
+  await until('npm has left no process in its group', () => !isRunning(-(npm.pid ?? 0)));
+  expect(out).toContain('The demo has ended.');
+});
+
 test.skipIf(!HAS_STORE || !hasCommand('curl'))(
   'demo: --replicas runs norias of one fleet, in which a session has one exit, and ends its store',
   async () => {
-    const { child, ended, out } = startDemo({}, '--replicas', '3', '--members', '6');
-    await until('the demo has printed its commands', () => out().includes('Ctrl-C'));
+    const { child, ended, out, untilReady } = startDemo({}, '--replicas', '3', '--members', '6');
+    await untilReady();
     const store = Number(/kill -STOP (\d+)/.exec(out())?.[1]);
     onTestFinished(() => {
       if (isRunning(store)) process.kill(store, 'SIGKILL');
@@ -134,8 +165,14 @@ test.skipIf(!HAS_STORE || !hasCommand('curl'))(
 test.skipIf(!hasCommand('curl'))(
   'demo: --replicas without a store in the search path runs norias of one fleet in memory',
   async () => {
-    const { child, ended, out } = startDemo({ PATH: '/nonexistent' }, '--replicas', '3', '--members', '6');
-    await until('the demo has printed its commands', () => out().includes('Ctrl-C'));
+    const { child, ended, out, untilReady } = startDemo(
+      { PATH: '/nonexistent' },
+      '--replicas',
+      '3',
+      '--members',
+      '6',
+    );
+    await untilReady();
     expect(out()).toMatch(/3 norias in one fleet with 6 members, in memory\n/);
     expect(out()).toMatch(/Neither valkey-server nor redis-server is in the search path/);
     const { sessions, exits, pages } = commandsIn(out());

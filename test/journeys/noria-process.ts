@@ -1,15 +1,26 @@
 /** A noria in a separate process, as an operator runs it: with signals and a log. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { childEnvironment } from '../support/environment.ts';
 import { until } from '../support/until.ts';
 
-/** Runs noria as the user `nobody` if the tests run as root, else as the user of the tests. */
-export const UNPRIVILEGED = process.getuid?.() === 0 ? { uid: 65_534 } : {};
+/** A folder for temporary files that every user can enter: TMPDIR may belong to one user. */
+export const OPEN_FOLDER = [tmpdir(), '/tmp', '/var/tmp'].find(isOpen) ?? tmpdir();
+
+/**
+ * Runs noria as the user `nobody` if the tests run as root, else as the user of the tests. That user may not be able to enter the
+ * checkout: it runs copies in `OPEN_FOLDER`.
+ */
+export const UNPRIVILEGED = process.getuid?.() === 0 && isOpen(OPEN_FOLDER) ? { uid: 65_534 } : {};
+
+function isOpen(folder: string): boolean {
+  if (!existsSync(folder) || (statSync(folder).mode & 0o001) === 0) return false;
+  return folder === '/' || isOpen(dirname(folder));
+}
 
 export interface NoriaProcess {
   readonly child: ChildProcess;
@@ -25,9 +36,9 @@ export interface NoriaProcess {
   line(message: string, count?: number): Promise<Readonly<Record<string, unknown>>>;
 }
 
-/** A folder that is removed after the test. */
-export function testFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), 'noria-'));
+/** A folder that is removed after the test. @param parent - `OPEN_FOLDER` for an unprivileged process. */
+export function testFolder(parent = tmpdir()): string {
+  const folder = mkdtempSync(join(parent, 'noria-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }

@@ -26,7 +26,7 @@ import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, sourceLine } from '../support/noria.ts';
 import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
-import { runNoria, testFolder, UNPRIVILEGED, writeIn } from './noria-process.ts';
+import { OPEN_FOLDER, runNoria, testFolder, UNPRIVILEGED, writeIn } from './noria-process.ts';
 
 /** The oldest version in `engines`. */
 const OLDEST_NODE = '22.22.2';
@@ -86,10 +86,11 @@ function installOldestNode(): string {
   return '';
 }
 
-const UNREACHABLE = /ENOTFOUND|ECONNREFUSED|ECONNRESET|EAI_AGAIN|ETIMEDOUT|ENETUNREACH|ETARGET|E404/;
+const UNREACHABLE = /ENOTFOUND|ECONNREFUSED|ECONNRESET|EAI_AGAIN|ETIMEDOUT|ENETUNREACH|ETARGET|E404|CERT/;
 
 beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'noria-package-'));
+  folder = mkdtempSync(join(OPEN_FOLDER, 'noria-package-'));
+  copyFileSync(process.execPath, join(folder, 'node'));
   // `npm pack` alone would also check the types, which CI does in a separate step.
   const built = run(process.execPath, ['scripts/build.ts', '--no-check'], process.cwd());
   expect(built.status, built.err).toBe(0);
@@ -122,7 +123,7 @@ test('package: contains the program, an example and the documents, nothing else'
 
 test('package: the daemon starts, is healthy and shuts down, as in the image', async () => {
   const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 600_000 });
-  const home = testFolder();
+  const home = testFolder(OPEN_FOLDER);
   const [proxyPort, adminPort] = [await freePort(), await freePort()];
   const file = writeIn(
     home,
@@ -133,13 +134,13 @@ ${sourceLine(sandbox, 'city', 'short-classic', 'size: 2, params: { count: 2 }')}
 pool: { allowPrivateAddresses: true }
 listeners: [{ address: "127.0.0.1:${proxyPort}", denyTargets: [] }]
 admin: { address: "127.0.0.1:${adminPort}" }
-state: { dir: ${join(home, 'state')} }
+state: { dir: "${join(home, 'state')}" }
 workers: 2
 `,
   );
   const { uid } = UNPRIVILEGED;
   if (uid !== undefined) for (const path of [home, file]) chownSync(path, uid, uid);
-  const command = [process.execPath, join(installed, 'dist/main.js')] as const;
+  const command = installedCommand();
   const noria = runNoria(['run', '-c', file], { command, cwd: '/', ...UNPRIVILEGED });
   await noria.line('noria is running');
   await noria.line('draw done');
@@ -153,14 +154,52 @@ workers: 2
   expect(await noria.ended).toEqual([0, null]);
 });
 
-/** Starts the demo and runs the first curl command that it prints. */
-async function tryDemo(command: readonly [string, ...string[]]): Promise<string> {
-  const demo = runNoria(['demo', '--port', '0', '--admin-port', '0', '--members', '2'], {
-    command,
-    cwd: '/',
+/** The installed program and Node, both of which an unprivileged user can read. */
+const installedCommand = () => [join(folder, 'node'), join(installed, 'dist/main.js')] as const;
+
+test('package: names a state folder that noria cannot write to', async () => {
+  const home = testFolder(OPEN_FOLDER);
+  const locked = join(home, 'locked');
+  mkdirSync(locked, { mode: 0o555 });
+  const sandbox = await openTestSandbox();
+  const text = `
+sources:
+${sourceLine(sandbox, 'city', 'short-classic')}
+listeners: [{ address: "127.0.0.1:0" }]
+admin: off
+state: { dir: "${join(locked, 'state')}" }
+`;
+  const file = writeIn(home, 'noria.yaml', text);
+  const { uid } = UNPRIVILEGED;
+  if (uid !== undefined) for (const path of [home, file]) chownSync(path, uid, uid);
+  const noria = runNoria(['run', '-c', file, '--log-level', 'warn'], {
+    command: installedCommand(),
     ...UNPRIVILEGED,
   });
-  await until('the demo has printed its commands', () => demo.out().includes('Ctrl-C'));
+  expect(await noria.ended).toEqual([1, null]);
+  expect(noria.err()).toMatch(
+    /^noria: cannot create the state folder \S+\/locked\/state: .*EACCES.*\n {2}Make state.dir writable for the user that runs noria/,
+  );
+});
+
+/** Starts the demo and runs the first curl command that it prints. */
+async function tryDemo(
+  command: readonly [string, ...string[]],
+  user: typeof UNPRIVILEGED = {},
+): Promise<string> {
+  const demo = runNoria(
+    ['demo', '--port', '0', '--admin-port', '0', '--target-port', '0', '--members', '2'],
+    {
+      command,
+      cwd: '/',
+      env: { PATH: `${folder}:${process.env['PATH']}` },
+      ...user,
+    },
+  );
+  await until('the demo has printed its commands', () => {
+    if (demo.child.exitCode !== null) throw new Error(`the demo ended: ${demo.err()}`);
+    return demo.out().includes('Ctrl-C');
+  });
   const words = / {2}curl (.*)$/m.exec(demo.out())?.[1]?.split(' ') ?? [];
   const { out } = await curl(...words);
   demo.child.kill('SIGINT');
@@ -169,7 +208,7 @@ async function tryDemo(command: readonly [string, ...string[]]): Promise<string>
 }
 
 test.skipIf(!hasCommand('curl'))('package: the demo runs by the name of the installed command', async () => {
-  expect(await tryDemo([join(folder, 'app/node_modules/.bin/noria')])).toMatch(/^127\./);
+  expect(await tryDemo([join(folder, 'app/node_modules/.bin/noria')], UNPRIVILEGED)).toMatch(/^127\./);
 });
 
 test.skipIf(!hasCommand('curl'))(
@@ -222,7 +261,7 @@ test('package: another program embeds noria, with its types', () => {
   expect(packagesOfDeclarations().filter((name) => !existsSync(join(installed, '..', name)))).toEqual([]);
   const consumer = testFolder();
   const program = writeIn(consumer, 'program.mts', PROGRAM);
-  run('ln', ['-s', join(folder, 'app/node_modules'), 'node_modules'], consumer);
+  symlinkSync(join(folder, 'app/node_modules'), join(consumer, 'node_modules'));
   const types = ['--typeRoots', join(process.cwd(), 'node_modules/@types'), '--types', 'node'];
   // Checking the declarations of all dependencies would take six times as long.
   const checks = ['--noEmit', '--strict', '--skipLibCheck'];

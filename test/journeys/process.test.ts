@@ -6,6 +6,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { type TLSSocket, connect as tlsConnect } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
+import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 import { getIp, setUpDaemon, startOn, tunnelThrough } from './daemon-stage.ts';
 import { runNoria } from './noria-process.ts';
@@ -73,12 +74,15 @@ test('process: a second signal ends noria at once, also with open tunnels', asyn
 });
 
 /** Whether this machine lets a test start a process as PID 1 of a new namespace. */
-const CAN_UNSHARE = spawnSync('unshare', ['--pid', '--fork', '--kill-child', 'true']).status === 0;
+const UNSHARE = ['--pid', '--fork', '--kill-child', '--mount-proc'];
+// An ordinary user may do so as the root of a new user namespace, where the machine allows that.
+if (process.getuid?.() !== 0) UNSHARE.push('--user', '--map-root-user');
+const CAN_UNSHARE = hasCommand('pgrep') && spawnSync('unshare', [...UNSHARE, 'true']).status === 0;
 
 test.skipIf(!CAN_UNSHARE)('process: as PID 1, noria receives SIGTERM and ends with 0', async () => {
   const stage = await setUpDaemon();
   const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', stage.file], {
-    command: ['unshare', '--pid', '--fork', '--kill-child', '--mount-proc'],
+    command: ['unshare', ...UNSHARE],
   });
   await noria.line('noria is running');
   const { stdout } = spawnSync('pgrep', ['-P', String(noria.child.pid)], { encoding: 'utf8' });

@@ -3,13 +3,12 @@
  * way it prints what is wrong.
  */
 import { once } from 'node:events';
-import { chownSync, mkdirSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { type AddressInfo, connect, createServer } from 'node:net';
-import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { startNoria } from '../../src/embed.ts';
 import { getIp, setUpDaemon, startOn, tunnelThrough } from './daemon-stage.ts';
-import { runNoria, UNPRIVILEGED, writeIn } from './noria-process.ts';
+import { runNoria, writeIn } from './noria-process.ts';
 
 test('process: refuses an invalid configuration with every error, and keeps the old one', async () => {
   const stage = await setUpDaemon();
@@ -94,18 +93,4 @@ test('process: a closed output pipe ends noria quietly', async () => {
   noria.child.stdout?.destroy();
   expect(await noria.ended).toEqual([141, null]); // 128 + SIGPIPE
   expect(noria.err()).toBe('');
-});
-
-test('process: names a state folder that it cannot write to', async () => {
-  const stage = await setUpDaemon();
-  const locked = join(stage.folder, 'locked');
-  mkdirSync(locked, { mode: 0o555 });
-  const file = writeIn(stage.folder, 'noria.yaml', stage.config().replace(stage.folder, locked));
-  const { uid } = UNPRIVILEGED;
-  if (uid !== undefined) for (const path of [stage.folder, file]) chownSync(path, uid, uid);
-  const noria = runNoria(['run', '-c', file, '--log-level', 'warn'], UNPRIVILEGED);
-  expect(await noria.ended).toEqual([1, null]);
-  expect(noria.err()).toMatch(
-    /^noria: cannot create the state folder \S+\/locked\/state: .*EACCES.*\n {2}Make state.dir writable for the user that runs noria/,
-  );
 });

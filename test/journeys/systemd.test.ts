@@ -157,6 +157,10 @@ test.skipIf(!HAS_ANALYZE)('systemd: systemd-analyze verifies both units without 
   if (stderr === '') expect(status).toBe(0);
 });
 
+test('systemd: noria writes no core dump, which would contain secrets', () => {
+  expect(readFileSync(UNITS[0] ?? '', 'utf8')).toMatch(/^LimitCORE=0$/m);
+});
+
 test.skipIf(!HAS_ANALYZE)('systemd: the exposure of the service is below 2.0', () => {
   const { stdout } = spawnSync('systemd-analyze', ['security', '--offline=true', UNITS[0] ?? ''], {
     encoding: 'utf8',

@@ -1,17 +1,18 @@
 /** The Python installation of this machine that the tests use. A separate file, because the search starts processes. */
 import { spawnSync } from 'node:child_process';
+import { resolve } from 'node:path';
 
 interface Python {
   readonly command: string;
   readonly modules: readonly string[];
 }
 
-const MODULES = ['requests', 'httpx', 'aiohttp', 'scrapy', 'pip', 'h11'];
+export const MODULES = ['requests', 'httpx', 'aiohttp', 'scrapy', 'pip', 'h11'];
 /** From this version on, `httpx.Client` has the option `proxy`, which docs/clients.md uses. */
 const HTTPX = '0.26';
 
 /** `.ci/run` creates `.venv`. */
-const COMMANDS = ['.venv/bin/python3', 'python3', '/usr/bin/python3'];
+const COMMANDS = [resolve('.venv/bin/python3'), 'python3', '/usr/bin/python3'];
 
 /** Prints the modules of an installation. It imports none of them, because an import takes longer than the search. */
 const SEARCH = `

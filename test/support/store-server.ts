@@ -77,10 +77,13 @@ export class TestStore {
     const args = this.#isSentinel
       ? this.#sentinelArguments()
       : [...place, '--save', '', ...login, ...this.#args];
-    const child = spawn(STORE_PROGRAM, args, { stdio: 'ignore' });
+    const child = spawn(STORE_PROGRAM, args, { stdio: ['ignore', 'pipe', 'ignore'] });
     this.#child = child;
+    let log = '';
+    child.stdout.setEncoding('utf8').on('data', (chunk: string) => (log = (log + chunk).slice(-2_000)));
     await until('the store accepts connections', async () => {
-      if (child.exitCode !== null) throw new Error(`the store ended with exit code ${child.exitCode}`);
+      if (child.exitCode !== null)
+        throw new Error(`the store ended with exit code ${child.exitCode}: ${log}`);
       return accepts(this.port);
     });
     await until('the store has loaded its data', () => this.command('PING').then(isPong, () => false));

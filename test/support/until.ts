@@ -1,3 +1,5 @@
+/** Nearly as long as a test may take (vitest.config.ts), so that a wait that fails can still say what it waited for. */
+const LIMIT_MS = 280_000;
 /** The shortest and the longest pause between two checks. */
 const [LEAST_PAUSE_MS, MOST_PAUSE_MS] = [5, 100];
 
@@ -10,7 +12,7 @@ const [LEAST_PAUSE_MS, MOST_PAUSE_MS] = [5, 100];
 export async function until(
   what: string | (() => string),
   holds: () => boolean | Promise<boolean>,
-  limitMs = 120_000,
+  limitMs = LIMIT_MS,
 ): Promise<void> {
   const endMs = performance.now() + limitMs;
   for (;;) {

@@ -1,22 +1,20 @@
 /** The wall clocks of two machines of a fleet differ by an hour: nothing changes for clients, sessions, lifetimes or the pace. */
-import { existsSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { runNoria, testFolder, writeIn } from '../../journeys/noria-process.ts';
 import { curl } from '../../support/curl.ts';
 import { exitOf, expectPace, openFleetStage } from '../../support/fleet-stage.ts';
 import { NO_HEDGE, sourceLine, untilReady } from '../../support/noria.ts';
 import { NO_STORE } from '../../support/store-server.ts';
-import { hasCommand } from '../../support/tools.ts';
+import { FAKE_CLOCK, hasCommand } from '../../support/tools.ts';
 import { until } from '../../support/until.ts';
-import { FAKE_CLOCK } from '../subject.ts';
 
 const MEMBERS = 4;
 const HOUR_MS = 3_600_000;
-const AHEAD = { LD_PRELOAD: FAKE_CLOCK, DONT_FAKE_MONOTONIC: '1', FAKETIME: '+3600s' };
+const AHEAD = { LD_PRELOAD: FAKE_CLOCK ?? '', DONT_FAKE_MONOTONIC: '1', FAKETIME: '+3600s' };
 /** The tolerance for times in the lists of two norias, which are read one after the other, on a busy machine. */
 const NEAR_SECONDS = 120;
 
-test.skipIf(NO_STORE || !hasCommand('curl') || !existsSync(FAKE_CLOCK))(
+test.skipIf(NO_STORE || !hasCommand('curl') || FAKE_CLOCK === undefined)(
   'fleet: norias whose clocks differ by an hour share members, lifetimes, sessions and the pace',
   async () => {
     const { sandbox, store, start } = await openFleetStage(MEMBERS, [

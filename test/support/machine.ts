@@ -1,0 +1,14 @@
+/** Before the tests: finds out once what this machine lacks, and says it in one line (vitest's globalSetup). */
+import { MODULES, PYTHON } from './python.ts';
+import { CHROMIUM, FAKE_CLOCK, findUnusable, NOT_HERE } from './tools.ts';
+
+export async function setup(): Promise<void> {
+  if (process.env[NOT_HERE] !== undefined) return; // each project sets up
+  const notHere = [...(await findUnusable())];
+  if (CHROMIUM === undefined) notHere.push('chromium');
+  if (FAKE_CLOCK === undefined) notHere.push('libfaketime');
+  notHere.push(...MODULES.filter((name) => !PYTHON.modules.includes(name)).map((name) => `Python ${name}`));
+  process.env[NOT_HERE] = notHere.join(', ');
+  if (notHere.length > 0)
+    process.stderr.write(`not here: ${notHere.join(', ')}; the tests that need them are skipped\n`);
+}
