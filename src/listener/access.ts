@@ -1,62 +1,52 @@
 /**
- * Decides who may use a listener, as which user, and for which targets.
- *
- * noria compares passwords as digests in constant time. The check of an unknown user name takes as long as the check of
- * a known one.
+ * Who may use a listener, as which user, and for which targets. Passwords are compared as digests in constant time;
+ * an unknown user name takes as long as a known one. Wrong attempts are counted by client network and user name:
+ * above the maximum, further wrong ones get `too-many-requests`, and correct credentials still pass, so that one
+ * client cannot lock out the others behind its address.
  */
+import { isUtf8 } from 'node:buffer';
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
 import { type HostPort, parseHostPort } from '../core/host-port.ts';
 import { type BoundAddress, isOwnAddress } from '../core/listen-address.ts';
-import { Networks } from '../core/networks.ts';
+import { clientNetwork, Networks } from '../core/networks.ts';
 import { ownText } from '../core/own-text.ts';
 import type { Secret } from '../core/secret.ts';
 import { DenyTargets } from './deny-targets.ts';
 import { routingTextWithoutUsers } from './routing-options.ts';
-import { MAX_WRONG_ATTEMPTS, type WrongAttempt, WrongAttempts } from './wrong-attempts.ts';
 
 export interface AccessOptions {
-  /** The configured users. If there are none, any client may connect, with any user name. */
   readonly users: readonly { readonly username: string; readonly password: Secret }[];
   /** Client networks in CIDR notation; empty allows every address. */
   readonly allow: readonly string[];
-  /** The targets that clients must not use, as rules in the grammar of core/target-rule.ts. */
   readonly denyTargets: readonly string[];
-  /** Returns the addresses that noria listens on now. noria refuses them as targets, whatever the rules say. */
+  /** noria refuses its own addresses as targets, whatever the rules say. */
   readonly ownAddresses?: () => readonly BoundAddress[];
-  /**
-   * Called for each attempt with wrong credentials, so that noria's other processes with this listener can count it.
-   */
+  /** Lets noria's other processes with this listener count the attempt. */
   readonly onWrongCredentials?: (attempt: WrongAttempt) => void;
   readonly clock: Clock;
 }
 
-/** The credentials that the client has sent; not checked yet. */
 export interface ClientCredentials {
   readonly username: string;
   readonly password: string;
 }
 
 export interface ClientIdentity {
-  /** The configured user; '' when the listener has no users. */
   readonly user: string;
-  /** The routing options in the user name; `readRoutingOptions` parses them. */
   readonly routingText: string;
 }
 
-/**
- * noria compares the password of an unknown user with this digest, so that the response time does not show which user
- * names exist.
- */
+/** Stands for the password of an unknown user, so that the response time does not show which names exist. */
 const NO_PASSWORD = digest('');
 const MAX_CACHED_TARGETS = 1_024;
 const MAX_CACHED_TARGET_LENGTH = 128;
 
 export class Access {
   readonly admitsAll: boolean;
-  /** Whether a client without credentials is refused, because the listener has users. */
   readonly requiresCredentials: boolean;
   readonly #options: AccessOptions;
   readonly #networks: Networks;
@@ -67,10 +57,6 @@ export class Access {
   readonly #longestPassword: number;
   readonly #targets = new BoundedMap<string, HostPort>(MAX_CACHED_TARGETS);
 
-  /**
-   * @throws TypeError for an invalid network or rule. The configuration is checked earlier, so this is a programming
-   *   error.
-   */
   constructor(options: AccessOptions) {
     const { users, allow } = options;
     this.#options = options;
@@ -84,17 +70,14 @@ export class Access {
     this.#longestPassword = Math.max(0, ...users.map((user) => user.password.reveal().length));
   }
 
-  /** Whether a client from this address may connect at all. */
   admits(remoteAddress: string | undefined): boolean {
     return this.admitsAll || (remoteAddress !== undefined && this.#networks.has(remoteAddress));
   }
 
   /**
-   * Checks the client's credentials, and splits the user name into a configured user and routing options. In a listener
-   * without users, every client has the user '' and the user name contains only routing options.
-   *
-   * @returns `auth-required` for wrong credentials; after too many wrong attempts for this user from this address,
-   *   `too-many-requests` with `retryAfterMs` in its context.
+   * Splits the user name into a configured user and routing options. Without users, it contains only routing options.
+   * @returns `auth-required`, or after too many wrong attempts `too-many-requests` with `retryAfterMs` in its
+   * context.
    */
   identify(
     credentials: ClientCredentials | undefined,
@@ -110,8 +93,7 @@ export class Access {
     const retryAfterMs = this.#wrong.retryAfterMs(attempt);
     if (retryAfterMs > 0 && this.#wrong.isFlooded) return tooManyAttempts(retryAfterMs);
     const expected = (user === undefined ? undefined : this.#digests.get(user)) ?? NO_PASSWORD;
-    // A password longer than all configured passwords is wrong in any case, so noria hashes only its start to save
-    // time.
+    // A longer password than all configured ones is wrong in any case, so only its start is hashed.
     const matches = timingSafeEqual(expected, digest(password.slice(0, this.#longestPassword + 1)));
     if (user !== undefined && matches) return { user, routingText: username.slice(user.length + 1) };
     this.#wrong.count(attempt);
@@ -121,24 +103,20 @@ export class Access {
       : new NoriaError('auth-required', 'wrong credentials');
   }
 
-  /** Counts an attempt with wrong credentials that another process received on the same listener. */
   countWrongCredentials(attempt: WrongAttempt): void {
     this.#wrong.count(attempt);
   }
 
   /**
-   * The name under which an attempt with an unknown user name is counted. Such attempts have the same limit as those of
-   * known users, so that the limit does not reveal which names exist.
+   * The name under which an unknown user counts. It has the same limit, so the limit does not reveal which names
+   * exist.
    */
   #firstName(username: string): string {
     return username.slice(0, this.#longestName).replace(/[-,].*$/s, '');
   }
 
   /**
-   * Parses `host:port`. The result is cached, because clients request the same few targets repeatedly.
-   *
-   * All requests for a cached target share one string, so that V8 does not have to hash it again when it is used as a
-   * map key.
+   * Cached, because clients request the same few targets. They share one string, which V8 hashes once as a map key.
    */
   readTarget(authority: string): HostPort | undefined {
     const cached = this.#targets.get(authority);
@@ -168,11 +146,8 @@ function tooManyAttempts(retryAfterMs: number): NoriaError {
 }
 
 /**
- * Returns the configured name with which the user name begins. After this name, the user name ends or continues with a
- * separator. If several names match, returns the longest.
- *
- * @param longest - the length of the longest configured name. It limits the work for a user name with thousands of
- * hyphens.
+ * The longest configured name before the end or a separator. @param longest - limits the work for a name with
+ * thousands of hyphens.
  */
 function longestUser(username: string, names: ReadonlyMap<string, unknown>, longest: number) {
   for (let end = Math.min(username.length, longest); end > 0; end -= 1) {
@@ -186,4 +161,72 @@ function longestUser(username: string, names: ReadonlyMap<string, unknown>, long
 
 function digest(text: string): Buffer {
   return createHash('sha256').update(text, 'utf8').digest();
+}
+
+export interface WrongAttempt {
+  readonly address: string | undefined;
+  readonly user: string;
+}
+
+/** Of one client and user within a minute. The automatic retries of browsers stay far below. */
+export const MAX_WRONG_ATTEMPTS = 20;
+const WINDOW_MS = 60_000;
+const MAX_WINDOWS = 10_000;
+/** Of all clients. Above it, a client that has reached its own maximum is refused without a check. */
+const MAX_WRONG_PER_SECOND = 2_000;
+
+interface Window {
+  readonly endsAt: number;
+  count: number;
+}
+
+export class WrongAttempts {
+  readonly #clock: Clock;
+  /** By client network and user name. The first wrong attempt starts a window, so the oldest entry ends first. */
+  readonly #windows = new BoundedMap<string, Window>(MAX_WINDOWS);
+  #second: Window = { endsAt: 0, count: 0 };
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  retryAfterMs(attempt: WrongAttempt): number {
+    const window = this.#windows.get(keyOf(attempt));
+    if (window === undefined || window.count < MAX_WRONG_ATTEMPTS) return 0;
+    return Math.max(0, window.endsAt - this.#clock.monotonic());
+  }
+
+  get isFlooded(): boolean {
+    return this.#second.count >= MAX_WRONG_PER_SECOND && this.#second.endsAt > this.#clock.monotonic();
+  }
+
+  count(attempt: WrongAttempt): void {
+    const key = keyOf(attempt);
+    const nowMs = this.#clock.monotonic();
+    if (this.#second.endsAt <= nowMs) this.#second = { endsAt: nowMs + SECOND_MS, count: 0 };
+    this.#second.count += 1;
+    const window = this.#windows.get(key);
+    if (window !== undefined && window.endsAt > nowMs) {
+      window.count += 1;
+      return;
+    }
+    this.#windows.deleteOldestWhile(({ endsAt }) => endsAt <= nowMs);
+    this.#windows.set(key, { endsAt: nowMs + WINDOW_MS, count: 1 });
+  }
+}
+
+function keyOf({ address, user }: WrongAttempt): string {
+  return `${clientNetwork(address ?? '')} ${user}`;
+}
+
+/** Accepts only Basic; text that is not UTF-8 is Latin-1. Text without a colon is a user name. */
+export function parseBasicCredentials(header: string | undefined): ClientCredentials | undefined {
+  if (header === undefined) return undefined;
+  const encoded = /^basic +([A-Za-z0-9+/_-]+=*) *$/i.exec(header)?.[1];
+  if (encoded === undefined) return undefined;
+  const bytes = Buffer.from(encoded, 'base64');
+  const text = bytes.toString(isUtf8(bytes) ? 'utf8' : 'latin1');
+  const colon = text.indexOf(':');
+  if (colon < 0) return { username: text, password: '' };
+  return { username: text.slice(0, colon), password: text.slice(colon + 1) };
 }

@@ -1,35 +1,28 @@
 /**
  * Checks each accepted connection against a limit that several processes share. Until the result arrives, the
- * connection waits, and data from the client stays in the socket.
+ * client's data stays in the socket.
  */
 import type { Socket } from 'node:net';
 import type { Deadlines } from '../core/deadlines.ts';
 
 export interface ConnectionLimit {
-  /**
-   * Returns whether one more connection is allowed. The promise never rejects. For each allowed connection, call
-   * `release` when it closes.
-   */
+  /** The promise never rejects. Call `release` when an allowed connection closes. */
   acquire(): boolean | Promise<boolean>;
   release(): void;
 }
 
 /**
- * The maximum number of unanswered calls of `acquire`. It equals the length of the kernel's accept queue, so noria
- * refuses no connection even if it accepts the whole queue at once.
+ * As long as the kernel's accept queue, so noria refuses no connection even if it accepts the whole queue at once.
  */
 const MAX_PENDING = 512;
-/**
- * If `acquire` gives no answer within this time, the process that decides probably hangs, and noria refuses the
- * connection.
- */
+/** After this time, the process that decides probably hangs, and noria refuses the connection. */
 const ANSWER_TIMEOUT_MS = 2_000;
 
 export class AdmissionQueue {
   readonly #limit: ConnectionLimit;
   readonly #deadlines: Deadlines;
   readonly #waiting = new Set<Socket>();
-  /** The number of unanswered calls of `acquire`, including those for clients that have disconnected. */
+  /** Unanswered calls of `acquire`, including those for clients that have disconnected. */
   #pendingCount = 0;
 
   constructor(limit: ConnectionLimit, deadlines: Deadlines) {
@@ -38,8 +31,7 @@ export class AdmissionQueue {
   }
 
   /**
-   * @param admit - called once, possibly before this method returns. Not called if the client disconnects before the
-   *   answer. After `admit(true)`, this class calls `release` when the connection closes.
+   * @param admit - called once, possibly before this returns; not called if the client disconnects before the answer.
    */
   request(accepted: Socket, admit: (allowed: boolean) => void): void {
     if (this.#pendingCount >= MAX_PENDING) {
@@ -65,7 +57,6 @@ export class AdmissionQueue {
     });
   }
 
-  /** Destroys the waiting connections. */
   clear(): void {
     for (const accepted of this.#waiting) accepted.destroy();
   }

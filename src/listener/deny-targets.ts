@@ -1,9 +1,7 @@
 /**
- * Checks targets against the rules of `denyTargets` of one listener.
- *
- * Targets are in canonical form (core/host-port.ts), so `2130706433` and `[::ffff:127.0.0.1]` are compared as the
- * addresses that they mean. noria does not resolve names; members do. So a name that resolves to a private address
- * cannot lead into noria's own network.
+ * Checks targets against `denyTargets`. Targets are in canonical form (core/host-port.ts), so `2130706433` and
+ * `[::ffff:127.0.0.1]` are compared as the addresses that they mean. noria does not resolve names; members do, so a
+ * name of a private address cannot lead into noria's own network.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { HostPort } from '../core/host-port.ts';
@@ -11,16 +9,11 @@ import { isOwnName, ownNames } from '../core/listen-address.ts';
 import { isPrivateAddress, Networks } from '../core/networks.ts';
 import { parseTargetRule, type TargetRule } from '../core/target-rule.ts';
 
-/** The ports of mail servers, which the rule `smtp` excludes to prevent spam. */
 const SMTP_PORTS: readonly number[] = [25, 465, 587];
 /** Names of this machine or network: RFC 6761 §6.3, RFC 6762 §3, ICANN's .internal. */
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal'];
-/**
- * The maximum number of targets for which noria remembers whether a rule denies them. Clients request the same few
- * targets repeatedly, and a check of an address costs as much as choosing a member.
- */
+/** Clients request the same few targets, and a check of an address costs as much as choosing a member. */
 const MAX_CACHED_TARGETS = 1_024;
-/** The value in `#reasons` for a target that no rule excludes. */
 const ALLOWED = '';
 
 export class DenyTargets {
@@ -30,10 +23,8 @@ export class DenyTargets {
   readonly #suffixes: readonly string[];
   readonly #networks: Networks;
   readonly #ports: readonly { readonly from: number; readonly to: number }[];
-  /** Maps a target (`host:port`) to the reason why `denyTargets` excludes it, or to ALLOWED. */
   readonly #reasons = new BoundedMap<string, string>(MAX_CACHED_TARGETS);
 
-  /** @throws TypeError for a rule that core/target-rule.ts cannot parse. */
   constructor(rules: readonly string[]) {
     const parsed = rules.map((text) => {
       const rule = parseTargetRule(text);
@@ -52,10 +43,7 @@ export class DenyTargets {
     });
   }
 
-  /**
-   * Returns why the target is denied, as text for the client that does not reveal the rule; undefined if no rule
-   * matches.
-   */
+  /** The text is for the client and does not reveal the rule. */
   reasonToDeny(target: HostPort): string | undefined {
     let reason = this.#reasons.get(target.text);
     if (reason === undefined) {

@@ -1,47 +1,37 @@
 /**
- * One listener of the configuration: its listening sockets, its limits, and the client connections that it accepted.
- * The first byte of a connection selects the protocol: 5 and 4 are SOCKS, everything else is HTTP. With TLS, the first
- * decrypted byte selects the protocol. Owns the servers and the accepted sockets. Closing a client's socket also ends
- * its request or tunnel.
+ * One listener of the configuration: its servers, its limits, and the client connections that it accepted. The first
+ * byte of a connection, after TLS, selects the protocol: 5 and 4 are SOCKS, everything else is HTTP.
  */
-import type { Server, Socket } from 'node:net';
+import { createServer, type Server, type Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import { NoriaError } from '../core/faults.ts';
-import type { BoundAddress, ListenAddress } from '../core/listen-address.ts';
+import { formatHostPort } from '../core/host-port.ts';
+import { type BoundAddress, type ListenAddress, listenFailure } from '../core/listen-address.ts';
 import { LiveList } from '../core/live-list.ts';
+import { isLoopbackAddress } from '../core/networks.ts';
 import type { ListenerProtocol } from '../core/protocol.ts';
 import { AdmissionQueue, type ConnectionLimit } from './admission-queue.ts';
-import { bind, boundAddress } from './bind.ts';
 import { ClientConnection, type ConnectionOptions } from './client-connection.ts';
 import { serveHttp } from './http/http-connection.ts';
 import { serveSocks } from './socks/handshake.ts';
 
-/** The certificate that a listener with TLS presents to its clients. */
+/** In PEM format, the certificate with its chain. */
 interface TlsMaterial {
-  /** The certificate in PEM format, including the chain. */
   readonly cert: string | Buffer;
-  /** The private key in PEM format. */
   readonly key: string | Buffer;
 }
 
 export interface ListenerOptions extends ConnectionOptions {
   readonly addresses: readonly ListenAddress[];
   readonly protocols: readonly ListenerProtocol[];
-  /** Present if clients connect to the proxy with TLS. */
   readonly tls?: TlsMaterial;
   readonly maxConnections: number;
-  /**
-   * Present if several processes share one connection limit. The shared limit replaces the local count of connections.
-   */
+  /** Several processes share one limit, which replaces the local count. */
   readonly sharedLimit?: ConnectionLimit;
-  /** Whether the listener may have addresses that other machines can reach. False for a listener without users. */
   readonly allowNonLoopback: boolean;
 }
 
-/**
- * The maximum number of refused connections that stay open to receive a reply. Further refused connections are closed
- * without a reply.
- */
+/** So many refused connections stay open to receive a reply; further ones are closed without. */
 const MAX_REFUSED_OPEN = 64;
 const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([
   [4, 4],
@@ -49,10 +39,8 @@ const SOCKS_VERSIONS = new Map<number | undefined, 4 | 5>([
 ]);
 
 /**
- * Opens a listener.
- * @throws NoriaError `listen-failed` if an address cannot be bound; `bad-config` if the TLS material is unusable, or if
- * other machines can reach an address and that is not allowed. Before it throws, it closes everything that it has
- * opened.
+ * @throws `listen-failed`, or `bad-config` for unusable TLS material or an address that other machines can reach and
+ * that is not allowed. Everything opened is closed before.
  */
 export async function openListener(options: ListenerOptions): Promise<Listener> {
   const listener = new Listener(options);
@@ -69,19 +57,16 @@ export class Listener {
   readonly name: string;
   readonly #options: ListenerOptions;
   readonly #servers: Server[] = [];
-  /** The addresses to bind. The assigned port replaces port 0, so that `listen` after `stop` uses the same port. */
+  /** The assigned port replaces port 0, so that `listen` after `stop` uses the same port. */
   #listenAddresses: readonly ListenAddress[];
-  #addresses: readonly BoundAddress[] = [];
+  addresses: readonly BoundAddress[] = [];
   readonly #connections = new LiveList<ClientConnection>();
   readonly #admissionQueue: AdmissionQueue | undefined;
-  /** Called when the last connection has closed. */
   readonly #onEmpty: (() => void)[] = [];
-  /** The open connections that noria refuses. */
   readonly #refused = new Set<ClientConnection>();
   #secureContext: SecureContext | undefined;
   #closing: Promise<void> | undefined;
 
-  /** @throws NoriaError `bad-config` if the TLS material cannot be used. */
   constructor(options: ListenerOptions) {
     const { name, addresses, tls, sharedLimit, deadlines } = options;
     this.name = name;
@@ -91,20 +76,11 @@ export class Listener {
     if (sharedLimit !== undefined) this.#admissionQueue = new AdmissionQueue(sharedLimit, deadlines);
   }
 
-  /** The bound addresses, in the order of the configured addresses. */
-  get addresses(): readonly BoundAddress[] {
-    return this.#addresses;
-  }
-
   get connectionCount(): number {
     return this.#connections.size;
   }
 
-  /**
-   * Listens on all addresses; no-op if it already listens. A call after `stop` uses the same addresses and ports again.
-   * @throws NoriaError `listen-failed` if an address cannot be bound, for example because another process uses it. The
-   * listener is then stopped.
-   */
+  /** A call after `stop` uses the same ports again. @throws `listen-failed`; the listener is then stopped. */
   async listen(): Promise<void> {
     if (this.#servers.length > 0) return;
     const { allowNonLoopback } = this.#options;
@@ -129,18 +105,14 @@ export class Listener {
       throw error;
     }
     this.#listenAddresses = assigned;
-    this.#addresses = bound;
+    this.addresses = bound;
   }
 
-  /** Stops listening and frees its addresses. Open connections continue. Idempotent. */
   stop(): void {
     for (const server of this.#servers.splice(0)) server.close();
   }
 
-  /**
-   * Checks a new certificate. Returns a function that makes new connections use it.
-   * @throws NoriaError `bad-config` if the certificate is unusable.
-   */
+  /** Checks a new certificate. The result makes new connections use it. @throws `bad-config`. */
   prepareTls(material: TlsMaterial): () => void {
     const context = secureContext(this.name, material);
     return () => {
@@ -148,14 +120,13 @@ export class Listener {
     };
   }
 
-  /** Stops accepting and closes idle connections. Resolves when all requests in progress have ended. */
   async drain(): Promise<void> {
     const stopped = this.#stopAccepting();
     for (const connection of this.#connections.all()) connection.drain();
     await stopped;
   }
 
-  /** Closes all connections now and resolves when they have closed. A second call returns the same promise. */
+  /** Resolves when all connections have closed. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -167,12 +138,10 @@ export class Listener {
     await stopped;
   }
 
-  /** Resolves when every server and every connection has closed. */
   async #stopAccepting(): Promise<void> {
     this.#admissionQueue?.clear();
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
-    // When a server has closed, the 'close' handlers of its connections may not have run yet. So noria waits for the
-    // last connection.
+    // The 'close' handlers of a closed server's connections may not have run yet.
     if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#onEmpty.push(resolve));
   }
 
@@ -191,7 +160,7 @@ export class Listener {
     });
   }
 
-  /** @param localPort - the port that the client connected to. Reading it from the socket would cost a system call. */
+  /** Reading the port from the socket would cost a system call. */
   #accept(accepted: Socket, localPort: number): void {
     accepted.on('error', ignoreError);
     if (this.#admissionQueue !== undefined && this.#admits(accepted)) {
@@ -202,7 +171,7 @@ export class Listener {
     this.#open(accepted, localPort, openCount < this.#options.maxConnections);
   }
 
-  /** Reading the address costs a system call, so it is read only when needed. A closed connection has no address. */
+  /** Reading the address costs a system call. A closed connection has none. */
   #admits(accepted: Socket): boolean {
     const { access } = this.#options;
     return access.admitsAll || access.admits(accepted.remoteAddress);
@@ -267,4 +236,59 @@ function secureContext(listener: string, { cert, key }: TlsMaterial): SecureCont
 
 function ignoreError(): void {
   // ignored: 'close' follows every error
+}
+
+interface BindOptions {
+  /**
+   * Called before the server can accept. Must add handlers of 'connection' and of 'error', for example for a lack of
+   * file descriptors.
+   */
+  readonly onListening: (server: Server) => void;
+  readonly allowNonLoopback: boolean;
+}
+
+export async function bind(address: ListenAddress, options: BindOptions): Promise<Server[]> {
+  if (address.kind === 'fd') return [await bindOne({ fd: address.fd }, `fd:${address.fd}`, options)];
+  const { host, port: firstPort, lastPort = firstPort } = address;
+  const servers: Server[] = [];
+  try {
+    for (let port = firstPort; port <= lastPort; port += 1) {
+      servers.push(await bindOne({ host, port }, formatHostPort(host, port), options));
+    }
+  } catch (error) {
+    for (const server of servers) server.close();
+    throw error;
+  }
+  return servers;
+}
+
+export function boundAddress(server: Server): BoundAddress {
+  const address = server.address();
+  return address === null || typeof address === 'string'
+    ? { host: address ?? '', port: 0 } // only a Unix socket has a text as its address
+    : { host: address.address, port: address.port };
+}
+
+function bindOne(
+  where: { readonly host: string; readonly port: number } | { readonly fd: number },
+  name: string,
+  options: BindOptions,
+): Promise<Server> {
+  const server = createServer({ allowHalfOpen: true, noDelay: true });
+  return new Promise((resolve, reject) => {
+    const onError = (error: Error): void => reject(listenFailure(name, error));
+    server.once('error', onError);
+    server.listen({ ...where, exclusive: false }, () => {
+      server.off('error', onError);
+      const { host } = boundAddress(server);
+      if (!options.allowNonLoopback && host !== '' && !isLoopbackAddress(host)) {
+        server.close();
+        const message = `cannot listen on ${name} without users, because other machines can reach this address; add users, or listen on 127.0.0.1`;
+        reject(new NoriaError('bad-config', message));
+        return;
+      }
+      options.onListening(server);
+      resolve(server);
+    });
+  });
 }

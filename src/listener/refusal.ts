@@ -3,16 +3,14 @@
 import { FAULTS, type Fault, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { LeaseRefusal } from '../pool/lease.ts';
 
-/** What a reply to a refused client contains. */
 export interface Refusal {
   readonly code: FaultCode;
-  /** noria's own words, for the client. It never quotes the client, a member or the service. */
+  /** noria's own words: it quotes neither the client nor a member or the service. */
   readonly reason?: string;
-  /** How long the client should wait before a retry; sent in whole seconds, rounded up. */
+  /** Sent in whole seconds, rounded up. */
   readonly retryAfterMs?: number;
-  /** What each source is waiting for; sent only if a later retry can help. */
   readonly sources?: LeaseRefusal['sources'];
-  /** With `target-unreachable`: true if the target refused the connection, false if the target could not be reached. */
+  /** With `target-unreachable`: whether the target refused the connection. */
   readonly targetRefused?: boolean;
   readonly attempts?: number;
 }
@@ -21,15 +19,12 @@ const GENERAL_FAILURE = 0x01;
 const NOT_ALLOWED = 0x02;
 const CONNECTION_REFUSED = 0x05;
 
-/** Creates the error for a malformed request. The client gets the reason, so the reason must not quote the request. */
+/** The client gets the reason, so it must not quote the request. */
 export function badRequest(reason: string): NoriaError {
   return new NoriaError('bad-request', reason, { context: { reason } });
 }
 
-/**
- * Reduces an error to what the client may learn: the code, the reason and the retry time. The message of the error is
- * only for the log.
- */
+/** What the client may learn. The message of the error is only for the log. */
 export function refusalOf({ code, context }: NoriaError): Refusal {
   const { reason, retryAfterMs } = context;
   return {
@@ -39,10 +34,7 @@ export function refusalOf({ code, context }: NoriaError): Refusal {
   };
 }
 
-/**
- * The SOCKS5 reply code for a refusal (RFC 1928 §6). Faults that usually end the authentication step have
- * no reply code. If such a fault occurs after this step, the reply is 0x02 (not allowed).
- */
+/** RFC 1928 §6. A fault of the authentication step that occurs later is 0x02 (not allowed). */
 export function socks5ReplyCode(refusal: Refusal): number {
   if (refusal.code === 'target-unreachable' && refusal.targetRefused) return CONNECTION_REFUSED;
   const fault: Fault = FAULTS[refusal.code];

@@ -1,16 +1,14 @@
 /**
- * The hot path: relays bytes between a client and a member until both directions have ended. Owns both sockets.
- * Forwards half-close and resets in both directions, applies back-pressure, counts bytes, and enforces the idle
- * timeouts. Adds no error handlers: listener and dialer have already added error handlers, and 'close' follows every
- * error. Both sockets must be created with `allowHalfOpen`.
+ * The hot path: relays bytes between a client and a member until both directions have ended. Owns both sockets, which
+ * must be created with `allowHalfOpen`. Forwards half-close and resets, applies back-pressure, counts bytes, enforces
+ * the idle timeouts. Needs no error handlers: listener and dialer have added them.
  */
 import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { MemberConnection } from '../dialer/dial.ts';
 import { hasFailedWrite, lendChunks, TCP_KEEP_ALIVE_MS } from '../dialer/member-socket.ts';
-import { canDestroyAtEnd, reset } from './reset.ts';
 
-/** The options of a relay. Durations are in ms. */
 export interface RelayOptions {
   readonly deadlines: Deadlines;
   /** If no byte arrives in either direction for this time, noria destroys both sockets. */
@@ -24,22 +22,15 @@ export interface RelayOptions {
 }
 
 export interface RelayResult {
-  /** How many bytes from the client were written to the member's socket. */
   readonly bytesUp: number;
-  /** How many bytes from the target were written to the client's socket. */
   readonly bytesDown: number;
-  /**
-   * Whether the member's side ended or failed before it sent a byte, although the client had sent data and had not
-   * ended its side.
-   */
+  /** The member's side ended before it sent a byte, although the client had sent data and had not ended its side. */
   readonly cut: boolean;
 }
 
 /**
- * Relays between `client` and the member's socket. Each of the two sockets may be paused or flowing, but must not have
- * a 'data' listener.
- * @param early - what the client has already sent. It goes to the target before all other data. In the other direction,
- *   `memberConnection.early` goes to the client before all other data.
+ * Neither socket may have a 'data' listener. @param early - what the client has already sent, as
+ * `memberConnection.early` is what the member has.
  */
 export function relay(
   client: Socket,
@@ -51,15 +42,11 @@ export function relay(
 }
 
 /**
- * If a member resets its connection, noria waits for this time before it resets the client's connection. In this time,
- * the client can read the data that the member sent before the reset. An immediate reset would discard this data, and a
- * client that is still sending would see the reset first.
+ * After a member's reset, the client has this time to read the data sent before it. An immediate reset would discard
+ * the data.
  */
 const RESET_DELAY_MS = 2_000;
-/**
- * The bits of `#openSides`. CLIENT is set until the client's socket has closed; MEMBER is set until the member's socket
- * has closed.
- */
+/** The bits of `#openSides`. */
 const CLIENT = 1;
 const MEMBER = 2;
 
@@ -118,7 +105,7 @@ class Relay {
     forward(chunk, this.#member, this.#client);
   };
 
-  /** Called TCP_KEEP_ALIVE_MS after the start, to save system calls: most tunnels end before they need keep-alive. */
+  /** Later than the start, to save system calls: most tunnels end before they need keep-alive. */
   readonly #enableKeepAlive = (): void => {
     this.#client.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
     this.#member.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
@@ -139,7 +126,6 @@ class Relay {
     this.#endWritable(this.#client);
   };
 
-  /** Half-closes a side, or closes it if both sides have ended. */
   #endWritable(side: Socket): void {
     const bothEnded = this.#clientEnded && this.#memberEnded;
     if (bothEnded && canDestroyAtEnd(side)) side.destroy();
@@ -165,9 +151,7 @@ class Relay {
   };
 
   /**
-   * The member's connection failed or was reset. A clean end would make the received data look complete, so the
-   * client's connection is reset as well, after the client has had time to read the data. Data from the client is
-   * discarded.
+   * A clean end would make the received data look complete, so the client is reset too, once it has had time to read.
    */
   #resetClient(): void {
     const client = this.#client;
@@ -195,7 +179,7 @@ class Relay {
       this.#cut = true;
   }
 
-  /** Call it when one direction has ended: from now on, the shorter of the two idle timeouts applies. */
+  /** One direction has ended: the shorter of the two idle timeouts applies. */
   #linger(): void {
     if (this.#lingering || this.#openSides === 0) return;
     this.#lingering = true;
@@ -221,13 +205,33 @@ class Relay {
   }
 }
 
-/**
- * Writes a chunk from `source` to `sink`. If `sink` cannot send it at once, pauses `source` until `sink` has sent
- * everything.
- */
+/** If `sink` cannot send the chunk at once, `source` pauses. */
 function forward(chunk: Buffer, source: Socket, sink: Socket): void {
   sink.write(chunk);
   if (sink.writableLength < sink.writableHighWaterMark) return;
   source.pause();
   sink.once('drain', () => source.resume());
+}
+
+/** The other side sees an error and not a clean end; in TLS, a missing close_notify. */
+export function reset(socket: Socket): void {
+  // libuv cannot reset a socket whose writable side is being shut down, so such a socket is destroyed.
+  const ending = socket.writableEnded && !socket.writableFinished;
+  if (ending || socket instanceof TLSSocket) {
+    socket.destroy();
+    return;
+  }
+  try {
+    socket.resetAndDestroy();
+  } catch {
+    socket.destroy(); // a Unix socket cannot be reset
+  }
+}
+
+/**
+ * `destroy` in place of `end` saves system calls if nothing is left to write; TLS still has to send close_notify.
+ * Only for a socket whose other direction has ended, because `destroy` discards data that still arrives.
+ */
+export function canDestroyAtEnd(socket: Socket): boolean {
+  return socket.writableLength === 0 && !(socket instanceof TLSSocket);
 }

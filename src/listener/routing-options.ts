@@ -1,9 +1,8 @@
 /**
- * Parses routing options: `BASE-key-value-key-value…` in the proxy user name, or the same keys as X-Noria headers.
- *
- * routing-keys.ts lists the keys; access.ts decides which part of a user name is BASE. BASE may be almost any text.
- * noria never ignores invalid options but refuses the request: otherwise a client with a misspelled `session` would
- * rotate without noticing.
+ * Routing options: `BASE-key-value-key-value…` in the proxy user name, or the same keys as X-Noria headers. access.ts
+ * decides which part of a user name is BASE. Invalid options refuse the request: otherwise a client with a misspelled
+ * `session` would rotate without noticing. docs/routing.md has the same table; test/held/routing.test.ts compares the
+ * two.
  */
 import { HOUR_MS, MINUTE_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
@@ -11,19 +10,84 @@ import { nearest } from '../core/nearest.ts';
 import { ownText } from '../core/own-text.ts';
 import { MEMBER_PROTOCOLS, type MemberProtocol } from '../core/protocol.ts';
 import type { RoutingOptions, SessionOwner } from '../pool/lease.ts';
-import { ROUTING_KEYS, type RoutingKey, type RoutingKeyName } from './routing-keys.ts';
 
-/**
- * The longest duration. A longer duration is probably a mistake in the unit, and would keep unused sessions in memory.
- */
+export type RoutingKeyName = 'session' | 'ttl' | 'source' | 'adr' | 'life' | 'protocol' | 'rotate';
+
+export interface RoutingKey {
+  readonly key: RoutingKeyName;
+  /** The names that clients of other gateways use for this key. */
+  readonly aliases: readonly string[];
+  /** Error messages contain it after the word `expected`. Absent if the key has no value. */
+  readonly value?: string;
+  readonly effect: string;
+  /**
+   * Of a duration without a unit, in ms, by the name of the key: `ttl-5` is 5 seconds, `sesstime-5` 5 minutes.
+   * Default: one second.
+   */
+  readonly bareUnitMs?: Readonly<Record<string, number>>;
+}
+
+/** Names are in lower case and unique in the table. */
+export const ROUTING_KEYS: readonly RoutingKey[] = [
+  {
+    key: 'session',
+    aliases: ['sessid', 'sid', 'sessionid'],
+    value: '1 to 64 of letters, digits, `_`, `.` and `~`',
+    effect:
+      'all connections with this session name use one member; before that member expires, the session moves to another one',
+  },
+  {
+    key: 'ttl',
+    aliases: ['sesstime', 'sessionduration', 'sessionttl', 'sessionlength', 'lifetime'],
+    value: 'a duration',
+    effect: 'how long the session may be idle',
+    bareUnitMs: {
+      ttl: SECOND_MS,
+      sesstime: MINUTE_MS,
+      sessionduration: MINUTE_MS,
+      sessionttl: MINUTE_MS,
+      sessionlength: SECOND_MS,
+      lifetime: MINUTE_MS,
+    },
+  },
+  {
+    key: 'source',
+    aliases: ['pool', 'zone'],
+    value: "a source's name",
+    effect: 'only members of this source',
+  },
+  {
+    key: 'adr',
+    aliases: ['country', 'cc', 'state', 'city', 'region', 'area'],
+    value: 'a keyword of at most 64 characters, URL-encoded where needed, `_` for a space',
+    effect: 'only members whose location contains the keyword',
+  },
+  {
+    key: 'life',
+    aliases: ['minlife'],
+    value: 'a duration',
+    effect: 'only members with at least this much lifetime left',
+    bareUnitMs: { life: SECOND_MS, minlife: SECOND_MS },
+  },
+  {
+    key: 'protocol',
+    aliases: [],
+    value: MEMBER_PROTOCOLS.map((protocol) => `\`${protocol}\``).join(', '),
+    effect: 'only members that speak this protocol',
+  },
+  {
+    key: 'rotate',
+    aliases: [],
+    effect: 'ignores the session that the listener assigns, so noria may pick any member',
+  },
+];
+
+/** A longer duration is probably a mistake in the unit, and would keep unused sessions in memory. */
 const MAX_DURATION_MS = WEEK_MS;
 const MAX_LOCATION_LENGTH = 64;
 const SESSION_NAME = /^[A-Za-z0-9_.~]{1,64}$/;
 const HEADER_PREFIX = 'x-noria-';
-/**
- * The maximum length of a word that noria compares with the keys, because the comparison is slow. A longer word
- * cannot be a misspelled key.
- */
+/** A longer word cannot be a misspelled key, and the comparison is slow. */
 const MAX_KEY_LENGTH = 32;
 const ALL_KEYS = ROUTING_KEYS.map(({ key }) => key).join(', ');
 
@@ -31,34 +95,25 @@ const KEYS_BY_NAME: ReadonlyMap<string, RoutingKey> = new Map(
   ROUTING_KEYS.flatMap((entry) => [entry.key, ...entry.aliases].map((name) => [name, entry] as const)),
 );
 
-/** The settings of a listener that concern routing options. */
 export interface RoutingSettings {
   readonly sessionMode: 'none' | 'client-ip' | 'port' | 'target-host';
-  /** The only source that the listener uses. If absent, it uses all sources. */
   readonly source?: string;
-  /** Returns the names of all configured sources. A reload can change them while the listener is open. */
+  /** A reload can change them while the listener is open. */
   readonly sourceNames: () => readonly string[];
 }
 
-/** What the listener knows about a request, to check and complete its routing options. */
 export interface RoutingContext {
   readonly listener: RoutingSettings;
-  /** The configured user that the client has authenticated as; '' when the listener has no users. */
   readonly user: string;
   /** See `RoutingOptions.client`. */
   readonly client: string;
-  /**
-   * The client's socket. Its address is read only for sessions, because reading it costs a system call. A client that
-   * has disconnected has no address.
-   */
+  /** Its address is read only for sessions, because reading it costs a system call. */
   readonly socket: { readonly remoteAddress?: string | undefined };
-  /** The port of the listener that the client connected to. */
   readonly localPort: number;
   /** Canonical host of the target; '' while the target is unknown. */
   readonly targetHost: string;
 }
 
-/** The options that the client gave, before the listener adds its own. */
 interface GivenOptions {
   session?: string;
   sessionTtlMs?: number;
@@ -71,25 +126,20 @@ interface GivenOptions {
 
 interface GivenOption {
   readonly entry: RoutingKey;
-  /** The key or alias, in lower case. */
   readonly name: string;
   readonly value: string;
 }
 
-/** Why options are refused: `message` for the log; `reason` for the client, without text that the client sent. */
+/** `message` is for the log; `reason` for the client, without text that the client sent. */
 interface Problem {
   readonly message: string;
   readonly reason: string;
 }
 
 /**
- * Parses routing options and adds what the listener decides: its source, its session mode, and the user of the session.
- *
- * @param routingText - what follows BASE in the user name, without the separator: `key-value-key-value` or
- *   `key-value,key-value`.
- * @param headers - raw pairs in any letter case. Those named X-Noria-KEY override `routingText`.
- * @returns `bad-routing` for an unknown key, an invalid or missing value, a key given twice, or an unknown source. Its
- *   message quotes the client and is for the log only; the `reason` in its context is for the client.
+ * @param routingText - what follows BASE and its separator. @param headers - raw pairs; X-Noria-KEY overrides
+ * `routingText`. @returns `bad-routing`; its message quotes the client and is for the log only, the `reason` in its
+ * context is for the client.
  */
 export function readRoutingOptions(
   routingText: string,
@@ -105,10 +155,7 @@ export function readRoutingOptions(
   return complete(given, context);
 }
 
-/**
- * Returns the session that a client gets on this port, if the listener has `session: port` and the client sends no
- * routing options.
- */
+/** The session of a client without routing options on this port, with `session: port`. */
 export function sessionOfPort(
   localPort: number,
   user: string,
@@ -118,12 +165,10 @@ export function sessionOfPort(
 }
 
 /**
- * Returns what follows BASE in the user name of a client. Only for a listener without users, where BASE is any text.
- *
- * BASE ends before the first word that is a key: in `my-app-session-1`, BASE is `my-app`; in
- * `session-abc,adr-Shanghai`, BASE is empty. BASE has at most two words, or three if it starts with Bright Data's
- * `brd-customer` or `lum-customer`. If more words precede the first key, the second word is probably a misspelled key.
- * Then BASE is only the first word, so noria refuses the second word as an unknown key.
+ * What follows BASE in a listener without users, where BASE is any text. BASE ends before the first word that is a
+ * key: `my-app-session-1`, `session-abc,adr-Shanghai`. It has at most two words, or three after Bright Data's
+ * `brd-customer` or `lum-customer`; with more words before the first key, the second is probably a misspelled key, so
+ * noria refuses it as one.
  */
 export function routingTextWithoutUsers(username: string): string {
   if (username === '') return '';
@@ -200,7 +245,6 @@ function invalidValue({ entry, name, value }: GivenOption, where: string): Probl
   );
 }
 
-/** @returns false when the value is invalid for this key. */
 function setOption(given: GivenOptions, { entry, name, value }: GivenOption): boolean {
   switch (entry.key) {
     case 'session':
@@ -232,8 +276,7 @@ function setOption(given: GivenOptions, { entry, name, value }: GivenOption): bo
       return true;
     }
     case 'rotate': {
-      // In the user name, `rotate` has no value. A header always has a value, so noria accepts the usual words for yes
-      // and no.
+      // A header always has a value, so noria accepts the usual words for yes and no.
       const yes = /^(?:|1|true|yes|on)$/i.test(value);
       if (!yes && !/^(?:0|false|no|off)$/i.test(value)) return false;
       given.rotate = yes;
@@ -242,10 +285,7 @@ function setOption(given: GivenOptions, { entry, name, value }: GivenOption): bo
   }
 }
 
-/**
- * Parses a duration in ms: `500ms`, `10s`, `5m`, `2h`, or a whole number, whose unit is `bareUnitMs`. A valid duration
- * is more than 0 and at most 7 days.
- */
+/** `500ms`, `10s`, `5m`, `2h`, or a whole number of `bareUnitMs`; more than 0 and at most 7 days. */
 function parseDuration(text: string, bareUnitMs: number): number | undefined {
   const parts = /^(\d{1,9})(ms|s|m|h)?$/i.exec(text);
   if (parts === null) return undefined;
@@ -301,10 +341,7 @@ function complete(given: GivenOptions, context: RoutingContext): RoutingOptions 
   return routing;
 }
 
-/**
- * Returns the session that the listener's session mode assigns, for example `port=24000`. No client can choose this
- * session, because the session names of clients must not contain `=`.
- */
+/** For example `port=24000`. No client can choose it, because its session names must not contain `=`. */
 function automaticSession(context: RoutingContext): string | undefined {
   switch (context.listener.sessionMode) {
     case 'none':
@@ -318,9 +355,7 @@ function automaticSession(context: RoutingContext): string | undefined {
   }
 }
 
-/**
- * The session of the client's address. Undefined if the client has disconnected, because its address is then unknown.
- */
+/** A client that has disconnected has no known address. */
 function addressSession({ remoteAddress = '' }: RoutingContext['socket']): string | undefined {
   return remoteAddress === '' ? undefined : `client-ip=${remoteAddress.replace(/^::ffff:(?=\d+\.)/i, '')}`;
 }
@@ -329,10 +364,7 @@ function portSession({ localPort }: Pick<RoutingContext, 'localPort'>): string {
   return `port=${localPort}`;
 }
 
-/**
- * Returns the owner of a session. The pool limits the number of sessions of one owner. The session of each port has a
- * separate owner, because one client may use thousands of ports.
- */
+/** The pool limits the sessions of one owner. Each port is its own owner: one client may use thousands of ports. */
 function ownerOf(session: string, context: RoutingContext): SessionOwner {
   if (context.listener.sessionMode === 'port' && session === portSession(context))
     return { user: '', address: session };

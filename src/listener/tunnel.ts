@@ -1,18 +1,12 @@
-/**
- * A tunnel between a client and its target: noria dials the target while the client waits for its reply, and then
- * relays bytes until both directions have ended.
- */
+/** A tunnel between a client and its target: dials while the client waits for its reply, then relays bytes. */
 import type { DialFailure, DialRequest, DialResult, MemberConnection } from '../dialer/dial.ts';
 import type { ClientConnection } from './client-connection.ts';
 import { relay } from './relay.ts';
 
-/** The client of a tunnel. HTTP and SOCKS implement `accept` and `refuse` differently. */
 export interface TunnelClient {
   /** What the client has already sent after its request. */
   readonly received: Buffer;
-  /** Tells the client that its target is connected. */
   accept(memberConnection: MemberConnection): void;
-  /** Tells the client why the dial failed. Not called if the client has disconnected. */
   refuse(failure: DialFailure): void;
 }
 
@@ -20,10 +14,9 @@ export interface TunnelClient {
 const MAX_EARLY_BYTES = 64 * 1024;
 
 /**
- * Dials, replies to the client and starts the relay. The caller has removed its own 'data' and 'end' listeners from the
- * client's socket. During the dial, noria reads from the client, because only a read shows that the client has
- * disconnected. Two events cancel the dial with `client-gone`: the client's connection closes, or the client ends its
- * side before it has sent anything for the target.
+ * The caller has removed its own listeners. During the dial, noria reads from the client, because only a read shows
+ * that it has disconnected: its close cancels the dial, and so does its end before it has sent anything for the
+ * target.
  */
 export function openTunnel(connection: ClientConnection, request: DialRequest, client: TunnelClient): void {
   const { socket } = connection;
@@ -75,11 +68,8 @@ function refuse(connection: ClientConnection, client: TunnelClient, failure: Dia
 }
 
 /**
- * Relays between the client and the member until both have ended, then ends the lease and emits `tunnel.closed`. Before
- * this call, in the same tick, the caller must reply to the client and remove its own listeners from the client's
- * socket.
- *
- * @param early - what the client has sent after its request: goes to the target first.
+ * Ends the lease and emits `tunnel.closed` when both have ended. In the same tick before, the caller must reply to
+ * the client and remove its own listeners. @param early - what the client has sent after its request.
  */
 export function relayTunnel(
   connection: ClientConnection,

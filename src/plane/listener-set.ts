@@ -10,13 +10,16 @@ import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { isSame } from '../core/is-same.ts';
-import type { BoundAddress } from '../core/listen-address.ts';
-import { formatListenAddress, type ListenAddress, overlap } from '../core/listen-address.ts';
+import {
+  type BoundAddress,
+  formatListenAddress,
+  type ListenAddress,
+  overlap,
+} from '../core/listen-address.ts';
 import type { Dialer } from '../dialer/dial.ts';
-import { Access } from '../listener/access.ts';
+import { Access, type WrongAttempt } from '../listener/access.ts';
 import type { ConnectionLimit } from '../listener/admission-queue.ts';
 import { type Listener, openListener } from '../listener/listener.ts';
-import type { WrongAttempt } from '../listener/wrong-attempts.ts';
 import type { ListenerSettings, ListenerStatus, PlaneContext } from './data-plane.ts';
 
 export interface ListenerSetOptions {

@@ -5,8 +5,7 @@ import { PRIVATE_NETWORKS } from '../../src/core/networks.ts';
 import { parseTargetRule } from '../../src/core/target-rule.ts';
 import { DenyTargets } from '../../src/listener/deny-targets.ts';
 import { successHeaders } from '../../src/listener/http/replies.ts';
-import { ROUTING_KEYS } from '../../src/listener/routing-keys.ts';
-import { routingTextWithoutUsers } from '../../src/listener/routing-options.ts';
+import { ROUTING_KEYS, routingTextWithoutUsers } from '../../src/listener/routing-options.ts';
 
 const page = readFileSync('docs/routing.md', 'utf8');
 

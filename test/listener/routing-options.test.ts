@@ -2,9 +2,10 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { NoriaError } from '../../src/core/faults.ts';
 import { MEMBER_PROTOCOLS } from '../../src/core/protocol.ts';
-import { ROUTING_KEYS, type RoutingKeyName } from '../../src/listener/routing-keys.ts';
 import {
+  ROUTING_KEYS,
   type RoutingContext,
+  type RoutingKeyName,
   type RoutingSettings,
   readRoutingOptions,
   routingTextWithoutUsers,

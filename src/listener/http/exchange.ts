@@ -1,40 +1,30 @@
 /**
- * One HTTP request and its response over one member connection. Owns the connection from `start` to the end of the
- * exchange. At the end it releases the lease exactly once, and either returns the connection for another request or
- * destroys it. forward.ts decides what to do with the response and whether to retry.
+ * One HTTP request and its response over one member connection, which it owns. At the end it releases the lease
+ * exactly once, and returns or destroys the connection. forward.ts decides about retries.
  */
 import { NoriaError } from '../../core/faults.ts';
 import type { ConnectionOutcome, MemberConnection } from '../../dialer/dial.ts';
 import { hasFailedWrite } from '../../dialer/member-socket.ts';
 import type { ForwardRequest } from './forward-request.ts';
-import { isEmptyBody } from './framing.ts';
-import { connectionOptions, formatFields, type HeaderField } from './header-fields.ts';
+import { connectionOptions, formatFields, type HeaderField, isEmptyBody } from './header-fields.ts';
 import { PartLimit } from './part-limit.ts';
 import { type ResponseHead, type ResponsePart, ResponseReader } from './response-reader.ts';
 
 type ExchangeRequest = Pick<ForwardRequest, 'method' | 'framing' | 'upgrade'>;
 
-/**
- * The events of an exchange. The last event is the `complete` part, `onSwitched` or `onFailed`. After `abort`, the only
- * event is `onReleased`.
- */
+/** The last event is the `complete` part, `onSwitched` or `onFailed`; after `abort`, only `onReleased`. */
 interface ExchangeCallbacks {
   onPart(part: ResponsePart): void;
-  /** Called after each read, when `onPart` has received all parts of this read. */
   onRead(): void;
   /**
-   * Called when a 101 response has arrived. From then on, the owner of these callbacks owns the member connection and
-   * its lease. noria has put the bytes after the head back into the socket.
+   * A 101 arrived. The owner of these callbacks now owns the connection and its lease; the bytes after the head are
+   * in the socket.
    */
   onSwitched(head: ResponseHead): void;
-  /** Called when the member can take more of the request body. */
   onDrain(): void;
-  /** Called when the exchange has ended without a complete response. `silent`: no byte of the response has arrived. */
+  /** Ended without a complete response. `silent`: no byte of it has arrived. */
   onFailed(error: NoriaError, silent: boolean): void;
-  /**
-   * Called when the exchange has ended and has released its lease: before the `complete` part, before `onFailed`, or
-   * because of `abort`. Not called after `onSwitched`.
-   */
+  /** The lease is released: before the `complete` part, before `onFailed`, or because of `abort`. */
   onReleased(bytesUp: number, bytesDown: number): void;
 }
 
@@ -46,14 +36,11 @@ export class HttpExchange {
   readonly #request: ExchangeRequest;
   readonly #callbacks: ExchangeCallbacks;
   readonly #reader: ResponseReader;
-  /** Whether the response head allows another exchange on this connection. */
   #reusable = false;
   #requestSent: boolean;
   #over = false;
-  /** Limits how many parts of the request body wait in the member's socket; undefined before the first part. */
   #partLimit: PartLimit | undefined;
   #keep: ((memberConnection: MemberConnection) => void) | undefined;
-  /** The numbers of bytes sent to the member and received from it, including heads and framing. */
   #bytesUp = 0;
   #bytesDown = 0;
 
@@ -65,7 +52,6 @@ export class HttpExchange {
     this.#requestSent = request.framing.kind === 'none';
   }
 
-  /** @param head - request line and fields, with the empty line. */
   start(head: string): void {
     const { socket } = this.memberConnection;
     socket
@@ -81,7 +67,6 @@ export class HttpExchange {
     else if (socket.readableEnded) this.#onEnd();
   }
 
-  /** @returns false if the member cannot take more for now: wait for `onDrain`. */
   sendBody(chunk: Buffer): boolean {
     if (this.#over || chunk.length === 0) return true;
     const { socket } = this.memberConnection;
@@ -98,17 +83,13 @@ export class HttpExchange {
     return this.#partLimit.mayWrite();
   }
 
-  /**
-   * Ends the request body.
-   * @param trailers - sent only after a chunked body.
-   */
+  /** @param trailers - sent only after a chunked body. */
   finishBody(trailers: readonly HeaderField[]): void {
     if (this.#over || this.#requestSent) return;
     this.#requestSent = true;
     if (this.#request.framing.kind === 'chunked') this.#write(`${LAST_CHUNK}${formatFields(trailers)}\r\n`);
   }
 
-  /** Pauses the response, because the client reads too slowly. */
   pause(): void {
     if (!this.#over) this.memberConnection.socket.pause();
   }
@@ -117,29 +98,21 @@ export class HttpExchange {
     if (!this.#over) this.memberConnection.socket.resume();
   }
 
-  /**
-   * Reserves the connection for this client. If the connection can serve another request after this exchange, `keep`
-   * receives it with its lease. Without a call of `pin`, the connection goes back to the dialer.
-   */
+  /** Reserves the connection for this client: `keep` gets it with its lease instead of the dialer. */
   pin(keep: (memberConnection: MemberConnection) => void): void {
     this.#keep = keep;
   }
 
-  /** Ends the exchange, because its response is no longer needed. Idempotent. */
   abort(): void {
     this.#end({ cut: false });
   }
 
-  /**
-   * Fails the exchange because the member required credentials with a 407. The dialer handles the 407; the client never
-   * gets it.
-   */
+  /** The dialer handles a member's 407; the client never gets it. */
   rejectChallenge(): void {
     this.#end({ cut: false, proxyAuthRequired: true });
     this.#callbacks.onFailed(new NoriaError('member-auth', 'the member required credentials'), false);
   }
 
-  /** Fails the exchange because the response is an error of the member itself. */
   rejectMemberError(status: number): void {
     this.#end({ cut: false });
     const message = `the member answered with its own error, status ${status}`;
@@ -178,7 +151,6 @@ export class HttpExchange {
   readonly #onClose = (): void =>
     this.#fail(new NoriaError('member-closed', 'the connection to the member closed unexpectedly'));
 
-  /** Fails the exchange if the response cannot be parsed. Rethrows other errors. */
   #failOnError(read: () => void): void {
     try {
       read();
@@ -205,11 +177,10 @@ export class HttpExchange {
         part.framing.kind !== 'until-close' &&
         !connectionOptions(fields).includes('close');
     }
-    // The exchange must end before the callback, because the callback may start the client's next request and reuse
-    // this connection.
+    // Ends first, because the callback may start the client's next request and reuse this connection.
     if (part.kind === 'complete') {
-      // After a request with a body, no other client may use the connection. Reason: a target that ignored the body
-      // would read the body as the next request, and the other client would get the response to the body.
+      // A target that ignored a body would read it as the next request, and another client would get the response to
+      // it.
       const mayShare = isEmptyBody(this.#request.framing);
       const keep =
         this.#reusable &&

@@ -1,4 +1,3 @@
-/** A request in absolute form: decodes and checks it, and formats it for the target or the member. */
 import { isUtf8 } from 'node:buffer';
 import { NoriaError } from '../../core/faults.ts';
 import { formatHostPort, type HostPort, parseHostPort } from '../../core/host-port.ts';
@@ -6,10 +5,15 @@ import type { MemberConnection } from '../../dialer/dial.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { badRequest } from '../refusal.ts';
-import { identifyRequest } from './client-identity.ts';
-import { endToEndFields, upgradeFields } from './end-to-end.ts';
-import type { Framing } from './framing.ts';
-import { connectionOptions, fieldValues, formatFields, type HeaderField } from './header-fields.ts';
+import {
+  connectionOptions,
+  endToEndFields,
+  type Framing,
+  fieldValues,
+  formatFields,
+  type HeaderField,
+  upgradeFields,
+} from './header-fields.ts';
 import type { RequestHead } from './request-head.ts';
 
 export interface ForwardRequest {
@@ -20,23 +24,18 @@ export interface ForwardRequest {
   readonly framing: Framing;
   readonly routing: RoutingOptions;
   /**
-   * Only requests of the same owner (same address, user and session) may share a connection: a target may send a second
-   * answer, unasked, and the next request on the connection would get it.
+   * Requests share a connection only with the same address, user and session: the next request would get a second
+   * answer that a target sends unasked.
    */
   readonly owner: string;
-  /** Whether the client asks to switch protocols. If it does not, a 101 response is an error. */
   readonly upgrade: boolean;
 }
 
-/** The parts of an absolute-form request target. */
 interface AbsoluteUrl {
   readonly target: HostPort;
   /** Value of the Host field: canonical host, and the port unless it is 80. */
   readonly authority: string;
-  /**
-   * Path and query as the client wrote them, with bytes outside ASCII percent-encoded. Without path and query: `*` for
-   * OPTIONS, otherwise `/`.
-   */
+  /** As the client wrote them, bytes outside ASCII percent-encoded; without both, `*` for OPTIONS, else `/`. */
   readonly path: string;
 }
 
@@ -46,14 +45,13 @@ const ORIGIN_FORM = /^[/*]/;
 const NOT_ASCII = /[\x80-\xff]/;
 const H2C = /\bh2c\b/i;
 
-/** Decodes and checks a request. Returns the error with which an invalid request is refused. */
 export function readForwardRequest(
   head: RequestHead,
   connection: ClientConnection,
 ): ForwardRequest | NoriaError {
   const { method, fields, framing } = head;
   if (framing instanceof NoriaError) return framing;
-  const identity = identifyRequest(fields, connection);
+  const identity = connection.identifyRequest(fields);
   if (identity instanceof NoriaError) return identity;
   const wrongExpectation = checkExpectation(head);
   if (wrongExpectation !== undefined) return wrongExpectation;
@@ -65,7 +63,7 @@ export function readForwardRequest(
   return { method, url, fields, framing, routing, owner, upgrade: isUpgrade(head) };
 }
 
-/** Only the expectation `100-continue` exists (RFC 9110 §10.1.1). It is forwarded, and the target answers it. */
+/** It is forwarded, and the target answers it (RFC 9110 §10.1.1). */
 function checkExpectation({ minorVersion, fields }: RequestHead): NoriaError | undefined {
   const known = fieldValues(fields, 'expect').every((value) => value.toLowerCase() === '100-continue');
   if (known || minorVersion === 0) return undefined;
@@ -73,8 +71,8 @@ function checkExpectation({ minorVersion, fields }: RequestHead): NoriaError | u
 }
 
 /**
- * Whether to forward Upgrade. False for a request with a body, because the body would have to end before the protocol
- * switches. False for the protocol h2c, because the client also works if the server ignores this offer.
+ * Not with a body, which would have to end before the protocol switches, and not for h2c: the client also works if
+ * the server ignores this offer.
  */
 function isUpgrade({ minorVersion, fields, framing }: RequestHead): boolean {
   const protocols = fieldValues(fields, 'upgrade');
@@ -85,7 +83,6 @@ function isUpgrade({ minorVersion, fields, framing }: RequestHead): boolean {
   );
 }
 
-/** Parses `http://host[:port]/path?query`. @param url - in Latin-1. */
 export function parseAbsoluteUrl(method: string, url: string): AbsoluteUrl | NoriaError {
   if (ORIGIN_FORM.test(url)) {
     const reason =
@@ -111,7 +108,6 @@ export function parseAbsoluteUrl(method: string, url: string): AbsoluteUrl | Nor
   return { target, authority: hostValue(target), path: encodeBytes(path) };
 }
 
-/** Returns '' for text that is not UTF-8. */
 function decodeUtf8(latin1: string): string {
   if (!NOT_ASCII.test(latin1)) return latin1;
   const bytes = Buffer.from(latin1, 'latin1');
@@ -124,10 +120,7 @@ function encodeBytes(latin1: string): string {
   return latin1.replaceAll(/[\x80-\xff]/g, (byte) => `%${byte.charCodeAt(0).toString(16).toUpperCase()}`);
 }
 
-/**
- * Decrements Max-Forwards of an OPTIONS or TRACE request (RFC 9110 §7.6.2).
- * @returns the fields to forward; undefined if Max-Forwards is 0: the request must not be forwarded.
- */
+/** For OPTIONS and TRACE (RFC 9110 §7.6.2). @returns undefined if the request must not be forwarded. */
 export function decrementMaxForwards(
   method: string,
   fields: readonly HeaderField[],
@@ -142,10 +135,7 @@ export function decrementMaxForwards(
   });
 }
 
-/**
- * Formats the request line and the fields, with the empty line after them. A target gets origin form. A member that
- * forwards the request itself gets absolute form, with the member's credentials.
- */
+/** A target gets origin form; a member that forwards the request gets absolute form and its credentials. */
 export function formatRequestHead(
   { method, url, fields, framing, upgrade }: ForwardRequest,
   { forwardMode, proxyAuthorization }: Pick<MemberConnection, 'forwardMode' | 'proxyAuthorization'>,
@@ -161,7 +151,7 @@ export function formatRequestHead(
   return `${method} ${absoluteUrl} HTTP/1.1\r\n${lines}${credentials}\r\n`;
 }
 
-/** Sets the value of Host to the authority of the URL. If the client sent no Host field, adds one at the start. */
+/** The authority of the URL becomes Host. */
 function withHost(fields: readonly HeaderField[], authority: string): HeaderField[] {
   if (!fields.some(([name]) => name.toLowerCase() === 'host')) return [['Host', authority], ...fields];
   return fields.map(([name, value]) => (name.toLowerCase() === 'host' ? [name, authority] : [name, value]));

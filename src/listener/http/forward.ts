@@ -1,12 +1,8 @@
 /**
- * Serves one request in absolute form: dials, sends the request, returns the response, and retries through another
- * member if that is safe.
- *
- * A retry is safe if no byte of a response has arrived, the body can be sent again, and the method is idempotent. The
- * method matters because a failed member may already have forwarded the request (RFC 9110 §9.2.2).
- *
- * An idle connection may turn out to be closed, so a request may use one only if a retry would be safe. The method must
- * be idempotent. The request must have no body, because a body may be too long to send again.
+ * Serves one request in absolute form, and retries through another member if that is safe: no byte of a response has
+ * arrived, the body can be sent again, and the method is idempotent, because a failed member may already have
+ * forwarded the request (RFC 9110 §9.2.2). An idle connection may turn out to be closed, so a request may use one
+ * only if it is idempotent and has no body.
  */
 import type { Deadline } from '../../core/deadlines.ts';
 import { type FaultCode, NoriaError } from '../../core/faults.ts';
@@ -14,7 +10,6 @@ import type { Dialing, DialRequest, DialResult, MemberConnection } from '../../d
 import type { ClientConnection } from '../client-connection.ts';
 import { type Refusal, refusalOf } from '../refusal.ts';
 import { relayTunnel } from '../tunnel.ts';
-import { upgradeFields } from './end-to-end.ts';
 import { HttpExchange } from './exchange.ts';
 import {
   decrementMaxForwards,
@@ -22,8 +17,14 @@ import {
   formatRequestHead,
   readForwardRequest,
 } from './forward-request.ts';
-import { type Framing, isEmptyBody } from './framing.ts';
-import { connectionOptions, type HeaderField } from './header-fields.ts';
+import {
+  connectionOptions,
+  endToEndTrailers,
+  type Framing,
+  type HeaderField,
+  isEmptyBody,
+  upgradeFields,
+} from './header-fields.ts';
 import {
   authenticatesConnection,
   offersConnectionAuthentication,
@@ -31,26 +32,20 @@ import {
   type PinPurpose,
 } from './pinned-connection.ts';
 import { type HttpReply, refusalReply, successHeaders } from './replies.ts';
-import { RequestBody } from './request-body.ts';
 import type { RequestHead } from './request-head.ts';
 import type { ResponseHead, ResponsePart } from './response-reader.ts';
 import { formatResponseHead, type ResponseWriter } from './response-writer.ts';
 
-/** What noria needs from the client connection to serve a forwarded request on it. */
 export interface ForwardContext {
   readonly connection: ClientConnection;
   readonly response: ResponseWriter;
   readonly pin: PinnedConnection;
-  /** Call it when the request's `wantsBody` has become true again. */
   resumeBody(): void;
-  /**
-   * Stops reading so that a tunnel can take the socket.
-   * @returns what the client has sent after the request.
-   */
+  /** Stops reading for a tunnel. @returns what the client has sent after the request. */
   detach(): Buffer | undefined;
 }
 
-/** The maximum number of dials for one request. Each dial may try several members. */
+/** Each dial may try several members. */
 const MAX_DIALS = 3;
 const IDEMPOTENT = /^(?:GET|HEAD|OPTIONS|TRACE|PUT|DELETE|PROPFIND|REPORT|SEARCH)$/;
 const PROXY_AUTHENTICATION_REQUIRED = 407;
@@ -63,10 +58,7 @@ const EMPTY_OK: HttpReply = {
   body: '',
 };
 
-/**
- * Serves one request.
- * @returns the request in progress; undefined if noria has answered it itself.
- */
+/** @returns undefined if noria has answered the request itself. */
 export function serveForward(head: RequestHead, context: ForwardContext): Forward | undefined {
   const { connection, response } = context;
   const forwardRequest = readForwardRequest(head, connection);
@@ -86,7 +78,6 @@ export function serveForward(head: RequestHead, context: ForwardContext): Forwar
   return forward;
 }
 
-/** Replies to a request with Max-Forwards: 0, which must not be forwarded (RFC 9110 §7.6.2). */
 function finalReply(method: string, connection: ClientConnection): HttpReply {
   if (method !== 'TRACE') return EMPTY_OK;
   connection.reportRefusal('not-implemented', 'TRACE with Max-Forwards: 0');
@@ -96,24 +87,17 @@ function finalReply(method: string, connection: ClientConnection): HttpReply {
 
 interface DialingPhase {
   readonly name: 'dialing';
-  /** The dial; absent until `dial` has returned. */
   dialing?: Dialing;
 }
 
 type Phase =
   | DialingPhase
-  /**
-   * The request was sent. `waiting`: no final response has arrived. `responding`: the head of the final response has
-   * arrived.
-   */
+  /** `waiting`: no final response has arrived. `responding`: its head has. */
   | { readonly name: 'waiting' | 'responding'; readonly exchange: HttpExchange }
-  /** No dial and no exchange is in progress, but the client may not have received its whole response yet. */
+  /** The client may not have received its whole response yet. */
   | { readonly name: 'over' };
 
-/**
- * One forwarded request. The client's connection calls the methods of this class when the client sends its body, reads
- * slowly or disconnects.
- */
+/** The client's connection calls this class when the client sends its body, reads slowly or disconnects. */
 export class Forward {
   readonly #context: ForwardContext;
   readonly #connection: ClientConnection;
@@ -123,9 +107,7 @@ export class Forward {
   readonly #avoid: string[] = [];
   #phase: Phase = { name: 'dialing' };
   #dialCount = 0;
-  /**
-   * Whether the next dial must use CONNECT, because a member answered a request in absolute form with its own error.
-   */
+  /** A member answered a request in absolute form with its own error, so the next dial must use CONNECT. */
   #connectOnly = false;
   #attempts = 0;
   #idleTimeout: Deadline | undefined;
@@ -138,7 +120,7 @@ export class Forward {
     this.#body = new RequestBody(forwardRequest.framing, context.resumeBody);
   }
 
-  /** Whether to read the next part of the body from the client. If false, wait until `resumeBody` is called. */
+  /** If false, wait until `resumeBody` is called. */
   get wantsBody(): boolean {
     return this.#body.wantsMore;
   }
@@ -159,7 +141,6 @@ export class Forward {
     this.#body.end(trailers);
   }
 
-  /** Called when the client can take more of the response. */
   onClientDrain(): void {
     this.#refreshIdleTimeout();
     if (this.#phase.name === 'responding') this.#phase.exchange.resume();
@@ -179,8 +160,7 @@ export class Forward {
     };
     const phase: DialingPhase = { name: 'dialing' };
     this.#phase = phase;
-    // `dial` may report its result before it returns, and the next dial then replaces `this.#phase`. So this line
-    // uses `phase`.
+    // `dial` may report before it returns, and the next dial then replaces `this.#phase`: hence `phase`.
     phase.dialing = this.#connection.options.dialer.dial(request, (result) => {
       this.#safely(() => this.#onDialed(result));
     });
@@ -188,8 +168,7 @@ export class Forward {
 
   #onDialed(result: DialResult): void {
     if (this.#phase.name !== 'dialing') {
-      // The client disconnected during the dial. The new member connection must be closed here, because no other code
-      // closes it.
+      // The client disconnected during the dial, and no other code closes this connection.
       if (!result.ok) return;
       result.connection.socket.destroy();
       result.connection.end({ cut: false });
@@ -270,8 +249,7 @@ export class Forward {
       this.#pin(exchange);
       added.push(SESSION_BASED);
     }
-    // If the response has `Connection: close`, the target ignores the rest of the request body. noria then also closes
-    // the client's connection, because some clients stop sending only when their connection closes.
+    // The target ignores the rest of the body. Some clients stop sending only when their connection closes.
     if (!this.#body.complete && connectionOptions(head.fields).includes('close')) this.#response.closeAfter();
     this.#response.start(head, framing, added);
   }
@@ -308,8 +286,7 @@ export class Forward {
       return;
     }
     const { reused, lease } = exchange.memberConnection;
-    // With `member-auth` and `member-refused`, the member did not process the request. So noria may send the request
-    // again: with credentials, or by CONNECT.
+    // The member did not process the request, so it may be sent again: with credentials, or by CONNECT.
     const challenged = error.code === 'member-auth';
     const refused = error.code === 'member-refused';
     const safe = challenged || refused || (silent && IDEMPOTENT.test(this.#forwardRequest.method));
@@ -323,7 +300,6 @@ export class Forward {
     this.#dial(true);
   }
 
-  /** Called when neither side has sent anything during the idle timeout. */
   readonly #onIdle = (): void => {
     const phase = this.#phase;
     if (phase.name === 'waiting' || phase.name === 'responding') phase.exchange.abort();
@@ -335,7 +311,6 @@ export class Forward {
     }
   };
 
-  /** Ends the request without a reply, because the client has disconnected or its body is malformed. Idempotent. */
   abort(): void {
     const phase = this.#phase;
     this.#over();
@@ -343,9 +318,7 @@ export class Forward {
     if (phase.name === 'waiting' || phase.name === 'responding') phase.exchange.abort();
   }
 
-  /**
-   * Runs an event handler of a member's socket. An unexpected error in the handler closes only this client connection.
-   */
+  /** An unexpected error in a handler of the member's socket closes only this client connection. */
   #safely(work: () => void): void {
     try {
       work();
@@ -355,7 +328,7 @@ export class Forward {
     }
   }
 
-  /** Destroys the connection of an incomplete response, so that the client does not take the response for complete. */
+  /** Destroys the connection, so that the client does not take an incomplete response for complete. */
   #cutOff(outcome: FaultCode): void {
     this.#over();
     this.#connection.setOutcome(outcome);
@@ -384,5 +357,81 @@ export class Forward {
 
   #refreshIdleTimeout(): void {
     if (this.#idleTimeout !== undefined) this.#connection.options.deadlines.refresh(this.#idleTimeout);
+  }
+}
+
+/** A longer body is never sent again. */
+const MAX_KEPT_BYTES = 64 * 1024;
+/** So many parts are merged into one: even a buffer of one byte costs some hundred bytes of memory. */
+const MAX_KEPT_PARTS = 16;
+
+export class RequestBody {
+  readonly #onWantsMore: () => void;
+  /** All parts so far, for a retry; undefined once an exchange has received more than MAX_KEPT_BYTES. */
+  #kept: Buffer[] | undefined = [];
+  #keptBytes = 0;
+  #trailers: readonly HeaderField[] | undefined;
+  #exchange: HttpExchange | undefined;
+  #blocked = false;
+  #released = false;
+
+  constructor(framing: Framing, onWantsMore: () => void) {
+    this.#onWantsMore = onWantsMore;
+    if (isEmptyBody(framing)) this.#trailers = [];
+  }
+
+  get wantsMore(): boolean {
+    if (this.#released) return true;
+    return this.#exchange === undefined ? this.#keptBytes < MAX_KEPT_BYTES : !this.#blocked;
+  }
+
+  get complete(): boolean {
+    return this.#trailers !== undefined;
+  }
+
+  get replayable(): boolean {
+    return this.#kept !== undefined;
+  }
+
+  add(chunk: Buffer): void {
+    if (this.#released) return;
+    this.#keptBytes += chunk.length;
+    if (this.#kept?.push(chunk) === MAX_KEPT_PARTS) this.#kept = [Buffer.concat(this.#kept)];
+    if (this.#exchange === undefined) return;
+    this.#blocked = !this.#exchange.sendBody(chunk);
+    this.#dropIfLong();
+  }
+
+  end(trailers: readonly HeaderField[]): void {
+    this.#trailers = endToEndTrailers(trailers);
+    if (!this.#released) this.#exchange?.finishBody(this.#trailers);
+  }
+
+  sendTo(exchange: HttpExchange): void {
+    this.#exchange = exchange;
+    this.#blocked = !(this.#kept ?? []).map((chunk) => exchange.sendBody(chunk)).every(Boolean);
+    this.#dropIfLong();
+    if (this.#trailers !== undefined) exchange.finishBody(this.#trailers);
+    else if (!this.#blocked) this.#onWantsMore();
+  }
+
+  resume(): void {
+    this.#blocked = false;
+    if (this.#exchange !== undefined) this.#onWantsMore();
+  }
+
+  stopSending(): void {
+    this.#exchange = undefined;
+  }
+
+  release(): void {
+    this.#exchange = undefined;
+    this.#kept = undefined;
+    this.#released = true;
+    this.#onWantsMore();
+  }
+
+  #dropIfLong(): void {
+    if (this.#keptBytes > MAX_KEPT_BYTES) this.#kept = undefined;
   }
 }

@@ -1,21 +1,22 @@
 /**
- * Reads the requests of one HTTP client connection and serves them in order. Owns the reading side of the client's
- * socket until the last request, or until a tunnel takes the socket over. It parses a request only after the previous
- * one has been answered. Data that the client sends early (pipelined requests, or data after a request to switch
- * protocols) waits, up to MAX_AHEAD_BYTES; then reading pauses, so no byte is dropped.
+ * Reads the requests of one HTTP client connection and serves them in order; owns the reading side of the socket
+ * until a tunnel takes it over. A request is parsed after the previous one was answered. Data that the client sends
+ * early waits, up to MAX_AHEAD_BYTES; then reading pauses, so no byte is dropped.
  */
 import type { Deadline } from '../../core/deadlines.ts';
 import { NoriaError } from '../../core/faults.ts';
+import { parsePort } from '../../core/host-port.ts';
+import type { DialRequest } from '../../dialer/dial.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../dialer/member-socket.ts';
 import type { ClientConnection } from '../client-connection.ts';
-import { badRequest, refusalOf } from '../refusal.ts';
-import { canDestroyAtEnd } from '../reset.ts';
-import { BodyReader, type BodyRules } from './body-reader.ts';
-import { parseConnectHead, serveConnect } from './connect.ts';
+import { badRequest, type Refusal, refusalOf } from '../refusal.ts';
+import { canDestroyAtEnd } from '../relay.ts';
+import { openTunnel } from '../tunnel.ts';
+import { BodyReader, type BodyRules } from './body.ts';
 import { type Forward, serveForward } from './forward.ts';
-import type { Framing } from './framing.ts';
+import { type Framing, formatFields } from './header-fields.ts';
 import { PinnedConnection } from './pinned-connection.ts';
-import { formatRefusal } from './replies.ts';
+import { formatRefusal, successHeaders } from './replies.ts';
 import {
   emptyLinesBytes,
   MAX_REQUEST_HEAD_BYTES,
@@ -24,15 +25,12 @@ import {
 } from './request-head.ts';
 import { ResponseWriter } from './response-writer.ts';
 
-/** How long a connection may be idle between two requests. */
 const KEEP_ALIVE_MS = 60_000;
-/**
- * The maximum time for which noria discards the rest of an answered request's body. Then it destroys the connection.
- */
+/** For so long, the rest of an answered request's body is discarded. Then the connection is destroyed. */
 const MAX_DISCARD_MS = 2_000;
 const MAX_AHEAD_BYTES = 64 * 1024;
 const NO_BYTES = Buffer.alloc(0);
-/** Used if the end of a request is unclear: noria then discards everything that follows on the connection. */
+/** The end of the request is unclear: everything that follows on the connection is discarded. */
 const UNCLEAR: Framing = { kind: 'until-close' };
 const BODY_RULES: BodyRules = {
   maxTrailerBytes: MAX_REQUEST_HEAD_BYTES,
@@ -43,18 +41,16 @@ const BODY_RULES: BodyRules = {
 interface CurrentRequest {
   readonly response: ResponseWriter;
   readonly body: BodyReader;
-  /** The forwarded request. Undefined before `serveForward` has returned, and if noria answers the request itself. */
+  /** Undefined before `serveForward` has returned, and if noria answers the request itself. */
   forward: Forward | undefined;
 }
 
-/** @param first - the bytes already read from the socket. */
 export function serveHttp(first: Buffer, connection: ClientConnection): void {
   const request = parseConnectHead(first);
   if (request === undefined) new HttpConnection(connection).start(first);
   else serveConnect(request.head, first.subarray(request.bytes), connection, () => awaitNext(connection));
 }
 
-/** Waits for the next request after a refused CONNECT. */
 function awaitNext(connection: ClientConnection): void {
   connection.becomeIdle(KEEP_ALIVE_MS);
   connection.readFirst((first) => serveHttp(first, connection));
@@ -63,13 +59,11 @@ function awaitNext(connection: ClientConnection): void {
 class HttpConnection {
   readonly #connection: ClientConnection;
   readonly #pin: PinnedConnection;
-  /** Bytes received but not yet parsed. */
   #received: Buffer = NO_BYTES;
   #current: CurrentRequest | undefined;
   /** Whether a call of `#parse` is in progress. A nested call returns at once. */
   #parsing = false;
   #over = false;
-  /** Deadline for the head, for the rest of a body, or for the next request. */
   #deadline: Deadline | undefined;
   #awaitsHead = false;
   readonly #keepAliveDelay: Deadline;
@@ -93,10 +87,7 @@ class HttpConnection {
     if (socket.readableEnded && !this.#over) this.#onEnd();
   }
 
-  /**
-   * Enables TCP keep-alive. Called some time after the start, to save system calls: most connections end before they
-   * need keep-alive.
-   */
+  /** Some time after the start, to save system calls: most connections end before they need keep-alive. */
   readonly #enableKeepAlive = (): void => {
     this.#connection.socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
   };
@@ -136,10 +127,7 @@ class HttpConnection {
     });
   };
 
-  /**
-   * Serves the received requests one after the other. Begins no further request while one is in progress, or while the
-   * client reads the answers too slowly.
-   */
+  /** No request begins while one is in progress, or while the client reads the answers too slowly. */
   #parse(): void {
     if (this.#parsing) return;
     this.#parsing = true;
@@ -151,7 +139,6 @@ class HttpConnection {
     if (!this.#over) this.#adjustReading();
   }
 
-  /** @returns false if the head is incomplete. */
   #parseHead(): boolean {
     const parsed = parseRequestHead(this.#received);
     if (parsed === undefined) {
@@ -230,10 +217,7 @@ class HttpConnection {
     this.#advance();
   }
 
-  /**
-   * Refuses a request with a malformed body, because the end of such a request is unclear. If the response has begun,
-   * the connection is destroyed instead.
-   */
+  /** The end of such a request is unclear. */
   #failBody(error: NoriaError): void {
     const response = this.#current?.response;
     this.#abort();
@@ -260,7 +244,6 @@ class HttpConnection {
     this.#advance();
   }
 
-  /** Waits for the next request if the current request has been read and answered. */
   #advance(): void {
     const current = this.#current;
     if (this.#over || current === undefined || !current.body.complete || !current.response.completed) return;
@@ -274,10 +257,7 @@ class HttpConnection {
     if (!draining) this.#parse();
   }
 
-  /**
-   * @param allRead - false if the client may have sent data that noria has not read. noria then discards this data
-   * before it closes the connection.
-   */
+  /** @param allRead - false if the client may have sent more, which is discarded before the connection closes. */
   #close(allRead: boolean): void {
     this.#release();
     this.#connection.becomeIdle();
@@ -313,7 +293,6 @@ class HttpConnection {
     else socket.pause();
   }
 
-  /** Stops reading from the client. Idempotent. */
   #release(): void {
     if (this.#over) return;
     this.#over = true;
@@ -336,7 +315,6 @@ class HttpConnection {
     if (this.#deadline !== undefined) this.#connection.options.deadlines.clear(this.#deadline);
   }
 
-  /** An unexpected error closes only this connection. */
   #safely(work: () => void): void {
     try {
       work();
@@ -345,4 +323,79 @@ class HttpConnection {
       this.#connection.fail(error);
     }
   }
+}
+
+const LETTER_C = 0x43;
+
+/** Only a complete and valid CONNECT; everything else takes the slower way. */
+export function parseConnectHead(chunk: Buffer): { head: RequestHead; bytes: number } | undefined {
+  if (chunk[0] !== LETTER_C) return undefined;
+  const parsed = parseRequestHead(chunk);
+  return parsed === undefined || parsed instanceof NoriaError || parsed.head.method !== 'CONNECT'
+    ? undefined
+    : parsed;
+}
+
+/** @param awaitNext - called after a 407 if another request may follow. */
+export function serveConnect(
+  head: RequestHead,
+  received: Buffer,
+  connection: ClientConnection,
+  awaitNext: () => void,
+): void {
+  const { socket } = connection;
+  connection.setProtocol('connect');
+  connection.beginRequest();
+  const refuse = (refusal: Refusal): void => {
+    // After a refused CONNECT, further bytes may be meant for the target, so they must not be parsed as a request.
+    const keepAlive =
+      refusal.code === 'auth-required' && head.keepAlive && received.length === 0 && !connection.draining;
+    const reply = formatRefusal(refusal, keepAlive, head.fields);
+    if (!keepAlive) connection.sendAndClose(reply);
+    else {
+      socket.write(reply);
+      awaitNext();
+    }
+  };
+
+  const request = readDialRequest(head, connection);
+  if (request instanceof NoriaError) {
+    connection.reportRefusal(request.code, request.message);
+    refuse(refusalOf(request));
+    return;
+  }
+  openTunnel(connection, request, {
+    received,
+    accept: ({ lease, attempts }) => {
+      const fields = formatFields(successHeaders(lease, attempts));
+      socket.write(`HTTP/1.1 200 Connection established\r\n${fields}\r\n`, 'latin1');
+    },
+    refuse,
+  });
+}
+
+function readDialRequest(head: RequestHead, connection: ClientConnection): DialRequest | NoriaError {
+  const problem = checkNoBody(head);
+  if (problem !== undefined) return problem;
+  const identity = connection.identifyRequest(head.fields);
+  if (identity instanceof NoriaError) return identity;
+  const target = connection.options.access.readTarget(head.target);
+  if (target === undefined) return badRequest(whyNoTarget(head.target));
+  const routing = connection.authorize(identity, target, head.fields);
+  return routing instanceof NoriaError ? routing : { target, routing, use: 'tunnel' };
+}
+
+function whyNoTarget(target: string): string {
+  const port = /:(\d+)$/.exec(target)?.[1];
+  if (port === undefined) return 'the CONNECT target is not HOST:PORT, for example example.com:443';
+  return parsePort(port) === undefined
+    ? 'the port of the CONNECT target is not between 1 and 65535'
+    : 'the host of the CONNECT target is not a host name or an IP address';
+}
+
+/** CONNECT has no body (RFC 9110 §9.3.6), and noria cannot know whether it is meant for the target. */
+function checkNoBody({ framing }: RequestHead): NoriaError | undefined {
+  if (framing instanceof NoriaError) return framing;
+  const announced = framing.kind === 'chunked' || (framing.kind === 'length' && framing.bytes > 0);
+  return announced ? badRequest('the CONNECT request announces a body') : undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * Limits how many parts wait to be written to a socket. Even a part of one byte costs some hundred bytes of memory.
- * With only the socket's limit in bytes, a peer that sends single bytes could occupy 20 MiB.
+ * Limits how many parts wait in a socket: even one of one byte costs some hundred bytes of memory. With only the
+ * socket's limit in bytes, a peer that sends single bytes could occupy 20 MiB.
  */
 import type { Socket } from 'node:net';
 
@@ -13,18 +13,15 @@ export class PartLimit {
   #parts = 0;
 
   /**
-   * `mayWrite` returns false for one of two reasons. If too many parts wait, `onWritten` is called when they have been
-   * written. If too many bytes wait, the socket emits 'drain' when they have been written.
+   * `mayWrite` returns false if too many parts wait, until `onWritten`, or too many bytes, until the socket's
+   * 'drain'.
    */
   constructor(socket: Socket, onWritten: () => void) {
     this.#socket = socket;
     this.#onWritten = onWritten;
   }
 
-  /**
-   * Call it after each part.
-   * @returns false if the caller must wait for `onWritten` or the socket's 'drain' before it writes the next part.
-   */
+  /** Call it after each part. @returns false if the caller must wait. */
   mayWrite(): boolean {
     const socket = this.#socket;
     if (socket.writableLength === 0) {

@@ -1,7 +1,6 @@
 /**
- * A member connection that is reserved for one client connection. Some schemes (NTLM, Negotiate) authenticate the
- * connection and not each request, so another client on that connection would act under this client's identity. Owns
- * the connection and its lease between two requests, for as long as the client connection lives.
+ * A member connection reserved for one client connection, which owns it between two requests. NTLM and Negotiate
+ * authenticate the connection and not each request, so another client on it would act under this client's identity.
  */
 import type { Clock } from '../../core/clock.ts';
 import { isSame } from '../../core/is-same.ts';
@@ -9,12 +8,8 @@ import type { MemberConnection } from '../../dialer/dial.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 
-/**
- * The requests for which a pinned connection is reserved. A request with another user, other options or another target
- * does not use the connection.
- */
+/** Only requests with the same user, options and target use the connection. */
 export interface PinPurpose {
-  /** `host:port` of the target. */
   readonly target: string;
   readonly owner: string;
   readonly routing: RoutingOptions;
@@ -26,7 +21,6 @@ const CONNECTION_BOUND_OFFER = /(?:^|,)\s*(?:ntlm|negotiate)\b/i;
 const UNAUTHORIZED = 401;
 const NO_BYTES = Buffer.alloc(0);
 
-/** Whether the credentials of a request may authenticate the whole connection. */
 export function authenticatesConnection(fields: readonly HeaderField[]): boolean {
   return fieldValues(fields, 'authorization').some((value) => {
     const [scheme = ''] = value.split(/[ ,]/, 1);
@@ -34,7 +28,6 @@ export function authenticatesConnection(fields: readonly HeaderField[]): boolean
   });
 }
 
-/** Whether the target offers a scheme that authenticates the whole connection. */
 export function offersConnectionAuthentication(status: number, fields: readonly HeaderField[]): boolean {
   return (
     status === UNAUTHORIZED &&
@@ -45,14 +38,13 @@ export function offersConnectionAuthentication(status: number, fields: readonly 
 export class PinnedConnection {
   readonly #clock: Clock;
   #kept: { readonly connection: MemberConnection; readonly purpose: PinPurpose } | undefined;
-  /** The connection that `keep` kept last, prepared for its next request. */
+  /** What `keep` kept last, prepared for its next request. */
   #pinned: MemberConnection | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Keeps an idle connection for the next request. Closes the previously kept connection. */
   keep(connection: MemberConnection, purpose: PinPurpose): void {
     this.close();
     const pinned = connection === this.#pinned ? connection : afterFirstRequest(connection, this.#clock);
@@ -63,10 +55,7 @@ export class PinnedConnection {
     if (pinned.socket.destroyed || pinned.socket.readableEnded) this.close();
   }
 
-  /**
-   * Returns the kept connection, paused, if it is reserved for the requests that `purpose` describes. The caller then
-   * owns the connection.
-   */
+  /** The caller then owns the connection, which is paused. */
   take(purpose: PinPurpose): MemberConnection | undefined {
     const kept = this.#kept;
     if (kept === undefined || !isSame(kept.purpose, purpose)) return undefined;
@@ -91,7 +80,7 @@ export class PinnedConnection {
   }
 }
 
-/** Prepares a connection for the next request: marks it as reused, and removes the early bytes that noria has read. */
+/** Marks it as reused, without the early bytes that noria has read. */
 function afterFirstRequest(connection: MemberConnection, clock: Clock): MemberConnection {
   const { socket, forwardMode, proxyAuthorization, lease } = connection;
   const { remainingMs } = lease;

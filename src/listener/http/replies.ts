@@ -1,7 +1,6 @@
 /**
- * noria's own HTTP replies, and the X-Noria-… headers of successful responses. A body contains texts of the fault table
- * (core/faults.ts) and noria's own reasons and numbers, but no text from outside. Headers: RFC 9110 (Retry-After,
- * Proxy-Authenticate), RFC 7617 (Basic), RFC 9209 (Proxy-Status).
+ * noria's own HTTP replies, and the X-Noria-… headers of successful responses. A body has texts of the fault table
+ * and noria's own reasons and numbers, never text from outside. Retry-After: RFC 9110; Proxy-Status: RFC 9209.
  */
 import { faultTexts, type Language, languageOf, translate } from '../../core/chinese.ts';
 import { FAULTS, type Fault, type FaultCode } from '../../core/faults.ts';
@@ -10,18 +9,16 @@ import type { LeaseRefusal } from '../../pool/lease.ts';
 import type { Refusal } from '../refusal.ts';
 import { fieldValues, formatFields, type HeaderField } from './header-fields.ts';
 
-/** A complete reply except the Connection header, which depends on the connection. */
 export interface HttpReply {
   readonly status: number;
   readonly reasonPhrase: string;
   readonly headers: [string, string][];
-  /** One paragraph of UTF-8 text that ends in a line feed; or empty. */
   readonly body: string;
 }
 
 /**
- * The reason phrases of the statuses in core/faults.ts. node:http has them, too, but importing it also loads Node's
- * fetch: every worker would start 25 ms later and take 4 MiB more memory.
+ * node:http has these, too, but importing it also loads Node's fetch: each worker would start 25 ms later and take 4
+ * MiB more.
  */
 const REASON_PHRASES: Readonly<Record<number, string>> = {
   400: 'Bad Request',
@@ -40,16 +37,10 @@ const REASON_PHRASES: Readonly<Record<number, string>> = {
   504: 'Gateway Timeout',
 };
 
-/**
- * Retry-After if the pool is empty and no draw is planned. A shorter time would not help, because the operator has to
- * act first.
- */
+/** If the pool is empty and no draw is planned, the operator has to act first. */
 const NO_DRAW_RETRY_MS = 60_000;
 
-/**
- * The reply to a refused request. A code without an HTTP status is sent as `internal`.
- * @param fields - of the request; its Accept-Language chooses the language of the body.
- */
+/** @param fields - of the request; its Accept-Language chooses the language of the body. */
 export function refusalReply(refusal: Refusal, fields: readonly HeaderField[] = []): HttpReply {
   const language = languageOf(fieldValues(fields, 'accept-language')[0]);
   const known: Fault = FAULTS[refusal.code];
@@ -67,8 +58,7 @@ export function refusalReply(refusal: Refusal, fields: readonly HeaderField[] = 
   if (refusal.attempts !== undefined && refusal.attempts > 0) {
     headers.push(['X-Noria-Attempts', String(refusal.attempts)]);
   }
-  // The pool may compute a retry time for every refusal. The reply contains it only if the same request
-  // may succeed later.
+  // Only if the same request may succeed later.
   const retryAfterMs = refusal.retryAfterMs ?? (code === 'pool-empty' ? NO_DRAW_RETRY_MS : undefined);
   if (retryAfterMs !== undefined && fault.retry === 'later') {
     headers.push(['Retry-After', String(wholeSeconds(retryAfterMs))]);
@@ -77,10 +67,7 @@ export function refusalReply(refusal: Refusal, fields: readonly HeaderField[] = 
   return { status, reasonPhrase: REASON_PHRASES[status] ?? '', headers, body };
 }
 
-/**
- * What a client may know about its member connection: X-Noria-Member, -Attempts and, where known, -Exit, -Expires-In,
- * -Session.
- */
+/** What a client may know about its member connection. */
 export function successHeaders(
   { member, exitIp, remainingMs, session }: Omit<MemberConnection['lease'], 'source'>,
   attempts: number,
@@ -97,7 +84,6 @@ export function successHeaders(
   return headers;
 }
 
-/** A complete refusal as the text of a response. Used for CONNECT, and if noria could not read the request. */
 export function formatRefusal(
   refusal: Refusal,
   keepAlive: boolean,
@@ -108,7 +94,6 @@ export function formatRefusal(
   return `HTTP/1.1 ${status} ${reasonPhrase}\r\n${head}\r\n${body}`;
 }
 
-/** Says what happened, why, and what to do. */
 function paragraph(refusal: Refusal, code: FaultCode, language: Language): string {
   const reason = refusal.reason === undefined || refusal.reason === '' ? [] : [sentence(refusal.reason)];
   const sources = FAULTS[code].retry === 'later' ? (refusal.sources ?? []).map(sourceSentence) : [];
@@ -128,22 +113,18 @@ function sentence(text: string): string {
   return ended.slice(0, 1).toUpperCase() + ended.slice(1);
 }
 
-/** The Proxy-Status field (RFC 9209 §2): noria's name, a registered error token, and the code as details. */
+/** noria's name, a registered error token, and the code as details (RFC 9209 §2). */
 function proxyStatus(refusal: Refusal, code: FaultCode, fault: Fault): string {
   const refusedByTarget = refusal.code === 'target-unreachable' && refusal.targetRefused;
   const token = refusedByTarget ? 'connection_refused' : (fault.proxyStatus ?? 'proxy_internal_error');
   return `noria; error=${token}; details="${code}"`;
 }
 
-/** Converts ms to whole seconds. The result is at least 1, because the client must not retry at once. */
 function wholeSeconds(ms: number): number {
   return Math.max(1, Math.ceil(ms / 1000));
 }
 
-/**
- * Percent-encodes characters that a header cannot contain. A session name starts with the user name, which may contain
- * any letter.
- */
+/** A session name starts with the user name, which may contain any letter. */
 function encodeForHeader(text: string): string {
   return text.replaceAll(/[^\x21-\x24\x26-\x7e]+/gu, (unsafe) => encodeURIComponent(unsafe));
 }

@@ -1,13 +1,18 @@
 /**
- * Parses the head of an HTTP/1 request: request line and fields (RFC 9112 §2 to §5).
- *
- * Strict: lines end in CR LF, no folded lines, no white space before a colon. Any token is a method. A property test
- * compares this parser with node:http.
+ * Parses the head of an HTTP/1 request (RFC 9112 §2 to §5): lines end in CR LF, none is folded, no white space before
+ * a colon. Any token is a method. A property test compares this parser with node:http.
  */
 import { NoriaError } from '../../core/faults.ts';
 import { badRequest } from '../refusal.ts';
-import { checkHttpVersion, type Framing, requestFraming } from './framing.ts';
-import { connectionOptions, fieldValues, type HeaderField, parseFieldLines } from './header-fields.ts';
+import {
+  checkHttpVersion,
+  connectionOptions,
+  type Framing,
+  fieldValues,
+  type HeaderField,
+  parseFieldLines,
+  requestFraming,
+} from './header-fields.ts';
 
 export interface RequestHead {
   readonly method: string;
@@ -15,28 +20,19 @@ export interface RequestHead {
   readonly target: string;
   readonly minorVersion: number;
   readonly fields: readonly HeaderField[];
-  /**
-   * The framing of the body. An error means that the end of the request is unclear, so the bytes after it must not be
-   * read as a request.
-   */
+  /** An error means that the end of the request is unclear: the bytes after it must not be read as a request. */
   readonly framing: Framing | NoriaError;
-  /**
-   * Whether another request may follow on this connection. False if the end of this request is unclear (RFC 9112 §6.1,
-   * §6.3).
-   */
+  /** False if the end of the request is unclear (RFC 9112 §6.1, §6.3). */
   readonly keepAlive: boolean;
 }
 
-/** The maximum length of a head in bytes, including the empty line. */
 export const MAX_REQUEST_HEAD_BYTES = 16 * 1024;
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([\x21-\x7e\x80-\xff]+) +HTTP\/(\d)\.(\d)\r\n/;
-/** Matches a request line, and every incomplete request line. */
 const REQUEST_LINE_PREFIX =
   /^(?:\r|[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: +(?:[\x21-\x7e\x80-\xff]+(?: +(?:H|HT|HTT|HTTP|HTTP\/[\d.]{0,3}\r?)?)?)?)?)?$/;
 const HEAD_END = Buffer.from('\r\n\r\n', 'latin1');
 const BARE_LF = /(?:^|[^\r])\n/;
-/** The type of a TLS record with a handshake. */
 const TLS_HANDSHAKE = '\x16';
 /** Matches a PROXY protocol header. The parser has already skipped the two empty lines with which version 2 begins. */
 const PROXY_PROTOCOL = /^(?:PROXY (?:TCP[46]|UNKNOWN)|\0\r\nQUIT\n)/;
@@ -44,9 +40,8 @@ const CR = 0x0d;
 const LF = 0x0a;
 
 /**
- * Parses the first head in `bytes`.
- * @returns the head and its length; undefined if it is incomplete; an error `bad-request` if the bytes cannot become a
- * request head, `uri-too-long` or `head-too-large` above the limit.
+ * @returns undefined if the head is incomplete; `bad-request`, `uri-too-long` or `head-too-large` if it cannot become
+ * one.
  */
 export function parseRequestHead(
   bytes: Buffer,
@@ -81,15 +76,12 @@ function parseHead(text: string): RequestHead | undefined {
   };
 }
 
-/**
- * Whether the client sends its body only after a 100 response. An HTTP/1.0 client cannot ask for a 100 response (RFC
- * 9110 §10.1.1).
- */
+/** An HTTP/1.0 client cannot ask for a 100 response (RFC 9110 §10.1.1). */
 export function expectsContinue({ minorVersion, fields }: RequestHead): boolean {
   return minorVersion > 0 && fieldValues(fields, 'expect').length > 0;
 }
 
-/** The length of the empty lines before a request, which are ignored (RFC 9112 §2.2). */
+/** Empty lines before a request are ignored (RFC 9112 §2.2). */
 export function emptyLinesBytes(bytes: Buffer): number {
   let start = 0;
   while (bytes[start] === CR && bytes[start + 1] === LF) start += 2;
@@ -114,7 +106,6 @@ function tooLarge(bytes: Buffer, start: number): NoriaError {
   );
 }
 
-/** Says why a request head is invalid. Does not quote it. */
 function whyMalformed(text: string): string {
   if (text.startsWith(TLS_HANDSHAKE))
     return 'the client starts a TLS handshake, but this port expects HTTP or SOCKS: write http:// instead of https:// in the proxy URL of the client';

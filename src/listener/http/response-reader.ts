@@ -1,43 +1,29 @@
 /**
- * Parses one HTTP/1 response from a member connection and removes its framing. A pure state machine without I/O. Its
- * input may be split anywhere.
- *
- * It is as strict as llhttp in its default mode. It rejects what RFC 9112 allows a recipient to repair: a bare LF, a
- * folded line, two lengths, a transfer coding other than chunked. It repairs one thing: it removes white space before a
- * colon, as a proxy must (§5.1).
+ * Parses one HTTP/1 response, split anywhere, and removes its framing. As strict as llhttp in its default mode: it
+ * rejects a bare LF, a folded line, two lengths and other transfer codings. It repairs one thing: white space before
+ * a colon, as a proxy must (RFC 9112 §5.1).
  */
 import { NoriaError } from '../../core/faults.ts';
-import { BodyReader, type BodyRules } from './body-reader.ts';
-import { type Framing, responseFraming } from './framing.ts';
-import { type HeaderField, parseFieldLines } from './header-fields.ts';
+import { BodyReader, type BodyRules } from './body.ts';
+import { type Framing, type HeaderField, parseFieldLines, responseFraming } from './header-fields.ts';
 
 export interface ResponseHead {
-  /** The status code, from 100 to 999. */
   readonly status: number;
-  /** The reason phrase as received, in Latin-1; may be empty. */
   readonly reason: string;
   readonly minorVersion: 0 | 1;
   readonly fields: readonly HeaderField[];
 }
 
-/** The parts of a response, in the order of arrival. */
 export type ResponsePart =
   /** The head of a 1xx response other than 101. */
   | { readonly kind: 'interim'; readonly head: ResponseHead }
-  /**
-   * The head of the final response, or of a 101 response. After a 101, `rest` contains the first bytes of the new
-   * protocol.
-   */
+  /** Of the final response, or of a 101, after which `rest` has the first bytes of the new protocol. */
   | { readonly kind: 'head'; readonly head: ResponseHead; readonly framing: Framing }
   | { readonly kind: 'data'; readonly chunk: Buffer }
   | { readonly kind: 'complete'; readonly trailers: readonly HeaderField[] };
 
-/** The maximum size of a head or a trailer section. */
 const MAX_BLOCK_BYTES = 64 * 1024;
-/**
- * The maximum number of interim (1xx) responses. No real service needs as many. Without a maximum, the client could
- * wait forever.
- */
+/** No real service needs as many; without a maximum, the client could wait forever. */
 const MAX_INTERIM_RESPONSES = 32;
 const SWITCHING_PROTOCOLS = 101;
 
@@ -45,43 +31,29 @@ const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: ([\t\x20-\x7e\x80-\xff]*))?
 const NO_BYTES = Buffer.alloc(0);
 const BODY_RULES: BodyRules = { maxTrailerBytes: MAX_BLOCK_BYTES, fieldSyntax: 'response', invalid };
 
-/**
- * Usage: `push` received bytes, call `next` until it returns no part, and call `finish` when the connection has ended.
- */
+/** `push` received bytes, call `next` until it returns no part, and `finish` when the connection has ended. */
 export class ResponseReader {
   readonly #method: string;
-  /** Reads the body of the final response. Undefined before the final head. */
   #body: BodyReader | undefined;
   #completed = false;
-  /** Bytes received but not yet parsed. */
   #bytes: Buffer = NO_BYTES;
   #interimCount = 0;
 
-  /** @param method - of the request: a response to HEAD has no body. */
   constructor(method: string) {
     this.#method = method;
   }
 
-  /**
-   * The bytes after the response. After a 101 they belong to the new protocol; otherwise they are a protocol error of
-   * the member.
-   */
+  /** After a 101 they belong to the new protocol; otherwise they are a protocol error of the member. */
   get rest(): Buffer {
     return this.#bytes;
   }
 
-  /**
-   * Adds a chunk. The chunk is not copied, and must not change until `next` has returned its parts; `next` may modify
-   * it.
-   */
+  /** The chunk is not copied; `next` may modify it. */
   push(chunk: Buffer): void {
     this.#bytes = this.#bytes.length === 0 ? chunk : Buffer.concat([this.#bytes, chunk]);
   }
 
-  /**
-   * The next part; undefined if more bytes are needed, and after `complete`.
-   * @throws NoriaError `member-protocol` if the bytes are not a valid and unambiguous HTTP response.
-   */
+  /** @throws `member-protocol` if the bytes are not a valid and unambiguous HTTP response. */
   next(): ResponsePart | undefined {
     if (this.#completed) return undefined;
     const body = this.#body;
@@ -94,11 +66,7 @@ export class ResponseReader {
     return body.complete ? this.#complete(body) : undefined;
   }
 
-  /**
-   * Ends the input.
-   * @returns the last part, if the response ends with its connection.
-   * @throws NoriaError `member-closed` if the response is incomplete.
-   */
+  /** @throws `member-closed` if the response is incomplete. */
   finish(): ResponsePart {
     if (this.#body?.finish() === true) return this.#complete(this.#body);
     throw new NoriaError('member-closed', 'the response is incomplete: the connection ended');

@@ -1,15 +1,16 @@
 /**
- * Writes the response to one request to the client's socket: the response of a member, with new framing, or noria's own
- * reply.
- *
- * It holds the data of each read until noria knows whether the response ends with this read. So a small response needs
- * only one write.
+ * Writes the response to one request: that of a member with new framing, or noria's own reply. It holds the data of
+ * each read until it knows whether the response ends with it: a small response needs only one write.
  */
 import type { ClientConnection } from '../client-connection.ts';
-import { reset } from '../reset.ts';
-import { endToEndFields, endToEndTrailers } from './end-to-end.ts';
-import type { Framing } from './framing.ts';
-import { formatFields, type HeaderField } from './header-fields.ts';
+import { reset } from '../relay.ts';
+import {
+  endToEndFields,
+  endToEndTrailers,
+  type Framing,
+  formatFields,
+  type HeaderField,
+} from './header-fields.ts';
 import { PartLimit } from './part-limit.ts';
 import type { HttpReply } from './replies.ts';
 import { expectsContinue, type RequestHead } from './request-head.ts';
@@ -17,16 +18,11 @@ import type { ResponseHead } from './response-reader.ts';
 
 const CONTINUE = 100;
 const NO_CONTENT = 204;
-/**
- * Up to this number of bytes, noria copies the data behind the head and writes both together. For more data, two
- * separate writes cost less than the copy.
- */
+/** Up to so many bytes, copying the data behind the head costs less than a second write. */
 const MAX_JOINED_BYTES = 4 * 1024;
 
 interface ResponseCallbacks {
-  /** Called once, when the whole response was handed to the socket. */
   onComplete(): void;
-  /** Called when the client can take more data after `flush` returned false. */
   readonly onWritten: () => void;
 }
 
@@ -34,49 +30,31 @@ export class ResponseWriter {
   readonly #request: RequestHead;
   readonly #connection: ClientConnection;
   readonly #callbacks: ResponseCallbacks;
-  /** Limits how many parts wait in the client's socket. Undefined until the first `flush`. */
   #partLimit: PartLimit | undefined;
-  /** The head, if it is set and not yet written. */
   #head: string | undefined;
   #held: Buffer | undefined;
   #chunked = false;
-  /** Whether the end of the connection ends the body, because the body has neither a length nor chunks. */
+  /** The body has neither a length nor chunks. */
   #endsWithConnection = false;
-  #begun = false;
-  #completed = false;
+  begun = false;
+  completed = false;
   #continueSent = false;
-  #keepAlive: boolean;
+  keepAlive: boolean;
   #closesAfter = false;
 
   constructor(request: RequestHead, connection: ClientConnection, callbacks: ResponseCallbacks) {
     this.#request = request;
     this.#connection = connection;
     this.#callbacks = callbacks;
-    this.#keepAlive = request.keepAlive;
+    this.keepAlive = request.keepAlive;
   }
 
-  /** Whether a part of the final response was sent. The response can then only be finished or cut off. */
-  get begun(): boolean {
-    return this.#begun;
-  }
-
-  get completed(): boolean {
-    return this.#completed;
-  }
-
-  /** Whether another request may follow on the connection. */
-  get keepAlive(): boolean {
-    return this.#keepAlive;
-  }
-
-  /** Closes the connection after the response and announces it with Connection: close. Call it before `start`. */
+  /** Announced with Connection: close. Call it before `start`. */
   closeAfter(): void {
     this.#closesAfter = true;
   }
 
-  /**
-   * Forwards an interim response. HTTP/1.0 clients do not get it, because they do not understand it (RFC 9110 §15.2).
-   */
+  /** HTTP/1.0 clients do not understand interim responses (RFC 9110 §15.2). */
   sendInterim(head: ResponseHead): void {
     if (this.#request.minorVersion === 0) return;
     if (head.status === CONTINUE) {
@@ -89,11 +67,7 @@ export class ResponseWriter {
     this.#write(formatResponseHead(head, fields));
   }
 
-  /**
-   * Sets the head of the final response without writing it, so a refusal can still replace a response whose first bytes
-   * are invalid.
-   * @param added - noria's own fields, which follow those of the target.
-   */
+  /** Does not write the head yet, so a refusal can still replace a response whose first bytes are invalid. */
   start(head: ResponseHead, body: Framing, added: readonly HeaderField[]): void {
     const isHttp10 = this.#request.minorVersion === 0;
     const hasLength = body.kind === 'none' || body.kind === 'length';
@@ -102,10 +76,9 @@ export class ResponseWriter {
     const fields = [...(head.status === NO_CONTENT ? withoutLength(kept) : kept), ...added];
     if (body.kind === 'until-close' && this.#chunked) fields.push(['Transfer-Encoding', 'chunked']);
     this.#endsWithConnection = !hasLength && !this.#chunked;
-    this.#keepAlive = this.#mayKeepAlive() && !this.#endsWithConnection;
-    // An HTTP/1.0 client needs the Connection field: without it, an HTTP/1.1 response says that the connection stays
-    // open.
-    if (!this.#keepAlive) fields.push(['Connection', 'close']);
+    this.keepAlive = this.#mayKeepAlive() && !this.#endsWithConnection;
+    // Without it, an HTTP/1.0 client would take the connection of an HTTP/1.1 response for open.
+    if (!this.keepAlive) fields.push(['Connection', 'close']);
     else if (isHttp10) fields.push(['Connection', 'keep-alive']);
     this.#head = formatResponseHead(head, fields);
   }
@@ -115,10 +88,7 @@ export class ResponseWriter {
     this.#held = chunk;
   }
 
-  /**
-   * Writes the held data. Call it after each read from the member.
-   * @returns false if the client reads too slowly: wait for `onWritten` or the socket's 'drain'.
-   */
+  /** Call it after each read. @returns false if the client reads too slowly: wait for `onWritten` or 'drain'. */
   flush(): boolean {
     const { socket } = this.#connection;
     this.#writePending();
@@ -126,7 +96,6 @@ export class ResponseWriter {
     return this.#partLimit.mayWrite();
   }
 
-  /** Ends the response. Trailers are sent only with a chunked body. */
   complete(trailers: readonly HeaderField[]): void {
     if (!this.#chunked) this.#writePending();
     else {
@@ -139,28 +108,27 @@ export class ResponseWriter {
     this.#complete();
   }
 
-  /** Closes the connection in a way that shows the client that the response is incomplete. */
+  /** Shows the client that the response is incomplete. */
   cutOff(): void {
     const { socket } = this.#connection;
     if (this.#endsWithConnection) reset(socket);
     else socket.destroy();
   }
 
-  /** Sends a reply of noria as the complete response. */
   reply({ status, reasonPhrase, headers, body }: HttpReply): void {
     this.#head = undefined;
     this.#held = undefined;
-    this.#keepAlive = this.#mayKeepAlive();
-    const fields = formatFields([...headers, ['Connection', this.#keepAlive ? 'keep-alive' : 'close']]);
+    this.keepAlive = this.#mayKeepAlive();
+    const fields = formatFields([...headers, ['Connection', this.keepAlive ? 'keep-alive' : 'close']]);
     const content = this.#request.method === 'HEAD' ? '' : body;
-    this.#begun = true;
+    this.begun = true;
     this.#connection.socket.write(`HTTP/1.1 ${status} ${reasonPhrase}\r\n${fields}\r\n${content}`);
     this.#complete();
   }
 
   /**
-   * Whether another request may follow. No request may follow after `Expect: 100-continue` without a 100 response: the
-   * client may or may not send the body, so the start of its next request is unknown.
+   * After `Expect: 100-continue` without a 100, the client may or may not send the body: the start of its next
+   * request is unknown.
    */
   #mayKeepAlive(): boolean {
     const { draining, refusalError } = this.#connection;
@@ -170,14 +138,13 @@ export class ResponseWriter {
     );
   }
 
-  /** Writes the head and the held data, unless they are already written. */
   #writePending(): void {
     const { socket } = this.#connection;
     const head = this.#head;
     const held = this.#held;
     this.#head = undefined;
     this.#held = undefined;
-    if (head !== undefined) this.#begun = true;
+    if (head !== undefined) this.begun = true;
     if (held === undefined) {
       if (head !== undefined) this.#write(head);
     } else if (head !== undefined && !this.#chunked && held.length <= MAX_JOINED_BYTES) {
@@ -197,12 +164,11 @@ export class ResponseWriter {
   }
 
   #complete(): void {
-    this.#completed = true;
+    this.completed = true;
     this.#callbacks.onComplete();
   }
 }
 
-/** @param head - in Latin-1. */
 function join(head: string, body: Buffer): Buffer {
   const bytes = Buffer.allocUnsafe(head.length + body.length);
   bytes.write(head, 'latin1');
@@ -214,10 +180,7 @@ export function formatResponseHead(head: ResponseHead, fields: readonly HeaderFi
   return `HTTP/1.1 ${head.status} ${head.reason}\r\n${formatFields(fields)}\r\n`;
 }
 
-/**
- * A response that cannot have a body must not have Content-Length (RFC 9110 §8.6): some clients would wait for the
- * body.
- */
+/** Some clients would wait for a body that cannot come (RFC 9110 §8.6). */
 function withoutLength(fields: readonly HeaderField[]): HeaderField[] {
   return fields.filter(([name]) => name.toLowerCase() !== 'content-length');
 }

@@ -1,8 +1,3 @@
-/**
- * Serves one SOCKS client: performs the handshake, dials the target, replies, and starts the tunnel.
- *
- * messages.ts parses and formats the bytes. The connection (client-connection.ts) enforces the handshake timeout.
- */
 import type { Socket } from 'node:net';
 import { NoriaError } from '../../core/faults.ts';
 import type { ClientCredentials, ClientIdentity } from '../access.ts';
@@ -21,21 +16,17 @@ import {
   socks4AuthRejection,
 } from './messages.ts';
 
-/** The identity of a client whose credentials noria does not check, because it refuses the client's request anyway. */
+/** For a client whose request is refused anyway. */
 const ANONYMOUS: ClientIdentity = { user: '', routingText: '' };
 
-/** The message that noria expects next, and what it knows from earlier messages. */
 type Phase =
   | { readonly name: 'greeting' }
   | { readonly name: 'credentials' }
   | { readonly name: 'request'; readonly identity: ClientIdentity | undefined }
-  /** The handshake has ended: a dial is in progress, or the client was refused or has disconnected. */
+  /** A dial is in progress, or the client was refused or has disconnected. */
   | { readonly name: 'over' };
 
-/**
- * @param first - what has already been read from the socket. It starts with the version byte.
- * @param version - the protocol that this byte selects.
- */
+/** @param first - what has been read; starts with the version byte. */
 export function serveSocks(first: Buffer, version: SocksVersion, connection: ClientConnection): void {
   new SocksHandshake(version, connection).start(first);
 }
@@ -99,8 +90,8 @@ class SocksHandshake {
   }
 
   /**
-   * Selects the authentication by user name and password if the client offers it, because the user name contains the
-   * routing options. A client that noria refuses anyway need not send credentials.
+   * User name and password if the client offers it: the user name has the routing options. A client that is refused
+   * need not send them.
    */
   #selectMethod(methods: readonly number[]): NoriaError | undefined {
     const { refusalError, options } = this.#connection;
@@ -131,8 +122,8 @@ class SocksHandshake {
   #checkCredentials(credentials: ClientCredentials): NoriaError | undefined {
     const identity = this.#identify(credentials);
     if (identity instanceof NoriaError) return identity;
-    // Checks the routing options before noria accepts the credentials. Later, noria could not refuse the client with an
-    // authentication failure. `#serve` reads the options again, because the session may depend on the target.
+    // Later, noria could not refuse the client with an authentication failure. `#serve` reads the options again,
+    // because the session may depend on the target.
     const routing = this.#connection.readRoutingOptions(identity, '', []);
     if (routing instanceof NoriaError) return routing;
     this.#socket.write(authStatus(true));
@@ -144,10 +135,7 @@ class SocksHandshake {
     return this.#connection.refusalError === undefined ? this.#connection.identify(credentials) : ANONYMOUS;
   }
 
-  /**
-   * A SOCKS4 user id contains routing options. It does not authenticate the client, so a listener with users refuses
-   * SOCKS4.
-   */
+  /** A SOCKS4 user id contains routing options and does not authenticate the client. */
   #identifySocks4(userId: string): ClientIdentity | NoriaError {
     const { refusalError, options } = this.#connection;
     if (refusalError === undefined && options.access.requiresCredentials) {
@@ -195,7 +183,6 @@ class SocksHandshake {
     this.#connection.sendAndClose(reply);
   }
 
-  /** Returns the reply to a refused client. Its form depends on the current step of the handshake. */
   #refusalReply(error: NoriaError, replyCode: number): Buffer {
     if (this.#phase.name === 'greeting') return methodSelection(AUTH_METHOD.unacceptable);
     if (this.#phase.name === 'credentials') return authStatus(false);
@@ -208,15 +195,11 @@ class SocksHandshake {
     this.#socket.off('data', this.#onData).off('end', this.#onEnd);
   }
 
-  /**
-   * Handles errors until the dial ends. 'error' comes before 'close', so this handler sets the outcome before
-   * `connection.closed` is emitted.
-   */
+  /** 'error' comes before 'close', so this sets the outcome before `connection.closed` is emitted. */
   readonly #onError = (): void => {
     this.#connection.setOutcome('client-gone');
   };
 
-  /** A client that ends its side during the handshake counts as disconnected. */
   readonly #onEnd = (): void => {
     this.#connection.setOutcome('client-gone');
     this.#socket.destroy();

@@ -1,14 +1,10 @@
 /**
- * Parses the messages of SOCKS clients and formats the replies: SOCKS5 (RFC 1928), its username/password authentication
- * (RFC 1929), SOCKS4 and SOCKS4a.
- *
- * Pure, without I/O: chunks of any size go in; a message, a fault or undefined (more bytes needed) comes out. The
- * caller decides which message it expects next.
+ * Parses the messages of SOCKS clients and formats the replies: SOCKS5 (RFC 1928), its username/password
+ * authentication (RFC 1929), SOCKS4 and SOCKS4a. Chunks of any size go in; a message, a fault or undefined comes out.
  */
 import type { FaultCode } from '../../core/faults.ts';
 import { type HostPort, hostPort } from '../../core/host-port.ts';
 
-/** The protocol version, which the first byte of a connection selects. */
 export type SocksVersion = 4 | 5;
 
 /** Authentication methods of RFC 1928 §3. */
@@ -21,7 +17,6 @@ export const SOCKS5_REPLY = {
   addressUnknown: 0x08,
 } as const;
 
-/** A message of the client, decoded. Its target is canonical. */
 export type SocksMessage =
   | { readonly kind: 'greeting'; readonly methods: readonly number[] }
   | { readonly kind: 'credentials'; readonly username: string; readonly password: string }
@@ -36,7 +31,6 @@ export interface SocksFault {
   readonly detail: string;
 }
 
-/** A SOCKS4 client sends only a request. */
 export type ExpectedMessage = 'greeting' | 'credentials' | 'request';
 
 const VERSION_5 = 0x05;
@@ -56,10 +50,7 @@ interface Parsed {
   readonly endBytes: number;
 }
 
-/**
- * Parses the message at the start of `bytes`. Returns undefined while the message is incomplete, and a fault as soon as
- * the bytes show one. So a message cannot become longer than its grammar allows.
- */
+/** A fault comes as soon as the bytes show one, so a message cannot become longer than its grammar allows. */
 type Parser = (bytes: Buffer) => Parsed | SocksFault | undefined;
 
 const NO_BYTES: Buffer = Buffer.alloc(0);
@@ -77,10 +68,7 @@ export class SocksReader {
     this.#bytes = this.#bytes.length === 0 ? bytes : Buffer.concat([this.#bytes, bytes]);
   }
 
-  /**
-   * Returns the expected message once it is complete. While it returns undefined, the next call must expect the same
-   * message. After a fault it must not be called again.
-   */
+  /** While it returns undefined, the next call must expect the same message. */
   next(expected: ExpectedMessage): SocksMessage | SocksFault | undefined {
     const bytes = this.#bytes;
     const parsed = this.#parserFor(expected)(bytes);
@@ -89,7 +77,6 @@ export class SocksReader {
     return parsed.message;
   }
 
-  /** Everything received after the messages returned so far: the first bytes for the target. */
   rest(): Buffer {
     return this.#bytes;
   }
@@ -107,7 +94,6 @@ export class SocksReader {
   }
 }
 
-/** The reply to a greeting (RFC 1928 §3). */
 export function methodSelection(method: number): Buffer {
   return Buffer.from([VERSION_5, method]);
 }
@@ -125,13 +111,11 @@ export function requestReply(version: SocksVersion, reply: number): Buffer {
   return Buffer.from([0x00, reply === SOCKS5_REPLY.succeeded ? granted : rejected, 0, 0, 0, 0, 0, 0]);
 }
 
-/** The SOCKS4 reply that says that the user id does not authenticate the client. */
 export function socks4AuthRejection(): Buffer {
   const userIdMismatch = 0x5d;
   return Buffer.from([0x00, userIdMismatch, 0, 0, 0, 0, 0, 0]);
 }
 
-/** `0x05 COUNT METHOD…` */
 function parseGreeting(bytes: Buffer): Parsed | SocksFault | undefined {
   const version = bytes[0];
   const count = bytes[1];
@@ -141,14 +125,12 @@ function parseGreeting(bytes: Buffer): Parsed | SocksFault | undefined {
   return { message: { kind: 'greeting', methods: [...bytes.subarray(2, endBytes)] }, endBytes };
 }
 
-/** `0x01 LENGTH USERNAME LENGTH PASSWORD` */
 function parseCredentials(bytes: Buffer): Parsed | SocksFault | undefined {
   const version = bytes[0];
   if (version !== undefined && version !== AUTH_VERSION) {
     return malformed(`the login message has the unknown version ${version}`);
   }
-  // RFC 1929 requires 1 to 255 bytes. noria accepts an empty user name or password, because clients send them where no
-  // password is needed.
+  // RFC 1929 requires 1 to 255 bytes. Clients send empty ones where no password is needed.
   const usernameEnd = countedEnd(bytes, 1);
   const passwordEnd = usernameEnd === undefined ? undefined : countedEnd(bytes, usernameEnd);
   if (usernameEnd === undefined || passwordEnd === undefined) return undefined;
@@ -181,10 +163,7 @@ function hostOf(type: typeof IPV4 | typeof NAME | typeof IPV6, bytes: Buffer, ho
   return bytes.toString('utf8', 5, hostEnd).replace(/^\[(.*)\]$/, '$1');
 }
 
-/**
- * SOCKS4 (`0x04 CMD PORT IP USERID NUL`) and SOCKS4a, in which the address 0.0.0.x announces a host name after the user
- * id.
- */
+/** In SOCKS4a, the address 0.0.0.x announces a host name after the user id. */
 function parseSocks4Request(bytes: Buffer): Parsed | SocksFault | undefined {
   const version = bytes[0];
   const command = bytes[1];
@@ -207,19 +186,13 @@ function parseSocks4Request(bytes: Buffer): Parsed | SocksFault | undefined {
   return request(hostPort(name, port), userId, nameEnd + 1);
 }
 
-/**
- * Returns the end of a text: the offset after its last byte. `at` is the offset of the byte that contains its length.
- * Undefined if the text is incomplete.
- */
+/** The offset after a text; `at` is the byte with its length. Undefined if it is incomplete. */
 function countedEnd(bytes: Buffer, at: number): number | undefined {
   const length = bytes[at];
   return length === undefined || bytes.length < at + 1 + length ? undefined : at + 1 + length;
 }
 
-/**
- * Returns the offset in `bytes` of the NUL that ends the text at `start`. Undefined if the NUL has not arrived; -1 if
- * the text is longer than `maxBytes`.
- */
+/** -1 if the text is longer than `maxBytes`. */
 function nulAt(bytes: Buffer, start: number, maxBytes: number): number | undefined {
   const nul = bytes.indexOf(0, start);
   const textBytes = (nul < 0 ? bytes.length : nul) - start;

@@ -2,7 +2,7 @@
 import { createServer } from 'node:net';
 import { NoriaError } from '../../core/faults.ts';
 import { type ListenAddress, overlap } from '../../core/listen-address.ts';
-import { bind } from '../../listener/bind.ts';
+import { bind } from '../../listener/listener.ts';
 import type { ListenerSettings } from '../data-plane.ts';
 import { bindAddress, isSameButCertificate } from '../listener-set.ts';
 

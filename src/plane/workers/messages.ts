@@ -2,7 +2,7 @@
 import type { FaultCode } from '../../core/faults.ts';
 import type { BoundAddress } from '../../core/listen-address.ts';
 import type { SourceFault } from '../../dialer/credentials.ts';
-import type { WrongAttempt } from '../../listener/wrong-attempts.ts';
+import type { WrongAttempt } from '../../listener/access.ts';
 import type { LeaseHolder } from '../../pool/leases.ts';
 import type { PlaneContext } from '../data-plane.ts';
 import type { PermitReply, PermitRequest } from './connection-permits.ts';

@@ -1,6 +1,10 @@
 import { expect, test } from 'vitest';
-import { endToEndFields, endToEndTrailers, upgradeFields } from '../../../src/listener/http/end-to-end.ts';
-import type { HeaderField } from '../../../src/listener/http/header-fields.ts';
+import {
+  endToEndFields,
+  endToEndTrailers,
+  type HeaderField,
+  upgradeFields,
+} from '../../../src/listener/http/header-fields.ts';
 
 test('end to end: keeps order, letter case and duplicates, and removes hop-by-hop fields', () => {
   const fields: HeaderField[] = [

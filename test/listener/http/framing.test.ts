@@ -1,7 +1,10 @@
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../../src/core/faults.ts';
-import { requestFraming, responseFraming } from '../../../src/listener/http/framing.ts';
-import type { HeaderField } from '../../../src/listener/http/header-fields.ts';
+import {
+  type HeaderField,
+  requestFraming,
+  responseFraming,
+} from '../../../src/listener/http/header-fields.ts';
 
 /** The code of an error, otherwise the value. */
 const outcome = <T>(value: T | NoriaError) => (value instanceof NoriaError ? value.code : value);

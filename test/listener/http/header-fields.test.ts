@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { parseConnectHead } from '../../../src/listener/http/connect.ts';
 import { connectionOptions, parseFieldLines } from '../../../src/listener/http/header-fields.ts';
+import { parseConnectHead } from '../../../src/listener/http/http-connection.ts';
 import { ResponseReader } from '../../../src/listener/http/response-reader.ts';
 import { runOrTerminate } from '../../support/terminate.ts';
 

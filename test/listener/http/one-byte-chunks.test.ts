@@ -4,7 +4,7 @@
  */
 import { expect, test } from 'vitest';
 import { NoriaError } from '../../../src/core/faults.ts';
-import { BodyReader } from '../../../src/listener/http/body-reader.ts';
+import { BodyReader } from '../../../src/listener/http/body.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
 import { listen, RawClient, untilStill } from '../harness.ts';

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Fault } from '../../../src/core/faults.ts';
-import { FAULTS, type FaultCode } from '../../../src/core/faults.ts';
+import { FAULTS, type Fault, type FaultCode } from '../../../src/core/faults.ts';
 import { refusalReply, successHeaders } from '../../../src/listener/http/replies.ts';
 
 const CODES = Object.keys(FAULTS) as FaultCode[];

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
 import { dialerSettings, listenerSettings, poolSettings } from '../../../src/daemon/part-options.ts';
-import { boundAddress } from '../../../src/listener/bind.ts';
+import { boundAddress } from '../../../src/listener/listener.ts';
 import { encodeForIpc } from '../../../src/plane/workers/ipc-encoding.ts';
 import type { FromWorker, ToWorker } from '../../../src/plane/workers/messages.ts';
 import { openWorkerSupervisor } from '../../../src/plane/workers/supervisor.ts';

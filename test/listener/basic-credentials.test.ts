@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseBasicCredentials } from '../../../src/listener/http/client-identity.ts';
+import { parseBasicCredentials } from '../../src/listener/access.ts';
 
 function basic(text: string | Buffer): string {
   return `Basic ${Buffer.from(text).toString('base64')}`;

@@ -1,30 +1,23 @@
 /**
- * Decodes the body of an HTTP/1 message: removes its framing (RFC 9112 §6 and §7.1) and drops chunk extensions. A pure
- * state machine without I/O.
- *
- * It returns the data of one read as one buffer. So a peer that sends chunks of one byte causes one write per read, and
- * not one write per chunk. It is strict: lines end in CR LF, and sizes are hexadecimal digits.
+ * The body of an HTTP/1 message without its framing and chunk extensions (RFC 9112 §7.1). The data of one read is one
+ * buffer, so a peer that sends chunks of one byte causes one write per read. Strict: lines end in CR LF, and sizes are
+ * hexadecimal digits.
  */
 import type { NoriaError } from '../../core/faults.ts';
-import type { Framing } from './framing.ts';
-import { type FieldSyntax, type HeaderField, parseFieldLines } from './header-fields.ts';
+import { type FieldSyntax, type Framing, type HeaderField, parseFieldLines } from './header-fields.ts';
 
 export interface BodyRules {
   readonly maxTrailerBytes: number;
   readonly fieldSyntax: FieldSyntax;
-  /** Creates the error for a malformed body. */
   readonly invalid: (why: string) => NoriaError;
 }
 
 const MAX_EXTENSION_BYTES = 4 * 1024;
-/** The maximum number of digits of a chunk size. A number with 13 hexadecimal digits is always a safe integer. */
+/** A number with 13 hexadecimal digits is always a safe integer. */
 const MAX_SIZE_DIGITS = 13;
-/**
- * If a read is longer than this and data fills less than half of it, the data is copied. The large read buffer can then
- * be freed.
- */
+/** If data fills less than half of a longer read, it is copied, so that the large read buffer can be freed. */
 const MAX_SPARSE_BYTES = 4 * 1024;
-/** The minimum number of bytes for `copyWithin`. For fewer bytes, moving them one by one is faster. */
+/** For fewer bytes, moving them one by one is faster than `copyWithin`. */
 const MIN_BLOCK_COPY_BYTES = 32;
 const NO_BYTES: Buffer = Buffer.alloc(0);
 const TAB = 0x09;
@@ -36,10 +29,7 @@ const SEMICOLON = 0x3b;
 const BACKSLASH = 0x5c;
 const DELETE = 0x7f;
 
-/**
- * What the next byte belongs to. The values are small integers for speed, because a hostile body may change the state
- * with every byte.
- */
+/** What the next byte belongs to. Small integers, because a hostile body may change the state with every byte. */
 const SIZE_START = 0;
 const SIZE = 1;
 const EXTENSION = 2;
@@ -65,19 +55,13 @@ const FIRST_STATE: Readonly<Record<Framing['kind'], number>> = {
 export class BodyReader {
   readonly #rules: BodyRules;
   #state: number;
-  /**
-   * How many bytes of the body, or of the current chunk, noria has not received yet. While noria parses a chunk size:
-   * the value of the digits received so far.
-   */
+  /** Of the body or of the current chunk. While a chunk size is parsed: the value of its digits so far. */
   #leftBytes = 0;
-  /**
-   * While noria parses a chunk size: how many digits it has received. While noria parses chunk extensions: how many
-   * bytes of them it has received.
-   */
+  /** Digits of the chunk size, or bytes of chunk extensions, so far. */
   #lineBytes = 0;
   #trailerBytes: Buffer = NO_BYTES;
-  #trailers: readonly HeaderField[] = [];
-  #rest: Buffer = NO_BYTES;
+  trailers: readonly HeaderField[] = [];
+  rest: Buffer = NO_BYTES;
 
   constructor(framing: Framing, rules: BodyRules) {
     this.#rules = rules;
@@ -90,32 +74,19 @@ export class BodyReader {
     return this.#state === COMPLETE;
   }
 
-  /** The trailers of the body. Valid once the body is complete. */
-  get trailers(): readonly HeaderField[] {
-    return this.#trailers;
-  }
-
-  /** The bytes of the last read that lie beyond the end of the body. */
-  get rest(): Buffer {
-    return this.#rest;
-  }
-
-  /** Call it when the connection has ended. @returns whether the body is complete. */
   finish(): boolean {
     if (this.#state === UNTIL_CLOSE) this.#state = COMPLETE;
     return this.complete;
   }
 
   /**
-   * Decodes the bytes of one read.
-   * @param bytes - must not be empty. This method modifies them: it moves the data of several chunks together.
-   * @returns all data in these bytes; may be empty.
-   * @throws the error that `invalid` creates.
+   * @param bytes - not empty; modified: the data of several chunks is moved together. @throws the error that
+   * `invalid` creates.
    */
   decode(bytes: Buffer): Buffer {
     switch (this.#state) {
       case COMPLETE:
-        this.#rest = bytes;
+        this.rest = bytes;
         return NO_BYTES;
       case UNTIL_CLOSE:
         return bytes;
@@ -162,9 +133,8 @@ export class BodyReader {
   }
 
   /**
-   * Reads the framing from the offset `from` to the data of the next chunk, to the trailers or to the end of `bytes`.
-   * Works on local variables for speed: a body of tiny chunks is cheap to send and expensive to read.
-   * @returns the offset of the first byte that it has not read.
+   * Reads framing up to the next data, trailers or the end of `bytes`. Local variables, because a body of tiny chunks
+   * is cheap to send and expensive to read. @returns the offset of the first byte not read.
    */
   #readFraming(bytes: Buffer, from: number): number {
     let state = this.#state;
@@ -234,14 +204,14 @@ export class BodyReader {
     }
     const fields = parseFieldLines(all.toString('latin1', 0, end + 2), 0, fieldSyntax);
     if (fields === undefined) throw invalid('a header line is malformed');
-    this.#trailers = fields;
+    this.trailers = fields;
     this.#completeAt(all, end + 4);
   }
 
   #completeAt(bytes: Buffer, end: number): void {
     this.#state = COMPLETE;
     this.#trailerBytes = NO_BYTES;
-    this.#rest = bytes.length === end ? NO_BYTES : bytes.subarray(end);
+    this.rest = bytes.length === end ? NO_BYTES : bytes.subarray(end);
   }
 
   #malformedSize(): NoriaError {
@@ -249,14 +219,12 @@ export class BodyReader {
   }
 }
 
-/** Copies the bytes, so that queued data does not keep a much larger read buffer in memory. */
 function compact(data: Buffer): Buffer {
   const copy = Buffer.allocUnsafeSlow(data.length);
   data.copy(copy);
   return copy;
 }
 
-/** Moves bytes towards the start of the buffer. */
 function move(bytes: Buffer, from: number, to: number, count: number): void {
   if (from === to) return;
   if (count >= MIN_BLOCK_COPY_BYTES) {
@@ -266,7 +234,6 @@ function move(bytes: Buffer, from: number, to: number, count: number): void {
   for (let offset = 0; offset < count; offset += 1) bytes[to + offset] = bytes[from + offset] ?? 0;
 }
 
-/** Returns -1 if the byte is not a hexadecimal digit. */
 function hexDigit(byte: number): number {
   if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
   const lower = byte | 0x20;
