@@ -1,25 +1,65 @@
-/** What several commands share: their context, readers of numeric options, and signals. */
+/** How a command is declared, and what several commands share: readers of numeric options, and signals. */
 import { constants } from 'node:os';
-import { InvalidArgumentError } from 'commander';
+import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { parsePort } from '../core/host-port.ts';
 import type { LogLevel } from '../core/log-options.ts';
-import type { Terminal } from './terminal.ts';
+import { EXIT, type Terminal } from './terminal.ts';
 
 export interface CommandContext {
+  readonly program: Command;
   readonly terminal: Terminal;
-  /** The value of --log-level; undefined without the option. */
   logLevel(): LogLevel | undefined;
-  /** Makes an action for commander from a function that returns an exit code. */
-  action<Args extends readonly unknown[]>(
-    run: (...args: Args) => Promise<number>,
-  ): (...args: Args) => Promise<void>;
+  onExitCode(code: number): void;
+}
+
+export type Flag = readonly [
+  flags: string,
+  about: string,
+  value?: {
+    readonly read?: (text: string) => unknown;
+    readonly choices?: readonly string[];
+    readonly fallback?: unknown;
+  },
+];
+
+interface CommandSpec<Args extends readonly unknown[]> {
+  readonly name: string;
+  readonly about: string;
+  readonly args?: readonly (readonly [name: string, about: string, choices?: readonly string[]])[];
+  readonly flags?: readonly Flag[];
+  readonly examples: readonly string[];
+  readonly help?: string;
+  run(context: CommandContext, ...args: Args): Promise<number> | Promise<void>;
+}
+
+export type AddCommand = (context: CommandContext) => void;
+
+export function command<Args extends readonly unknown[]>(spec: CommandSpec<Args>): AddCommand {
+  const { name, about, args = [], flags = [], examples, help } = spec;
+  return (context) => {
+    const made = context.program.command(name).description(about);
+    for (const [argument, text, choices] of args) {
+      const added = new Argument(argument, text);
+      made.addArgument(choices === undefined ? added : added.choices(choices));
+    }
+    for (const [flag, text, { read, choices, fallback } = {}] of flags) {
+      const option = new Option(flag, text);
+      if (choices !== undefined) option.choices(choices);
+      if (read !== undefined) option.argParser(read);
+      made.addOption(fallback === undefined ? option : option.default(fallback));
+    }
+    const shown = examples.map((example) => `\n  noria ${example}`).join('');
+    made.addHelpText('after', `\nExamples:${shown}${help === undefined ? '' : `\n\n${help}`}`);
+    made.action(async (...given: Args) => {
+      const code = await spec.run(context, ...given);
+      context.onExitCode(typeof code === 'number' ? code : EXIT.fine);
+    });
+  };
 }
 
 const ENDING_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
-/** If a signal ends a process, its exit code in a shell is this number plus the number of the signal. */
 const SIGNAL_EXIT_BASE = 128;
 
-/** Reads a TCP port. 0 means any free port. */
 export function portOption(text: string): number {
   const port = text === '0' ? 0 : parsePort(text);
   if (port !== undefined) return port;

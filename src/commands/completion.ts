@@ -1,7 +1,6 @@
 /** `noria completion SHELL`: prints a completion script for a shell. */
-import { Argument, type Command, type Option } from 'commander';
-import type { CommandContext } from './command.ts';
-import { EXIT } from './terminal.ts';
+import type { Command, Option } from 'commander';
+import { command } from './command.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
@@ -28,27 +27,20 @@ interface CommandTree {
   readonly top: CommandWords;
 }
 
-export function addCompletionCommand(program: Command, { action, terminal }: CommandContext): void {
-  program
-    .command('completion')
-    .description('print a completion script for a shell')
-    .addArgument(new Argument('<shell>', 'the shell: bash, zsh or fish').choices([...SHELLS]))
-    .addHelpText(
-      'after',
-      '\nExamples:\n  noria completion bash > ~/.local/share/bash-completion/completions/noria\n  noria completion zsh > "${fpath[1]}/_noria"\n  noria completion fish > ~/.config/fish/completions/noria.fish',
-    )
-    .action(
-      action(async (shell: Shell) => {
-        terminal.print(
-          SCRIPTS[shell]({
-            commands: [...program.commands.map((command) => wordsOf(command, program)), helpOf(program)],
-            top: wordsOf(program),
-          }),
-        );
-        return EXIT.fine;
-      }),
-    );
-}
+export const completionCommand = command({
+  name: 'completion',
+  about: 'print a completion script for a shell',
+  args: [['<shell>', 'the shell: bash, zsh or fish', SHELLS]],
+  examples: [
+    'completion bash > ~/.local/share/bash-completion/completions/noria',
+    'completion zsh > "${fpath[1]}/_noria"',
+    'completion fish > ~/.config/fish/completions/noria.fish',
+  ],
+  run: async ({ program, terminal }, shell: Shell) => {
+    const commands = [...program.commands.map((each) => wordsOf(each, program)), helpOf(program)];
+    terminal.print(SCRIPTS[shell]({ commands, top: wordsOf(program) }));
+  },
+});
 
 function wordsOf(command: Command, parent?: Command): CommandWords {
   const flags = [...command.options, ...(parent?.options ?? [])].map(flagOf);
@@ -71,7 +63,6 @@ function flagOf({ long, short, flags, required, argChoices, description }: Optio
   return { long: long ?? '', short, about: description, value };
 }
 
-/** Returns the flags that take a value, each of them once: a flag has the same meaning in every command. */
 function valueFlags({ commands, top }: CommandTree): readonly Flag[] {
   const all = [top, ...commands].flatMap(({ flags }) => flags).filter(({ value }) => value !== 'none');
   return [...new Map(all.map((flag) => [flag.long, flag])).values()];
@@ -82,7 +73,6 @@ const completionWords = ({ flags, choices }: CommandWords) =>
   [...choices, ...flags.map(({ long }) => long)].join(' ');
 const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** Shell code that finds the first command name in the command line and sets `$command` to it. */
 const findCommand = ({ commands }: CommandTree, earlier: string) => [
   `  for each in ${earlier}; do`,
   `    case $each in ${commands.map(({ name }) => name).join('|')}) command=$each; break ;; esac`,

@@ -1,6 +1,6 @@
 /** `noria demo`: runs noria with an embedded sandbox of the extraction service, and prints commands to try. */
 import { randomBytes } from 'node:crypto';
-import { type Command, InvalidArgumentError } from 'commander';
+import { InvalidArgumentError } from 'commander';
 import { pause, systemBoot, systemClock } from '../core/clock.ts';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort, hostPort, parseHostPort } from '../core/host-port.ts';
@@ -14,7 +14,7 @@ import { MemoryFleet } from '../fleet/memory-fleet.ts';
 import { openSandbox } from '../sandbox/open-sandbox.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 import { createTimekeeper } from '../state/moment.ts';
-import { type CommandContext, fractionOption, integerOption, portOption, untilSignal } from './command.ts';
+import { command, fractionOption, integerOption, portOption, untilSignal } from './command.ts';
 import {
   DEFAULT_ADMIN_PORT,
   DEFAULT_AUTH_PORT,
@@ -23,20 +23,22 @@ import {
   DEFAULT_TARGET_PORT,
   DEMO_FLEET,
   type DemoSecrets,
+  type DemoStore,
   demoConfig,
   describeTakenPorts,
   freePort,
+  openDemoStore,
   replicaName,
   split,
-} from './demo-config.ts';
-import { type DemoStore, openDemoStore } from './demo-store.ts';
+} from './demo-setup.ts';
 import { STORY_MEMBERS, tellStory } from './story.ts';
+import { formatTable } from './table.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 const DEFAULT_MEMBERS = 20;
+const ANY_PORT = { read: portOption, fallback: 0 };
 /** Only members resolve this name. So each answer shows that its request went through a member. */
 const TARGET_NAME = 'target.example';
-/** The pause after each chapter of the story, in which a person can look at the dashboard. */
 const STORY_PAUSE_MS = 4_000;
 const SECRET_BYTES = 12;
 const MAX_REPLICAS = 5;
@@ -61,60 +63,64 @@ interface DemoFlags {
   readonly slow: number;
 }
 
-export function addDemoCommand(program: Command, { action, terminal, logLevel }: CommandContext): void {
-  const command = program
-    .command('demo')
-    .description(
-      'run the daemon on an embedded sandbox with real members and a target site; prints commands to try',
-    );
-  addListenOptions(command);
-  command
-    .option('--story', 'demonstrate noria step by step, and say what to look at on the dashboard')
-    .option(
-      '--replicas <count>',
-      'number of norias in one fleet; its store is valkey-server or redis-server if one of them is installed',
-      integerOption(1, MAX_REPLICAS),
-      1,
-    )
-    .option('--members <count>', 'size of the pool', integerOption(1, 1_000), DEFAULT_MEMBERS)
-    .option('--dead <fraction>', 'fraction of members that are dead when drawn, 0 to 1', fractionOption, 0)
-    .option('--slow <fraction>', 'fraction of members with a delay of 2 s, 0 to 1', fractionOption, 0)
-    .addHelpText(
-      'after',
-      '\nExamples:\n  noria demo\n  noria demo --story\n  noria demo --replicas 3\n  noria demo --members 40 --dead 0.2 --slow 0.1\n  noria demo --port 9000 --admin-port 9001\n  noria demo --host 0.0.0.0\n\nWith --host, NORIA_ADMIN_TOKEN sets the token.',
-    )
-    .action(action((flags: DemoFlags) => demo(flags, terminal, logLevel())));
-}
-
-function addListenOptions(command: Command): void {
-  command
-    .option(
+export const demoCommand = command({
+  name: 'demo',
+  about: 'run the daemon on an embedded sandbox with real members and a target site; prints commands to try',
+  flags: [
+    [
       '--host <address>',
       'address to listen on, 0.0.0.0 in a container; if other machines can reach it, the demo requires a password and a token, which it prints',
-      hostOption,
-      DEFAULT_HOST,
-    )
-    .option(
+      { read: hostOption, fallback: DEFAULT_HOST },
+    ],
+    [
       '--port <port>',
       `port of the proxy (default: ${DEFAULT_PORT}, or a free one if it is taken)`,
-      portOption,
-    )
-    .option(
+      { read: portOption },
+    ],
+    [
       '--browser-port <port>',
       `port of the second proxy, which asks for a user name as browsers need it (default: ${DEFAULT_AUTH_PORT}, or a free one)`,
-      portOption,
-    )
-    .option(
+      { read: portOption },
+    ],
+    [
       '--admin-port <port>',
       `port of the dashboard (default: ${DEFAULT_ADMIN_PORT}, or a free one)`,
-      portOption,
-    )
-    .option(
+      { read: portOption },
+    ],
+    [
       '--target-port <port>',
       `port of the target site (default: ${DEFAULT_TARGET_PORT}, or a free one)`,
-      portOption,
-    );
-}
+      { read: portOption },
+    ],
+    ['--story', 'demonstrate noria step by step, and say what to look at on the dashboard'],
+    [
+      '--replicas <count>',
+      'number of norias in one fleet; its store is valkey-server or redis-server if one of them is installed',
+      { read: integerOption(1, MAX_REPLICAS), fallback: 1 },
+    ],
+    ['--members <count>', 'size of the pool', { read: integerOption(1, 1_000), fallback: DEFAULT_MEMBERS }],
+    [
+      '--dead <fraction>',
+      'fraction of members that are dead when drawn, 0 to 1',
+      { read: fractionOption, fallback: 0 },
+    ],
+    [
+      '--slow <fraction>',
+      'fraction of members with a delay of 2 s, 0 to 1',
+      { read: fractionOption, fallback: 0 },
+    ],
+  ],
+  examples: [
+    'demo',
+    'demo --story',
+    'demo --replicas 3',
+    'demo --members 40 --dead 0.2 --slow 0.1',
+    'demo --port 9000 --admin-port 9001',
+    'demo --host 0.0.0.0',
+  ],
+  help: 'With --host, NORIA_ADMIN_TOKEN sets the token.',
+  run: ({ terminal, logLevel }, flags: DemoFlags) => demo(flags, terminal, logLevel()),
+});
 
 async function demo(flags: DemoFlags, terminal: Terminal, level: LogLevel | undefined): Promise<number> {
   if (flags.story && flags.members < STORY_MEMBERS)
@@ -145,7 +151,6 @@ interface DemoContext {
   readonly terminal: Terminal;
   readonly level: LogLevel | undefined;
   readonly owner: Ownership;
-  /** Resolves when the user ends the demo. */
   readonly signalled: Promise<unknown>;
 }
 
@@ -211,7 +216,6 @@ function openMemoryFleet(): MemoryFleet {
   return new MemoryFleet({ name: DEMO_FLEET, clock: systemClock, timekeeper, version: readVersion() });
 }
 
-/** Runs the story. On a terminal, the demo then continues until Ctrl-C. */
 async function story(
   daemon: Daemon,
   { sandbox, terminal, signalled }: Pick<DemoContext, 'sandbox' | 'terminal' | 'signalled'>,
@@ -268,7 +272,6 @@ async function openDemoSandbox({ members, dead, slow, story, targetPort }: DemoF
   });
 }
 
-/** Creates the password and the token of the demo. Returns undefined if only this machine can reach the demo. */
 function demoSecrets({ host }: DemoFlags, { env }: Terminal): DemoSecrets | undefined {
   if (isLocalAddress({ kind: 'tcp', host, port: 0 })) return undefined;
   const random = () => randomBytes(SECRET_BYTES).toString('base64url');
@@ -357,15 +360,92 @@ function aboutStore(store: DemoStore | undefined): string[] {
   ];
 }
 
-/** Replaces a wildcard host with an address that clients on this machine can use. */
 function reachable(address: string): string {
   const parsed = parseHostPort(address);
   return parsed === undefined ? address : formatHostPort(localHostOf(parsed.host), parsed.port);
 }
 
-/** Reads an IP address or a host name, with or without brackets. */
 function hostOption(text: string): string {
   const host = hostPort(text.replace(/^\[(.*)\]$/, '$1'), 1)?.host;
   if (host !== undefined) return host;
   throw new InvalidArgumentError('Expected an address without a port, for example 0.0.0.0.');
+}
+
+interface SandboxFlags {
+  readonly port: number;
+  readonly extractPort: number;
+  readonly targetPort: number;
+  readonly members: number;
+  readonly dead: number;
+  readonly slow: number;
+  readonly pace?: number;
+  readonly scenario?: string;
+}
+
+export const sandboxCommand = command({
+  name: 'sandbox',
+  about:
+    'run the sandbox of the extraction service: all ten operations, links of other vendors, real members on loopback, a target site',
+  flags: [
+    ['--port <port>', 'port of the service; 0 takes a free port', ANY_PORT],
+    ['--extract-port <port>', 'port of the extraction server for short-pure; 0 takes a free port', ANY_PORT],
+    ['--target-port <port>', 'port of the target site; 0 takes a free port', ANY_PORT],
+    [
+      '--members <count>',
+      'number of proxies that exist at a time for each instance',
+      { read: integerOption(1, 1_000), fallback: 20 },
+    ],
+    [
+      '--dead <fraction>',
+      'fraction of proxies that are dead when drawn, 0 to 1',
+      { read: fractionOption, fallback: 0 },
+    ],
+    [
+      '--slow <fraction>',
+      'fraction of proxies with a delay of 2 s, 0 to 1',
+      { read: fractionOption, fallback: 0 },
+    ],
+    [
+      '--pace <ms>',
+      'minimum time in ms between two calls (default: the minimum of each operation)',
+      { read: integerOption(0, 600_000) },
+    ],
+    ['--scenario <file>', 'a YAML or JSON file that says what fails, and when'],
+  ],
+  examples: ['sandbox --port 9090', 'sandbox --dead 0.2 --pace 1000', 'sandbox --scenario scenario.yaml'],
+  help: 'docs/sandbox.md explains how to make the sandbox answer with any code.',
+  run: ({ terminal }, flags: SandboxFlags) => runSandbox(flags, terminal),
+});
+
+async function runSandbox({ pace, ...flags }: SandboxFlags, terminal: Terminal): Promise<void> {
+  const signalled = untilSignal();
+  const sandbox = await openSandbox({ ...flags, ...(pace === undefined ? {} : { paceMs: pace }) });
+  try {
+    for (const line of describeSandbox(sandbox)) terminal.print(line);
+    await signalled;
+  } finally {
+    await sandbox.close();
+  }
+}
+
+function describeSandbox(sandbox: Sandbox): string[] {
+  return [
+    `sandbox of the extraction service: ${sandbox.url}`,
+    `  target   ${sandbox.targetUrl}/ip  answers with the client's exit address`,
+    `  control  ${sandbox.url}/_control/  lists calls and sets faults`,
+    `  account  ${sandbox.account.username}, password ${sandbox.account.password}  (for the command "noria instances")`,
+    '',
+    ...formatTable(sandbox.instances, [
+      { title: 'PRODUCT', cell: ({ product }) => product },
+      { title: 'INSTANCE', cell: ({ id }) => id },
+      { title: 'PASSWORD', cell: ({ password }) => password },
+      { title: 'KEY', cell: ({ akey }) => akey },
+      { title: 'BASE URL', cell: ({ baseUrl }) => baseUrl },
+    ]),
+    '',
+    'Extraction links of other vendors:',
+    ...sandbox.links.map(({ url }) => `  ${url}`),
+    '',
+    'The passwords are public. A configuration that uses the sandbox needs pool.allowPrivateAddresses: true. Stop the sandbox with Ctrl-C.',
+  ];
 }

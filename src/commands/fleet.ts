@@ -2,8 +2,8 @@
  * `noria fleet`: prints what the fleet's store contains: the replicas, the pace of each instance, and the shared pool.
  */
 
-import type { Command } from 'commander';
 import type { Config, SourceConfig } from '../config/config.ts';
+import { translate } from '../core/chinese.ts';
 import { holdingClock, systemBoot } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
@@ -19,11 +19,11 @@ import { waitBefore } from '../refill/pace-rule.ts';
 import { describeOutcome, type InstanceReport } from '../refill/reaction.ts';
 import { createTimekeeper } from '../state/moment.ts';
 import type { PaceStore } from '../state/pace-file.ts';
-import type { CommandContext } from './command.ts';
-import { configOption, readConfig } from './config-file.ts';
-import { roughSeconds } from './status-format.ts';
+import { command } from './command.ts';
+import { CONFIG_FLAG, readConfig } from './config.ts';
+import { roughSeconds } from './status.ts';
 import { formatTable } from './table.ts';
-import { EXIT, type Terminal } from './terminal.ts';
+import { languageOfTerminal, type Terminal } from './terminal.ts';
 
 interface FleetFlags {
   readonly config?: string;
@@ -41,20 +41,15 @@ interface FleetSource {
   readonly name: string;
   readonly members: number;
   readonly quarantined: number;
-  /** Whether the source is paused in all norias: by the operator, or after a temporary problem of the service. */
   readonly paused: boolean;
-  /** Whether the source is in the state `halted` in all norias: the operator must act. */
   readonly halted: boolean;
-  /** Why the service refuses the calls of all norias; null if the instance is not suspended. */
   readonly refusal: ServiceRefusal | null;
   /**
    * The norias that draw nothing because the service refused their own call. The other norias of the fleet may draw.
    */
   readonly refusedReplicas: readonly (ServiceRefusal & { readonly replica: string })[];
-  /** Whether one of the norias has reserved a call to the service and may be waiting for the answer. */
   readonly calling: boolean;
   readonly nextCallSeconds: number;
-  /** The number of replicas that wait for a permit to call the service. */
   readonly waiting: number;
 }
 
@@ -63,20 +58,16 @@ interface ServiceRefusal {
   readonly advice: string;
 }
 
-export function addFleetCommand(program: Command, { action, terminal }: CommandContext): void {
-  program
-    .command('fleet')
-    .description('list the norias of the fleet, the pace of each source and the shared pool, from the store')
-    .option('--json', 'print JSON')
-    .addOption(configOption())
-    .addHelpText(
-      'after',
-      '\nExamples:\n  noria fleet\n  noria fleet -c /etc/noria/noria.yaml --json\n\nThis command needs no running noria. Exit codes: 0 fine, 1 the store refuses noria, 2 no fleet in the configuration, 3 store unreachable.',
-    )
-    .action(action((flags: FleetFlags) => showFleet(flags, terminal)));
-}
+export const fleetCommand = command({
+  name: 'fleet',
+  about: 'list the norias of the fleet, the pace of each source and the shared pool, from the store',
+  flags: [['--json', 'print JSON'], CONFIG_FLAG],
+  examples: ['fleet', 'fleet -c /etc/noria/noria.yaml --json'],
+  help: 'This command needs no running noria. Exit codes: 0 fine, 1 the store refuses noria, 2 no fleet in the configuration, 3 store unreachable.',
+  run: ({ terminal }, flags: FleetFlags) => showFleet(flags, terminal),
+});
 
-async function showFleet(flags: FleetFlags, terminal: Terminal): Promise<number> {
+async function showFleet(flags: FleetFlags, terminal: Terminal): Promise<void> {
   const config = readConfig(flags.config, terminal);
   if (config.fleet === undefined) {
     throw new NoriaError(
@@ -88,8 +79,7 @@ async function showFleet(flags: FleetFlags, terminal: Terminal): Promise<number>
   try {
     const report = await readReport(config, config.fleet.name, store);
     if (flags.json === true) terminal.print(JSON.stringify(report, undefined, 2));
-    else for (const line of formatReport(report, terminal.columns)) terminal.print(line);
-    return EXIT.fine;
+    else for (const line of formatReport(report, terminal)) terminal.print(line);
   } finally {
     await store.close();
   }
@@ -136,10 +126,6 @@ async function readReport(config: Config, name: string, store: FleetStore): Prom
   };
 }
 
-/**
- * Returns why and until when the instance is suspended; undefined if the last answer of the service does not suspend
- * it.
- */
 function suspensionOf(
   reports: readonly SourceReport[],
   key: string,
@@ -170,7 +156,10 @@ function readPace(
   }));
 }
 
-function formatReport({ name, replicas, sources, sessions }: FleetReport, columns: number): string[] {
+function formatReport({ name, replicas, sources, sessions }: FleetReport, terminal: Terminal): string[] {
+  const { columns } = terminal;
+  const said = ({ reason, advice }: ServiceRefusal) =>
+    [reason, advice].map((text) => translate(text, languageOfTerminal(terminal))).join(' ');
   return [
     `fleet ${name}: ${formatCount(replicas.length, 'noria')}, ${formatCount(sessions, 'session')}`,
     '',
@@ -198,10 +187,10 @@ function formatReport({ name, replicas, sources, sessions }: FleetReport, column
       columns,
     ),
     ...sources.flatMap(({ name: source, refusal, refusedReplicas }) => [
-      ...(refusal === null ? [] : ['', `source ${source}: ${refusal.reason} ${refusal.advice}`]),
+      ...(refusal === null ? [] : ['', `source ${source}: ${said(refusal)}`]),
       ...refusedReplicas.flatMap(({ replica, reason, advice }) => [
         '',
-        `source ${source}: noria ${replica} does not draw; the other norias continue. ${reason} ${advice}`,
+        `source ${source}: noria ${replica} does not draw; the other norias continue. ${said({ reason, advice })}`,
       ]),
     ]),
   ];

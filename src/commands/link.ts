@@ -9,21 +9,27 @@
 import { lstatSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
-import { type Command, Option } from 'commander';
+import { Document, isMap, isScalar } from 'yaml';
 import type { LinkSource } from '../config/config.ts';
 import { findDefaultFile } from '../config/files.ts';
 import { loadConfig } from '../config/load.ts';
 import { linkUrl } from '../config/scalars.ts';
+import { formatDuration } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
+import { isPrivateAddress } from '../core/networks.ts';
+import { escapeAll } from '../core/printable.ts';
 import type { Secret } from '../core/secret.ts';
 import { serviceTunnel } from '../daemon/part-options.ts';
-import type { DecodedLink } from '../service/link/decode-link.ts';
-import { linkIdentity, linkSecrets } from '../service/link/link-url.ts';
+import type { DrawnEntry } from '../service/fields.ts';
+import type { DecodedLink, RecognisedAnswer } from '../service/link/decode-link.ts';
+import { linkIdentity, linkSecrets, urlWithVariables } from '../service/link/link-url.ts';
+import type { RecognisedExpiry } from '../service/link/read-entry.ts';
+import { DEFAULT_ZONE, type ExpiryKind } from '../service/link/rules.ts';
 import type { LinkCall } from '../service/request.ts';
-import { type CommandContext, integerOption } from './command.ts';
-import { linkFacts, linkReport } from './link-report.ts';
-import { type CallSettings, callWithinPace } from './service-call.ts';
-import { EXIT, type Terminal } from './terminal.ts';
+import { command, integerOption } from './command.ts';
+import { type CallSettings, callWithinPace, dropText } from './service.ts';
+import { formatTable } from './table.ts';
+import type { Terminal } from './terminal.ts';
 
 interface LinkFlags {
   readonly count: number;
@@ -31,34 +37,33 @@ interface LinkFlags {
 }
 
 const MAX_COUNT = 1_000;
-/** The minimum time between two calls of this command to one link. */
 const MIN_SPACING_MS = 1_000;
 const TIMEOUT_MS = 10_000;
 
-export function addLinkCommand(program: Command, { action, terminal }: CommandContext): void {
-  program
-    .command('link')
-    .description(
-      'call an extraction link once, print what noria recognises in the answer, and print the source for the configuration',
-    )
-    .argument(
+export const linkCommand = command({
+  name: 'link',
+  about:
+    'call an extraction link once, print what noria recognises in the answer, and print the source for the configuration',
+  args: [
+    [
       '<url>',
       'the link; with -, the command reads the link from standard input, so that it is not in the history of the shell',
-    )
-    .addOption(
-      new Option('-n, --count <count>', 'what replaces {count} in the link')
-        .argParser(integerOption(1, MAX_COUNT))
-        .default(1),
-    )
-    .option('--json', 'print the result as JSON')
-    .addHelpText(
-      'after',
-      "\nExamples:\n  noria link 'https://share.example.com/get?key=…&num={count}'\n  noria link - < link.txt\n\ndocs/links.md explains what noria recognises, and how to set the rest.",
-    )
-    .action(action((url: string, flags: LinkFlags) => showLink(url, flags, terminal)));
-}
+    ],
+  ],
+  flags: [
+    [
+      '-n, --count <count>',
+      'what replaces {count} in the link',
+      { read: integerOption(1, MAX_COUNT), fallback: 1 },
+    ],
+    ['--json', 'print the result as JSON'],
+  ],
+  examples: ["link 'https://share.example.com/get?key=…&num={count}'", 'link - < link.txt'],
+  help: 'docs/links.md explains what noria recognises, and how to set the rest.',
+  run: ({ terminal }, url: string, flags: LinkFlags) => showLink(url, flags, terminal),
+});
 
-async function showLink(given: string, { count, json }: LinkFlags, terminal: Terminal): Promise<number> {
+async function showLink(given: string, { count, json }: LinkFlags, terminal: Terminal): Promise<void> {
   const url = readUrl(given === '-' ? (await terminal.readHidden('link: ')).trim() : given);
   const call = callOfUrl(url, count);
   const known = configuredLink(call.instance, terminal);
@@ -76,7 +81,6 @@ async function showLink(given: string, { count, json }: LinkFlags, terminal: Ter
   const facts = linkFacts(url, answer);
   if (json === true) terminal.print(JSON.stringify(facts, undefined, 2));
   else for (const line of linkReport(facts)) terminal.print(line);
-  return EXIT.fine;
 }
 
 /** No message quotes the URL, because it contains keys. */
@@ -110,9 +114,6 @@ function callOfUrl(url: Secret, count: number): LinkCall {
   };
 }
 
-/**
- * Reads the default configuration. Returns its source with this link, if there is one, and the settings for the call.
- */
 function configuredLink(
   identity: string,
   terminal: Terminal,
@@ -147,4 +148,195 @@ function ownFolder({ env }: Terminal): string {
   if (found === undefined || (found.isDirectory() && (uid === undefined || found.uid === uid))) return folder;
   const what = found.isDirectory() ? 'belongs to another user' : 'is not a folder';
   throw new NoriaError('state-unwritable', `the folder ${folder} ${what}; remove it`);
+}
+
+interface LinkFacts {
+  readonly recognised: {
+    readonly format: string;
+    readonly list: string | undefined;
+    readonly address: string | undefined;
+    readonly expiry: RecognisedExpiry | undefined;
+    readonly exitIp: string | undefined;
+    readonly location: readonly string[];
+    readonly success: { readonly field: string; readonly value: string } | undefined;
+  };
+  readonly count: number;
+  readonly dropped: Readonly<Record<string, number>>;
+  readonly entries: readonly ShownEntry[];
+  /** Whether an entry has a private address. The pool accepts such an entry only with `pool.allowPrivateAddresses`. */
+  readonly hasPrivate: boolean;
+  readonly source: string;
+  readonly variables: Readonly<Record<string, string>>;
+}
+
+interface ShownEntry {
+  readonly address: string;
+  readonly protocol: string;
+  readonly life: string;
+  readonly exitIp?: string;
+  readonly location?: string;
+  readonly credentials?: true;
+}
+
+const SHOWN = 3;
+const COUNT_PARAM = /([?&](?:num|count|n|qty|size|number|nums|limit|extract_num|pack_num)=)(\d{1,3})(?=&|$)/i;
+const KIND_WORDS: Readonly<Record<ExpiryKind, string>> = {
+  seconds: 'the remaining lifetime in seconds',
+  minutes: 'the remaining lifetime in minutes',
+  datetime: `a date and time, in ${DEFAULT_ZONE} if it names no zone`,
+  epoch: 'Unix time',
+};
+
+export function linkFacts(url: Secret, answer: DecodedLink): LinkFacts {
+  const { recognised, entries, dropped } = answer;
+  const { parts } = recognised ?? {};
+  const { source, variables } = sourceOf(url, answer);
+  return {
+    recognised: {
+      format: recognised?.format ?? 'text',
+      list: recognised?.list,
+      address: parts?.address,
+      expiry: parts?.expiry,
+      exitIp: parts?.exitIp,
+      location: parts?.location ?? [],
+      success: recognised?.ok,
+    },
+    count: entries.length,
+    dropped,
+    entries: entries.slice(0, SHOWN).map(shownEntry),
+    hasPrivate: entries.some(({ host }) => isPrivateAddress(host)),
+    source,
+    variables,
+  };
+}
+
+export function linkReport(facts: LinkFacts): string[] {
+  const { recognised, count, dropped, entries, source, variables, hasPrivate } = facts;
+  const { format, list, address, expiry, exitIp, location, success } = recognised;
+  const rows: readonly (readonly [part: string, found: string])[] = [
+    ['format', format],
+    ['list', format === 'json' ? (list === '.' ? 'the answer itself' : (list ?? '')) : 'one entry per line'],
+    ['address', address ?? 'none'],
+    ['expiry', expiry === undefined ? 'none' : expiryText(expiry)],
+    ['exit IP', exitIp ?? 'none'],
+    ['location', location.length === 0 ? 'none' : location.join(', ')],
+    ['success', success === undefined ? 'no code' : `${success.field} is ${success.value}`],
+    [
+      'entries',
+      [String(count), ...Object.entries(dropped).map(([why, n]) => `${n} dropped: ${dropText(why)}`)].join(
+        ', ',
+      ),
+    ],
+  ];
+  const names = Object.entries(variables);
+  return [
+    ...formatTable(rows, [
+      { title: 'PART', cell: ([part]) => part },
+      { title: 'RECOGNISED', cell: ([, found]) => escapeAll(found) },
+    ]),
+    '',
+    ...formatTable(entries, [
+      { title: 'ADDRESS', cell: (entry) => entry.address },
+      { title: 'PROTOCOL', cell: (entry) => entry.protocol },
+      { title: 'LIFE', cell: (entry) => entry.life },
+      { title: 'EXIT IP', cell: (entry) => escapeAll(entry.exitIp ?? ''), optional: true },
+      { title: 'LOCATION', cell: (entry) => escapeAll(entry.location ?? ''), optional: true },
+      { title: 'CREDENTIALS', cell: (entry) => (entry.credentials ? 'its own' : ''), optional: true },
+    ]),
+    '',
+    ...(hasPrivate ? ['# The addresses are private: set pool.allowPrivateAddresses: true to use them.'] : []),
+    ...(names.length === 0 ? [] : ['# Set these variables, with the values from the link:']),
+    ...names.map(([name, where]) => `#   export ${name}='…'  # ${escapeAll(where)}`),
+    ...source.trimEnd().split('\n'),
+  ];
+}
+
+function shownEntry({ host, port, protocol, lifetimeMs, exitIp, location, login }: DrawnEntry): ShownEntry {
+  return {
+    address: host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`,
+    protocol: protocol ?? 'http',
+    life: lifeText(lifetimeMs),
+    ...(exitIp === undefined ? {} : { exitIp }),
+    ...(location === undefined ? {} : { location }),
+    ...(login === undefined ? {} : { credentials: true }),
+  };
+}
+
+function lifeText(ms: DrawnEntry['lifetimeMs']): string {
+  if (ms === undefined) return 'not in the answer';
+  return ms === 'unknown' ? 'unknown (-1)' : formatDuration(Math.floor(ms / 1_000) * 1_000);
+}
+
+/** Returns the source in YAML. Comments mark the values that only the operator can know. */
+function sourceOf(
+  url: Secret,
+  { recognised, entries }: DecodedLink,
+): { readonly source: string; readonly variables: Readonly<Record<string, string>> } {
+  const variables = new Map<string, string>();
+  const asked = urlWithVariables(url, (name) => addVariable(variables, name));
+  const count = COUNT_PARAM.exec(asked)?.[2];
+  const hasLife = recognised?.parts?.expiry !== undefined;
+  const hasLogin = entries.some(({ login }) => login !== undefined);
+  const protocols = new Set(entries.map(({ protocol }) => protocol));
+  const [protocol = 'http'] = protocols;
+  const source = {
+    name: 'other',
+    product: 'link',
+    url: asked.replace(COUNT_PARAM, '$1{count}'),
+    interval: '10s',
+    ...(hasLife ? {} : { lifetime: '60s' }),
+    ...(count === undefined ? {} : { params: { count: Number(count) } }),
+    upstream: { ...(protocols.size > 1 ? {} : { protocol }), auth: hasLogin ? 'entry' : 'none' },
+    ...answerOf(recognised),
+  };
+  const document = new Document({ sources: [source] });
+  if (count !== undefined && /[?&]sign=/i.test(asked))
+    comment(
+      document,
+      'url',
+      ` if the parameter sign is a signature that also covers the count, write ${count} instead of {count}: the signature is invalid for any other count`,
+    );
+  comment(document, 'interval', " the minimum time between two calls: see the vendor's documentation");
+  comment(document, 'lifetime', ' the lifetime of a proxy: the answer does not contain it');
+  return { source: document.toString({ lineWidth: 0 }), variables: Object.fromEntries(variables) };
+}
+
+function answerOf(recognised: RecognisedAnswer | undefined): object {
+  if (recognised?.parts === undefined) return {};
+  const { list, ok, parts } = recognised;
+  return {
+    answer: {
+      ...(list === undefined ? {} : { list }),
+      address: parts.address,
+      ...(parts.expiry === undefined ? {} : { expiry: expiryOf(parts.expiry) }),
+      ...(parts.exitIp === undefined ? {} : { exitIp: parts.exitIp }),
+      ...(parts.location.length === 0 ? {} : { location: parts.location }),
+      ...(ok === undefined ? {} : { ok: { field: ok.field, is: [ok.value] } }),
+    },
+  };
+}
+
+function expiryOf({ field, as, since }: RecognisedExpiry): object {
+  const zone = as === 'datetime' || since !== undefined ? { zone: DEFAULT_ZONE } : {};
+  return { field, as, ...(since === undefined ? {} : { since }), ...zone };
+}
+
+function expiryText({ field, as, since }: RecognisedExpiry): string {
+  return `${field}: ${since === undefined ? KIND_WORDS[as] : `the whole lifetime in ${as}, counted from the time in ${since}`}`;
+}
+
+function addVariable(variables: Map<string, string>, param: string): string {
+  const word = param.replace(/[^A-Za-z0-9]+/g, '_').toUpperCase();
+  const base = word === '' || word === '_' ? 'LINK_VALUE' : `LINK_${word}`;
+  let name = base;
+  for (let number = 2; variables.has(name); number += 1) name = `${base}_${number}`;
+  variables.set(name, param === '' ? 'the value of the parameter without a name' : `the value of ${param}`);
+  return name;
+}
+
+function comment(document: Document, key: string, text: string): void {
+  const source = document.getIn(['sources', 0], true);
+  if (!isMap(source)) return;
+  const value = source.get(key, true);
+  if (isScalar(value)) value.comment = text;
 }

@@ -2,15 +2,9 @@
 import { Command, CommanderError, Option } from 'commander';
 import { LOG_LEVELS } from '../core/log-options.ts';
 import { readVersion } from '../core/version.ts';
-import type { CommandContext } from './command.ts';
+import type { AddCommand } from './command.ts';
 import { EXIT, exitCodeOf, printFailure, type Terminal } from './terminal.ts';
 
-/**
- * Runs one command line. Never throws.
- *
- * @param argv - the arguments, without the paths of node and of the script.
- * @returns the exit code.
- */
 export async function runProgram(argv: readonly string[], terminal: Terminal): Promise<number> {
   let exitCode: number = EXIT.fine;
   const args = commandFirst(argv);
@@ -21,7 +15,6 @@ export async function runProgram(argv: readonly string[], terminal: Terminal): P
     await program.parseAsync(args, { from: 'user' });
     return exitCode;
   } catch (error) {
-    // commander has already printed the error
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.fine : EXIT.usage;
     printFailure(terminal, error);
     return exitCodeOf(error);
@@ -37,32 +30,30 @@ function commandFirst(argv: readonly string[]): readonly string[] {
   return isMoved && COMMANDS.has(command) ? [command, ...options, ...argv.slice(options.length + 1)] : argv;
 }
 
-type AddCommand = (program: Command, context: CommandContext) => void;
-
 /**
  * The commands in the order of the help. A command is imported only when it runs, so that, for example, `noria status`
  * does not load the daemon.
  */
 const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
-  ['run', async () => (await import('./run.ts')).addRunCommand],
-  ['demo', async () => (await import('./demo.ts')).addDemoCommand],
-  ['check', async () => (await import('./check.ts')).addCheckCommand],
-  ['status', async () => (await import('./status.ts')).addStatusCommand],
-  ['fleet', async () => (await import('./fleet.ts')).addFleetCommand],
-  ['members', async () => (await import('./members.ts')).addMembersCommand],
-  ['sessions', async () => (await import('./sessions.ts')).addSessionsCommand],
-  ['pause', async () => (await import('./source-commands.ts')).addSourceCommand('pause')],
-  ['resume', async () => (await import('./source-commands.ts')).addSourceCommand('resume')],
-  ['refill', async () => (await import('./source-commands.ts')).addSourceCommand('refill')],
-  ['reload', async () => (await import('./reload.ts')).addReloadCommand],
-  ['simulate', async () => (await import('./simulate.ts')).addSimulateCommand],
-  ['link', async () => (await import('./link.ts')).addLinkCommand],
-  ['extract', async () => (await import('./extract.ts')).addExtractCommand],
-  ['areas', async () => (await import('./areas.ts')).addAreasCommand],
-  ['instances', async () => (await import('./instances.ts')).addInstancesCommand],
-  ['sandbox', async () => (await import('./sandbox.ts')).addSandboxCommand],
-  ['key', async () => (await import('./key.ts')).addKeyCommand],
-  ['completion', async () => (await import('./completion.ts')).addCompletionCommand],
+  ['run', async () => (await import('./run.ts')).runCommand],
+  ['demo', async () => (await import('./demo.ts')).demoCommand],
+  ['check', async () => (await import('./config.ts')).checkCommand],
+  ['status', async () => (await import('./status.ts')).statusCommand],
+  ['fleet', async () => (await import('./fleet.ts')).fleetCommand],
+  ['members', async () => (await import('./steer.ts')).membersCommand],
+  ['sessions', async () => (await import('./steer.ts')).sessionsCommand],
+  ['pause', async () => (await import('./steer.ts')).sourceCommand('pause')],
+  ['resume', async () => (await import('./steer.ts')).sourceCommand('resume')],
+  ['refill', async () => (await import('./steer.ts')).sourceCommand('refill')],
+  ['reload', async () => (await import('./steer.ts')).reloadCommand],
+  ['simulate', async () => (await import('./simulate.ts')).simulateCommand],
+  ['link', async () => (await import('./link.ts')).linkCommand],
+  ['extract', async () => (await import('./service.ts')).extractCommand],
+  ['areas', async () => (await import('./service.ts')).areasCommand],
+  ['instances', async () => (await import('./service.ts')).instancesCommand],
+  ['sandbox', async () => (await import('./demo.ts')).sandboxCommand],
+  ['key', async () => (await import('./service.ts')).keyCommand],
+  ['completion', async () => (await import('./completion.ts')).completionCommand],
 ]);
 
 /**
@@ -77,21 +68,13 @@ export async function buildProgram(
   onExitCode: (code: number) => void,
 ): Promise<Command> {
   const program = new Command('noria');
-  const context: CommandContext = {
-    terminal,
-    logLevel: () => LOG_LEVELS.find((level) => level === program.opts()['logLevel']),
-    action:
-      (run) =>
-      async (...args) =>
-        onExitCode(await run(...args)),
-  };
+  const logLevel = () => LOG_LEVELS.find((level) => level === program.opts()['logLevel']);
   describeProgram(program, terminal);
-  for (const load of loadersFor(argv)) (await load())(program, context);
+  for (const load of loadersFor(argv)) (await load())({ program, terminal, logLevel, onExitCode });
   for (const command of program.commands) command.copyInheritedSettings(program);
   return program;
 }
 
-/** The width of the help if standard output is not a terminal. */
 const HELP_WIDTH = 80;
 
 function describeProgram(program: Command, terminal: Terminal): void {

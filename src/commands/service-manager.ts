@@ -11,14 +11,11 @@ import { describeError } from '../core/faults.ts';
 import type { Log } from '../core/log.ts';
 
 interface ServiceManagerOptions {
-  /** The environment variables. noria reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readonly boot: BootClock;
   readonly log: Log;
-  /** Returns one sentence for `systemctl status`. */
   readonly status: () => string;
-  /** Sends one notification to systemd; each field has the form `NAME=value`. Default: runs systemd-notify. */
   readonly send?: (fields: readonly string[]) => Promise<void>;
 }
 
@@ -29,16 +26,13 @@ interface ServiceManagerOptions {
 export interface ServiceManager {
   ready(): void;
   reloading(): void;
-  /** Sends the status if it differs from the last one. Call it when the status may have changed. */
   statusChanged(): void;
   /** @param withinMs - the maximum time until noria has stopped. After this time, systemd may kill the process. */
   stopping(withinMs: number): void;
-  /** Resolves when all notifications have been sent or have failed. Idempotent. */
   close(): Promise<void>;
 }
 
 const FIRST_FD = 3;
-/** The interval of the status notifications if the unit has no watchdog. */
 const STATUS_INTERVAL_MS = 10_000;
 /**
  * The number of notifications per watchdog interval. It is more than one, so that a single late notification does no
@@ -67,7 +61,6 @@ export function inheritedSockets(
   return new Set(Array.from({ length: Number(count) }, (_, index) => FIRST_FD + index));
 }
 
-/** Without NOTIFY_SOCKET, there is no service manager, and all methods of the result do nothing. */
 export function openServiceManager(options: ServiceManagerOptions): ServiceManager {
   const { NOTIFY_SOCKET: socket } = options.env;
   if (socket === undefined || socket === '') return NO_SERVICE_MANAGER;
@@ -91,7 +84,6 @@ class Systemd implements ServiceManager {
   readonly #hasWatchdog: boolean;
   readonly #intervalMs: number;
   #timer: Disposable | undefined;
-  /** Resolves when the last queued notification has been sent or has failed. */
   #queue: Promise<void> = Promise.resolve();
   #queuedCount = 0;
   #lastStatus: string | undefined;
@@ -173,7 +165,6 @@ class Systemd implements ServiceManager {
       });
   }
 
-  /** Logs only the first failure. Later failures have the same cause. */
   #logFailure(error: unknown): void {
     if (this.#failureLogged) return;
     this.#failureLogged = true;
@@ -183,7 +174,6 @@ class Systemd implements ServiceManager {
   }
 }
 
-/** Returns undefined if the unit has no watchdog, or if the watchdog is for another process. */
 function readWatchdogMs({
   WATCHDOG_USEC: us,
   WATCHDOG_PID: pid,

@@ -1,19 +1,17 @@
 /**
  * `noria simulate`: predicts what a configuration costs and yields. Uses a simulated clock and makes no network calls.
  */
-import { type Command, InvalidArgumentError } from 'commander';
+import { InvalidArgumentError } from 'commander';
 import { SECOND_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
 import { poolSettings, refillSettings } from '../daemon/part-options.ts';
 import { formatReport } from '../refill/simulation/report.ts';
 import { simulate } from '../refill/simulation/simulate.ts';
-import type { CommandContext } from './command.ts';
-import { integerOption } from './command.ts';
-import { configOption, readConfig } from './config-file.ts';
+import { command, integerOption } from './command.ts';
+import { CONFIG_FLAG, readConfig } from './config.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
 const HOURS_PER_DAY = 24;
-/** The maximum number of simulated days. More days would take too long. */
 const MAX_DAYS = 366;
 const MAX_REQUESTS_PER_MINUTE = 100_000;
 const MAX_TUNNEL_SECONDS = 3_600;
@@ -29,35 +27,43 @@ interface SimulateFlags {
   readonly json?: boolean;
 }
 
-export function addSimulateCommand(program: Command, { action, terminal }: CommandContext): void {
-  program
-    .command('simulate')
-    .description(
-      'predict for a configuration: calls, waiting times, and drawn, used and wasted members; makes no network calls',
-    )
-    .addOption(configOption())
-    .option('--days <days>', 'days to simulate', integerOption(1, MAX_DAYS), 1)
-    .option(
+export const simulateCommand = command({
+  name: 'simulate',
+  about:
+    'predict for a configuration: calls, waiting times, and drawn, used and wasted members; makes no network calls',
+  flags: [
+    CONFIG_FLAG,
+    ['--days <days>', 'days to simulate', { read: integerOption(1, MAX_DAYS), fallback: 1 }],
+    [
       '--requests <count>',
       'average client requests per minute',
-      integerOption(1, MAX_REQUESTS_PER_MINUTE),
-      30,
-    )
-    .option('--hours <from-to>', 'hours of the day with client requests', readHours, [0, HOURS_PER_DAY])
-    .option('--tunnel <seconds>', 'average duration of a tunnel', integerOption(1, MAX_TUNNEL_SECONDS), 10)
-    .option(
+      { read: integerOption(1, MAX_REQUESTS_PER_MINUTE), fallback: 30 },
+    ],
+    [
+      '--hours <from-to>',
+      'hours of the day with client requests',
+      { read: readHours, fallback: [0, HOURS_PER_DAY] },
+    ],
+    [
+      '--tunnel <seconds>',
+      'average duration of a tunnel',
+      { read: integerOption(1, MAX_TUNNEL_SECONDS), fallback: 10 },
+    ],
+    [
       '--seed <number>',
       'random seed; the same seed gives the same result',
-      integerOption(0, MAX_SEED),
-      1,
-    )
-    .option('--json', 'print the result as JSON')
-    .addHelpText(
-      'after',
-      '\nExamples:\n  noria simulate\n  noria simulate -c noria.yaml --days 7 --requests 120 --hours 8-20\n  noria simulate --json | jq .wasted\n\nThe simulation assumes that members live as long as the product and its timespan promise.',
-    )
-    .action(action((flags: SimulateFlags) => predict(flags, terminal)));
-}
+      { read: integerOption(0, MAX_SEED), fallback: 1 },
+    ],
+    ['--json', 'print the result as JSON'],
+  ],
+  examples: [
+    'simulate',
+    'simulate -c noria.yaml --days 7 --requests 120 --hours 8-20',
+    'simulate --json | jq .wasted',
+  ],
+  help: 'The simulation assumes that members live as long as the product and its timespan promise.',
+  run: ({ terminal }, flags: SimulateFlags) => predict(flags, terminal),
+});
 
 async function predict(flags: SimulateFlags, terminal: Terminal): Promise<number> {
   const config = readConfig(flags.config, terminal);
@@ -80,7 +86,6 @@ async function predict(flags: SimulateFlags, terminal: Terminal): Promise<number
   return EXIT.fine;
 }
 
-/** Reads hours of the day. `8-20` means from 08:00 to 20:00. */
 function readHours(text: string): [from: number, to: number] {
   const [, from, to] = /^(\d{1,2})-(\d{1,2})$/.exec(text) ?? [];
   const hours: [number, number] = [Number(from ?? Number.NaN), Number(to ?? Number.NaN)];

@@ -9,35 +9,28 @@ import type { AdminBackend } from '../admin/backend.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
 interface StoryOptions {
-  /** The address of noria's listener, as `host:port`. */
   readonly proxy: string;
-  /** The URL of the dashboard. */
   readonly page: string;
   /** The URL of the target, whose name only members resolve. */
   readonly target: string;
   readonly sandbox: Pick<Sandbox, 'members' | 'kill'>;
   readonly control: Pick<AdminBackend, 'members'>;
   readonly print: (line: string) => void;
-  /** Called after each chapter. Gives the viewer time to look at the dashboard. */
   readonly pause: () => Promise<void>;
   readonly signal: AbortSignal;
 }
 
-/** The minimum number of members with which the story can show every feature. */
 export const STORY_MEMBERS = 4;
 
 const SESSION = 'story';
 const ROTATIONS = 5;
 const STICKY_REQUESTS = 4;
 const DEAD_TARGET_REQUESTS = 3;
-/** A target URL with a port on which no program listens. */
 const DEAD_TARGET = 'http://target.example:1/';
 
 interface Chapter {
   readonly title: string;
-  /** What to look at on the dashboard. */
   readonly look: string;
-  /** Returns whether noria did what the title says. */
   readonly show: (options: StoryOptions) => Promise<boolean>;
 }
 
@@ -64,11 +57,6 @@ const CHAPTERS: readonly Chapter[] = [
   },
 ];
 
-/**
- * Runs the chapters in order.
- *
- * @returns whether all chapters succeeded; false if `signal` aborted.
- */
 export async function tellStory(options: StoryOptions): Promise<boolean> {
   const { print, page, pause, signal } = options;
   let allSucceeded = true;
@@ -142,11 +130,8 @@ async function askDeadTarget({ proxy, control, print, signal }: StoryOptions): P
 
 interface StoryAnswer {
   readonly status: number;
-  /** The exit address that the target saw; empty if the target did not answer. */
   readonly exit: string;
-  /** The value of X-Noria-Error; empty if the response has no such header. */
   readonly code: string;
-  /** The value of X-Noria-Attempts; 0 if the response has no such header. */
   readonly attempts: number;
 }
 

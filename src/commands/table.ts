@@ -43,7 +43,6 @@ export function formatTable<Row>(
   });
 }
 
-/** @returns a list with the column; an empty list if the column is optional and all its cells are empty. */
 function formatColumn<Row>(
   rows: readonly Row[],
   { title, cell, align = 'left', optional = false }: Column<Row>,
@@ -59,10 +58,6 @@ function widthOf(columns: readonly FormattedColumn[]): number {
   return columns.reduce((sum, { width }) => sum + width + GAP.length, -GAP.length);
 }
 
-/**
- * Breaks a text at spaces into lines of at most `width` terminal columns. Breaks a word only if it is longer than a
- * line.
- */
 export function wrapText(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = '';

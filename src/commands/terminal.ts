@@ -1,17 +1,14 @@
 /** The input and output of a command. Results go to standard output, and diagnostics to standard error. */
+import { faultTexts, type Language, languageOf, translate } from '../core/chinese.ts';
 import { type FaultCode, NoriaError } from '../core/faults.ts';
 import { escapeForTerminal } from '../core/printable.ts';
 
 export interface Terminal {
   print(line: string): void;
-  /** Writes to standard output. Adds no newline. */
   write(text: string): void;
   printError(line: string): void;
-  /** Whether standard output is a terminal. */
   readonly interactive: boolean;
-  /** Whether standard output may have colours. */
   readonly colour: boolean;
-  /** The width of the terminal; infinite if standard output is not a terminal. */
   readonly columns: number;
   readonly rows: number;
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -38,18 +35,29 @@ const ADVICE_OF: { readonly [Code in FaultCode]?: string } = {
     'Check fleet.url, that the store runs and answers, and that this machine can reach it; then run the command again.',
 };
 
+/** The language of reasons and advice, from the locale. Results for other programs stay in English. */
+export function languageOfTerminal({ env }: Pick<Terminal, 'env'>): Language {
+  return languageOf(env['LC_ALL'] || env['LC_MESSAGES'] || env['LANG']);
+}
+
 export function exitCodeOf(error: unknown): number {
   return error instanceof NoriaError ? (EXIT_OF[error.code] ?? EXIT.failed) : EXIT.failed;
 }
 
-/** Prints what failed and what to do. For an unexpected error, prints its stack. */
 export function printFailure(terminal: Terminal, error: unknown): void {
   if (!(error instanceof NoriaError)) {
     terminal.printError(error instanceof Error ? (error.stack ?? error.message) : String(error));
     return;
   }
-  terminal.printError(error.code === 'bad-config' ? error.message : `noria: ${error.message}`);
-  if (error.code !== 'bad-config') terminal.printError(`  ${ADVICE_OF[error.code] ?? error.fault.advice}`);
+  const language = languageOfTerminal(terminal);
+  if (error.code === 'bad-config') {
+    terminal.printError(error.message);
+    return;
+  }
+  const own = ADVICE_OF[error.code];
+  const advice = own === undefined ? faultTexts(error.code, language).advice : translate(own, language);
+  terminal.printError(`noria: ${translate(error.message, language)}`);
+  terminal.printError(`  ${advice}`);
 }
 
 /**
@@ -104,7 +112,6 @@ async function readHidden(prompt: string): Promise<string> {
   }
 }
 
-/** Reads keys until Enter. Backspace deletes a character. Ctrl-C cancels. */
 async function readTyped(input: NodeJS.ReadStream): Promise<string> {
   let typed = '';
   input.setEncoding('utf8');

@@ -293,12 +293,6 @@ const WORDS: { readonly [Code in ErrorCode]?: string } = {
   IMPOSSIBLE: 'this is unexpected here; is a colon, a dash or a quote missing?',
 };
 
-/**
- * Matches an unquoted `${` inside `{ }` or `[ ]`, where YAML reads the brace as the start of a map. Captures the text
- * before the `${`.
- */
-const BARE_REFERENCE = /^(?=[^#{[,]*[{[,])([^#]*[\s:,{[])\$\{/;
-
 /** Characters that Chinese keyboards type in place of YAML's, with their names and with what to type. */
 const FULL_WIDTH = new Map([
   ['：', ['full-width colon', ': and a space']],
@@ -348,16 +342,24 @@ export function syntaxProblems(
     byLine.set(line, { offset, path: '', message: WORDS[code] ?? `this is not valid YAML (${code})` });
     const start = lines.lineStarts[line - 1] ?? 0;
     const content = text.slice(start, lines.lineStarts[line]);
-    const before = BARE_REFERENCE.exec(content)?.[1];
+    const reference = bareReference(content);
     const wide = fullWidthIn(content.replace(QUOTED_OR_COMMENT, (part) => ' '.repeat(part.length)));
-    if (before !== undefined) {
+    if (reference !== undefined) {
       const message = 'a reference inside { } or [ ] needs quotes: "${NAME}"';
-      causes.set(line, { offset: start + before.length, path: '', message });
+      causes.set(line, { offset: start + reference, path: '', message });
     } else if (wide !== undefined) {
       causes.set(line, { offset: start + wide.index, path: '', message: `the line ${wide.message}` });
     }
   }
   return [...(causes.size > 0 ? causes : byLine).values()];
+}
+
+/** Finds an unquoted `${` inside `{ }` or `[ ]`, where YAML reads the brace as the start of a map. */
+function bareReference(line: string): number | undefined {
+  const [content = ''] = line.split('#', 1);
+  const index = content.lastIndexOf('${');
+  const isBare = /[\s:,{[]/.test(content.charAt(index - 1)) && /[{[,]/.test(content.slice(0, index));
+  return index > 0 && isBare ? index : undefined;
 }
 
 export type Environment = Readonly<Record<string, string | undefined>>;

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { findAdminTarget } from '../../src/commands/admin-target.ts';
+import { findAdminTarget } from '../../src/commands/admin-client.ts';
 import { runProgram } from '../../src/commands/program.ts';
 import { openTestAdmin } from '../admin/open-test-admin.ts';
 import { runNoria, testFolder, writeIn } from '../journeys/noria-process.ts';

@@ -1,7 +1,7 @@
 import { mkdirSync, renameSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { changedKeys, Reloader } from '../../src/commands/reloader.ts';
+import { changedKeys, Reloader } from '../../src/commands/run.ts';
 import type { Config } from '../../src/config/config.ts';
 import { loadConfig, parseConfig } from '../../src/config/load.ts';
 import { createLog } from '../../src/core/log.ts';

@@ -1,11 +1,13 @@
 import { stripVTControlCharacters } from 'node:util';
 import { expect, test } from 'vitest';
-import { formatMembers, formatStatus } from '../../src/commands/status-format.ts';
+import { formatMembers, formatStatus } from '../../src/commands/status.ts';
 import { displayWidth } from '../../src/commands/table.ts';
+import { CHINESE_FAULTS } from '../../src/core/chinese.ts';
+import { FAULTS } from '../../src/core/faults.ts';
 import { MEMBER, SOURCE, STATUS } from '../admin/fake-backend.ts';
 
 const NOW = Date.UTC(2030, 0, 1);
-const PLAIN = { now: NOW, colour: false, columns: 80 };
+const PLAIN = { now: NOW, colour: false, columns: 80, language: 'en' as const };
 const HALTED = {
   ...SOURCE,
   name: 'harbour',
@@ -148,4 +150,15 @@ test('status: has a line about the fleet, and says for how long its store is los
     'fleet crawl: no connection to the store for 75 s (run noria check to see why); this is one, no other noria is known',
   ]);
   expect(lineOf(STATUS)).toEqual([]);
+});
+
+test('status: reasons and advice come in the language of the terminal', () => {
+  const { summary, advice } = FAULTS['service-transport'];
+  const halted = { ...HALTED, reason: summary, advice };
+  const lines = formatStatus({ ...STATUS, sources: [halted] }, [], { ...PLAIN, language: 'zh-CN' });
+  const [reason, todo] = CHINESE_FAULTS['service-transport'];
+  const text = lines.map((line) => line.trim()).join('');
+  expect(text).toContain(reason);
+  expect(text).toContain(todo);
+  expect(text).not.toContain(summary);
 });

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { runProgram } from '../../src/commands/program.ts';
-import { watchStatus } from '../../src/commands/status-watch.ts';
+import { watchStatus } from '../../src/commands/status.ts';
 import { NoriaError } from '../../src/core/faults.ts';
 import { MEMBER, STATUS } from '../admin/fake-backend.ts';
 import { openTestAdmin } from '../admin/open-test-admin.ts';

@@ -1,10 +1,25 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
+import { printFailure } from '../../src/commands/terminal.ts';
+import { CHINESE_FAULTS } from '../../src/core/chinese.ts';
+import { FAULTS, NoriaError } from '../../src/core/faults.ts';
+import { fakeTerminal } from './fake-terminal.ts';
 
 test('terminal: in a pipe, lines have no maximum width', async () => {
   const module = new URL('../../src/commands/terminal.ts', import.meta.url).href;
   const code = `import { openTerminal } from '${module}'; openTerminal().print(String(openTerminal().columns));`;
   const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', code]);
   expect(stdout).toBe('Infinity\n');
+});
+
+test.each([
+  [{ LANG: 'zh_CN.UTF-8' }, CHINESE_FAULTS['daemon-unreachable'][1]],
+  [{ LC_ALL: 'zh_TW.UTF-8', LANG: 'C' }, CHINESE_FAULTS['daemon-unreachable'][1]],
+  [{ LC_ALL: 'C', LANG: 'zh_CN.UTF-8' }, FAULTS['daemon-unreachable'].advice],
+  [{}, FAULTS['daemon-unreachable'].advice],
+])('terminal: prints the advice for a failure in the language of the locale: %j', (env, advice) => {
+  const terminal = fakeTerminal({ env });
+  printFailure(terminal, new NoriaError('daemon-unreachable', 'no answer'));
+  expect(terminal.errors()).toContain(`\n  ${advice}\n`);
 });

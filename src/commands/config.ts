@@ -1,34 +1,50 @@
-/** `noria check`: validates a configuration and prints it with all defaults. */
-import type { Command } from 'commander';
-import type { FleetConfig } from '../config/config.ts';
+/** The option -c, which names a configuration file, and the search for a default file. */
+import type { Config, FleetConfig } from '../config/config.ts';
 import { schemaJson } from '../config/fields.ts';
+import { DEFAULT_FILES, findDefaultFile } from '../config/files.ts';
+import { loadConfig } from '../config/load.ts';
 import { printConfig } from '../config/print.ts';
 import { holdingClock } from '../core/clock.ts';
-import { describeError } from '../core/faults.ts';
+import { describeError, NoriaError } from '../core/faults.ts';
 import { inspectFolder } from '../state/state-files.ts';
-import type { CommandContext } from './command.ts';
-import { configOption, readConfig } from './config-file.ts';
+import { command, type Flag } from './command.ts';
 import { EXIT, type Terminal } from './terminal.ts';
 
-interface CheckFlags {
-  readonly config?: string;
-  readonly schema?: boolean;
+export const CONFIG_FLAG: Flag = [
+  '-c, --config <file>',
+  `the configuration file (default: ${DEFAULT_FILES.join(', then ')})`,
+];
+
+export function findConfigFile(given: string | undefined): string {
+  const file = given ?? findDefaultFile();
+  if (file !== undefined) return file;
+  throw new NoriaError(
+    'bad-config',
+    `noria: no configuration file: neither ${DEFAULT_FILES.join(' nor ')} exists; name one with -c FILE, or try noria demo, which needs none`,
+  );
 }
 
-export function addCheckCommand(program: Command, { action, terminal }: CommandContext): void {
-  program
-    .command('check')
-    .description('validate a configuration and print it with all defaults, secrets masked')
-    .addOption(configOption())
-    .option('--schema', 'print the JSON Schema of the configuration instead, for use in editors')
-    .addHelpText(
-      'after',
-      '\nExamples:\n  noria check\n  noria check -c /etc/noria/noria.yaml\n  noria check --schema > noria.schema.json\n\nIf the file is invalid, the command prints every error with file:line:column. The command also checks the files in state.dir. With a fleet, it also connects to the store of the fleet.\n\nExit codes: 0 fine, 1 the store refuses noria or cannot serve a fleet, 2 invalid configuration or files, 3 store unreachable.',
-    )
-    .action(action((flags: CheckFlags) => check(flags, terminal)));
+export function readConfig(given: string | undefined, { env }: Terminal): Config {
+  return loadConfig(findConfigFile(given), { env });
 }
 
-async function check(flags: CheckFlags, terminal: Terminal): Promise<number> {
+export const checkCommand = command({
+  name: 'check',
+  about: 'validate a configuration and print it with all defaults, secrets masked',
+  flags: [
+    CONFIG_FLAG,
+    ['--schema', 'print the JSON Schema of the configuration instead, for use in editors'],
+  ],
+  examples: ['check', 'check -c /etc/noria/noria.yaml', 'check --schema > noria.schema.json'],
+  help: 'If the file is invalid, the command prints every error with file:line:column. The command also checks the files in state.dir. With a fleet, it also connects to the store of the fleet.\n\nExit codes: 0 fine, 1 the store refuses noria or cannot serve a fleet, 2 invalid configuration or files, 3 store unreachable.',
+  run: ({ terminal }, flags: { readonly config?: string; readonly schema?: boolean }) =>
+    check(flags, terminal),
+});
+
+async function check(
+  flags: { readonly config?: string; readonly schema?: boolean },
+  terminal: Terminal,
+): Promise<number> {
   if (flags.schema === true) {
     terminal.print(JSON.stringify(schemaJson(), undefined, 2));
     return EXIT.fine;

@@ -1,8 +1,17 @@
-/** Builds the configuration of each noria in a demo. */
+/** How `noria demo` is built: the configuration of each noria, and the store of its fleet. */
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
+import { pause, systemClock } from '../core/clock.ts';
+import { describeError, NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
+import { openStoreClient } from '../fleet/redis/store-client.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
 export const DEFAULT_HOST = '127.0.0.1';
@@ -15,7 +24,6 @@ export const DEMO_FLEET = 'demo';
  * only after a 407.
  */
 export const DEFAULT_AUTH_PORT = 8890;
-/** The ports of each replica are those of the previous replica plus this number. */
 const PORT_STEP = 10;
 
 /** The secrets of a demo that other machines can reach: a password for clients, and a token for the dashboard. */
@@ -38,13 +46,10 @@ interface DemoSetup {
 }
 
 interface DemoReplica {
-  /** The number of the replica, counted from 1. */
   readonly number: number;
-  /** The port of the store. If undefined, the replicas share a pool in memory. */
   readonly storePort: number | undefined;
 }
 
-/** @param replica - undefined if the demo has no fleet. */
 export async function demoConfig(
   { flags, sandbox, secrets }: DemoSetup,
   replica: DemoReplica | undefined,
@@ -87,11 +92,6 @@ interface DemoAddresses {
   readonly target: string;
 }
 
-/**
- * Returns a line for each default port that is taken. The line says which port the demo uses instead.
- *
- * @param number - the number of the replica, counted from 1.
- */
 export function describeTakenPorts(
   { port, adminPort, targetPort, browserPort }: PortFlags,
   { listeners, admin, target }: DemoAddresses,
@@ -138,16 +138,11 @@ function sourceText({ name, product, size }: DemoSource, sandbox: Sandbox): stri
   return `  - { name: ${name}, product: ${product}, instance: "${id}", password: "${password}", params: { count: ${size} }, size: ${size} }`;
 }
 
-/** Returns how many of the members speak HTTP and how many SOCKS5. */
 export function split(members: number): readonly [http: number, socks: number] {
   const socks = Math.floor(members / 2);
   return [members - socks, socks];
 }
 
-/**
- * Returns the listeners. If only this machine can reach the demo, clients may also request targets at loopback
- * addresses.
- */
 function listenersText(
   address: (port: number) => string,
   {
@@ -164,11 +159,104 @@ function listenersText(
   ].join('\n');
 }
 
-/** Returns `preferred` if the port is free, else 0. */
 export function freePort(host: string, preferred: number): Promise<number> {
   return new Promise((resolve) => {
     const probe = createServer();
     probe.once('error', () => resolve(0)); // handled: the port is taken
     probe.listen(preferred, host, () => probe.close(() => resolve(preferred)));
   });
+}
+
+export interface DemoStore {
+  readonly program: string;
+  readonly port: number;
+  readonly pid: number;
+  close(): Promise<void>;
+}
+
+const HOST = '127.0.0.1';
+const PROGRAMS = ['valkey-server', 'redis-server'];
+const START_LIMIT_MS = 10_000;
+const RETRY_MS = 50;
+
+export async function openDemoStore(): Promise<DemoStore | undefined> {
+  const port = await unusedPort();
+  for (const program of PROGRAMS) {
+    const folder = await mkdtemp(join(tmpdir(), 'noria-demo-'));
+    const child = await start(program, port, folder);
+    const close = async () => {
+      if (child !== undefined) await end(child);
+      await rm(folder, { recursive: true, force: true });
+    };
+    try {
+      if (child?.pid === undefined) {
+        await close();
+        continue;
+      }
+      await untilAccepting(child, program, port);
+      return { program, port, pid: child.pid, close };
+    } catch (error) {
+      await close();
+      throw error;
+    }
+  }
+  return undefined;
+}
+
+/**
+ * Starts the program. Returns undefined if it is not installed. The process is detached: Ctrl-C in the terminal must
+ * not end it before the norias have ended.
+ */
+async function start(program: string, port: number, folder: string): Promise<ChildProcess | undefined> {
+  const listening = ['--port', String(port), '--bind', HOST, '--dir', folder];
+  const keeping = ['--save', '', '--appendonly', 'yes', '--maxmemory-policy', 'noeviction'];
+  const child = spawn(program, [...listening, ...keeping], { stdio: 'ignore', detached: true });
+  try {
+    await once(child, 'spawn');
+    return child;
+  } catch (error) {
+    // EACCES: no folder of the search path has it, and one of them is closed to this user
+    if (error instanceof Error && 'code' in error && /^(ENOENT|EACCES)$/.test(String(error.code)))
+      return undefined;
+    throw new NoriaError('bad-usage', `--replicas: ${program} does not start: ${describeError(error)}`);
+  }
+}
+
+async function untilAccepting(child: ChildProcess, program: string, port: number): Promise<void> {
+  const server = { host: HOST, port, login: {}, tls: undefined, database: 0 };
+  const { signal } = new AbortController();
+  const startedAt = systemClock.monotonic();
+  while (child.exitCode === null && systemClock.monotonic() - startedAt < START_LIMIT_MS) {
+    try {
+      const options = { clock: systemClock, deadlineMs: START_LIMIT_MS, signal };
+      const client = await openStoreClient(server, options);
+      client.close();
+      return;
+    } catch {
+      await pause(systemClock, RETRY_MS); // handled: the server does not answer yet, so noria tries again
+    }
+  }
+  const how = child.exitCode === null ? `does not accept connections` : `ended with code ${child.exitCode}`;
+  throw new NoriaError(
+    'bad-usage',
+    `--replicas: ${program} on port ${port} ${how}; run this program yourself to see why`,
+  );
+}
+
+/** Ends the server. SIGKILL also ends a process that SIGSTOP has stopped; the server's data is no longer needed. */
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = once(child, 'exit');
+  child.kill('SIGKILL');
+  await ended;
+}
+
+async function unusedPort(): Promise<number> {
+  const probe = createServer();
+  probe.listen(0, HOST);
+  await once(probe, 'listening');
+  const address = probe.address();
+  probe.close();
+  await once(probe, 'close');
+  return typeof address === 'object' && address !== null ? address.port : 0;
 }

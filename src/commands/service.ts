@@ -1,0 +1,347 @@
+/** The commands that make one call to the service within its pace: `extract`, `areas` and `instances`; and `key`. */
+import type { Config, FleetConfig, SourceConfig } from '../config/config.ts';
+import { holdingClock, systemBoot, systemClock } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
+import { NoriaError } from '../core/faults.ts';
+import { Ownership } from '../core/ownership.ts';
+import { escapeAll } from '../core/printable.ts';
+import { systemRandom } from '../core/random.ts';
+import { Secret } from '../core/secret.ts';
+import { connectStore } from '../daemon/fleet.ts';
+import { callOf, refusesOf, secretsOf, serviceTunnel } from '../daemon/part-options.ts';
+import { Pace, paceKey } from '../refill/pace.ts';
+import type { Settlement } from '../refill/pace-rule.ts';
+import { outcomeOfAnswer, reactTo } from '../refill/reaction.ts';
+import { ServiceClient, type ServiceConnection } from '../service/client.ts';
+import { meaningOf, SUCCESS } from '../service/codes.ts';
+import type { RefuseAddress } from '../service/decode.ts';
+import { printEntry } from '../service/fields.ts';
+import { type CodeScope, INSTANCE_STATUSES, type InstanceStatus, OPERATIONS } from '../service/operations.ts';
+import { keyFromPassword, type ServiceAddress } from '../service/request.ts';
+import type { OpenTunnel, WriteGate } from '../service/transport.ts';
+import { openState } from '../state/folder.ts';
+import { createTimekeeper } from '../state/moment.ts';
+import type { PaceStore } from '../state/pace-file.ts';
+import { command, type Flag } from './command.ts';
+import { CONFIG_FLAG, readConfig } from './config.ts';
+import { formatTable } from './table.ts';
+import type { Terminal } from './terminal.ts';
+
+interface ServiceFlags {
+  readonly config?: string;
+  readonly json?: boolean;
+  readonly count?: string;
+  readonly keyword?: string;
+  readonly status?: InstanceStatus;
+}
+
+const JSON_FLAG: Flag = ['--json', "print a JSON array with the service's field names"];
+
+export interface CallSettings {
+  readonly timeoutMs: number;
+  readonly stateDir: string | undefined;
+  readonly refuses: RefuseAddress;
+  /**
+   * If there is a fleet, its store records the calls. The command then knows the earlier calls in the store and in the
+   * state folder.
+   */
+  readonly fleet?: FleetConfig | undefined;
+  readonly openTunnel: OpenTunnel | undefined;
+}
+
+interface PacedAddress extends ServiceAddress {
+  readonly instance: string;
+  readonly intervalMs: number;
+}
+
+interface PacedCall<Answer> extends PacedAddress {
+  send(connection: ServiceConnection, gate: WriteGate): Promise<Answer>;
+  settle?(answer: Answer): Settlement;
+}
+
+/**
+ * Makes one call as soon as the pace allows it, and prints how long it waits. Records the call in the state folder, or
+ * with a fleet in the fleet's store, so that the next call of a running noria is not too early.
+ */
+export async function callWithinPace<Answer extends { readonly code: string }>(
+  { timeoutMs, stateDir, refuses, openTunnel, fleet }: CallSettings,
+  call: PacedCall<Answer>,
+  terminal: Terminal,
+): Promise<Answer> {
+  const clock = holdingClock;
+  const warn = (message: string) => terminal.printError(`noria: ${message}`);
+  const owner = new Ownership();
+  const folder = { dir: stateDir, daemon: false, fleet: fleet?.name };
+  const state = await owner.open('state', openState({ ...folder, clock, warn }));
+  const store =
+    fleet === undefined ? state.pace : state.addOwnCalls(await openSharedPace(fleet, timeoutMs, owner));
+  const client = new ServiceClient({ timeoutMs, clock, openTunnel, refuses });
+  const pace = new Pace(paceKey(call), { store, clock, random: systemRandom });
+  const place = pace.enter({ intervalMs: call.intervalMs, callTimeoutMs: timeoutMs });
+  const never = new AbortController().signal;
+  let hasWaited = false;
+  try {
+    for (;;) {
+      for await (const ms of place.waits(never)) {
+        const seconds = Math.ceil(ms / SECOND_MS);
+        if (!hasWaited) terminal.printError(`waiting ${seconds} s: the pace does not allow the call earlier`);
+        hasWaited = true;
+      }
+      const connection = await client.connect(call);
+      try {
+        const permit = await place.claim();
+        const sent = permit && (await place.send(permit, () => sendCall(call, connection, permit)));
+        if (sent !== undefined) return sent.result;
+      } finally {
+        connection.close();
+      }
+    }
+  } finally {
+    await place.leave();
+    client.close();
+    await owner.close();
+  }
+}
+
+async function sendCall<Answer>(call: PacedCall<Answer>, connection: ServiceConnection, gate: WriteGate) {
+  const result = await call.send(connection, gate);
+  return { result, settlement: call.settle?.(result) ?? { kind: 'done' as const } };
+}
+
+async function openSharedPace(fleet: FleetConfig, timeoutMs: number, owner: Ownership): Promise<PaceStore> {
+  const store = await owner.open('fleet', connectStore(fleet, holdingClock, systemRandom));
+  const { RedisPaceStore } = await import('../fleet/redis/redis-pace-store.ts');
+  const { stopwatch } = createTimekeeper(holdingClock, systemBoot());
+  return new RedisPaceStore({ store, clock: holdingClock, stopwatch, callTimeoutMs: () => timeoutMs });
+}
+
+export function requireSuccess(
+  operation: CodeScope,
+  answer: { readonly code: string; readonly message: string },
+): void {
+  if (answer.code === SUCCESS) return;
+  const { summary, advice } = meaningOf(operation, answer.code);
+  const own = answer.message === '' ? '' : ` (message of the service: ${answer.message})`;
+  throw new NoriaError('service-refused', `code ${answer.code}: ${summary}${own} ${advice}`, {
+    context: { code: answer.code },
+  });
+}
+
+export function sourceNamed(config: Config, name: string): SourceConfig {
+  const source = config.sources.find((candidate) => candidate.name === name);
+  if (source !== undefined) return source;
+  const known = config.sources.map((candidate) => candidate.name).join(', ');
+  throw new NoriaError('bad-usage', `${config.file} has no source ${name}; its sources are: ${known}`);
+}
+
+export function callSettingsOf(config: Config): CallSettings {
+  return {
+    timeoutMs: config.service.timeoutMs,
+    stateDir: config.state?.dir,
+    fleet: config.fleet,
+    refuses: refusesOf(config, []),
+    openTunnel: serviceTunnel(config),
+  };
+}
+
+export function pacedAs(config: Config, source: SourceConfig): PacedAddress {
+  return { ...callOf(config, source), intervalMs: source.intervalMs };
+}
+
+const DROP_REASONS: Readonly<Record<string, string>> = {
+  address: 'no usable address',
+  port: 'no usable port',
+  private: 'private address; set pool.allowPrivateAddresses to accept it',
+  own: 'an address of noria itself',
+  protocol: 'unknown protocol',
+  expired: 'already expired',
+  credentials: 'no user name and password',
+  excess: 'beyond the limit of 1,000 entries in one answer',
+};
+
+export function dropText(reason: string): string {
+  return DROP_REASONS[reason] ?? reason;
+}
+
+export function printRecords(
+  records: readonly Readonly<Record<string, string | number | boolean>>[],
+  { fields, json }: { readonly fields: readonly string[]; readonly json: boolean },
+  terminal: Terminal,
+): void {
+  if (json) {
+    terminal.print(JSON.stringify(records, undefined, 2));
+    return;
+  }
+  const columns = fields.map((field) => ({
+    title: field.toUpperCase(),
+    cell: (record: Readonly<Record<string, unknown>>) => escapeAll(String(record[field] ?? '')),
+  }));
+  for (const line of formatTable(records, columns)) terminal.print(line);
+  if (records.length === 0) terminal.printError('no records');
+}
+
+export const extractCommand = command({
+  name: 'extract',
+  about: 'make one extraction call for a source as soon as the pace allows, and print the result',
+  args: [['<source>', 'a source of the configuration']],
+  flags: [['-n, --count <count>', 'how many proxies to ask for (default: 1)'], JSON_FLAG, CONFIG_FLAG],
+  examples: ['extract city', 'extract city -n 5 --json | jq -r \'.[] | "\\(.ip):\\(.port)"\''],
+  run: ({ terminal }, name: string, flags: ServiceFlags) => extract(name, flags, terminal),
+});
+
+async function extract(name: string, flags: ServiceFlags, terminal: Terminal): Promise<void> {
+  const config = readConfig(flags.config, terminal);
+  const source = sourceNamed(config, name);
+  const { number, fields, count: limits } = OPERATIONS[source.product];
+  const count = readCount(flags.count, limits.max);
+  const answer = await callWithinPace(
+    callSettingsOf(config),
+    {
+      ...pacedAs(config, source),
+      send: (connection, gate) =>
+        connection.extract({ ...callOf(config, source), count }, { secrets: secretsOf(source), gate }),
+      settle: (received) =>
+        reactTo(outcomeOfAnswer(source.product, received), {
+          consecutive: 1,
+          wallAt: systemClock.now(),
+          random: systemRandom,
+        }).settlement,
+    },
+    terminal,
+  );
+  requireSuccess(number, answer);
+  const rows = answer.entries.map((entry) => printEntry(entry, fields));
+  printRecords(rows, { fields, json: flags.json === true }, terminal);
+  for (const [reason, dropped] of Object.entries(answer.dropped)) {
+    terminal.printError(`${dropped} dropped: ${dropText(reason)}`);
+  }
+}
+
+function readCount(text: string | undefined, max = 1_000): number {
+  if (text === undefined) return 1;
+  const count = /^\d{1,4}$/.test(text) ? Number(text) : 0;
+  if (count >= 1 && count <= max) return count;
+  throw new NoriaError('bad-usage', `--count ${text} is not a whole number from 1 to ${max}`);
+}
+
+/** The service's code for an empty list. For this command, an empty list is not an error. */
+const NO_MATCHING_AREA = '14006';
+
+export const areasCommand = command({
+  name: 'areas',
+  about: 'list the area lines (location and carrier) from which an exclusive instance can get more servers',
+  args: [['<source>', 'an exclusive source of the configuration']],
+  flags: [
+    ['--keyword <keywords>', 'list only area lines with these keywords, separated by commas'],
+    JSON_FLAG,
+    CONFIG_FLAG,
+  ],
+  examples: ['areas dedicated', 'areas dedicated --keyword 广东,江苏 --json'],
+  run: ({ terminal }, name: string, flags: ServiceFlags) => listAreas(name, flags, terminal),
+});
+
+async function listAreas(name: string, flags: ServiceFlags, terminal: Terminal): Promise<void> {
+  const config = readConfig(flags.config, terminal);
+  const source = sourceNamed(config, name);
+  if (source.product !== 'exclusive') {
+    throw new NoriaError(
+      'bad-usage',
+      `source ${name} has the product ${source.product}; only exclusive sources have area lines`,
+    );
+  }
+  const { baseUrl, instance, key } = source;
+  const answer = await callWithinPace(
+    callSettingsOf(config),
+    {
+      ...pacedAs(config, source),
+      send: (connection, gate) =>
+        connection.areas(
+          {
+            method: config.service.method,
+            instance,
+            key,
+            ...(baseUrl === undefined ? {} : { baseUrl }),
+            ...(flags.keyword === undefined ? {} : { areaKeyword: flags.keyword }),
+          },
+          { gate },
+        ),
+    },
+    terminal,
+  );
+  if (answer.code !== NO_MATCHING_AREA) requireSuccess(9, answer);
+  const fields = Object.keys(OPERATIONS.areas.fields);
+  printRecords(answer.records, { fields, json: flags.json === true }, terminal);
+}
+
+const NO_MATCHING_INSTANCE = '18003';
+/** The minimum time between two calls. noria chose it; the service specifies none for this operation. */
+const INTERVAL_MS = 1_000;
+
+export const instancesCommand = command({
+  name: 'instances',
+  about: 'list the instances of the product "exclusive" in the configured account',
+  flags: [
+    [
+      '--status <status>',
+      'list only instances with this status',
+      { choices: Object.keys(INSTANCE_STATUSES) },
+    ],
+    JSON_FLAG,
+    CONFIG_FLAG,
+  ],
+  examples: ['instances', 'instances --status near-expiry --json'],
+  run: ({ terminal }, flags: ServiceFlags) => listInstances(flags, terminal),
+});
+
+async function listInstances(flags: ServiceFlags, terminal: Terminal): Promise<void> {
+  const config = readConfig(flags.config, terminal);
+  const { account } = config;
+  const { baseUrl, method } = config.service;
+  if (account === undefined) {
+    throw new NoriaError(
+      'bad-config',
+      `${config.file}: account: missing; the command "noria instances" requires the account's username and password`,
+    );
+  }
+  if (baseUrl === undefined)
+    throw new NoriaError(
+      'bad-config',
+      `${config.file}: service.baseUrl: missing; the command "noria instances" requires it`,
+    );
+  const answer = await callWithinPace(
+    callSettingsOf(config),
+    {
+      baseUrl,
+      instance: `account ${account.username}`,
+      intervalMs: INTERVAL_MS,
+      send: (connection, gate) =>
+        connection.instances(
+          {
+            method,
+            baseUrl,
+            username: account.username,
+            key: account.key,
+            ...(flags.status === undefined ? {} : { status: INSTANCE_STATUSES[flags.status] }),
+          },
+          { gate },
+        ),
+    },
+    terminal,
+  );
+  if (answer.code !== NO_MATCHING_INSTANCE) requireSuccess(10, answer);
+  const fields = Object.keys(OPERATIONS.instances.fields);
+  printRecords(answer.records, { fields, json: flags.json === true }, terminal);
+}
+
+/** Reads the password from standard input, because an argument would be visible in the history of the shell. */
+export const keyCommand = command({
+  name: 'key',
+  about: 'print the 16-character key of a password read from standard input (hidden on a terminal)',
+  examples: ['key', 'key < password-file'],
+  run: async ({ terminal }) => {
+    const typed = await terminal.readHidden('password: ');
+    const password = typed.replace(/\r?\n$/, '');
+    if (password === '') throw new NoriaError('bad-usage', 'no password on standard input');
+    terminal.print(keyFromPassword(new Secret(password)).reveal());
+  },
+});
