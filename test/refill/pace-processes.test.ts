@@ -1,8 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { expect, onTestFinished, test } from 'vitest';
+import { HOUR_MS } from '../../src/core/duration.ts';
 import { PACE_SLACK_MS } from '../../src/refill/pace-rule.ts';
 import { temporaryFolder } from '../state/temporary-folder.ts';
 import { until } from '../support/until.ts';
@@ -36,9 +38,31 @@ test('pace: five processes on one folder, some of them killed, keep one pace', a
   expect(overlaps(events)).toEqual([]);
 });
 
-function openCaller(folder: string, events: CallEvent[]): ChildProcess {
+test('pace: the place in the queue of a killed process does not hold the next process', async () => {
+  const folder = temporaryFolder();
+  const events: CallEvent[] = [];
+  const killed = openCaller(folder, events, HOUR_MS);
+  const queue = () => readdirSync(folder).flatMap((name) => queuedIn(join(folder, name)));
+  await until('a call', () => events.some(({ what }) => what === 'end'));
+  await until('a place in the queue for the next hour', () => queue().includes(killed.pid ?? 0));
+  killed.kill('SIGKILL');
+  await once(killed, 'exit');
+  const next = openCaller(folder, events);
+  await until('a call of the next process', () => events.some(({ pid }) => pid === next.pid));
+  const [first, second] = events.filter(({ what }) => what === 'start');
+  expect((second?.at ?? 0) - (first?.at ?? 0)).toBeGreaterThanOrEqual(INTERVAL_MS + PACE_SLACK_MS);
+});
+
+/** Returns the pids of the processes whose turns a version of the pace file has in its queue. */
+function queuedIn(path: string): number[] {
+  if (!/pace\.\d+\.json$/.test(path)) return [];
+  const text = readFileSync(path, { encoding: 'utf8', flag: 'r' });
+  return [...text.matchAll(/"process":\{"pid":(\d+)/g)].map(([, pid]) => Number(pid));
+}
+
+function openCaller(folder: string, events: CallEvent[], intervalMs = INTERVAL_MS): ChildProcess {
   const script = join(import.meta.dirname, 'pacing-process.ts');
-  const caller = spawn(process.execPath, [script, folder, String(INTERVAL_MS)], {
+  const caller = spawn(process.execPath, [script, folder, String(intervalMs)], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   onTestFinished(async () => {

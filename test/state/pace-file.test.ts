@@ -1,7 +1,15 @@
+import { spawnSync } from 'node:child_process';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { createTimekeeper, elapsedBetween, type Moment, thisProcess } from '../../src/state/moment.ts';
+import { systemBoot, systemClock } from '../../src/core/clock.ts';
+import {
+  createTimekeeper,
+  elapsedBetween,
+  type Moment,
+  type ProcessIdentity,
+  thisProcess,
+} from '../../src/state/moment.ts';
 import { createPaceFile, type LastCall, type PaceEntry } from '../../src/state/pace-file.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { temporaryFolder } from './temporary-folder.ts';
@@ -124,4 +132,28 @@ test('moment: a stopwatch counts the time in which the machine was suspended', (
   expect(elapsedMs()).toBe(30);
   times.uptimeMs += 60_000;
   expect(elapsedMs()).toBe(60_000);
+});
+
+test('pace file: a turn of a process that has ended is void, one of another container is not', async () => {
+  const folder = temporaryFolder();
+  const boot = systemBoot();
+  const own = thisProcess(boot);
+  const timekeeper = createTimekeeper(systemClock, boot);
+  const { pid } = spawnSync(process.execPath, ['--version']);
+  const turn = (id: string, process?: ProcessIdentity) => ({
+    ...{ id, intervalMs: 1_000, validMs: 3_600_000 },
+    renewedAt: timekeeper.now(),
+    ...(process && { process }),
+  });
+  const queue = [
+    turn('own', own),
+    turn('ended', { ...own, pid }),
+    turn('pid used again', { ...own, startTicks: (own.startTicks ?? 0) + 1 }),
+    turn('elsewhere', { ...own, pid, namespace: 'pid:[1]' }),
+    turn('unknown'),
+  ];
+  const store = createPaceFile({ folder, timekeeper, process: own, warn: () => {} });
+  await store.change('service 1', () => ({ newEntry: { queue }, result: undefined }));
+  const found = await store.change('service 1', (entry) => ({ result: entry?.queue.map(({ id }) => id) }));
+  expect(found).toEqual(['own', 'elsewhere', 'unknown']);
 });
