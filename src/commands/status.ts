@@ -7,7 +7,7 @@ import { type Language, translate } from '../core/chinese.ts';
 import { type Clock, holdingClock, pause, systemClock } from '../core/clock.ts';
 import { hasCode, NoriaError } from '../core/faults.ts';
 import { formatCount } from '../core/words.ts';
-import type { SourceStatus } from '../refill/status.ts';
+import { type SourceStatus, stateWord } from '../refill/status.ts';
 import {
   ADMIN_FLAGS,
   type AdminClient,
@@ -240,7 +240,10 @@ function formatSources(sources: readonly SourceStatus[], format: StatusFormat): 
     sources,
     [
       { title: 'SOURCE', cell: ({ name }) => name },
-      { title: 'STATE', cell: ({ state }) => paint(STATE_STYLES[state] ?? 'reset', state) },
+      {
+        title: 'STATE',
+        cell: (source) => paint(STATE_STYLES[source.state] ?? 'reset', stateWord(source)),
+      },
       { title: 'USABLE', align: 'right', cell: ({ ready, size }) => `${ready}/${size}` },
       { title: 'NEXT DRAW', align: 'right', cell: (source) => nextDraw(source, now) },
       { title: 'DRAWN', align: 'right', cell: ({ drawn }) => String(drawn) },

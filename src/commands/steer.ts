@@ -6,7 +6,7 @@ import type { SessionJson } from '../admin/schemas.ts';
 import { translate } from '../core/chinese.ts';
 import { hasCode, NoriaError } from '../core/faults.ts';
 import { nearest } from '../core/nearest.ts';
-import type { SourceStatus } from '../refill/status.ts';
+import { type SourceStatus, stateWord } from '../refill/status.ts';
 import {
   ADMIN_FLAGS,
   type AdminClient,
@@ -151,9 +151,9 @@ export const sourceCommand = (verb: keyof typeof SOURCE_VERBS) =>
     help: TOKEN_HELP,
     run: async ({ terminal }, name: string, flags: SteerFlags) => {
       const source = await commandSource(verb, name, openAdminClient(flags, terminal));
-      const { state, reason, advice } = source;
+      const { reason, advice } = source;
       const [why, todo] = [reason, advice ?? ''].map((text) => translate(text, languageOfTerminal(terminal)));
-      const lines = [`${name} is ${state}: ${why}`, ...(advice === null ? [] : [`  ${todo}`])];
+      const lines = [`${name} is ${stateWord(source)}: ${why}`, ...(advice === null ? [] : [`  ${todo}`])];
       print(terminal, flags, source, () => lines);
     },
   });

@@ -88,7 +88,7 @@ export const CHINESE_FAULTS: { readonly [Code in FaultCode]: readonly [summary: 
   ],
   'service-transport': [
     '提取服务没有答复。',
-    '检查 service.baseUrl（或提取链接的 url）和网络；noria 会重试，间隔逐次加长。',
+    '检查服务地址（service.baseUrl，或来源的 baseUrl、host 或 url）和网络；noria 会重试，间隔逐次加长。',
   ],
   'service-blocked': [
     '答复的不是提取服务，本机 IP 可能被防火墙封禁。',
@@ -366,7 +366,10 @@ const SENTENCES: readonly (readonly [english: string, chinese: string])[] = [
     '最近 {n} 个客户端请求中，noria 试过的成员全都失败了',
   ],
   ['the service has not answered for {time}', '服务已有 {time}没有答复'],
-  ['Check service.baseUrl and the network of this machine.', '检查 service.baseUrl 和本机的网络。'],
+  [
+    "Check service.baseUrl, or the source's own baseUrl, host or url, and the network of this machine.",
+    '检查 service.baseUrl，或来源的 baseUrl、host 或 url，以及本机的网络。',
+  ],
   ['1 member is usable', '1 个成员可用'],
   ['{n} members are usable', '{n} 个成员可用'],
   ['the first draw is in progress; clients wait for its members', '正在进行首次提取，客户端会等待它的成员'],
@@ -378,15 +381,15 @@ const SENTENCES: readonly (readonly [english: string, chinese: string])[] = [
   ['no member is usable; a draw is in progress', '没有可用的成员；正在提取'],
   ['no member is usable; the next draw can start in {time}', '没有可用的成员；{time}后可以提取'],
   ['no source can draw', '没有可以提取的来源'],
-  ['noria has been in this state for {n} s; {next}', '已持续 {n} 秒；{next}'],
-  ['noria has been in this state for {n} s', '已持续 {n} 秒'],
+  ['noria has been in this state for {time}; {next}', '已持续 {time}；{next}'],
+  ['noria has been in this state for {time}', '已持续 {time}'],
   ['noria does not retry by itself: it waits for you', 'noria 不会自行重试：请你处理'],
   [
     'noria does not retry by itself: it waits for you or a client request',
     'noria 不会自行重试：等待你处理，或等待客户端请求',
   ],
   ['noria tries again now', 'noria 正在重试'],
-  ['noria tries again in {n} s', 'noria 将在 {n} 秒后重试'],
+  ['noria tries again in {time}', 'noria 将在 {time}后重试'],
   ['What to do: {advice}', '怎么办：{advice}'],
   ['serving: {reason}', '工作正常：{reason}'],
   ['starting: {reason}', '正在启动：{reason}'],
@@ -407,6 +410,7 @@ const SENTENCES: readonly (readonly [english: string, chinese: string])[] = [
   ['waiting', '等待'],
   ['backoff', '稍后重试'],
   ['paused', '已暂停'],
+  ['suspended', '暂缓提取'],
   ['halted', '已停止'],
   ['drawing', '提取中'],
   ['ready', '充足'],
@@ -418,6 +422,7 @@ const SENTENCES: readonly (readonly [english: string, chinese: string])[] = [
   ['{n} member{s} tried in {ms} ms: {list}', '在 {ms} 毫秒内试了 {n} 个成员：{list}'],
   ['{n} member{s} tried in {ms} ms', '在 {ms} 毫秒内试了 {n} 个成员'],
   ['{n} min', '{n} 分钟'],
+  ['{n} h', '{n} 小时'],
   ['{n} s', '{n} 秒'],
 ];
 

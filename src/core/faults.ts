@@ -202,7 +202,7 @@ export const FAULTS = {
   'service-transport': fault(
     ['service', 'later'],
     'The extraction service did not answer.',
-    'Check service.baseUrl (or url of the link) and the network; noria retries with increasing delays.',
+    "Check service.baseUrl, or the source's own baseUrl, host or url, and the network; noria retries with increasing delays.",
   ),
   'service-blocked': fault(
     ['service', 'later'],

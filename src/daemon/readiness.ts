@@ -154,7 +154,7 @@ function problemOf(source: SourceStatus, facts: ReadinessFacts): ReadinessProble
     return of(
       'draw-late',
       `the service has not answered for ${roughDuration(stateMs)}`,
-      'Check service.baseUrl and the network of this machine.',
+      "Check service.baseUrl, or the source's own baseUrl, host or url, and the network of this machine.",
     );
   }
   if (state === 'waiting' && (next.nextMs ?? 0) > facts.clientWaitMs) return of('draw-late', reason, advice);

@@ -282,7 +282,8 @@ export class Source {
       reason: blocked ?? reason,
       advice: (blocked === undefined ? advice : adviceOnBlock?.(name)) ?? null,
       code: code ?? null,
-      message: last?.message ?? null,
+      // After a successful call, the service's text explains nothing, whatever the source waits for.
+      message: (last?.verdict.kind === 'ok' ? undefined : last?.message) ?? null,
       stateSeconds: (clock.monotonic() - this.#movedAt) / SECOND_MS,
       nextCallSeconds: nextCallMs === undefined ? null : nextCallMs / SECOND_MS,
       nextCallAt:

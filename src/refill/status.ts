@@ -36,7 +36,10 @@ export const sourceStatusSchema = z.object({
   code: z.string().nullable().meta({
     description: "The service's code for the last call; `transport` if the call got no answer",
   }),
-  message: z.string().nullable().meta({ description: "The service's own message of the last call" }),
+  message: z
+    .string()
+    .nullable()
+    .meta({ description: "The service's own message of the last call; null if the call succeeded" }),
   meaning: z.string().nullable().meta({
     description: 'What the result of the last call means, in English; null before the first call',
   }),
@@ -68,3 +71,8 @@ export const sourceStatusSchema = z.object({
 });
 
 export type SourceStatus = Readonly<z.infer<typeof sourceStatusSchema>>;
+
+/** The state in words for people: `paused` only if the operator stopped the source, else `suspended`. */
+export function stateWord({ state, suspended }: Pick<SourceStatus, 'state' | 'suspended'>) {
+  return suspended ? 'suspended' : state;
+}

@@ -93,7 +93,7 @@ export function unexpectedStatus(
 
 function describeStatus(status: number, redirectsTo: string | undefined): string {
   if (redirectsTo !== undefined) {
-    return `redirects to ${redirectsTo} (status ${status}); noria follows no redirect, because that would send the key to another host; correct service.baseUrl, or url of the link`;
+    return `redirects to ${redirectsTo} (status ${status}); noria follows no redirect, because that would send the key to another host; correct service.baseUrl, or the source's own baseUrl, host or url`;
   }
   return status >= 500
     ? `failed with status ${status}; the service may be down, or a firewall blocks this machine`

@@ -306,7 +306,7 @@ interface TransportFault {
 const REFUSED: TransportFault = {
   code: 'service-transport',
   message: (host, ms) =>
-    `${host} refused the connection after ${ms} ms; check service.baseUrl, or url of the link, and whether the service is up`,
+    `${host} refused the connection after ${ms} ms; check service.baseUrl, or the source's own baseUrl, host or url, and whether the service is up`,
 };
 const CLOSED: TransportFault = {
   code: 'service-transport',
@@ -324,7 +324,7 @@ const UNREACHABLE: TransportFault = {
 const TOO_LARGE: TransportFault = {
   code: 'service-protocol',
   message: (host) =>
-    `${host} sent more than 1 MiB, the limit of an answer; check service.baseUrl, or url of the link`,
+    `${host} sent more than 1 MiB, the limit of an answer; check service.baseUrl, or the source's own baseUrl, host or url`,
 };
 const NOT_HTTP: TransportFault = {
   code: 'service-blocked',

@@ -5,6 +5,10 @@ import type { Readiness } from '../../src/admin/schemas.ts';
 type Kind = Readiness['problems'][number]['kind'];
 
 function linesOf(...kinds: Kind[]): string[] {
+  return linesAt(null, ...kinds);
+}
+
+function linesAt(nextAttemptSeconds: number | null, ...kinds: Kind[]): string[] {
   const problem = { source: 'city', reason: 'a reason', advice: null, nextAttemptSeconds: null };
   return readinessLines({
     state: 'not-serving',
@@ -12,7 +16,7 @@ function linesOf(...kinds: Kind[]): string[] {
     reason: 'source city: a reason',
     advice: 'Do this.',
     sinceSeconds: 7,
-    nextAttemptSeconds: null,
+    nextAttemptSeconds,
     problems: kinds.map((kind) => ({ ...problem, kind })),
   });
 }
@@ -28,4 +32,11 @@ test('readiness: the text names a client request only if it can start a draw', (
   expect(linesOf('paused', 'no-listener')[1]).toBe(second('you'));
   expect(linesOf('halted', 'members-failing')[1]).toBe(second('you or a client request'));
   expect(linesOf('credentials-refused')[1]).toBe(second('you or a client request'));
+});
+
+test('readiness: a wait of hours is told in hours', () => {
+  expect(linesAt(80_386, 'paused')[1]).toBe(
+    'noria has been in this state for 7 s; noria tries again in 22 h.',
+  );
+  expect(linesAt(4, 'paused')[1]).toBe('noria has been in this state for 7 s; noria tries again in 4 s.');
 });

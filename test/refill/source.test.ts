@@ -24,7 +24,7 @@ function answering(codes: readonly Reply[], changes: Parameters<typeof openRig>[
   return openRig({
     ...changes,
     prepare: ({ service }) => {
-      service.reply = (_call, index) => codes[index] ?? { code: '10001' };
+      service.reply = (_call, index) => codes[index] ?? { code: '10001', message: '获取成功' };
     },
   });
 }
@@ -295,7 +295,8 @@ test('source: pause lets a call in flight deliver, and resume draws again', asyn
   rig.refiller.pause('city');
   await pass(rig.clock, HOUR_MS, MINUTE_MS);
   expect(rig.service.calls).toHaveLength(1);
-  expect(rig.status()).toMatchObject({ state: 'paused', reason: 'paused by the operator', drawn: 5 });
+  expect(rig.status()).toMatchObject({ state: 'paused', suspended: false, drawn: 5 });
+  expect(rig.status().reason).toBe('paused by the operator');
   expect(rig.status().nextCallSeconds).toBeNull();
   rig.refiller.refill('city');
   await settle();
@@ -416,11 +417,13 @@ test("source: a loss of the fleet's store is reported once, however often noria 
 test("source: the daily budget limits draws until the service's midnight, across restarts", async () => {
   const clock = new ManualClock(Date.UTC(2030, 0, 1, 15, 55)); // this is five minutes before midnight in UTC+8
   const sources = [sourceOptions({ dailyBudget: 7, size: 20 })];
-  const rig = openRig({ clock, sources, idleAfterMs: 0 });
+  const rig = answering([], { clock, sources, idleAfterMs: 0 });
   await pass(clock, MINUTE_MS);
   expect(rig.service.calls.map(({ count }) => count)).toEqual([5, 2]);
   expect(rig.status()).toMatchObject({
     state: 'paused',
+    suspended: true,
+    message: null, // the last call succeeded, and its message would contradict the reason
     reason: 'the daily budget of 7 distinct IPs is used up',
     budget: { limit: 7, used: 7 },
   });

@@ -165,7 +165,7 @@ test('client failures: a body over 1 MiB is refused, with or without a content-l
     const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl)));
     expect(fault.code).toBe('service-protocol');
     expect(fault.message).toBe(
-      `${service.host} sent more than 1 MiB, the limit of an answer; check service.baseUrl, or url of the link`,
+      `${service.host} sent more than 1 MiB, the limit of an answer; check service.baseUrl, or the source's own baseUrl, host or url`,
     );
   }
 });
@@ -246,7 +246,7 @@ test.each([301, 302, 303, 307, 308])(
       const fault = await faultOf(openClient().extract(drawFrom(service.baseUrl, { method })));
       expect(fault.code).toBe('service-blocked');
       expect(fault.message).toBe(
-        `${service.host} redirects to ${elsewhere.host} (status ${status}); noria follows no redirect, because that would send the key to another host; correct service.baseUrl, or url of the link`,
+        `${service.host} redirects to ${elsewhere.host} (status ${status}); noria follows no redirect, because that would send the key to another host; correct service.baseUrl, or the source's own baseUrl, host or url`,
       );
     }
     expect(elsewhere.received).toEqual([]);

@@ -131,8 +131,9 @@ function sourceRow(first, actions) {
     update(next) {
       source = next;
       setAttribute(element, 'data-state', next.state);
-      setText(state, TEXTS.sourceStates[next.state]);
-      setAttribute(state, 'title', TEXTS.sourceMeanings[next.state]);
+      const word = next.suspended ? 'suspended' : next.state;
+      setText(state, TEXTS.sourceStates[word]);
+      setAttribute(state, 'title', TEXTS.sourceMeanings[word]);
       setText(product, next.product);
       setText(reason, sentence(next.reason));
       setText(advice, next.advice ?? '');

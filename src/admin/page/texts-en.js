@@ -127,7 +127,8 @@ export const EN = {
     drawing: 'calls the service now',
     waiting: 'waits until the pace allows a call',
     backoff: 'the service failed; noria retries later',
-    paused: 'does not draw for now',
+    paused: 'the operator stopped it',
+    suspended: 'does not draw until a condition has passed, such as a used-up quota',
     halted: 'does not draw until the operator acts',
   },
 
@@ -321,6 +322,7 @@ export const EN = {
     waiting: 'waiting',
     backoff: 'backoff',
     paused: 'paused',
+    suspended: 'suspended',
     halted: 'halted',
   },
   source: {

@@ -115,7 +115,8 @@ export const ZH = {
     drawing: '正在调用服务',
     waiting: '等待提取间隔',
     backoff: '服务出错，稍后重试',
-    paused: '暂时不提取',
+    paused: '操作者已暂停',
+    suspended: '暂时不能提取，例如额度已用完；条件解除后继续',
     halted: '需要你处理之后才会提取',
   },
 
@@ -265,6 +266,7 @@ export const ZH = {
     waiting: '等待',
     backoff: '稍后重试',
     paused: '已暂停',
+    suspended: '暂缓提取',
     halted: '已停止',
   },
   source: {
