@@ -114,7 +114,7 @@ const PLACES: Readonly<Record<string, Place>> = {
 
 /** The programs of the place with a bare PATH, besides Node and npm. */
 const CORE =
-  'sh env cat chmod chown cp mv rm ln ls mkdir rmdir mktemp sleep true false echo printf pwd id uname tar gzip sed grep sort head tail wc touch dirname basename readlink uname test tee tr cut find xargs';
+  'sh env cat chmod chown cp mv rm ln ls mkdir mkfifo rmdir mktemp sleep true false echo printf pwd id uname tar gzip sed grep sort head tail wc touch dirname basename readlink uname test tee tr cut find xargs';
 
 const USER = 'noria-anywhere';
 const UNNAMED = 64_321;
