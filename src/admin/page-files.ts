@@ -1,10 +1,10 @@
 /**
  * The files of the dashboard and the documentation. noria reads them once, when the admin server starts, and serves
- * them from memory.
+ * them from memory. In the single executable they are assets: `page/NAME` and `docs/NAME` (scripts/package).
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
+import { getAsset, getAssetKeys, isSea } from 'node:sea';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { NOT_FOUND, textResponse } from './openapi.ts';
@@ -23,7 +23,7 @@ const TYPES: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 };
 
-const UPLOT_FILES = {
+export const UPLOT_FILES = {
   'uplot.js': 'uplot/dist/uPlot.esm.js',
   'uplot.css': 'uplot/dist/uPlot.min.css',
 } as const;
@@ -42,6 +42,7 @@ const PAGE_POLICY = [
 const DOCS_FOLDERS = [new URL('./docs/', import.meta.url), new URL('../../docs/', import.meta.url)];
 
 export function readPageFiles(): readonly PageFile[] {
+  if (isSea()) return getAssetKeys().flatMap(readAsset);
   const folder = new URL('./page/', import.meta.url);
   const own = readdirSync(folder).filter((name) => TYPES[extensionOf(name)] !== undefined);
   return [
@@ -53,6 +54,13 @@ export function readPageFiles(): readonly PageFile[] {
   ];
 }
 
+function readAsset(key: string): PageFile[] {
+  const [folder, name] = [key.slice(0, key.indexOf('/')), key.slice(key.indexOf('/') + 1)];
+  const bytes = new Uint8Array(getAsset(key));
+  if (folder === 'page') return [pageFile(name, bytes)];
+  return folder === 'docs' ? [docsFile(name, bytes)] : [];
+}
+
 /** Returns every page of the documentation as plain text, or no page if the documentation is not installed. */
 function readDocs(): PageFile[] {
   const folder = DOCS_FOLDERS.find((url) => existsSync(url));
@@ -60,7 +68,7 @@ function readDocs(): PageFile[] {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) =>
     name.endsWith('.md'),
   );
-  return names.map((name) => readFile(`/docs/${name}`, 'text/plain; charset=utf-8', new URL(name, folder)));
+  return names.map((name) => docsFile(name, new Uint8Array(readFileSync(new URL(name, folder)))));
 }
 
 export function addPage(app: OpenAPIHono, files: readonly PageFile[]): void {
@@ -114,11 +122,18 @@ function sendFile(context: Context, { etag, type, bytes }: PageFile): Response {
 }
 
 function readPageFile(name: string, url: URL): PageFile {
-  return readFile(name === 'index.html' ? '/' : `/page/${name}`, TYPES[extensionOf(name)] ?? '', url);
+  return pageFile(name, new Uint8Array(readFileSync(url)));
 }
 
-function readFile(path: string, type: string, url: URL): PageFile {
-  const bytes = new Uint8Array(readFileSync(fileURLToPath(url)));
+function pageFile(name: string, bytes: Uint8Array<ArrayBuffer>): PageFile {
+  return fileOf(name === 'index.html' ? '/' : `/page/${name}`, TYPES[extensionOf(name)] ?? '', bytes);
+}
+
+function docsFile(name: string, bytes: Uint8Array<ArrayBuffer>): PageFile {
+  return fileOf(`/docs/${name}`, 'text/plain; charset=utf-8', bytes);
+}
+
+function fileOf(path: string, type: string, bytes: Uint8Array<ArrayBuffer>): PageFile {
   const etag = `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"`;
   return { path, type, bytes, etag };
 }

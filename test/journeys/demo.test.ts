@@ -7,13 +7,14 @@ import { expect, onTestFinished, test } from 'vitest';
 import { curl } from '../support/curl.ts';
 import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
-import { testFolder } from './noria-process.ts';
+import { NORIA, testFolder } from './noria-process.ts';
 
 const HAS_STORE = hasCommand('valkey-server') || hasCommand('redis-server');
+const [PROGRAM, ...BEFORE] = NORIA;
 const ANY_PORTS = ['--port', '0', '--admin-port', '0', '--target-port', '0'];
 
 function startDemo(env: NodeJS.ProcessEnv, ...args: string[]) {
-  const child = spawn(process.execPath, ['src/main.ts', 'demo', ...ANY_PORTS, ...args], {
+  const child = spawn(PROGRAM, [...BEFORE, 'demo', ...ANY_PORTS, ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...process.env, ...env },
   });
@@ -100,7 +101,7 @@ test.each([[[]], [['--replicas', '2']]])(
     const file = join(testFolder(), 'demo.txt');
     const both = openSync(file, 'a');
     onTestFinished(() => closeSync(both));
-    const child = spawn(process.execPath, ['src/main.ts', 'demo', ...ANY_PORTS, '--members', '2', ...args], {
+    const child = spawn(PROGRAM, [...BEFORE, 'demo', ...ANY_PORTS, '--members', '2', ...args], {
       stdio: ['ignore', both, both],
     });
     onTestFinished(() => void child.kill('SIGKILL'));

@@ -1,5 +1,5 @@
 /** A noria in a separate process, as an operator runs it: with signals and a log. */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -36,6 +36,12 @@ export interface NoriaProcess {
   line(message: string, count?: number): Promise<Readonly<Record<string, unknown>>>;
 }
 
+/** The program that the journeys run: this checkout's noria, or the single executable that `NORIA_TEST_PROGRAM` names. */
+export const NORIA: readonly [string, ...string[]] =
+  process.env['NORIA_TEST_PROGRAM'] === undefined
+    ? [process.execPath, join(process.cwd(), 'src/main.ts')]
+    : [process.env['NORIA_TEST_PROGRAM']];
+
 /** A folder that is removed after the test. @param parent - `OPEN_FOLDER` for an unprivileged process. */
 export function testFolder(parent = tmpdir()): string {
   const folder = mkdtempSync(join(parent, 'noria-'));
@@ -50,7 +56,15 @@ export function writeIn(folder: string, name: string, text: string): string {
   return path;
 }
 
-/** Runs `command`, by default this checkout's noria. It is killed at the end of the test. */
+/** Runs a program to its end. */
+export function runProgram(program: string, args: readonly string[], cwd: string) {
+  const { status, stdout, stderr } = spawnSync(program, args, { cwd, encoding: 'utf8', timeout: LIMIT_MS });
+  return { status, out: stdout, err: stderr };
+}
+
+const LIMIT_MS = 280_000;
+
+/** Runs `command`, by default `NORIA`. It is killed at the end of the test. */
 export function runNoria(
   args: readonly string[],
   options: {
@@ -61,7 +75,7 @@ export function runNoria(
     readonly uid?: number;
   } = {},
 ): NoriaProcess {
-  const [program, ...before] = options.command ?? [process.execPath, join(process.cwd(), 'src/main.ts')];
+  const [program, ...before] = options.command ?? NORIA;
   const child = spawn(program, [...before, ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...childEnvironment(), ...options.env },

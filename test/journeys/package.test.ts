@@ -3,7 +3,6 @@
  * unprivileged user who cannot write to it, on the oldest supported Node and on the current one. The oldest Node is skipped if
  * npm cannot reach a registry.
  */
-import { spawnSync } from 'node:child_process';
 import {
   chownSync,
   copyFileSync,
@@ -26,7 +25,7 @@ import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, sourceLine } from '../support/noria.ts';
 import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
-import { OPEN_FOLDER, runNoria, testFolder, UNPRIVILEGED, writeIn } from './noria-process.ts';
+import { OPEN_FOLDER, runNoria, runProgram, testFolder, UNPRIVILEGED, writeIn } from './noria-process.ts';
 
 /** The oldest version in `engines`. */
 const OLDEST_NODE = '22.22.2';
@@ -39,15 +38,6 @@ let folder = '';
 let installed = '';
 let tarball = '';
 
-function run(program: string, args: readonly string[], cwd: string) {
-  const { status, stdout, stderr } = spawnSync(program, args, {
-    cwd,
-    encoding: 'utf8',
-    timeout: LIMIT_MS,
-  });
-  return { status, out: stdout, err: stderr };
-}
-
 /**
  * Installs the tarball as npm does, but copies the production dependencies of the checkout: to install them again takes npm five
  * seconds of CPU time.
@@ -55,7 +45,7 @@ function run(program: string, args: readonly string[], cwd: string) {
 function installPackage(app: string): void {
   const modules = join(app, 'node_modules');
   mkdirSync(join(modules, '.bin'), { recursive: true });
-  expect(run('tar', ['-xzf', tarball], modules).status).toBe(0);
+  expect(runProgram('tar', ['-xzf', tarball], modules).status).toBe(0);
   renameSync(join(modules, 'package'), installed);
   const { bin } = JSON.parse(readFileSync(join(installed, 'package.json'), 'utf8'));
   symlinkSync(join('../noria', bin.noria), join(modules, '.bin/noria'));
@@ -74,7 +64,7 @@ function installOldestNode(): string {
   const into = testFolder();
   writeFileSync(join(into, 'package.json'), '{ "private": true }');
   const flags = ['--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts'];
-  const { status, err } = run('npm', ['install', ...flags, `${NODE_PACKAGE}@${OLDEST_NODE}`], into);
+  const { status, err } = runProgram('npm', ['install', ...flags, `${NODE_PACKAGE}@${OLDEST_NODE}`], into);
   if (status !== 0) {
     if (UNREACHABLE.test(err)) return err;
     throw new Error(`npm install ${NODE_PACKAGE}@${OLDEST_NODE} failed: ${err}`);
@@ -92,24 +82,24 @@ beforeAll(() => {
   folder = mkdtempSync(join(OPEN_FOLDER, 'noria-package-'));
   copyFileSync(process.execPath, join(folder, 'node'));
   // `npm pack` alone would also check the types, which CI does in a separate step.
-  const built = run(process.execPath, ['scripts/build.ts', '--no-check'], process.cwd());
+  const built = runProgram(process.execPath, ['scripts/build.ts', '--no-check'], process.cwd());
   expect(built.status, built.err).toBe(0);
-  const packed = run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], process.cwd());
+  const packed = runProgram('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], process.cwd());
   expect(packed.status, packed.err).toBe(0);
   tarball = join(folder, packed.out.trim().split('\n').at(-1) ?? '');
   const app = join(folder, 'app');
   installed = join(app, 'node_modules/noria');
   installPackage(app);
-  run('chmod', ['-R', 'a-w,a+rX', folder], folder);
+  runProgram('chmod', ['-R', 'a-w,a+rX', folder], folder);
 }, LIMIT_MS);
 
 afterAll(() => {
-  run('chmod', ['-R', 'u+w', folder], tmpdir());
+  runProgram('chmod', ['-R', 'u+w', folder], tmpdir());
   rmSync(folder, { recursive: true, force: true });
 });
 
 test('package: contains the program, an example and the documents, nothing else', () => {
-  const files = run('tar', ['-tzf', tarball], folder).out.trim().split('\n');
+  const files = runProgram('tar', ['-tzf', tarball], folder).out.trim().split('\n');
   const documents = files.filter((file) => !file.startsWith('package/dist/')).sort();
   expect(documents).toEqual(
     ['CHANGELOG.md', 'LICENSE', 'README.md', 'README.zh-CN.md', 'config.example.yaml', 'package.json'].map(
@@ -219,7 +209,7 @@ test.skipIf(!hasCommand('curl'))(
     expect(engines.node).toMatch(new RegExp(`^\\^${OLDEST_NODE.replaceAll('.', '\\.')} `));
     const missing = existsSync(OLDEST_PROGRAM) ? '' : installOldestNode();
     context.skip(missing !== '', `no Node ${OLDEST_NODE}: ${missing}`);
-    expect(run(OLDEST_PROGRAM, ['--version'], folder).out.trim()).toBe(`v${OLDEST_NODE}`);
+    expect(runProgram(OLDEST_PROGRAM, ['--version'], folder).out.trim()).toBe(`v${OLDEST_NODE}`);
     expect(await tryDemo([OLDEST_PROGRAM, join(installed, 'dist/main.js')])).toMatch(/^127\./);
     expect(await tryDemo([OLDEST_PROGRAM, join(process.cwd(), 'src/main.ts')])).toMatch(/^127\./);
   },
@@ -267,6 +257,9 @@ test('package: another program embeds noria, with its types', () => {
   const checks = ['--noEmit', '--strict', '--skipLibCheck'];
   const flags = [...checks, '--module', 'nodenext', '--target', 'es2024', ...types];
   const compiler = join(process.cwd(), 'node_modules/.bin/tsc');
-  expect(run(compiler, [...flags, program], consumer)).toMatchObject({ status: 0, out: '' });
-  expect(run(process.execPath, [program], consumer)).toMatchObject({ status: 0, out: 'true true 0\n' });
+  expect(runProgram(compiler, [...flags, program], consumer)).toMatchObject({ status: 0, out: '' });
+  expect(runProgram(process.execPath, [program], consumer)).toMatchObject({
+    status: 0,
+    out: 'true true 0\n',
+  });
 });

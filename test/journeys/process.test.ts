@@ -9,7 +9,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 import { getIp, setUpDaemon, startOn, tunnelThrough } from './daemon-stage.ts';
-import { runNoria } from './noria-process.ts';
+import { NORIA, runNoria } from './noria-process.ts';
 
 test('process: SIGHUP loads a new certificate and keeps connections open', async () => {
   const stage = await setUpDaemon();
@@ -81,7 +81,7 @@ const CAN_UNSHARE = hasCommand('pgrep') && spawnSync('unshare', [...UNSHARE, 'tr
 
 test.skipIf(!CAN_UNSHARE)('process: as PID 1, noria receives SIGTERM and ends with 0', async () => {
   const stage = await setUpDaemon();
-  const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', stage.file], {
+  const noria = runNoria([...NORIA, 'run', '-c', stage.file], {
     command: ['unshare', ...UNSHARE],
   });
   await noria.line('noria is running');

@@ -1,6 +1,9 @@
 /** `noria demo --story` shows what it announces, and ends by itself without a terminal. */
 import { execFile } from 'node:child_process';
 import { expect, test } from 'vitest';
+import { NORIA } from './noria-process.ts';
+
+const [PROGRAM, ...BEFORE] = NORIA;
 
 interface StoryRun {
   readonly exitCode: number;
@@ -11,8 +14,8 @@ interface StoryRun {
 function runStory(...args: string[]): Promise<StoryRun> {
   return new Promise((resolve) => {
     execFile(
-      process.execPath,
-      ['src/main.ts', 'demo', '--story', '--port', '0', '--admin-port', '0', '--target-port', '0', ...args],
+      PROGRAM,
+      [...BEFORE, 'demo', '--story', '--port', '0', '--admin-port', '0', '--target-port', '0', ...args],
       { timeout: 100_000 },
       (error, out, err) => {
         const exitCode = error === null ? 0 : typeof error.code === 'number' ? error.code : -1;

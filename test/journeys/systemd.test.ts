@@ -11,7 +11,7 @@ import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, sourceLine, WORKERS_LINE } from '../support/noria.ts';
 import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
-import { runNoria, testFolder, writeIn } from './noria-process.ts';
+import { NORIA, runNoria, testFolder, writeIn } from './noria-process.ts';
 
 const HAS_NOTIFY = hasCommand('systemd-notify') && hasCommand('python3');
 const HAS_ACTIVATE = hasCommand('systemd-socket-activate') && hasCommand('curl');
@@ -112,7 +112,7 @@ test.skipIf(!HAS_NOTIFY)(
 test.skipIf(!HAS_ACTIVATE)('systemd: noria listens on an inherited socket', async () => {
   const { file, folder, targetUrl } = await configFor('fd:3');
   const port = await freePort();
-  const noria = runNoria([process.execPath, 'src/main.ts', 'run', '-c', file], {
+  const noria = runNoria([...NORIA, 'run', '-c', file], {
     command: ['systemd-socket-activate', '-E', 'NODE_COMPILE_CACHE', '-l', `127.0.0.1:${port}`],
   });
   await until('systemd-socket-activate listens', () => /Listening on/.test(noria.err()));

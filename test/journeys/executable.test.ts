@@ -1,0 +1,122 @@
+/**
+ * The packages of `npm run package` work on a machine without Node: they are built once, and run in an empty environment. All other
+ * journeys run on the executable, too, if `NORIA_TEST_PROGRAM` names it.
+ */
+import { createHash } from 'node:crypto';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { get } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readVersion } from '../../src/core/version.ts';
+import { getThrough } from '../support/exit-through.ts';
+import { freePort } from '../support/free-port.ts';
+import { openTestSandbox, sourceLine } from '../support/noria.ts';
+import { until } from '../support/until.ts';
+import { runNoria, runProgram, testFolder, writeIn } from './noria-process.ts';
+
+const VERSION = readVersion();
+const EMPTY = { env: { PATH: '/nonexistent' }, cwd: '/' };
+
+let out = '';
+
+beforeAll(() => {
+  out = mkdtempSync(join(tmpdir(), 'noria-packages-'));
+  build(out);
+});
+afterAll(() => rmSync(out, { recursive: true, force: true }));
+
+function build(folder: string): void {
+  const { status, err } = runProgram(process.execPath, ['scripts/package/main.ts', '--out', folder], '.');
+  expect(status, err).toBe(0);
+}
+
+const executable = (): readonly [string] => [join(out, `noria-${VERSION}-linux-${process.arch}`)];
+
+function fetchText(url: string): Promise<{ readonly status: number; readonly text: string }> {
+  return new Promise((resolve, reject) => {
+    get(url, (response) => {
+      let text = '';
+      response.setEncoding('utf8').on('data', (chunk: string) => {
+        text += chunk;
+      });
+      response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
+    }).on('error', reject);
+  });
+}
+
+describe.skipIf(process.platform !== 'linux')('packages', () => {
+  test('package: SHA256SUMS has every file, and a second build writes the same bytes', () => {
+    const again = testFolder();
+    build(again);
+    const sums = readFileSync(join(out, 'SHA256SUMS'), 'utf8');
+    expect(readFileSync(join(again, 'SHA256SUMS'), 'utf8')).toBe(sums);
+    const named = sums
+      .trim()
+      .split('\n')
+      .map((line) => line.split('  ')[1]);
+    const files = readdirSync(out, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile() && entry.name !== 'SHA256SUMS')
+      .map((entry) => join(entry.parentPath, entry.name).slice(out.length + 1));
+    expect(named).toEqual(files.sort());
+    const [file = ''] = executable();
+    const sum = createHash('sha256').update(readFileSync(file)).digest('hex');
+    expect(sums).toContain(`${sum}  noria-${VERSION}-linux-${process.arch}\n`);
+  });
+
+  test('executable: contains no path of the machine that built it', () => {
+    const bytes = readFileSync(executable()[0]);
+    expect(bytes.includes('/src/daemon/daemon.ts')).toBe(false);
+    expect(bytes.includes(`${process.cwd()}/`)).toBe(false);
+    expect(bytes.includes(out)).toBe(false);
+  });
+
+  test('executable: without Node and HOME, prints its version and refuses an unknown command', async () => {
+    const version = runNoria(['--version'], { command: executable(), ...EMPTY });
+    expect(await version.ended).toEqual([0, null]);
+    expect([version.out(), version.err()]).toEqual([`${VERSION}\n`, '']);
+    const unknown = runNoria(['rnu'], { command: executable(), ...EMPTY });
+    expect(await unknown.ended).toEqual([2, null]);
+    expect(unknown.err()).toContain('Did you mean run?');
+  });
+
+  test('executable: the demo serves requests, the dashboard and the documentation', async () => {
+    const ports = ['--port', '0', '--admin-port', '0', '--target-port', '0'];
+    const demo = runNoria(['demo', ...ports, '--members', '2'], { command: executable(), ...EMPTY });
+    await until('the demo has printed its commands', () => {
+      if (demo.child.exitCode !== null) throw new Error(`the demo ended: ${demo.err()}`);
+      return demo.out().includes('Ctrl-C');
+    });
+    const proxy = / on (\S+) \(HTTP/.exec(demo.out())?.[1] ?? '';
+    const target = /target\s+(\S+)/.exec(demo.out())?.[1] ?? '';
+    const page = /dashboard\s+(\S+)/.exec(demo.out())?.[1] ?? '';
+    expect(await getThrough(proxy, target)).toMatch(/^200 127\./);
+    expect(await fetchText(page)).toMatchObject({ status: 200, text: expect.stringContaining('<title>') });
+    const paths = ['page/main.js', 'page/uplot.js', 'docs/README.md', 'docs/zh-CN/README.md'];
+    for (const path of paths) expect((await fetchText(page + path)).status, path).toBe(200);
+    demo.child.kill('SIGINT');
+    expect(await demo.ended, demo.err()).toEqual([0, null]);
+  });
+
+  test('executable: workers run from it', async () => {
+    const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 600_000 });
+    const home = testFolder();
+    const port = await freePort();
+    const text = `
+sources:
+${sourceLine(sandbox, 'city', 'short-classic', 'size: 2, params: { count: 2 }')}
+pool: { allowPrivateAddresses: true }
+listeners: [{ address: "127.0.0.1:${port}", denyTargets: [] }]
+admin: off
+state: { dir: "${join(home, 'state')}" }
+workers: 2
+log: { format: json }
+`;
+    const file = writeIn(home, 'noria.yaml', text);
+    const noria = runNoria(['run', '-c', file], { command: executable(), ...EMPTY });
+    await noria.line('draw done');
+    expect(await getThrough(`127.0.0.1:${port}`, `${sandbox.targetUrl}/ip`)).toMatch(/^200 127\./);
+    noria.child.kill('SIGTERM');
+    expect(await noria.ended, noria.err()).toEqual([0, null]);
+  });
+});
