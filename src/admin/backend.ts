@@ -1,5 +1,8 @@
 /** What the admin server needs from the daemon: snapshots of its state, and commands. */
 import type { LogLevel } from '../core/log-options.ts';
+import type { RequestRecord } from '../core/request-record.ts';
+import type { RequestFilter } from '../ledger/recent-requests.ts';
+import type { UsageKind, UsageRow } from '../ledger/usage.ts';
 import type { MemberJson, Reload, Report, SessionJson, Status } from './schemas.ts';
 
 export interface AdminBackend {
@@ -7,6 +10,12 @@ export interface AdminBackend {
   members(): readonly MemberJson[];
   memberCounts(): readonly MemberCounts[];
   sessions(): readonly SessionJson[];
+  /** The latest client requests that match, newest first. */
+  requests(filter: RequestFilter): readonly RequestRecord[];
+  /** Undefined if nothing is known of the day. */
+  usage(kind: UsageKind, day: string | undefined): Promise<UsageRow[] | undefined>;
+  usageDays(): Promise<string[]>;
+  priceOf(source: string): number;
   proxyAddress(): string | undefined;
 
   // The commands below return false if the member, source or session does not exist.

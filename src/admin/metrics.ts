@@ -36,7 +36,7 @@ export function openMetrics(bus: EventBus, backend: AdminBackend, withProcess = 
   const histograms = createHistograms();
   addGauges(registry, backend);
   const subscriptions = [
-    ...countEvents(registry, bus),
+    ...countEvents(registry, bus, backend),
     ...addFleetMetrics(registry, bus, backend),
     bus.on('dial.ended', ({ ms, waitedMs, remainingMs }) => {
       histograms.dial.observe(ms / SECOND_MS);
@@ -142,7 +142,7 @@ function addGauges(registry: Registry, backend: AdminBackend): void {
   );
 }
 
-function countEvents(registry: Registry, bus: EventBus): Disposable[] {
+function countEvents(registry: Registry, bus: EventBus, backend: AdminBackend): Disposable[] {
   const counter = (name: string, help: string, labels: readonly string[]) =>
     new FastCounter({ name, help, labels, registry });
   const extractionHelp = 'Calls to the extraction service by code.';
@@ -157,6 +157,13 @@ function countEvents(registry: Registry, bus: EventBus): Disposable[] {
   const connections = counter('noria_connections_total', connectionHelp, connectionLabels);
   const bytesHelp = 'Bytes relayed; up is from the client to the target.';
   const bytes = counter('noria_bytes_total', bytesHelp, ['source', 'direction']);
+  const userBytesHelp =
+    'Bytes of the configured users; up is to targets. Long tunnels are counted while they are open.';
+  const userBytes = counter('noria_user_bytes_total', userBytesHelp, ['user', 'direction']);
+  const userRequestsHelp = 'Client requests and tunnels of the configured users that ended, by outcome.';
+  const userRequests = counter('noria_user_requests_total', userRequestsHelp, ['user', 'outcome']);
+  const spendHelp = 'Price of the drawn members of sources with `price`.';
+  const spend = counter('noria_spend_total', spendHelp, ['source']);
   const attemptHelp = 'Attempts through one member, by outcome.';
   const attempts = counter('noria_dial_attempts_total', attemptHelp, ['source', 'outcome']);
   const hedgeHelp = 'Hedges (second attempts in parallel with a slow first one), by outcome.';
@@ -165,6 +172,8 @@ function countEvents(registry: Registry, bus: EventBus): Disposable[] {
     bus.on('draw.done', ({ source, code, joined, forbidden }) => {
       extractions.add(1, source, code);
       drawn.add(joined + forbidden, source);
+      const price = backend.priceOf(source);
+      if (price > 0) spend.add(price * (joined + forbidden), source);
       if (forbidden > 0) unused.add(forbidden, source);
     }),
     bus.on('member.left', ({ source, reason, uses }) => {
@@ -177,6 +186,17 @@ function countEvents(registry: Registry, bus: EventBus): Disposable[] {
     bus.on('tunnel.closed', ({ source, bytesUp, bytesDown }) => {
       bytes.add(bytesUp, source, 'up');
       bytes.add(bytesDown, source, 'down');
+    }),
+    bus.on('request.ended', ({ record, countedUp, countedDown }) => {
+      if (record.user === null) return;
+      userRequests.add(1, record.user, record.outcome);
+      userBytes.add(record.bytesUp - countedUp, record.user, 'up');
+      userBytes.add(record.bytesDown - countedDown, record.user, 'down');
+    }),
+    bus.on('request.grew', ({ user, up, down }) => {
+      if (user === '') return;
+      userBytes.add(up, user, 'up');
+      userBytes.add(down, user, 'down');
     }),
     bus.on('dial.attempted', ({ source, outcome }) => attempts.add(1, source, outcome)),
     bus.on('hedge.ended', ({ outcome }) => hedges.add(1, outcome)),

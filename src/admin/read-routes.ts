@@ -3,7 +3,10 @@ import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { languageOf, translate } from '../core/chinese.ts';
 import type { Clock } from '../core/clock.ts';
+import { parseDuration } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
+import { recordJson } from '../core/request-record.ts';
+import { USAGE_KINDS, type UsageRow } from '../ledger/usage.ts';
 import type { AdminBackend } from './backend.ts';
 import type { Failures } from './failures.ts';
 import type { History } from './history.ts';
@@ -11,13 +14,16 @@ import type { Metrics } from './metrics.ts';
 import { describeIssues, jsonResponse, NOT_FOUND, sendError, textResponse } from './openapi.ts';
 import { readinessLines } from './readiness-text.ts';
 import {
+  errorSchema,
   failureSchema,
   historySchema,
   memberSchema,
+  requestSchema,
   type Status,
   sessionSchema,
   spanSchema,
   statusSchema,
+  usageSchema,
 } from './schemas.ts';
 
 export interface ReadRouteParts {
@@ -66,6 +72,7 @@ export function addReadRoutes(app: OpenAPIHono, parts: ReadRouteParts): () => vo
     list: sessions,
   });
   addRecent(app, parts);
+  addLedger(app, parts);
   addMetrics(app, parts.metrics);
   addPac(app, backend);
   return () => {
@@ -163,6 +170,89 @@ function localised<Value extends object>(context: Context, value: Value) {
     ),
   );
   return context.json(inLanguage as Value, 200);
+}
+
+const requestsQuery = z.object({
+  target: z.string().optional().openapi({ description: 'A host, host:port, parent domain or URL' }),
+  user: z.string().optional(),
+  session: z.string().optional(),
+  tag: z.string().optional(),
+  member: z.string().optional(),
+  failed: z.enum(['0', '1']).optional().openapi({ description: '1: only failed requests' }),
+  since: z
+    .string()
+    .optional()
+    .openapi({ description: 'A duration such as 10m, or a moment in ISO 8601', example: '10m' }),
+  limit: limitQuery.shape.limit,
+});
+
+function addLedger(app: OpenAPIHono, { backend, clock }: ReadRouteParts): void {
+  app.openapi(
+    createRoute({
+      method: 'get',
+      path: '/api/requests',
+      summary:
+        'The latest 10,000 client requests, newest first: which members were tried, and what each answered',
+      request: { query: requestsQuery },
+      responses: {
+        200: jsonResponse('The requests', z.array(requestSchema)),
+        400: jsonResponse('`since` is neither a duration nor a moment', errorSchema),
+      },
+    }),
+    (context) => {
+      const { failed, since, ...filter } = context.req.valid('query');
+      const from = since === undefined ? undefined : momentOf(since, clock.now());
+      if (Number.isNaN(from))
+        return sendError(context, 'bad-request', 'since: neither a duration nor a moment');
+      const found = backend.requests({ ...filter, failed: failed === '1', since: from });
+      return context.json(found.map(recordJson), 200);
+    },
+  );
+  app.openapi(
+    createRoute({
+      method: 'get',
+      path: '/api/usage',
+      summary: 'What users, sites or sources used on a day, and what it cost; `Accept: text/csv` gives CSV',
+      request: {
+        query: z.object({
+          by: z.enum(USAGE_KINDS).default('user'),
+          day: z.iso.date().optional().openapi({ description: 'Default: today', example: '2026-11-23' }),
+        }),
+      },
+      responses: { 200: jsonResponse('One row for each name', z.array(usageSchema)), 404: NOT_FOUND },
+    }),
+    async (context) => {
+      const { by, day } = context.req.valid('query');
+      const rows = await backend.usage(by, day);
+      if (rows === undefined) {
+        const days = (await backend.usageDays()).join(', ');
+        throw new NoriaError('not-found', `no usage is known of ${day}; known days: ${days}`);
+      }
+      if (!(context.req.header('accept') ?? '').includes('text/csv')) return context.json(rows, 200);
+      return context.body(csvOf(rows), 200, { 'Content-Type': 'text/csv; charset=utf-8' }) as never;
+    },
+  );
+}
+
+/** Returns epoch ms; NaN for a text that is neither a duration nor a moment. */
+function momentOf(text: string, now: number): number {
+  const ms = parseDuration(text);
+  return ms === undefined ? Date.parse(text) : now - ms;
+}
+
+/** A cell that begins with one of these characters would be a formula in a spreadsheet. */
+const FORMULA = /^[=+\-@\t\r]/;
+
+function csvOf(rows: readonly UsageRow[]): string {
+  const cell = (value: string | number) => {
+    if (typeof value === 'number') return String(value);
+    const safe = FORMULA.test(value) ? `'${value}` : value;
+    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  const columns = Object.keys(usageSchema.shape) as (keyof UsageRow)[];
+  return [columns.join(','), ...rows.map((row) => columns.map((name) => cell(row[name])).join(','))]
+    .map((line) => `${line}\r\n`)
+    .join('');
 }
 
 function addMetrics(app: OpenAPIHono, metrics: Metrics): void {

@@ -244,6 +244,49 @@ export const failureSchema = z
   })
   .openapi('Failure');
 
+const attemptSchema = z.object({
+  member: z.string(),
+  source: z.string(),
+  exit: z.string().nullable(),
+  ms: z.number(),
+  code: z.string().nullable().openapi({ description: 'Why the attempt failed; null if it was accepted' }),
+});
+
+export const requestSchema = z
+  .object({
+    id: z.string(),
+    at: z.string(),
+    user: z.string().nullable(),
+    session: z.string().nullable(),
+    tag: z.string().nullable(),
+    client: z.string().nullable(),
+    protocol: z.enum(['connect', 'forward', 'socks5', 'socks4', 'unknown']),
+    target: z.string().nullable().openapi({ description: 'As host:port' }),
+    outcome: z.enum(['served', 'failed']),
+    code: z.string().nullable(),
+    attempts: z.array(attemptSchema).readonly(),
+    bytesUp: integer("Bytes on the member's connection after its handshake, as in noria_bytes_total"),
+    bytesDown: integer('The same, from the target'),
+    firstByteMs: z.number().nullable(),
+    ms: z.number(),
+  })
+  .openapi('Request');
+
+export const usageSchema = z
+  .object({
+    name: z.string(),
+    requests: integer('Client requests and tunnels that ended'),
+    failed: integer('How many of them failed'),
+    bytesUp: integer('Bytes to targets'),
+    bytesDown: integer('Bytes from targets'),
+    members: integer('Distinct members used'),
+    spend: z.number().openapi({
+      description:
+        'For a source: price × drawn members. Else: the shares of the prices of the used members, by uses',
+    }),
+  })
+  .openapi('Usage');
+
 export const rotateSchema = z
   .object({
     close: z.boolean().optional().openapi({ description: 'Also close the open tunnels of the session' }),
@@ -284,5 +327,7 @@ export type SessionJson = z.infer<typeof sessionSchema>;
 export type Span = z.infer<typeof spanSchema>;
 export type HistoryView = z.infer<typeof historySchema>;
 export type FailureView = z.infer<typeof failureSchema>;
+export type RequestJson = z.infer<typeof requestSchema>;
+export type UsageJson = z.infer<typeof usageSchema>;
 export type Reload = z.infer<typeof reloadSchema>;
 export type Report = z.infer<typeof reportSchema>;

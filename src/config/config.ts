@@ -80,7 +80,7 @@ export interface LinkSource extends SourceBase, Pick<FileSource, 'body' | 'answe
   readonly password?: undefined;
 }
 
-interface SourceBase extends Pick<FileSource, 'name' | 'lifetimeMs' | 'dailyBudget' | 'priority'> {
+interface SourceBase extends Pick<FileSource, 'name' | 'lifetimeMs' | 'dailyBudget' | 'priority' | 'price'> {
   /** The id of the instance. For a link: a name derived from a hash of its URL. */
   readonly instance: string;
   readonly params: Readonly<Record<string, string | number>>;

@@ -68,6 +68,12 @@ export function resolveConfig(
     sources: sources.filter((source) => source !== undefined),
     listeners: addPortListener(checked.proxyPool, listeners, context.problems),
     admin: resolveAdmin(checked.admin, context),
+    log: {
+      ...checked.log,
+      access: ['off', 'stdout'].includes(checked.log.access)
+        ? checked.log.access
+        : context.files.absolute(checked.log.access),
+    },
     state: dir === 'off' ? undefined : { dir: context.files.absolute(dir) },
     fleet: checked.fleet && resolveFleet(checked.fleet, context),
   };

@@ -87,6 +87,21 @@ export function whole(from: number, to: number): Scalar<number> {
   });
 }
 
+/** An amount of money, in any currency. */
+export function amount(): Scalar<number> {
+  return scalar({
+    expected: 'a number from 0 to 1000000, with at most 6 decimals',
+    example: '0.02',
+    json: { type: 'number', minimum: 0, maximum: 1_000_000 },
+    quoted: 'always',
+    read(text) {
+      if (!/^\d{1,7}(?:\.\d{1,6})?$/.test(text)) return { wrong: 'is not such a number' };
+      return inRange(Number(text), { from: 0, to: 1_000_000 }, String);
+    },
+    write: String,
+  });
+}
+
 export function duration(fromMs: number, toMs = DAY_MS): Duration {
   const type: ScalarType<number> = {
     expected: `a duration from ${formatDuration(fromMs)} to ${formatDuration(toMs)}`,

@@ -6,6 +6,7 @@ import { ANSWER_FORMATS, DEFAULT_ZONE, EXPIRY_KINDS } from '../service/link/rule
 import { FORMATS, METHODS, SOURCE_PRODUCTS } from '../service/operations.ts';
 import { given, optional, required, section } from './keys.ts';
 import {
+  amount,
   baseAddress,
   duration,
   key,
@@ -207,6 +208,11 @@ export const SOURCE = section({
     '10m if the service reports a lifetime of -1 (unknown); otherwise 60s for `link`; for the other products, see docs/service.md',
   ),
   size: optional(whole(1, MAX.members), 'number of usable members to hold for this source', '`pool.size`'),
+  price: optional(
+    amount(),
+    'price of one drawn IP, in any currency, for usage and spend',
+    'spend is not counted',
+  ),
   priority: given(
     whole(1, MAX.priority),
     '1',

@@ -328,6 +328,11 @@ export const SCHEMA = z.strictObject({
         'auto',
         'JSON lines or pretty text; `auto`: pretty on a terminal, JSON elsewhere',
       ),
+      access: given(
+        wordOr(['off', 'stdout'], filePath('/var/log/noria/access.log')),
+        'off',
+        'one JSON line for each client request, with its target, to a file or to standard output',
+      ),
     }),
     {},
     'the log, on standard error',

@@ -63,10 +63,18 @@ class SourceResolver {
   }
 
   resolve(): SourceConfig | undefined {
-    const { product, name, lifetimeMs, dailyBudget, priority, size = this.#context.size } = this.#source;
+    const {
+      product,
+      name,
+      lifetimeMs,
+      dailyBudget,
+      priority,
+      price,
+      size = this.#context.size,
+    } = this.#source;
     const { count, ...params } = this.#params();
     const max = typeof count === 'number' ? count : undefined;
-    const common = { name, lifetimeMs, dailyBudget, priority, size, count: max };
+    const common = { name, lifetimeMs, dailyBudget, priority, price, size, count: max };
     return product === 'link' ? this.#link(common) : this.#instance(product, { ...common, params });
   }
 
@@ -84,7 +92,7 @@ class SourceResolver {
     product: Product,
     common: Pick<
       ServiceSource,
-      'name' | 'lifetimeMs' | 'dailyBudget' | 'priority' | 'size' | 'count' | 'params'
+      'name' | 'lifetimeMs' | 'dailyBudget' | 'priority' | 'price' | 'size' | 'count' | 'params'
     >,
   ): ServiceSource | undefined {
     for (const key of LINK_KEYS) {
@@ -200,7 +208,7 @@ class SourceResolver {
   }
 
   #link(
-    common: Pick<LinkSource, 'name' | 'lifetimeMs' | 'dailyBudget' | 'priority' | 'size' | 'count'>,
+    common: Pick<LinkSource, 'name' | 'lifetimeMs' | 'dailyBudget' | 'priority' | 'price' | 'size' | 'count'>,
   ): LinkSource | undefined {
     for (const [key, advice] of Object.entries(SERVICE_KEYS)) {
       if (this.#problems.isGiven(`${this.#path}.${key}`))

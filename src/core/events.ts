@@ -1,6 +1,7 @@
 /** The event bus, and the list of all events. Payloads are plain data without secrets. */
 import type { FaultCode } from './faults.ts';
 import type { MemberProtocol } from './protocol.ts';
+import type { RequestRecord } from './request-record.ts';
 
 export interface NoriaEvents {
   /**
@@ -113,6 +114,8 @@ export interface NoriaEvents {
     readonly blame: Blame;
     readonly ms: number;
     readonly hedge: boolean;
+    /** The id of the client request; absent while nothing reads records. The same in the next three events. */
+    readonly request?: string;
   };
   /** The dial for one client request ended. `ms` includes `waitedMs`, the time spent waiting for a member. */
   'dial.ended': {
@@ -126,6 +129,7 @@ export interface NoriaEvents {
     readonly target: string;
     /** The remaining lifetime of the member in ms, if known. */
     readonly remainingMs?: number;
+    readonly request?: string;
   };
   'hedge.ended': { readonly outcome: 'won' | 'lost' | 'failed' };
   /**
@@ -133,6 +137,25 @@ export interface NoriaEvents {
    * time, or that it works again.
    */
   'network.judged': { readonly down: boolean };
+
+  /**
+   * A client request or tunnel ended. Without subscribers, noria builds no records. `countedUp` and `countedDown`: how
+   * many of its bytes `request.grew` has already reported.
+   */
+  'request.ended': {
+    readonly record: RequestRecord;
+    readonly countedUp: number;
+    readonly countedDown: number;
+  };
+  /** An open tunnel relayed bytes since the last such event. */
+  'request.grew': {
+    readonly request: string;
+    readonly user: string;
+    readonly target: string;
+    readonly source: string;
+    readonly up: number;
+    readonly down: number;
+  };
 
   'connection.opened': { readonly listener: string };
   /**
@@ -153,6 +176,7 @@ export interface NoriaEvents {
     readonly bytesUp: number;
     readonly bytesDown: number;
     readonly ms: number;
+    readonly request?: string;
   };
   /**
    * noria refused a client. `detail` is for the log: it may contain the target or an invalid key, but never a secret.
@@ -166,6 +190,7 @@ export interface NoriaEvents {
     readonly code: FaultCode;
     readonly detail: string;
     readonly dialFailed?: true;
+    readonly request?: string;
   };
 }
 

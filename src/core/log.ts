@@ -87,8 +87,10 @@ const ROUTINE_STATES = new Set(['ready', 'drawing', 'waiting']);
 
 const ROUTINE_READINESS = new Set(['serving', 'degraded']);
 
-/** The events that each get a log line. RefusalLog limits the lines for `client.refused`. */
-type UnlimitedEvent = Exclude<EventName, 'client.refused'>;
+/**
+ * The events that each get a log line. RefusalLog limits the lines for `client.refused`; the access log has the requests.
+ */
+type UnlimitedEvent = Exclude<EventName, 'client.refused' | 'request.ended' | 'request.grew'>;
 
 const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
   'member.joined': () => ['debug', 'member joined'],

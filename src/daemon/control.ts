@@ -2,6 +2,7 @@
 
 import type { AdminBackend } from '../admin/backend.ts';
 import type { MemberJson, Status } from '../admin/schemas.ts';
+import type { Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import { formatHostPort, hostPort } from '../core/host-port.ts';
@@ -9,6 +10,7 @@ import type { Log } from '../core/log.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
 import { readVersion } from '../core/version.ts';
 import type { SourceCommand } from '../fleet/shared-pool.ts';
+import type { Ledger } from '../ledger/ledger.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { SourceCounts } from '../pool/views.ts';
@@ -28,13 +30,15 @@ interface ControlOptions {
   readonly faults: Pick<SourceFaults, 'tryAgain'>;
   readonly fleet: Fleet | undefined;
   readonly testUrl: string;
+  readonly ledger: Ledger;
+  readonly config: () => Config;
 }
 
 /** Any valid port. `hostPort` requires a port, but this file uses only the host of its result. */
 const ANY_PORT = 1;
 
 export function createControl(options: ControlOptions): AdminBackend {
-  const { pool, refiller, plane, log, faults, fleet } = options;
+  const { pool, refiller, plane, log, faults, fleet, ledger, config } = options;
   const share = (source: string, command: SourceCommand['command'], isKnown: boolean) => {
     if (isKnown) fleet?.replica.sources.command(source, command);
     return isKnown;
@@ -44,6 +48,10 @@ export function createControl(options: ControlOptions): AdminBackend {
     members: () => (fleet === undefined ? pool.members() : membersOf(pool, fleet)),
     memberCounts: () => pool.counts(),
     sessions: () => pool.sessions(),
+    requests: (filter) => ledger.requests.find(filter),
+    usage: (kind, day) => ledger.usage.read(kind, day),
+    usageDays: () => ledger.usage.days(),
+    priceOf: (source) => config().sources.find(({ name }) => name === source)?.price ?? 0,
     evictMember: (member) => pool.evict(member),
     refillSource: (source) => share(source, 'refill', refiller.refill(source)),
     pauseSource: (source) => share(source, 'pause', refiller.pause(source)),

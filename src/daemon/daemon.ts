@@ -244,6 +244,7 @@ async function applyConfig(parts: Parts, before: Config, next: Config): Promise<
   plane.commit({ dialer: dialerSettings(next), pool: poolSettings(next) });
   parts.prober.configure(proberSettings(next));
   parts.faults.tryAllAgain();
+  await parts.ledger.reload(next.log.access);
   await parts.refiller.update(refillSettings(next));
   // Adds the members that the fleet already has for the new sources.
   if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload();

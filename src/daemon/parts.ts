@@ -12,6 +12,7 @@ import type { Ownership } from '../core/ownership.ts';
 import type { Random } from '../core/random.ts';
 import { secretsIn } from '../core/secret.ts';
 import type { SourceFault } from '../dialer/credentials.ts';
+import { type Ledger, openLedger } from '../ledger/ledger.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import { openLocalPlane } from '../plane/local-plane.ts';
 import type { SourceForecast } from '../pool/lease.ts';
@@ -69,6 +70,7 @@ export interface Parts {
   readonly apis: Apis;
   readonly refiller: Refiller;
   readonly fleet: Fleet | undefined;
+  readonly ledger: Ledger;
 }
 
 /** Calls the service only at the end: the first draw costs money, so no part may fail to open after it. */
@@ -80,17 +82,30 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   const fleetName = (context.fleet ?? config().fleet)?.name;
   const folder = { dir: config().state?.dir, daemon: true, fleet: fleetName };
   const state = await owner.open('state', openState({ ...folder, clock, warn }));
+  const ledger = await openLedgerOf(context);
   const forecasts = () => refiller.forecasts();
   const pool = await openPool(context, state, forecasts);
   const refiller = new Refiller({ clock, random, bus, pool });
   const fleet = await openFleet(context, { pool, refiller, state, clients: () => clientsOf(plane) });
   const { plane, faults, prober } = await openServing(context, { pool, refiller, fleet });
-  const { readiness, control, apis } = await openControl(context, { pool, refiller, fleet, plane, faults });
+  const { readiness, control, apis } = await openControl(context, {
+    ...{ pool, refiller, fleet, plane, faults, ledger },
+  });
   plane.setContext(planeContext(config(), apis.addresses()));
   const refuses = refusesAddresses(config, { plane, apis });
   evictOwnMembers(pool, { refuses, warn });
   await openRefill(context, { pool, refiller, fleet, faults, state, refuses });
-  return { pool, plane, faults, prober, readiness, control, apis, refiller, fleet };
+  return { pool, plane, faults, prober, readiness, control, apis, refiller, fleet, ledger };
+}
+
+async function openLedgerOf({ bus, clock, log, config, owner }: PartsContext): Promise<Ledger> {
+  const ledger = await openLedger({
+    ...{ bus, clock, log, access: config().log.access, dir: config().state?.dir },
+    siteOf: (host) => host,
+    priceOf: (source) => config().sources.find(({ name }) => name === source)?.price ?? 0,
+  });
+  owner.own('ledger', () => ledger.close());
+  return ledger;
 }
 
 async function openPool(
@@ -191,13 +206,13 @@ async function openPlane(
 /** Opens the parts through which operators and programs see and control noria. */
 async function openControl(
   context: PartsContext,
-  parts: ServingParts & Pick<Parts, 'plane' | 'faults'>,
+  parts: ServingParts & Pick<Parts, 'plane' | 'faults' | 'ledger'>,
 ): Promise<Pick<Parts, 'readiness' | 'control' | 'apis'>> {
   const { clock, bus, log, config, drainEndsAt, reload, owner, testUrl } = context;
   const limits = () => readinessLimits(config());
   const readiness = new ReadinessMonitor({ ...parts, clock, bus, drainEndsAt, limits });
   owner.own('readiness', () => readiness.close());
-  const control = createControl({ ...parts, clock, log, reload, readiness, testUrl });
+  const control = createControl({ ...parts, clock, log, reload, readiness, testUrl, config });
   const apis = await openApis(config(), { clock, bus, log, owner, pool: parts.pool, control });
   return { readiness, control, apis };
 }

@@ -5,6 +5,7 @@
  */
 import type { Blame, EventBus, NoriaEvents } from '../core/events.ts';
 import { FAULTS } from '../core/faults.ts';
+import { type OpenRequest, roundMs } from '../core/request-record.ts';
 import type { LeaseProvider } from '../pool/lease.ts';
 import type { Attempt } from './attempt.ts';
 import type { AttemptFailure, AttemptPhase } from './attempt-contract.ts';
@@ -138,12 +139,14 @@ export class DialBlame {
   readonly #parts: BlameParts;
   /** `host:port` of the target. */
   readonly #target: string;
+  readonly #record: OpenRequest | undefined;
   readonly #failures: AttemptFailure[] = [];
   readonly #undecided: Failed[] = [];
   #reportPoints = 0;
   #end: DialEnd | undefined;
 
-  constructor(parts: BlameParts, target: string) {
+  constructor(parts: BlameParts, target: string, record?: OpenRequest) {
+    this.#record = record;
     this.#parts = parts;
     this.#target = target;
   }
@@ -252,15 +255,18 @@ export class DialBlame {
   }
 
   #emit(
-    { lease: { source, member }, hedge }: Attempt,
+    { lease: { source, member, exitIp }, hedge, startedAt }: Attempt,
     outcome: NoriaEvents['dial.attempted']['outcome'],
     phase: AttemptPhase,
     blame: Blame,
     ms: number,
   ): void {
     const { bus } = this.#parts;
-    if (bus.hasSubscribers('dial.attempted')) {
-      bus.emit('dial.attempted', { source, member, outcome, phase, blame, ms, hedge });
-    }
+    const record = this.#record;
+    const code = outcome === 'accepted' ? null : outcome;
+    record?.addAttempt({ member, source, exit: exitIp ?? null, ms: roundMs(ms), code }, startedAt);
+    if (!bus.hasSubscribers('dial.attempted')) return;
+    const event = { source, member, outcome, phase, blame, ms, hedge };
+    bus.emit('dial.attempted', record === undefined ? event : { ...event, request: record.id });
   }
 }

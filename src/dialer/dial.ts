@@ -6,6 +6,7 @@
 import type { Socket } from 'node:net';
 import type { FaultCode } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
+import type { OpenRequest } from '../core/request-record.ts';
 import type { Lease, LeaseRefusal, RoutingOptions } from '../pool/lease.ts';
 
 /** How to send a plain HTTP request: `direct` to the target through a tunnel, or in `absolute` form to the member. */
@@ -34,6 +35,8 @@ export interface DialRequest {
    * of the target's answer.
    */
   readonly connectOnly?: boolean;
+  /** The dialer adds its attempts to it. */
+  readonly record?: OpenRequest | undefined;
   /** Members that already failed for this request; set when a forwarded request is retried. */
   readonly avoid?: readonly string[];
 }

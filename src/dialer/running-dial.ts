@@ -63,7 +63,7 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     this.#settings = settings;
     this.#request = request;
     this.#onResult = onResult;
-    this.#blame = new DialBlame(parts, request.target.text);
+    this.#blame = new DialBlame(parts, request.target.text, request.record);
     this.#budget = new AttemptBudget(settings);
     this.#hedge = new Hedge(parts, settings, () => this.#onOverdue());
     this.#search = new MemberSearch(parts, request, this.#budget, this);
@@ -236,6 +236,9 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
     if (idle === undefined) return false;
     this.#parts.pool.report({ lease: lease.id, kind: 'accepted' });
     if (hedge) this.#hedge.ended('won');
+    const { member, source, exitIp } = lease;
+    const reused = { member, source, exit: exitIp ?? null, ms: 0, code: null };
+    this.#request.record?.addAttempt(reused, this.#parts.clock.monotonic());
     this.#succeed(lease, { ...idle, early: NO_BYTES, isWarm: false }, true);
     return true;
   }
@@ -362,6 +365,7 @@ export class RunningDial implements Dialing, AttemptOwner, SearchOwner, Listed {
       event.member = lease.member;
       if (lease.remainingMs !== undefined) event.remainingMs = lease.remainingMs;
     }
+    if (this.#request.record !== undefined) event.request = this.#request.record.id;
     bus.emit('dial.ended', event);
   }
 }

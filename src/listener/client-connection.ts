@@ -12,15 +12,19 @@ import { describeError, type FaultCode, type NoriaError } from '../core/faults.t
 import type { HostPort } from '../core/host-port.ts';
 import type { Listed } from '../core/live-list.ts';
 import { clientNetwork } from '../core/networks.ts';
+import { OpenRequest, type RequestProtocol } from '../core/request-record.ts';
 import type { Dialer, DialFailure, Dialing } from '../dialer/dial.ts';
 import type { RoutingOptions } from '../pool/lease.ts';
 import { type Access, type ClientCredentials, type ClientIdentity, parseBasicCredentials } from './access.ts';
 import { fieldValues, type HeaderField } from './http/header-fields.ts';
 import { badRequest } from './refusal.ts';
 import { type RoutingSettings, readRoutingOptions } from './routing-options.ts';
+import type { TunnelMeter } from './tunnel-meter.ts';
 
 /** What all connections of a listener share. Durations are in ms. */
 export interface ConnectionOptions extends RoutingSettings {
+  /** Of the listener; it reports what open tunnels relay. */
+  readonly meter: TunnelMeter;
   readonly name: string;
   readonly access: Access;
   readonly dialer: Dialer;
@@ -40,11 +44,22 @@ export interface ConnectionOptions extends RoutingSettings {
 /** After the last reply, noria discards data from the client for at most this time. */
 const CLOSE_TIMEOUT_MS = 2_000;
 
+const RECORD_PROTOCOLS: { readonly [Protocol in ClientProtocol]: RequestProtocol } = {
+  http: 'forward',
+  upgrade: 'forward',
+  connect: 'connect',
+  socks5: 'socks5',
+  socks4: 'socks4',
+  unknown: 'unknown',
+};
+
 export class ClientConnection implements Listed {
   listIndex = -1;
   /** Called once, when the accepted socket has closed. */
   onClosed: ((connection: ClientConnection) => void) | undefined;
   dialing: Dialing | undefined;
+  /** The record of the current request; undefined while nothing reads records. */
+  record: OpenRequest | undefined;
   readonly options: ConnectionOptions;
   /** The port that the client connected to. A listener may have a range of ports. */
   readonly #localPort: number;
@@ -115,6 +130,7 @@ export class ClientConnection implements Listed {
     if (this.#answered) this.#outcome = 'ok'; // replaces the outcome of an earlier request on this connection
     this.#answered = false;
     this.#phase = 'request';
+    this.#openRecord();
     this.#clearTimeout();
   }
 
@@ -130,6 +146,7 @@ export class ClientConnection implements Listed {
   becomeIdle(timeoutMs?: number): void {
     this.#phase = 'idle';
     this.#answered = true;
+    this.endRecord();
     this.#clearTimeout();
     if (this.draining) this.socket.destroySoon();
     else if (timeoutMs !== undefined) this.#setTimeout(timeoutMs);
@@ -158,7 +175,15 @@ export class ClientConnection implements Listed {
     target: HostPort,
     headers: readonly (readonly [string, string])[],
   ): RoutingOptions | NoriaError {
-    return this.options.access.checkTarget(target) ?? this.readRoutingOptions(identity, target.host, headers);
+    const record = this.#openRecord();
+    if (record !== undefined) {
+      record.target = target.text;
+      if (identity.user !== '') record.user = identity.user;
+    }
+    const routing =
+      this.options.access.checkTarget(target) ?? this.readRoutingOptions(identity, target.host, headers);
+    if (record !== undefined && 'session' in routing) record.session = routing.session ?? null;
+    return routing;
   }
 
   /** @param targetHost - the target's host in canonical form; '' while the target is unknown. */
@@ -232,9 +257,28 @@ export class ClientConnection implements Listed {
     this.socket.destroy();
   }
 
+  /** Ends the record of the current request. Call it when its last byte has passed. */
+  endRecord(): void {
+    const { record } = this;
+    if (record === undefined) return;
+    this.record = undefined;
+    record.protocol = RECORD_PROTOCOLS[this.#protocol];
+    const { countedUp, countedDown } = record;
+    const code = this.#outcome === 'ok' ? null : this.#outcome;
+    this.options.bus.emit('request.ended', { record: record.end(code), countedUp, countedDown });
+  }
+
+  #openRecord(): OpenRequest | undefined {
+    const { bus, clock } = this.options;
+    if (this.record === undefined && bus.hasSubscribers('request.ended'))
+      this.record = new OpenRequest(clock, this.clientAddress);
+    return this.record;
+  }
+
   #reportRefusal(code: FaultCode, detail: string, cause: { readonly dialFailed?: true }): void {
     this.#outcome = code;
     const { name, bus } = this.options;
+    const request = this.#openRecord()?.id;
     bus.emit('client.refused', {
       listener: name,
       client: clientNetwork(this.clientAddress),
@@ -242,6 +286,7 @@ export class ClientConnection implements Listed {
       code,
       detail,
       ...cause,
+      ...(request === undefined ? {} : { request }),
     });
   }
 
@@ -275,8 +320,10 @@ export class ClientConnection implements Listed {
     const ms = clock.monotonic() - this.#openedAt;
     const unanswered = this.#phase === 'request' && this.#outcome === 'ok';
     const outcome = unanswered ? 'client-gone' : this.#outcome;
+    this.#outcome = outcome;
     bus.emit('connection.closed', { listener: name, protocol: this.#protocol, outcome, ms });
     this.onClosed?.(this);
     this.dialing?.cancel();
+    if (this.#phase !== 'tunnel') this.endRecord(); // a tunnel ends when its member's side has closed, too
   }
 }

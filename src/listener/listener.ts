@@ -14,6 +14,7 @@ import { AdmissionQueue, type ConnectionLimit } from './admission-queue.ts';
 import { ClientConnection, type ConnectionOptions } from './client-connection.ts';
 import { serveHttp } from './http/http-connection.ts';
 import { serveSocks } from './socks/handshake.ts';
+import { TunnelMeter } from './tunnel-meter.ts';
 
 /** In PEM format, the certificate with its chain. */
 interface TlsMaterial {
@@ -21,7 +22,7 @@ interface TlsMaterial {
   readonly key: string | Buffer;
 }
 
-export interface ListenerOptions extends ConnectionOptions {
+export interface ListenerOptions extends Omit<ConnectionOptions, 'meter'> {
   readonly addresses: readonly ListenAddress[];
   readonly protocols: readonly ListenerProtocol[];
   readonly tls?: TlsMaterial;
@@ -60,6 +61,7 @@ export class Listener {
   /** The assigned port replaces port 0, so that `listen` after `stop` uses the same port. */
   #listenAddresses: readonly ListenAddress[];
   addresses: readonly BoundAddress[] = [];
+  readonly #connectionOptions: ConnectionOptions;
   readonly #connections = new LiveList<ClientConnection>();
   readonly #admissionQueue: AdmissionQueue | undefined;
   readonly #onEmpty: (() => void)[] = [];
@@ -71,6 +73,7 @@ export class Listener {
     const { name, addresses, tls, sharedLimit, deadlines } = options;
     this.name = name;
     this.#options = options;
+    this.#connectionOptions = { ...options, meter: new TunnelMeter(options.bus, options.clock) };
     this.#listenAddresses = addresses;
     if (tls !== undefined) this.#secureContext = secureContext(name, tls);
     if (sharedLimit !== undefined) this.#admissionQueue = new AdmissionQueue(sharedLimit, deadlines);
@@ -183,7 +186,7 @@ export class Listener {
       accepted.destroy();
       return;
     }
-    const connection = new ClientConnection(accepted, localPort, this.#options);
+    const connection = new ClientConnection(accepted, localPort, this.#connectionOptions);
     connection.onClosed = this.#onClosed;
     this.#connections.add(connection);
     if (refusal !== undefined) {

@@ -19,6 +19,14 @@ export interface RelayOptions {
   readonly startedAt: number;
   /** Called once, when both sockets have closed. The caller then ends the lease. */
   readonly onEnd: (result: RelayResult) => void;
+  /** Called once, before the first byte from the target goes to the client. */
+  readonly onFirstByte?: (() => void) | undefined;
+}
+
+/** What a relay has relayed so far. */
+export interface RelayCounts {
+  readonly bytesUp: number;
+  readonly bytesDown: number;
 }
 
 export interface RelayResult {
@@ -37,8 +45,10 @@ export function relay(
   memberConnection: MemberConnection,
   early: Buffer | undefined,
   options: RelayOptions,
-): void {
-  new Relay(client, memberConnection.socket, options).start(early, memberConnection.early);
+): RelayCounts {
+  const running = new Relay(client, memberConnection.socket, options);
+  running.start(early, memberConnection.early);
+  return running;
 }
 
 /**
@@ -59,8 +69,8 @@ class Relay {
   readonly #deadlines: Deadlines;
   #idleTimeout: Deadline;
   readonly #keepAliveDelay: Deadline;
-  #bytesUp = 0;
-  #bytesDown = 0;
+  bytesUp = 0;
+  bytesDown = 0;
   #clientEnded = false;
   #memberEnded = false;
   #lingering = false;
@@ -94,13 +104,14 @@ class Relay {
   }
 
   readonly #sendUp = (chunk: Buffer): void => {
-    this.#bytesUp += chunk.length;
+    this.bytesUp += chunk.length;
     this.#deadlines.refresh(this.#idleTimeout);
     forward(chunk, this.#client, this.#member);
   };
 
   readonly #sendDown = (chunk: Buffer): void => {
-    this.#bytesDown += chunk.length;
+    if (this.bytesDown === 0) this.#options.onFirstByte?.();
+    this.bytesDown += chunk.length;
     this.#deadlines.refresh(this.#idleTimeout);
     forward(chunk, this.#member, this.#client);
   };
@@ -156,7 +167,7 @@ class Relay {
   #resetClient(): void {
     const client = this.#client;
     if (client.destroyed) return;
-    if (this.#bytesDown === 0) {
+    if (this.bytesDown === 0) {
       reset(client);
       return;
     }
@@ -175,7 +186,7 @@ class Relay {
   };
 
   #noteCut(): void {
-    if (this.#bytesDown === 0 && this.#bytesUp > 0 && !this.#clientEnded && !this.#client.destroyed)
+    if (this.bytesDown === 0 && this.bytesUp > 0 && !this.#clientEnded && !this.#client.destroyed)
       this.#cut = true;
   }
 
@@ -201,7 +212,7 @@ class Relay {
     if (this.#openSides !== 0) return;
     this.#deadlines.clear(this.#idleTimeout);
     this.#deadlines.clear(this.#keepAliveDelay);
-    this.#options.onEnd({ bytesUp: this.#bytesUp, bytesDown: this.#bytesDown, cut: this.#cut });
+    this.#options.onEnd({ bytesUp: this.bytesUp, bytesDown: this.bytesDown, cut: this.#cut });
   }
 }
 

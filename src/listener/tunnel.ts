@@ -52,7 +52,11 @@ export function openTunnel(connection: ClientConnection, request: DialRequest, c
   socket.on('data', onData).on('end', onEnd);
   if (socket.isPaused()) socket.resume();
   // If `dial` throws, the caller closes the client's connection.
-  const dialing = connection.options.dialer.dial(request, onResult);
+  const { record } = connection;
+  const dialing = connection.options.dialer.dial(
+    record === undefined ? request : { ...request, record },
+    onResult,
+  );
   if (isOver) return;
   connection.dialing = dialing;
   if (socket.destroyed || (socket.readableEnded && earlyBytes === 0)) dialing.cancel();
@@ -76,19 +80,28 @@ export function relayTunnel(
   memberConnection: MemberConnection,
   early: Buffer | undefined,
 ): void {
-  const { deadlines, idleTimeoutMs, lingerMs, clock, bus } = connection.options;
+  const { deadlines, idleTimeoutMs, lingerMs, clock, bus, meter } = connection.options;
   const startedAt = clock.monotonic();
   const { source, member } = memberConnection.lease;
   connection.beginTunnel();
-  relay(connection.socket, memberConnection, early, {
+  const { record } = connection;
+  const counts = relay(connection.socket, memberConnection, early, {
     deadlines,
     idleTimeoutMs,
     lingerMs,
     startedAt,
+    onFirstByte: record && (() => record.noteFirstByte()),
     onEnd: ({ bytesUp, bytesDown, cut }) => {
       memberConnection.end({ cut, answered: bytesDown > 0 });
       const ms = clock.monotonic() - startedAt;
-      bus.emit('tunnel.closed', { source, member, kind: 'tunnel', bytesUp, bytesDown, ms });
+      const closed = { source, member, kind: 'tunnel', bytesUp, bytesDown, ms } as const;
+      bus.emit('tunnel.closed', record === undefined ? closed : { ...closed, request: record.id });
+      if (record === undefined) return;
+      meter.delete(record);
+      record.bytesUp += bytesUp;
+      record.bytesDown += bytesDown;
+      connection.endRecord();
     },
   });
+  if (record !== undefined) meter.add(record, counts);
 }

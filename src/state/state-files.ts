@@ -11,7 +11,7 @@ import { basename, dirname, join } from 'node:path';
 import { describeError, NoriaError } from '../core/faults.ts';
 
 /** Matches the names of noria's own files. noria ignores all other files in the folder. */
-const OWN_NAME = /^(?:pace|daemon|snapshot|sessions)\./;
+const OWN_NAME = /^(?:pace|daemon|snapshot|sessions|usage)\./;
 /**
  * The greatest version number in a file name that noria accepts. noria never writes so many versions. The limit is
  * far below 2^53: from there, adding 1 may not change a number.

@@ -157,6 +157,7 @@ export class Forward {
       noReuse,
       connectOnly: this.#connectOnly,
       avoid: [...this.#avoid],
+      record: this.#connection.record,
     };
     const phase: DialingPhase = { name: 'dialing' };
     this.#phase = phase;
@@ -188,6 +189,7 @@ export class Forward {
     const { deadlines, idleTimeoutMs, clock, bus } = this.#connection.options;
     const startedAt = clock.monotonic();
     this.#attempts += memberConnection.attempts;
+    const { record } = this.#connection;
     const exchange = new HttpExchange(memberConnection, this.#forwardRequest, {
       onPart: (part) => this.#safely(() => this.#onPart(exchange, part)),
       onRead: () => this.#safely(() => this.#onRead(exchange)),
@@ -197,7 +199,11 @@ export class Forward {
       onReleased: (bytesUp, bytesDown) => {
         const { source, member } = memberConnection.lease;
         const ms = clock.monotonic() - startedAt;
-        bus.emit('tunnel.closed', { source, member, kind: 'forward', bytesUp, bytesDown, ms });
+        const closed = { source, member, kind: 'forward', bytesUp, bytesDown, ms } as const;
+        bus.emit('tunnel.closed', record === undefined ? closed : { ...closed, request: record.id });
+        if (record === undefined) return;
+        record.bytesUp += bytesUp;
+        record.bytesDown += bytesDown;
       },
     });
     if (pinned) this.#pin(exchange);
@@ -244,6 +250,7 @@ export class Forward {
       return;
     }
     this.#phase = { name: 'responding', exchange };
+    this.#connection.record?.noteFirstByte();
     const added = successHeaders(memberConnection.lease, this.#attempts);
     if (offersConnectionAuthentication(head.status, head.fields)) {
       this.#pin(exchange);

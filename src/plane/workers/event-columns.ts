@@ -18,6 +18,8 @@ export const FORWARDED_EVENTS = [
   'dial.ended',
   'hedge.ended',
   'tunnel.closed',
+  'request.ended',
+  'request.grew',
   'client.waited',
 ] as const satisfies readonly EventName[];
 
@@ -29,7 +31,7 @@ export interface ForwardedEvent<Name extends ForwardedEventName = ForwardedEvent
   readonly event: NoriaEvents[Name];
 }
 
-type Value = string | number | boolean | undefined;
+type Value = string | number | boolean | object | undefined;
 
 /** The values of one key, in the order of the events. */
 type Column = { readonly same: Value } | { readonly each: readonly Value[] };
@@ -85,7 +87,7 @@ class GroupBuilder {
   }
 }
 
-/** Packs events. The values of the events must be text, numbers or booleans, as in all events of the data plane. */
+/** Packs events. Their values are text, numbers, booleans, or a record. */
 export function packEvents(events: readonly ForwardedEvent[]): EventColumns {
   const groups: GroupBuilder[] = [];
   const order: number[] = [];

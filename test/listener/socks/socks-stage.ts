@@ -22,6 +22,7 @@ import { Access } from '../../../src/listener/access.ts';
 import { ClientConnection } from '../../../src/listener/client-connection.ts';
 import type { RoutingSettings } from '../../../src/listener/routing-options.ts';
 import { serveSocks } from '../../../src/listener/socks/handshake.ts';
+import { TunnelMeter } from '../../../src/listener/tunnel-meter.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
 
@@ -87,6 +88,7 @@ export class Stage {
       lingerMs: 600_000,
       headerTimeoutMs: 600_000,
       handshakeTimeoutMs: HANDSHAKE_TIMEOUT_MS,
+      meter: new TunnelMeter(bus, this.clock),
     };
     this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
       this.#own(socket);

@@ -1,0 +1,339 @@
+/**
+ * What users, sites and sources used and cost, by day of this machine. Owns the files of the days in the state folder,
+ * and keeps 32 of them. It writes the current day every few seconds, so a kill loses at most WRITE_EVERY_MS.
+ *
+ * The price of a member is divided among those who used it, by their uses, when it has left the pool; until then by its
+ * uses so far.
+ */
+import { readdir, unlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { z } from 'zod';
+import type { Clock } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
+import type { EventBus, NoriaEvents } from '../core/events.ts';
+import { describeError } from '../core/faults.ts';
+import type { Log } from '../core/log.ts';
+import { readStateFile, replaceStateFile } from '../state/state-files.ts';
+
+export const USAGE_KINDS = ['user', 'site', 'source'] as const;
+export type UsageKind = (typeof USAGE_KINDS)[number];
+
+export interface UsageRow {
+  readonly name: string;
+  readonly requests: number;
+  readonly failed: number;
+  readonly bytesUp: number;
+  readonly bytesDown: number;
+  readonly members: number;
+  readonly spend: number;
+}
+
+const WRITE_EVERY_MS = 4 * SECOND_MS;
+const KEPT_DAYS = 32;
+/** Names and members beyond these numbers are counted together, so that a client cannot fill the memory. */
+const MAX_NAMES = 5_000;
+const MAX_MEMBERS = 10_000;
+const OTHERS = '(others)';
+const FILE = /^usage\.(\d{4}-\d{2}-\d{2})\.json$/;
+
+const countsSchema = z.object({
+  requests: z.number(),
+  failed: z.number(),
+  bytesUp: z.number(),
+  bytesDown: z.number(),
+  spend: z.number(),
+  members: z.array(z.string()),
+});
+type Counts = Omit<z.infer<typeof countsSchema>, 'members'> & { readonly members: Set<string> };
+
+const usesSchema = z.record(z.string(), z.number());
+/** The uses of a member that is still in the pool. */
+const tabSchema = z.object({ source: z.string(), user: usesSchema, site: usesSchema });
+type Tab = z.infer<typeof tabSchema>;
+
+const table = z.record(z.string(), countsSchema);
+const daySchema = z.object({
+  user: table,
+  site: table,
+  source: table,
+  tabs: z.record(z.string(), tabSchema).default({}),
+});
+
+type Day = { readonly [Kind in UsageKind]: Map<string, Counts> };
+
+interface UsageOptions {
+  readonly bus: EventBus;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Without a folder, usage is kept in memory only. */
+  readonly dir: string | undefined;
+  readonly siteOf: (host: string) => string;
+  /** The price of one member of the source; 0 if it has none. */
+  readonly priceOf: (source: string) => number;
+}
+
+/** Reads the current day, so that it goes on after a restart. */
+export async function openUsage(options: UsageOptions): Promise<Usage> {
+  const usage = new Usage(options);
+  await usage.load();
+  return usage;
+}
+
+export class Usage {
+  readonly #options: UsageOptions;
+  readonly #subscriptions: readonly Disposable[];
+  #name: string;
+  #day: Day = emptyDay();
+  #tabs = new Map<string, Tab>();
+  #changed = false;
+  #writing: Promise<void> | undefined;
+  #timer: Disposable;
+  #closed = false;
+
+  constructor(options: UsageOptions) {
+    this.#options = options;
+    const { bus, clock } = options;
+    this.#name = dayOf(clock.now());
+    this.#subscriptions = [
+      bus.on('request.ended', (event) => this.#count(event)),
+      bus.on('request.grew', ({ user, target, source, up, down }) =>
+        this.#addBytes(this.#rows(user, target, source), up, down),
+      ),
+      bus.on('draw.done', ({ source, joined, forbidden }) => this.#charge(source, joined + forbidden)),
+      bus.on('member.left', ({ member }) => this.#settle(member)),
+    ];
+    this.#timer = this.#arm();
+  }
+
+  /** The days of which usage is known, the newest first. */
+  async days(): Promise<string[]> {
+    return [...new Set([this.#name, ...(await this.#storedDays())])].sort().reverse();
+  }
+
+  /** Returns undefined for a day of which nothing is known. */
+  async read(kind: UsageKind, day = this.#today()): Promise<UsageRow[] | undefined> {
+    if (day !== this.#today()) {
+      const stored = await this.#readDay(day);
+      return stored && rowsOf(stored.day[kind], new Map());
+    }
+    return rowsOf(this.#day[kind], kind === 'source' ? new Map() : this.#openSpend(kind));
+  }
+
+  /** The bytes and members of a user today, for limits. */
+  todayOf(user: string): { readonly bytes: number; readonly members: number } {
+    this.#today();
+    const counts = this.#day.user.get(user);
+    if (counts === undefined) return { bytes: 0, members: 0 };
+    return { bytes: counts.bytesUp + counts.bytesDown, members: counts.members.size };
+  }
+
+  async load(): Promise<void> {
+    const stored = await this.#readDay(this.#name);
+    if (stored === undefined) return;
+    this.#day = stored.day;
+    this.#tabs = stored.tabs;
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#timer[Symbol.dispose]();
+    for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
+    await this.#writing;
+    await this.#write();
+  }
+
+  #count({ record, countedUp, countedDown }: NoriaEvents['request.ended']): void {
+    const { user, target, attempts, outcome } = record;
+    const serving = attempts.findLast(({ code }) => code === null);
+    const rows = this.#rows(user ?? '', target ?? '', (serving ?? attempts.at(-1))?.source ?? '');
+    for (const counts of rows) {
+      counts.requests += 1;
+      if (outcome === 'failed') counts.failed += 1;
+      for (const { member } of attempts) {
+        if (counts.members.size < MAX_MEMBERS) counts.members.add(member);
+      }
+    }
+    this.#addBytes(rows, record.bytesUp - countedUp, record.bytesDown - countedDown);
+    if (serving !== undefined) this.#use(serving, user ?? '', this.#siteAt(target ?? ''));
+  }
+
+  #addBytes(rows: readonly Counts[], up: number, down: number): void {
+    for (const counts of rows) {
+      counts.bytesUp += up;
+      counts.bytesDown += down;
+    }
+    this.#changed = true;
+  }
+
+  #rows(user: string, target: string, source: string): Counts[] {
+    this.#today();
+    const { user: users, site: sites, source: sources } = this.#day;
+    return [countsOf(users, user), countsOf(sites, this.#siteAt(target)), countsOf(sources, source)];
+  }
+
+  #siteAt(target: string): string {
+    const host = target.slice(0, target.lastIndexOf(':'));
+    return host === '' ? '' : this.#options.siteOf(host.replace(/^\[|\]$/g, ''));
+  }
+
+  #use({ member, source }: { readonly member: string; readonly source: string }, user: string, site: string) {
+    if (this.#options.priceOf(source) === 0) return;
+    let tab = this.#tabs.get(member);
+    if (tab === undefined) {
+      tab = { source, user: {}, site: {} };
+      this.#tabs.set(member, tab);
+    }
+    tab.user[user] = (tab.user[user] ?? 0) + 1;
+    tab.site[site] = (tab.site[site] ?? 0) + 1;
+  }
+
+  #charge(source: string, members: number): void {
+    const price = this.#options.priceOf(source);
+    if (price === 0 || members === 0) return;
+    this.#today();
+    countsOf(this.#day.source, source).spend += price * members;
+    this.#changed = true;
+  }
+
+  /** Divides the price of a member that has left among those who used it. */
+  #settle(member: string): void {
+    const tab = this.#tabs.get(member);
+    if (tab === undefined) return;
+    this.#today();
+    this.#tabs.delete(member);
+    for (const kind of ['user', 'site'] as const) {
+      for (const [name, share] of this.#shares(tab, kind)) countsOf(this.#day[kind], name).spend += share;
+    }
+    this.#changed = true;
+  }
+
+  #shares(tab: Tab, kind: 'user' | 'site'): [name: string, share: number][] {
+    const uses = Object.entries(tab[kind]);
+    const all = uses.reduce((sum, [, count]) => sum + count, 0);
+    const price = this.#options.priceOf(tab.source);
+    return uses.map(([name, count]) => [name, (price * count) / all]);
+  }
+
+  #openSpend(kind: 'user' | 'site'): Map<string, number> {
+    const spend = new Map<string, number>();
+    for (const tab of this.#tabs.values()) {
+      for (const [name, share] of this.#shares(tab, kind)) spend.set(name, (spend.get(name) ?? 0) + share);
+    }
+    return spend;
+  }
+
+  /** Begins a new day if the last one is over. */
+  #today(): string {
+    const name = dayOf(this.#options.clock.now());
+    if (name !== this.#name) {
+      const ended = this.#serialize();
+      const before = this.#name;
+      this.#name = name;
+      this.#day = emptyDay();
+      this.#writing = (this.#writing ?? Promise.resolve()).then(() => this.#store(before, ended));
+    }
+    return this.#name;
+  }
+
+  #arm(): Disposable {
+    return this.#options.clock.after(WRITE_EVERY_MS, () => {
+      this.#timer = this.#arm();
+      this.#today();
+      if (!this.#changed) return;
+      this.#writing = (this.#writing ?? Promise.resolve()).then(() => this.#write());
+    });
+  }
+
+  async #write(): Promise<void> {
+    if (!this.#changed) return;
+    this.#changed = false;
+    await this.#store(this.#name, this.#serialize());
+  }
+
+  #serialize(): string {
+    const tableOf = (rows: Map<string, Counts>) =>
+      Object.fromEntries([...rows].map(([name, row]) => [name, { ...row, members: [...row.members] }]));
+    const { user, site, source } = this.#day;
+    const tabs = Object.fromEntries(this.#tabs);
+    return JSON.stringify({ user: tableOf(user), site: tableOf(site), source: tableOf(source), tabs });
+  }
+
+  async #store(day: string, text: string): Promise<void> {
+    const { dir, log } = this.#options;
+    if (dir === undefined) return;
+    try {
+      const file = await replaceStateFile(join(dir, `usage.${day}.json`), async (draft) => {
+        await draft.writeFile(text);
+      });
+      await file.close();
+      const old = (await this.#storedDays()).slice(0, -KEPT_DAYS);
+      for (const name of old) await unlink(join(dir, `usage.${name}.json`));
+    } catch (error) {
+      log.warn({ error: describeError(error) }, 'usage not written');
+    }
+  }
+
+  /** The oldest first. */
+  async #storedDays(): Promise<string[]> {
+    const { dir } = this.#options;
+    if (dir === undefined) return [];
+    const names = await readdir(dir);
+    return names.flatMap((name) => FILE.exec(name)?.[1] ?? []).sort();
+  }
+
+  async #readDay(name: string): Promise<{ day: Day; tabs: Map<string, Tab> } | undefined> {
+    const { dir, log } = this.#options;
+    if (dir === undefined || !/^\d{4}-\d{2}-\d{2}$/.test(name)) return undefined;
+    try {
+      const text = await readStateFile(join(dir, `usage.${name}.json`));
+      if (text === undefined) return undefined;
+      const { tabs, ...stored } = daySchema.parse(JSON.parse(text));
+      const tableOf = (rows: z.infer<typeof table>) =>
+        new Map(Object.entries(rows).map(([key, row]) => [key, { ...row, members: new Set(row.members) }]));
+      const day = {
+        user: tableOf(stored.user),
+        site: tableOf(stored.site),
+        source: tableOf(stored.source),
+      };
+      return { day, tabs: new Map(Object.entries(tabs)) };
+    } catch (error) {
+      log.warn({ day: name, error: describeError(error) }, 'usage not read');
+      return undefined;
+    }
+  }
+}
+
+function emptyDay(): Day {
+  return { user: new Map(), site: new Map(), source: new Map() };
+}
+
+function countsOf(rows: Map<string, Counts>, wanted: string): Counts {
+  const name = rows.has(wanted) || rows.size < MAX_NAMES ? wanted : OTHERS;
+  let counts = rows.get(name);
+  if (counts === undefined) {
+    counts = { requests: 0, failed: 0, bytesUp: 0, bytesDown: 0, spend: 0, members: new Set() };
+    rows.set(name, counts);
+  }
+  return counts;
+}
+
+/** The rows with the most bytes first. */
+function rowsOf(rows: ReadonlyMap<string, Counts>, openSpend: ReadonlyMap<string, number>): UsageRow[] {
+  const names = new Set([...rows.keys(), ...openSpend.keys()]);
+  return [...names]
+    .map((name) => {
+      const counts = rows.get(name) ?? countsOf(new Map(), name);
+      const { requests, failed, bytesUp, bytesDown, members } = counts;
+      const spend = Math.round((counts.spend + (openSpend.get(name) ?? 0)) * 1e6) / 1e6;
+      return { name, requests, failed, bytesUp, bytesDown, members: members.size, spend };
+    })
+    .sort((one, other) => other.bytesUp + other.bytesDown - one.bytesUp - one.bytesDown);
+}
+
+/** The day of this machine's time zone, as `2026-11-23`. */
+function dayOf(now: number): string {
+  const date = new Date(now);
+  const parts = [date.getFullYear(), date.getMonth() + 1, date.getDate()];
+  return parts.map((part) => String(part).padStart(2, '0')).join('-');
+}
