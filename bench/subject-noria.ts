@@ -17,7 +17,7 @@ serveSubject(async ({ world, protocol, members, usable, workers = 1, login = fal
     `
 service: { baseUrl: "http://127.0.0.1:${world.servicePort}" }
 sources: [{ name: bench, product: ${product}, instance: "202611210001", akey: "0123456789abcdef", params: { count: ${members} }, size: ${members}, upstream: { protocol: ${protocol}, auth: ${auth} } }]
-pool: { allowPrivateAddresses: true }
+pool: { fill: size, allowPrivateAddresses: true }
 listeners: [{ address: "127.0.0.1:0", denyTargets: [], maxConnections: 20000 }]
 admin: { address: "127.0.0.1:0" }
 state: off

@@ -78,7 +78,7 @@ function configFor(sandbox: Sandbox) {
 service: { baseUrl: "${sandbox.url}" }
 sources:
 ${sources.join('\n')}
-pool: { allowPrivateAddresses: true }
+pool: { fill: size, allowPrivateAddresses: true }
 listeners: [{ address: "127.0.0.1:0", denyTargets: [] }]
 admin: { address: "127.0.0.1:0" }
 state: off

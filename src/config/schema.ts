@@ -184,10 +184,11 @@ export const SCHEMA = z.strictObject({
   sources: given(z.array(SOURCE), [], 'the instances to draw from; at least one, unless there is an account'),
   pool: given(
     section({
-      size: given(
-        whole(1, MAX.members),
-        '20',
-        'number of usable members to hold for each source while there is demand for it',
+      size: given(whole(1, MAX.members), '20', 'the most usable members to hold for each source'),
+      fill: given(
+        oneOf(['demand', 'size']),
+        'demand',
+        '`demand`: hold as many members as the measured demand uses, at most `size`; `size`: hold `size` members while there is demand',
       ),
       idleAfter: given(
         duration(0, WEEK_MS),

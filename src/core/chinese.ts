@@ -304,6 +304,18 @@ const SENTENCES: readonly (readonly [english: string, chinese: string])[] = [
   ['the configuration changed', '配置已更改'],
   ['another noria of the fleet has drawn from the instance', '集群中另一个 noria 已从该实例提取'],
   ['the source has enough members (size {n})', '来源的成员已足够（size {n}）'],
+  [
+    'holds {n} of at most {size}: {rate}, members live {time}',
+    '持有 {n} 个成员，最多 {size} 个：{rate}，成员有效期 {time}',
+  ],
+  ['holds {n} of {size}', '持有 {n} 个成员，共需 {size} 个'],
+  ['{n} request{s} a second', '每秒 {n} 个请求'],
+  ['{n} request{s} a minute', '每分钟 {n} 个请求'],
+  ['{n} request{s} an hour', '每小时 {n} 个请求'],
+  [
+    'too few client requests to hold a member; the next request starts a draw',
+    '客户端请求很少，不需要预先保持成员；下一个请求会开始提取',
+  ],
   ['a source with a smaller priority number can serve the clients', '优先级更高的来源可以服务客户端'],
   ['the daily budget of {n} distinct IP{s} is used up', '每日预算 {n} 个去重 IP 已用完'],
   [

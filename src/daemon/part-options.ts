@@ -165,6 +165,7 @@ function poolSourceOptions({
 export function refillSettings(config: Config): RefillSettings {
   return {
     sources: config.sources.map((source) => drawSourceOptions(config, source)),
+    fill: config.pool.fill,
     idleAfterMs: config.pool.idleAfterMs,
     callTimeoutMs: config.service.timeoutMs,
   };

@@ -35,26 +35,33 @@ export function demandOf(source: PoolSource, here: Demand, except?: object): Dem
  * report again, the demand counts none of these clients.
  */
 export function forgetWaitingElsewhere({ demandElsewhere }: PoolSource): void {
-  for (const [by, { lastWantedAt, usedUpPerSecond }] of demandElsewhere)
-    demandElsewhere.set(by, { waiting: 0, lastWantedAt, usedUpPerSecond });
+  for (const [by, { stranded: _, ...demand }] of demandElsewhere)
+    demandElsewhere.set(by, { ...demand, waiting: 0 });
 }
 
 export function addDemand(one: Demand, other: Demand): Demand {
   const stranded = (one.stranded ?? 0) + (other.stranded ?? 0);
+  const perSecond = (one.perSecond ?? 0) + (other.perSecond ?? 0);
+  const held = (one.held ?? 0) + (other.held ?? 0);
   return {
     waiting: one.waiting + other.waiting,
     ...(stranded > 0 && { stranded }),
     lastWantedAt: Math.max(one.lastWantedAt, other.lastWantedAt),
     usedUpPerSecond: one.usedUpPerSecond + other.usedUpPerSecond,
+    ...(perSecond > 0 && { perSecond }),
+    ...(held > 0 && { held }),
   };
 }
 
-/** The demand of this replica. A request that a source of higher priority can serve is no demand for this source. */
+/**
+ * The demand of this replica, at monotonic `now`. `held`: see `Demand`. A request that a source of higher priority can serve is no demand for
+ * this source.
+ */
 export function demandHere(
   lists: Iterable<Candidates>,
   source: PoolSource,
   waiting: Iterable<WaitingClient>,
-  now: number,
+  { now, held }: { readonly now: number; readonly held: number },
 ): Demand {
   let { lastWantedAt } = source;
   let waitingHere = 0;
@@ -63,12 +70,15 @@ export function demandHere(
     lastWantedAt = Math.max(lastWantedAt, lastWantedIn(candidates, source));
     if (source.blockedReason === undefined) waitingHere += candidates.waitingForDrawCount;
   }
+  const perSecond = source.requests.perSecond(now);
   const stranded = waitingHere === 0 ? 0 : strandedIn(source, waiting, now);
   return {
     waiting: waitingHere,
     ...(stranded > 0 && { stranded }),
     lastWantedAt,
     usedUpPerSecond: source.usedUp.perSecond(now),
+    ...(perSecond > 0 && { perSecond }),
+    ...(held > 0 && { held }),
   };
 }
 

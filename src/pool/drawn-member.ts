@@ -52,4 +52,8 @@ export interface Demand {
    * `perHostSpacing`.
    */
   readonly usedUpPerSecond: number;
+  /** Client requests per second that members of the source have accepted lately; absent: none. */
+  readonly perSecond?: number | undefined;
+  /** Number of members that the sessions in use and the open tunnels need; absent: none. */
+  readonly held?: number | undefined;
 }

@@ -114,6 +114,7 @@ export class Leases {
     if (!isProbe) {
       member.pendingUses -= 1;
       member.uses += 1;
+      member.source.requests.add(now);
       const { maxUsesPerMember } = this.#members.settings.rotation;
       if (maxUsesPerMember > 0) member.source.usedUp.add(1 / maxUsesPerMember, now);
     }

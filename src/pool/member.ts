@@ -294,6 +294,44 @@ class DecayingRate {
   }
 }
 
+const RATE_STEP_MS = 5_000;
+const RATE_STEPS = 60;
+const MIN_RATE_MS = 60_000;
+/** A rate counts at least this number of requests, if five minutes have as many: so that it does not follow chance. */
+const MIN_COUNTED = 20;
+
+/** Counts requests in steps of five seconds. `add` runs for every request, so it must be fast. */
+export class RequestRate {
+  readonly #counts = new Uint32Array(RATE_STEPS);
+  #step = 0;
+
+  add(now: number): void {
+    this.#advance(now);
+    const at = this.#step % RATE_STEPS;
+    this.#counts[at] = (this.#counts[at] ?? 0) + 1;
+  }
+
+  /** The requests per second in the last minute, or in up to five minutes if there were few. */
+  perSecond(now: number): number {
+    this.#advance(now);
+    let ms = now - this.#step * RATE_STEP_MS;
+    let count = 0;
+    for (let back = 0; back < RATE_STEPS; back += 1) {
+      if (back > 0) ms += RATE_STEP_MS;
+      count += this.#counts[(this.#step - back + RATE_STEPS) % RATE_STEPS] ?? 0;
+      if (ms >= MIN_RATE_MS && count >= MIN_COUNTED) break;
+    }
+    return (count * 1_000) / ms;
+  }
+
+  #advance(now: number): void {
+    const step = Math.floor(now / RATE_STEP_MS);
+    const passed = Math.min(RATE_STEPS, step - this.#step);
+    for (let next = 1; next <= passed; next += 1) this.#counts[(step - passed + next) % RATE_STEPS] = 0;
+    this.#step = Math.max(this.#step, step);
+  }
+}
+
 export class PoolSource {
   options: PoolSourceOptions;
   readonly members = new Set<Member>();
@@ -326,6 +364,7 @@ export class PoolSource {
    * `perHostSpacing`.
    */
   readonly usedUp = new DecayingRate();
+  readonly requests = new RequestRate();
   typicalLatencyMs = 0;
 
   readonly evidence = new SourceEvidence();

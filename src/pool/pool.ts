@@ -57,7 +57,15 @@ const CLIENT_LEFT: LeaseRefusal = {
 };
 const NONE_FREE = 'No member that can serve this request is free.';
 
+/** So many open tunnels through one member are worth another member, unless `maxTunnelsPerMember` says how many. */
+const TUNNELS_WORTH_A_MEMBER = 16;
+/** A session is in use this long, in ms, after its last request, and so long it needs a member of its own. */
+const SESSION_IN_USE_MS = 60_000;
+const COUNT_SESSIONS_EVERY_MS = 1_000;
+
 export class Pool implements LeaseProvider {
+  readonly #sessionsInUse = new Map<PoolSource, number>();
+  #sessionsCountedAt = Number.NEGATIVE_INFINITY;
   waitingElsewhere = 0;
   readonly #clock: Clock;
   readonly #bus: EventBus;
@@ -220,8 +228,29 @@ export class Pool implements LeaseProvider {
 
   /** See `demandOf` for `except`. */
   demandFor(source: PoolSource, except?: object): Demand {
-    const here = demandHere(this.#members.index.lists(), source, this.#queue.all(), this.#clock.monotonic());
+    const now = this.#clock.monotonic();
+    const held = this.#heldFor(source, now);
+    const here = demandHere(this.#members.index.lists(), source, this.#queue.all(), { now, held });
     return demandOf(source, here, except);
+  }
+
+  /** Number of members that the open tunnels, and the sessions used in the last minute, need. */
+  #heldFor(source: PoolSource, now: number): number {
+    const { maxTunnelsPerMember } = this.#members.settings.rotation;
+    const perMember = maxTunnelsPerMember > 0 ? maxTunnelsPerMember : TUNNELS_WORTH_A_MEMBER;
+    const forTunnels = Math.ceil(source.openLeases / perMember);
+    if (this.#sessions.size === 0) return forTunnels;
+    if (now - this.#sessionsCountedAt >= COUNT_SESSIONS_EVERY_MS) this.#countSessions(now);
+    return Math.max(forTunnels, this.#sessionsInUse.get(source) ?? 0);
+  }
+
+  #countSessions(now: number): void {
+    this.#sessionsCountedAt = now;
+    this.#sessionsInUse.clear();
+    for (const { member, usedAt } of this.#sessions.all()) {
+      const source = now - usedAt < SESSION_IN_USE_MS ? this.#members.find(member)?.source : undefined;
+      if (source !== undefined) this.#sessionsInUse.set(source, (this.#sessionsInUse.get(source) ?? 0) + 1);
+    }
   }
 
   addMembers(sourceName: string, drawn: readonly DrawnMember[]): AddedMembers {

@@ -68,7 +68,7 @@ export interface DrawSourceOptions {
   readonly intervalMs: number;
   /** The maximum number of proxies to request in one call. If undefined, the product's default applies. */
   readonly count: number | undefined;
-  /** The number of usable members to hold while there is demand. */
+  /** The most usable members to hold while there is demand. */
   readonly size: number;
   /** A source draws only while no source with a smaller number can serve the clients. */
   readonly priority: number;
@@ -88,6 +88,8 @@ export interface DrawSourceOptions {
 /** Settings that a reload may change. */
 export interface RefillSettings {
   readonly sources: readonly DrawSourceOptions[];
+  /** `demand`: hold as many members as the demand uses; `size`: always `size`. */
+  readonly fill: 'demand' | 'size';
   /** Drawing stops if no client has sent a request for this time. With 0, it never stops. */
   readonly idleAfterMs: number;
   readonly callTimeoutMs: number;

@@ -1,11 +1,27 @@
 /**
  * Decides when a source draws and how many members it requests. `planDraw` is pure: it knows the demand, the stock, the
- * pace and the history of draws only as numbers. `DrawSpacing` is the history that lengthens the time between draws.
+ * pace and the history of draws only as numbers. The daemon and `noria simulate` use it, and the status tells its result.
+ * `DrawSpacing` is the history of draws.
  */
-import { roughDuration } from '../core/words.ts';
+import { formatCount, roughDuration } from '../core/words.ts';
 import type { Demand } from '../pool/drawn-member.ts';
 
-export interface DrawInputs {
+/** What decides how many members a source holds. */
+export interface HoldingInputs {
+  readonly demand: Demand;
+  /** The most members to hold. */
+  readonly size: number;
+  /** `demand`: as many members as the demand uses; `size`: always `size`. */
+  readonly fill: 'demand' | 'size';
+  /** Drawing stops if no client has sent a request for this time. With 0, it never stops, and the pool is kept full. */
+  readonly idleAfterMs: number;
+  /** How long a drawn member usually lives, in ms. */
+  readonly lifetimeMs: number;
+  /** The number of members to hold even without client requests. */
+  readonly atLeast: number;
+}
+
+export interface DrawInputs extends HoldingInputs {
   readonly now: number;
   /** The members of the source in the pool. See `RefillPool` for the methods. */
   readonly stock: {
@@ -13,10 +29,6 @@ export interface DrawInputs {
     heldAt(moment: number): number;
     nextLossAt(moment: number): number | undefined;
   };
-  readonly demand: Demand;
-  readonly size: number;
-  /** Drawing stops if no client has sent a request for this time. With 0, it never stops. */
-  readonly idleAfterMs: number;
   /** The time in ms until the next call may start. */
   readonly startInMs: number;
   /** The time in ms from the start of one call to the start of the next. */
@@ -25,10 +37,12 @@ export interface DrawInputs {
   readonly latencyMs: number;
   /** The maximum number of members to request in one call. */
   readonly maxPerCall: number;
+  /** The share of drawn members that fail before their first use, from 0 to below 1. */
+  readonly deadShare: number;
+  /** How many of the latest members failed before their first use, in a row. */
+  readonly failedInARow: number;
   /** How many distinct IPs the daily budget and the service's quota still allow; Infinity without a limit. */
   readonly quotaLeft: number;
-  /** Whether the source replaces missing members even without client requests. */
-  readonly despiteNoDemand: boolean;
 }
 
 export type DrawPlan =
@@ -43,6 +57,50 @@ export type DrawPlan =
 
 /** The minimum time in ms between two checks, if no event requires an earlier check. */
 const MIN_CHECK_SPACING_MS = 50;
+/**
+ * A member is drawn for each time that clients make this number of requests in the life of a member. So rotation has as
+ * many exits as the traffic is worth, and no IP is paid for one or two requests.
+ */
+const REQUESTS_PER_MEMBER = 4;
+/**
+ * With fewer requests in the life of a member, no member is held ahead: a client that comes then waits for one call, and the
+ * pace is free.
+ */
+const REQUESTS_WORTH_HOLDING = 2;
+/** While requests follow each other this closely, their number grows without an event, so the plan is made again. */
+const RECENT_MS = 2_000;
+const RECHECK_MS = 1_000;
+/** The most members that a draw adds because the latest members failed, beside those that clients need. */
+const MAX_SPARES = 3;
+
+/** The number of members that the demand uses in their lifetime, at most `size`. */
+export function wantedMembers(inputs: HoldingInputs): number {
+  const { demand, size, lifetimeMs, atLeast } = inputs;
+  if (holdsSize(inputs)) return size;
+  const { perSecond = 0, held = 0 } = demand;
+  const requests = perSecond * (lifetimeMs / 1_000);
+  const byRate =
+    requests < REQUESTS_WORTH_HOLDING ? 0 : Math.max(1, Math.floor(requests / REQUESTS_PER_MEMBER));
+  return Math.min(size, Math.max(byRate, held, atLeast));
+}
+
+/** Says what the source holds and why, such as `holds 3 of at most 20: 4 requests a minute, members live 3 min`. */
+export function describeHolding(inputs: HoldingInputs, held: number): string {
+  const { demand, size, lifetimeMs } = inputs;
+  if (holdsSize(inputs)) return `holds ${held} of ${size}`;
+  const members = `members live ${roughDuration(lifetimeMs)}`;
+  return `holds ${held} of at most ${size}: ${rateText(demand.perSecond ?? 0)}, ${members}`;
+}
+
+function rateText(perSecond: number): string {
+  const [count, unit] =
+    perSecond >= 1
+      ? [perSecond, 'second']
+      : perSecond * 60 >= 1
+        ? [perSecond * 60, 'minute']
+        : [perSecond * 3_600, 'hour'];
+  return `${formatCount(Math.round(count), 'request')} ${unit === 'hour' ? 'an' : 'a'} ${unit}`;
+}
 
 /**
  * Decides whether the source makes the next call that the pace allows. It makes this call if there will be too few
@@ -50,29 +108,49 @@ const MIN_CHECK_SPACING_MS = 50;
  * only the members that will be missing.
  */
 export function planDraw(inputs: DrawInputs): DrawPlan {
-  const { now, demand, idleAfterMs, maxPerCall, quotaLeft } = inputs;
+  const { now, demand, idleAfterMs, maxPerCall, quotaLeft, atLeast } = inputs;
   const idleAt = idleAfterMs === 0 || demand.waiting > 0 ? Infinity : demand.lastWantedAt + idleAfterMs;
-  if (now >= idleAt && !inputs.despiteNoDemand) {
+  if (now >= idleAt && atLeast === 0) {
     const since = demand.lastWantedAt === -Infinity ? 'yet' : `for ${roughDuration(idleAfterMs)}`;
     return { kind: 'idle', reason: `no client request ${since}; the next request starts a draw` };
   }
   const { missing, urgent } = deficit(inputs);
-  if (missing <= 0) {
-    const checkAt = Math.min(idleAt, nextCheckAt(inputs));
-    return { kind: 'enough', checkAt: Math.max(checkAt, now + MIN_CHECK_SPACING_MS) };
+  if (missing > 0) {
+    if (quotaLeft < 1) return { kind: 'exhausted' };
+    const count = Math.max(1, Math.floor(Math.min(missing, maxPerCall, quotaLeft)));
+    return { kind: 'draw', count, urgent };
   }
-  if (quotaLeft < 1) return { kind: 'exhausted' };
-  const count = Math.max(1, Math.floor(Math.min(missing, maxPerCall, quotaLeft)));
-  return { kind: 'draw', count, urgent };
+  if (wanted(inputs) === 0 && inputs.stock.heldAt(now) === 0) {
+    return {
+      kind: 'idle',
+      reason: 'too few client requests to hold a member; the next request starts a draw',
+    };
+  }
+  const checkAt = Math.min(idleAt, nextCheckAt(inputs));
+  return { kind: 'enough', checkAt: Math.max(checkAt, now + MIN_CHECK_SPACING_MS) };
 }
 
 function deficit(inputs: DrawInputs): { readonly missing: number; readonly urgent: boolean } {
   const { now, stock, demand, startInMs, latencyMs, size } = inputs;
-  const missing = Math.min(wanted(inputs) - stock.countedAt(now + horizonMs(inputs)), room(inputs));
+  const waiting = Math.min(demand.waiting, size);
+  const lacking = wanted(inputs) - stock.countedAt(now + horizonMs(inputs));
   // An urgent draw may request more members than the pool has room for. Quarantined members take up room, but waiting
   // clients cannot use them now.
-  const urgent = demand.waiting > 0 && stock.countedAt(now + startInMs + latencyMs) === 0;
-  return { missing: urgent ? Math.max(missing, Math.min(demand.waiting, size)) : missing, urgent };
+  const urgent = waiting > 0 && stock.countedAt(now + startInMs + latencyMs) === 0;
+  if (holdsSize(inputs)) {
+    const missing = Math.min(lacking, room(inputs));
+    return { missing: urgent ? Math.max(missing, waiting) : missing, urgent };
+  }
+  const needed = Math.max(lacking, waiting);
+  if (needed <= 0) return { missing: needed, urgent };
+  // A single missing member gets no spare: if it is dead, the next one comes with the next call.
+  const spares = needed === 1 ? 0 : Math.ceil(needed / (1 - inputs.deadShare)) - needed;
+  const missing = needed + Math.max(spares, urgent ? Math.min(inputs.failedInARow, MAX_SPARES) : 0);
+  return { missing: urgent ? missing : Math.min(missing, room(inputs)), urgent };
+}
+
+function holdsSize({ fill, idleAfterMs }: HoldingInputs): boolean {
+  return fill === 'size' || idleAfterMs === 0;
 }
 
 /** How far the plan looks ahead, in ms: until the call after the next one delivers its members. */
@@ -81,20 +159,25 @@ function horizonMs({ startInMs, callCycleMs, latencyMs }: DrawInputs): number {
 }
 
 /**
- * The number of members that the pool needs after `horizonMs`: `size`, plus the members that `maxUsesPerMember` or
- * `perHostSpacing` makes unusable in this time.
+ * The number of members that the pool needs after `horizonMs`, with those that `maxUsesPerMember` or `perHostSpacing`
+ * makes unusable in this time.
  */
 function wanted(inputs: DrawInputs): number {
-  return inputs.size + Math.ceil(inputs.demand.usedUpPerSecond * (horizonMs(inputs) / 1_000));
+  return wantedMembers(inputs) + usedUp(inputs);
+}
+
+function usedUp(inputs: DrawInputs): number {
+  return Math.ceil(inputs.demand.usedUpPerSecond * (horizonMs(inputs) / 1_000));
 }
 
 /**
- * How many members the pool may still add. The pool may hold the wanted number of members plus one full draw. It needs
- * this room because replacements arrive before the members that they replace expire, and because quarantined members
- * may become usable again.
+ * How many members the pool may still add. The pool may hold its size plus one full draw. It needs this room because
+ * replacements arrive before the members that they replace expire, and because quarantined members may become usable
+ * again.
  */
 function room(inputs: DrawInputs): number {
-  return wanted(inputs) + inputs.maxPerCall - inputs.stock.heldAt(inputs.now + inputs.startInMs);
+  const held = inputs.stock.heldAt(inputs.now + inputs.startInMs);
+  return inputs.size + usedUp(inputs) + inputs.maxPerCall - held;
 }
 
 function nextCheckAt(inputs: DrawInputs): number {
@@ -107,7 +190,8 @@ function nextCheckAt(inputs: DrawInputs): number {
   const byRoom = room(inputs) > 0 ? Infinity : (stock.nextLossAt(now) ?? Infinity);
   // While clients use up members, the pool may need more members at any time. So the next check comes within `leadMs`.
   const byUse = demand.usedUpPerSecond > 0 ? now + leadMs : Infinity;
-  return Math.min(byLoss, byRoom, byUse);
+  const mayGrow = wantedMembers(inputs) < inputs.size && now - demand.lastWantedAt < RECENT_MS;
+  return Math.min(byLoss, byRoom, byUse, mayGrow ? now + RECHECK_MS : Infinity);
 }
 
 /** After this number of draws in a row that added no usable member, the time between draws grows. One is normal. */
@@ -117,6 +201,9 @@ const DISTRUST_AFTER = 10;
 /** The same for members that need a probe. The number is higher because most free proxies do not work. */
 const DISTRUST_AFTER_UNPROVEN = 100;
 const MAX_SPACING_MS = 120_000;
+/** The weight of the latest member in the share of members that fail before their first use. */
+const DEAD_WEIGHT = 0.05;
+const MAX_DEAD_SHARE = 0.8;
 
 /**
  * Lengthens the time between draws while draws bring no members, or only members that fail before their first use. So
@@ -127,6 +214,7 @@ export class DrawSpacing {
   /** The number of draws in a row that did not increase the number of usable members. */
   #fruitlessDraws = 0;
   #unusedFailures = 0;
+  #deadShare = 0;
   /** The number of draws since noria began to distrust the source. */
   #distrustedDraws = 0;
   #notBeforeAt = 0;
@@ -134,6 +222,16 @@ export class DrawSpacing {
   /** @param unproven - whether members must pass a probe before their first use. */
   constructor(unproven: boolean) {
     this.#distrustAfter = unproven ? DISTRUST_AFTER_UNPROVEN : DISTRUST_AFTER;
+  }
+
+  /** The number of members in a row that failed before their first use. */
+  get failedInARow(): number {
+    return this.#unusedFailures;
+  }
+
+  /** The share of the latest members that failed before their first use. */
+  get deadShare(): number {
+    return this.#deadShare;
   }
 
   /** Whether the next draw will probably bring usable members. */
@@ -178,8 +276,14 @@ export class DrawSpacing {
    * @returns the number of such members in a row if noria now begins to distrust the source, else undefined.
    */
   recordUnusedFailure(): number | undefined {
+    this.#deadShare += (MAX_DEAD_SHARE - this.#deadShare) * DEAD_WEIGHT;
     this.#unusedFailures += 1;
     return this.#unusedFailures === this.#distrustAfter ? this.#unusedFailures : undefined;
+  }
+
+  /** Records that a member has left that clients had used, so that it was not dead on arrival. */
+  recordUsedMember(): void {
+    this.#deadShare -= this.#deadShare * DEAD_WEIGHT;
   }
 
   /** Records that a member accepted a tunnel. Runs for every tunnel, so it must be fast. */

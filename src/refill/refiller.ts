@@ -44,7 +44,7 @@ export class Refiller {
   #context: SourceContext | undefined;
   /** The sources by name, in the order in which the configuration lists them. */
   #sources = new Map<string, Source>();
-  #settings: RefillSettings = { sources: [], idleAfterMs: 0, callTimeoutMs: 0 };
+  #settings: RefillSettings = { sources: [], fill: 'demand', idleAfterMs: 0, callTimeoutMs: 0 };
   readonly #early: (() => void)[] = [];
   #subscriptions: readonly Disposable[] = [];
 

@@ -10,6 +10,9 @@ import { SERVICE_ZONE_OFFSET_MS } from '../service/codes.ts';
 export const DEFAULT_LATENCY_MS = 1_000;
 /** The weight of the latest call in the moving average of the duration of calls. */
 const LATENCY_WEIGHT = 0.3;
+/** Until the first draw, and while the service tells no lifetimes. */
+const DEFAULT_LIFETIME_MS = 60_000;
+const LIFETIME_WEIGHT = 0.2;
 
 const count = z.int().nonnegative();
 
@@ -49,10 +52,13 @@ export class SourceStatistics {
   used: number;
   /** Removed members that no client had used, plus proxies that noria must not use. */
   unused: number;
+  #hasLifetime = false;
   readonly budget: DailyBudget;
   quota: Quota;
   learnedMax: number;
   #latencyMs: number | undefined;
+  /** How long a drawn member usually lives from its draw, in ms. */
+  lifetimeMs = DEFAULT_LIFETIME_MS;
 
   constructor(wallAt: number, snapshot: StatisticsSnapshot | undefined, shared?: SharedCount) {
     this.drawn = snapshot?.drawn ?? 0;
@@ -81,6 +87,15 @@ export class SourceStatistics {
   recordLatency(tookMs: number): void {
     this.#latencyMs =
       this.#latencyMs === undefined ? tookMs : this.#latencyMs + (tookMs - this.#latencyMs) * LATENCY_WEIGHT;
+  }
+
+  /** Records how long the members of a draw will live, in ms; Infinity if that is unknown. */
+  recordLifetimes(lifetimes: readonly number[]): void {
+    const known = lifetimes.filter((ms) => ms > 0 && ms < Infinity);
+    if (known.length === 0) return;
+    const mean = known.reduce((sum, ms) => sum + ms, 0) / known.length;
+    this.lifetimeMs = this.#hasLifetime ? this.lifetimeMs + (mean - this.lifetimeMs) * LIFETIME_WEIGHT : mean;
+    this.#hasLifetime = true;
   }
 
   countForbidden(forbidden: number): void {

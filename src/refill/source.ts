@@ -5,7 +5,7 @@
  * Call `wake` after every event that may matter: it schedules a check. A check makes a plan (plan.ts). If a draw is due,
  * the check starts a turn, and at most one turn is in progress.
  */
-import { type Clock, EarliestTimer } from '../core/clock.ts';
+import { type Clock, EarliestTimer, pause } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import { hasCode, NoriaError } from '../core/faults.ts';
@@ -17,7 +17,13 @@ import type { DrawAnswer } from '../service/answer.ts';
 import { SUCCESS } from '../service/codes.ts';
 import { type DrawRow, OPERATIONS } from '../service/operations.ts';
 import { distinctIps, drawDone, drawnMembers, forbiddenIn } from './draw.ts';
-import type { DrawSourceOptions, ExtractConnection, Extractor, RefillPool } from './options.ts';
+import type {
+  DrawSourceOptions,
+  ExtractConnection,
+  Extractor,
+  RefillPool,
+  RefillSettings,
+} from './options.ts';
 import { type Pace, type Paces, type Permit, type Place, paceKey } from './pace.ts';
 import { PACE_SLACK_MS, PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
 import {
@@ -30,7 +36,7 @@ import {
   suspensionByReport,
   waitingPhase,
 } from './phase.ts';
-import { type DrawPlan, DrawSpacing, planDraw } from './plan.ts';
+import { type DrawPlan, DrawSpacing, describeHolding, type HoldingInputs, planDraw } from './plan.ts';
 import {
   type DrawOutcome,
   describeOutcome,
@@ -60,7 +66,7 @@ export interface SourceContext {
   readonly paces: Paces;
   readonly extractor: Extractor;
   /** Returns the current settings, which a reload may change. */
-  readonly settings: () => { readonly idleAfterMs: number; readonly callTimeoutMs: number };
+  readonly settings: () => Omit<RefillSettings, 'sources'>;
   /** Whether a source with a smaller priority number can serve the clients, so that this source must not draw. */
   readonly isPreferredServing: (options: DrawSourceOptions) => boolean;
   /** Returns the counter of distinct IPs that all norias of a fleet share for a source. */
@@ -103,6 +109,13 @@ const TUNNEL_SHARE = 0.5;
 const EMPTY_BEFORE_WARNING = 3;
 const UNUSED_FAILURES_ADVICE =
   "Check that this machine's address is bound in the console of the service, and check upstream.protocol and upstream.auth of the source.";
+/** The number of members of the first draw, which no client has requested. The second one is there if the first is dead. */
+const START_MEMBERS = 2;
+/**
+ * If clients wait and the pool is empty, a draw waits this long, in ms, from its start for more clients, so that one call
+ * brings members for all that come at once.
+ */
+const GATHER_MS = 100;
 const NO_STREAK = { kind: '', length: 0 };
 const NOT_SENT = { result: undefined, settlement: PACE_UNCHANGED };
 const NO_NEWS: InstanceReport = { quota: {} };
@@ -251,8 +264,10 @@ export class Source {
 
   /** @param uses - the number of tunnels and requests that the removed member had accepted. */
   memberRemoved(uses: number, hasFailed: boolean): void {
-    if (uses > 0) this.#statistics.used += 1;
-    else this.#statistics.unused += 1;
+    if (uses > 0) {
+      this.#statistics.used += 1;
+      this.#spacing.recordUsedMember();
+    } else this.#statistics.unused += 1;
     if (hasFailed && uses === 0) {
       const failures = this.#spacing.recordUnusedFailure();
       if (failures !== undefined)
@@ -279,7 +294,7 @@ export class Source {
       state: blocked === undefined ? this.#phase.name : 'paused',
       suspended: blocked !== undefined || (this.#phase.name === 'paused' && !this.#isPausedByOperator),
       blocked: blocked !== undefined,
-      reason: blocked ?? reason,
+      reason: blocked ?? (this.#phase.name === 'ready' ? this.#holdingText() : reason),
       advice: (blocked === undefined ? advice : adviceOnBlock?.(name)) ?? null,
       code: code ?? null,
       // After a successful call, the service's text explains nothing, whatever the source waits for.
@@ -333,6 +348,11 @@ export class Source {
   /** The time in ms from the answer of one call to the next call. */
   get #gapMs(): number {
     return this.options.intervalMs + PACE_SLACK_MS;
+  }
+
+  #holdingText(): string {
+    const { pool, clock } = this.#context;
+    return describeHolding(this.#holding(), pool.usableAt(this.options.name, clock.monotonic()));
   }
 
   #lastDraw(): Pick<SourceStatus, 'meaning' | 'lastDraw'> {
@@ -446,8 +466,8 @@ export class Source {
 
   /** @param startInMs - the time in ms until the call may start. */
   #planAfter(startInMs: number): DrawPlan {
-    const { clock, pool, settings } = this.#context;
-    const { name, size, dailyBudget, call, count } = this.options;
+    const { clock, pool } = this.#context;
+    const { name, dailyBudget, call, count } = this.options;
     const { latencyMs, learnedMax } = this.#statistics;
     const { defaultMax, max = Infinity }: DrawRow['count'] = OPERATIONS[call.product].count;
     return planDraw({
@@ -457,16 +477,26 @@ export class Source {
         heldAt: (at) => pool.heldAt(name, at),
         nextLossAt: (after) => pool.nextLossAt(name, after),
       },
-      demand: pool.demand(name),
-      size,
-      idleAfterMs: settings().idleAfterMs,
+      ...this.#holding(),
       startInMs,
       callCycleMs: this.#gapMs + latencyMs,
       latencyMs,
       maxPerCall: Math.min(count ?? defaultMax, max, learnedMax, this.#spacing.maxPerCall),
       quotaLeft: this.#statistics.quotaLeft(dailyBudget, clock.now()),
-      despiteNoDemand: this.#refillRequested || this.#drawsAhead || this.#mayRecover(),
+      deadShare: this.#spacing.deadShare,
+      failedInARow: this.#spacing.failedInARow,
     });
+  }
+
+  /** What decides how many members the source holds. A requested refill fills the pool to its size. */
+  #holding(): HoldingInputs {
+    const { pool, settings } = this.#context;
+    const { name, size } = this.options;
+    const { fill, idleAfterMs } = settings();
+    const ahead = this.#drawsAhead ? START_MEMBERS : this.#mayRecover() ? 1 : 0;
+    const atLeast = Math.min(size, this.#refillRequested ? size : ahead);
+    const { lifetimeMs } = this.#statistics;
+    return { demand: pool.demand(name), size, fill, idleAfterMs, lifetimeMs, atLeast };
   }
 
   /**
@@ -600,7 +630,7 @@ export class Source {
 
   /** Opens the connection. Returns undefined if the connection failed or the turn has ended. */
   async #connect(count: number, turn: AbortSignal): Promise<OpenDraw | undefined> {
-    const { clock, bus, extractor } = this.#context;
+    const { clock, bus, extractor, pool, settings } = this.#context;
     const { options } = this;
     const startedAt = clock.monotonic();
     if (isSuspended(this.#phase)) this.#moveToWaiting();
@@ -610,7 +640,11 @@ export class Source {
     this.#call = call;
     turn.addEventListener('abort', abort);
     try {
-      const connection = await extractor.connect(options.call, call.signal);
+      const gathers = settings().fill === 'demand' && pool.demand(options.name).waiting > 0;
+      const [connection] = await Promise.all([
+        extractor.connect(options.call, call.signal),
+        gathers ? pause(clock, GATHER_MS, call.signal) : undefined,
+      ]);
       return { connection, options, startedAt, signal: call.signal };
     } catch (error) {
       this.#refillRequested = false;
@@ -685,9 +719,11 @@ export class Source {
       statistics.quota = { ...statistics.quota, ...answer.quota };
       statistics.countForbidden(forbiddenIn(answer));
       if (options.dailyBudget !== undefined) statistics.budget.add(distinctIps(answer), clock.now());
-      if (answer.entries.length > 0) added = pool.addMembers(source, drawnMembers(answer, options));
+      const members = drawnMembers(answer, options);
+      if (answer.entries.length > 0) added = pool.addMembers(source, members);
       statistics.drawn += added.joined;
       statistics.recordLatency(ms);
+      statistics.recordLifetimes(members.map(({ endsAt }) => (endsAt ?? Infinity) - clock.monotonic()));
     }
     const gained = usable() - usableBefore;
     bus.emit('draw.done', drawDone({ source, asked, ms }, outcome, { answer, ...added }));

@@ -181,7 +181,7 @@ service: { timeout: 2s }
 sources:
   - { name: web, product: short-pure, baseUrl: "${pureUrl}", instance: "${pure.id}", password: "${SECRETS.http}", interval: ${INTERVAL_MS}ms, size: 12, params: { count: 12 } }
   - { name: socks, product: shared, baseUrl: "${sharedUrl}", instance: "${shared.id}", password: "${SECRETS.socks}", interval: ${INTERVAL_MS}ms, size: 12, params: { count: 12, pro: 2 } }
-pool: { allowPrivateAddresses: true, safetyMargin: 500ms, minRemaining: 2s }
+pool: { fill: size, allowPrivateAddresses: true, safetyMargin: 500ms, minRemaining: 2s }
 dial: { deadline: ${DEADLINE_MS}ms, attemptTimeout: 2s, waitForMember: 8s }
 health: { quarantine: 1s }
 listeners:

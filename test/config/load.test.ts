@@ -30,6 +30,7 @@ test('load: every key has its default', () => {
     account: undefined,
     pool: {
       size: 20,
+      fill: 'demand',
       idleAfterMs: 300_000,
       safetyMarginMs: 3000,
       minRemainingMs: 10_000,

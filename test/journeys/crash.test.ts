@@ -45,7 +45,7 @@ async function setUp(sandbox: Sandbox, source: string): Promise<Stage> {
 service: { timeout: 1s } # how long the pace is held for a call that a kill interrupted
 sources:
 ${sourceLine(sandbox, 'pure', 'short-pure', source)}
-pool: { allowPrivateAddresses: true, safetyMargin: 100ms, minRemaining: 0s }
+pool: { fill: size, allowPrivateAddresses: true, safetyMargin: 100ms, minRemaining: 0s }
 listeners: [{ address: "127.0.0.1:${proxyPort}", denyTargets: [] }]
 admin: { address: "127.0.0.1:${adminPort}" }
 state: { dir: "${stateDir}" }

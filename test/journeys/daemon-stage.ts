@@ -24,7 +24,7 @@ export async function setUpDaemon(listener = '', more = ''): Promise<DaemonStage
   const config = (inListener = '', sections = '') => `
 sources:
 ${sourceLine(sandbox, 'city', 'short-classic', 'size: 2, params: { count: 2 }')}
-pool: { allowPrivateAddresses: true }
+pool: { fill: size, allowPrivateAddresses: true }
 listeners: [{ address: "127.0.0.1:${port}", denyTargets: []${inListener} }]
 admin: off
 state: { dir: "${join(folder, 'state')}" }

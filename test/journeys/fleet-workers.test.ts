@@ -90,7 +90,7 @@ async function startHost({ sandbox, store }: FleetStage, name: string): Promise<
     `
 sources:
 ${sourceLine(sandbox, 'city', 'shared', keys)}
-pool: { allowPrivateAddresses: true }
+pool: { fill: size, allowPrivateAddresses: true }
 dial: { waitForMember: 60s, deadline: 60s, attemptTimeout: 60s, hedgeAfter: off } # a busy machine must not change an exit
 listeners: [{ address: "127.0.0.1:0", denyTargets: [] }]
 admin: { address: "127.0.0.1:0" }

@@ -122,7 +122,7 @@ test.skipIf(NO_STORE)('fleet: noria fleet, check and extract use the store', asy
     [
       'sources:',
       sourceLine(sandbox, 'harbor', 'shared', `interval: ${INTERVAL_MS}ms`),
-      'pool: { allowPrivateAddresses: true }',
+      'pool: { fill: size, allowPrivateAddresses: true }',
       `fleet: { url: "${store.url}" }`,
       'state: off',
     ].join('\n'),

@@ -135,7 +135,7 @@ sources:
     upstream: { auth: { username: upstream-user, password: ${quoted(upstreamPassword)} } }
   - { name: wrong, product: long-residential, instance: "${idOf('long-residential')}", password: ${quoted(wrongPassword)}, interval: 1s }
   - { name: dead, product: exclusive, baseUrl: "http://127.0.0.1:1", instance: "${idOf('exclusive')}", password: ${quoted(deadPassword)} }
-pool: { allowPrivateAddresses: true, safetyMargin: 0s, minRemaining: 0s }
+pool: { fill: size, allowPrivateAddresses: true, safetyMargin: 0s, minRemaining: 0s }
 dial: { waitForMember: 1s }
 listeners:
   - { address: "127.0.0.1:${port}", denyTargets: [], users: [{ username: worker, password: ${quoted(SECRETS.userPassword)} }] }

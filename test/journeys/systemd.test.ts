@@ -48,7 +48,7 @@ async function configFor(listener: string): Promise<{ file: string; folder: stri
   const text = `
 sources:
 ${sourceLine(sandbox, 'city', 'short-classic', 'size: 2, params: { count: 2 }')}
-pool: { allowPrivateAddresses: true }
+pool: { fill: size, allowPrivateAddresses: true }
 listeners: [{ address: "${listener}", denyTargets: [] }]
 admin: off
 state: off

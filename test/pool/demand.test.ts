@@ -179,6 +179,42 @@ test('demand: with maxUsesPerMember, members are used up at the rate of requests
   expect(kit.pool.demand('city').usedUpPerSecond).toBeLessThan(0.001);
 });
 
+test('demand: the rate of requests follows the last minute, and few requests the last five minutes', () => {
+  const kit = openKit();
+  const rate = () => Math.round((kit.pool.demand('city').perSecond ?? 0) * 60 * 10) / 10;
+  expect(rate()).toBe(0);
+  kit.pool.addMembers('city', [drawn(kit, 1, 3_600_000)]);
+  for (let minute = 0; minute < 5; minute += 1) {
+    use(kit);
+    kit.clock.advance(30_000);
+    use(kit);
+    kit.clock.advance(30_000);
+  }
+  expect(rate(), 'one request each 30 s').toBeCloseTo(2, 0);
+  for (let second = 0; second < 60; second += 1) {
+    use(kit);
+    use(kit);
+    kit.clock.advance(1_000);
+  }
+  expect(rate(), 'two requests a second').toBeGreaterThan(110);
+  kit.clock.advance(120_000);
+  expect(rate()).toBeLessThan(60);
+  kit.clock.advance(200_000);
+  expect(kit.pool.demand('city')).not.toHaveProperty('perSecond');
+});
+
+test('demand: sessions used in the last minute and open tunnels each need members', () => {
+  const kit = openKit();
+  addMembers(kit, 2);
+  for (const session of ['a', 'b', 'c']) use(kit, { session });
+  kit.clock.advance(1_000);
+  expect(kit.pool.demand('city').held).toBe(3);
+  kit.clock.advance(60_000);
+  expect(kit.pool.demand('city')).not.toHaveProperty('held');
+  for (let tunnel = 0; tunnel < 17; tunnel += 1) acquire(kit);
+  expect(kit.pool.demand('city').held).toBe(2);
+});
+
 test('demand: without limits no member is used up', () => {
   const kit = openKit();
   addMembers(kit, 1);

@@ -168,6 +168,7 @@ test('instance report: a reload with other options makes its own attempt', async
   await pass(pair.clock, MINUTE_MS);
   await pair.two.refiller.update({
     sources: [sourceOptions({ size: 4 })],
+    fill: 'size',
     idleAfterMs: 0,
     callTimeoutMs: 10_000,
   });

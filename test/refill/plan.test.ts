@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type DrawInputs, planDraw } from '../../src/refill/plan.ts';
+import { type DrawInputs, describeHolding, planDraw, wantedMembers } from '../../src/refill/plan.ts';
 
 const GAP_MS = 10_250;
 const LATENCY_MS = 1_000;
@@ -28,7 +28,11 @@ function inputs(expiries: readonly number[], changes: Partial<DrawInputs> = {}):
     latencyMs: LATENCY_MS,
     maxPerCall: 5,
     quotaLeft: Infinity,
-    despiteNoDemand: false,
+    fill: 'size',
+    lifetimeMs: 180_000,
+    atLeast: 0,
+    deadShare: 0,
+    failedInARow: 0,
     ...changes,
   };
 }
@@ -62,7 +66,7 @@ test('draw plan: without clients nothing is drawn, unless the operator requests 
   const quiet = { now: 300_000 };
   expect(planDraw(inputs([], quiet)).kind).toBe('idle');
   expect(planDraw(inputs([], { now: 299_999 })).kind).toBe('draw');
-  expect(planDraw(inputs([], { ...quiet, despiteNoDemand: true })).kind).toBe('draw');
+  expect(planDraw(inputs([], { ...quiet, atLeast: 1 })).kind).toBe('draw');
   expect(planDraw(inputs([], { ...quiet, idleAfterMs: 0 })).kind).toBe('draw');
   expect(planDraw(inputs([], { ...quiet, ...demand({ waiting: 1 }) })).kind).toBe('draw');
 });
@@ -130,5 +134,82 @@ test('draw plan: for any stock it requests at most what is missing and never che
       },
     ),
     { numRuns: 1_000, examples: [[[1, 1], 1, 1, 1]] },
+  );
+});
+
+const DEMAND: Partial<DrawInputs> = { fill: 'demand', size: 20, maxPerCall: 20 };
+const perMinute = (requests: number, more: Partial<DrawInputs['demand']> = {}) =>
+  demand({ perSecond: requests / 60, ...more });
+
+test('fill demand: the members are those that the requests of a life are worth', () => {
+  const held = (requests: number, more: Partial<DrawInputs> = {}) =>
+    wantedMembers(inputs([], { ...DEMAND, ...perMinute(requests), ...more }));
+  expect([0, 0.5, 1, 2, 4, 10, 30].map((requests) => held(requests))).toEqual([0, 0, 1, 1, 3, 7, 20]);
+  expect(held(2_400), 'heavy load: all serve').toBe(20);
+  expect(held(4, { lifetimeMs: 60_000 })).toBe(1);
+  expect(held(1, perMinute(1, { held: 6 })), 'sessions and tunnels').toBe(6);
+  expect(held(0, { fill: 'size' })).toBe(20);
+  expect(held(0, { idleAfterMs: 0 }), 'idleAfter 0 keeps the pool full').toBe(20);
+  expect(held(0, { atLeast: 2 }), 'the first draw').toBe(2);
+});
+
+test('fill demand: the status says what is held and why', () => {
+  const told = (requests: number, held: number) =>
+    describeHolding(inputs([], { ...DEMAND, ...perMinute(requests) }), held);
+  expect(told(4, 3)).toBe('holds 3 of at most 20: 4 requests a minute, members live 3 min');
+  expect(told(2_400, 20)).toBe('holds 20 of at most 20: 40 requests a second, members live 3 min');
+  expect(told(0.1, 1)).toBe('holds 1 of at most 20: 6 requests an hour, members live 3 min');
+});
+
+test('fill demand: at light load nothing is held, and a client that waits causes a draw of one', () => {
+  const light = { ...DEMAND, ...perMinute(0.5) };
+  expect(planDraw(inputs([], light))).toMatchObject({ kind: 'idle' });
+  expect(planDraw(inputs(all(1), light)).kind, 'a member that lives is kept').toBe('enough');
+  const waiting = { ...DEMAND, ...perMinute(0.5, { waiting: 1 }) };
+  expect(planDraw(inputs([], waiting))).toEqual({ kind: 'draw', count: 1, urgent: true });
+  expect(planDraw(inputs([], { ...waiting, failedInARow: 1 })), 'the last one was dead').toMatchObject({
+    count: 2,
+  });
+});
+
+test('fill demand: a lost member is replaced only while the demand needs it', () => {
+  const busy = { ...DEMAND, ...perMinute(10) };
+  expect(planDraw(inputs(all(7), busy)).kind).toBe('enough');
+  expect(planDraw(inputs(all(4), busy))).toMatchObject({ kind: 'draw', count: 3 });
+  expect(planDraw(inputs(all(4), { ...busy, deadShare: 0.2 }))).toMatchObject({ count: 4 });
+  expect(planDraw(inputs(all(20), { ...DEMAND, ...perMinute(1) })).kind, 'from full to light').toBe('enough');
+});
+
+test('fill demand: while clients come, the plan is made again each second', () => {
+  const recent = { now: 10_000, ...perMinute(4, { lastWantedAt: 9_000 }) };
+  expect(planDraw(inputs(all(3), { ...DEMAND, ...recent }))).toEqual({ kind: 'enough', checkAt: 11_000 });
+});
+
+test('fill demand: for any demand it draws for waiting clients, and never more than the rule allows', () => {
+  const share = fc.double({ min: 0, max: 0.8, noNaN: true });
+  fc.assert(
+    fc.property(
+      fc.array(fc.integer({ min: 1, max: 700_000 }), { maxLength: 40 }),
+      fc.double({ min: 0, max: 50, noNaN: true }),
+      fc.record({ waiting: fc.integer({ min: 0, max: 60 }), held: fc.integer({ min: 0, max: 60 }) }),
+      fc.record({ deadShare: share, failedInARow: fc.integer({ min: 0, max: 9 }) }),
+      fc.record({ size: fc.integer({ min: 1, max: 40 }), maxPerCall: fc.integer({ min: 1, max: 20 }) }),
+      (expiries, perSecond, { waiting, held }, history, limits) => {
+        const given = { ...DEMAND, ...history, ...limits, ...demand({ perSecond, waiting, held }) };
+        const plan = planDraw(inputs(expiries, given));
+        const alive = stockOf(expiries).countedAt(HORIZON_MS);
+        const wanted = wantedMembers(inputs(expiries, given));
+        expect(wanted).toBeLessThanOrEqual(limits.size);
+        const room = limits.size + limits.maxPerCall > stockOf(expiries).heldAt(0);
+        if ((alive < wanted && room) || (waiting > 0 && stockOf(expiries).countedAt(LATENCY_MS) === 0))
+          expect(plan.kind).toBe('draw');
+        if (plan.kind !== 'draw') return;
+        const needed = Math.max(wanted - alive, Math.min(waiting, limits.size));
+        expect(needed, 'a draw that nobody needs').toBeGreaterThan(0);
+        const spares = Math.max(needed / (1 - history.deadShare) - needed + 1, history.failedInARow);
+        expect(plan.count).toBeLessThanOrEqual(Math.min(limits.maxPerCall, Math.ceil(needed + spares)));
+      },
+    ),
+    { numRuns: 2_000 },
   );
 });

@@ -249,6 +249,7 @@ test('refill: the forecasts have the reason of each source and the next possible
 
 const settings = (sources: readonly DrawSourceOptions[]) => ({
   sources,
+  fill: 'size' as const,
   idleAfterMs: 300_000,
   callTimeoutMs: 10_000,
 });

@@ -240,6 +240,7 @@ export function openRig(options: RigOptions = {}): Rig {
     extractor: service,
     pace: options.store ?? createPaceMemory(manualTimekeeper(clock)),
     sources: [sourceOptions()],
+    fill: 'size',
     idleAfterMs: 300_000,
     callTimeoutMs: 10_000,
     ...options,

@@ -145,7 +145,12 @@ test('source: without a client an answer of unusable proxies is not repeated, be
   rig.pool.want('city', NO_CLIENT);
   await pass(rig.clock, HOUR_MS, 2_000);
   expect(rig.service.calls).toHaveLength(1);
-  await rig.refiller.update({ sources: [sourceOptions()], idleAfterMs: 300_000, callTimeoutMs: 10_000 });
+  await rig.refiller.update({
+    sources: [sourceOptions()],
+    fill: 'size',
+    idleAfterMs: 300_000,
+    callTimeoutMs: 10_000,
+  });
   await pass(rig.clock, HOUR_MS, 2_000);
   expect(rig.service.calls).toHaveLength(2);
 });

@@ -68,12 +68,17 @@ export interface NoriaOptions {
   readonly drain?: string;
 }
 
+/** Most tests need a full pool, so `fill` is `size` unless the test sets it. */
+function poolLine(pool: string): string {
+  return /\bfill:/.test(pool) ? pool : `${pool}, fill: size`;
+}
+
 /** The configuration that `startNoria` starts with. */
 export function testConfig(options: NoriaOptions): Config {
   const text = [
     'sources:',
     ...options.sources,
-    `pool: { allowPrivateAddresses: ${options.allowPrivate ?? true}, ${options.pool ?? 'safetyMargin: 200ms, minRemaining: 0s'} }`,
+    `pool: { allowPrivateAddresses: ${options.allowPrivate ?? true}, ${poolLine(options.pool ?? 'safetyMargin: 200ms, minRemaining: 0s')} }`,
     options.listeners ??
       `listeners: [{ address: "127.0.0.1:0", denyTargets: [] ${options.listener === undefined ? '' : `, ${options.listener}`} }]`,
     'admin: { address: "127.0.0.1:0" }',

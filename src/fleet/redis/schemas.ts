@@ -107,7 +107,13 @@ const beat = z.object({
   waiting: z.number(),
   demand: z.record(
     z.string(),
-    z.object({ waiting: z.number(), lastWantedAt: z.number(), usedUpPerSecond: z.number() }),
+    z.object({
+      waiting: z.number(),
+      lastWantedAt: z.number(),
+      usedUpPerSecond: z.number(),
+      perSecond: z.number().optional(),
+      held: z.number().optional(),
+    }),
   ),
   members: z.array(
     z.object({

@@ -27,7 +27,7 @@ test.skipIf(NO_STORE || !hasCommand('curl') || FAKE_CLOCK === undefined)(
       [
         'sources:',
         sourceLine(sandbox, 'city', 'shared', `interval: 1s, size: ${MEMBERS}, params: { count: 2, pro: 1 }`),
-        'pool: { allowPrivateAddresses: true, safetyMargin: 200ms, minRemaining: 0s }',
+        'pool: { fill: size, allowPrivateAddresses: true, safetyMargin: 200ms, minRemaining: 0s }',
         'listeners: [{ address: "127.0.0.1:0", denyTargets: [] }]',
         'admin: { address: "127.0.0.1:0" }',
         `fleet: { url: "${store.url}", replica: two }`,

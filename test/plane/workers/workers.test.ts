@@ -274,7 +274,7 @@ function pairFile(sandbox: Sandbox, address: string): string {
   const config = `
 sources:
 ${sourceLine(sandbox, 'city', 'short-classic', 'size: 2, params: { count: 2 }')}
-pool: { allowPrivateAddresses: true }
+pool: { fill: size, allowPrivateAddresses: true }
 listeners: [{ address: "${address}", denyTargets: [] }]
 admin: off
 state: off

@@ -7,7 +7,12 @@ export function calmTrial(world: Partial<World> = {}): TrialOptions {
   return {
     days: 1,
     seed: 1,
-    refill: { sources: [sourceOptions({ size: 10 })], idleAfterMs: 300_000, callTimeoutMs: 10_000 },
+    refill: {
+      sources: [sourceOptions({ size: 10 })],
+      fill: 'size',
+      idleAfterMs: 300_000,
+      callTimeoutMs: 10_000,
+    },
     pool: poolSettings({ sources: [{ ...CITY, size: 10 }] }),
     waitForMemberMs: 15_000,
     load: { requestsPerMinute: 5, activeHours: [0, 24], tunnelMs: 5_000 },

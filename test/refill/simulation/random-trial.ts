@@ -19,7 +19,7 @@ export function randomTrial(seed: number, days: number): TrialOptions {
   return {
     days,
     seed,
-    refill: { sources, idleAfterMs, callTimeoutMs: 10_000 },
+    refill: { sources, fill: 'size', idleAfterMs, callTimeoutMs: 10_000 },
     pool: {
       sources: sources.map(({ name, priority, size }) => ({
         name,
