@@ -8,11 +8,15 @@ import {
   type MemberJson,
   memberSchema,
   type Reload,
+  type RequestJson,
   reloadSchema,
+  requestSchema,
   type SessionJson,
   type Status,
   sessionSchema,
   statusSchema,
+  type UsageJson,
+  usageSchema,
 } from '../admin/schemas.ts';
 import { type AdminSection, readAdminSection } from '../config/admin-section.ts';
 import { findDefaultFile } from '../config/files.ts';
@@ -41,6 +45,7 @@ interface Call {
   readonly method: 'GET' | 'POST' | 'DELETE';
   readonly path: string;
   readonly body?: unknown;
+  readonly accept?: string;
   readonly timeoutMs?: number;
 }
 
@@ -75,6 +80,19 @@ export class AdminClient {
 
   sessions(): Promise<SessionJson[]> {
     return this.#get('/api/sessions', sessionSchema.array());
+  }
+
+  requests(query: URLSearchParams): Promise<RequestJson[]> {
+    return this.#get(`/api/requests?${query}`, requestSchema.array());
+  }
+
+  usage(query: URLSearchParams): Promise<UsageJson[]> {
+    return this.#get(`/api/usage?${query}`, usageSchema.array());
+  }
+
+  async usageCsv(query: URLSearchParams): Promise<string> {
+    const answer = await this.#call({ method: 'GET', path: `/api/usage?${query}`, accept: 'text/csv' });
+    return answer.body;
   }
 
   async commandSource(source: string, verb: 'pause' | 'resume' | 'refill'): Promise<void> {
@@ -126,6 +144,7 @@ export class AdminClient {
     const headers = {
       ...(token === undefined ? {} : { authorization: `Bearer ${token.reveal()}` }),
       ...(call.method === 'GET' ? {} : { 'content-type': 'application/json' }),
+      ...(call.accept === undefined ? {} : { accept: call.accept }),
     };
     const answer = await send(new URL(call.path, origin), call, headers).catch((cause: unknown) => {
       throw this.#unreachable(

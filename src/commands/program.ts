@@ -42,6 +42,8 @@ const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
   ['fleet', async () => (await import('./fleet.ts')).fleetCommand],
   ['members', async () => (await import('./steer.ts')).membersCommand],
   ['sessions', async () => (await import('./steer.ts')).sessionsCommand],
+  ['why', async () => (await import('./ledger.ts')).whyCommand],
+  ['usage', async () => (await import('./ledger.ts')).usageCommand],
   ['pause', async () => (await import('./steer.ts')).sourceCommand('pause')],
   ['resume', async () => (await import('./steer.ts')).sourceCommand('resume')],
   ['refill', async () => (await import('./steer.ts')).sourceCommand('refill')],

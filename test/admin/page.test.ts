@@ -10,6 +10,7 @@ const { describe } = await load('headline.js');
 const { countMembers, proxyUrl, successText } = await load('connect.js');
 const { foldFailures, groupByCause } = await load('failures.js');
 const { membersByTrouble, membersInView } = await load('member.js');
+const { queryOf, storyOf } = await load('requests.js');
 const { sourcesByTrouble, usableText } = await load('sources.js');
 const { WheelSlots } = await load('wheel-slots.js');
 const { bucketPath, INNER, layOutSectors, OUTER } = await load('wheel-geometry.js');
@@ -228,6 +229,30 @@ test('page: the table of members has a filter and an order', () => {
   expect(ids({ filter: '', column: 'uses' })).toEqual(['c', 'a', 'b']);
   expect(ids({ filter: '', column: 'uses', descending: true })).toEqual(['b', 'a', 'c']);
   expect(ids({ filter: '203.0.113.7:8000' })).toHaveLength(3);
+});
+
+test('page: the filter of requests becomes a query, and a request tells its story', () => {
+  const query = new URLSearchParams(queryOf('shop.example user:ann since:10m', true));
+  expect(Object.fromEntries(query)).toEqual({
+    limit: '100',
+    target: 'shop.example',
+    user: 'ann',
+    since: '10m',
+    failed: '1',
+  });
+  const request = {
+    ...{ id: 'a-1', protocol: 'connect', client: '203.0.113.9', code: null, firstByteMs: 400, ms: 2_500 },
+    attempts: [
+      { member: 'm12', source: 'city', exit: '203.0.113.7', ms: 212, code: 'member-refused' },
+      { member: 'm7', source: 'city', exit: null, ms: 80, code: null },
+    ],
+  };
+  expect(storyOf(request)).toEqual([
+    'member m12 203.0.113.7 of city: member-refused after 212 ms',
+    'member m7 of city: accepted after 80 ms',
+    'ended after 2.5 s, first byte after 400 ms',
+    'a-1 · connect · 203.0.113.9',
+  ]);
 });
 
 test('page: members and sources with trouble come first', () => {

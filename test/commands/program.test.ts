@@ -36,6 +36,8 @@ test('program: has the documented commands', () => {
     'sessions',
     'simulate',
     'status',
+    'usage',
+    'why',
   ]);
 });
 

@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import type { RequestJson, UsageJson } from '../../src/admin/schemas.ts';
+import { runProgram } from '../../src/commands/program.ts';
+import { fakeTerminal } from '../commands/fake-terminal.ts';
 import { curl } from '../support/curl.ts';
 import {
   NO_HEDGE,
@@ -15,6 +17,12 @@ import {
   untilReady,
 } from '../support/noria.ts';
 import { until } from '../support/until.ts';
+
+async function runNoria(argv: readonly string[]) {
+  const terminal = { ...fakeTerminal(), columns: 200 };
+  const exitCode = await runProgram(argv, terminal);
+  return { exitCode, out: terminal.printed() };
+}
 
 const USERS = 'users: [{ username: ann, password: x }, { username: ben, password: x }]';
 
@@ -54,7 +62,7 @@ test('ledger: each protocol leaves one record with its member, its bytes and its
   await curl('-x', `socks5h://ben:x@${noria.proxy}`, url, '-o', '/dev/null');
   await curl('-x', `http://ben:wrong@${noria.proxy}`, url, '-o', '/dev/null');
   await until('four records', async () => (await requests(noria)).length >= 4);
-  const found = await requests(noria);
+  const found = (await requests(noria)).sort((one, other) => other.at.localeCompare(one.at));
   expect(
     found.map(({ protocol, user, session, outcome, code }) => [protocol, user, session, outcome, code]),
   ).toEqual([
@@ -204,4 +212,21 @@ test('ledger: without an access log no target is in the log at info', async () =
   const shown = noria.lines.filter((line) => JSON.parse(line).level >= 30);
   expect(shown.length).toBeGreaterThan(0);
   expect(shown.filter((line) => line.includes('secret-shop'))).toEqual([]);
+});
+
+test('ledger: noria why tells the story of a request, noria usage what was used', async () => {
+  const { sandbox, noria } = await start();
+  await curl('-x', `http://ann:x@${noria.proxy}`, `${sandbox.targetUrl}/ip`);
+  await until('a record', async () => (await requests(noria)).length === 1);
+  const [record] = await requests(noria);
+  const run = (...args: string[]) => runNoria([...args, '--admin', noria.admin]);
+  const why = await run('why', '127.0.0.1');
+  expect(why.out.split('\n')[0]).toMatch(/ann {2}forward {2}127\.0\.0\.1:\d+ {2}served {2}\d+ ms/);
+  expect(why.out).toContain(`    ${record?.attempts[0]?.member}`);
+  expect((await run('why', '--failed')).out).toBe('no such request\n');
+  expect(JSON.parse((await run('why', '--json')).out)).toEqual([record]);
+  expect((await run('why', '--since', 'soon')).exitCode).toBe(2);
+  expect((await run('usage')).out).toMatch(/^USER +REQUESTS .*\nann +1 +0 /);
+  expect((await run('usage', '--by', 'source', '--csv')).out).toMatch(/^name,requests,.*\r\ncity,1,0,/);
+  expect((await run('usage', '--day', '2020-01-01')).exitCode).toBe(1);
 });

@@ -7,6 +7,7 @@ const COUNT = new Intl.NumberFormat(LANGUAGE);
 const ONE_DIGIT = new Intl.NumberFormat(LANGUAGE, { maximumFractionDigits: 1 });
 const TWO_DIGITS = new Intl.NumberFormat(LANGUAGE, { maximumSignificantDigits: 2 });
 const MOMENT = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium', timeStyle: 'medium' });
+const CLOCK = new Intl.DateTimeFormat(LOCALE, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
 /**
  * The characters that src/core/printable.ts also escapes: control, bidirectional, zero-width and other format
@@ -130,6 +131,11 @@ export function ago(moment, now) {
  */
 export function dateAndTime(moment) {
   return MOMENT.format(Date.parse(moment));
+}
+
+/** The time of day of a moment. @param {string} moment - in ISO 8601 */
+export function clockOf(moment) {
+  return CLOCK.format(Date.parse(moment));
 }
 
 /**

@@ -13,6 +13,7 @@ import { duration } from './format.js';
 import { openFrame } from './frame.js';
 import { announce, showHeadline, showLost } from './headline.js';
 import { openMemberCard, openMemberTable } from './member.js';
+import { openRequests } from './requests.js';
 import { MAX_SESSIONS, openSessions } from './sessions.js';
 import { openSources } from './sources.js';
 import { TEXTS } from './texts.js';
@@ -77,6 +78,7 @@ const sources = openSources(actions);
 const traffic = openTraffic();
 const failures = openFailures();
 const sessions = openSessions(actions);
+const requests = openRequests();
 
 /**
  * Moves the keyboard focus to the wheel after an eviction. The eviction removes the member's card with the focused
@@ -198,7 +200,10 @@ async function stayConnected() {
     try {
       await follow(FOLLOWED_EVENTS, (name) => {
         failedTries = 0;
-        if (name === 'hello') void loadHistory();
+        if (name === 'hello') {
+          void loadHistory();
+          void requests.load();
+        }
         poll();
       });
     } catch (error) {
@@ -246,5 +251,6 @@ byId('forget-token').addEventListener('click', () => {
 document.addEventListener('visibilitychange', () => whileVisible(poll));
 setInterval(() => whileVisible(poll), POLL_MS);
 setInterval(() => whileVisible(() => void loadHistory()), HISTORY_POLL_MS);
+setInterval(() => whileVisible(() => void requests.load()), HISTORY_POLL_MS);
 setInterval(tick, TICK_MS);
 void stayConnected();

@@ -24,6 +24,10 @@ export const EN = {
     connectedClients: 'Clients',
     lastSeen: 'Last seen',
     sessionTable: 'Table of sessions',
+    requests: 'Latest requests',
+    requestFilter: 'Filter: a host, user:NAME, session:NAME, tag:NAME, member:ID, since:10m',
+    onlyFailed: 'only failed ones',
+    noRequests: 'No requests.',
     timeRange: 'Time range',
     span15m: '15 minutes',
     span24h: '24 hours',
@@ -383,6 +387,16 @@ export const EN = {
     source: (source) => `source ${source}`,
     /** @param {string} listener */
     listener: (listener) => `listener ${listener}`,
+  },
+  request: {
+    served: 'served',
+    accepted: 'accepted',
+    /** @param {string} member @param {string} source @param {string} what @param {string} time */
+    attempt: (member, source, what, time) => `member ${member} of ${source}: ${what} after ${time}`,
+    /** @param {string} time @param {string} first */
+    end: (time, first) => `ended after ${time}, first byte after ${first}`,
+    /** @param {string} code @param {string} members @param {string} time */
+    failed: (code, members, time) => `failed with ${code} after ${time}, members tried: ${members}`,
   },
   lines: {
     tunnels: 'tunnels',
