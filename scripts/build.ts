@@ -3,12 +3,14 @@
  * `--no-check` skips the type check: the output is the same, four times as fast.
  */
 import { spawnSync } from 'node:child_process';
-import { chmodSync, cpSync, existsSync, rmSync } from 'node:fs';
+import { chmodSync, cpSync, existsSync, readdirSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 process.chdir(root);
-rmSync('dist', { recursive: true, force: true });
+// scripts/package writes to dist/package
+for (const name of existsSync('dist') ? readdirSync('dist') : [])
+  if (name !== 'package') rmSync(`dist/${name}`, { recursive: true, force: true });
 
 const compiler = fileURLToPath(import.meta.resolve('typescript/package.json')).replace(
   /package\.json$/,

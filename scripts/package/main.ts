@@ -19,6 +19,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { readVersion } from '../../src/core/version.ts';
 import { readAssetPaths } from './assets.ts';
+import { debianName, debianPackage } from './deb.ts';
 import { bundle, nodeFor, writeExecutable } from './executable.ts';
 
 const ARCHITECTURES = ['x64', 'arm64'];
@@ -54,6 +55,8 @@ async function writeAll(): Promise<void> {
     const program = join(folder, `noria-${arch}`);
     await writeExecutable(program, { node, assets, folder, isOwnPlatform: arch === process.arch });
     copyFileSync(program, join(out, `noria-${version}-linux-${arch}`));
+    const deb = await debianPackage({ version, arch, executable: readFileSync(program) });
+    writeFileSync(join(out, `noria_${version}_${debianName(arch)}.deb`), deb);
   }
   writeSums();
 }

@@ -25,6 +25,8 @@ const PROGRAMS: Readonly<Record<string, readonly string[] | undefined>> = {
   tinyproxy: ['-v'],
   squid: ['-v'],
   microsocks: undefined,
+  dpkg: ['--version'],
+  man: ['--version'],
   python3: ['-c', 'pass'],
   go: ['version'],
   javac: undefined,

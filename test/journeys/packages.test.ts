@@ -3,19 +3,25 @@
  * journeys run on the executable, too, if `NORIA_TEST_PROGRAM` names it.
  */
 import { createHash } from 'node:crypto';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { get } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readVersion } from '../../src/core/version.ts';
 import { getThrough } from '../support/exit-through.ts';
 import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, sourceLine } from '../support/noria.ts';
+import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
 import { runNoria, runProgram, testFolder, writeIn } from './noria-process.ts';
 
 const VERSION = readVersion();
+/** Runs a command as root, for an ordinary user as the root of a new user namespace. */
+const AS_ROOT = process.getuid?.() === 0 ? [] : ['unshare', '--user', '--map-root-user'];
+const CAN_BE_ROOT =
+  AS_ROOT.length === 0 || runProgram('unshare', [...AS_ROOT.slice(1), 'true'], '/').status === 0;
 const EMPTY = { env: { PATH: '/nonexistent' }, cwd: '/' };
 
 let out = '';
@@ -118,5 +124,91 @@ log: { format: json }
     expect(await getThrough(`127.0.0.1:${port}`, `${sandbox.targetUrl}/ip`)).toMatch(/^200 127\./);
     noria.child.kill('SIGTERM');
     expect(await noria.ended, noria.err()).toEqual([0, null]);
+  });
+
+  const debName = () => readdirSync(out).find((name) => name.endsWith('.deb')) ?? 'no deb';
+  const dpkg = (...args: readonly string[]) => runProgram('dpkg', args, out);
+  const unpacked = () => {
+    const root = testFolder();
+    const { status, err } = dpkg('--extract', debName(), root);
+    expect(status, err).toBe(0);
+    return root;
+  };
+
+  describe.skipIf(!hasCommand('dpkg'))('deb', () => {
+    test('deb: its program runs, its configuration is valid, its completions know every command', async () => {
+      const root = unpacked();
+      const command = [join(root, 'usr/bin/noria')] as const;
+      const secrets = testFolder();
+      writeIn(secrets, 'secrets_city', 'hunter2-hunter2');
+      const check = runNoria(['check', '-c', join(root, 'etc/noria/noria.yaml')], {
+        command,
+        env: { CREDENTIALS_DIRECTORY: secrets },
+        cwd: '/',
+      });
+      expect(await check.ended, check.err()).toEqual([0, null]);
+      expect(check.out()).toContain('dir: /var/lib/noria');
+      const pages = [
+        'bash-completion/completions/noria',
+        'zsh/vendor-completions/_noria',
+        'man/man1/noria.1.gz',
+      ];
+      for (const page of pages) {
+        const bytes = readFileSync(join(root, 'usr/share', page));
+        const text = (page.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString();
+        for (const name of ['run', 'check', 'status', 'simulate', 'link']) expect(text, page).toContain(name);
+      }
+    });
+
+    test.skipIf(!hasCommand('man'))('deb: the manual page has no error', () => {
+      const page = join(unpacked(), 'usr/share/man/man1/noria.1.gz');
+      const {
+        status,
+        out: text,
+        err,
+      } = runProgram('man', ['--warnings', '-E', 'UTF-8', '-l', '-Tutf8', page], '/');
+      expect({ status, err }).toEqual({ status: 0, err: '' });
+      expect(text.replace(/.[\b]/g, '')).toMatch(/noria extract source[\s\S]*EXIT STATUS/);
+    });
+
+    test.skipIf(!hasCommand('systemd-analyze'))(
+      'deb: systemd-analyze verifies its units without a message',
+      () => {
+        const folder = join(unpacked(), 'usr/lib/systemd/system');
+        const units = ['noria.service', 'noria.socket'].map((name) => join(folder, name));
+        expect(readFileSync(units[0] ?? '', 'utf8')).toContain(
+          'ExecStart=/usr/bin/noria run -c /etc/noria/noria.yaml\n',
+        );
+        const { err } = runProgram('systemd-analyze', ['verify', '--man=no', ...units], '/');
+        // the program is installed in the unpacked package only
+        expect(err.split('\n').filter((line) => line !== '' && !/is not executable/.test(line))).toEqual([]);
+      },
+    );
+
+    test.skipIf(!CAN_BE_ROOT)(
+      'deb: dpkg installs it, a removal keeps the configuration, a purge leaves nothing',
+      () => {
+        const root = testFolder();
+        mkdirSync(join(root, 'var/lib/dpkg/info'), { recursive: true });
+        mkdirSync(join(root, 'var/lib/dpkg/updates'));
+        writeIn(join(root, 'var/lib/dpkg'), 'status', '');
+        const flags = [`--root=${root}`, '--force-depends', '--force-script-chrootless'];
+        const run = (...args: readonly string[]) => {
+          const [program = '', ...before] = [...AS_ROOT, 'dpkg', ...flags];
+          const { status, err } = runProgram(program, [...before, ...args], out);
+          expect(status, err).toBe(0);
+        };
+        run('--install', debName());
+        const has = (path: string) => existsSync(join(root, path));
+        const seen = () =>
+          ['usr/bin/noria', 'etc/noria/noria.yaml', 'usr/share/man/man1/noria.1.gz'].map(has);
+        expect(seen()).toEqual([true, true, true]);
+        expect(statSync(join(root, 'etc/noria/secrets')).mode & 0o777).toBe(0o700);
+        run('--remove', 'noria');
+        expect(seen()).toEqual([false, true, false]);
+        run('--purge', 'noria');
+        expect(has('etc/noria')).toBe(false);
+      },
+    );
   });
 });
