@@ -151,10 +151,7 @@ export const memberSchema = z
     remainingSeconds: z.number().nullable().openapi({ description: 'Null when unknown' }),
     openTunnels: z.number().int(),
     uses: z.number().int(),
-    faults: z.number().openapi({
-      description:
-        'Number of consecutive faults; a tunnel that the member cut before the first byte counts as half a fault',
-    }),
+    faults: z.number().openapi({ description: 'Number of consecutive faults; halves with time' }),
     latencyMs: z.number().nullable(),
     facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
     drawnBy: z.string().nullable().optional().openapi({

@@ -19,7 +19,7 @@ import { NoriaError } from '../core/faults.ts';
 import { isPrivateAddress } from '../core/networks.ts';
 import { escapeAll } from '../core/printable.ts';
 import type { Secret } from '../core/secret.ts';
-import { serviceTunnel } from '../daemon/part-options.ts';
+import { guardOfCommand, serviceTunnel } from '../daemon/part-options.ts';
 import type { DrawnEntry } from '../service/fields.ts';
 import type { DecodedLink, RecognisedAnswer } from '../service/link/decode-link.ts';
 import { linkIdentity, linkSecrets, urlWithVariables } from '../service/link/link-url.ts';
@@ -125,7 +125,8 @@ function configuredLink(
     const found = config.sources.find(({ instance }) => instance === identity);
     const source = found?.product === 'link' ? found : undefined;
     const stateDir = (source && config.state?.dir) ?? ownFolder(terminal);
-    return { source, settings: { ...DEFAULT_SETTINGS, stateDir, openTunnel: serviceTunnel(config) } };
+    const openTunnel = serviceTunnel(config, guardOfCommand(config));
+    return { source, settings: { ...DEFAULT_SETTINGS, stateDir, openTunnel } };
   } catch (error) {
     if (!(error instanceof NoriaError)) throw error;
     return undefined; // ignored: the command does not need a valid configuration

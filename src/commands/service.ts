@@ -8,7 +8,7 @@ import { escapeAll } from '../core/printable.ts';
 import { systemRandom } from '../core/random.ts';
 import { Secret } from '../core/secret.ts';
 import { connectStore } from '../daemon/fleet.ts';
-import { callOf, refusesOf, secretsOf, serviceTunnel } from '../daemon/part-options.ts';
+import { callOf, guardOfCommand, refusesOf, secretsOf, serviceTunnel } from '../daemon/part-options.ts';
 import { Pace, paceKey } from '../refill/pace.ts';
 import type { Settlement } from '../refill/pace-rule.ts';
 import { outcomeOfAnswer, reactTo } from '../refill/reaction.ts';
@@ -140,7 +140,7 @@ export function callSettingsOf(config: Config): CallSettings {
     stateDir: config.state?.dir,
     fleet: config.fleet,
     refuses: refusesOf(config, []),
-    openTunnel: serviceTunnel(config),
+    openTunnel: serviceTunnel(config, guardOfCommand(config)),
   };
 }
 

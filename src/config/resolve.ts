@@ -1,10 +1,14 @@
 /** Turns a checked file into a Config: reads secrets, derives values, and checks the rules between sections. */
 import { createSecureContext } from 'node:tls';
 import { describeError } from '../core/faults.ts';
+import type { FrontProxy } from '../core/front-proxy.ts';
+import { hostPort } from '../core/host-port.ts';
 import {
+  boundAddresses,
   formatListenAddress,
   hasPorts,
   isLocalAddress,
+  isOwnMember,
   type ListenAddress,
   overlap,
 } from '../core/listen-address.ts';
@@ -78,6 +82,8 @@ export function resolveConfig(
     fleet: checked.fleet && resolveFleet(checked.fleet, context),
   };
   if (!context.problems.hasAt('')) checkAcross(checked, context.problems);
+  checkVia('service', checked.service.via, checked, context.problems);
+  checkVia('dial', checked.dial.via, checked, context.problems);
   return config;
 }
 
@@ -87,6 +93,24 @@ function resolveAccount(
 ): AccountConfig | undefined {
   const key = resolveKey(account, { path: 'account', keyName: 'key' }, context.problems);
   return key && { username: account.username, key };
+}
+
+/** A front proxy at one of noria's own addresses would send each connection back to noria, without end. */
+function checkVia(
+  section: string,
+  via: FrontProxy | undefined,
+  checked: CheckedConfig,
+  problems: Problems,
+): void {
+  const target = via && hostPort(via.host, via.port);
+  if (target === undefined) return;
+  const own = ownAddresses(checked).find(
+    ([, address]) => address !== undefined && isOwnMember(target, boundAddresses(address)),
+  );
+  if (own === undefined) return;
+  const path = problems.isGiven(`${section}.viaFile`) ? `${section}.viaFile` : `${section}.via`;
+  const message = `is an address of noria itself (${own[0]}), so noria would connect to itself without end; set it to the address of the front proxy`;
+  problems.error(path, message);
 }
 
 function resolveAdmin(admin: CheckedConfig['admin'], { problems }: ResolveContext): AdminConfig | undefined {
@@ -148,7 +172,12 @@ function checkListenerSources({ sources, listeners }: CheckedConfig, problems: P
   });
 }
 
-function checkOverlaps({ listeners, admin, proxyPool }: CheckedConfig, problems: Problems): void {
+/** The addresses that the configuration gives to noria, with their paths. */
+function ownAddresses({
+  listeners,
+  admin,
+  proxyPool,
+}: CheckedConfig): (readonly [path: string, address: ListenAddress | undefined])[] {
   const addresses: (readonly [path: string, address: ListenAddress | undefined])[] = listeners.map(
     (listener, index) => [`listeners[${index}].address`, listener?.address],
   );
@@ -160,6 +189,11 @@ function checkOverlaps({ listeners, admin, proxyPool }: CheckedConfig, problems:
       addresses.push(['proxyPool.ports', addressOfPorts(ports)]);
     }
   }
+  return addresses;
+}
+
+function checkOverlaps(checked: CheckedConfig, problems: Problems): void {
+  const addresses = ownAddresses(checked);
   addresses.forEach(([path, address], index) => {
     const earlier = addresses
       .slice(0, index)

@@ -1,9 +1,10 @@
 /**
  * The front proxy (`via`): a proxy of the operator's organisation, through which noria reaches the service or the
- * members. All functions are pure.
+ * members.
  */
-
+import { randomBytes } from 'node:crypto';
 import { formatHostPort, hostPort } from './host-port.ts';
+import type { BoundAddress } from './listen-address.ts';
 import { type Login, MASK, Secret } from './secret.ts';
 
 export interface FrontProxy {
@@ -12,6 +13,35 @@ export interface FrontProxy {
   readonly host: string;
   readonly port: number;
   readonly login?: Login;
+}
+
+/** How noria recognises a front proxy that leads back to noria. */
+export interface LoopGuard {
+  /** The name of this noria in the field Via, the same in all its processes and in no other noria. */
+  readonly mark: string;
+  /** The addresses of noria's listeners and APIs. */
+  ownAddresses(): readonly BoundAddress[];
+}
+
+const MARK = /\bnoria-[0-9a-f]{16}\b/g;
+
+export function makeMark(): string {
+  return `noria-${randomBytes(8).toString('hex')}`;
+}
+
+/**
+ * The marks of norias in the values of Via; undefined if there are none. A noria that finds its own mark in a CONNECT
+ * refuses the request with the fault `proxy-loop`.
+ */
+export function readMarks(via: readonly string[]): readonly string[] | undefined {
+  if (via.length === 0) return undefined;
+  const marks = via.flatMap((value) => value.match(MARK) ?? []);
+  return marks.length === 0 ? undefined : marks;
+}
+
+/** The field Via of a CONNECT to a front proxy, with its line end (RFC 9110 §7.6.3). */
+export function formatMarks(marks: readonly string[]): string {
+  return `Via: ${marks.map((mark) => `1.1 ${mark}`).join(', ')}\r\n`;
 }
 
 const DEFAULT_PORTS: Readonly<Record<FrontProxy['protocol'], number>> = { http: 80, socks5: 1080 };

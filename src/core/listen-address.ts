@@ -81,6 +81,14 @@ export function readListenAddress(
   return wrong === undefined ? { value: { kind: 'tcp', host, port, lastPort } } : { wrong };
 }
 
+/** The addresses to which servers on `address` will be bound. Empty for an inherited socket, whose address is unknown. */
+export function boundAddresses(address: ListenAddress): BoundAddress[] {
+  if (address.kind === 'fd') return [];
+  const { host, port, lastPort = port } = address;
+  const boundHost = host === 'localhost' ? '127.0.0.1' : host;
+  return Array.from({ length: lastPort - port + 1 }, (_, index) => ({ host: boundHost, port: port + index }));
+}
+
 /** Formats an address in the grammar of `readListenAddress`. */
 export function formatListenAddress(address: ListenAddress): string {
   if (address.kind === 'fd') return `fd:${address.fd}`;

@@ -4,6 +4,7 @@ import type { Config } from '../config/config.ts';
 import { type Clock, pause, systemClock } from '../core/clock.ts';
 import { EventBus } from '../core/events.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
+import { makeMark } from '../core/front-proxy.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { isSame } from '../core/is-same.ts';
 import type { BoundAddress } from '../core/listen-address.ts';
@@ -58,6 +59,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const { built: parts, owner } = await openAll((owner) =>
     openParts({
       ...{ owner, log, clock, random, bus, inheritedFds, reload, fleet, testUrl },
+      mark: makeMark(),
       config: () => state.config,
       drainEndsAt: () => state.drainEndsAt,
       onFailed: failed.resolve,

@@ -4,12 +4,13 @@
  */
 import { availableParallelism } from 'node:os';
 import type { Config, LinkSource, ListenerConfig, ServiceSource, SourceConfig } from '../config/config.ts';
+import { type LoopGuard, makeMark } from '../core/front-proxy.ts';
 import { hostPort } from '../core/host-port.ts';
 import { isSame } from '../core/is-same.ts';
-import { type BoundAddress, isOwnMember, overlap } from '../core/listen-address.ts';
+import { type BoundAddress, boundAddresses, isOwnMember, overlap } from '../core/listen-address.ts';
 import { isPrivateAddress } from '../core/networks.ts';
 import type { DialerSettings } from '../dialer/dialer.ts';
-import { openFrontTunnel } from '../dialer/front-tunnel.ts';
+import { openFrontTunnel } from '../dialer/front-proxy.ts';
 import type { SourceSettings } from '../dialer/source-memory.ts';
 import type { SourceKeys } from '../fleet/source-keys.ts';
 import type { ListenerSettings, PlaneContext } from '../plane/data-plane.ts';
@@ -63,8 +64,16 @@ function serviceCallOf(config: Config, source: ServiceSource): Omit<ExtractCall,
  * Returns the function that opens connections to the service through the front proxy; undefined if no front proxy is
  * configured.
  */
-export function serviceTunnel({ service: { via } }: Config): ServiceClientOptions['openTunnel'] {
-  return via && ((server, done) => openFrontTunnel(via, server, done));
+export function serviceTunnel(
+  { service: { via } }: Config,
+  guard: LoopGuard,
+): ServiceClientOptions['openTunnel'] {
+  return via && ((server, done) => openFrontTunnel({ front: via, server, guard }, done));
+}
+
+/** The guard of a command that calls the service without a daemon. */
+export function guardOfCommand(config: Config): LoopGuard {
+  return { mark: makeMark(), ownAddresses: () => configuredAddresses(config) };
 }
 
 /** The secrets of a source. noria masks them in every text of the service that it stores. */
@@ -121,15 +130,7 @@ export function refusesOf(config: Config, ownAddresses: readonly BoundAddress[])
  */
 export function configuredAddresses({ listeners, admin, proxyPool }: Config): BoundAddress[] {
   const sections = [...listeners, admin, proxyPool].filter((section) => section !== undefined);
-  return sections.flatMap(({ address }) => {
-    if (address.kind === 'fd') return [];
-    const { host, port, lastPort = port } = address;
-    const boundHost = host === 'localhost' ? '127.0.0.1' : host;
-    return Array.from({ length: lastPort - port + 1 }, (_, index) => ({
-      host: boundHost,
-      port: port + index,
-    }));
-  });
+  return sections.flatMap(({ address }) => boundAddresses(address));
 }
 
 export function poolSettings(config: Config): PoolSettings {

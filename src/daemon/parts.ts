@@ -7,6 +7,7 @@ import type { Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { NoriaError } from '../core/faults.ts';
+import type { LoopGuard } from '../core/front-proxy.ts';
 import { type Log, logEvents } from '../core/log.ts';
 import type { Ownership } from '../core/ownership.ts';
 import type { Random } from '../core/random.ts';
@@ -55,6 +56,8 @@ interface PartsContext {
   readonly drainEndsAt: () => number | undefined;
   readonly fleet: FleetConnector | undefined;
   readonly inheritedFds: ReadonlySet<number>;
+  /** The mark of this noria in a CONNECT to a front proxy. */
+  readonly mark: string;
   /** Called when noria can no longer serve clients. */
   readonly onFailed: (error: NoriaError) => void;
   readonly testUrl: string;
@@ -92,9 +95,10 @@ export async function openParts(context: PartsContext): Promise<Parts> {
     ...{ pool, refiller, fleet, plane, faults, ledger },
   });
   plane.setContext(planeContext(config(), apis.addresses()));
-  const refuses = refusesAddresses(config, { plane, apis });
+  const ownAddresses = () => [...plane.listeners.flatMap(({ addresses }) => addresses), ...apis.addresses()];
+  const refuses: RefuseAddress = (host, port) => refusesOf(config(), ownAddresses())(host, port);
   evictOwnMembers(pool, { refuses, warn });
-  await openRefill(context, { pool, refiller, fleet, faults, state, refuses });
+  await openRefill(context, { pool, refiller, fleet, faults, state, refuses, ownAddresses });
   return { pool, plane, faults, prober, readiness, control, apis, refiller, fleet, ledger };
 }
 
@@ -176,12 +180,13 @@ async function openPlane(
   context: PartsContext,
   { pool, refiller, fleet, faults }: ServingParts & Pick<Parts, 'faults'>,
 ): Promise<DataPlane> {
-  const { clock, bus, config, inheritedFds, log, onFailed } = context;
+  const { clock, bus, config, inheritedFds, log, mark, onFailed } = context;
   const options = {
     clock,
     bus,
     pool,
     inheritedFds,
+    mark,
     dialer: dialerSettings(config()),
     context: planeContext(config(), []),
     onSourceFault: (fault: SourceFault) => faults.update(fault),
@@ -217,24 +222,16 @@ async function openControl(
   return { readiness, control, apis };
 }
 
-/**
- * Returns the function that refuses noria's own addresses, and private addresses unless the configuration allows them.
- */
-function refusesAddresses(
-  config: () => Config,
-  { plane, apis }: Pick<Parts, 'plane' | 'apis'>,
-): RefuseAddress {
-  const own = () => [...plane.listeners.flatMap(({ addresses }) => addresses), ...apis.addresses()];
-  return (host, port) => refusesOf(config(), own())(host, port);
+interface RefillParts extends ServingParts, Pick<Parts, 'faults'> {
+  readonly state: State;
+  readonly refuses: RefuseAddress;
+  readonly ownAddresses: LoopGuard['ownAddresses'];
 }
 
-async function openRefill(
-  context: PartsContext,
-  parts: ServingParts & Pick<Parts, 'faults'> & { readonly state: State; readonly refuses: RefuseAddress },
-): Promise<void> {
+async function openRefill(context: PartsContext, parts: RefillParts): Promise<void> {
   const { bus, config, owner } = context;
-  const { pool, refiller, fleet, faults, state, refuses } = parts;
-  const extractor = await owner.open('service client', openClient(context, refuses));
+  const { pool, refiller, fleet, faults, state } = parts;
+  const extractor = await owner.open('service client', openClient(context, parts));
   await fleet?.replica.open();
   const restored = state.snapshot.read('refill');
   const pace = fleet === undefined ? state.pace : state.addOwnCalls(fleet.shared.pace);
@@ -252,14 +249,17 @@ async function openRefill(
 }
 
 /** `ServiceClient` reads these options before each call, so a reload takes effect without a new `ServiceClient`. */
-function openClient({ clock, config }: PartsContext, refuses: RefuseAddress): ServiceClient {
+function openClient(
+  { clock, config, mark }: PartsContext,
+  { refuses, ownAddresses }: Pick<RefillParts, 'refuses' | 'ownAddresses'>,
+): ServiceClient {
   return new ServiceClient({
     clock,
     get timeoutMs() {
       return config().service.timeoutMs;
     },
     get openTunnel() {
-      return serviceTunnel(config());
+      return serviceTunnel(config(), { mark, ownAddresses });
     },
     refuses,
   });

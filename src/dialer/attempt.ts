@@ -3,36 +3,111 @@
  * a failure. An attempt owns its socket and its deadline until it ends.
  *
  * An attempt opens a second connection to the same member if the member requires credentials, refuses CONNECT for a
- * plain HTTP request, or fails a pipelined handshake. An attempt calls its owner exactly once, or not at all after
- * `cancel`.
+ * plain HTTP request, or fails a pipelined handshake. An attempt reports exactly once, or not at all after `cancel`.
  */
 import type { Socket } from 'node:net';
-import type { Deadline } from '../core/deadlines.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { FaultCode } from '../core/faults.ts';
+import type { HostPort } from '../core/host-port.ts';
+import type { MemberProtocol } from '../core/protocol.ts';
 import type { Lease } from '../pool/lease.ts';
-import type {
-  AttemptFailure,
-  AttemptParts,
-  AttemptPhase,
-  AttemptTask,
-  RawConnection,
-} from './attempt-contract.ts';
+import { ConnectHandshake } from './connect-handshake.ts';
+import type { DialRequest, ForwardMode } from './contract.ts';
 import type { PreparedLogin } from './credentials.ts';
-import type { ForwardMode } from './dial.ts';
-import { faultOfFrontFailure } from './front-handshake.ts';
-import { frontFailureOf } from './front-sockets.ts';
+import { type FrontFailure, faultOfFrontFailure, frontFailureOf } from './front-proxy.ts';
 import { type Handshake, type HandshakeFailure, NO_BYTES } from './handshake.ts';
-import { HandshakeChoice } from './member-handshake.ts';
-import { closeCode, isAnswerCode, isLocalCode, readyEvent, TCP_KEEP_ALIVE_MS } from './member-socket.ts';
-import { networkSign } from './network-watch.ts';
-import { socks4CanReach } from './socks-handshake.ts';
+import {
+  closeCode,
+  isAnswerCode,
+  isLocalCode,
+  type OpenSocket,
+  readyEvent,
+  TCP_KEEP_ALIVE_MS,
+} from './member-socket.ts';
+import type { HandshakeMode } from './pipelining.ts';
+import { Socks4Handshake, Socks5Handshake, socks4CanReach } from './socks-handshake.ts';
 import type { SourceMemory } from './source-memory.ts';
-import type { TakenConnection } from './warm-connection.ts';
+import type { TakenConnection } from './warm-connections.ts';
 
-export interface AttemptOwner {
-  /** The attempt succeeded at the monotonic moment `now`. From this call on, the owner owns the socket. */
-  attemptAccepted(attempt: Attempt, connection: RawConnection, now: number): void;
-  attemptFailed(attempt: Attempt, failure: AttemptFailure): void;
+export interface AttemptParts {
+  readonly clock: Clock;
+  readonly deadlines: Deadlines;
+  readonly openSocket: OpenSocket;
+  memoryOf(source: string): SourceMemory;
+}
+
+export interface AttemptTask {
+  readonly lease: Lease;
+  readonly request: Pick<DialRequest, 'target' | 'use' | 'connectOnly' | 'marks'>;
+  /** Whether the attempt is a hedge: it runs in parallel with a slow first attempt. */
+  readonly hedge: boolean;
+  /**
+   * The time limit for connection and handshake together. If the attempt connects to the same member again, the limit
+   * includes the second connection.
+   */
+  readonly timeoutMs: number;
+  /** A connection to the member that noria opened before the attempt, if there is one. */
+  readonly warm?: TakenConnection | undefined;
+}
+
+/** A connection to the target: the result of a successful attempt. The receiver owns the socket. */
+export interface RawConnection {
+  readonly kind: 'accepted';
+  /** The monotonic moment of the success. */
+  readonly at: number;
+  /**
+   * The attempt has removed its listeners from the socket. The socket may be flowing: the owner must add a 'data'
+   * listener or pause the socket in the same tick, otherwise bytes are lost. The attempt does not pause the socket,
+   * because a pause costs two system calls.
+   */
+  readonly socket: Socket;
+  /** The bytes that the member sent after its answer to the handshake. They are for the client. */
+  readonly early: Buffer;
+  readonly forwardMode: ForwardMode;
+  /**
+   * Only with `forwardMode: 'absolute'`: the HTTP status with which the member refused CONNECT for the same request.
+   */
+  readonly connectStatus?: number | undefined;
+  /**
+   * Only with `forwardMode: 'absolute'`: whether noria opened the connection before the attempt. The member may have
+   * closed such a connection in the meantime.
+   */
+  readonly isWarm: boolean;
+  /**
+   * The credentials that the member accepted. With `forwardMode: 'absolute'`: the credentials to send with the request.
+   * Undefined: no credentials.
+   */
+  readonly login: PreparedLogin | undefined;
+}
+
+/**
+ * The phases of an attempt. `connect`: until TCP, and TLS if used, are established. `answer`: from noria's request to
+ * the member's answer.
+ */
+export type AttemptPhase = 'connect' | 'answer' | 'done';
+
+export interface AttemptFailure {
+  readonly kind: 'failed';
+  readonly fault: FaultCode;
+  readonly phase: AttemptPhase;
+  /** The cause as a short text without data from outside: `status 502`, `ECONNREFUSED`. */
+  readonly detail: string;
+  /** Whether the cause is that this machine is out of sockets, ports or memory. */
+  readonly local: boolean;
+  /** Whether the member reports that the target refused the connection. */
+  readonly targetRefused: boolean;
+  /**
+   * Whether the member requires credentials that noria has but does not send yet: noria first finds out whether most
+   * members require credentials.
+   */
+  readonly withheld: boolean;
+  /**
+   * Why the front proxy did not connect noria to the member. Absent if the front proxy did, or if there is no front
+   * proxy.
+   */
+  readonly frontFailure?: FrontFailure | undefined;
+  readonly ms: number;
 }
 
 type FailureNotes = Pick<AttemptFailure, 'targetRefused' | 'withheld' | 'frontFailure'>;
@@ -52,36 +127,42 @@ export class Attempt {
   /** The monotonic moment at which the attempt was created. The owner calls `start` directly afterwards. */
   readonly startedAt: number;
   readonly #parts: AttemptParts;
-  readonly #owner: AttemptOwner;
   readonly #task: AttemptTask;
+  readonly #report: (attempt: Attempt, result: RawConnection | AttemptFailure) => void;
   #phase: AttemptPhase = 'connect';
   #socket: Socket | undefined;
   #handshake: Handshake | undefined;
+  #mode: HandshakeMode = 'plain';
   #deadline: Deadline | undefined;
   #login: PreparedLogin | undefined;
   #forwardMode: ForwardMode = 'direct';
   #tcpConnected = false;
   #connectStatus: number | undefined;
-  readonly #choice: HandshakeChoice;
   /**
    * Whether the connection was opened before the attempt, and the member has sent nothing on it since the attempt
    * began.
    */
   #isWarm = false;
-  /**
-   * The monotonic moment at which the attempt began to open the current connection. Undefined for a connection that was
-   * opened before the attempt.
-   */
+  /** When the attempt began to open the current connection. Undefined for a connection opened before the attempt. */
   #connectStartedAt: number | undefined;
+  #sentAt = 0;
+  /**
+   * Set when a trial of pipelining has failed. Pipelining was the cause if the plain handshake that follows takes less
+   * than this number of ms.
+   */
+  #maxPlainMs: number | undefined;
 
-  constructor(parts: AttemptParts, owner: AttemptOwner, task: AttemptTask) {
+  constructor(
+    parts: AttemptParts,
+    task: AttemptTask,
+    report: (attempt: Attempt, result: RawConnection | AttemptFailure) => void,
+  ) {
     this.lease = task.lease;
     this.hedge = task.hedge;
     this.memory = parts.memoryOf(task.lease.source);
     this.#parts = parts;
-    this.#owner = owner;
     this.#task = task;
-    this.#choice = new HandshakeChoice(parts.clock, task.lease, this.memory.pipelining);
+    this.#report = report;
     this.startedAt = parts.clock.monotonic();
   }
 
@@ -103,24 +184,20 @@ export class Attempt {
     return this.#phase;
   }
 
-  /**
-   * Starts the attempt. If the member's protocol cannot address the target, `start` calls the owner's `attemptFailed`
-   * before `start` returns.
-   */
+  /** Starts the attempt. If the member's protocol cannot address the target, it reports before `start` returns. */
   start(): void {
-    if (this.lease.protocol === 'socks4' && !socks4CanReach(this.#task.target)) {
+    const { warm, request } = this.#task;
+    if (this.lease.protocol === 'socks4' && !socks4CanReach(request.target)) {
       this.#fail('member-incapable', 'SOCKS4 has no IPv6 addresses');
       return;
     }
     const { credentials, forwardMode } = this.memory;
-    const mayForward = this.#canUseAbsoluteForm();
-    const mode = mayForward ? forwardMode.first(this.#task.target.text) : 'direct';
-    const { warm } = this.#task;
+    const mode = this.#canUseAbsoluteForm() ? forwardMode.first(request.target.text) : 'direct';
     if (warm === undefined) this.#connect(credentials.firstFor(this.lease.login), mode, this.startedAt);
     else this.#continue(warm, mode);
   }
 
-  /** Aborts the attempt without a call to its owner. Idempotent. */
+  /** Aborts the attempt without a report. Idempotent. */
   cancel(): void {
     if (this.#phase === 'done') return;
     this.#end();
@@ -130,8 +207,8 @@ export class Attempt {
   #connect(login: PreparedLogin | undefined, forwardMode: ForwardMode, now: number): void {
     this.#begin(login, forwardMode);
     this.#connectStartedAt = now;
-    const socket = this.#parts.openSocket(this.lease, this.#task.use);
-    this.#listen(socket);
+    const { use, marks } = this.#task.request;
+    this.#listen(this.#parts.openSocket(this.lease, use, marks));
     this.#setDeadline(now);
   }
 
@@ -139,16 +216,17 @@ export class Attempt {
     this.#begin(login, forwardMode);
     this.#listen(socket);
     this.#tcpConnected = !socket.connecting;
-    if (this.#task.use === 'forward') socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
+    const { use, target } = this.#task.request;
+    if (use === 'forward') socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
     this.#setDeadline(this.startedAt);
     if (!isConnected) return;
     this.#isWarm = true;
     if (handshake === undefined) {
       this.#onReady();
     } else {
-      this.#choice.setPlain();
+      this.#mode = 'plain';
       this.#handshake = handshake;
-      this.#request(handshake.request(this.#task.target), this.startedAt);
+      this.#request(handshake.request(target), this.startedAt);
     }
   }
 
@@ -159,7 +237,14 @@ export class Attempt {
     this.#tcpConnected = false;
     this.#isWarm = false;
     this.#connectStartedAt = undefined;
-    this.#handshake = forwardMode === 'absolute' ? undefined : this.#choice.next(this.#task.target, login);
+    if (forwardMode === 'absolute') {
+      this.#handshake = undefined;
+      return;
+    }
+    const { protocol, member } = this.lease;
+    const isFree = protocol === 'socks5' && this.#maxPlainMs === undefined;
+    this.#mode = isFree ? this.memory.pipelining.modeFor(member, login !== undefined) : 'plain';
+    this.#handshake = memberHandshake(protocol, this.#task.request.target, login, this.#mode !== 'plain');
   }
 
   #listen(socket: Socket): void {
@@ -172,29 +257,28 @@ export class Attempt {
 
   /** Sets the deadline of the current phase. The deadline is never later than the end of `timeoutMs`. */
   #setDeadline(now: number): void {
-    const leftMs = this.#task.timeoutMs - (now - this.startedAt);
-    const limitMs = Math.min(leftMs, this.#phaseLimitMs);
+    const { timeoutMs } = this.#task;
+    let limitMs = timeoutMs - (now - this.startedAt);
+    if (this.#phase === 'connect') limitMs = Math.min(limitMs, timeoutMs * CONNECT_SHARE);
+    else if (this.#mode === 'trial') limitMs = Math.min(limitMs, this.memory.pipelining.silenceMs);
     this.#deadline = this.#parts.deadlines.set(limitMs, this.#onDeadline, now);
   }
 
-  get #phaseLimitMs(): number {
-    return this.#phase === 'connect' ? this.#task.timeoutMs * CONNECT_SHARE : this.#choice.limitMs;
-  }
-
   readonly #onDeadline = (): void => {
+    const now = this.#parts.clock.monotonic();
     if (this.#phase === 'connect') {
       if (this.#failAtFront()) return;
       if (this.#tcpConnected) this.#fail('member-silent', 'TLS handshake timed out');
       else this.#fail('member-unreachable', 'connection timed out');
-    } else if (this.elapsedMs >= this.#task.timeoutMs) {
+    } else if (now - this.startedAt >= this.#task.timeoutMs) {
       this.#fail('member-silent', 'answer timed out');
-    } else if (this.#choice.isTrial) {
+    } else if (this.#mode === 'trial') {
       // A pipelined handshake also times out if the target is slow. So pipelining was the cause only if the plain
       // handshake that follows takes less time.
-      this.#endTrial(this.#choice.elapsedMs);
+      this.#endTrial(now - this.#sentAt);
     } else {
       // The connect phase ended before its deadline, so the attempt continues. Set the deadline of the handshake.
-      this.#setDeadline(this.#parts.clock.monotonic());
+      this.#setDeadline(now);
     }
   };
 
@@ -219,8 +303,8 @@ export class Attempt {
     if (socket === undefined) return;
     this.#phase = 'answer';
     this.#tcpConnected = true;
-    this.#choice.sent(now);
-    if (this.#choice.isTrial) {
+    this.#sentAt = now;
+    if (this.#mode === 'trial') {
       this.#clearDeadline();
       this.#setDeadline(now);
     }
@@ -240,7 +324,8 @@ export class Attempt {
         this.#socket?.write(step.bytes);
         return;
       case 'accepted':
-        if (this.#canUseAbsoluteForm()) this.memory.forwardMode.connectAccepted(this.#task.target.port);
+        if (this.#canUseAbsoluteForm())
+          this.memory.forwardMode.connectAccepted(this.#task.request.target.port);
         this.#accept(step.rest);
         return;
       case 'failed':
@@ -249,13 +334,13 @@ export class Attempt {
   };
 
   readonly #onEnd = (): void => {
-    this.#failHandshake('member-closed', 'end of stream');
+    this.#failHandshake('end of stream');
   };
 
   readonly #onClose = (): void => {
     if (this.#failAtFront()) return;
     const code = closeCode(this.#socket);
-    if (this.#phase === 'answer') this.#failHandshake('member-closed', code);
+    if (this.#phase === 'answer') this.#failHandshake(code);
     else if (!this.#tcpConnected) this.#fail('member-unreachable', code);
     else this.#fail(isAnswerCode(code) ? 'member-closed' : 'member-protocol', code);
   };
@@ -272,7 +357,7 @@ export class Attempt {
   #onRefusal(refusal: HandshakeFailure): void {
     const { credentials, forwardMode } = this.memory;
     let withheld = false;
-    if (this.#choice.isTrial && this.#mayBeMisread(refusal)) {
+    if (this.#mode === 'trial' && this.#mayBeMisread(refusal)) {
       this.#endTrial();
       return;
     }
@@ -284,7 +369,7 @@ export class Attempt {
       }
       withheld = credentials.hasOthers(this.#login);
     } else if (refusal.noConnect === true && this.#canUseAbsoluteForm()) {
-      if (forwardMode.connectRefused(this.lease.member, this.#task.target.port)) {
+      if (forwardMode.connectRefused(this.lease.member, this.#task.request.target.port)) {
         this.#connectStatus = refusal.status;
         this.#reconnect(this.#login, 'absolute');
         return;
@@ -303,15 +388,15 @@ export class Attempt {
   }
 
   /** Ends a failed trial of pipelining, and starts a plain handshake with the same member. */
-  #endTrial(maxPlainMs?: number): void {
-    this.#choice.endTrial(maxPlainMs);
+  #endTrial(maxPlainMs = Number.POSITIVE_INFINITY): void {
+    this.#maxPlainMs = maxPlainMs;
     this.#reconnect(this.#login, this.#forwardMode);
   }
 
-  #failHandshake(fault: FaultCode, detail: string): void {
-    if (this.#choice.isTrial) this.#endTrial();
+  #failHandshake(detail: string): void {
+    if (this.#mode === 'trial') this.#endTrial();
     else if (this.#isWarm) this.#reconnect(this.#login, this.#forwardMode);
-    else this.#fail(fault, detail);
+    else this.#fail('member-closed', detail);
   }
 
   #reconnect(login: PreparedLogin | undefined, forwardMode: ForwardMode): void {
@@ -326,26 +411,33 @@ export class Attempt {
     this.#socket = undefined;
     this.#end();
     this.#removeListeners(socket);
-    const now = this.#parts.clock.monotonic();
+    const at = this.#parts.clock.monotonic();
     const login = this.#login;
     const forwardMode = this.#forwardMode;
-    this.#choice.accepted(login);
-    if (forwardMode === 'direct') this.memory.credentials.accepted(this.lease.member, login, now);
+    if (this.lease.protocol === 'socks5') this.#learnPipelining(at - this.#sentAt);
+    if (forwardMode === 'direct') this.memory.credentials.accepted(this.lease.member, login, at);
     const connectStatus = this.#connectStatus;
     const isWarm = this.#isWarm && forwardMode === 'absolute';
-    this.#owner.attemptAccepted(this, { socket, early, forwardMode, isWarm, login, connectStatus }, now);
+    this.#report(this, { kind: 'accepted', at, socket, early, forwardMode, isWarm, login, connectStatus });
+  }
+
+  #learnPipelining(ms: number): void {
+    const { pipelining } = this.memory;
+    const { member } = this.lease;
+    pipelining.accepted(member, this.#mode, ms);
+    if (this.#mode !== 'plain') return;
+    if (this.#login !== undefined) pipelining.loginAccepted();
+    if (this.#maxPlainMs !== undefined && ms < this.#maxPlainMs) pipelining.refused(member);
   }
 
   #fail(fault: FaultCode, detail: string, notes: FailureNotes = NO_NOTES): void {
     const { elapsedMs: ms } = this;
     const phase = this.#phase;
     if (phase === 'done') return;
-    if (phase === 'answer') this.#choice.failed();
+    if (phase === 'answer' && this.#mode === 'pipelined') this.memory.pipelining.failed(this.lease.member);
     this.#end();
     this.#closeSocket();
-    const local = isLocalCode(detail);
-    const network = networkSign(fault, detail);
-    this.#owner.attemptFailed(this, { fault, phase, detail, local, network, ms, ...notes });
+    this.#report(this, { kind: 'failed', fault, phase, detail, local: isLocalCode(detail), ms, ...notes });
   }
 
   #end(): void {
@@ -378,7 +470,25 @@ export class Attempt {
   /** Only HTTP members accept requests in absolute form. */
   #canUseAbsoluteForm(): boolean {
     const { protocol } = this.lease;
-    const isHttp = protocol === 'http' || protocol === 'https';
-    return isHttp && this.#task.use === 'forward' && !this.#task.connectOnly;
+    const { use, connectOnly } = this.#task.request;
+    return use === 'forward' && !connectOnly && (protocol === 'http' || protocol === 'https');
+  }
+}
+
+/** @param isPipelined - whether greeting, login and request are sent in one write. Only for SOCKS5. */
+export function memberHandshake(
+  protocol: MemberProtocol,
+  target: HostPort,
+  login: PreparedLogin | undefined,
+  isPipelined = false,
+): Handshake {
+  switch (protocol) {
+    case 'http':
+    case 'https':
+      return new ConnectHandshake(target, login?.authorization);
+    case 'socks5':
+      return new Socks5Handshake(target, login, isPipelined);
+    case 'socks4':
+      return new Socks4Handshake(target, login);
   }
 }

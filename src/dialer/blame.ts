@@ -7,10 +7,8 @@ import type { Blame, EventBus, NoriaEvents } from '../core/events.ts';
 import { FAULTS } from '../core/faults.ts';
 import { type OpenRequest, roundMs } from '../core/request-record.ts';
 import type { LeaseProvider } from '../pool/lease.ts';
-import type { Attempt } from './attempt.ts';
-import type { AttemptFailure, AttemptPhase } from './attempt-contract.ts';
-import type { ForwardMode } from './dial.ts';
-import type { NetworkWatch } from './network-watch.ts';
+import type { Attempt, AttemptFailure, AttemptPhase, RawConnection } from './attempt.ts';
+import { type NetworkWatch, networkSign } from './network-watch.ts';
 import type { Reachability } from './reachability.ts';
 
 export type FailedAttempt = Pick<AttemptFailure, 'fault' | 'phase' | 'local'>;
@@ -59,6 +57,7 @@ export function blameFor(failure: FailedAttempt, evidence: Evidence): Blame {
     case 'member-protocol':
       return 'member';
     case 'front-proxy-failed':
+    case 'proxy-loop':
       return 'front-proxy';
     case 'front-proxy-silent':
       return evidence.reachedByOther ? 'member' : 'front-proxy';
@@ -140,9 +139,10 @@ export class DialBlame {
   /** `host:port` of the target. */
   readonly #target: string;
   readonly #record: OpenRequest | undefined;
-  readonly #failures: AttemptFailure[] = [];
+  readonly failures: AttemptFailure[] = [];
   readonly #undecided: Failed[] = [];
-  #reportPoints = 0;
+  /** The sum of the points of all reports that the target is unreachable. */
+  reportPoints = 0;
   #end: DialEnd | undefined;
 
   constructor(parts: BlameParts, target: string, record?: OpenRequest) {
@@ -151,30 +151,21 @@ export class DialBlame {
     this.#target = target;
   }
 
-  get failures(): readonly AttemptFailure[] {
-    return this.#failures;
-  }
-
   /** Whether at least one failure is of a kind that the target can cause. */
   get mayBeTarget(): boolean {
-    return this.#failures.some(targetCanCause);
+    return this.failures.some(targetCanCause);
   }
 
   /** Whether every attempt so far failed because the member required other credentials than noria sent. */
   get allRequireCredentials(): boolean {
-    return this.#failures.length > 0 && this.#failures.every(({ fault }) => fault === 'member-auth');
+    return this.failures.length > 0 && this.failures.every(({ fault }) => fault === 'member-auth');
   }
 
   /** Whether every attempt so far failed at the front proxy. noria has then reached no member. */
   get allAtFrontProxy(): boolean {
     return (
-      this.#failures.length > 0 && this.#failures.every(({ fault }) => FAULTS[fault].side === 'front-proxy')
+      this.failures.length > 0 && this.failures.every(({ fault }) => FAULTS[fault].side === 'front-proxy')
     );
-  }
-
-  /** The sum of the points of all reports that the target is unreachable. */
-  get reportPoints(): number {
-    return this.#reportPoints;
   }
 
   /**
@@ -182,21 +173,21 @@ export class DialBlame {
    * each of their failures, and their reports have enough points.
    */
   get isTargetUnreachable(): boolean {
-    const answered = this.#failures.filter(({ phase }) => phase === 'answer');
+    const answered = this.failures.filter(({ phase }) => phase === 'answer');
     if (answered.length === 0 || !answered.every(targetCanCause)) return false;
-    return this.#reportPoints >= Math.min(answered.length, MIN_DEAD_TARGET_FAILURES) * FULL_REPORT_POINTS;
+    return this.reportPoints >= Math.min(answered.length, MIN_DEAD_TARGET_FAILURES) * FULL_REPORT_POINTS;
   }
 
   /** Records that an attempt succeeded, before or after the end of the dial. The attempt's lease stays open. */
-  accepted(attempt: Attempt, forwardMode: ForwardMode, now: number): void {
+  accepted(attempt: Attempt, { forwardMode, at }: RawConnection): void {
     const { lease } = attempt;
-    const ms = now - attempt.startedAt;
+    const ms = at - attempt.startedAt;
     // Adds the time that a warm connection saved, so that latencies are comparable.
     const latencyMs = ms + attempt.savedMs;
     const { pool, network, reachability } = this.#parts;
-    network.answered(now);
-    if (forwardMode === 'direct') reachability.recordReached(lease.member, this.#target, now);
-    attempt.memory.recordAccepted({ member: lease.member, ms: latencyMs, at: now });
+    network.answered(at);
+    if (forwardMode === 'direct') reachability.recordReached(lease.member, this.#target, at);
+    attempt.memory.recordAccepted({ member: lease.member, ms: latencyMs, at });
     pool.report({ lease: lease.id, kind: 'accepted', latencyMs });
     this.#emit(attempt, 'accepted', 'done', 'nobody', ms);
   }
@@ -204,10 +195,11 @@ export class DialBlame {
   /** Records that an attempt failed, before or after the end of the dial. */
   failed(attempt: Attempt, failure: AttemptFailure): void {
     const { network, reachability } = this.#parts;
-    if (failure.network === 'down') network.lost(attempt.lease.member, failure.ms);
-    else if (failure.network === 'up') network.answered();
-    this.#failures.push(failure);
-    this.#reportPoints += reportPoints(failure, reachability.memberWorked(attempt.lease.member));
+    const sign = networkSign(failure);
+    if (sign === 'down') network.lost(attempt.lease.member, failure.ms);
+    else if (sign === 'up') network.answered();
+    this.failures.push(failure);
+    this.reportPoints += reportPoints(failure, reachability.memberWorked(attempt.lease.member));
     const failed = { attempt, failure };
     if (this.#end !== undefined) this.#decide(failed, this.#end);
     else if (isUndecided(failure)) this.#undecided.push(failed);
@@ -243,7 +235,7 @@ export class DialBlame {
       reachedByOther:
         end.kind === 'connected' && end.reachedBy !== undefined && end.reachedBy !== lease.member,
       clientLeft: end.kind === 'client-left',
-      similarFailures: this.#failures.filter(targetCanCause).length,
+      similarFailures: this.failures.filter(targetCanCause).length,
       sourceWorked: memory.worked,
       sourceFaulty: credentials.faulty,
       credentialsWork: credentials.isFaultOfMember(attempt.login),

@@ -10,6 +10,8 @@ import { type Handshake, type HandshakeFailure, type HandshakeStep, MORE, NO_BYT
 export const MAX_RESPONSE_HEAD_BYTES = 16 * 1024;
 
 const PROXY_AUTHENTICATION_REQUIRED = 407;
+/** The error token of Proxy-Status with which a proxy reports a loop (RFC 9209 §2.3.29). */
+const LOOP_TOKEN = 'proxy_loop_detected';
 /** With these statuses the member reports that it could not reach the target. */
 const TARGET_UNREACHABLE = new Set([502, 503, 504]);
 /**
@@ -24,12 +26,15 @@ export class ConnectHandshake implements Handshake {
   /** The total size of the 1xx responses so far. They count towards the maximum length of a response head. */
   #interimBytes = 0;
 
-  /** @param authorization - the value of the Proxy-Authorization field; undefined for no credentials. */
-  constructor(target: HostPort, authorization: Secret | undefined) {
+  /**
+   * @param authorization - the value of the Proxy-Authorization field; undefined for no credentials.
+   * @param fields - further fields, each with its line end.
+   */
+  constructor(target: HostPort, authorization: Secret | undefined, fields = '') {
     const authority = target.text;
     const credentials =
       authorization === undefined ? '' : `Proxy-Authorization: ${authorization.reveal()}\r\n`;
-    this.opening = `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n${credentials}\r\n`;
+    this.opening = `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n${credentials}${fields}\r\n`;
   }
 
   take(bytes: Buffer): HandshakeStep {
@@ -43,8 +48,8 @@ export class ConnectHandshake implements Handshake {
         return protocolFailure(`the response head is longer than ${MAX_RESPONSE_HEAD_BYTES} bytes`);
       }
       if (head === 'more') break;
+      if (head.status >= 200) return finalStep(head.status, left, headBytes);
       left = left.subarray(headBytes);
-      if (head.status >= 200) return finalStep(head.status, left);
       // 1xx responses precede the final response (RFC 9110 §15.2). Status 101 is an error, because noria never sends
       // Upgrade with CONNECT.
       if (head.status < 100 || head.status === 101) return protocolFailure(`status ${head.status}`);
@@ -56,11 +61,14 @@ export class ConnectHandshake implements Handshake {
   }
 }
 
-function finalStep(status: number, rest: Buffer): HandshakeStep {
-  if (status < 300) return { kind: 'accepted', rest };
+function finalStep(status: number, bytes: Buffer, headBytes: number): HandshakeStep {
+  if (status < 300) return { kind: 'accepted', rest: bytes.subarray(headBytes) };
   const detail = `status ${status}`;
   if (status === PROXY_AUTHENTICATION_REQUIRED) return { kind: 'failed', fault: 'member-auth', detail };
-  if (TARGET_UNREACHABLE.has(status)) return { kind: 'failed', fault: 'target-doubted', detail };
+  if (TARGET_UNREACHABLE.has(status)) {
+    const isLoop = status === 502 && bytes.subarray(0, headBytes).includes(LOOP_TOKEN);
+    return { kind: 'failed', fault: 'target-doubted', detail, ...(isLoop && { isLoop }) };
+  }
   return { kind: 'failed', fault: 'member-refused', detail, status, noConnect: NO_CONNECT.has(status) };
 }
 

@@ -6,7 +6,7 @@
  * After the first acceptance, all members of the source get the credentials. When most members refuse the credentials,
  * the source is at fault. noria reports the beginning and the end of this fault, each once.
  */
-import { BoundedMap } from '../core/bounded-map.ts';
+import { AgedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import { type Login, Secret } from '../core/secret.ts';
 
@@ -57,24 +57,16 @@ type MemberAnswer = 'accepted' | 'open' | 'asked' | 'refused';
 const MIN_MAJORITY_MEMBERS = 3;
 /** How long a member's answer to credentials counts as evidence. */
 const WINDOW_MS = 5 * 60_000;
-/**
- * If a member repeats its latest answer within this time, noria does not record the answer again. Without this limit,
- * noria would record an answer for each tunnel.
- */
-const RENEW_INTERVAL_MS = 1_000;
 const MAX_MEMBERS = 1_024;
 
 export class SourceCredentials {
-  readonly #clock: Clock;
   readonly #source: string;
   readonly #access: SourceAccess;
   readonly #onFault: (fault: SourceFault) => void;
   readonly #instance: PreparedLogin | undefined;
   #current: PreparedLogin | undefined;
   /** The latest answer of each member, oldest first. */
-  readonly #answers = new BoundedMap<string, { readonly what: MemberAnswer; readonly at: number }>(
-    MAX_MEMBERS,
-  );
+  readonly #answers: AgedMap<string, MemberAnswer>;
   #faulty = false;
   /**
    * Whether noria has reported that most members refuse the credentials, and has not yet reported the end of this
@@ -82,15 +74,11 @@ export class SourceCredentials {
    */
   #reported = false;
 
-  constructor(
-    source: string,
-    access: SourceAccess,
-    { clock, onSourceFault }: { readonly clock: Clock; readonly onSourceFault: (fault: SourceFault) => void },
-  ) {
-    this.#clock = clock;
+  constructor(source: string, access: SourceAccess, clock: Clock, onFault: (fault: SourceFault) => void) {
+    this.#answers = new AgedMap(clock, WINDOW_MS, MAX_MEMBERS);
     this.#source = source;
     this.#access = access;
-    this.#onFault = onSourceFault;
+    this.#onFault = onFault;
     this.#instance = instanceLogin(access);
     this.#current = firstLogin(access, this.#instance);
   }
@@ -144,7 +132,7 @@ export class SourceCredentials {
     if (sent?.isOwn === true) return undefined;
     if (this.hasOthers(sent)) return this.#asked(member);
     if (this.#faulty || (this.#access.neverInstance && this.#current === undefined)) return undefined;
-    this.#record(member, 'refused');
+    this.#answers.set(member, 'refused');
     if (!this.#isMajority('refused')) return undefined;
     this.#faulty = true;
     this.#reported = true;
@@ -156,7 +144,7 @@ export class SourceCredentials {
    * Records that `member` accepted the credentials `sent`. From now on, all members of the source get the same
    * credentials.
    */
-  accepted(member: string, sent: PreparedLogin | undefined, now = this.#clock.monotonic()): void {
+  accepted(member: string, sent: PreparedLogin | undefined, now?: number): void {
     if (sent?.isOwn === true) return;
     // If the attempt sent no credentials, `#current` stays unchanged: the attempt may have started before members
     // required credentials.
@@ -165,10 +153,7 @@ export class SourceCredentials {
       this.#answers.clear();
       this.#faulty = false;
     }
-    const before = this.#answers.get(member);
-    const what = sent === undefined ? 'open' : 'accepted';
-    const isRecent = before !== undefined && now - before.at < RENEW_INTERVAL_MS;
-    if (!isRecent || before.what !== what) this.#record(member, what);
+    this.#answers.renew(member, sent === undefined ? 'open' : 'accepted', now);
     if (!this.#reported) return;
     this.#reported = false;
     this.#report(false);
@@ -202,26 +187,20 @@ export class SourceCredentials {
    *   second time and no member works without credentials.
    */
   #asked(member: string): PreparedLogin | undefined {
-    const again = this.#answers.get(member)?.what === 'asked';
-    this.#record(member, 'asked');
+    const again = this.#answers.get(member) === 'asked';
+    this.#answers.set(member, 'asked');
     const isNeeded = this.#isMajority('asked') || (again && !this.#has('open'));
     return isNeeded ? this.#instance : undefined;
   }
 
-  #record(member: string, what: MemberAnswer): void {
-    const at = this.#clock.monotonic();
-    this.#answers.set(member, { what, at });
-    this.#answers.deleteOldestWhile((answer) => at - answer.at > WINDOW_MS);
-  }
-
   #has(what: MemberAnswer): boolean {
-    return [...this.#answers.values()].some((answer) => answer.what === what);
+    return this.#answers.values().includes(what);
   }
 
   #isMajority(what: MemberAnswer): boolean {
-    let count = 0;
-    for (const answer of this.#answers.values()) if (answer.what === what) count += 1;
-    return count >= MIN_MAJORITY_MEMBERS && count > this.#answers.size / 2;
+    const answers = this.#answers.values();
+    const count = answers.filter((answer) => answer === what).length;
+    return count >= MIN_MAJORITY_MEMBERS && count > answers.length / 2;
   }
 
   #report(active: boolean): void {
@@ -230,8 +209,9 @@ export class SourceCredentials {
 
   #explain(active: boolean): { reason: string; advice: string } {
     if (!active) return { reason: 'members accept the credentials again', advice: 'No action needed.' };
-    const refusals = [...this.#answers.values()].filter(({ what }) => what === 'refused').length;
-    const members = `${refusals} of ${this.#answers.size} members`;
+    const answers = this.#answers.values();
+    const refusals = answers.filter((answer) => answer === 'refused').length;
+    const members = `${refusals} of ${answers.length} members`;
     if (this.#current !== undefined || this.#instance !== undefined) {
       return {
         reason: `${members} refused the credentials`,

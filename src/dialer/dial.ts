@@ -1,151 +1,498 @@
 /**
- * The contract between the listener and the dialer: a request for a connection to a target, and its result.
+ * One dial: tries one member after the other until one accepts, none is left, the deadline passes or the client
+ * disconnects. A slow attempt gets a hedge in parallel. Owns its attempts, its deadlines and its waiting request in the
+ * pool.
  *
- * The dialer sends nothing to the client. On success the listener takes over a connected socket.
+ * After success, a slower attempt continues until its own timeout, to find out whether its member is slow or silent.
+ * The dialer keeps the dial until then.
  */
-import type { Socket } from 'node:net';
+import type { Deadline } from '../core/deadlines.ts';
+import type { EventBus, NoriaEvents } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
-import type { HostPort } from '../core/host-port.ts';
-import type { OpenRequest } from '../core/request-record.ts';
-import type { Lease, LeaseRefusal, RoutingOptions } from '../pool/lease.ts';
+import type { Listed } from '../core/live-list.ts';
+import { isLease, type Lease, type LeaseProvider, type LeaseRefusal } from '../pool/lease.ts';
+import { Attempt, type AttemptFailure, type AttemptParts, type RawConnection } from './attempt.ts';
+import { type BlameParts, DialBlame, type DialEnd } from './blame.ts';
+import type { DialFailure, Dialing, DialRequest, DialResult } from './contract.ts';
+import { describeFrontFailure, type FrontFailure, helpsAnotherMember } from './front-proxy.ts';
+import { NO_BYTES } from './handshake.ts';
+import {
+  allowsAnother,
+  type DialSettings,
+  type DialTally,
+  FAST_FAILURE_MS,
+  type HedgeBudget,
+  hedgeDelayMs,
+  maxWaitMs,
+  type OverdueAttempts,
+} from './limits.ts';
+import { type ConnectionParts, LeasedConnection } from './member-connections.ts';
+import type { TakenConnection, WarmConnections } from './warm-connections.ts';
 
-/** How to send a plain HTTP request: `direct` to the target through a tunnel, or in `absolute` form to the member. */
-export type ForwardMode = 'direct' | 'absolute';
-
-export interface DialRequest {
-  readonly target: HostPort;
-  readonly routing: RoutingOptions;
-  /**
-   * What the connection is for. `tunnel`: unmodified bytes to the target. `forward`: a plain HTTP request to the
-   * target. With `forward`, the dial may return an idle connection. It may also return a connection for requests in
-   * absolute form, if the member does not accept CONNECT to the target's port.
-   */
-  readonly use: 'tunnel' | 'forward';
-  /**
-   * Only with `forward`: the client's address, user and session. Requests with different owners never share an idle connection.
-   */
-  readonly owner?: string;
-  /**
-   * Only with `forward`: do not use an idle connection, because the member or the target may have closed it. Set for
-   * retries and for requests that cannot be repeated.
-   */
-  readonly noReuse?: boolean;
-  /**
-   * Only with `forward`: use CONNECT, because a member answered a request in absolute form with its own error instead
-   * of the target's answer.
-   */
-  readonly connectOnly?: boolean;
-  /** The dialer adds its attempts to it. */
-  readonly record?: OpenRequest | undefined;
-  /** Members that already failed for this request; set when a forwarded request is retried. */
-  readonly avoid?: readonly string[];
+export interface DialParts extends AttemptParts, BlameParts, ConnectionParts {
+  readonly bus: EventBus;
+  /** Grants the leases: the pool, or the fleet where several replicas have to agree on the member of a session. */
+  readonly leases: Pick<LeaseProvider, 'acquire'>;
+  readonly hedgeBudget: HedgeBudget;
+  readonly overdueAttempts: OverdueAttempts;
+  readonly warm: WarmConnections;
+  nextRequestId(): number;
+  /** Called when all attempts and requests of the dial have ended. */
+  dialFinished(dial: Dial): void;
 }
 
-/** An answer to a request in absolute form. */
-export interface AbsoluteAnswer {
-  readonly status: number;
-  /** Header fields as received. */
-  readonly fields: readonly (readonly [name: string, value: string])[];
+const NONE: readonly string[] = [];
+
+type DialEnded = NoriaEvents['dial.ended'];
+
+export class Dial implements Dialing, Listed {
+  listIndex = -1;
+  readonly #parts: DialParts;
+  readonly #settings: DialSettings;
+  readonly #request: DialRequest;
+  readonly #onResult: (result: DialResult) => void;
+  readonly #blame: DialBlame;
+  readonly #startedAt: number;
+  #phase: 'open' | 'connected' | 'failed' = 'open';
+  readonly #running: Attempt[] = [];
+  #deadline: Deadline | undefined;
+  /** The number of attempts so far, including those that failed fast. */
+  #attempts = 0;
+  #slowFailures = 0;
+  /** The members that the dial does not try again. */
+  #tried: readonly string[];
+  #startedOver = false;
+  /** The id of the request that waits in the pool. */
+  #waitingId: number | undefined;
+  #waitingSince = 0;
+  #waitedMs = 0;
+  #hedgeDeadline: Deadline | undefined;
+  /** Whether a hedge was taken from the budget and has not ended. */
+  #hedgeCharged = false;
+
+  constructor(
+    parts: DialParts,
+    settings: DialSettings,
+    request: DialRequest,
+    onResult: (result: DialResult) => void,
+  ) {
+    this.#parts = parts;
+    this.#settings = settings;
+    this.#request = request;
+    this.#onResult = onResult;
+    this.#blame = new DialBlame(parts, request.target.text, request.record);
+    this.#tried = request.avoid ?? NONE;
+    this.#startedAt = parts.clock.monotonic();
+  }
+
+  start(): void {
+    this.#parts.hedgeBudget.earn();
+    const { deadlineMs } = this.#settings;
+    this.#deadline = this.#parts.deadlines.set(deadlineMs, () => this.#abort('deadline'), this.#startedAt);
+    // If members were tried before this dial, it is a retry. The client's budget for further attempts must allow it.
+    if (this.#tried.length > 0 && !this.#parts.clientBudgets.allows(this.#client)) this.#failAfterAttempts();
+    else this.#acquireNext();
+  }
+
+  cancel(): void {
+    this.#abort('client-gone');
+  }
+
+  /** Closes everything except a connection that was passed to the listener. Called when the dialer closes. */
+  close(): void {
+    this.#abort('shutting-down');
+    this.#cancelAttempts();
+    this.#finishIfIdle();
+  }
+
   /**
-   * Whether the method is GET or HEAD. No target answers GET or HEAD with 405 or 501, so a response with such a status
-   * comes from the member.
+   * Acquires a member, preferably one that has not failed for this target. After a failed attempt, the dial prefers a
+   * member without an overdue attempt: a second silent member would cost another `attemptTimeout`. A session keeps its
+   * member.
    */
-  readonly isRead: boolean;
+  #acquireNext(): void {
+    const { reachability, overdueAttempts } = this.#parts;
+    const { routing, target } = this.#request;
+    let avoid = NONE;
+    if (routing.session === undefined) {
+      avoid = reachability.membersToAvoid(target.text);
+      if (this.#attempts > 0 && overdueAttempts.size > 0) {
+        avoid = overdueAttempts.membersToAvoid(avoid, this.#tried);
+      }
+    }
+    this.#acquire(false, avoid);
+  }
+
+  /**
+   * @param avoid - members to avoid, in addition to those that the dial has tried. If no other member is available, the
+   * dial accepts one of them rather than waiting.
+   */
+  #acquire(hedge: boolean, avoid: readonly string[]): void {
+    const { leases, nextRequestId } = this.#parts;
+    const id = nextRequestId();
+    const answer = leases.acquire({
+      id,
+      routing: this.#request.routing,
+      targetHost: this.#request.target.host,
+      hedge,
+      avoid: avoid.length === 0 ? this.#tried : [...this.#tried, ...avoid],
+      waitMs: hedge || avoid.length > 0 ? 0 : this.#maxWaitMs,
+    });
+    if (!(answer instanceof Promise)) {
+      this.#onAnswer(answer, hedge, avoid);
+      return;
+    }
+    this.#waitingId = id;
+    this.#waitingSince = this.#parts.clock.monotonic();
+    void answer.then((later) => {
+      this.#stopWaiting();
+      this.#onAnswer(later, hedge, avoid);
+    });
+  }
+
+  /** How long to wait for a member. 0 if another member would probably fail as well. */
+  get #maxWaitMs(): number {
+    if (this.#blame.allRequireCredentials || this.#blame.allAtFrontProxy) return 0;
+    return maxWaitMs(this.#settings, this.#tally);
+  }
+
+  get #tally(): DialTally {
+    return {
+      attempts: this.#attempts,
+      slowFailures: this.#slowFailures,
+      running: this.#running.length,
+      waitedMs: this.#waitedMs,
+      elapsedMs: this.#attempts === 0 ? 0 : this.#elapsedMs,
+      reportPoints: this.#blame.reportPoints,
+    };
+  }
+
+  #onAnswer(answer: Lease | LeaseRefusal, hedge: boolean, avoid: readonly string[]): void {
+    const { pool } = this.#parts;
+    if (this.#phase !== 'open') {
+      if (isLease(answer))
+        pool.report({ lease: answer.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
+      if (hedge) this.#refundHedge();
+    } else if (isLease(answer)) this.#attempt(answer, hedge);
+    else if (avoid.length > 0) this.#acquire(hedge, NONE);
+    else if (hedge) {
+      this.#refundHedge();
+      // The slow attempt may have failed while the dial waited for the pool. No attempt is then in progress, so the
+      // dial has to continue here.
+      if (this.#running.length === 0) this.#continue();
+    } else this.#onRefusal(answer);
+  }
+
+  #onRefusal(refusal: LeaseRefusal): void {
+    const { failures, allRequireCredentials } = this.#blame;
+    const tried = refusal.code === 'pool-empty' && failures.length > 0;
+    const isWithheld = allRequireCredentials && failures.some(({ withheld }) => withheld);
+    if (tried && isWithheld && !this.#startedOver) {
+      // Every member that the dial tried required credentials. noria did not send the instance's credentials to some of
+      // these members, because it did not know yet that all of them require credentials. The dial now tries all members
+      // again, and sends the credentials to each member that requires them.
+      this.#startedOver = true;
+      this.#tried = this.#request.avoid ?? NONE;
+      this.#acquire(false, NONE);
+    } else if (tried) this.#failAfterAttempts();
+    else this.#fail({ ...refusal, attempts: this.#attempts });
+  }
+
+  #attempt(lease: Lease, hedge: boolean): void {
+    this.#tried = this.#tried.length === 0 ? [lease.member] : [...this.#tried, lease.member];
+    this.#attempts += 1;
+    this.#parts.clientBudgets.attempted();
+    if (this.#reuseIdle(lease, hedge)) return;
+    const task = {
+      lease,
+      request: this.#request,
+      hedge,
+      timeoutMs: this.#settings.attemptTimeoutMs,
+      warm: this.#takeWarm(lease),
+    };
+    const attempt = new Attempt(this.#parts, task, this.#onAttemptEnd);
+    this.#running.push(attempt);
+    if (!hedge) this.#armHedge(attempt);
+    const isFirst = this.#attempts === 1;
+    attempt.start();
+    if (isFirst) this.#parts.warm.used(this.#request.routing, lease);
+  }
+
+  #takeWarm(lease: Lease): TakenConnection | undefined {
+    const { target, noReuse } = this.#request;
+    if (noReuse === true) {
+      const { forwardMode } = this.#parts.memoryOf(lease.source);
+      // noria must not send a request with `noReuse` twice. A request in absolute form is lost if the member has
+      // already closed the warm connection. So noria opens a new connection for it.
+      if (forwardMode.first(target.text) === 'absolute') return undefined;
+    }
+    return this.#parts.warm.take(lease);
+  }
+
+  /**
+   * Serves a plain HTTP request through an idle connection to the leased member. Returns false if there is no such
+   * connection.
+   */
+  #reuseIdle(lease: Lease, hedge: boolean): boolean {
+    const { use, noReuse, target, owner = '' } = this.#request;
+    if (use === 'tunnel' || noReuse === true) return false;
+    const { clock, pool, idle: idleConnections, memoryOf } = this.#parts;
+    const idle = idleConnections.take({
+      member: lease.member,
+      target: target.text,
+      forwardMode: memoryOf(lease.source).forwardMode.first(target.text),
+      owner,
+    });
+    if (idle === undefined) return false;
+    pool.report({ lease: lease.id, kind: 'accepted' });
+    if (hedge) this.#hedgeEnded('won');
+    const { member, source, exitIp } = lease;
+    const at = clock.monotonic();
+    this.#request.record?.addAttempt({ member, source, exit: exitIp ?? null, ms: 0, code: null }, at);
+    const raw = { ...idle, kind: 'accepted', at, early: NO_BYTES, isWarm: false } as const;
+    this.#succeed(lease, raw, true);
+    return true;
+  }
+
+  readonly #onAttemptEnd = (attempt: Attempt, result: RawConnection | AttemptFailure): void => {
+    this.#remove(attempt);
+    if (result.kind === 'accepted') this.#onAccepted(attempt, result);
+    else this.#onFailed(attempt, result);
+  };
+
+  #onAccepted(attempt: Attempt, connection: RawConnection): void {
+    const { lease, hedge } = attempt;
+    this.#blame.accepted(attempt, connection);
+    if (this.#phase === 'open') {
+      if (hedge) this.#hedgeEnded('won');
+      else if (this.#running.length > 0) this.#hedgeEnded('lost');
+      this.#succeed(lease, connection, connection.isWarm);
+    } else {
+      // The dial has already ended, so noria does not use the connection.
+      connection.socket.destroy();
+      this.#parts.pool.report({ lease: lease.id, kind: 'closed', cut: false });
+      this.#finishIfIdle();
+    }
+  }
+
+  #onFailed(attempt: Attempt, failure: AttemptFailure): void {
+    this.#blame.failed(attempt, failure);
+    if (this.#phase !== 'open') {
+      this.#finishIfIdle();
+      return;
+    }
+    if (!failure.withheld && failure.ms >= FAST_FAILURE_MS) this.#slowFailures += 1;
+    if (attempt.hedge) this.#hedgeEnded('failed');
+    this.#continue();
+  }
+
+  #continue(): void {
+    if (this.#waitingId !== undefined) return; // the dial waits for the pool, and continues when the pool answers
+    if (this.#running.length > 0) this.#startHedge();
+    else if (this.#mayTryAnother()) this.#acquireNext();
+    else this.#failAfterAttempts();
+  }
+
+  #mayTryAnother(): boolean {
+    const { mayBeTarget, failures, allAtFrontProxy } = this.#blame;
+    if (mayBeTarget && !this.#parts.clientBudgets.allows(this.#client)) return false;
+    if (allAtFrontProxy && !helpsAnotherMember(failures, this.#settings.attempts)) return false;
+    const sinceReachedMs = this.#parts.reachability.sinceReachedMs(this.#request.target.text);
+    return allowsAnother(this.#settings, this.#tally, sinceReachedMs);
+  }
+
+  /**
+   * Arms the hedge of an attempt. An attempt on a warm connection is faster, but has the same delay. With a shorter
+   * delay, the pauses of a busy machine would start a hedge for every twentieth tunnel.
+   */
+  #armHedge({ lease, memory, startedAt }: Attempt): void {
+    this.#disarmHedge();
+    const delayMs = hedgeDelayMs(this.#settings, memory.latency.profile?.p95Ms, lease.doubtful);
+    if (delayMs !== undefined)
+      this.#hedgeDeadline = this.#parts.deadlines.set(delayMs, this.#onOverdue, startedAt);
+  }
+
+  #disarmHedge(): void {
+    if (this.#hedgeDeadline !== undefined) this.#parts.deadlines.clear(this.#hedgeDeadline);
+    this.#hedgeDeadline = undefined;
+  }
+
+  readonly #onOverdue = (): void => {
+    for (const attempt of this.#running) this.#parts.overdueAttempts.add(attempt);
+    this.#startHedge();
+  };
+
+  /** Starts a hedge for the only attempt in progress. Also called after an earlier hedge failed. */
+  #startHedge(): void {
+    const { overdueAttempts, hedgeBudget } = this.#parts;
+    const [first] = this.#running;
+    const single = this.#running.length === 1 && this.#waitingId === undefined;
+    if (first === undefined || !single || !this.#mayTryAnother()) return;
+    // With a configured delay, hedges have no budget.
+    this.#hedgeCharged = this.#settings.hedgeAfter === 'auto' && hedgeBudget.spend();
+    if (this.#settings.hedgeAfter === 'auto' && !this.#hedgeCharged) return;
+    const slow = first.memory.latency.profile?.slowMembers ?? NONE;
+    this.#acquire(true, overdueAttempts.membersToAvoid(slow, this.#tried));
+  }
+
+  /** Returns the hedge to the budget, because it did not start or ended without a result. */
+  #refundHedge(): void {
+    if (this.#hedgeCharged) this.#parts.hedgeBudget.refund();
+    this.#hedgeCharged = false;
+  }
+
+  /** `lost`: the first attempt succeeded, so the hedge is wasted. */
+  #hedgeEnded(outcome: 'won' | 'lost' | 'failed'): void {
+    if (outcome === 'lost') this.#hedgeCharged = false;
+    else this.#refundHedge();
+    this.#parts.bus.emit('hedge.ended', { outcome });
+  }
+
+  #succeed(lease: Lease, raw: RawConnection, reused: boolean): void {
+    const reachedBy = raw.forwardMode === 'direct' ? lease.member : undefined;
+    this.#end('connected', { kind: 'connected', reachedBy });
+    for (const slower of this.#running) this.#parts.overdueAttempts.add(slower);
+    const memory = this.#parts.memoryOf(lease.source);
+    const facts = { raw, lease, memory, reused, attempts: this.#attempts };
+    const connection = new LeasedConnection(this.#parts, this.#request, facts);
+    this.#emitEnded('accepted', lease);
+    this.#finishIfIdle();
+    this.#onResult({ ok: true, connection });
+  }
+
+  /** Fails the dial, which has no attempt left. */
+  #failAfterAttempts(): void {
+    const { failures, isTargetUnreachable, allAtFrontProxy } = this.#blame;
+    const attempts = this.#attempts;
+    if (allAtFrontProxy) {
+      const front = failures.at(-1)?.frontFailure;
+      const code = front?.problem === 'loop' ? 'proxy-loop' : 'front-proxy-failed';
+      this.#fail({ code, reason: front === undefined ? '' : describeFront(front), attempts });
+      return;
+    }
+    const reason = this.#describeAttempts();
+    if (!isTargetUnreachable) {
+      this.#fail({ code: 'members-failed', reason, attempts });
+      return;
+    }
+    // If one member reports a refused connection, the target refused it. Other members may report the same refusal as
+    // "unreachable" or as status 502.
+    const targetRefused = failures.some((failure) => failure.targetRefused);
+    this.#fail({ code: 'target-unreachable', reason, attempts, targetRefused });
+  }
+
+  #abort(code: 'deadline' | 'client-gone' | 'shutting-down'): void {
+    if (this.#phase !== 'open') return;
+    this.#fail({ code, reason: this.#describeAttempts(), attempts: this.#attempts });
+  }
+
+  #fail(failure: DialFailure): void {
+    this.#cancelAttempts();
+    if (this.#blame.mayBeTarget) this.#parts.clientBudgets.charge(this.#client, this.#attempts - 1);
+    const clientLeft = failure.code === 'client-gone' || failure.code === 'shutting-down';
+    this.#end('failed', { kind: clientLeft ? 'client-left' : 'failed' });
+    this.#emitEnded(failure.code);
+    this.#finishIfIdle();
+    this.#onResult({ ok: false, failure });
+  }
+
+  /** Ends the dial: cancels its timers and requests, and decides the blame for its failures. */
+  #end(phase: 'connected' | 'failed', end: DialEnd): void {
+    const { deadlines, pool } = this.#parts;
+    this.#phase = phase;
+    if (this.#deadline !== undefined) deadlines.clear(this.#deadline);
+    this.#disarmHedge();
+    if (this.#waitingId !== undefined) {
+      pool.cancel(this.#waitingId);
+      this.#stopWaiting();
+    }
+    this.#blame.close(end);
+  }
+
+  #stopWaiting(): void {
+    if (this.#waitingId === undefined) return;
+    this.#waitingId = undefined;
+    this.#waitedMs += this.#parts.clock.monotonic() - this.#waitingSince;
+  }
+
+  #cancelAttempts(): void {
+    for (const attempt of [...this.#running]) {
+      const { phase } = attempt;
+      attempt.cancel();
+      this.#remove(attempt);
+      this.#blame.cancelled(attempt, phase);
+    }
+  }
+
+  #remove(attempt: Attempt): void {
+    const at = this.#running.indexOf(attempt);
+    if (at === this.#running.length - 1) this.#running.pop();
+    else this.#running.splice(at, 1);
+    this.#parts.overdueAttempts.delete(attempt);
+  }
+
+  #finishIfIdle(): void {
+    if (this.#running.length === 0) this.#parts.dialFinished(this);
+  }
+
+  #emitEnded(outcome: DialEnded['outcome'], lease?: Lease): void {
+    const { bus } = this.#parts;
+    if (!bus.hasSubscribers('dial.ended')) return;
+    const event: { -readonly [Key in keyof DialEnded]: DialEnded[Key] } = {
+      outcome,
+      attempts: this.#attempts,
+      ms: this.#elapsedMs,
+      waitedMs: this.#waitedMs,
+      target: this.#request.target.text,
+    };
+    if (lease !== undefined) {
+      event.source = lease.source;
+      event.member = lease.member;
+      if (lease.remainingMs !== undefined) event.remainingMs = lease.remainingMs;
+    }
+    if (this.#request.record !== undefined) event.request = this.#request.record.id;
+    bus.emit('dial.ended', event);
+  }
+
+  get #elapsedMs(): number {
+    return this.#parts.clock.monotonic() - this.#startedAt;
+  }
+
+  get #client(): string {
+    return this.#request.routing.client ?? '';
+  }
+
+  /** Returns for example `2 members tried in 812 ms: 1 did not answer in time, 1 refused the request`. */
+  #describeAttempts(): string {
+    const counts = new Map<string, number>();
+    for (const { fault } of this.#blame.failures) {
+      const description = DESCRIPTIONS[fault] ?? 'failed';
+      counts.set(description, (counts.get(description) ?? 0) + 1);
+    }
+    const members = this.#attempts === 1 ? 'member' : 'members';
+    const tried = `${this.#attempts} ${members} tried in ${Math.round(this.#elapsedMs)} ms`;
+    const list = [...counts].map(([description, count]) => `${count} ${description}`).join(', ');
+    return list === '' ? tried : `${tried}: ${list}`;
+  }
 }
 
-/** A connection to the target through a member. */
-export interface MemberConnection {
-  /**
-   * The socket allows half-open connections. If the member speaks TLS, this is the TLS socket. The socket may be
-   * flowing: add a 'data' listener or pause the socket in the same tick, otherwise bytes are lost. The dialer's 'error'
-   * handler stays attached, so an error of the socket does not crash the process.
-   */
-  readonly socket: Socket;
-  /** The bytes that the member sent after its answer. Send them to the client first. Often empty. */
-  readonly early: Buffer;
-  readonly forwardMode: ForwardMode;
-  /** The value of Proxy-Authorization for a request in absolute form. Never log it. */
-  readonly proxyAuthorization?: string | undefined;
-  /**
-   * Whether the connection was opened before this dial. The member may have closed such a connection in the meantime,
-   * which is no fault of the member.
-   */
-  readonly reused: boolean;
-  /** The lease on the member. Its `remainingMs` is the remaining life of the member when the pool granted the lease. */
-  readonly lease: Pick<Lease, 'member' | 'source' | 'exitIp' | 'remainingMs' | 'session'>;
-  readonly attempts: number;
-  /**
-   * Only in absolute form: passes the head of the response to the dialer. From the head, the dialer learns which
-   * forward mode the members accept.
-   * @returns whether the member made the response itself. If so, the client must not get it as the target's answer.
-   */
-  isMemberError(answer: AbsoluteAnswer): boolean;
-  /**
-   * Ends the lease. Call it in all cases; idempotent. It does not close the socket: destroy the socket yourself, or
-   * return it with `keep`.
-   */
-  end(outcome: ConnectionOutcome): void;
-}
+/** What members did. Each text follows a count, as in `2 could not be reached`. */
+const DESCRIPTIONS: Partial<Record<FaultCode, string>> = {
+  'member-unreachable': 'could not be reached',
+  'member-silent': 'did not answer in time',
+  'member-closed': 'closed the connection',
+  'member-protocol': 'sent an invalid proxy response',
+  'member-refused': 'refused the request',
+  'member-auth': 'required other credentials',
+  'front-proxy-failed': 'failed at the front proxy',
+  'front-proxy-silent': 'got no answer from the front proxy',
+  'member-incapable': 'cannot address this target',
+  'target-doubted': 'could not reach the target',
+};
 
-/** How the use of a member connection ended. */
-export interface ConnectionOutcome {
-  /** Whether the member closed the connection, or the connection failed, before the member had sent a byte. */
-  readonly cut: boolean;
-  /** Whether at least one byte arrived from the target. */
-  readonly answered?: boolean;
-  /**
-   * Used only with `forward`. If true, the dialer gets the socket back after a complete exchange and may use it for
-   * another request.
-   */
-  readonly keep?: boolean;
-  /**
-   * Only in absolute form: whether the response had status 407. If so, the next dial sends other credentials, if any.
-   */
-  readonly proxyAuthRequired?: boolean;
-}
-
-/** Why the dial failed. The listener sends it to the client as X-Noria-Error and Retry-After, or as a SOCKS reply. */
-export interface DialFailure {
-  readonly code: Extract<
-    FaultCode,
-    | 'pool-empty'
-    | 'bad-routing'
-    | 'members-failed'
-    | 'target-unreachable'
-    | 'front-proxy-failed'
-    | 'deadline'
-    | 'client-gone'
-    | 'shutting-down'
-    | 'internal'
-  >;
-  /** Why the dial failed. The text contains no address of a member and no text from outside. */
-  readonly reason: string;
-  readonly attempts: number;
-  /** With `pool-empty`: ms until the next draw can bring a member. */
-  readonly retryAfterMs?: number;
-  /** With `pool-empty`: the state of each source, and what it waits for. */
-  readonly sources?: LeaseRefusal['sources'];
-  /**
-   * With `target-unreachable`: true if the target refused the connection (SOCKS5 reply 5), false if it was unreachable
-   * (reply 4).
-   */
-  readonly targetRefused?: boolean;
-}
-
-export type DialResult =
-  | { readonly ok: true; readonly connection: MemberConnection }
-  | { readonly ok: false; readonly failure: DialFailure };
-
-export interface Dialing {
-  /** Aborts all attempts with `client-gone`, because the client disconnected. A no-op after the result. */
-  cancel(): void;
-}
-
-export interface Dialer {
-  /**
-   * Starts a dial.
-   * @param onResult - called exactly once, possibly before `dial` returns. It must not throw. It is a callback, because
-   * a promise would take more CPU time than the choice of a member.
-   */
-  dial(request: DialRequest, onResult: (result: DialResult) => void): Dialing;
+/** Why the front proxy did not connect noria to the member of the last attempt, and how to fix it. */
+function describeFront(failure: FrontFailure): string {
+  const names = { front: 'the front proxy', server: 'a member', key: 'dial.via' };
+  const { reason, advice } = describeFrontFailure(failure, names);
+  return `${reason}; ${advice}`;
 }

@@ -7,24 +7,22 @@
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
-import type { EventBus } from '../core/events.ts';
-import type { FrontProxy } from '../core/front-proxy.ts';
+import type { Blame, EventBus } from '../core/events.ts';
+import type { FrontProxy, LoopGuard } from '../core/front-proxy.ts';
 import { isSame } from '../core/is-same.ts';
 import { LiveList } from '../core/live-list.ts';
 import type { LeaseProvider } from '../pool/lease.ts';
-import { ClientBudgets } from './attempt-budget.ts';
-import type { AttemptTask } from './attempt-contract.ts';
+import { Attempt, type AttemptFailure, type AttemptTask, type RawConnection } from './attempt.ts';
+import { blameFor, targetCanCause } from './blame.ts';
+import type { Dialer, Dialing, DialRequest, DialResult } from './contract.ts';
 import type { SourceFault } from './credentials.ts';
-import type { Dialer, Dialing, DialRequest, DialResult } from './dial.ts';
-import { frontProxyOf, frontSockets } from './front-sockets.ts';
-import { HedgeBudget, OverdueAttempts } from './hedge.ts';
-import { IdleConnections } from './idle-connections.ts';
-import type { LeasedConnection } from './leased-connection.ts';
-import { memberSockets, type OpenSocket } from './member-socket.ts';
-import { NetworkWatch } from './network-watch.ts';
+import { Dial, type DialParts } from './dial.ts';
+import { frontProxyOf, frontSockets } from './front-proxy.ts';
+import { ClientBudgets, type DialSettings, HedgeBudget, OverdueAttempts } from './limits.ts';
+import { IdleConnections, type LeasedConnection } from './member-connections.ts';
+import { memberSockets, type OpenSocket, safeSocket } from './member-socket.ts';
+import { NetworkWatch, networkSign } from './network-watch.ts';
 import { Reachability } from './reachability.ts';
-import { type DialParts, type DialSettings, RunningDial } from './running-dial.ts';
-import { SingleAttempt } from './single-attempt.ts';
 import { SourceMemory, type SourceSettings } from './source-memory.ts';
 import { WarmConnections, type WarmSetting } from './warm-connections.ts';
 
@@ -39,6 +37,7 @@ export interface DialerOptions extends DialerSettings {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly pool: LeaseProvider;
+  readonly guard: LoopGuard;
   /** Grants the leases in place of the pool. Used where several replicas have to agree on the member of a session. */
   readonly leases?: Pick<LeaseProvider, 'acquire'> | undefined;
   /**
@@ -50,6 +49,23 @@ export interface DialerOptions extends DialerSettings {
   readonly onNetwork: (down: boolean) => void;
   /** Opens sockets to members. Default: real sockets. */
   readonly openSocket?: OpenSocket;
+}
+
+export type SingleAttemptResult =
+  /** The caller owns the socket of the connection, which is paused. */
+  | { readonly kind: 'accepted'; readonly connection: RawConnection; readonly ms: number }
+  /** The attempt failed. `blame` is undefined if it depends on whether another member succeeds. */
+  | { readonly kind: 'failed'; readonly failure: AttemptFailure; readonly blame: Blame | undefined }
+  | { readonly kind: 'cancelled' };
+
+interface SingleTask extends Pick<AttemptTask, 'lease' | 'timeoutMs'>, Pick<DialRequest, 'target' | 'use'> {}
+
+/** A single attempt through a leased member. The caller reports the outcome of the lease to the pool. */
+export interface SingleAttempt {
+  /** Never rejects. */
+  readonly result: Promise<SingleAttemptResult>;
+  /** Ends the attempt with the result `cancelled`. Idempotent. An established connection stays open. */
+  cancel(): void;
 }
 
 /**
@@ -71,7 +87,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
   readonly #idle: IdleConnections;
   readonly #warm: WarmConnections;
   readonly #network: NetworkWatch;
-  readonly #dials = new LiveList<RunningDial>();
+  readonly #dials = new LiveList<Dial>();
   readonly #singleAttempts = new Set<SingleAttempt>();
   readonly #openConnections = new LiveList<LeasedConnection>();
   readonly #drawObserver: Disposable;
@@ -129,7 +145,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
   }
 
   dial(request: DialRequest, onResult: (result: DialResult) => void): Dialing {
-    const dial = new RunningDial(this.#parts, this.#settings, request, onResult);
+    const dial = new Dial(this.#parts, this.#settings, request, onResult);
     if (this.#closed) {
       dial.close();
     } else {
@@ -139,19 +155,52 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     return dial;
   }
 
-  /**
-   * Starts one attempt through a member that is already leased, and tries no other member. The caller reports the
-   * outcome of the lease.
-   */
-  attempt(task: Omit<AttemptTask, 'hedge'>): SingleAttempt {
-    const attempt = new SingleAttempt(this.#parts, task, () => this.#singleAttempts.delete(attempt));
-    if (this.#closed) {
+  /** Starts one attempt through a member that is already leased, and tries no other member. */
+  attempt({ target, use, ...task }: SingleTask): SingleAttempt {
+    const { promise, resolve } = Promise.withResolvers<SingleAttemptResult>();
+    const settle = (result: SingleAttemptResult) => {
+      this.#singleAttempts.delete(single);
+      resolve(result);
+    };
+    const whole = { ...task, request: { target, use }, hedge: false };
+    const attempt = new Attempt(this.#parts, whole, (_, result) =>
+      settle(this.#singleResult(attempt, result)),
+    );
+    const cancel = () => {
       attempt.cancel();
+      settle({ kind: 'cancelled' });
+    };
+    const single = { result: promise, cancel };
+    if (this.#closed) {
+      cancel();
     } else {
-      this.#singleAttempts.add(attempt);
+      this.#singleAttempts.add(single);
       attempt.start();
     }
-    return attempt;
+    return single;
+  }
+
+  /** A probe without an answer is no evidence about our own network, because most probed members are dead. */
+  #singleResult(attempt: Attempt, result: RawConnection | AttemptFailure): SingleAttemptResult {
+    if (result.kind === 'accepted') {
+      this.#network.answered();
+      result.socket.pause(); // paused, because the caller gets the socket in a later tick
+      return { kind: 'accepted', connection: result, ms: attempt.elapsedMs };
+    }
+    if (networkSign(result) === 'up') this.#network.answered();
+    const { credentials } = attempt.memory;
+    const blame = targetCanCause(result)
+      ? undefined
+      : blameFor(result, {
+          reachedByOther: false,
+          clientLeft: false,
+          similarFailures: 1,
+          sourceWorked: false,
+          sourceFaulty: credentials.faulty,
+          credentialsWork: credentials.isFaultOfMember(attempt.login),
+          networkDown: this.#network.down,
+        });
+    return { kind: 'failed', failure: result, blame };
   }
 
   /** Applies new settings to new dials. Keeps what it has learned about sources with unchanged settings. */
@@ -202,18 +251,19 @@ export class MemberDialer implements Dialer, AsyncDisposable {
    * Returns a function that opens sockets to members directly or, if the settings have one, through the front proxy.
    */
   #socketOpener(openDirect: OpenSocket): OpenSocket {
-    const openThroughFront = frontSockets(openDirect, this.#options.clock);
-    return (member, use) => {
-      const { via } = this.#settings;
-      return via === undefined ? openDirect(member, use) : openThroughFront(via, member, use);
-    };
+    const openThroughFront = frontSockets(openDirect, this.#options.clock, this.#options.guard);
+    return (member, use, marks) =>
+      safeSocket(() => {
+        const { via } = this.#settings;
+        return via === undefined ? openDirect(member, use) : openThroughFront(via, member, use, marks);
+      });
   }
 
   #memoryOf(source: string): SourceMemory {
     const known = this.#memories.get(source);
     if (known !== undefined) return known;
     const settings = this.#settings.sources.get(source) ?? UNKNOWN_SOURCE;
-    const memory = new SourceMemory(source, settings, this.#options);
+    const memory = new SourceMemory(source, settings, this.#options.clock, this.#options.onSourceFault);
     this.#memories.set(source, memory);
     return memory;
   }

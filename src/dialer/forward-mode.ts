@@ -7,9 +7,9 @@
  * request in absolute form after a refused CONNECT, noria uses absolute form for this target from then on. After
  * several such targets, noria uses absolute form for all targets of the source.
  */
-import { BoundedMap } from '../core/bounded-map.ts';
+import { AgedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
-import type { AbsoluteAnswer, ForwardMode } from './dial.ts';
+import type { AbsoluteAnswer, ForwardMode } from './contract.ts';
 
 /**
  * When this number of distinct targets were reached only in absolute form, noria uses absolute form for all targets of
@@ -38,38 +38,32 @@ const PROXY_FIELDS: ReadonlyMap<string, RegExp> = new Map([
 const NOT_ACCEPTED = new Set([405, 501]);
 
 export class ForwardModeMemory {
-  readonly #clock: Clock;
   readonly #initial: ForwardMode;
-  /**
-   * The targets to which a member refused CONNECT, and which then answered the same request in absolute form. The value
-   * is the time of the last such answer.
-   */
-  readonly #reached = new BoundedMap<string, number>(MAX_TARGETS);
-  /** When a member last accepted CONNECT, by port. */
-  readonly #acceptedPorts = new BoundedMap<number, number>(MAX_TARGETS);
+  /** The targets to which a member refused CONNECT, and which then answered the same request in absolute form. */
+  readonly #reached: AgedMap<string>;
+  /** The ports to which a member accepted CONNECT. */
+  readonly #acceptedPorts: AgedMap<number>;
   readonly #refusedBy = new Set<string>();
 
   /** @param initial - with `absolute`, noria never tries CONNECT and learns nothing. */
   constructor(clock: Clock, initial: ForwardMode) {
-    this.#clock = clock;
     this.#initial = initial;
+    this.#reached = new AgedMap(clock, RELEARN_MS, MAX_TARGETS);
+    this.#acceptedPorts = new AgedMap(clock, RELEARN_MS, MAX_TARGETS);
   }
 
   /** Returns the mode to try first for this target. */
   first(target: string): ForwardMode {
     if (this.#initial === 'absolute') return 'absolute';
-    if (this.#reached.size === 0) return 'direct';
-    const now = this.#clock.monotonic();
-    this.#reached.deleteOldestWhile((at) => now - at > RELEARN_MS);
-    const isLearned = this.#reached.size >= MIN_ABSOLUTE_FORM_TARGETS || this.#reached.has(target);
+    const { size } = this.#reached;
+    const isLearned = size >= MIN_ABSOLUTE_FORM_TARGETS || (size > 0 && this.#reached.has(target));
     return isLearned ? 'absolute' : 'direct';
   }
 
   /** Records that a member accepted CONNECT to this port for a plain HTTP request. */
   connectAccepted(port: number): void {
-    const now = this.#clock.monotonic();
-    if (this.#acceptedPorts.get(port) !== now) this.#acceptedPorts.set(port, now);
-    if (this.#reached.size > 0) this.#reached.clear();
+    this.#acceptedPorts.renew(port, true);
+    this.#reached.clear();
     if (this.#refusedBy.size > 0) this.#refusedBy.clear();
   }
 
@@ -79,9 +73,7 @@ export class ForwardModeMemory {
    */
   connectRefused(member: string, port: number): boolean {
     this.#refusedBy.add(member);
-    const acceptedAt = this.#acceptedPorts.get(port) ?? Number.NEGATIVE_INFINITY;
-    const isAccepted = this.#clock.monotonic() - acceptedAt <= RELEARN_MS;
-    return !isAccepted || this.#refusedBy.size >= MIN_CONNECT_REFUSALS;
+    return !this.#acceptedPorts.has(port) || this.#refusedBy.size >= MIN_CONNECT_REFUSALS;
   }
 
   /**
@@ -93,7 +85,7 @@ export class ForwardModeMemory {
   answered(target: string, answer: AbsoluteAnswer, connectStatus: number | undefined): boolean {
     const { status } = answer;
     if (status < 400) {
-      if (connectStatus !== undefined) this.#reached.set(target, this.#clock.monotonic());
+      if (connectStatus !== undefined) this.#reached.set(target, true);
       return false;
     }
     if (NOT_ACCEPTED.has(status)) this.#reached.clear();

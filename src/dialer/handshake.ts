@@ -16,6 +16,8 @@ export interface HandshakeFailure {
   /** Whether the member reports that the target refused the connection. */
   readonly targetRefused?: boolean;
   readonly status?: number;
+  /** Whether a proxy reports that it would lead back to itself. */
+  readonly isLoop?: boolean;
   /** Whether the member does not accept CONNECT to this target. It may accept a plain HTTP request in absolute form. */
   readonly noConnect?: boolean;
 }

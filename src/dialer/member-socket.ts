@@ -9,7 +9,7 @@ import { Socket, type SocketConstructorOpts } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 import type { MemberProtocol } from '../core/protocol.ts';
-import type { DialRequest } from './dial.ts';
+import type { DialRequest } from './contract.ts';
 
 export interface MemberAddress {
   readonly protocol: MemberProtocol;
@@ -21,8 +21,14 @@ export interface MemberAddress {
 /**
  * Starts a connection for a tunnel or a plain HTTP request. The socket allows half-open connections. It always has an
  * 'error' handler, so an error does not crash the process. Listen for 'close', and then read `errored`.
+ *
+ * `marks`: the marks that a front proxy gets (core/front-proxy.ts).
  */
-export type OpenSocket = (member: MemberAddress, use: DialRequest['use']) => Socket;
+export type OpenSocket = (
+  member: MemberAddress,
+  use: DialRequest['use'],
+  marks?: readonly string[],
+) => Socket;
 
 /**
  * The idle time in ms after which the kernel probes a TCP connection. It is shorter than the timeout of common NAT
@@ -54,6 +60,16 @@ export function memberSockets(): OpenSocket {
     return tunnelSocket(memory).connect(address);
   };
   return (member, use) => open(member, use).on('error', ignoreError);
+}
+
+/** Like `open`. If `open` throws, because Node rejects the address, returns a socket that closes with this error. */
+export function safeSocket(open: () => Socket): Socket {
+  try {
+    return open();
+  } catch (error) {
+    const socket = new Socket().on('error', ignoreError);
+    return socket.destroy(error instanceof Error ? error : new Error(String(error)));
+  }
 }
 
 /** Starts TLS to a member on a connection through the front proxy. */

@@ -4,8 +4,8 @@
  * down, noria blames no members.
  */
 import type { Clock } from '../core/clock.ts';
-import { FAULTS, type FaultCode } from '../core/faults.ts';
-import type { AttemptFailure } from './attempt-contract.ts';
+import { FAULTS } from '../core/faults.ts';
+import type { AttemptFailure } from './attempt.ts';
 import { isAnswerCode, isLocalCode } from './member-socket.ts';
 
 /** When this number of different members in a row did not answer, our own network is down. */
@@ -69,11 +69,16 @@ export class NetworkWatch {
 }
 
 /**
- * What a failed attempt shows about our own network.
- * @param detail - the detail of the failure, often the error code of a system call.
+ * What a failed attempt shows about our own network. `up`: another machine answered, for example with a refusal. `down`:
+ * no machine answered, so either the member or our network is down. `unknown`: noria has sent nothing, or the failure is
+ * local.
  */
-export function networkSign(fault: FaultCode, detail: string): AttemptFailure['network'] {
+export function networkSign({
+  fault,
+  detail,
+}: Pick<AttemptFailure, 'fault' | 'detail'>): 'up' | 'down' | 'unknown' {
   if (fault === 'member-incapable' || FAULTS[fault].side === 'front-proxy') return 'unknown';
   if (fault !== 'member-unreachable' || isAnswerCode(detail)) return 'up';
-  return isLocalCode(detail) ? 'unknown' : 'down';
+  // Node rejects an invalid address with a code of its own, such as ERR_SOCKET_BAD_PORT.
+  return isLocalCode(detail) || detail.startsWith('ERR_') ? 'unknown' : 'down';
 }

@@ -7,7 +7,7 @@
  * handshake immediately. If the trial fails with most members of a source, all its members get plain handshakes. A
  * login is pipelined only after a member of the source has accepted a login in a plain handshake.
  */
-import { BoundedMap } from '../core/bounded-map.ts';
+import { AgedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 
 /**
@@ -37,12 +37,9 @@ const MAX_MEMBERS = 1_024;
 export class Pipelining {
   readonly #clock: Clock;
   readonly #setting: HandshakeSetting;
-  /**
-   * `#accepting` contains the members that accept pipelining, and `#refusing` the members that do not. The value is the
-   * monotonic moment at which noria learned it.
-   */
-  readonly #accepting = new BoundedMap<string, number>(MAX_MEMBERS);
-  readonly #refusing = new BoundedMap<string, number>(MAX_MEMBERS);
+  /** `#accepting` contains the members that accept pipelining, and `#refusing` the members that do not. */
+  readonly #accepting: AgedMap<string>;
+  readonly #refusing: AgedMap<string>;
   #longestMs: number | undefined;
   #trialAt = Number.NEGATIVE_INFINITY;
   #isLoginNeeded = false;
@@ -50,19 +47,20 @@ export class Pipelining {
   constructor(clock: Clock, setting: HandshakeSetting) {
     this.#clock = clock;
     this.#setting = setting;
+    this.#accepting = new AgedMap(clock, RELEARN_HANDSHAKE_MS, MAX_MEMBERS);
+    this.#refusing = new AgedMap(clock, RELEARN_HANDSHAKE_MS, MAX_MEMBERS);
   }
 
   /** Returns the mode of the next handshake with this member. @param hasLogin - whether the handshake sends a login. */
   modeFor(member: string, hasLogin: boolean): HandshakeMode {
-    const now = this.#clock.monotonic();
-    const known = this.#knownMode(member, hasLogin, now);
+    const known = this.#knownMode(member, hasLogin);
     if (known !== undefined) return known;
-    return this.#longestMs !== undefined && this.#startTrial(now) ? 'trial' : 'plain';
+    return this.#longestMs !== undefined && this.#startTrial() ? 'trial' : 'plain';
   }
 
   /** Whether noria already knows that the next handshake with this member will not be pipelined. */
   isPlain(member: string, hasLogin: boolean): boolean {
-    return this.#knownMode(member, hasLogin, this.#clock.monotonic()) === 'plain';
+    return this.#knownMode(member, hasLogin) === 'plain';
   }
 
   /**
@@ -77,7 +75,7 @@ export class Pipelining {
     this.#longestMs = Math.max(ms, DECAY * (this.#longestMs ?? 0));
     if (mode === 'plain' || this.#accepting.has(member)) return;
     this.#refusing.delete(member);
-    this.#accepting.set(member, this.#clock.monotonic());
+    this.#accepting.set(member, true);
   }
 
   /** Records that a member accepted a login in a plain handshake. */
@@ -87,7 +85,7 @@ export class Pipelining {
 
   /** Records that the member failed a pipelined handshake, and then accepted a plain one. */
   refused(member: string): void {
-    this.#refusing.set(member, this.#clock.monotonic());
+    this.#refusing.set(member, true);
   }
 
   /** Forgets that the member accepts pipelined handshakes, because one has failed. */
@@ -99,18 +97,16 @@ export class Pipelining {
    * The mode that follows from the setting and from what is known about the source's members. Undefined if nothing is
    * known about any of them.
    */
-  #knownMode(member: string, hasLogin: boolean, now: number): HandshakeMode | undefined {
+  #knownMode(member: string, hasLogin: boolean): HandshakeMode | undefined {
     if (this.#setting === 'plain' || (hasLogin && !this.#isLoginNeeded)) return 'plain';
     if (this.#setting === 'pipelined') return 'pipelined';
-    for (const members of [this.#accepting, this.#refusing]) {
-      members.deleteOldestWhile((at) => now - at > RELEARN_HANDSHAKE_MS);
-    }
     if (this.#accepting.has(member)) return 'pipelined';
     if (this.#refusing.has(member) || this.#refusing.size > this.#accepting.size) return 'plain';
     return this.#accepting.size > 0 ? 'trial' : undefined;
   }
 
-  #startTrial(now: number): boolean {
+  #startTrial(): boolean {
+    const now = this.#clock.monotonic();
     if (now - this.#trialAt < TRIAL_INTERVAL_MS) return false;
     this.#trialAt = now;
     return true;

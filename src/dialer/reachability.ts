@@ -5,17 +5,18 @@
  * Dials use these results to choose members and to decide blame. noria keeps results for a limited number of targets
  * and members, and forgets the oldest. A forgotten result can only make noria blame fewer members.
  */
-import { BoundedMap } from '../core/bounded-map.ts';
+import { AgedMap, BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 
 /** How long one member's success counts as evidence that the target works. */
 const TARGET_REACHED_MS = 30_000;
 /** How long a member counts as working after it reached a target. */
 const MEMBER_WORKED_MS = 60_000;
-/** noria records at most once in this time that a target or a member works, and not for each tunnel. */
-const RENEW_INTERVAL_MS = 1_000;
-/** How long dials avoid a member for a target that other members reach. */
-const AVOIDED_MS = 10_000;
+/**
+ * How long dials avoid a member for a target that other members reach. It is just shorter than the first quarantine, so
+ * that the member is tried again when that ends.
+ */
+const AVOIDED_MS = 9_999;
 const MAX_AVOIDED = 64;
 const NONE: readonly string[] = [];
 const MAX_TARGETS = 1_024;
@@ -23,41 +24,39 @@ const MAX_MEMBERS = 4_096;
 
 export class Reachability {
   readonly #clock: Clock;
-  readonly #reached = new BoundedMap<string, number>(MAX_TARGETS);
+  readonly #reached: AgedMap<string>;
   readonly #answered = new BoundedMap<string, TargetHistory>(MAX_TARGETS);
-  /** For each target, the members that failed for it, with the time of the failure. Usually empty. */
-  readonly #avoided = new BoundedMap<string, BoundedMap<string, number>>(MAX_TARGETS);
-  readonly #memberWorkedAt = new BoundedMap<string, number>(MAX_MEMBERS);
+  /** For each target, the members that failed for it. Usually empty. */
+  readonly #avoided = new BoundedMap<string, AgedMap<string>>(MAX_TARGETS);
+  readonly #workingMembers: AgedMap<string>;
 
   constructor(clock: Clock) {
     this.#clock = clock;
+    this.#reached = new AgedMap(clock, TARGET_REACHED_MS, MAX_TARGETS);
+    this.#workingMembers = new AgedMap(clock, MEMBER_WORKED_MS, MAX_MEMBERS);
   }
 
   recordReached(member: string, target: string, now = this.#clock.monotonic()): void {
-    renew(this.#reached, target, now);
-    renew(this.#memberWorkedAt, member, now);
+    this.#reached.renew(target, true, now);
+    this.#workingMembers.renew(member, true, now);
   }
 
   /** Records that `member` failed for `target`, although another member reached it at the same time. */
   recordOnlyThisFailed(member: string, target: string): void {
     let members = this.#avoided.get(target);
     if (members === undefined) {
-      members = new BoundedMap(MAX_AVOIDED);
+      members = new AgedMap(this.#clock, AVOIDED_MS, MAX_AVOIDED);
       this.#avoided.set(target, members);
     }
-    members.set(member, this.#clock.monotonic());
+    members.set(member, true);
   }
 
   /** The members to avoid for `target` while the pool has other members. */
   membersToAvoid(target: string): readonly string[] {
     if (this.#avoided.size === 0) return NONE;
-    const members = this.#avoided.get(target);
-    if (members === undefined) return NONE;
-    const now = this.#clock.monotonic();
-    members.deleteOldestWhile((failedAt) => now - failedAt >= AVOIDED_MS);
-    if (members.size > 0) return [...members.keys()];
-    this.#avoided.delete(target);
-    return NONE;
+    const members = this.#avoided.get(target)?.keys() ?? NONE;
+    if (members.length === 0) this.#avoided.delete(target);
+    return members;
   }
 
   recordAnswered(member: string, target: string): void {
@@ -79,19 +78,14 @@ export class Reachability {
     return isCompared;
   }
 
-  /**
-   * The time in ms since a member last reached the target, accurate to about a second; Infinity if no member did so
-   * recently.
-   */
+  /** The time since a member last reached the target, exact to a second; Infinity if no member did so recently. */
   sinceReachedMs(target: string): number {
-    const sinceMs = this.#clock.monotonic() - (this.#reached.get(target) ?? Number.NEGATIVE_INFINITY);
-    return sinceMs <= TARGET_REACHED_MS ? sinceMs : Number.POSITIVE_INFINITY;
+    return this.#reached.ageMs(target);
   }
 
   /** Whether the member reached any target recently. */
   memberWorked(member: string): boolean {
-    const workedAt = this.#memberWorkedAt.get(member);
-    return workedAt !== undefined && this.#clock.monotonic() - workedAt <= MEMBER_WORKED_MS;
+    return this.#workingMembers.has(member);
   }
 
   #historyOf(target: string): TargetHistory {
@@ -129,9 +123,4 @@ class LatestMembers {
   latestOfOther(member: string): number {
     return member === this.#latest ? this.#otherAt : this.#latestAt;
   }
-}
-
-function renew(moments: BoundedMap<string, number>, key: string, now: number): void {
-  const before = moments.get(key);
-  if (before === undefined || now - before >= RENEW_INTERVAL_MS) moments.set(key, now);
 }

@@ -2,11 +2,11 @@
  * Keeps what the dialer has learned from the members of one source: credentials, forward mode, pipelining, latency and
  * opening times.
  */
+import { AgedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
+import type { ForwardMode } from './contract.ts';
 import { type SourceAccess, SourceCredentials, type SourceFault } from './credentials.ts';
-import type { ForwardMode } from './dial.ts';
 import { ForwardModeMemory } from './forward-mode.ts';
-import { OpeningTimes } from './opening-times.ts';
 import { type HandshakeSetting, Pipelining } from './pipelining.ts';
 
 export interface SourceSettings extends SourceAccess {
@@ -16,11 +16,6 @@ export interface SourceSettings extends SourceAccess {
    */
   readonly forwardMode: ForwardMode;
   readonly handshake: HandshakeSetting;
-}
-
-interface SourceMemoryParts {
-  readonly clock: Clock;
-  readonly onSourceFault: (fault: SourceFault) => void;
 }
 
 /** How long the success of one member counts as evidence that the source works. */
@@ -36,11 +31,15 @@ export class SourceMemory {
   readonly #clock: Clock;
   #acceptedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(source: string, settings: SourceSettings, parts: SourceMemoryParts) {
-    const { clock } = parts;
+  constructor(
+    source: string,
+    settings: SourceSettings,
+    clock: Clock,
+    onSourceFault: (fault: SourceFault) => void,
+  ) {
     this.settings = settings;
     this.#clock = clock;
-    this.credentials = new SourceCredentials(source, settings, parts);
+    this.credentials = new SourceCredentials(source, settings, clock, onSourceFault);
     this.forwardMode = new ForwardModeMemory(clock, settings.forwardMode);
     this.opening = new OpeningTimes(clock);
     this.pipelining = new Pipelining(clock, settings.handshake);
@@ -54,6 +53,65 @@ export class SourceMemory {
   recordAccepted(sample: LatencySample): void {
     this.#acceptedAt = sample.at;
     this.latency.add(sample);
+  }
+}
+
+/**
+ * The maximum time to keep an unused connection. Common proxies wait longer than this for the first request of a
+ * client.
+ */
+export const MAX_KEEP_MS = 10_000;
+/** When this number of members have closed an unused connection, noria assumes that all members of the source do so. */
+export const MIN_CLOSING_MEMBERS = 3;
+/** Members close an unused connection after some time. noria keeps an unused connection for this share of that time. */
+const KEEP_SHARE = 0.8;
+/** After this time, noria forgets that a member closed an unused connection. */
+const RELEARN_MS = 10 * 60_000;
+const MAX_MEMBERS = 16;
+/** The weight of the latest sample in the moving average of the opening time. */
+const SAMPLE_WEIGHT = 0.1;
+/**
+ * With each sample, the recorded minimum of the opening time grows by this factor. So an old minimum fades when the
+ * members of a source change.
+ */
+const MIN_GROWTH = 1.02;
+
+/**
+ * Measures, for the members of one source, how long opening a connection takes, and how long a member keeps an unused
+ * connection.
+ */
+export class OpeningTimes {
+  /** The moving average of the opening time in ms; undefined before the first connection. */
+  averageMs: number | undefined;
+  /**
+   * The shortest time in ms that opening a connection took recently. Unlike the average, this time hardly depends on
+   * the load of this machine.
+   */
+  minMs = Number.POSITIVE_INFINITY;
+  /** For each member that closed an unused connection: how long the connection was unused. */
+  readonly #closings: AgedMap<string, number>;
+
+  constructor(clock: Clock) {
+    this.#closings = new AgedMap(clock, RELEARN_MS, MAX_MEMBERS);
+  }
+
+  /** Records that a connection was established after `ms`. */
+  opened(ms: number): void {
+    this.averageMs =
+      this.averageMs === undefined ? ms : this.averageMs + SAMPLE_WEIGHT * (ms - this.averageMs);
+    this.minMs = Math.min(ms, this.minMs * MIN_GROWTH);
+  }
+
+  /** Records that `member` closed a connection that was unused for `afterMs`. */
+  closedUnused(member: string, afterMs: number): void {
+    this.#closings.set(member, afterMs);
+  }
+
+  /** How long to keep an unused connection. */
+  get keepMs(): number {
+    if (this.#closings.size < MIN_CLOSING_MEMBERS) return MAX_KEEP_MS;
+    const sorted = this.#closings.values().sort(ascending);
+    return Math.min(MAX_KEEP_MS, KEEP_SHARE * quantile(sorted, 0.5));
   }
 }
 

@@ -10,8 +10,9 @@ import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
+import type { LoopGuard } from '../core/front-proxy.ts';
 import { type HostPort, parseHostPort } from '../core/host-port.ts';
-import { type BoundAddress, isOwnAddress } from '../core/listen-address.ts';
+import { isOwnAddress } from '../core/listen-address.ts';
 import { clientNetwork, Networks } from '../core/networks.ts';
 import { ownText } from '../core/own-text.ts';
 import type { Secret } from '../core/secret.ts';
@@ -23,8 +24,8 @@ export interface AccessOptions {
   /** Client networks in CIDR notation; empty allows every address. */
   readonly allow: readonly string[];
   readonly denyTargets: readonly string[];
-  /** noria refuses its own addresses as targets, whatever the rules say. */
-  readonly ownAddresses?: () => readonly BoundAddress[];
+  /** noria refuses its own addresses as targets, whatever the rules say, and requests with its own mark. */
+  readonly guard?: LoopGuard;
   /** Lets noria's other processes with this listener count the attempt. */
   readonly onWrongCredentials?: (attempt: WrongAttempt) => void;
   readonly clock: Clock;
@@ -128,9 +129,17 @@ export class Access {
     return target;
   }
 
+  /** @param marks - the norias that the request has passed. @returns an error `proxy-loop` if this one is among them. */
+  checkMarks(marks: readonly string[]): NoriaError | undefined {
+    const { guard } = this.#options;
+    if (guard === undefined || !marks.includes(guard.mark)) return undefined;
+    const reason = 'the request has already passed this noria, whose front proxy sends it back';
+    return new NoriaError('proxy-loop', reason, { context: { reason } });
+  }
+
   /** @returns an error `forbidden` with a `reason` that the client may see; undefined if the target is allowed. */
   checkTarget(target: HostPort): NoriaError | undefined {
-    const own = this.#options.ownAddresses?.();
+    const own = this.#options.guard?.ownAddresses();
     const isOwn = own !== undefined && isOwnAddress(target, own);
     const reason = isOwn
       ? 'the target is an address of noria itself'

@@ -13,7 +13,7 @@ import type { HostPort } from '../core/host-port.ts';
 import type { Listed } from '../core/live-list.ts';
 import { clientNetwork } from '../core/networks.ts';
 import { OpenRequest, type RequestProtocol } from '../core/request-record.ts';
-import type { Dialer, DialFailure, Dialing } from '../dialer/dial.ts';
+import type { Dialer, DialFailure, Dialing } from '../dialer/contract.ts';
 import type { RoutingOptions } from '../pool/lease.ts';
 import { type Access, type ClientCredentials, type ClientIdentity, parseBasicCredentials } from './access.ts';
 import { fieldValues, type HeaderField } from './http/header-fields.ts';

@@ -6,7 +6,7 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
-import type { MemberConnection } from '../dialer/dial.ts';
+import type { MemberConnection } from '../dialer/contract.ts';
 import { hasFailedWrite, lendChunks, TCP_KEEP_ALIVE_MS } from '../dialer/member-socket.ts';
 
 export interface RelayOptions {

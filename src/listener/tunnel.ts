@@ -1,5 +1,5 @@
 /** A tunnel between a client and its target: dials while the client waits for its reply, then relays bytes. */
-import type { DialFailure, DialRequest, DialResult, MemberConnection } from '../dialer/dial.ts';
+import type { DialFailure, DialRequest, DialResult, MemberConnection } from '../dialer/contract.ts';
 import type { ClientConnection } from './client-connection.ts';
 import { relay } from './relay.ts';
 

@@ -9,6 +9,7 @@ import { type Clock, pause } from '../core/clock.ts';
 import { Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
+import type { LoopGuard } from '../core/front-proxy.ts';
 import { isSame } from '../core/is-same.ts';
 import {
   type BoundAddress,
@@ -16,7 +17,7 @@ import {
   type ListenAddress,
   overlap,
 } from '../core/listen-address.ts';
-import type { Dialer } from '../dialer/dial.ts';
+import type { Dialer } from '../dialer/contract.ts';
 import { Access, type WrongAttempt } from '../listener/access.ts';
 import type { ConnectionLimit } from '../listener/admission-queue.ts';
 import { type Listener, openListener } from '../listener/listener.ts';
@@ -29,6 +30,8 @@ export interface ListenerSetOptions {
   readonly context: PlaneContext;
   /** The file descriptors of inherited listening sockets (`fd:3`). Each descriptor can be opened only once. */
   readonly inheritedFds: ReadonlySet<number>;
+  /** The mark of this noria in a CONNECT to a front proxy. */
+  readonly mark: string;
   /**
    * Shares the connection limits and the counts of wrong credentials with the other processes that have the same
    * listeners. Absent in a noria with one process.
@@ -93,11 +96,13 @@ export class ListenerSet {
   readonly #usedFds = new Set<number>();
   /** noria's own addresses, cached because every request reads them. */
   #ownAddresses: readonly BoundAddress[] = [];
+  readonly guard: LoopGuard;
 
   constructor(options: ListenerSetOptions) {
     this.#options = options;
     this.#deadlines = new Deadlines(options.clock, DEADLINE_TICK_MS);
     this.#context = options.context;
+    this.guard = { mark: options.mark, ownAddresses: () => this.#ownAddresses };
   }
 
   /** The status of the open listeners, in the order of the settings. */
@@ -276,7 +281,7 @@ export class ListenerSet {
       users,
       allow,
       denyTargets,
-      ownAddresses: () => this.#ownAddresses,
+      guard: this.guard,
       clock,
       ...(shares && {
         onWrongCredentials: (attempt) => shares.sharing.onWrongCredentials(shares.id, attempt),

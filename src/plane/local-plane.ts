@@ -12,8 +12,9 @@ export interface LocalPlaneOptions
 }
 
 export function openLocalPlane({ dialer: settings, ...options }: LocalPlaneOptions): DataPlane {
-  const dialer = new MemberDialer({ ...options, ...settings });
-  const listeners = new ListenerSet({ ...options, dialer });
+  const guard = { mark: options.mark, ownAddresses: () => listeners.guard.ownAddresses() };
+  const dialer = new MemberDialer({ ...options, ...settings, guard });
+  const listeners: ListenerSet = new ListenerSet({ ...options, dialer });
   return {
     get listeners() {
       return listeners.status();

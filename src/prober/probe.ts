@@ -12,11 +12,9 @@ import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import { type HostPort, hostPort, parseHostPort } from '../core/host-port.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
-import type { RawConnection } from '../dialer/attempt-contract.ts';
+import { memberHandshake, type RawConnection } from '../dialer/attempt.ts';
 import { MAX_RESPONSE_HEAD_BYTES, readResponseHead } from '../dialer/connect-handshake.ts';
-import type { MemberDialer } from '../dialer/dialer.ts';
-import { memberHandshake } from '../dialer/member-handshake.ts';
-import type { SingleAttempt, SingleAttemptResult } from '../dialer/single-attempt.ts';
+import type { MemberDialer, SingleAttempt, SingleAttemptResult } from '../dialer/dialer.ts';
 import type { Lease } from '../pool/lease.ts';
 
 export interface CheckSite {
@@ -196,7 +194,7 @@ export class Probe {
  * message of a client in the protocol of the member, such as a SOCKS5 greeting, and waits for any byte.
  */
 async function isRelayed(connection: RawConnection, protocol: MemberProtocol, wait: Wait): Promise<boolean> {
-  const { opening } = memberHandshake(protocol, { target: NOWHERE });
+  const { opening } = memberHandshake(protocol, NOWHERE, undefined);
   const answer = await exchange(connection.socket, opening, connection.early, { ...wait, read: () => true });
   return answer === true;
 }

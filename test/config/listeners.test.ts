@@ -81,3 +81,27 @@ test('listener config: the errors of one listener hide no errors of the others',
     'listeners[2].address',
   ]);
 });
+
+test.each([
+  ['http://127.0.0.1:8888', 'listeners[0].address'],
+  ['http://localhost:8888', 'listeners[0].address'],
+  ['socks5://[::ffff:127.0.0.1]:8888', 'listeners[0].address'],
+  ['http://127.0.0.1:8889', 'admin.address'],
+])('config: %s as a front proxy is an address of noria itself', (url, own) => {
+  const more = `listeners: [{ address: "127.0.0.1:8888" }]\ndial: { via: "${url}" }`;
+  const message = `dial.via: is an address of noria itself (${own})`;
+  expect(problemsOf(() => configOf('', more))).toEqual([expect.stringContaining(message)]);
+});
+
+test('config: service.via is no address of noria itself', () => {
+  const text = 'service: { baseUrl: "http://a.example", via: "http://127.0.0.1:8889" }\nsources: []';
+  const problems = problemsOf(() => parseConfig(text, 'noria.yaml', { env: {} }));
+  expect(problems).toContainEqual(
+    expect.stringContaining('service.via: is an address of noria itself (admin.address)'),
+  );
+});
+
+test('config: the ports beside a listener may be those of a front proxy', () => {
+  const { dial } = configOf('', 'dial: { via: "http://127.0.0.1:8890" }');
+  expect(dial.via?.port).toBe(8890);
+});

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { BoundedMap } from '../../src/core/bounded-map.ts';
+import { AgedMap, BoundedMap } from '../../src/core/bounded-map.ts';
+import { ManualClock } from '../support/manual-clock.ts';
 
 function filled(maxSize: number, keys: string): BoundedMap<string, number> {
   const map = new BoundedMap<string, number>(maxSize);
@@ -44,4 +45,36 @@ test('bounded map: deletes the oldest entries up to the first that is not over',
   expect([...map.keys()]).toEqual(['c', 'd']);
   map.deleteOldestWhile(() => true);
   expect(map.size).toBe(0);
+});
+
+test('aged map: forgets each entry some time after it was set, and the oldest when it is full', () => {
+  const clock = new ManualClock();
+  const map = new AgedMap<string, number>(clock, 1_000, 2);
+  map.set('a', 1);
+  clock.advance(600);
+  map.set('b', 2);
+  expect([map.get('a'), map.ageMs('a'), map.size]).toEqual([1, 600, 2]);
+  clock.advance(401);
+  expect([map.get('a'), map.has('a'), map.ageMs('a')]).toEqual([undefined, false, Infinity]);
+  expect([map.keys(), map.values(), map.size]).toEqual([['b'], [2], 1]);
+  map.set('c', 3);
+  map.set('d', 4);
+  expect(map.keys()).toEqual(['c', 'd']);
+  map.delete('c');
+  map.clear();
+  expect([map.size, map.has('d')]).toEqual([0, false]);
+});
+
+test('aged map: renews an equal value at most once a second, and another value at once', () => {
+  const clock = new ManualClock();
+  const map = new AgedMap<string, string>(clock, 10_000, 2);
+  map.renew('a', 'x');
+  clock.advance(999);
+  map.renew('a', 'x');
+  expect(map.ageMs('a')).toBe(999);
+  map.renew('a', 'y');
+  expect([map.get('a'), map.ageMs('a')]).toEqual(['y', 0]);
+  clock.advance(1_000);
+  map.renew('a', 'y');
+  expect(map.ageMs('a')).toBe(0);
 });

@@ -3,8 +3,7 @@ import { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { Attempt, type AttemptOwner } from '../../src/dialer/attempt.ts';
-import type { AttemptFailure, RawConnection } from '../../src/dialer/attempt-contract.ts';
+import { Attempt, type AttemptFailure, type RawConnection } from '../../src/dialer/attempt.ts';
 import { SourceMemory } from '../../src/dialer/source-memory.ts';
 import type { Lease } from '../../src/pool/lease.ts';
 import { ManualClock } from '../support/manual-clock.ts';
@@ -40,22 +39,20 @@ function makeAttempt(timeoutMs: number) {
     forwardMode: 'direct',
     handshake: 'auto',
   } as const;
-  const memory = new SourceMemory('city', settings, { clock, onSourceFault: () => {} });
+  const memory = new SourceMemory('city', settings, clock, () => {});
   const parts = { clock, deadlines, openSocket, memoryOf: () => memory };
   const failures: AttemptFailure[] = [];
   const connections: RawConnection[] = [];
-  const owner: AttemptOwner = {
-    attemptAccepted: (_, connection) => connections.push(connection),
-    attemptFailed: (_, failure) => failures.push(failure),
-  };
   const task = {
     lease: LEASE,
-    target: targetOf('target.example:443'),
-    use: 'tunnel',
+    request: { target: targetOf('target.example:443'), use: 'tunnel' },
     hedge: false,
     timeoutMs,
   } as const;
-  const attempt = new Attempt(parts, owner, task);
+  const attempt = new Attempt(parts, task, (_, result) => {
+    if (result.kind === 'accepted') connections.push(result);
+    else failures.push(result);
+  });
   attempt.start();
   const receive = (text: string) => sockets.at(-1)?.emit('data', Buffer.from(text));
   return { clock, deadlines, sockets, failures, connections, attempt, receive, memory };
@@ -66,9 +63,7 @@ test('attempt: a connection fails after four fifths of the timeout', () => {
   clock.advance(3_999);
   expect(failures).toEqual([]);
   clock.advance(1);
-  expect(failures).toMatchObject([
-    { fault: 'member-unreachable', phase: 'connect', network: 'down', ms: 4_000 },
-  ]);
+  expect(failures).toMatchObject([{ fault: 'member-unreachable', phase: 'connect', ms: 4_000 }]);
   expect([sockets[0]?.destroyed, deadlines.size]).toEqual([true, 0]);
 });
 
@@ -79,7 +74,7 @@ test('attempt: the answer may take the rest of the timeout', () => {
   clock.advance(3_999);
   expect(failures).toEqual([]);
   clock.advance(1);
-  expect(failures).toMatchObject([{ fault: 'member-silent', phase: 'answer', network: 'up', ms: 5_000 }]);
+  expect(failures).toMatchObject([{ fault: 'member-silent', phase: 'answer', ms: 5_000 }]);
   expect([sockets[0]?.destroyed, deadlines.size]).toEqual([true, 0]);
 });
 

@@ -20,7 +20,7 @@ function makeBook(access: Partial<SourceAccess> = {}) {
   const faults: SourceFault[] = [];
   const clock = new ManualClock();
   const onSourceFault = (fault: SourceFault) => faults.push(fault);
-  const book = new SourceCredentials('city', { ...ACCESS, ...access }, { clock, onSourceFault });
+  const book = new SourceCredentials('city', { ...ACCESS, ...access }, clock, onSourceFault);
   return { book, faults, clock };
 }
 
@@ -141,7 +141,7 @@ test('credentials: the advice depends on what is configured', () => {
   const { password: _, ...keyOnly } = ACCESS;
   const faults: SourceFault[] = [];
   const onSourceFault = (fault: SourceFault) => faults.push(fault);
-  const book = new SourceCredentials('city', keyOnly, { clock: new ManualClock(), onSourceFault });
+  const book = new SourceCredentials('city', keyOnly, new ManualClock(), onSourceFault);
   for (const member of ['m1', 'm2', 'm3']) book.refused(member, undefined);
   expect(faults[0]?.reason).toBe('3 of 3 members require credentials, and none are configured');
   expect(faults[0]?.advice).toContain('Bind this machine');

@@ -2,7 +2,7 @@
 import dns from 'node:dns';
 import { isIP, Socket } from 'node:net';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { DialRequest } from '../../src/dialer/dial.ts';
+import type { DialRequest } from '../../src/dialer/contract.ts';
 import { memberSockets } from '../../src/dialer/member-socket.ts';
 import {
   closingBehavior,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { AbsoluteAnswer } from '../../src/dialer/dial.ts';
+import type { AbsoluteAnswer } from '../../src/dialer/contract.ts';
 import { ForwardModeMemory } from '../../src/dialer/forward-mode.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 

@@ -1,5 +1,6 @@
 /** Connections to members through front proxies of other projects, and what a failing front proxy costs members. */
 import { describe, expect, test } from 'vitest';
+import { makeMark } from '../../src/core/front-proxy.ts';
 import type { MemberProtocol } from '../../src/core/protocol.ts';
 import { FRONT_PROXIES, frontProxyAt, openBrokenProxy } from '../foreign-members/front-proxies.ts';
 import {
@@ -159,3 +160,56 @@ test('dialer: after a change of the front proxy, no connection that was opened b
   expect(fresh.reused).toBe(false);
   fresh.end({ cut: false });
 });
+
+test("dialer through a front proxy at one of noria's own addresses: sends nothing, and says so", async () => {
+  const member = await MEMBERS.http();
+  const own = await openMember('http', httpBehavior());
+  const { dial, pool } = makeDialer([{ id: 'm1', at: member }], {
+    via: frontProxyAt(`http://localhost:${own.port}`),
+    guard: { mark: makeMark(), ownAddresses: () => [{ host: '127.0.0.1', port: own.port }] },
+  });
+  expect(failureOf(await dial('target.example:443'))).toEqual({
+    code: 'proxy-loop',
+    reason:
+      "the front proxy leads back to noria (one of noria's own addresses); set dial.via to a front proxy that does not send its connections to noria",
+    attempts: 1,
+  });
+  expect([own.received.length, member.accepted]).toEqual([0, 0]);
+  expect(pool.blames()).toEqual(['m1 proxy-loop front-proxy']);
+});
+
+test('dialer through a front proxy: CONNECT lists the norias on its way, and a reported loop blames no member', async () => {
+  const heads: string[] = [];
+  const answer = 'HTTP/1.1 502 Bad Gateway\r\nProxy-Status: noria; error=proxy_loop_detected\r\n\r\n';
+  const front = await openMember('http', (socket) => {
+    socket.once('data', (bytes) => {
+      heads.push(bytes.toString('latin1'));
+      socket.end(answer);
+    });
+  });
+  const { dial, pool } = makeDialer([{ id: 'm1', at: await MEMBERS.http() }], {
+    via: frontProxyAt(`http://127.0.0.1:${front.port}`),
+    guard: { mark: 'noria-00000000000000aa', ownAddresses: () => [] },
+  });
+  const failure = failureOf(await dial('target.example:443', { marks: ['noria-00000000000000bb'] }));
+  expect(failure).toMatchObject({ code: 'proxy-loop', attempts: 1 });
+  expect(heads[0]).toContain('\r\nVia: 1.1 noria-00000000000000bb, 1.1 noria-00000000000000aa\r\n');
+  expect(pool.blames()).toEqual(['m1 proxy-loop front-proxy']);
+});
+
+test.each([-1, 70_000, 0.5])(
+  'dialer: an attempt survives a member whose port %s Node rejects, with and without a front proxy',
+  async (port) => {
+    const good = { id: 'good', at: await MEMBERS.http() };
+    const program = FRONT_PROXIES.find(({ command }) => command === undefined);
+    for (const via of [undefined, frontProxyAt((await program?.open()) ?? '')]) {
+      for (const protocol of ['http', 'https', 'socks5'] as const) {
+        const bad = { id: 'bad', at: { host: '127.0.0.1', port, protocol } };
+        const { dial, pool, networkDown } = makeDialer([bad, good], { via });
+        const connection = connectionOf(await dial('target.example:443'));
+        expect([connection.lease.member, pool.blames()]).toEqual(['good', ['bad member-unreachable member']]);
+        expect(networkDown).toEqual([]);
+      }
+    }
+  },
+);

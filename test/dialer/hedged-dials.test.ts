@@ -287,6 +287,29 @@ test('hedged dial: a hedge that never started is not charged to the budget', asy
   }
 });
 
+test('hedged dial: only lost hedges are charged to the budget, and only with an automatic delay', async () => {
+  const hedgesOf = async (hedgeAfter: 'auto' | number) => {
+    const { clock, slow } = timed();
+    const late = { id: 'late', at: await slow(80) };
+    const silent = { id: 'silent', at: await openMember('http', silentBehavior) };
+    const { dial, dialer, bus, pool } = makeDialer([late, silent], {
+      clock,
+      hedgeAfter,
+      attemptTimeoutMs: 200,
+    });
+    const hedges = collect(bus, 'hedge.ended');
+    for (let time = 0; time < 20; time += 1) {
+      pool.members = [late, silent];
+      connectionOf(await dial('target.example:443')).end({ cut: false });
+      await until('the dial is over', () => dialer.openCount === 0);
+    }
+    return hedges.filter(({ outcome }) => outcome === 'lost').length;
+  };
+  // 10 hedges at the start, and a tenth for each of 20 dials
+  expect(await hedgesOf('auto')).toBe(11);
+  expect(await hedgesOf(50)).toBe(20);
+});
+
 test('hedged dial: close ends attempts that outlive their dial', async () => {
   const { fast, slow } = timed();
   const silent = await openMember('http', silentBehavior);

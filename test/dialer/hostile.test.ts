@@ -3,7 +3,7 @@
  * pool.
  */
 import { expect, test } from 'vitest';
-import { CLIENT_BURST } from '../../src/dialer/attempt-budget.ts';
+import { CLIENT_BURST } from '../../src/dialer/limits.ts';
 import {
   type Behavior,
   closingBehavior,

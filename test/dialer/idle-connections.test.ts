@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
-import { type IdleConnection, IdleConnections } from '../../src/dialer/idle-connections.ts';
+import { type IdleConnection, IdleConnections } from '../../src/dialer/member-connections.ts';
 import { httpBehavior, openMember } from '../support/bad-members.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { connectionOf, makeDialer } from './make-dialer.ts';

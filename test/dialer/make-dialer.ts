@@ -4,8 +4,8 @@
  */
 import { expect, onTestFinished } from 'vitest';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
+import { makeMark } from '../../src/core/front-proxy.ts';
 import { type HostPort, parseHostPort } from '../../src/core/host-port.ts';
-import type { SourceFault } from '../../src/dialer/credentials.ts';
 import type {
   Dialer,
   DialFailure,
@@ -13,7 +13,8 @@ import type {
   DialRequest,
   DialResult,
   MemberConnection,
-} from '../../src/dialer/dial.ts';
+} from '../../src/dialer/contract.ts';
+import type { SourceFault } from '../../src/dialer/credentials.ts';
 import { type DialerOptions, MemberDialer } from '../../src/dialer/dialer.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { FakePool, type FakePoolMember } from './fake-pool.ts';
@@ -29,6 +30,7 @@ export function makeDialer(members: readonly FakePoolMember[], settings: Partial
     clock: new ManualClock(),
     bus,
     pool,
+    guard: { mark: makeMark(), ownAddresses: () => [] },
     attempts: 3,
     attemptTimeoutMs: 60_000,
     hedgeAfter: 'off',

@@ -1,9 +1,11 @@
 /** A dialer over a real pool, for tests of the effect of blame on members. */
+
 import { onTestFinished } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
 import { EventBus } from '../../src/core/events.ts';
+import { makeMark } from '../../src/core/front-proxy.ts';
 import { seededRandom } from '../../src/core/random.ts';
-import type { DialRequest } from '../../src/dialer/dial.ts';
+import type { DialRequest } from '../../src/dialer/contract.ts';
 import { type DialerOptions, MemberDialer } from '../../src/dialer/dialer.ts';
 import { memberSockets } from '../../src/dialer/member-socket.ts';
 import type { RotationOptions } from '../../src/pool/options.ts';
@@ -60,6 +62,7 @@ export function openDialerWithPool(
   const dialer = new MemberDialer({
     bus,
     pool,
+    guard: { mark: makeMark(), ownAddresses: () => [] },
     attempts: 3,
     attemptTimeoutMs: 2_000,
     hedgeAfter: 'off',

@@ -1,7 +1,7 @@
 /** How many warm connections are opened, and for how long they are kept. */
 import { expect, test } from 'vitest';
-import { MAX_KEEP_MS, MIN_CLOSING_MEMBERS, OpeningTimes } from '../../src/dialer/opening-times.ts';
-import { stockFor, TunnelRate } from '../../src/dialer/warm-stock.ts';
+import { MAX_KEEP_MS, MIN_CLOSING_MEMBERS, OpeningTimes } from '../../src/dialer/source-memory.ts';
+import { stockFor, TunnelRate } from '../../src/dialer/warm-connections.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 
 /** Returns the rate after `count` tunnels at this interval. */
@@ -38,12 +38,12 @@ test.each([
   ['one in six seconds: most would be closed before their use', 1 / 6_000, 50, 0],
   ['none', 0, 50, 0],
 ])('warm stock: %s', (_, perMs, openingMs, stock) => {
-  expect(stockFor({ perMs, openingMs, keepMs: 10_000 })).toBe(stock);
+  expect(stockFor(perMs, openingMs, 10_000)).toBe(stock);
 });
 
 test('warm stock: is 0 if members close a connection before its use', () => {
-  expect(stockFor({ perMs: 0.001, openingMs: 50, keepMs: 1_000 })).toBe(0);
-  expect(stockFor({ perMs: 0.02, openingMs: 50, keepMs: 1_000 })).toBe(3);
+  expect(stockFor(0.001, 50, 1_000)).toBe(0);
+  expect(stockFor(0.02, 50, 1_000)).toBe(3);
 });
 
 test('opening times: the minimum forgets a member that has left, and ignores the load of this machine', () => {

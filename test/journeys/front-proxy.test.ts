@@ -3,6 +3,8 @@
  * front proxy is down, clients get its failure, no member is blamed and nothing is connected directly. Afterwards
  * everything works as before.
  */
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { Server as ProxyChainServer } from 'proxy-chain';
 import { expect, onTestFinished, test } from 'vitest';
 import { printConfig } from '../../src/config/print.ts';
@@ -105,3 +107,35 @@ test.skipIf(!hasCommand('curl'))(
     for (const secret of [PASSWORD, encodeURIComponent(PASSWORD)]) expect(shown).not.toContain(secret);
   },
 );
+
+test('front proxy: two norias that are front proxies of each other refuse after one round', async () => {
+  const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 600_000 });
+  const [one, other] = [await freePort(), await freePort()];
+  const start = (port: number, via: number) =>
+    startNoria({
+      sources: [sourceLine(sandbox, 'city', 'short-classic')],
+      listeners: `listeners: [{ address: "127.0.0.1:${port}", denyTargets: [] }]`,
+      more: `dial: { via: "http://127.0.0.1:${via}", hedgeAfter: off, warm: off }`,
+    });
+  const norias = [await start(one, other), await start(other, one)];
+  for (const noria of norias) await untilReady(noria, 1);
+  let opened = 0;
+  const harmed: string[] = [];
+  for (const { bus } of norias) {
+    bus.on('connection.opened', () => {
+      opened += 1;
+    });
+    bus.on('member.quarantined', ({ fault }) => harmed.push(fault));
+  }
+  const answer = await fetchThrough(one);
+  expect(answer).toMatch(/^HTTP\/1\.1 502 [\s\S]*X-Noria-Error: proxy-loop[\s\S]*error=proxy_loop_detected/);
+  expect(opened, 'connections to both norias').toBe(3);
+  expect(harmed).toEqual([]);
+});
+
+/** The answer to CONNECT through the proxy on this port. */
+async function fetchThrough(port: number): Promise<string> {
+  const socket = connect(port, '127.0.0.1');
+  socket.write('CONNECT target.example:443 HTTP/1.1\r\nHost: target.example:443\r\n\r\n');
+  return text(socket);
+}

@@ -234,7 +234,7 @@ describe('access: wrong credentials', () => {
 describe('access: targets', () => {
   test("access: refuses targets by the rules, and noria's own addresses", () => {
     const own: { host: string; port: number }[] = [];
-    const some = access({ denyTargets: ['smtp'], ownAddresses: () => own });
+    const some = access({ denyTargets: ['smtp'], guard: { mark: 'noria-0', ownAddresses: () => own } });
     const denies = (host: string, port: number) => {
       const target = hostPort(host, port);
       if (target === undefined) throw new Error(`the test names no target: ${host}`);

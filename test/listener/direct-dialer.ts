@@ -9,7 +9,7 @@ import type {
   DialRequest,
   DialResult,
   MemberConnection,
-} from '../../src/dialer/dial.ts';
+} from '../../src/dialer/contract.ts';
 import { memberSockets } from '../../src/dialer/member-socket.ts';
 
 export interface DirectDialer extends Dialer {

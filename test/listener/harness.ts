@@ -5,7 +5,7 @@ import { onTestFinished } from 'vitest';
 import { Deadlines } from '../../src/core/deadlines.ts';
 import { EventBus, type EventName, type NoriaEvents } from '../../src/core/events.ts';
 import { NoriaError } from '../../src/core/faults.ts';
-import type { Dialer } from '../../src/dialer/dial.ts';
+import type { Dialer } from '../../src/dialer/contract.ts';
 import { Access, type AccessOptions } from '../../src/listener/access.ts';
 import { type Listener, type ListenerOptions, openListener } from '../../src/listener/listener.ts';
 import { ManualClock } from '../support/manual-clock.ts';

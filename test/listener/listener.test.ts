@@ -4,7 +4,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import type { Dialer } from '../../src/dialer/dial.ts';
+import type { Dialer } from '../../src/dialer/contract.ts';
 import { type ListenerOptions, openListener } from '../../src/listener/listener.ts';
 import { freePorts } from '../support/free-port.ts';
 import { LoopClock } from '../support/loop-clock.ts';

@@ -3,7 +3,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { Deadlines } from '../../src/core/deadlines.ts';
-import type { MemberConnection } from '../../src/dialer/dial.ts';
+import type { MemberConnection } from '../../src/dialer/contract.ts';
 import { ReadMemory, tunnelSocket } from '../../src/dialer/member-socket.ts';
 import { type RelayResult, relay } from '../../src/listener/relay.ts';
 import { ManualClock } from '../support/manual-clock.ts';

@@ -30,6 +30,7 @@ function openSet(): ListenerSet {
     dialer: directDialer(),
     context: { sourceNames: ['city'], apiAddresses: [] },
     inheritedFds: new Set(),
+    mark: 'noria-0',
   });
   onTestFinished(() => set.close());
   return set;

@@ -6,8 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { hasCode } from '../../src/core/faults.ts';
 import { parseHostPort } from '../../src/core/host-port.ts';
-import { type FrontFailure, FrontHandshake } from '../../src/dialer/front-handshake.ts';
-import { openFrontTunnel } from '../../src/dialer/front-tunnel.ts';
+import { type FrontFailure, FrontHandshake, openFrontTunnel } from '../../src/dialer/front-proxy.ts';
 import { ServiceClient } from '../../src/service/client.ts';
 import { FRONT_PROXIES, frontProxyAt, openBrokenProxy } from '../foreign-members/front-proxies.ts';
 import { ManualClock } from '../support/manual-clock.ts';
@@ -21,11 +20,15 @@ const IDENTITY = {
   cert: readFileSync(new URL('localhost.cert.pem', FIXTURES)),
   key: readFileSync(new URL('localhost.key.pem', FIXTURES)),
 };
+const guard = { mark: 'noria-0', ownAddresses: () => [] };
 const EMPTY = '{"code":"12009","msg":"none"}';
 
 function clientThrough(url: string, more: Parameters<typeof openClient>[0] = {}) {
   const front = frontProxyAt(url);
-  return openClient({ openTunnel: (server, done) => openFrontTunnel(front, server, done), ...more });
+  return openClient({
+    openTunnel: (server, done) => openFrontTunnel({ front, server, guard }, done),
+    ...more,
+  });
 }
 
 /** Returns the error of a call through this front proxy. */
@@ -47,7 +50,7 @@ describe.each(FRONT_PROXIES)('service through $name', ({ command, open }) => {
     const client = new ServiceClient({
       timeoutMs: 60_000,
       clock: systemClock,
-      openTunnel: (server, done) => openFrontTunnel(front, server, done),
+      openTunnel: (server, done) => openFrontTunnel({ front, server, guard }, done),
       refuses: () => undefined,
     });
     onTestFinished(() => client.close());
@@ -158,7 +161,7 @@ test('service through a front proxy: a name that does not resolve is reported as
   const failure = await new Promise<FrontFailure | undefined>((resolve) => {
     const handshake = new FrontHandshake(
       socket,
-      { front: frontProxyAt('http://bastion:3128'), server },
+      { front: frontProxyAt('http://bastion:3128'), server, guard },
       resolve,
     );
     socket.on('connect', () => handshake.start());

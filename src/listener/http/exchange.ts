@@ -3,7 +3,7 @@
  * exactly once, and returns or destroys the connection. forward.ts decides about retries.
  */
 import { NoriaError } from '../../core/faults.ts';
-import type { ConnectionOutcome, MemberConnection } from '../../dialer/dial.ts';
+import type { ConnectionOutcome, MemberConnection } from '../../dialer/contract.ts';
 import { hasFailedWrite } from '../../dialer/member-socket.ts';
 import type { ForwardRequest } from './forward-request.ts';
 import { connectionOptions, formatFields, type HeaderField, isEmptyBody } from './header-fields.ts';

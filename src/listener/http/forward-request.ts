@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { NoriaError } from '../../core/faults.ts';
 import { formatHostPort, type HostPort, parseHostPort } from '../../core/host-port.ts';
-import type { MemberConnection } from '../../dialer/dial.ts';
+import type { MemberConnection } from '../../dialer/contract.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { badRequest } from '../refusal.ts';

@@ -6,7 +6,7 @@
  */
 import type { Deadline } from '../../core/deadlines.ts';
 import { type FaultCode, NoriaError } from '../../core/faults.ts';
-import type { Dialing, DialRequest, DialResult, MemberConnection } from '../../dialer/dial.ts';
+import type { Dialing, DialRequest, DialResult, MemberConnection } from '../../dialer/contract.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { type Refusal, refusalOf } from '../refusal.ts';
 import { relayTunnel } from '../tunnel.ts';

@@ -5,8 +5,9 @@
  */
 import type { Deadline } from '../../core/deadlines.ts';
 import { NoriaError } from '../../core/faults.ts';
+import { readMarks } from '../../core/front-proxy.ts';
 import { parsePort } from '../../core/host-port.ts';
-import type { DialRequest } from '../../dialer/dial.ts';
+import type { DialRequest } from '../../dialer/contract.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../dialer/member-socket.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { badRequest, type Refusal, refusalOf } from '../refusal.ts';
@@ -14,7 +15,7 @@ import { canDestroyAtEnd } from '../relay.ts';
 import { openTunnel } from '../tunnel.ts';
 import { BodyReader, type BodyRules } from './body.ts';
 import { type Forward, serveForward } from './forward.ts';
-import { type Framing, formatFields } from './header-fields.ts';
+import { type Framing, fieldValues, formatFields } from './header-fields.ts';
 import { PinnedConnection } from './pinned-connection.ts';
 import { formatRefusal, successHeaders } from './replies.ts';
 import {
@@ -381,8 +382,11 @@ function readDialRequest(head: RequestHead, connection: ClientConnection): DialR
   if (identity instanceof NoriaError) return identity;
   const target = connection.options.access.readTarget(head.target);
   if (target === undefined) return badRequest(whyNoTarget(head.target));
+  const marks = readMarks(fieldValues(head.fields, 'via'));
+  const loop = marks && connection.options.access.checkMarks(marks);
+  if (loop !== undefined) return loop;
   const routing = connection.authorize(identity, target, head.fields);
-  return routing instanceof NoriaError ? routing : { target, routing, use: 'tunnel' };
+  return routing instanceof NoriaError ? routing : { target, routing, use: 'tunnel', marks };
 }
 
 function whyNoTarget(target: string): string {

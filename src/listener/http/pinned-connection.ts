@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../../core/clock.ts';
 import { isSame } from '../../core/is-same.ts';
-import type { MemberConnection } from '../../dialer/dial.ts';
+import type { MemberConnection } from '../../dialer/contract.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 

@@ -4,7 +4,7 @@
  */
 import { faultTexts, type Language, languageOf, translate } from '../../core/chinese.ts';
 import { FAULTS, type Fault, type FaultCode } from '../../core/faults.ts';
-import type { MemberConnection } from '../../dialer/dial.ts';
+import type { MemberConnection } from '../../dialer/contract.ts';
 import type { LeaseRefusal } from '../../pool/lease.ts';
 import type { Refusal } from '../refusal.ts';
 import { fieldValues, formatFields, type HeaderField } from './header-fields.ts';

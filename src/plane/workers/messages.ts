@@ -62,6 +62,7 @@ export interface OpenPlane {
   readonly forecasts: readonly SentForecast[];
   readonly context: PlaneContext;
   readonly inheritedFds: readonly number[];
+  readonly mark: string;
 }
 
 export type PlaneCommand =

@@ -157,7 +157,9 @@ function openPlane(message: OpenPlane): WorkerPlane {
     servesClients: true,
     ...HOW_TO_SHARE,
   });
+  const guard = { mark: message.mark, ownAddresses: () => listeners.guard.ownAddresses() };
   const dialer = new MemberDialer({
+    guard,
     ...decodeFromIpc<DialerSettings>(message.dialer),
     clock: systemClock,
     bus,
@@ -166,7 +168,7 @@ function openPlane(message: OpenPlane): WorkerPlane {
     onSourceFault: (fault) => send({ kind: 'source.fault', fault }),
     onNetwork: (down) => send({ kind: 'network.judged', down }),
   });
-  const listeners = openListeners(message, bus, dialer);
+  const listeners: ListenerSet = openListeners(message, bus, dialer);
   return { listeners, dialer, pool, shared, forecasts, loaded: replica.open() };
 }
 
@@ -179,7 +181,7 @@ function aheadOfPrimaryMs({
 }
 
 function openListeners(
-  { context, inheritedFds }: OpenPlane,
+  { context, inheritedFds, mark }: OpenPlane,
   bus: EventBus,
   dialer: MemberDialer,
 ): ListenerSet {
@@ -189,6 +191,7 @@ function openListeners(
     dialer,
     context,
     inheritedFds: new Set(inheritedFds),
+    mark,
     sharing: {
       connectionLimit: permitsOf,
       onWrongCredentials: (listener, attempt) => send({ kind: 'wrong-credentials', listener, attempt }),

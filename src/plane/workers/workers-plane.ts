@@ -222,9 +222,14 @@ class WorkersPlane implements DataPlane {
 
   #createDialer(): MemberDialer {
     const { dialer: settings, log, ...options } = this.#options;
+    const ownAddresses = () => [
+      ...this.listeners.flatMap(({ addresses }) => addresses),
+      ...this.#context.apiAddresses,
+    ];
     return new MemberDialer({
       ...options,
       ...settings,
+      guard: { mark: options.mark, ownAddresses },
       // This bus has no subscribers: on it, the dialer emits `network.judged` for this process alone. `#verdict` emits
       // the event for all processes together.
       bus: new EventBus((event, error) => log.error({ event, error }, 'observer failed')),
@@ -262,7 +267,7 @@ class WorkersPlane implements DataPlane {
   }
 
   #openWorker(process: WorkerProcess): void {
-    const { clock, inheritedFds, forecasts } = this.#options;
+    const { clock, inheritedFds, mark, forecasts } = this.#options;
     const replica = `worker ${process.number}`;
     const shared = new SharedPoolServer(this.#shared.connect(replica), process.send);
     this.#open.set(process.number, { process, shared });
@@ -275,6 +280,7 @@ class WorkersPlane implements DataPlane {
       forecasts: encodeForecasts(forecasts()),
       context: this.#context,
       inheritedFds: [...inheritedFds],
+      mark,
     });
   }
 

@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { Deadlines } from '../../../src/core/deadlines.ts';
-import type { Dialer, DialRequest } from '../../../src/dialer/dial.ts';
+import type { Dialer, DialRequest } from '../../../src/dialer/contract.ts';
 import { LoopClock } from '../../support/loop-clock.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';

@@ -1,7 +1,7 @@
 /** When noria reuses the connection to a member, and when it sends a forwarded request again. */
 import type { Socket } from 'node:net';
 import { expect, test } from 'vitest';
-import type { Dialer } from '../../../src/dialer/dial.ts';
+import type { Dialer } from '../../../src/dialer/contract.ts';
 import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
 import { listen, RawClient } from '../harness.ts';

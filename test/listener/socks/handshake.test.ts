@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { NoriaError } from '../../../src/core/faults.ts';
-import type { DialFailure } from '../../../src/dialer/dial.ts';
+import type { DialFailure } from '../../../src/dialer/contract.ts';
 import { until } from '../../support/until.ts';
 import { HANDSHAKE_TIMEOUT_MS, Stage } from './socks-stage.ts';
 

@@ -17,7 +17,7 @@ import type {
   DialRequest,
   DialResult,
   MemberConnection,
-} from '../../../src/dialer/dial.ts';
+} from '../../../src/dialer/contract.ts';
 import { Access } from '../../../src/listener/access.ts';
 import { ClientConnection } from '../../../src/listener/client-connection.ts';
 import type { RoutingSettings } from '../../../src/listener/routing-options.ts';

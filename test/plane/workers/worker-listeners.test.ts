@@ -174,6 +174,7 @@ test('worker: reports that it holds a socket that could not be bound', async () 
     forecasts: [],
     context,
     inheritedFds: [],
+    mark: 'noria-0',
   });
   const outcomeAt = async (address: string) => {
     const answer = worker.nextAnswer('updated');

@@ -1,14 +1,130 @@
 /**
- * Keeps connections to members for a few seconds after a plain HTTP request, so that the next request can use them.
- * Owns the idle connections. Limits the number of idle connections per member and target. Closes an idle connection
- * when the member's life ends, and when the connection ends or receives a byte. A request may still get a connection
- * that the member has just closed.
+ * Connections through members after their dial: while the listener uses one, and while a plain HTTP connection waits
+ * for the next request.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
+import type { Listed, LiveList } from '../core/live-list.ts';
+import type { Lease, LeaseProvider } from '../pool/lease.ts';
+import type { RawConnection } from './attempt.ts';
+import type {
+  AbsoluteAnswer,
+  ConnectionOutcome,
+  DialRequest,
+  ForwardMode,
+  MemberConnection,
+} from './contract.ts';
 import type { PreparedLogin } from './credentials.ts';
-import type { ForwardMode } from './dial.ts';
+import type { ClientBudgets } from './limits.ts';
+import type { Reachability } from './reachability.ts';
+import type { SourceMemory } from './source-memory.ts';
+
+export interface ConnectionParts {
+  readonly clock: Clock;
+  readonly pool: LeaseProvider;
+  readonly idle: IdleConnections;
+  readonly reachability: Reachability;
+  readonly clientBudgets: ClientBudgets;
+  /** All open connections. The dialer needs them to close the connections of leases that must end early. */
+  readonly openConnections: LiveList<LeasedConnection>;
+}
+
+/** A connection through a member that the listener uses. It ends its lease exactly once. */
+export class LeasedConnection implements MemberConnection, Listed {
+  listIndex = -1;
+  readonly lease: Lease;
+  readonly socket: Socket;
+  readonly early: Buffer;
+  readonly forwardMode: ForwardMode;
+  readonly proxyAuthorization: string | undefined;
+  readonly reused: boolean;
+  readonly attempts: number;
+  readonly #parts: ConnectionParts;
+  readonly #request: DialRequest;
+  readonly #raw: RawConnection;
+  readonly #memory: SourceMemory;
+  #ended = false;
+  /** Whether the last response was an error of the member itself. */
+  #isMemberError = false;
+
+  constructor(
+    parts: ConnectionParts,
+    request: DialRequest,
+    facts: {
+      readonly raw: RawConnection;
+      readonly lease: Lease;
+      readonly memory: SourceMemory;
+      readonly reused: boolean;
+      readonly attempts: number;
+    },
+  ) {
+    const { raw, lease } = facts;
+    this.#parts = parts;
+    this.#request = request;
+    this.#raw = raw;
+    this.#memory = facts.memory;
+    this.lease = lease;
+    this.socket = raw.socket;
+    this.early = raw.early;
+    this.forwardMode = raw.forwardMode;
+    this.proxyAuthorization = raw.forwardMode === 'absolute' ? raw.login?.authorization.reveal() : undefined;
+    this.reused = facts.reused;
+    this.attempts = facts.attempts;
+    parts.openConnections.add(this);
+  }
+
+  isMemberError(answer: AbsoluteAnswer): boolean {
+    if (this.forwardMode !== 'absolute') return false;
+    const { target } = this.#request;
+    this.#isMemberError = this.#memory.forwardMode.answered(target.text, answer, this.#raw.connectStatus);
+    return this.#isMemberError;
+  }
+
+  end(outcome: ConnectionOutcome): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    const { pool, openConnections, reachability, clientBudgets } = this.#parts;
+    const { use, target, routing } = this.#request;
+    const { id, member } = this.lease;
+    openConnections.delete(this);
+    const isAnswered = outcome.answered === true && !this.#isMemberError;
+    // If the member closed the connection without an answer, the listener may send the request again. noria counts
+    // this as one more failed attempt of the client.
+    if (outcome.cut && use === 'forward') clientBudgets.charge(routing.client ?? '', 1);
+    if (isAnswered) reachability.recordAnswered(member, target.text);
+    const cut =
+      outcome.cut && (reachability.recordCut(member, target.text) ? 'member-for-target' : 'unclear');
+    pool.report({ lease: id, kind: 'closed', cut, answered: isAnswered });
+    if (this.forwardMode === 'absolute') this.#learnFromAnswer(outcome, isAnswered);
+    if (outcome.keep === true) this.#keep();
+  }
+
+  #learnFromAnswer({ proxyAuthRequired }: ConnectionOutcome, isAnswered: boolean): void {
+    const { credentials } = this.#memory;
+    const { member } = this.lease;
+    const { login } = this.#raw;
+    if (isAnswered) this.#parts.reachability.recordReached(member, this.#request.target.text);
+    if (proxyAuthRequired === true) credentials.challenged(member, login);
+    else if (isAnswered) credentials.accepted(member, login);
+  }
+
+  /** Keeps the connection for another plain HTTP request. */
+  #keep(): void {
+    const { socket, forwardMode } = this;
+    const { use, target, owner = '' } = this.#request;
+    if (use === 'tunnel') {
+      socket.destroy();
+      return;
+    }
+    const { member, remainingMs = Number.POSITIVE_INFINITY } = this.lease;
+    const { login, at } = this.#raw;
+    this.#parts.idle.keep({
+      ...{ socket, member, target: target.text, forwardMode, owner, login },
+      endsAt: at + remainingMs,
+    });
+  }
+}
 
 export interface IdleConnection {
   readonly socket: Socket;
@@ -44,6 +160,11 @@ const MAX_IDLE_MS = 5_000;
 const MAX_PER_TARGET = 4;
 const MAX_CONNECTIONS = 512;
 
+/**
+ * Keeps connections to members for a few seconds after a plain HTTP request, so that the next request can use them.
+ * Closes an idle connection when the member's life ends, and when the connection ends or receives a byte. A request may
+ * still get a connection that the member has just closed.
+ */
 export class IdleConnections {
   readonly #clock: Clock;
   readonly #deadlines: Deadlines;

@@ -1,0 +1,459 @@
+/**
+ * Connections through the front proxy: to members (`dial.via`) and to the service (`service.via`). noria asks the front
+ * proxy for a connection to a server. A silent front proxy may be at fault itself, or may be waiting for a dead server.
+ *
+ * A front proxy that leads back to noria would open connections without end. So noria refuses its own addresses, and
+ * each CONNECT to a front proxy carries the marks of the norias on its way (core/front-proxy.ts).
+ */
+import { connect, type Socket } from 'node:net';
+import { Duplex } from 'node:stream';
+import type { Clock } from '../core/clock.ts';
+import { type FaultCode, NoriaError } from '../core/faults.ts';
+import { type FrontProxy, formatMarks, type LoopGuard } from '../core/front-proxy.ts';
+import { formatHostPort, type HostPort, hostPort } from '../core/host-port.ts';
+import { isOwnMember } from '../core/listen-address.ts';
+import { Secret } from '../core/secret.ts';
+import { ConnectHandshake } from './connect-handshake.ts';
+import type { Handshake, HandshakeFailure } from './handshake.ts';
+import { closeCode, isLocalCode, type OpenSocket, secureSocket } from './member-socket.ts';
+import { Socks5Handshake } from './socks-handshake.ts';
+
+export interface FrontFailure {
+  /**
+   * Why noria did not get a connection through the front proxy. `local`: this machine is out of sockets or ports.
+   * `unresolved`, `down`: no connection to the front proxy. `login`, `refused`, `protocol`: the front proxy answered
+   * with an error. `silent`: the front proxy did not answer. `unreachable`: the front proxy could not reach the server.
+   * `loop`: the front proxy leads back to noria.
+   */
+  readonly problem:
+    | 'local'
+    | 'unresolved'
+    | 'down'
+    | 'login'
+    | 'refused'
+    | 'protocol'
+    | 'silent'
+    | 'unreachable'
+    | 'loop';
+  /** The error code, status or reply that shows the cause: `ECONNREFUSED`, `status 407`, `reply 2`. */
+  readonly detail: string;
+  /** Only with `silent`: whether the front proxy answered on another connection during the same time. */
+  readonly answeredOthers?: boolean;
+}
+
+const DNS_CODES = new Set(['ENOTFOUND', 'EAI_AGAIN', 'ENODATA', 'EAI_FAIL', 'EAI_NODATA']);
+/**
+ * No standard defines statuses from this number upward. Some proxies use them, for example 522 and 594, if they cannot
+ * reach a server.
+ */
+const FIRST_OWN_STATUS = 520;
+
+/** How noria asks a front proxy for a connection. */
+export interface FrontTask {
+  readonly front: FrontProxy;
+  readonly server: HostPort;
+  readonly guard: LoopGuard;
+  /** The marks of the norias that a client's request has passed before this one. */
+  readonly marks?: readonly string[] | undefined;
+}
+
+/** The handshake does not own the socket; it only listens until the front proxy has answered. */
+export class FrontHandshake {
+  readonly #socket: Socket;
+  readonly #guard: LoopGuard;
+  readonly #handshake: Handshake;
+  readonly #done: (failure: FrontFailure | undefined) => void;
+  #isConnected = false;
+
+  /**
+   * @param done - called once, unless `cancel` is called first. If `failure` is undefined, the socket is connected to
+   *   the server.
+   */
+  constructor(
+    socket: Socket,
+    { front: { protocol, login }, server, guard, marks }: FrontTask,
+    done: (failure: FrontFailure | undefined) => void,
+  ) {
+    this.#socket = socket;
+    this.#guard = guard;
+    this.#done = done;
+    const via = formatMarks([...(marks ?? []), guard.mark]);
+    this.#handshake =
+      protocol === 'http'
+        ? new ConnectHandshake(server, login && basic(login), via)
+        : new Socks5Handshake(server, login);
+    socket.on('close', this.#onClose);
+  }
+
+  /** Starts the handshake on a socket that is connected to the front proxy. */
+  start(): void {
+    this.#isConnected = true;
+    const { remoteAddress = '', remotePort = 0 } = this.#socket;
+    const address = hostPort(remoteAddress, remotePort);
+    if (address !== undefined && isOwnMember(address, this.#guard.ownAddresses())) {
+      this.#end({ problem: 'loop', detail: "one of noria's own addresses" });
+      return;
+    }
+    this.#socket.on('data', this.#onData);
+    this.#socket.on('end', this.#onEnd);
+    this.#socket.write(this.#handshake.opening, 'latin1');
+  }
+
+  /** Describes the failure of a front proxy that has not connected noria to the server within `ms`. */
+  failureAfter(ms: number): FrontFailure {
+    return {
+      problem: this.#isConnected ? 'silent' : 'down',
+      detail: `no answer within ${Math.round(ms)} ms`,
+    };
+  }
+
+  /** Removes the socket listeners. Idempotent. */
+  cancel(): void {
+    this.#socket.off('data', this.#onData);
+    this.#socket.off('end', this.#onEnd);
+    this.#socket.off('close', this.#onClose);
+  }
+
+  readonly #onData = (bytes: Buffer): void => {
+    const step = this.#handshake.take(bytes);
+    switch (step.kind) {
+      case 'more':
+        return;
+      case 'send':
+        this.#socket.write(step.bytes);
+        return;
+      case 'accepted':
+        // The server behind the front proxy waits for a request, so bytes after the front proxy's answer break the
+        // protocol.
+        if (step.rest.length > 0) this.#end({ problem: 'protocol', detail: 'extra bytes after the reply' });
+        else this.#end(undefined);
+        return;
+      case 'failed':
+        this.#end(frontFailureFrom(step));
+    }
+  };
+
+  readonly #onEnd = (): void => {
+    this.#end({ problem: 'silent', detail: 'end of stream' });
+  };
+
+  readonly #onClose = (): void => {
+    const detail = closeCode(this.#socket);
+    if (isLocalCode(detail)) this.#end({ problem: 'local', detail });
+    else if (this.#isConnected) this.#end({ problem: 'silent', detail });
+    else this.#end({ problem: DNS_CODES.has(detail) ? 'unresolved' : 'down', detail });
+  };
+
+  #end(failure: FrontFailure | undefined): void {
+    this.cancel();
+    this.#done(failure);
+  }
+}
+
+function basic({ username, password }: NonNullable<FrontProxy['login']>): Secret {
+  return new Secret(`Basic ${Buffer.from(`${username}:${password.reveal()}`).toString('base64')}`);
+}
+
+function frontFailureFrom(failure: HandshakeFailure): FrontFailure {
+  const { fault, detail } = failure;
+  if (failure.isLoop === true) return { problem: 'loop', detail };
+  if (isUnreachable(failure)) return { problem: 'unreachable', detail };
+  // tinyproxy answers wrong credentials with 401 instead of 407
+  if (fault === 'member-auth' || failure.status === 401) return { problem: 'login', detail };
+  return { problem: fault === 'member-refused' ? 'refused' : 'protocol', detail };
+}
+
+/**
+ * Whether the failure means that the front proxy could not reach the service or the member. HTTP proxies report this
+ * with status 502 to 504 (tinyproxy: 500), SOCKS proxies with reply 3 to 6 (some with 1, general failure).
+ */
+function isUnreachable({ fault, detail, status = 0 }: HandshakeFailure): boolean {
+  if (fault === 'target-doubted' || detail === 'reply 1') return true;
+  return status === 500 || status >= FIRST_OWN_STATUS;
+}
+
+/**
+ * `front`, `server`: noun phrases, such as `the front proxy bastion:3128`. `key`: the configuration key of the front
+ * proxy, such as `service.via`.
+ */
+type FrontNames = Readonly<Record<'front' | 'server' | 'key', string>>;
+
+export function faultOfFrontFailure({ problem, answeredOthers }: FrontFailure): FaultCode {
+  switch (problem) {
+    case 'local':
+    case 'unreachable':
+      return 'member-unreachable';
+    case 'loop':
+      return 'proxy-loop';
+    case 'silent':
+      return answeredOthers === true ? 'member-unreachable' : 'front-proxy-silent';
+    default:
+      return 'front-proxy-failed';
+  }
+}
+
+/**
+ * Whether the dial should try another member although the front proxy has reached no member so far. True if attempts
+ * are left, and the front proxy either refused each connection or did not answer. A front proxy may do so only for some
+ * members.
+ */
+export function helpsAnotherMember(
+  failures: readonly { readonly frontFailure?: FrontFailure | undefined }[],
+  maxAttempts: number,
+): boolean {
+  const isAboutMember = ({ frontFailure }: (typeof failures)[number]) =>
+    frontFailure?.problem === 'refused' || frontFailure?.problem === 'silent';
+  return failures.length < maxAttempts && failures.every(isAboutMember);
+}
+
+const PROBLEMS: Record<
+  FrontFailure['problem'],
+  (names: FrontNames) => { readonly what: string; readonly advice: string }
+> = {
+  local: ({ front }) => ({
+    what: `this machine could not open a connection to ${front}`,
+    advice: 'raise the limit of open files (ulimit -n), or free local ports',
+  }),
+  unresolved: ({ front, key }) => ({
+    what: `could not resolve the name of ${front}`,
+    advice: `check the host in ${key} and the DNS of this machine`,
+  }),
+  down: ({ front, key }) => ({
+    what: `could not connect to ${front}`,
+    advice: `check that the front proxy runs and that this machine may reach it; check host and port in ${key}`,
+  }),
+  login: ({ front, key }) => ({
+    what: `${front} requires a valid user name and password`,
+    advice: `set the user name and password of the front proxy in ${key}`,
+  }),
+  refused: ({ front, server }) => ({
+    what: `${front} refused to connect to ${server}`,
+    advice:
+      'allow the host and the port in the front proxy; many front proxies allow CONNECT only to port 443',
+  }),
+  protocol: ({ front, key }) => ({
+    what: `${front} did not answer like a proxy`,
+    advice: `check the scheme and the port in ${key}`,
+  }),
+  silent: ({ front, server }) => ({
+    what: `${front} did not answer`,
+    advice: `check that the front proxy works and can reach ${server}`,
+  }),
+  unreachable: ({ front, server }) => ({
+    what: `${front} could not reach ${server}`,
+    advice: 'check the name of the server, and whether the front proxy may reach this server',
+  }),
+  loop: ({ front, key }) => ({
+    what: `${front} leads back to noria`,
+    advice: `set ${key} to a front proxy that does not send its connections to noria`,
+  }),
+};
+
+/** @returns `reason`: what happened, without a full stop at the end. */
+export function describeFrontFailure(
+  { problem, detail }: FrontFailure,
+  names: FrontNames,
+): { readonly reason: string; readonly advice: string } {
+  const { what, advice } = PROBLEMS[problem](names);
+  return { reason: `${what} (${detail})`, advice };
+}
+
+/** The monotonic moment of the front proxy's last answer on any connection. */
+interface FrontAnswers {
+  at: number;
+}
+
+/**
+ * Returns a function that opens sockets to members through a front proxy. They behave like direct sockets: 'connect' is
+ * emitted once the front proxy has connected the socket to the member. Before 'connect', nothing is written to the
+ * socket: the front proxy would read a request meant for the member, and could connect to the target itself.
+ */
+export function frontSockets(
+  open: OpenSocket,
+  clock: Clock,
+  guard: LoopGuard,
+): (front: FrontProxy, ...member: Parameters<OpenSocket>) => Socket {
+  const answers: FrontAnswers = { at: Number.NEGATIVE_INFINITY };
+  return (front, member, use, marks) => {
+    const server = hostPort(member.host, member.port);
+    if (server === undefined)
+      throw new TypeError(`not an address of a member: host ${member.host}, port ${member.port}`);
+    const isTls = member.protocol === 'https';
+    const { host, port } = front;
+    const raw = open({ protocol: 'http', host, port }, isTls ? 'forward' : use);
+    const connection = new FrontConnection(raw, { front, server, guard, marks }, answers, clock);
+    const socket = isTls ? secureSocket(new FrontStream(raw)) : raw;
+    if (socket !== raw) raw.on('connect', () => socket.emit('connect'));
+    return Object.assign(socket, { [FRONT]: connection });
+  };
+}
+
+/**
+ * Why the front proxy has not connected this socket to its member: what failed, or that `ms` have passed without an
+ * answer. Undefined if the socket is connected, or for a direct socket.
+ */
+export function frontFailureOf(socket: Socket | undefined, ms: number): FrontFailure | undefined {
+  return frontConnectionOf(socket)?.failureAfter(ms);
+}
+
+/** The front proxy of this socket; undefined for a direct socket. */
+export function frontProxyOf(socket: Socket): FrontProxy | undefined {
+  return frontConnectionOf(socket)?.front;
+}
+
+function frontConnectionOf(socket: Socket | undefined): FrontConnection | undefined {
+  return socket !== undefined && FRONT in socket && socket[FRONT] instanceof FrontConnection
+    ? socket[FRONT]
+    : undefined;
+}
+
+const FRONT = Symbol('front');
+
+class FrontConnection {
+  readonly front: FrontProxy;
+  readonly #handshake: FrontHandshake;
+  readonly #answers: FrontAnswers;
+  readonly #startedAt: number;
+  #result: 'pending' | 'open' | FrontFailure = 'pending';
+
+  constructor(raw: Socket, task: FrontTask, answers: FrontAnswers, clock: Clock) {
+    this.front = task.front;
+    this.#answers = answers;
+    this.#startedAt = clock.monotonic();
+    this.#handshake = new FrontHandshake(raw, task, (failure) => {
+      this.#result = failure ?? 'open';
+      if (failure === undefined || isAnswer(failure)) answers.at = clock.monotonic();
+      if (failure === undefined) emitConnect();
+      else raw.destroy();
+    });
+    const emitConnect = withholdConnect(raw, () => this.#handshake.start());
+  }
+
+  failureAfter(ms: number): FrontFailure | undefined {
+    if (this.#result === 'open') return undefined;
+    const failure = this.#result === 'pending' ? this.#handshake.failureAfter(ms) : this.#result;
+    // If the front proxy answered on another connection at the same time, the front proxy works. Then this member is
+    // the cause of the silence.
+    return failure.problem === 'silent'
+      ? { ...failure, answeredOthers: this.#answers.at >= this.#startedAt }
+      : failure;
+  }
+}
+
+function isAnswer({ problem }: FrontFailure): boolean {
+  return problem !== 'local' && problem !== 'unresolved' && problem !== 'down' && problem !== 'silent';
+}
+
+/**
+ * Withholds the 'connect' event from the socket's listeners, and calls `start` instead.
+ * @returns a function that emits the event after all.
+ */
+function withholdConnect(socket: Socket, start: () => void): () => void {
+  const { emit } = socket;
+  socket.emit = (event: string | symbol, ...args: unknown[]): boolean => {
+    if (event !== 'connect') return Reflect.apply(emit, socket, [event, ...args]);
+    start();
+    return true;
+  };
+  return () => {
+    Reflect.deleteProperty(socket, 'emit');
+    socket.emit('connect');
+  };
+}
+
+type Done = (error?: Error | null) => void;
+
+/**
+ * A stream over a socket to the front proxy, used as the transport of TLS to a member. TLS writes immediately, so this
+ * stream delays the bytes until the front proxy has connected the socket to the member ('connect').
+ */
+class FrontStream extends Duplex {
+  readonly #raw: Socket;
+  #isOpen = false;
+  /** The write, or the end of the stream, that waits for 'connect'. */
+  #waiting: (() => void) | undefined;
+
+  constructor(raw: Socket) {
+    super({ allowHalfOpen: true });
+    this.#raw = raw;
+    raw.on('connect', () => this.#onConnect());
+    raw.on('close', () => this.destroy(raw.errored ?? undefined));
+  }
+
+  override _read(): void {
+    if (this.#isOpen) this.#raw.resume();
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: Done): void {
+    this.#whenOpen(() => this.#raw.write(chunk, done));
+  }
+
+  override _final(done: Done): void {
+    this.#whenOpen(() => this.#raw.end(done));
+  }
+
+  override _destroy(error: Error | null, done: Done): void {
+    this.#waiting = undefined;
+    this.#raw.destroy();
+    done(error);
+  }
+
+  #whenOpen(then: () => void): void {
+    if (this.#isOpen) then();
+    else this.#waiting = then;
+  }
+
+  #onConnect(): void {
+    this.#isOpen = true;
+    this.#raw.on('data', (chunk: Buffer) => {
+      if (!this.push(chunk)) this.#raw.pause();
+    });
+    this.#raw.on('end', () => this.push(null));
+    this.#waiting?.();
+    this.#waiting = undefined;
+  }
+}
+
+const SERVICE_FAULTS: Partial<Record<FrontFailure['problem'], FaultCode>> = {
+  unreachable: 'service-transport',
+  loop: 'proxy-loop',
+};
+
+/** A connection through the front proxy. The caller owns its socket from the start. */
+interface FrontTunnel {
+  /** The socket. It already has an 'error' handler. */
+  readonly socket: ReturnType<typeof connect>;
+  /** Why the connection is not established after `ms`; undefined if it is established. */
+  timedOut(ms: number): NoriaError | undefined;
+}
+
+/**
+ * Starts a connection to the service.
+ * @param done - called once. Without an error, the socket is connected to the service. The error is `service-transport`
+ *   if the front proxy could not reach the service, otherwise `front-proxy-failed`.
+ */
+export function openFrontTunnel(task: FrontTask, done: (error: NoriaError | undefined) => void): FrontTunnel {
+  const { server } = task;
+  const { host, port } = task.front;
+  const socket = connect({ host, port, noDelay: true, autoSelectFamily: true });
+  socket.on('error', () => {}); // ignored: 'close' follows every error, and `socket.errored` keeps the error
+  const toError = (failure: FrontFailure): NoriaError => {
+    const names = {
+      front: `the front proxy ${formatHostPort(host, port)}`,
+      server: server.text,
+      key: 'service.via',
+    };
+    const { reason, advice } = describeFrontFailure(failure, names);
+    return new NoriaError(SERVICE_FAULTS[failure.problem] ?? 'front-proxy-failed', `${reason}; ${advice}`);
+  };
+  socket.on('connect', () => handshake.start());
+  let isOpen = false;
+  const handshake = new FrontHandshake(socket, task, (failure) => {
+    isOpen = failure === undefined;
+    done(failure && toError(failure));
+  });
+  return {
+    socket,
+    timedOut: (ms) => (isOpen ? undefined : toError(handshake.failureAfter(ms))),
+  };
+}

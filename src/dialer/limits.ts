@@ -1,0 +1,213 @@
+/**
+ * What limits the attempts of dials: how many attempts one dial makes and how long it waits, the further attempts that
+ * the failing requests of one client may cause, and the hedges of the whole dialer.
+ */
+import { BoundedMap } from '../core/bounded-map.ts';
+import type { Clock } from '../core/clock.ts';
+import { FULL_REPORT_POINTS } from './blame.ts';
+
+/** The limits of one dial. */
+export interface DialSettings {
+  /**
+   * The maximum number of members to try for one client request. Attempts that fail within FAST_FAILURE_MS do not
+   * count.
+   */
+  readonly attempts: number;
+  /** The time limit of the whole dial, including the wait for a member. */
+  readonly deadlineMs: number;
+  readonly waitForMemberMs: number;
+  readonly attemptTimeoutMs: number;
+  /**
+   * When a hedge, a second attempt, starts. `auto`: after a delay that noria learns from the source's successful
+   * attempts. `off`: never. A number: after this delay in ms.
+   */
+  readonly hedgeAfter: 'auto' | 'off' | number;
+}
+
+/** An attempt that fails within this time does not count towards `attempts`: the client hardly notices the delay. */
+export const FAST_FAILURE_MS = 100;
+/** The maximum number of attempts of a dial, including those that fail fast. */
+export const MAX_ATTEMPTS = 10;
+/** The dial gives up when this number of members have reported that they cannot reach the target. */
+const MIN_REPORTS = 2;
+/**
+ * Used instead of MIN_REPORTS if a member reached the target recently. A member that does not reach the target is then
+ * more likely to be at fault itself, so the dial waits for more reports before it gives up.
+ */
+const MIN_REPORTS_AFTER_REACHED = 5;
+/**
+ * Within this time after a member has reached the target, the dial does not give up, however many members report that
+ * the target is unreachable.
+ */
+const JUST_REACHED_MS = 5_000;
+/** After the first report that a member cannot reach the target, the dial waits at most this long for another member. */
+export const SECOND_REPORT_WAIT_MS = 2_000;
+
+/** What a dial has done so far. */
+export interface DialTally {
+  readonly attempts: number;
+  /** The attempts that failed, but not fast. */
+  readonly slowFailures: number;
+  readonly running: number;
+  readonly waitedMs: number;
+  readonly elapsedMs: number;
+  /** How strongly the failures so far show that the target is unreachable (see `DialBlame.reportPoints`). */
+  readonly reportPoints: number;
+}
+
+/** @param sinceReachedMs - the time since a member last reached the target; Infinity if none reached it recently. */
+export function allowsAnother(
+  settings: Pick<DialSettings, 'attempts'>,
+  { attempts, slowFailures, running, reportPoints }: DialTally,
+  sinceReachedMs: number,
+): boolean {
+  const left = settings.attempts - slowFailures - running;
+  const reports = reportsNeeded(sinceReachedMs);
+  return left > 0 && attempts < MAX_ATTEMPTS && reportPoints < reports * FULL_REPORT_POINTS;
+}
+
+/** How long the dial may wait for its next member. */
+export function maxWaitMs(
+  { waitForMemberMs, deadlineMs }: Pick<DialSettings, 'waitForMemberMs' | 'deadlineMs'>,
+  { waitedMs, elapsedMs, reportPoints }: DialTally,
+): number {
+  const leftMs = Math.max(0, Math.min(waitForMemberMs - waitedMs, deadlineMs - elapsedMs));
+  return reportPoints > 0 ? Math.min(leftMs, SECOND_REPORT_WAIT_MS) : leftMs;
+}
+
+function reportsNeeded(sinceReachedMs: number): number {
+  if (sinceReachedMs <= JUST_REACHED_MS) return Infinity;
+  return sinceReachedMs < Infinity ? MIN_REPORTS_AFTER_REACHED : MIN_REPORTS;
+}
+
+/** The maximum of a client's budget for further attempts. */
+export const CLIENT_BURST = 100;
+/** Each second adds this number of further attempts to each client's budget. */
+export const CLIENT_ATTEMPTS_PER_SECOND = 10;
+/** What each attempt for any client adds to the budgets of all clients, so that the limit is higher on a busy noria. */
+const EARNED_PER_ATTEMPT = 0.1;
+/** How many clients with failed requests to remember. A forgotten client starts again with a full budget. */
+const MAX_CLIENTS = 4_096;
+
+interface ClientBudget {
+  left: number;
+  at: number;
+  /** How many attempts noria had made for all clients by the moment `at`. */
+  attempts: number;
+}
+
+/**
+ * Limits how many further attempts the failing requests of one client may cause. Without the limit, each request for a
+ * target that does not exist would occupy several members. The limit applies only to failures that the target can
+ * cause, not to failures that only a member can cause: for example, noria cannot connect to the member.
+ */
+export class ClientBudgets {
+  readonly #clock: Clock;
+  readonly #budgets = new BoundedMap<string, ClientBudget>(MAX_CLIENTS);
+  #attempts = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  attempted(): void {
+    this.#attempts += 1;
+  }
+
+  /** Whether a request of the client may try another member after a failed attempt. */
+  allows(client: string): boolean {
+    return this.#refill(client).left >= 1;
+  }
+
+  /** Takes the further attempts of a failed request from the client's budget. */
+  charge(client: string, attempts: number): void {
+    if (attempts <= 0) return;
+    const budget = this.#refill(client);
+    budget.left = Math.max(0, budget.left - attempts);
+    this.#budgets.set(client, budget);
+  }
+
+  #refill(client: string): ClientBudget {
+    const now = this.#clock.monotonic();
+    const budget = this.#budgets.get(client);
+    if (budget === undefined) return { left: CLIENT_BURST, at: now, attempts: this.#attempts };
+    const earned =
+      ((now - budget.at) / 1_000) * CLIENT_ATTEMPTS_PER_SECOND +
+      (this.#attempts - budget.attempts) * EARNED_PER_ATTEMPT;
+    budget.left = Math.min(CLIENT_BURST, budget.left + earned);
+    budget.at = now;
+    budget.attempts = this.#attempts;
+    return budget;
+  }
+}
+
+/** The minimum of a learned delay. It prevents needless hedges: each hedge opens a connection to a member. */
+export const MIN_HEDGE_DELAY_MS = 50;
+
+/**
+ * How long a first attempt may take before its hedge starts; undefined for no hedge.
+ * @param p95Ms - the 95th percentile of the latency of the source's faster members, if known.
+ * @param doubtful - whether the first member is unproven: its hedge starts after half the usual time.
+ */
+export function hedgeDelayMs(
+  { hedgeAfter, attemptTimeoutMs }: Pick<DialSettings, 'hedgeAfter' | 'attemptTimeoutMs'>,
+  p95Ms: number | undefined,
+  doubtful: boolean,
+): number | undefined {
+  if (hedgeAfter === 'off') return undefined;
+  if (hedgeAfter !== 'auto') return hedgeAfter;
+  const usualMs = p95Ms ?? attemptTimeoutMs / 4;
+  return Math.max(MIN_HEDGE_DELAY_MS, doubtful ? usualMs / 2 : usualMs);
+}
+
+/** Each dial adds this number of hedges to the budget, so ten dials add one hedge. */
+const EARNED_PER_DIAL = 0.1;
+/** The maximum number of hedges in the budget. The budget starts with this number. */
+const MAX_HEDGES = 10;
+
+/**
+ * Limits the wasted hedges of a dialer to a share of its dials. A hedge is wasted if the first attempt succeeds after
+ * all. So a good pool gets at most a tenth more attempts, and a bad pool gets as many hedges as it needs.
+ */
+export class HedgeBudget {
+  #balance = MAX_HEDGES;
+
+  earn(): void {
+    this.#balance = Math.min(MAX_HEDGES, this.#balance + EARNED_PER_DIAL);
+  }
+
+  /** Takes one hedge from the budget. Returns false if the budget is used up. */
+  spend(): boolean {
+    if (this.#balance < 1) return false;
+    this.#balance -= 1;
+    return true;
+  }
+
+  /** Returns a hedge to the budget, because it is not wasted: it won, did not start, or failed. */
+  refund(): void {
+    this.#balance = Math.min(MAX_HEDGES, this.#balance + 1);
+  }
+}
+
+/**
+ * The maximum number of members that a hedge avoids, because each of them slows the search in the pool. If more members
+ * than this are slow, the rest are probably slow as well.
+ */
+const MAX_AVOIDED = 64;
+
+/**
+ * The attempts of a dialer that have taken longer than their hedge delay. Hedges avoid the members of these attempts,
+ * because an attempt through a silent member fails only at its timeout.
+ */
+export class OverdueAttempts extends Set<{ readonly lease: { readonly member: string } }> {
+  /**
+   * The members that a hedge avoids: slow members, and members with an overdue attempt. Members in `tried` are left
+   * out, because the dial avoids them anyway.
+   */
+  membersToAvoid(slow: readonly string[], tried: readonly string[]): readonly string[] {
+    const members = new Set(slow);
+    for (const { lease } of this) members.add(lease.member);
+    for (const member of tried) members.delete(member);
+    return [...members].slice(0, MAX_AVOIDED);
+  }
+}

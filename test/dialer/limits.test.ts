@@ -1,0 +1,138 @@
+import { expect, test } from 'vitest';
+import { FULL_REPORT_POINTS } from '../../src/dialer/blame.ts';
+import {
+  allowsAnother,
+  CLIENT_ATTEMPTS_PER_SECOND,
+  CLIENT_BURST,
+  ClientBudgets,
+  type DialSettings,
+  type DialTally,
+  HedgeBudget,
+  hedgeDelayMs,
+  MAX_ATTEMPTS,
+  MIN_HEDGE_DELAY_MS,
+  maxWaitMs,
+  OverdueAttempts,
+  SECOND_REPORT_WAIT_MS,
+} from '../../src/dialer/limits.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+
+const SETTINGS = { attempts: 3, deadlineMs: 30_000, waitForMemberMs: 15_000 };
+const NOTHING: DialTally = {
+  attempts: 0,
+  slowFailures: 0,
+  running: 0,
+  waitedMs: 0,
+  elapsedMs: 0,
+  reportPoints: 0,
+};
+
+test('attempts: slow failures and running attempts are limited by dial.attempts', () => {
+  const allows = (slowFailures: number, running: number) =>
+    allowsAnother(SETTINGS, { ...NOTHING, slowFailures, running }, Infinity);
+  expect([allows(1, 1), allows(1, 2), allows(3, 0)]).toEqual([true, false, false]);
+});
+
+test('attempts: fast failures do not count, up to ten attempts', () => {
+  const allows = (attempts: number) => allowsAnother(SETTINGS, { ...NOTHING, attempts }, Infinity);
+  expect(MAX_ATTEMPTS).toBe(10);
+  expect([allows(9), allows(10)]).toEqual([true, false]);
+});
+
+test('attempts: two members decide that a target is unreachable, five if it was reached recently, none if just now', () => {
+  const allows = (reports: number, sinceReachedMs: number) =>
+    allowsAnother(SETTINGS, { ...NOTHING, reportPoints: reports * FULL_REPORT_POINTS }, sinceReachedMs);
+  expect([allows(1, Infinity), allows(2, Infinity)]).toEqual([true, false]);
+  expect([allows(4, 5_001), allows(5, 5_001)]).toEqual([true, false]);
+  expect(allows(9, 5_000)).toBe(true);
+});
+
+test('attempts: the wait is limited by waitForMember, by the deadline, and for a second report', () => {
+  const wait = (tally: Partial<DialTally>) => maxWaitMs(SETTINGS, { ...NOTHING, ...tally });
+  expect(wait({})).toBe(15_000);
+  expect(wait({ waitedMs: 4_000, elapsedMs: 4_000 })).toBe(11_000);
+  expect(wait({ waitedMs: 4_000, elapsedMs: 29_000 })).toBe(1_000);
+  expect(wait({ waitedMs: 4_000, elapsedMs: 31_000 })).toBe(0);
+  expect(wait({ elapsedMs: 4_000, reportPoints: FULL_REPORT_POINTS })).toBe(SECOND_REPORT_WAIT_MS);
+  expect(wait({ elapsedMs: 29_500, reportPoints: FULL_REPORT_POINTS })).toBe(500);
+});
+
+test('client budgets: a client may spend its burst, then what each second adds', () => {
+  const clock = new ManualClock();
+  const budgets = new ClientBudgets(clock);
+  const spend = () => {
+    let spent = 0;
+    for (; budgets.allows('mallory'); spent += 1) budgets.charge('mallory', 1);
+    return spent;
+  };
+  expect(spend()).toBe(CLIENT_BURST);
+  clock.advance(1_000);
+  expect(spend()).toBe(CLIENT_ATTEMPTS_PER_SECOND);
+  clock.advance(3_600_000);
+  expect(spend(), 'never more than the burst').toBe(CLIENT_BURST);
+  expect(budgets.allows('alice'), 'another client').toBe(true);
+});
+
+test('client budgets: a tenth of the attempts of all clients is added', () => {
+  const budgets = new ClientBudgets(new ManualClock());
+  budgets.charge('mallory', CLIENT_BURST);
+  for (let attempt = 0; attempt < 9; attempt += 1) budgets.attempted();
+  expect(budgets.allows('mallory')).toBe(false);
+  for (let attempt = 0; attempt < 2; attempt += 1) budgets.attempted();
+  expect(budgets.allows('mallory')).toBe(true);
+});
+
+test.each<
+  [
+    string,
+    DialSettings['hedgeAfter'],
+    p95Ms: number | undefined,
+    doubtful: boolean,
+    delayMs: number | undefined,
+  ]
+>([
+  ['off: there is no hedge', 'off', 100, true, undefined],
+  ['a configured delay is used as it is', 300, 100, true, 300],
+  ['auto without samples: a quarter of the attempt timeout', 'auto', undefined, false, 1_250],
+  ['auto: the latency of good members', 'auto', 220, false, 220],
+  ['auto: at least the minimum', 'auto', 3, false, MIN_HEDGE_DELAY_MS],
+  ['auto: half the delay for an unproven member', 'auto', 220, true, 110],
+  ['auto without samples: half the delay for an unproven member', 'auto', undefined, true, 625],
+])('hedge delay: %s', (_, hedgeAfter, p95Ms, doubtful, delayMs) => {
+  expect(hedgeDelayMs({ hedgeAfter, attemptTimeoutMs: 5_000 }, p95Ms, doubtful)).toBe(delayMs);
+});
+
+test('hedge budget: lost hedges are at most a tenth of the dials over time', () => {
+  const budget = new HedgeBudget();
+  let hedges = 0;
+  for (let dial = 0; dial < 10_000; dial += 1) {
+    budget.earn();
+    if (budget.spend()) hedges += 1;
+  }
+  expect(hedges).toBeGreaterThan(990);
+  expect(hedges).toBeLessThanOrEqual(1_000 + 10);
+});
+
+test('hedge budget: hedges that are refunded have no limit', () => {
+  const budget = new HedgeBudget();
+  for (let dial = 0; dial < 1_000; dial += 1) {
+    budget.earn();
+    expect(budget.spend()).toBe(true);
+    budget.refund();
+  }
+});
+
+test('overdue attempts: hedges avoid their members until they end, and slow members', () => {
+  const overdue = new OverdueAttempts();
+  const through = (member: string) => ({ lease: { member } });
+  const [one, another, two] = [through('m1'), through('m1'), through('m2')];
+  expect(overdue.membersToAvoid([], [])).toEqual([]);
+  for (const attempt of [one, one, another, two]) overdue.add(attempt);
+  expect(overdue.membersToAvoid(['m2', 'm3', 'm4'], ['m4']).toSorted()).toEqual(['m1', 'm2', 'm3']);
+  for (const attempt of [one, two, two, through('m9')]) overdue.delete(attempt);
+  expect(overdue.membersToAvoid([], [])).toEqual(['m1']);
+  overdue.delete(another);
+  expect(overdue.size).toBe(0);
+  for (let index = 0; index < 500; index += 1) overdue.add(through(`m${index}`));
+  expect(overdue.membersToAvoid(['slow'], [])).toHaveLength(64);
+});
