@@ -20,7 +20,7 @@ const STREAMED_EVENTS = [
   'member.restored',
   'member.drained',
   'member.left',
-  'member.banned',
+  'site.banned',
   'session.bound',
   'session.moved',
   'session.ended',

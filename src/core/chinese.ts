@@ -41,6 +41,18 @@ export const CHINESE_FAULTS: { readonly [Code in FaultCode]: readonly [summary: 
     '关闭一些连接，或在 noria 的配置中增大监听器的 maxConnections。',
   ],
   'pool-empty': ['没有及时得到可用的成员。', '在 Retry-After 之后重试；noria status 显示每个来源在等什么。'],
+  'site-banned': [
+    '该站点已封禁所有出口，noria 目前不能再为它提取 IP。',
+    '在 Retry-After 之后重试；noria sites 显示封禁情况；targets 中的 drawsForBans 限制提取数量。',
+  ],
+  'session-ended': [
+    '该固定会话（fixed）的成员已结束。',
+    '换一个会话名以得到新的出口；不用 fixed 时，noria 会自动换成员。',
+  ],
+  limit: [
+    '已达到该用户或该站点的限额。',
+    '在 Retry-After 之后重试，或调高限额（用户的 limits，targets 中的 rate）。',
+  ],
   'target-unreachable': ['试过的成员都无法到达目标。', '检查目标的主机名和端口。'],
   'members-failed': ['试过的成员都失败了。', '重试；noria status 显示成员的健康状况。'],
   'front-proxy-failed': [

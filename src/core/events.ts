@@ -20,8 +20,14 @@ export interface NoriaEvents {
   'member.drained': MemberEvent & { readonly openTunnels: number };
   /** The pool removed a member for good. */
   'member.left': MemberEvent & { readonly reason: string; readonly uses: number; readonly fault?: FaultCode };
-  /** A client reported that `host` blocks a member. The pool no longer uses the member for this host. */
-  'member.banned': MemberEvent & { readonly host: string };
+  /** A site banned an exit for `forMs`. `isNamed`: a rule of `targets` names the site. */
+  'site.banned': {
+    readonly site: string;
+    readonly isNamed: boolean;
+    readonly exit: string;
+    readonly evidence: 'report' | 'status' | 'reset';
+    readonly forMs: number;
+  };
 
   /**
    * A client began to wait for a member of one of `sources`, or `sources` got their first request after a time without

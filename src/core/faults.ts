@@ -94,6 +94,21 @@ export const FAULTS = {
     'No member became available in time.',
     'Try again after the time in Retry-After; noria status shows what each source waits for.',
   ),
+  'site-banned': fault(
+    ['target', 'later', 503, 0x01, 'destination_unavailable'],
+    'Every exit is banned for this site, and noria may draw no more IPs for it now.',
+    'Try again after the time in Retry-After; noria sites shows the bans. drawsForBans in targets limits the draws.',
+  ),
+  'session-ended': fault(
+    ['member', 'never', 503, 0x01, 'destination_unavailable'],
+    'The member of this fixed session has ended.',
+    'Take another session name for a new exit; without fixed, noria moves the session by itself.',
+  ),
+  limit: fault(
+    ['client', 'later', 429, 0x02, 'http_request_denied'],
+    'A limit of the user or of the site is reached.',
+    'Try again after the time in Retry-After, or raise the limit (limits of the user, rate in targets).',
+  ),
   'target-unreachable': fault(
     ['target', 'never', 502, 0x04, 'destination_ip_unroutable'],
     'The target is unreachable through all members that noria tried.',

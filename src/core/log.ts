@@ -98,7 +98,7 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
   'member.restored': () => ['info', 'member restored'],
   'member.drained': () => ['debug', 'member drained'],
   'member.left': ({ reason }) => [reason === 'failed' ? 'warn' : 'debug', 'member left'],
-  'member.banned': () => ['info', 'member banned for a host'],
+  'site.banned': () => ['info', 'exit banned for a site'],
   'demand.rose': () => ['trace', 'demand rose'],
   'client.waited': () => ['trace', 'client waited for a member'],
   'session.bound': () => ['debug', 'session bound'],

@@ -22,7 +22,7 @@ const REASONS = {
 const SAVED_SOON_AFTER = [
   'member.left',
   'member.quarantined',
-  'member.banned',
+  'site.banned',
   'fleet.store',
 ] as const satisfies readonly EventName[];
 

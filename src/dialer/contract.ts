@@ -111,6 +111,8 @@ export interface DialFailure {
   readonly code: Extract<
     FaultCode,
     | 'pool-empty'
+    | 'site-banned'
+    | 'limit'
     | 'bad-routing'
     | 'members-failed'
     | 'target-unreachable'

@@ -2,9 +2,10 @@
  * Applies a change that another replica of the pool reported. A change may arrive twice, or after its member has left.
  * So every change is idempotent, and a change of an unknown member has no effect.
  */
-import { partOf } from './candidates.ts';
+
 import { WORKED_MS } from './health.ts';
 import type { Members } from './members.ts';
+import { partOf } from './options.ts';
 import type { Sessions } from './sessions.ts';
 import { departureOf, type PoolChange } from './shared-member.ts';
 
@@ -43,7 +44,7 @@ export function applyChange(parts: ChangedParts, change: PoolChange, options: Ap
       remove(members, change, now);
       break;
     case 'member.banned':
-      changeBan(members, change);
+      changeBan(members, change, now);
       break;
     case 'session.moved':
       sessions.adopt(change.session, change.reason, now);
@@ -100,11 +101,21 @@ function remove(members: Members, change: ChangeOf<'member.left'>, now: number):
   members.remove(member, departureOf(change), now);
 }
 
-function changeBan(members: Members, { member: id, host, lifted }: ChangeOf<'member.banned'>): void {
+function changeBan(
+  members: Members,
+  { member: id, host, lifted }: ChangeOf<'member.banned'>,
+  now: number,
+): void {
   const member = members.find(id);
   if (member === undefined) return;
-  if (lifted) members.unban(member, host);
-  else members.ban(member, host);
+  const site = members.sites.of(host);
+  const { forMs } = site.rule.ban;
+  const { exit, source } = member;
+  members.sites.adopt({
+    ...{ site: site.name, exit, source: source.name, sinceAt: now, forMs, spacingMs: 0 },
+    untilAt: lifted ? 0 : now + forMs,
+  });
+  if (lifted) members.index.membersFreed = true;
 }
 
 function restrict(members: Members, change: ChangeOf<'source.restricted'>, now: number): void {

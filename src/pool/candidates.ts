@@ -11,7 +11,7 @@ import { Heap } from '../core/heap.ts';
 import type { Random } from '../core/random.ts';
 import { ANY_MEMBER, type MemberFilter, passesFilter } from './filter.ts';
 import { type Bucket, Candidate, type Member, type MemberMoment, type PoolSource, Tier } from './member.ts';
-import type { LimitPart, PoolSettings, ProcessPart, Strategy } from './options.ts';
+import { type PoolSettings, type ProcessPart, partOfProcess, type Strategy } from './options.ts';
 import { RandomRotation } from './rotation/random.ts';
 import { RankedRotation } from './rotation/ranked.ts';
 import type { PickCheck, Rotation } from './rotation/rotation.ts';
@@ -285,18 +285,6 @@ function search(tier: Tier, check: CandidateCheck): Candidate | undefined {
  */
 function byOpenLeases({ member }: Candidate, lastUse: number): number {
   return member.openLeases * USE_RANGE + (lastUse % USE_RANGE);
-}
-
-function partOfProcess(limit: number, part: ProcessPart): number {
-  return partOf(part.machine === undefined ? limit : partOf(limit, part.machine), part);
-}
-
-/**
- * Divides a limit into `count` parts and returns the part with the number `index`. Every part is at least 1, so that
- * every process can serve clients.
- */
-export function partOf(limit: number, { count, index }: LimitPart): number {
-  return Math.max(1, Math.floor(limit / count) + (index < limit % count ? 1 : 0));
 }
 
 function keyOfFilter({ source, protocol, location }: MemberFilter): string {

@@ -2,8 +2,14 @@
 import type { Candidates } from './candidates.ts';
 import type { Demand } from './drawn-member.ts';
 import { couldDraw, mayServe } from './filter.ts';
+import type { LeaseRequest } from './lease.ts';
 import type { MemberPhase, PoolSource } from './member.ts';
+import type { Members } from './members.ts';
+import { freeAt, type Site, type Sites } from './sites.ts';
 import type { WaitingClient } from './waiting-queue.ts';
+
+/** A client that can be served within this share of its waiting time needs no draw. */
+export const SOON_SHARE = 1 / 3;
 
 type Quarantine = Extract<MemberPhase, { name: 'quarantined' }>;
 
@@ -30,15 +36,6 @@ export function demandOf(source: PoolSource, here: Demand, except?: object): Dem
   return sum;
 }
 
-/**
- * Call it when a draw has added members, which may serve the clients that wait in other replicas. Until those replicas
- * report again, the demand counts none of these clients.
- */
-export function forgetWaitingElsewhere({ demandElsewhere }: PoolSource): void {
-  for (const [by, { stranded: _, ...demand }] of demandElsewhere)
-    demandElsewhere.set(by, { ...demand, waiting: 0 });
-}
-
 export function addDemand(one: Demand, other: Demand): Demand {
   const stranded = (one.stranded ?? 0) + (other.stranded ?? 0);
   const perSecond = (one.perSecond ?? 0) + (other.perSecond ?? 0);
@@ -58,20 +55,20 @@ export function addDemand(one: Demand, other: Demand): Demand {
  * this source.
  */
 export function demandHere(
-  lists: Iterable<Candidates>,
+  members: Members,
   source: PoolSource,
   waiting: Iterable<WaitingClient>,
   { now, held }: { readonly now: number; readonly held: number },
 ): Demand {
   let { lastWantedAt } = source;
   let waitingHere = 0;
-  for (const candidates of lists) {
+  for (const candidates of members.index.lists()) {
     if (!couldDraw(source, candidates.filter)) continue;
     lastWantedAt = Math.max(lastWantedAt, lastWantedIn(candidates, source));
     if (source.blockedReason === undefined) waitingHere += candidates.waitingForDrawCount;
   }
   const perSecond = source.requests.perSecond(now);
-  const stranded = waitingHere === 0 ? 0 : strandedIn(source, waiting, now);
+  const stranded = waitingHere === 0 ? 0 : strandedIn(source, waiting, members, now);
   return {
     waiting: waitingHere,
     ...(stranded > 0 && { stranded }),
@@ -83,42 +80,64 @@ export function demandHere(
 }
 
 /**
- * Number of waiting clients that a draw of the source could serve, and that no held member can ever serve: for example, each
- * member is banned for their host. Counts no further than to `size`.
+ * Number of waiting clients that a draw of the source could serve, and that no held member can serve soon: for example, each
+ * member is banned for their site. Counts no further than to `size`, and for each site no further than its `drawsForBans` allows.
  */
-function strandedIn(source: PoolSource, waiting: Iterable<WaitingClient>, now: number): number {
-  const known = new Map<Candidates, Map<string, boolean>>();
+function strandedIn(
+  source: PoolSource,
+  waiting: Iterable<WaitingClient>,
+  members: Members,
+  now: number,
+): number {
+  const { sites, index } = members;
+  const known = new Map<string, boolean>();
+  const bySite = new Map<Site, number>();
   let count = 0;
-  for (const { request, candidates, needsDraw } of waiting) {
-    const { targetHost, routing } = request;
-    const { minLifeMs = 0 } = routing;
-    if (!needsDraw || !couldDraw(source, candidates.filter, minLifeMs)) continue;
-    let ofList = known.get(candidates);
-    if (ofList === undefined) {
-      ofList = new Map();
-      known.set(candidates, ofList);
+  for (const { request, candidates, needsDraw, site } of waiting) {
+    const { routing } = request;
+    if (!needsDraw || !couldDraw(source, candidates.filter, routing.minLifeMs)) continue;
+    const ofSite = bySite.get(site) ?? 0;
+    if (ofSite >= site.drawsLeft(source.name, index.part, now)) continue;
+    const { source: only, location, protocol } = candidates.filter;
+    const key = `${site.name} ${routing.minLifeMs} ${request.waitMs} ${routing.user} ${only} ${location} ${protocol}`;
+    let isStranded = known.get(key);
+    if (isStranded === undefined) {
+      isStranded = servedAt(request, candidates, sites, now) > now + request.waitMs * SOON_SHARE;
+      known.set(key, isStranded);
     }
-    const key = `${targetHost} ${minLifeMs}`;
-    let isServable = ofList.get(key);
-    if (isServable === undefined) {
-      isServable = someMayServe(candidates, targetHost, now + minLifeMs);
-      ofList.set(key, isServable);
-    }
-    if (!isServable) count += 1;
+    if (!isStranded) continue;
+    bySite.set(site, ofSite + 1);
+    count += 1;
     if (count === source.options.size) break;
   }
   return count;
 }
 
-function someMayServe({ tiers, filter }: Candidates, host: string, minEndsAt: number): boolean {
+/**
+ * The earliest monotonic moment at which a held member may serve the request: its bans and spacing at the site have ended then. At
+ * most `now` if a member may serve it as soon as it is free.
+ */
+export function servedAt(
+  { routing, targetHost }: LeaseRequest,
+  { tiers, filter }: Candidates,
+  sites: Sites,
+  now: number,
+): number {
+  const minEndsAt = now + (routing.minLifeMs ?? 0);
+  const site = sites.of(targetHost);
+  const spacingMs = sites.spacingOf(site, now);
+  let earliest = Number.POSITIVE_INFINITY;
   for (const { sources } of tiers) {
     for (const { members } of sources) {
       for (const member of members) {
-        if (member.endsAt >= minEndsAt && mayServe(member, filter, host)) return true;
+        if (member.endsAt < minEndsAt || !mayServe(member, filter, false)) continue;
+        const at = freeAt(site, member, spacingMs, routing.user);
+        if (at <= now) return at;
+        if (at < member.endsAt) earliest = Math.min(earliest, at);
       }
     }
   }
-  return false;
+  return earliest;
 }
 
 export function searchedSources({ tiers }: Candidates, now: number): string[] {

@@ -14,6 +14,8 @@ export interface DrawnMember {
   readonly endsAt: number | undefined;
   readonly unproven: boolean;
   readonly exitIp?: string | undefined;
+  /** The made name of a gateway's exit; see `exitOf`. */
+  readonly exitName?: string | undefined;
   /**
    * The member's own user name and password, which replace those of its source. A snapshot contains no secrets, so it
    * omits members with a login.

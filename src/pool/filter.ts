@@ -48,14 +48,13 @@ export function passesFilter(member: Member, { source, protocol, location }: Mem
 }
 
 /**
- * Why the member is not usable for requests with this filter and target host, even if it is free; undefined if it is
- * usable. Three questions ask this function: whether a session must leave its member, whether a waiting client needs a draw,
+ * Why the member is not usable for requests with this filter, even if it is free; undefined if it is usable. Three questions ask this function: whether a session must leave its member, whether a waiting client needs a draw,
  * and which members count for the clients that wait.
  */
-export function whyUnusable(member: Member, filter: MemberFilter, host: string): string | undefined {
-  const { phase, source, bans } = member;
+export function whyUnusable(member: Member, filter: MemberFilter, isBanned: boolean): string | undefined {
+  const { phase, source } = member;
   if (phase.name === 'draining') return phase.departure.reason;
-  if (bans?.has(host) === true) return 'banned';
+  if (isBanned) return 'banned';
   if (!passesFilter(member, filter)) return 'routing-options';
   if (phase.name !== 'ready') return phase.name;
   return source.blockedReason === undefined ? undefined : 'source-blocked';
@@ -69,9 +68,9 @@ const PASSING_REASONS: ReadonlySet<string | undefined> = new Set([
   'source-blocked',
 ]);
 
-/** Whether the member may serve requests with this filter and target host, now or later. */
-export function mayServe(member: Member, filter: MemberFilter, host: string): boolean {
-  return PASSING_REASONS.has(whyUnusable(member, filter, host));
+/** Whether the member may serve requests with this filter, now or later. */
+export function mayServe(member: Member, filter: MemberFilter, isBanned: boolean): boolean {
+  return PASSING_REASONS.has(whyUnusable(member, filter, isBanned));
 }
 
 export function couldDraw(source: PoolSource, filter: MemberFilter, minLifeMs = 0): boolean {

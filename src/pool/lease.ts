@@ -21,6 +21,8 @@ export interface RoutingOptions {
    * The user or, on a listener without users, the client's network. Requests without this field count as one client.
    */
   readonly client?: string;
+  /** The authenticated user; absent on a listener without users. */
+  readonly user?: string;
   /**
    * The full name of the session: `USER:NAME`, or only `NAME` on a listener without users. All listeners share the
    * sessions.
@@ -38,7 +40,7 @@ export interface LeaseRequest {
   /** The id of the request, which the caller chooses and passes to `cancel`. It is unique among the caller's pending requests. */
   readonly id: number;
   readonly routing: RoutingOptions;
-  /** Canonical host of the target. Bans and `perHostSpacing` apply to this host. */
+  /** Canonical host of the target; its site decides about bans, spacing and limits. */
   readonly targetHost: string;
   readonly avoid: readonly string[];
   /** Maximum time for which the request may wait for a member. 0: the request does not wait. */
@@ -59,6 +61,8 @@ export interface Lease {
   readonly host: string;
   readonly port: number;
   readonly exitIp?: string;
+  /** The made name of a gateway's exit, if the exit IP is unknown. */
+  readonly exitName?: string;
   readonly login?: Login;
   /** Remaining life of the member when the pool granted the lease. The safety margin is not subtracted. Absent when unknown. */
   readonly remainingMs?: number;
@@ -86,7 +90,10 @@ export interface UpcomingQuery {
 }
 
 export interface LeaseRefusal {
-  readonly code: Extract<FaultCode, 'pool-empty' | 'bad-routing' | 'shutting-down' | 'client-gone'>;
+  readonly code: Extract<
+    FaultCode,
+    'pool-empty' | 'bad-routing' | 'shutting-down' | 'client-gone' | 'site-banned' | 'limit'
+  >;
   /** The reason as a text for the client. It never contains text from the service. */
   readonly reason: string;
   /** Time until the next draw can bring a member; absent if no draw is planned. */
@@ -150,6 +157,11 @@ export interface LeaseProvider {
    * Empty if the pool cannot predict the members. Grants no lease, and does not change the order of the members.
    */
   upcoming(query: UpcomingQuery): readonly UpcomingMember[];
+}
+
+/** The exit that a target sees: its IP if known, else its made name, else the member's host. Never a port. */
+export function exitOf({ exitIp, exitName, host }: Pick<Lease, 'exitIp' | 'exitName' | 'host'>): string {
+  return exitIp ?? exitName ?? host;
 }
 
 export function isLease(answer: Lease | LeaseRefusal): answer is Lease {

@@ -9,6 +9,7 @@ import type { Member } from './member.ts';
 import type { Members } from './members.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
+import type { Pair, Site } from './sites.ts';
 
 interface OpenLease {
   readonly id: number;
@@ -18,6 +19,9 @@ interface OpenLease {
   readonly client: string;
   readonly leasedAt: number;
   readonly isProbe: boolean;
+  readonly pair: Pair | undefined;
+  /** Whether the end of the lease may let a waiting client of its site go on. */
+  readonly isLimited: boolean;
   readonly isHedge: boolean;
   accepted: boolean;
 }
@@ -26,6 +30,7 @@ interface Grant {
   /** The client's request; absent for a probe. A probe counts neither as a use nor as demand. */
   readonly request?: LeaseRequest;
   readonly session?: Session | undefined;
+  readonly site?: Site | undefined;
   readonly waitedMs?: number;
 }
 
@@ -42,7 +47,7 @@ export class Leases {
     this.#sessions = sessions;
   }
 
-  grant(member: Member, now: number, { request, session, waitedMs = 0 }: Grant = {}): Lease {
+  grant(member: Member, now: number, { request, session, site, waitedMs = 0 }: Grant = {}): Lease {
     const isProbe = request === undefined;
     this.#lastId += 1;
     const id = this.#lastId;
@@ -66,6 +71,8 @@ export class Leases {
       client,
       leasedAt: now,
       isProbe,
+      pair: site && this.#members.sites.used(site, member, session === undefined, now),
+      isLimited: site !== undefined && site.rule.tunnelsPerMember > 0,
       isHedge: request?.hedge === true,
       accepted: false,
     };
@@ -155,6 +162,8 @@ export class Leases {
     this.#open.delete(id);
     member.openLeases -= 1;
     member.source.openLeases -= 1;
+    if (lease.pair !== undefined) lease.pair.openLeases -= 1;
+    if (lease.isLimited) this.#members.index.membersFreed = true;
     if (!accepted && !isProbe) member.pendingUses -= 1;
     if (member.trialLease === id) member.trialLease = undefined;
     if (session !== undefined) {
@@ -207,6 +216,7 @@ function describeLease(
     doubtful: !isReady || member.lastSuccessAt === undefined,
   };
   if (member.exitIp !== undefined) lease.exitIp = member.exitIp;
+  if (member.exitName !== undefined) lease.exitName = member.exitName;
   if (member.login !== undefined) lease.login = member.login;
   if (!member.endIsAssumed) lease.remainingMs = member.endsAt - leasedAt;
   if (session !== undefined) lease.session = session.name;

@@ -2,7 +2,6 @@
  * `Member`: a proxy in the pool, with an end of life, counters and a phase. `PoolSource`: the members of one source, and the data
  * that they share. `Candidate`: a member in one tier of a candidate list. `Members` decides when a member moves.
  */
-import { BoundedMap } from '../core/bounded-map.ts';
 import type { FaultCode } from '../core/faults.ts';
 import { Heap, type HeapNode } from '../core/heap.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
@@ -12,6 +11,7 @@ import { Health, SourceEvidence } from './health.ts';
 import { hasLatinLetter, type Location } from './locations.ts';
 import type { PoolSourceOptions } from './options.ts';
 import { type Rotation, RotationEntry } from './rotation/rotation.ts';
+import type { Pair, Site } from './sites.ts';
 
 /**
  * The reasons `failed`, `used-up` and `evicted` bar the proxy: no draw can bring it back before the end of its life (see
@@ -62,7 +62,6 @@ export const MEMBER_MOVES = {
 const LATENCY_MEMORY_MS = 10_000;
 /** The minimum weight of a new latency reading, even if it immediately follows another reading. */
 const MIN_READING_WEIGHT = 0.2;
-const MAX_HOSTS = 1_000;
 
 /**
  * How the pool prefers a member. `fresh`: the member has enough life left. `expiring`: the pool picks the member only if no fresh
@@ -130,9 +129,13 @@ export class Member {
   readonly health = new Health();
 
   exitIp: string | undefined;
+  exitName: string | undefined;
   login: Login | undefined;
   facts: Facts | undefined;
   drawnBy: string | undefined;
+  /** The site of the last lease, and this exit's pair there: saves most lookups of picks. */
+  lastSite: Site | undefined;
+  lastPair: Pair | undefined;
   endsAt = 0;
   /** True if the service reported no end of life. `endsAt` is then an assumption, and each success renews it. */
   endIsAssumed = false;
@@ -154,9 +157,6 @@ export class Member {
   lastSuccessAt: number | undefined;
   latencyMs: number | undefined;
   #latencyAt = 0;
-
-  bans: BoundedMap<string, true> | undefined;
-  #spacing: BoundedMap<string, number> | undefined;
 
   // Only `CandidateIndex` writes the next four fields.
   bucket: Bucket | undefined;
@@ -188,7 +188,7 @@ export class Member {
   }
 
   get exit(): string {
-    return this.exitIp ?? this.host;
+    return this.exitIp ?? this.exitName ?? this.host;
   }
 
   admit(): void {
@@ -243,21 +243,6 @@ export class Member {
     if (this.latencyMs === undefined) return typicalLatencyMs;
     const remaining = Math.exp((this.#latencyAt - now) / (6 * LATENCY_MEMORY_MS));
     return typicalLatencyMs + (this.latencyMs - typicalLatencyMs) * remaining;
-  }
-
-  spacedUntil(host: string): number {
-    return this.#spacing?.get(host) ?? 0;
-  }
-
-  space(host: string, untilAt: number, now: number): void {
-    this.#spacing ??= new BoundedMap(MAX_HOSTS);
-    this.#spacing.set(host, untilAt);
-    this.#spacing.deleteOldestWhile((otherUntilAt) => otherUntilAt <= now);
-  }
-
-  ban(host: string): void {
-    this.bans ??= new BoundedMap(MAX_HOSTS);
-    this.bans.set(host, true);
   }
 
   #move(next: MemberPhase): void {
@@ -360,8 +345,7 @@ export class PoolSource {
    */
   readonly demandElsewhere = new Map<object, Demand>();
   /**
-   * How many members per second become unusable because they reach `maxUsesPerMember` or must wait for
-   * `perHostSpacing`.
+   * How many members per second become unusable because they reach `maxUsesPerMember`.
    */
   readonly usedUp = new DecayingRate();
   readonly requests = new RequestRate();

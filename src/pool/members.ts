@@ -6,11 +6,11 @@
 import { hash } from 'node:crypto';
 import { BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
+import { MINUTE_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
 import { type Random, randomBelow, shuffled } from '../core/random.ts';
 import { CandidateIndex, type Candidates } from './candidates.ts';
-import { forgetWaitingElsewhere } from './demand.ts';
 import type { AddedMembers, DrawnMember } from './drawn-member.ts';
 import type { MemberFilter } from './filter.ts';
 import { type HealthSnapshot, type SuspectFailure, WORKED_MS } from './health.ts';
@@ -19,6 +19,7 @@ import { type Departure, Member, PoolSource } from './member.ts';
 import type { PoolSettings, ProcessPart } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
 import type { MemberQuarantine, SharedMember } from './shared-member.ts';
+import { Sites } from './sites.ts';
 import { TimeSlots } from './time-slots.ts';
 
 /**
@@ -32,14 +33,21 @@ const MIN_RENEWAL_SHARE = 1 / 64;
  * left first.
  */
 const MAX_DEPARTED = 50_000;
+/** How long after a member left clients may still report bans of its exit. */
+const REPORTED_LATE_MS = 10 * MINUTE_MS;
 
 /** Length of member ids: short enough to read aloud, long enough that ids cannot be guessed. */
 const ID_RADIX = 36;
 const ID_LENGTH = 8;
 const ID_COUNT = ID_RADIX ** ID_LENGTH;
 
+interface DepartedExit {
+  readonly exit: string;
+  readonly source: string;
+  readonly at: number;
+}
+
 export interface MemberHistory {
-  readonly bans: readonly string[];
   readonly health: HealthSnapshot;
 }
 
@@ -71,6 +79,9 @@ export class Members {
   readonly locations = new Locations();
   readonly departed = new DepartedMembers();
   readonly index: CandidateIndex;
+  readonly sites: Sites;
+  /** The exits of members that left, by member id: clients may report bans later. */
+  readonly #departedExits = new BoundedMap<string, DepartedExit>(MAX_DEPARTED);
   settings: PoolSettings;
   /** The observers that get each change of a member or session. Empty if no other replica shares the pool. */
   readonly observers: readonly PoolObserver[];
@@ -94,6 +105,9 @@ export class Members {
     this.#bus = bus;
     this.#random = random;
     this.settings = settings;
+    this.sites = new Sites(clock, bus, (ban) => {
+      for (const observer of observers) observer.siteBanned(ban);
+    });
     this.index = new CandidateIndex({ clock, random, settings }, () => {
       this.update(clock.monotonic());
       onChange();
@@ -118,6 +132,7 @@ export class Members {
 
   configure(settings: PoolSettings, now: number): void {
     this.settings = settings;
+    this.sites.configure(settings.targets ?? [], settings.rotation.perHostSpacingMs);
     const names = new Set(settings.sources.map(({ name }) => name));
     for (const source of [...this.sources.values()]) {
       if (names.has(source.name)) continue;
@@ -137,6 +152,14 @@ export class Members {
     }
     this.update(now);
     this.index.membersFreed = true;
+  }
+
+  /** The exit of the member with this id, also up to ten minutes after it left. */
+  exitOf(id: string, now: number): { readonly exit: string; readonly source: string } | undefined {
+    const member = this.#byId.get(id);
+    if (member !== undefined) return { exit: member.exit, source: member.source.name };
+    const departed = this.#departedExits.get(id);
+    return departed === undefined || departed.at < now - REPORTED_LATE_MS ? undefined : departed;
   }
 
   /**
@@ -186,6 +209,8 @@ export class Members {
     const minBarMs = this.settings.health.quarantineMs;
     const departed = departedMember(member, departure, { now, minBarMs });
     if (departed !== undefined) this.departed.add(key, departed, now);
+    this.sites.memberLeft(member.exit);
+    this.#departedExits.set(member.id, { exit: member.exit, source: source.name, at: now });
     member.leave(departure);
     for (const observer of this.observers) observer.memberLeft(member, departure);
     if (member.phase.name === 'left') this.#delete(member, departure);
@@ -197,12 +222,11 @@ export class Members {
    * for each member.
    */
   setPart(part: ProcessPart): void {
-    const { rotation } = this.settings;
-    const needsSlots = rotation.maxUsesPerMember > 0 || rotation.perHostSpacingMs > 0;
+    const { maxUsesPerMember } = this.settings.rotation;
     const { count, clockAheadMs } = part;
     this.index.part = part;
-    const hasSlots = count > 1 && needsSlots && clockAheadMs !== undefined;
-    this.slots = hasSlots ? new TimeSlots(part, clockAheadMs, rotation) : undefined;
+    const hasSlots = count > 1 && clockAheadMs !== undefined;
+    this.slots = hasSlots ? new TimeSlots(part, clockAheadMs, maxUsesPerMember > 0) : undefined;
   }
 
   restrict(
@@ -217,19 +241,6 @@ export class Members {
     for (const member of source.members) this.index.update(member, now);
   }
 
-  ban(member: Member, host: string): void {
-    if (member.bans?.has(host) === true) return;
-    member.ban(host);
-    for (const observer of this.observers) observer.memberBanned(member, host, false);
-    this.#bus.emit('member.banned', { ...eventOf(member), host });
-  }
-
-  unban(member: Member, host: string): void {
-    if (member.bans?.delete(host) !== true) return;
-    for (const observer of this.observers) observer.memberBanned(member, host, true);
-    this.index.membersFreed = true;
-  }
-
   join(member: Member, now: number): void {
     const { source } = member;
     this.#byId.set(member.id, member);
@@ -239,6 +250,7 @@ export class Members {
     source.counts[member.phase.name] += 1;
     this.index.setEnd(member, member.endsAt);
     this.index.add(member, now);
+    this.sites.memberJoined(member.exit);
     this.#emitJoined(member, false, now);
   }
 
@@ -247,7 +259,12 @@ export class Members {
     { drawn, endsAt }: { readonly drawn: DrawnMember; readonly endsAt: number },
     now: number,
   ): void {
-    member.exitIp = drawn.exitIp ?? member.exitIp;
+    if (drawn.exitIp !== undefined && drawn.exitIp !== member.exitIp) {
+      this.sites.memberLeft(member.exit);
+      member.exitIp = drawn.exitIp;
+      member.lastSite = undefined;
+      this.sites.memberJoined(member.exit);
+    }
     member.login = drawn.login ?? member.login;
     member.facts = drawn.facts ?? member.facts;
     if (endsAt > member.endsAt) {
@@ -380,12 +397,13 @@ export class Members {
     drawn: DrawnMember,
     { id, joinedAt, endsAt }: { readonly id: string; readonly joinedAt: number; readonly endsAt: number },
   ): Member {
-    const { protocol, host, port, unproven, exitIp, login, facts, drawnBy } = drawn;
+    const { protocol, host, port, unproven, exitIp, exitName, login, facts, drawnBy } = drawn;
     const location = this.locations.of(drawn.location);
     const member = new Member({ id, source, protocol, host, port, location }, unproven, joinedAt);
     member.endsAt = endsAt;
     member.endIsAssumed = drawn.endsAt === undefined;
     member.exitIp = exitIp;
+    member.exitName = exitName;
     member.login = login;
     member.facts = facts;
     member.drawnBy = drawnBy;
@@ -503,7 +521,7 @@ export class Members {
  * Remembers members that left, because the service may draw the same address again. Until the announced end of a
  * member's life, its address belongs to the same machine. So a member that failed, was used up or was evicted is
  * barred: it must not join again before this end. A member that left for another reason may join again, and keeps its
- * bans and its health.
+ * health.
  */
 export class DepartedMembers {
   readonly #byKey = new BoundedMap<string, DepartedMember>(MAX_DEPARTED);
@@ -539,23 +557,31 @@ function eventOf(member: Member) {
   return { source: member.source.name, member: member.id, protocol: member.protocol };
 }
 
-function inherit(member: Member, { bans, health }: MemberHistory, now: number): void {
-  for (const host of bans) member.ban(host);
+function inherit(member: Member, { health }: MemberHistory, now: number): void {
   member.health.inherit(health, now);
 }
 
 /**
  * What the pool remembers of a member that leaves now. Undefined if there is nothing to remember: the member may join
- * again and has neither faults nor bans.
+ * again and has no faults.
  * @param minBarMs - the minimum time in ms for which a failed, used-up or evicted member must not join again.
  */
 function departedMember(
-  { endsAt, joinedAt, bans, health }: Member,
+  { endsAt, joinedAt, health }: Member,
   { reason }: Departure,
   { now, minBarMs }: { readonly now: number; readonly minBarMs: number },
 ): DepartedMember | undefined {
   const barred = reason !== 'expired' && reason !== 'removed';
-  if (!barred && (bans === undefined || bans.size === 0) && health.score === 0) return undefined;
+  if (!barred && health.score === 0) return undefined;
   const untilAt = barred ? Math.max(endsAt, now + minBarMs) : now + (endsAt - joinedAt);
-  return { untilAt, barred, bans: [...(bans?.keys() ?? [])], health: health.snapshot() };
+  return { untilAt, barred, health: health.snapshot() };
+}
+
+/**
+ * Call it when a draw has added members, which may serve the clients that wait in other replicas. Until those replicas
+ * report again, the demand counts none of these clients.
+ */
+function forgetWaitingElsewhere({ demandElsewhere }: PoolSource): void {
+  for (const [by, { stranded: _, ...demand }] of demandElsewhere)
+    demandElsewhere.set(by, { ...demand, waiting: 0 });
 }

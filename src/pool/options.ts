@@ -1,5 +1,6 @@
 /** The options of a pool: options that a reload may change, and fixed options. Durations are in ms. */
 import type { Clock } from '../core/clock.ts';
+import { DAY_MS, MINUTE_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
 import type { Random } from '../core/random.ts';
@@ -40,12 +41,42 @@ export interface RotationOptions {
   readonly strategy: Strategy;
   readonly maxTunnelsPerMember: number;
   readonly maxUsesPerMember: number;
-  /** Minimum time between two uses of a member for the same target host. Does not apply to sessions. 0: no spacing. */
+  /** Minimum time between two uses of an exit at one site, unless its rule sets another. Does not apply to sessions. 0: no spacing. */
   readonly perHostSpacingMs: number;
   readonly sessionTtlMs: number;
   readonly maxSessionTtlMs: number;
   readonly maxSessionsPerClient: number;
 }
+
+/** A rule of `targets`. */
+export interface SiteRule {
+  /** The patterns of the site's hosts; the first one names the site. */
+  readonly match: readonly string[];
+  /** Least time between two uses of an exit at the site. `auto`: learnt from bans. */
+  readonly spacingMs: number | 'auto';
+  /** Maximum number of tunnels through one exit to the site at once. 0: no limit. */
+  readonly tunnelsPerMember: number;
+  /** Requests per second of all exits together. 0: no limit. */
+  readonly ratePerSecond: number;
+  readonly ban: {
+    readonly forMs: number;
+    readonly maxMs: number;
+    readonly onStatus: 'auto' | 'off' | readonly number[];
+  };
+  /** How many IPs an hour the bans of the site may cause noria to draw, per source. */
+  readonly drawsForBans: number;
+  readonly source?: string | undefined;
+}
+
+/** The rule of every site without a rule of its own. */
+export const DEFAULT_SITE_RULE: SiteRule = {
+  match: [],
+  spacingMs: 'auto',
+  tunnelsPerMember: 0,
+  ratePerSecond: 0,
+  ban: { forMs: 10 * MINUTE_MS, maxMs: DAY_MS, onStatus: 'auto' },
+  drawsForBans: 60,
+};
 
 export interface HealthOptions {
   /** Number of consecutive faults after which a member is evicted; at least 1. */
@@ -84,6 +115,7 @@ export interface ProcessPart extends LimitPart {
 export interface PoolSettings {
   readonly sources: readonly PoolSourceOptions[];
   readonly rotation: RotationOptions;
+  readonly targets?: readonly SiteRule[];
   /** The pool treats a member as expired this long before the member's real end of life. */
   readonly safetyMarginMs: number;
   /** The pool picks a member with less remaining life than this only if no other member fits. */
@@ -112,4 +144,16 @@ export interface PoolOptions extends PoolSettings {
    */
   readonly forecasts: () => readonly SourceForecast[];
   readonly limits?: Partial<PoolLimits>;
+}
+
+/**
+ * Divides a limit into `count` parts and returns the part with the number `index`. Every part is at least 1, so that
+ * every process can serve clients.
+ */
+export function partOf(limit: number, { count, index }: LimitPart): number {
+  return Math.max(1, Math.floor(limit / count) + (index < limit % count ? 1 : 0));
+}
+
+export function partOfProcess(limit: number, part: ProcessPart): number {
+  return partOf(part.machine === undefined ? limit : partOf(limit, part.machine), part);
 }

@@ -11,10 +11,11 @@ import { whyUnusable } from './filter.ts';
 import type { LeaseRequest, RoutingOptions } from './lease.ts';
 import type { Candidate, Member } from './member.ts';
 import type { Members } from './members.ts';
+import { partOfProcess } from './options.ts';
 import { FITS, type Fit, SECOND_CHOICE, UNFIT } from './rotation/rotation.ts';
 import type { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
-import type { TimeSlots } from './time-slots.ts';
+import { freeAt, pairAt, type Site } from './sites.ts';
 
 /** The member ids before and after a session was moved at a client's or the operator's request. */
 export interface SessionRotation {
@@ -39,7 +40,12 @@ export interface AssignmentRequest {
 
 export class Pick implements CandidateCheck {
   now = 0;
-  #host = '';
+  /** Undefined for an assignment, which is for no site. */
+  #site: Site | undefined;
+  #spacingMs = 0;
+  #user: string | undefined;
+  /** Whether the site's exits take turns. The other strategies choose by chance or by a rank. */
+  #spreads = false;
   #avoid: readonly string[] = [];
   #minEndsAt = Number.NEGATIVE_INFINITY;
   /** The pick prefers a member with another exit address than the previous pick. */
@@ -48,12 +54,10 @@ export class Pick implements CandidateCheck {
   #isForSession = false;
 
   /**
-   * Result: the earliest moment at which a rejected member may be used: its spacing (`perHostSpacing`) ends, or a time slot of this
-   * process starts. Infinity if the pick rejected no member for such a reason.
+   * Result: the earliest moment at which a rejected member may be used: its ban or its spacing at the site ends, or a time slot of
+   * this process starts. Infinity if the pick rejected no member for such a reason.
    */
   retryAt = Number.POSITIVE_INFINITY;
-  /** Result: whether the spacing was the reason for a rejection. */
-  isSpaced = false;
   /** Result: true if the pick rejected a member that other requests with the same filter may still get. */
   rejectedForRequest = false;
   /** Result: whether the pick searched a tier that no request had searched for longer than QUIET_MS. */
@@ -68,18 +72,28 @@ export class Pick implements CandidateCheck {
   }
 
   member(
-    { targetHost, avoid, routing }: LeaseRequest,
+    { avoid, routing }: LeaseRequest,
     candidates: Candidates,
-    session: Session | undefined,
+    { session, site }: { readonly session: Session | undefined; readonly site: Site },
     now: number,
   ): Member | undefined {
-    this.#begin(targetHost, avoid, now);
+    this.#begin(avoid, now);
+    this.#site = site;
+    this.#spacingMs = this.#members.sites.spacingOf(site, now);
+    this.#user = routing.user;
     if (routing.minLifeMs !== undefined) this.#minEndsAt = now + routing.minLifeMs;
     if (session !== undefined) return this.#forSession(session, candidates);
     this.#lastExit = candidates.lastExit;
+    this.#spreads = this.#members.settings.rotation.strategy === 'round-robin';
     const member = candidates.pick(this);
     if (member !== undefined) candidates.lastExit = member.exit;
     return member;
+  }
+
+  /** The pick finds no member, because the site's `rate` allows the next request only at this moment. */
+  waitFor(at: number): void {
+    this.#begin([], at);
+    this.#unfitUntil(at);
   }
 
   /**
@@ -88,7 +102,7 @@ export class Pick implements CandidateCheck {
    */
   rotate(session: Session, now: number): SessionRotation {
     const from = session.member;
-    this.#begin('', from === undefined ? [] : [from], now);
+    this.#begin(from === undefined ? [] : [from], now);
     this.#lastExit = this.#members.find(from)?.exit ?? '';
     this.#isForSession = true;
     const next = this.#members.candidates(session.filter, now).pick(this);
@@ -106,7 +120,7 @@ export class Pick implements CandidateCheck {
    */
   assign(request: AssignmentRequest, candidates: Candidates, now: number): Member | undefined {
     const { session: name, routing, taken, mode } = request;
-    this.#begin('', [], now);
+    this.#begin([], now);
     const session = this.#sessions.find(name);
     const current = this.#members.find(session?.member);
     const own = current !== undefined && this.#servesNow(current, candidates) ? current : undefined;
@@ -126,35 +140,66 @@ export class Pick implements CandidateCheck {
 
   fit({ member }: Candidate): Fit {
     if (member.source.isFull) return UNFIT;
-    if (
-      member.endsAt < this.#minEndsAt ||
-      member.bans?.has(this.#host) === true ||
-      (this.#avoid.length > 0 && this.#avoid.includes(member.id))
-    ) {
+    if (member.endsAt < this.#minEndsAt || (this.#avoid.length > 0 && this.#avoid.includes(member.id))) {
       this.rejectedForRequest = true;
       return UNFIT;
     }
-    const spacedUntil = member.spacedUntil(this.#host);
-    if (spacedUntil > this.now) {
-      this.isSpaced = true;
-      return this.#unfitUntil(spacedUntil);
+    const site = this.#site;
+    if (site !== undefined) {
+      const fit = this.#fitAt(site, member);
+      if (fit !== FITS) return fit;
     }
-    const { slots } = this.#members;
-    const slotAt = slots?.startAt(member, this.#host, this.now) ?? 0;
-    if (slotAt > this.now) return this.#unfitUntil(slotAt);
     if (member.exit === this.#lastExit) return SECOND_CHOICE;
     return this.#isForSession && this.#sessions.countByMember.has(member.id) ? SECOND_CHOICE : FITS;
   }
 
-  #begin(host: string, avoid: readonly string[], now: number): void {
+  #fitAt(site: Site, member: Member): Fit {
+    const pair = pairAt(site, member);
+    if (pair !== undefined || site.usersBans !== undefined) {
+      const at = freeAt(site, member, this.#spacingMs, this.#user);
+      if (at > this.now) return this.#unfitUntil(at);
+    }
+    const { slots, sites } = this.#members;
+    const slotAt = slots?.startAt(member, site.name, this.#spacingMs, this.now) ?? 0;
+    if (slotAt > this.now) return this.#unfitUntil(slotAt);
+    if (pair !== undefined) {
+      const { tunnelsPerMember } = site.rule;
+      if (
+        tunnelsPerMember > 0 &&
+        pair.openLeases >= partOfProcess(tunnelsPerMember, this.#members.index.part)
+      ) {
+        this.rejectedForRequest = true;
+        return UNFIT;
+      }
+      if (this.#spreads && pair.round === site.round) return SECOND_CHOICE;
+    }
+    if (sites.waiting.size > 0 && this.#isWantedElsewhere(member)) return SECOND_CHOICE;
+    return FITS;
+  }
+
+  /** Whether clients wait for another site that has not banned the exit. Exits that are worth less to the others are used first. */
+  #isWantedElsewhere({ exit }: Member): boolean {
+    for (const other of this.#members.sites.waiting) {
+      if (other !== this.#site && (other.pairs.get(exit)?.untilAt ?? 0) <= this.now) return true;
+    }
+    return false;
+  }
+
+  #isBanned(member: Member): boolean {
+    return this.#site !== undefined && freeAt(this.#site, member, 0, this.#user) > this.now;
+  }
+
+  #begin(avoid: readonly string[], now: number): void {
     this.now = now;
-    this.#host = host;
+    this.#site = undefined;
+    this.#spacingMs = 0;
+    this.#user = undefined;
+    this.#spreads = false;
     this.#avoid = avoid;
     this.#minEndsAt = Number.NEGATIVE_INFINITY;
     this.#lastExit = '';
     this.#isForSession = false;
     this.retryAt = Number.POSITIVE_INFINITY;
-    this.isSpaced = false;
     this.rejectedForRequest = false;
     this.endedQuiet = false;
   }
@@ -172,9 +217,9 @@ export class Pick implements CandidateCheck {
     // The request has tried the session's own member, which failed or is slow. The session moves only when another
     // member accepts an attempt; see `Leases`.
     if (this.#avoid.includes(current.id)) return this.#nextFor(session, candidates);
-    const reason = whyUnusable(current, candidates.filter, this.#host);
+    const reason = whyUnusable(current, candidates.filter, this.#isBanned(current));
     if (reason !== undefined) return this.#bind(session, this.#nextFor(session, candidates), reason);
-    if (!this.#isOwnSlot(current, this.#members.slots)) return undefined;
+    if (!this.#isOwnSlot(current)) return undefined;
     if (current.bucket === undefined || current.source.isFull) {
       this.rejectedForRequest = true; // the clients that wait behind this client may still get another member
       return undefined;
@@ -184,9 +229,11 @@ export class Pick implements CandidateCheck {
     return other?.bucket === 'fresh' ? this.#bind(session, other, 'ending') : current;
   }
 
-  #isOwnSlot(member: Member, slots: TimeSlots | undefined): boolean {
-    if (slots?.applyToSessions !== true) return true;
-    const slotAt = slots.startAt(member, this.#host, this.now);
+  /** Sessions wait for the slots of their member only if `maxUsesPerMember` is set: the spacing of a site does not apply to them. */
+  #isOwnSlot(member: Member): boolean {
+    const { slots } = this.#members;
+    if (slots?.arePerMember !== true) return true;
+    const slotAt = slots.startAt(member, '', this.#spacingMs, this.now);
     return slotAt <= this.now || this.#unfitUntil(slotAt) !== UNFIT;
   }
 
@@ -207,7 +254,7 @@ export class Pick implements CandidateCheck {
   /** Whether a request of a session on this member would get the member now. */
   #servesNow(member: Member, { filter }: Candidates): boolean {
     if (member.bucket !== 'fresh' && member.bucket !== 'expiring') return false;
-    return !member.source.isFull && whyUnusable(member, filter, this.#host) === undefined;
+    return !member.source.isFull && whyUnusable(member, filter, this.#isBanned(member)) === undefined;
   }
 
   #bind(session: Session, member: Member | undefined, reason: string): Member | undefined {

@@ -1,6 +1,7 @@
 /** Receives the changes of members and sessions that other replicas have to know. `PoolSharing` implements it. */
 import type { Departure, Member, PoolSource } from './member.ts';
 import type { Session } from './session.ts';
+import type { SiteBan } from './sites.ts';
 
 export interface PoolObserver {
   /** The member joined the pool, or a draw brought it again. */
@@ -10,7 +11,8 @@ export interface PoolObserver {
   memberSuspected(member: Member): void;
   /** The member left the pool, or it drains and gets no new leases. */
   memberLeft(member: Member, departure: Departure): void;
-  memberBanned(member: Member, host: string, lifted: boolean): void;
+  /** This process decided or lifted a ban. */
+  siteBanned(ban: SiteBan): void;
   /**
    * The member's leases, uses, latency or assumed end of life changed. Called for every request, so it must be cheap.
    * @param uses - number of client leases for which the member has just accepted an attempt.

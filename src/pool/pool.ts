@@ -7,11 +7,21 @@
  * member serves the waiting clients before it returns.
  */
 import type { Clock } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
+import { roughDuration } from '../core/words.ts';
 import { type Candidates, QUIET_MS } from './candidates.ts';
-import { demandHere, demandOf, quarantinedAt, searchedSources } from './demand.ts';
+import { demandHere, demandOf, quarantinedAt, SOON_SHARE, searchedSources, servedAt } from './demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
-import { couldDraw, couldServe, filterOf, mayServe, whyImpossible, whyUnusable } from './filter.ts';
+import {
+  couldDraw,
+  couldServe,
+  filterOf,
+  type MemberFilter,
+  mayServe,
+  whyImpossible,
+  whyUnusable,
+} from './filter.ts';
 import type {
   Lease,
   LeaseProvider,
@@ -31,6 +41,7 @@ import { type AssignmentRequest, Pick, type SessionRotation } from './pick.ts';
 import type { Session } from './session.ts';
 import { type SessionJournal, Sessions } from './sessions.ts';
 import { PoolSharing, type SharingOptions, type SharingParts } from './sharing.ts';
+import { freeAt, type Site, type Sites } from './sites.ts';
 import { restoreSnapshot, takeSnapshot } from './snapshot.ts';
 import type { PoolSnapshot, StoredSession } from './stored-state.ts';
 import {
@@ -63,6 +74,14 @@ const TUNNELS_WORTH_A_MEMBER = 16;
 const SESSION_IN_USE_MS = 60_000;
 const COUNT_SESSIONS_EVERY_MS = 1_000;
 
+interface Verdict {
+  readonly holder: LeaseHolder;
+  readonly host: string;
+  readonly verdict: 'banned' | 'ok';
+  readonly forMs?: number | undefined;
+  readonly user?: string | undefined;
+}
+
 export class Pool implements LeaseProvider {
   readonly #sessionsInUse = new Map<PoolSource, number>();
   #sessionsCountedAt = Number.NEGATIVE_INFINITY;
@@ -93,7 +112,7 @@ export class Pool implements LeaseProvider {
     this.#sessions = new Sessions({ clock, bus, observers }, sessions, settings.rotation);
     this.#leases = new Leases(this.#members, this.#sessions);
     this.#pick = new Pick(this.#members, this.#sessions);
-    this.#queue = new WaitingQueue(clock, bus, () => this.#onQueueDue());
+    this.#queue = new WaitingQueue(clock, bus, this.#members.sites.waiting, () => this.#onQueueDue());
     this.#sourceMoves = bus.on('source.moved', () => this.refuseHopeless());
     this.#parts = {
       clock,
@@ -112,7 +131,8 @@ export class Pool implements LeaseProvider {
     this.#catchUp(now); // clients that already wait get free members first
     const impossible = this.#whyImpossible(request.routing);
     if (impossible !== undefined) return badRouting(impossible);
-    const candidates = this.#members.candidates(filterOf(request.routing), now);
+    const site = this.#members.sites.of(request.targetHost);
+    const candidates = this.#members.candidates(filterAt(site, request.routing), now);
     const lease = this.#tryLease(request, candidates, now, now);
     if (this.#pick.endedQuiet) this.#emitDemand(candidates, now);
     return lease ?? this.#wait(request, candidates, now);
@@ -230,7 +250,7 @@ export class Pool implements LeaseProvider {
   demandFor(source: PoolSource, except?: object): Demand {
     const now = this.#clock.monotonic();
     const held = this.#heldFor(source, now);
-    const here = demandHere(this.#members.index.lists(), source, this.#queue.all(), { now, held });
+    const here = demandHere(this.#members, source, this.#queue.all(), { now, held });
     return demandOf(source, here, except);
   }
 
@@ -259,7 +279,9 @@ export class Pool implements LeaseProvider {
     if (source === undefined || this.#closed) return { joined: 0, renewed: 0, rejected: drawn.length };
     const now = this.#clock.monotonic();
     this.#members.update(now);
+    const { stranded = 0 } = demandHere(this.#members, source, this.#queue.all(), { now, held: 0 });
     const added = this.#members.addDraw(source, drawn, now);
+    this.#countDraws(source, Math.min(stranded, added.joined), now);
     this.serveWaiting(now);
     return added;
   }
@@ -319,7 +341,7 @@ export class Pool implements LeaseProvider {
       const { routing } = client.request;
       const impossible = this.#whyImpossible(routing);
       if (impossible === undefined)
-        this.#queue.changeLine(client, this.#members.candidates(filterOf(routing), now));
+        this.#queue.changeLine(client, this.#members.candidates(filterAt(client.site, routing), now));
       else this.#queue.answer(client, badRouting(impossible), now);
     }
     this.serveWaiting(now);
@@ -327,18 +349,39 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Applies a client's report that a target host (in canonical form) bans a member, or no longer bans it. The report names the
-   * member or its session. While the ban lasts, the pool does not use the member for this host.
+   * Applies a verdict of a client or the operator: that a target host (in canonical form) bans an exit, or no longer does. The
+   * verdict names a member, also up to ten minutes after it left, or a session.
+   * @param forMs - the length of the ban, if the client names one.
+   * @param user - the user for whom alone a ban counts until a second user agrees; absent: it counts for everybody.
    * @returns false when there is no such member or session.
    */
-  ban({ holder, host, verdict }: { holder: LeaseHolder; host: string; verdict: 'banned' | 'ok' }): boolean {
+  ban({ holder, host, verdict, forMs, user }: Verdict): boolean {
     const session = 'session' in holder ? this.#sessions.find(holder.session) : undefined;
-    const member = this.#members.find('member' in holder ? holder.member : session?.member);
-    if (member === undefined) return session !== undefined; // the session's member has left, so there is no member to ban
-    if (verdict === 'banned') this.#members.ban(member, host);
-    else this.#members.unban(member, host);
-    this.serveWaiting(this.#clock.monotonic());
+    const id = 'member' in holder ? holder.member : session?.member;
+    const found = id === undefined ? undefined : this.#members.exitOf(id, this.#clock.monotonic());
+    if (found === undefined) return session !== undefined; // the session has no member, so there is no exit to ban
+    const { exit, source } = found;
+    if (verdict === 'ok') this.unbanExit(host, exit, user);
+    else this.banExit({ host, exit, source, evidence: 'report', forMs, user });
     return true;
+  }
+
+  /** Bans an exit for the host's site; see `Sites.ban`. */
+  banExit(banned: Parameters<Sites['ban']>[0]): void {
+    if (!this.#members.sites.ban(banned)) return;
+    // a ban may leave waiting clients without an exit: they need a draw, or have no chance
+    this.refuseHopeless();
+    this.#announceStranded(this.#members.sites.of(banned.host));
+  }
+
+  unbanExit(host: string, exit: string, user?: string): void {
+    if (!this.#members.sites.lift(host, exit, user)) return;
+    this.#members.index.membersFreed = true;
+    this.serveWaiting(this.#clock.monotonic());
+  }
+
+  get sites(): Sites {
+    return this.#members.sites;
   }
 
   rotateSession(name: string): SessionRotation | undefined {
@@ -373,7 +416,9 @@ export class Pool implements LeaseProvider {
   isWorthWaiting(routing: RoutingOptions, waitMs: number): boolean {
     if (this.#closed || this.#whyImpossible(routing) !== undefined) return false;
     const request = { id: 0, routing, targetHost: '', avoid: [], waitMs };
-    return this.#hopelessness(this.#clock.monotonic())(request, waitMs) === undefined;
+    const now = this.#clock.monotonic();
+    const candidates = this.#members.candidates(filterOf(routing), now);
+    return this.#hopelessness(now)(request, waitMs, candidates) === undefined;
   }
 
   refusalFor(routing: RoutingOptions): LeaseRefusal {
@@ -472,7 +517,7 @@ export class Pool implements LeaseProvider {
     const now = this.#clock.monotonic();
     const hopelessness = this.#hopelessness(now);
     for (const client of this.#queue.all()) {
-      const hopeless = hopelessness(client.request, client.key - now);
+      const hopeless = hopelessness(client.request, client.key - now, client.candidates);
       if (hopeless !== undefined) this.#queue.answer(client, hopeless, now);
     }
   }
@@ -524,7 +569,11 @@ export class Pool implements LeaseProvider {
     for (let late = this.#queue.overdue(now); late !== undefined; late = this.#queue.overdue(now)) {
       const waitedS = Math.round((now - late.sinceAt) / 100) / 10;
       const reason = `Waited ${waitedS} s for a member that can serve this request.`;
-      this.#queue.answer(late, this.#poolEmpty(reason, late.request.routing), now);
+      const isLimited = late.site.nextRequestAt > now;
+      const refusal = isLimited
+        ? limitRefusal(late.site, now)
+        : this.#poolEmpty(reason, late.request.routing);
+      this.#queue.answer(late, refusal, now);
     }
   }
 
@@ -538,17 +587,26 @@ export class Pool implements LeaseProvider {
 
   #tryLease(request: LeaseRequest, candidates: Candidates, sinceAt: number, now: number): Lease | undefined {
     const { routing, targetHost } = request;
-    const { perHostSpacingMs } = this.#members.settings.rotation;
+    const site = this.#members.sites.of(targetHost);
+    if (site.nextRequestAt > now) {
+      this.#pick.waitFor(site.nextRequestAt);
+      return undefined;
+    }
     let session: Session | undefined;
     if (routing.session !== undefined) {
       session = this.#sessions.use(routing.session, routing, now);
       session.filter = candidates.filter;
     }
-    const member = this.#pick.member(request, candidates, session, now);
+    const member = this.#pick.member(request, candidates, { session, site }, now);
     if (member === undefined) return undefined;
-    if (perHostSpacingMs > 0) member.space(targetHost, now + perHostSpacingMs, now);
+    const { ratePerSecond } = site.rule;
+    if (ratePerSecond > 0) {
+      const { count, machine } = this.#members.index.part;
+      const intervalMs = (SECOND_MS * count * (machine?.count ?? 1)) / ratePerSecond;
+      site.nextRequestAt = Math.max(site.nextRequestAt, now - intervalMs) + intervalMs;
+    }
     if (session !== undefined) this.#recordSessionDemand(member.source, now);
-    return this.#leases.grant(member, now, { request, session, waitedMs: now - sinceAt });
+    return this.#leases.grant(member, now, { request, session, site, waitedMs: now - sinceAt });
   }
 
   #wait(
@@ -556,18 +614,19 @@ export class Pool implements LeaseProvider {
     candidates: Candidates,
     now: number,
   ): LeaseRefusal | Promise<Lease | LeaseRefusal> {
-    const { waitMs, routing } = request;
-    if (waitMs <= 0) return this.#poolEmpty(NONE_FREE, routing);
-    const hopeless = this.#hopelessness(now)(request, waitMs);
+    const { waitMs, routing, targetHost } = request;
+    const site = this.#members.sites.of(targetHost);
+    const isLimited = site.nextRequestAt > now;
+    if (waitMs <= 0) return isLimited ? limitRefusal(site, now) : this.#poolEmpty(NONE_FREE, routing);
+    const hopeless = isLimited ? undefined : this.#hopelessness(now)(request, waitMs, candidates);
     if (hopeless !== undefined) return hopeless;
     if (this.#queue.size >= this.#maxWaiting) {
       const reason = `No member is free, and ${this.#maxWaiting} other clients, the maximum, already wait for one.`;
       return this.#poolEmpty(reason, routing);
     }
     this.#queue.retryAt(this.#pick.retryAt);
-    if (this.#pick.isSpaced)
-      for (const source of candidates.tiers[0]?.sources ?? []) source.usedUp.add(1, now);
-    const answer = this.#queue.join(request, candidates, this.#needsDraw(request, candidates), now);
+    const needsDraw = !isLimited && this.#needsDraw(request, candidates, now);
+    const answer = this.#queue.join(request, candidates, { needsDraw, site, now });
     // Emits the demand at 1, 2, 4, 8 … waiting clients: refill must know that their number grows, but needs no event for each
     // client.
     if ((candidates.waitingCount & (candidates.waitingCount - 1)) === 0) this.#emitDemand(candidates, now);
@@ -575,17 +634,46 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Whether a newly drawn member could serve the request. False if the request waits for the member of its session, or if no source
-   * draws members that fit it.
+   * Whether a newly drawn member could serve the request. False if the request waits for the member of its session or for an exit
+   * that its site lets noria use soon, or if no source draws members that fit it.
    */
-  #needsDraw({ routing, avoid, targetHost }: LeaseRequest, { tiers, filter }: Candidates): boolean {
+  #needsDraw(request: LeaseRequest, candidates: Candidates, now: number): boolean {
+    const { routing, avoid, targetHost, waitMs } = request;
+    const { tiers, filter } = candidates;
+    const { sites } = this.#members;
     const session = routing.session === undefined ? undefined : this.#sessions.find(routing.session);
     const own = this.#members.find(session?.member);
-    if (own !== undefined && !avoid.includes(own.id) && whyUnusable(own, filter, targetHost) === undefined)
+    if (own !== undefined && !avoid.includes(own.id)) {
+      const isBanned = freeAt(sites.of(targetHost), own, 0, routing.user) > now;
+      if (whyUnusable(own, filter, isBanned) === undefined) return false;
+    }
+    if (!tiers.some(({ sources }) => sources.some((source) => couldDraw(source, filter, routing.minLifeMs))))
       return false;
-    return tiers.some(({ sources }) =>
-      sources.some((source) => couldDraw(source, filter, routing.minLifeMs)),
-    );
+    const at = servedAt(request, candidates, sites, now);
+    return at <= now || at > now + waitMs * SOON_SHARE;
+  }
+
+  /** Counts drawn members against `drawsForBans` of the sites whose clients needed them. */
+  #countDraws(source: PoolSource, joined: number, now: number): void {
+    let left = joined;
+    for (const { site, needsDraw } of left > 0 ? this.#queue.all() : []) {
+      if (left === 0) return;
+      if (!needsDraw || !hasBans(site, now)) continue;
+      site.drew(source.name, now);
+      left -= 1;
+    }
+  }
+
+  /** Tells refill of the clients that wait for a site whose exits a ban has just reduced. */
+  #announceStranded(site: Site): void {
+    if (site.waitingCount === 0) return;
+    const now = this.#clock.monotonic();
+    for (const client of this.#queue.all()) {
+      if (client.site !== site) continue;
+      const needsDraw = this.#needsDraw(client.request, client.candidates, now);
+      if (needsDraw !== client.needsDraw) this.#queue.changeNeed(client, needsDraw);
+    }
+    this.#bus.emit('demand.rose', { sources: [...this.#members.sources.keys()] });
   }
 
   #emitDemand(candidates: Candidates, now: number): void {
@@ -633,17 +721,26 @@ export class Pool implements LeaseProvider {
    * Returns a function that refuses a request if no member can become free within the waiting time of the request. The
    * function uses the forecasts of the sources at monotonic `now`.
    */
-  #hopelessness(now: number): (request: LeaseRequest, waitMs: number) => LeaseRefusal | undefined {
+  #hopelessness(
+    now: number,
+  ): (request: LeaseRequest, waitMs: number, candidates: Candidates) => LeaseRefusal | undefined {
+    const { sites } = this.#members;
     const forecasts = new Map(this.#forecasts().map((forecast) => [forecast.name, forecast]));
-    return (request, waitMs) => {
+    return (request, waitMs, candidates) => {
       const { routing } = request;
+      const site = sites.of(request.targetHost);
       const able = [...this.#members.sources.values()].filter((source) => couldServe(source, routing));
+      if (able.length === 0) return undefined;
+      const at = servedAt(request, candidates, sites, now);
+      const isBanned = at > now + waitMs && someServes(candidates);
       const mayServe = (source: PoolSource) => {
         if (source.blockedReason !== undefined) return false;
         const { suspendedMs = 0 } = forecasts.get(source.name) ?? {};
-        return suspendedMs < waitMs || hasMemberFor(request, source, now);
+        if (suspendedMs >= waitMs) return hasMemberFor(request, source, sites, now);
+        return !isBanned || site.drawsLeft(source.name, this.#members.index.part, now) > 0;
       };
-      if (able.length === 0 || able.some(mayServe)) return undefined;
+      if (able.some(mayServe)) return undefined;
+      if (isBanned) return siteBanned(site, at, now);
       return this.#poolEmpty('No source that can serve this request will have a member soon.', routing);
     };
   }
@@ -657,17 +754,69 @@ function withoutStranded({ options }: PoolSource, count: number, { stranded = 0 
 function hasMemberFor(
   { routing, avoid, targetHost }: LeaseRequest,
   source: PoolSource,
+  sites: Sites,
   now: number,
 ): boolean {
   const filter = filterOf(routing);
+  const site = sites.of(targetHost);
   const minEndsAt = now + (routing.minLifeMs ?? 0);
   for (const member of source.members) {
-    if (member.endsAt >= minEndsAt && !avoid.includes(member.id) && mayServe(member, filter, targetHost))
-      return true;
+    if (member.endsAt < minEndsAt || avoid.includes(member.id)) continue;
+    if (mayServe(member, filter, freeAt(site, member, 0, routing.user) > now)) return true;
   }
   return false;
 }
 
+/** Whether any member passes the filter, for whatever site. */
+function someServes({ tiers, filter }: Candidates): boolean {
+  return tiers.some(({ sources }) =>
+    sources.some(({ members }) => [...members].some((member) => mayServe(member, filter, false))),
+  );
+}
+
+/** The filter of a request; a rule of `targets` may name the source for its site. */
+function filterAt({ rule }: Site, routing: RoutingOptions): MemberFilter {
+  return rule.source === undefined || routing.source !== undefined
+    ? filterOf(routing)
+    : filterOf({ ...routing, source: rule.source });
+}
+
+/** The refusal of a client for whose site every exit is banned, and for which noria may draw no more. */
+function siteBanned(site: Site, at: number, now: number): LeaseRefusal {
+  let count = 0;
+  let sinceAt = now;
+  let untilAt = Number.POSITIVE_INFINITY;
+  for (const pair of site.pairs.values()) {
+    if (pair.untilAt <= now) continue;
+    count += 1;
+    sinceAt = Math.min(sinceAt, pair.sinceAt);
+    untilAt = Math.min(untilAt, pair.untilAt);
+  }
+  const retryAt = Math.min(at, site.nextDrawAt > now ? site.nextDrawAt : Number.POSITIVE_INFINITY);
+  const retryAfterMs = Number.isFinite(retryAt) ? retryAt - now : undefined;
+  const first = roughDuration(untilAt - now);
+  const bans =
+    count === 0
+      ? 'Each exit was used for this site a short time ago'
+      : `noria knows of ${count} exits that this site has banned, since ${roughDuration(now - sinceAt)}; the first ban ends in ${first}`;
+  return {
+    code: 'site-banned',
+    reason: `${bans}. noria has drawn as many IPs for this site in the last hour as drawsForBans allows (${site.rule.drawsForBans} for each source).`,
+    sources: [],
+    ...(retryAfterMs !== undefined && { retryAfterMs }),
+  };
+}
+
+function limitRefusal({ rule, nextRequestAt }: Site, now: number): LeaseRefusal {
+  const reason = `This site gets at most ${rule.ratePerSecond} requests per second (rate in targets), and other clients wait.`;
+  return { code: 'limit', reason, sources: [], retryAfterMs: Math.max(0, nextRequestAt - now) };
+}
+
 function badRouting(reason: string): LeaseRefusal {
   return { code: 'bad-routing', reason, sources: [] };
+}
+
+function hasBans({ pairs }: Site, now: number): boolean {
+  for (const { untilAt } of pairs.values()) if (untilAt > now) return true;
+  return false;
 }

@@ -28,6 +28,7 @@ import {
   type SharedMember,
   type SharedSession,
 } from './shared-member.ts';
+import type { SiteBan } from './sites.ts';
 import { UnsharedActivity } from './unshared-activity.ts';
 
 export interface SharingParts {
@@ -119,8 +120,11 @@ export class PoolSharing implements PoolObserver {
     this.#report({ kind: 'member.left', member: id, reason, fault, uses });
   }
 
-  memberBanned({ id }: Member, host: string, lifted: boolean): void {
-    this.#report({ kind: 'member.banned', member: id, host, lifted });
+  siteBanned({ site: host, exit, untilAt }: SiteBan): void {
+    const { clock, members } = this.#parts;
+    const lifted = untilAt <= clock.monotonic();
+    for (const { id: member, exit: other } of members.all())
+      if (other === exit) this.#report({ kind: 'member.banned', member, host, lifted });
   }
 
   memberUsed(member: Member, uses: number): void {
@@ -158,7 +162,9 @@ export class PoolSharing implements PoolObserver {
     return all.map((member) => ({
       member: describeMember(member),
       quarantine: quarantineOf(member),
-      bans: [...(member.bans?.keys() ?? [])],
+      bans: [...this.#parts.members.sites.bans()]
+        .filter(({ exit }) => exit === member.exit)
+        .map(({ site }) => site),
     }));
   }
 

@@ -33,12 +33,16 @@ export function takeSnapshot({ clock, members }: SnapshotParts): PoolSnapshot {
     version: 1,
     at,
     members: staying.map((member) => memberRecord(member, wall)),
-    remembered: [...members.departed.entries(now)].map(([key, { bans, health, untilAt, barred }]) => ({
+    remembered: [...members.departed.entries(now)].map(([key, { health, untilAt, barred }]) => ({
       key,
-      bans: [...bans],
       health,
       untilAt: wall(untilAt),
       barred,
+    })),
+    bans: [...members.sites.bans()].map((ban) => ({
+      ...ban,
+      sinceAt: wall(ban.sinceAt),
+      untilAt: wall(ban.untilAt),
     })),
   };
 }
@@ -57,6 +61,10 @@ export function restoreSnapshot(
   const monotonic = (wallAt: number) => now + Math.min(wallAt - snapshot.at, MAX_LIFE_MS) - passedMs;
   for (const { key, ...departed } of snapshot.remembered) {
     members.departed.add(key, { ...departed, untilAt: monotonic(departed.untilAt) }, now);
+  }
+  for (const ban of snapshot.bans) {
+    const untilAt = monotonic(ban.untilAt);
+    if (untilAt > now) members.sites.adopt({ ...ban, sinceAt: monotonic(ban.sinceAt), untilAt });
   }
   for (const { source: sourceName, assumed, rest, latencyMs, ...record } of snapshot.members) {
     const source = members.sources.get(sourceName);
@@ -89,7 +97,6 @@ function memberRecord(
     assumed: member.endIsAssumed,
     unproven: phase.name === 'joining',
     uses: member.uses,
-    bans: [...(member.bans?.keys() ?? [])],
     health: member.health.snapshot(),
     exitIp: member.exitIp,
     location: location.text === '' ? undefined : location.text,

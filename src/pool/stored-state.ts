@@ -4,19 +4,21 @@
  */
 
 import { z } from 'zod';
-import { WEEK_MS } from '../core/duration.ts';
+import { HOUR_MS, WEEK_MS } from '../core/duration.ts';
 import { FAULTS, type FaultCode } from '../core/faults.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
 
 /** The maximum TTL of a restored session. It limits the effect of a damaged file. */
 const MAX_TTL_MS = WEEK_MS;
 
+/** The longest host name, and an exit with room for a made name. */
+const MAX_NAME = 300;
+
 const moment = z.number();
 const count = z.int().nonnegative();
 const durationMs = z.number().nonnegative();
 
 const history = {
-  bans: z.array(z.string()),
   health: z.object({ inRow: z.number().nonnegative(), rests: count }),
 };
 
@@ -44,11 +46,23 @@ const memberSchema = z.object({
 
 const departedSchema = z.object({ ...history, key: z.string(), untilAt: moment, barred: z.boolean() });
 
+const banSchema = z.object({
+  site: z.string().max(MAX_NAME),
+  exit: z.string().max(MAX_NAME),
+  source: z.string(),
+  user: z.string().optional(),
+  sinceAt: moment,
+  untilAt: moment,
+  forMs: durationMs.max(MAX_TTL_MS),
+  spacingMs: durationMs.max(HOUR_MS),
+});
+
 const snapshotSchema = z.object({
   version: z.literal(1),
   at: moment,
   members: z.array(memberSchema),
   remembered: z.array(departedSchema),
+  bans: z.array(banSchema).default([]),
 });
 
 export type PoolSnapshot = z.infer<typeof snapshotSchema>;

@@ -5,12 +5,10 @@
  * Each time slot of a member belongs to one process. A hash of the member and the number of the slot selects this
  * process, so the processes agree without messages. At the start of its slot, a process first waits. After this wait,
  * it knows all uses by the previous process (for `maxUsesPerMember`), and the minimum time since the last use has
- * passed (for `perHostSpacing`).
+ * passed (for the spacing of a site).
  */
 import type { Member } from './member.ts';
-import type { ProcessPart, RotationOptions } from './options.ts';
-
-type SlotLimits = Pick<RotationOptions, 'maxUsesPerMember' | 'perHostSpacingMs'>;
+import type { ProcessPart } from './options.ts';
 
 const USES_KNOWN_MS = 750;
 /**
@@ -22,37 +20,33 @@ const WAITS_PER_SLOT = 4;
 const MAX_SLOTS = 64;
 
 export class TimeSlots {
+  /** Whether the slots belong to whole members, because `maxUsesPerMember` is set. This limit counts the uses of sessions, too. */
+  readonly arePerMember: boolean;
   readonly #part: ProcessPart;
   readonly #clockAheadMs: number;
-  readonly #perHost: boolean;
-  readonly #waitMs: number;
 
-  constructor(part: ProcessPart, clockAheadMs: number, limits: SlotLimits) {
-    const { maxUsesPerMember, perHostSpacingMs } = limits;
+  constructor(part: ProcessPart, clockAheadMs: number, arePerMember: boolean) {
     this.#part = part;
     this.#clockAheadMs = clockAheadMs;
-    this.#perHost = maxUsesPerMember === 0;
-    this.#waitMs = Math.max(perHostSpacingMs, maxUsesPerMember === 0 ? 0 : USES_KNOWN_MS);
+    this.arePerMember = arePerMember;
   }
 
   /**
-   * Whether sessions must wait for time slots. True if `maxUsesPerMember` is set, because this limit counts the uses of
-   * sessions. `perHostSpacing` does not apply to sessions.
+   * Monotonic moment from which this process may use the member for the site; `now` or earlier if it may use the member now.
+   * @param spacingMs - least time between two uses of an exit at the site.
    */
-  get applyToSessions(): boolean {
-    return !this.#perHost;
-  }
-
-  startAt({ id }: Member, host: string, now: number): number {
+  startAt({ id, exit }: Member, site: string, spacingMs: number, now: number): number {
+    const ownWaitMs = Math.max(spacingMs, this.arePerMember ? USES_KNOWN_MS : 0);
+    if (ownWaitMs === 0) return now;
     const { changedAt } = this.#part;
     const clockAheadMs = this.#clockAheadMs;
-    const key = this.#perHost ? `${id} ${host}` : id;
-    const lengthMs = this.#waitMs * WAITS_PER_SLOT;
+    const key = this.arePerMember ? id : `${exit} ${site}`;
+    const lengthMs = ownWaitMs * WAITS_PER_SLOT;
     const current = Math.floor((now - clockAheadMs) / lengthMs);
     for (let slot = current; slot < current + MAX_SLOTS; slot += 1) {
       if (!this.#isOwn(key, slot)) continue;
-      const waitMs = this.#isOwn(key, slot - 1) ? 0 : this.#waitMs;
-      return Math.max(slot * lengthMs + waitMs + clockAheadMs, changedAt + this.#waitMs);
+      const waitMs = this.#isOwn(key, slot - 1) ? 0 : ownWaitMs;
+      return Math.max(slot * lengthMs + waitMs + clockAheadMs, changedAt + ownWaitMs);
     }
     return now + MAX_SLOTS * lengthMs;
   }

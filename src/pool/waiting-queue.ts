@@ -9,6 +9,7 @@ import type { EventBus } from '../core/events.ts';
 import { Heap, type HeapNode } from '../core/heap.ts';
 import type { Candidates } from './candidates.ts';
 import { isLease, type Lease, type LeaseRefusal, type LeaseRequest } from './lease.ts';
+import type { Site } from './sites.ts';
 
 type Answer = Lease | LeaseRefusal;
 
@@ -18,7 +19,8 @@ export class WaitingClient implements HeapNode {
   candidates: Candidates;
   readonly sinceAt: number;
   /** Whether a newly drawn member could serve the client. */
-  readonly needsDraw: boolean;
+  needsDraw: boolean;
+  readonly site: Site;
   readonly arrival: number;
   readonly answer = Promise.withResolvers<Answer>();
   key: number;
@@ -27,12 +29,18 @@ export class WaitingClient implements HeapNode {
   constructor(
     request: LeaseRequest,
     candidates: Candidates,
-    { now, needsDraw, arrival }: { now: number; needsDraw: boolean; arrival: number },
+    {
+      now,
+      needsDraw,
+      site,
+      arrival,
+    }: Pick<WaitingClient, 'needsDraw' | 'site' | 'arrival'> & { now: number },
   ) {
     this.request = request;
     this.candidates = candidates;
     this.sinceAt = now;
     this.needsDraw = needsDraw;
+    this.site = site;
     this.arrival = arrival;
     this.key = now + request.waitMs;
   }
@@ -40,6 +48,7 @@ export class WaitingClient implements HeapNode {
 
 export class WaitingQueue {
   readonly #bus: EventBus;
+  readonly #sites: Set<Site>;
   readonly #byRequest = new Map<number, WaitingClient>();
   readonly #lines = new Map<Candidates, Set<WaitingClient>>();
   readonly #byDeadline = new Heap<WaitingClient>();
@@ -47,9 +56,13 @@ export class WaitingQueue {
   #arrivals = 0;
   #retryAt = Number.POSITIVE_INFINITY;
 
-  /** @param onDue - called when a deadline or a retry is due. */
-  constructor(clock: Clock, bus: EventBus, onDue: () => void) {
+  /**
+   * @param sites - the queue keeps in this set the sites for which clients wait.
+   * @param onDue - called when a deadline or a retry is due.
+   */
+  constructor(clock: Clock, bus: EventBus, sites: Set<Site>, onDue: () => void) {
     this.#bus = bus;
+    this.#sites = sites;
     this.#timer = new EarliestTimer(clock, () => {
       onDue();
       this.#timer.armBy(Math.min(this.#byDeadline.firstKey, this.#retryAt));
@@ -61,11 +74,17 @@ export class WaitingQueue {
   }
 
   /** @throws TypeError if a request with the same id already waits. */
-  join(request: LeaseRequest, candidates: Candidates, needsDraw: boolean, now: number): Promise<Answer> {
+  join(
+    request: LeaseRequest,
+    candidates: Candidates,
+    { needsDraw, site, now }: Pick<WaitingClient, 'needsDraw' | 'site'> & { readonly now: number },
+  ): Promise<Answer> {
     if (this.#byRequest.has(request.id)) throw new TypeError(`lease request ${request.id} already waits`);
     this.#arrivals += 1;
-    const client = new WaitingClient(request, candidates, { now, needsDraw, arrival: this.#arrivals });
+    const client = new WaitingClient(request, candidates, { now, needsDraw, site, arrival: this.#arrivals });
     this.#byRequest.set(request.id, client);
+    site.waitingCount += 1;
+    this.#sites.add(site);
     this.#byDeadline.add(client);
     this.#enterLine(client);
     this.#timer.armBy(client.key);
@@ -82,6 +101,8 @@ export class WaitingQueue {
 
   answer(client: WaitingClient, answer: Answer, now: number): void {
     this.#byRequest.delete(client.request.id);
+    client.site.waitingCount -= 1;
+    if (client.site.waitingCount === 0) this.#sites.delete(client.site);
     this.#byDeadline.remove(client);
     this.#leaveLine(client);
     this.#bus.emit('client.waited', { ms: now - client.sinceAt, outcome: outcomeOf(answer) });
@@ -92,6 +113,11 @@ export class WaitingQueue {
     this.#leaveLine(client);
     client.candidates = candidates;
     this.#enterLine(client);
+  }
+
+  changeNeed(client: WaitingClient, needsDraw: boolean): void {
+    client.candidates.waitingForDrawCount += needsDraw ? 1 : -1;
+    client.needsDraw = needsDraw;
   }
 
   /**

@@ -193,7 +193,7 @@ class Model {
         .sort((one, other) => (one.id < other.id ? -1 : 1)),
       bans: pool
         .snapshot()
-        .members.map(({ id, bans }) => `${id} ${bans.join()}`)
+        .bans.map(({ site, exit }) => `${site} ${exit}`)
         .sort(),
       sessions: pool
         .sessions()

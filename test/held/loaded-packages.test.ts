@@ -24,10 +24,16 @@ function packagesOf(entry: string): Set<string> {
   return packages;
 }
 
-test('loaded packages: a worker process loads none', () => {
-  expect(packagesOf('src/plane/workers/worker.ts')).toEqual(new Set());
+test('loaded packages: a worker process loads only the list of public suffixes, which tells the sites apart', () => {
+  expect(packagesOf('src/plane/workers/worker.ts')).toEqual(new Set(['tldts']));
 });
 
 test('loaded packages: a noria loads the packages of the admin API, proxyPool and the fleet only if it has them', () => {
-  expect([...packagesOf('src/daemon/daemon.ts')].sort()).toEqual(['p-queue', 'pino', 'undici', 'zod']);
+  expect([...packagesOf('src/daemon/daemon.ts')].sort()).toEqual([
+    'p-queue',
+    'pino',
+    'tldts',
+    'undici',
+    'zod',
+  ]);
 });

@@ -152,18 +152,16 @@ test('lifetimes: a draining member stays until its last tunnel ends', () => {
   expect(stateOf(kit, first.member)).toBe('left');
 });
 
-test('lifetimes: an expired member that is drawn again has its history, for the length of one life', () => {
-  const kit = openKit();
+test('lifetimes: an expired member that is drawn again keeps its faults, for the length of one life', () => {
+  const kit = openKit({ health: { maxFailures: 9, quarantineMs: 1_000 } });
   addMembers(kit, 1, 60_000);
-  const { member } = acquire(kit);
-  kit.pool.ban({ holder: { member }, host: 'banned.example', verdict: 'banned' });
+  fail(kit, acquire(kit));
   kit.clock.advance(60_000);
   addMembers(kit, 1, 30_000);
-  expect(refusal(kit, {}, { targetHost: 'banned.example' }).code).toBe('pool-empty');
-  kit.pool.evict(kit.pool.members()[0]?.id ?? '');
+  expect(kit.pool.members()).toMatchObject([{ faults: 1 }]);
   kit.clock.advance(120_000);
   addMembers(kit, 1, 60_000);
-  expect(use(kit, {}, { targetHost: 'banned.example' }).source).toBe('city');
+  expect(kit.pool.members()).toMatchObject([{ faults: 0 }]);
 });
 
 test('lifetimes: drawn members join in shuffled order', () => {

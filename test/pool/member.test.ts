@@ -90,15 +90,3 @@ test('member: with age, a latency reading approaches the typical latency of the 
   expect(member.expectedLatencyMs(0)).toBe(2_000);
   expect(member.expectedLatencyMs(600_000)).toBeCloseTo(80, 0);
 });
-
-test('member: remembers a bounded number of hosts', () => {
-  const member = newMember();
-  for (let number = 0; number < 3_000; number += 1) {
-    member.ban(`host-${number}.example`);
-    member.space(`host-${number}.example`, 1_000_000, 0);
-  }
-  expect(member.bans?.size).toBe(1_000);
-  expect(member.bans?.has('host-2999.example')).toBe(true);
-  expect(member.spacedUntil('host-0.example')).toBe(0);
-  expect(member.spacedUntil('host-2999.example')).toBe(1_000_000);
-});

@@ -38,7 +38,7 @@ const RECORDED = [
   'member.restored',
   'member.drained',
   'member.left',
-  'member.banned',
+  'site.banned',
   'demand.rose',
   'client.waited',
   'session.bound',

@@ -313,7 +313,9 @@ test('sessions: a banned member is used for that host neither by its session nor
   addMembers(kit, 2);
   const own = use(kit, ABC);
   expect(kit.pool.ban({ holder: { session: 'abc' }, host: 'example.com', verdict: 'banned' })).toBe(true);
-  expect(kit.events('member.banned')).toMatchObject([{ member: own.member, host: 'example.com' }]);
+  expect(kit.events('site.banned')).toMatchObject([
+    { site: 'example.com', exit: own.host, evidence: 'report', forMs: 600_000 },
+  ]);
   expect(use(kit, ABC).member).not.toBe(own.member);
   for (let round = 0; round < 5; round += 1) expect(use(kit).member).not.toBe(own.member);
   const elsewhere = Array.from({ length: 2 }, () => use(kit, {}, { targetHost: 'other.example' }).member);

@@ -3,17 +3,21 @@ import { expect, test } from 'vitest';
 import type { Member } from '../../src/pool/member.ts';
 import { TimeSlots } from '../../src/pool/time-slots.ts';
 
-const MEMBER = { id: 'm1' } as Member; // time slots use only the id
-const SPACING = { maxUsesPerMember: 0, perHostSpacingMs: 1_000 };
-const USES = { maxUsesPerMember: 1, perHostSpacingMs: 0 };
+const MEMBER = { id: 'm1', exit: '203.0.113.7' } as Member; // time slots use only these
+const SPACING = { arePerMember: false, spacingMs: 1_000 };
+const USES = { arePerMember: true, spacingMs: 0 };
 
 /** Returns the time slots of `count` processes. Their clocks are ahead by different amounts. */
 function processes(count: number, limits: typeof USES) {
   return Array.from({ length: count }, (_, index) => {
     const clockAheadMs = index * 12_345;
-    const slots = new TimeSlots({ count, index, clockAheadMs, changedAt: -1e9 }, clockAheadMs, limits);
+    const slots = new TimeSlots(
+      { count, index, clockAheadMs, changedAt: -1e9 },
+      clockAheadMs,
+      limits.arePerMember,
+    );
     const startAt = (commonMs: number, host: string) =>
-      slots.startAt(MEMBER, host, commonMs + clockAheadMs) - clockAheadMs;
+      slots.startAt(MEMBER, host, limits.spacingMs, commonMs + clockAheadMs) - clockAheadMs;
     return {
       mayUse: (commonMs: number, host = 'one.example') => startAt(commonMs, host) <= commonMs,
       startAt,
@@ -68,6 +72,6 @@ test('time slots: a process may use the member from its start moment on, and not
 });
 
 test('time slots: after a change of the number of processes, all processes wait first', () => {
-  const slots = new TimeSlots({ count: 2, index: 0, clockAheadMs: 0, changedAt: 50_000 }, 0, SPACING);
-  expect(slots.startAt(MEMBER, 'one.example', 50_000)).toBeGreaterThanOrEqual(51_000);
+  const slots = new TimeSlots({ count: 2, index: 0, clockAheadMs: 0, changedAt: 50_000 }, 0, false);
+  expect(slots.startAt(MEMBER, 'one.example', 1_000, 50_000)).toBeGreaterThanOrEqual(51_000);
 });

@@ -1,0 +1,529 @@
+/**
+ * Sites: what bans exits together. A site is a registrable domain, an IP literal, or what a rule of `targets` names. An exit is the
+ * IP address that a target sees. For each pair of exit and site, noria remembers the uses and the ban; docs/sites.md explains the
+ * decisions.
+ *
+ * `Sites` owns one bounded table: if it is full, the sites that were not used for the longest time leave it.
+ */
+import { getDomain } from 'tldts';
+import type { Clock } from '../core/clock.ts';
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from '../core/duration.ts';
+import type { EventBus } from '../core/events.ts';
+import { parseTargetRule, type TargetRule } from '../core/target-rule.ts';
+import { DEFAULT_SITE_RULE, type ProcessPart, partOfProcess, type SiteRule } from './options.ts';
+
+export type BanEvidence = 'report' | 'status' | 'reset';
+
+/** A ban as replicas exchange it and a snapshot stores it. Moments are monotonic. */
+export interface SiteBan {
+  readonly site: string;
+  readonly exit: string;
+  /** The source whose member was banned. Empty if unknown. */
+  readonly source: string;
+  /** The user for whom alone the ban counts; absent: it counts for everybody. */
+  readonly user?: string | undefined;
+  readonly sinceAt: number;
+  /** The end of the ban. A ban with an end in the past has been lifted. */
+  readonly untilAt: number;
+  /** The length of the ban by the rule, which the next ban of the pair doubles. */
+  readonly forMs: number;
+  /** The learnt spacing of the site. */
+  readonly spacingMs: number;
+}
+
+interface Banned {
+  readonly host: string;
+  readonly exit: string;
+  readonly evidence: BanEvidence;
+  readonly source?: string | undefined;
+  /** A named time (`for`, `Retry-After`), which replaces that of the rule, up to its `max`. */
+  readonly forMs?: number | undefined;
+  readonly user?: string | undefined;
+}
+
+/** A site as `/api/sites` shows it. */
+export interface SiteView {
+  readonly name: string;
+  readonly uses: number;
+  readonly bans: number;
+  readonly bannedExits: number;
+  readonly usableExits: number;
+  readonly spacingMs: number;
+  readonly nextSlotAt: string | null;
+  readonly draws: number;
+}
+
+const MAX_SITES = 10_000;
+/** Maximum number of (exit, site) pairs: about 50 MB. */
+const MAX_PAIRS = 300_000;
+const MAX_HOSTS = 20_000;
+/** The share of a full table that leaves it at once, so that the search for the oldest entries is rare. */
+const DROPPED_SHARE = 0.1;
+/** How long the uses of a pair without a ban stay known. No spacing is longer. */
+const USES_KEPT_MS = 10 * MINUTE_MS;
+const MIN_LEARNT_MS = SECOND_MS;
+const MAX_LEARNT_MS = 5 * MINUTE_MS;
+/** The learnt spacing falls by a tenth for each time of this length without a ban. */
+const FALL_AFTER_MS = 10 * MINUTE_MS;
+const FALL = 0.9;
+const MAX_SHOWN = 100;
+
+/**
+ * What noria knows of one exit at one site. The moments are rounded, because V8 stores small integers without an allocation: with
+ * 100,000 pairs, that saves a third of the memory.
+ */
+export class Pair {
+  /** Monotonic moment of the last use; -1 before the first. */
+  usedAt = -1;
+  /** Moving average of the time between two uses; 0 before the second use. */
+  gapMs = 0;
+  /** The round of the site in which it last used the exit. */
+  round = -1;
+  openLeases = 0;
+  /** Before the first ban: earlier than any moment of an earlier run. */
+  sinceAt = -2_000_000_000;
+  /** Monotonic moment at which the ban ends. */
+  untilAt = 0;
+  /** The length of the last ban by the rule; 0 before the first ban and after a verdict `ok`. */
+  forMs = 0;
+  source = '';
+  /** Members remember their last pair, and must not use it after it was deleted. */
+  isDeleted = false;
+}
+
+export class Site {
+  readonly name: string;
+  rule: SiteRule;
+  /** Whether a rule of `targets` names the site. Metrics show only such sites by name. */
+  isNamed: boolean;
+  readonly pairs = new Map<string, Pair>();
+  /** The bans that count for one user only. Undefined while there are none. */
+  usersBans: Map<string, Map<string, Pair>> | undefined;
+  /** In each round, the site uses every exit once, as long as the pick finds one that it has not used. */
+  round = 0;
+  /** Monotonic moment from which the site's `rate` allows the next request. */
+  nextRequestAt = 0;
+  uses = 0;
+  banCount = 0;
+  lastUsedAt = 0;
+  /** Number of clients that wait for a member for this site. */
+  waitingCount = 0;
+  /** The draws that bans of the site caused during the last hour. */
+  #draws: { readonly at: number; readonly source: string }[] = [];
+  #drawCount = 0;
+  #learntMs = 0;
+  #learntAt = 0;
+
+  constructor(name: string, rule: SiteRule, isNamed: boolean) {
+    this.name = name;
+    this.rule = rule;
+    this.isNamed = isNamed;
+  }
+
+  get draws(): number {
+    return this.#drawCount;
+  }
+
+  /** Returns the pair of an exit, and adds it if it is missing. */
+  pair(exit: string): Pair {
+    let pair = this.pairs.get(exit);
+    if (pair === undefined) {
+      pair = new Pair();
+      this.pairs.set(exit, pair);
+    }
+    return pair;
+  }
+
+  /** Returns the pair of an exit for one user, and adds it if it is missing. */
+  pairOfUser(user: string, exit: string): Pair {
+    this.usersBans ??= new Map();
+    let pairs = this.usersBans.get(user);
+    if (pairs === undefined) {
+      pairs = new Map();
+      this.usersBans.set(user, pairs);
+    }
+    let pair = pairs.get(exit);
+    if (pair === undefined) {
+      pair = new Pair();
+      pairs.set(exit, pair);
+    }
+    return pair;
+  }
+
+  isBannedForOther(exit: string, user: string, now: number): boolean {
+    for (const [other, pairs] of this.usersBans ?? []) {
+      if (other !== user && (pairs.get(exit)?.untilAt ?? 0) > now) return true;
+    }
+    return false;
+  }
+
+  /** Monotonic moment at which the exit's ban for this user alone ends; 0 if there is none. */
+  bannedForUser(exit: string, user: string | undefined): number {
+    if (this.usersBans === undefined || user === undefined) return 0;
+    return this.usersBans.get(user)?.get(exit)?.untilAt ?? 0;
+  }
+
+  /** The pairs that count for everybody (undefined), then those of each user. */
+  *bansByUser(): Generator<readonly [user: string | undefined, ReadonlyMap<string, Pair>]> {
+    yield [undefined, this.pairs];
+    yield* this.usersBans ?? [];
+  }
+
+  spacingAt(now: number, perHostSpacingMs: number): number {
+    const { spacingMs } = this.rule;
+    if (spacingMs !== 'auto') return spacingMs;
+    if (this.#learntMs === 0) return perHostSpacingMs;
+    return Math.max(perHostSpacingMs, this.learntAt(now));
+  }
+
+  learntAt(now: number): number {
+    const learnt = this.#learntMs * FALL ** Math.floor((now - this.#learntAt) / FALL_AFTER_MS);
+    return learnt < MIN_LEARNT_MS ? 0 : Math.round(learnt);
+  }
+
+  /** @param rotates - whether the use belongs to a client without a session. */
+  used(pair: Pair, rotates: boolean, now: number): void {
+    const at = Math.round(now);
+    if (pair.usedAt >= 0) {
+      const gapMs = at - pair.usedAt;
+      pair.gapMs = pair.gapMs === 0 ? Math.max(1, gapMs) : Math.round((pair.gapMs + gapMs) / 2);
+    }
+    pair.usedAt = at;
+    this.uses += 1;
+    if (!rotates) return;
+    if (pair.round === this.round) this.round += 1;
+    pair.round = this.round;
+  }
+
+  /** Raises the learnt spacing above the gap between the uses of the exit that was banned. */
+  learn(gapMs: number, now: number): void {
+    if (this.rule.spacingMs !== 'auto' || gapMs === 0 || gapMs >= MAX_LEARNT_MS) return;
+    const raisedMs = Math.min(MAX_LEARNT_MS, Math.max(MIN_LEARNT_MS, 2 * gapMs));
+    this.adoptSpacing(Math.max(this.learntAt(now), raisedMs), now);
+  }
+
+  adoptSpacing(spacingMs: number, now: number): void {
+    if (spacingMs < this.learntAt(now)) return;
+    this.#learntMs = Math.round(spacingMs);
+    this.#learntAt = Math.round(now);
+  }
+
+  /** How many IPs of this source this process may still cause because of the bans of the site. */
+  drawsLeft(source: string, part: ProcessPart, now: number): number {
+    const { drawsForBans } = this.rule;
+    const limit = drawsForBans === 0 ? 0 : partOfProcess(drawsForBans, part);
+    if (this.#draws.length === 0) return limit;
+    this.#draws = this.#draws.filter(({ at }) => at > now - HOUR_MS);
+    return limit - this.#draws.filter((draw) => draw.source === source).length;
+  }
+
+  /** Monotonic moment at which `drawsLeft` rises again. */
+  get nextDrawAt(): number {
+    return (this.#draws[0]?.at ?? 0) + HOUR_MS;
+  }
+
+  drew(source: string, now: number): void {
+    this.#draws.push({ at: now, source });
+    this.#drawCount += 1;
+  }
+
+  /** Deletes the pairs that no longer matter. */
+  prune(now: number): void {
+    for (const [user, pairs] of [[undefined, this.pairs] as const, ...(this.usersBans ?? [])]) {
+      for (const [exit, pair] of pairs) {
+        const { usedAt, untilAt, forMs, openLeases } = pair;
+        const isBanKnown = untilAt > now || (forMs > 0 && untilAt + this.rule.ban.maxMs > now);
+        if (isBanKnown || usedAt >= now - USES_KEPT_MS || openLeases > 0) continue;
+        pair.isDeleted = true;
+        pairs.delete(exit);
+      }
+      if (user !== undefined && pairs.size === 0) this.usersBans?.delete(user);
+    }
+  }
+}
+
+interface SiteMember {
+  readonly exit: string;
+  lastSite: Site | undefined;
+  lastPair: Pair | undefined;
+}
+
+/** The pair of the member's exit at the site; undefined before its first use or ban there. */
+export function pairAt(site: Site, member: SiteMember): Pair | undefined {
+  if (member.lastSite === site && member.lastPair?.isDeleted === false) return member.lastPair;
+  const pair = site.pairs.get(member.exit);
+  if (pair === undefined) return undefined;
+  member.lastSite = site;
+  member.lastPair = pair;
+  return pair;
+}
+
+/**
+ * Monotonic moment from which noria may use the member for the site: after its ban and its spacing. At most `now`: it may use it
+ * now.
+ */
+export function freeAt(site: Site, member: SiteMember, spacingMs: number, user: string | undefined): number {
+  const pair = pairAt(site, member);
+  const isSpaced = spacingMs > 0 && pair !== undefined && pair.usedAt >= 0;
+  const spacedUntil = isSpaced ? pair.usedAt + spacingMs : 0;
+  return Math.max(pair?.untilAt ?? 0, spacedUntil, site.bannedForUser(member.exit, user));
+}
+
+export class Sites {
+  readonly #clock: Clock;
+  readonly #bus: EventBus;
+  readonly #onBan: (ban: SiteBan) => void;
+  readonly #byName = new Map<string, Site>();
+  readonly #byHost = new Map<string, Site>();
+  /** The number of members with each exit. */
+  readonly #members = new Map<string, number>();
+  /** The sites for which clients wait. */
+  readonly waiting = new Set<Site>();
+  #rules: readonly {
+    readonly name: string;
+    readonly rule: SiteRule;
+    readonly match: readonly TargetRule[];
+  }[] = [];
+  #perHostSpacingMs = 0;
+  #pairCount = 0;
+  /** The host of the last call of `of` and its site: a client often requests one host many times in a row. */
+  #lastHost = '';
+  #last: Site | undefined;
+
+  /** @param onBan - called for each ban that this process decides or lifts. */
+  constructor(clock: Clock, bus: EventBus, onBan: (ban: SiteBan) => void) {
+    this.#clock = clock;
+    this.#bus = bus;
+    this.#onBan = onBan;
+  }
+
+  /** Applies new rules. The sites keep their bans. */
+  configure(targets: readonly SiteRule[], perHostSpacingMs: number): void {
+    this.#perHostSpacingMs = perHostSpacingMs;
+    this.#rules = targets.map((rule) => {
+      const match = rule.match.map(parseTargetRule).filter((one) => one !== undefined);
+      return { name: (rule.match[0] ?? '').toLowerCase(), rule, match };
+    });
+    this.#byHost.clear();
+    this.#lastHost = '';
+    for (const site of this.#byName.values()) {
+      const named = this.#rules.find(({ name }) => name === site.name);
+      site.rule = named?.rule ?? DEFAULT_SITE_RULE;
+      site.isNamed = named !== undefined;
+    }
+  }
+
+  /** The site of a canonical host. */
+  of(host: string): Site {
+    if (host === this.#lastHost && this.#last !== undefined) return this.#last;
+    let site = this.#byHost.get(host);
+    if (site === undefined) {
+      const found = this.#rules.find(({ match }) => match.some((rule) => matches(rule, host)));
+      site = this.#named(
+        found?.name ?? getDomain(host, { allowPrivateDomains: true, extractHostname: false }) ?? host,
+      );
+      if (this.#byHost.size >= MAX_HOSTS) this.#byHost.clear();
+      this.#byHost.set(host, site);
+    }
+    this.#lastHost = host;
+    this.#last = site;
+    return site;
+  }
+
+  all(): IterableIterator<Site> {
+    return this.#byName.values();
+  }
+
+  find(name: string): Site | undefined {
+    return this.#byName.get(name);
+  }
+
+  spacingOf(site: Site, now: number): number {
+    return site.spacingAt(now, this.#perHostSpacingMs);
+  }
+
+  /** Records a use of the member's exit at the site. The lease keeps the pair, to count its end. */
+  used(site: Site, member: SiteMember, rotates: boolean, now: number): Pair {
+    let pair = pairAt(site, member);
+    if (pair === undefined) {
+      pair = site.pair(member.exit);
+      member.lastSite = site;
+      member.lastPair = pair;
+      this.#grew(now);
+    }
+    site.lastUsedAt = now;
+    site.used(pair, rotates, now);
+    pair.openLeases += 1;
+    return pair;
+  }
+
+  memberJoined(exit: string): void {
+    this.#members.set(exit, (this.#members.get(exit) ?? 0) + 1);
+  }
+
+  memberLeft(exit: string): void {
+    const count = (this.#members.get(exit) ?? 1) - 1;
+    if (count === 0) this.#members.delete(exit);
+    else this.#members.set(exit, count);
+  }
+
+  /**
+   * Bans the exit for the host's site. A ban of a pair that is banned already changes nothing, unless it names a time. With `user`,
+   * the ban counts for this user only, until a second user reports it.
+   * @returns whether anything changed.
+   */
+  ban({ host, exit, evidence, source = '', forMs, user }: Banned): boolean {
+    const now = this.#clock.monotonic();
+    const site = this.of(host);
+    const shared = user === undefined || site.isBannedForOther(exit, user, now);
+    const pair = shared ? this.#pairOf(site, exit, now) : site.pairOfUser(user, exit);
+    const { ban } = site.rule;
+    const isBanned = pair.untilAt > now;
+    if (isBanned && forMs === undefined) return false;
+    if (!isBanned) {
+      pair.sinceAt = Math.round(now);
+      site.banCount += 1;
+      site.learn(this.#pairOf(site, exit, now).gapMs, now);
+    }
+    if (forMs === undefined) pair.forMs = Math.min(ban.maxMs, pair.forMs === 0 ? ban.forMs : 2 * pair.forMs);
+    pair.untilAt = Math.round(now + Math.min(ban.maxMs, forMs ?? pair.forMs));
+    pair.source = source;
+    this.#onBan(describe(site, exit, shared ? undefined : user, pair, now));
+    if (!isBanned) {
+      const { name, isNamed } = site;
+      this.#bus.emit('site.banned', { site: name, isNamed, exit, evidence, forMs: pair.untilAt - now });
+    }
+    return true;
+  }
+
+  /** Lifts the ban of the exit for the host's site, for this user or, without one, for everybody. @returns whether there was one. */
+  lift(host: string, exit: string, user?: string): boolean {
+    const now = this.#clock.monotonic();
+    const site = this.of(host);
+    let lifted = false;
+    for (const [whose, pairs] of site.bansByUser()) {
+      const pair = pairs.get(exit);
+      if (pair === undefined || pair.untilAt <= now) continue;
+      if (user !== undefined && whose !== undefined && whose !== user) continue;
+      pair.untilAt = 0;
+      pair.forMs = 0;
+      lifted = true;
+      this.#onBan(describe(site, exit, whose, pair, now));
+    }
+    return lifted;
+  }
+
+  /** Applies a ban that another replica reported or a snapshot contains. The ban with the later beginning wins. */
+  adopt({ site: name, exit, source, user, sinceAt, untilAt, forMs, spacingMs }: SiteBan): void {
+    const now = this.#clock.monotonic();
+    const site = this.#named(name);
+    const pair = user === undefined ? this.#pairOf(site, exit, now) : site.pairOfUser(user, exit);
+    if (sinceAt >= pair.sinceAt) {
+      const isLonger = sinceAt > pair.sinceAt || untilAt <= now;
+      pair.untilAt = isLonger ? Math.round(untilAt) : Math.max(pair.untilAt, Math.round(untilAt));
+      pair.sinceAt = Math.round(sinceAt);
+      pair.forMs = forMs;
+      pair.source = source;
+    }
+    if (spacingMs > 0) site.adoptSpacing(spacingMs, now);
+  }
+
+  /** The bans that have not ended. */
+  *bans(): Generator<SiteBan> {
+    const now = this.#clock.monotonic();
+    for (const site of this.#byName.values()) {
+      for (const [user, pairs] of site.bansByUser()) {
+        for (const [exit, pair] of pairs) if (pair.untilAt > now) yield describe(site, exit, user, pair, now);
+      }
+    }
+  }
+
+  /** The busiest sites. */
+  views(): SiteView[] {
+    const now = this.#clock.monotonic();
+    const busiest = [...this.#byName.values()].sort((a, b) => b.uses - a.uses).slice(0, MAX_SHOWN);
+    return busiest.map((site) => {
+      const spacingMs = this.spacingOf(site, now);
+      let bannedExits = 0;
+      let bannedHere = 0;
+      let spacedHere = 0;
+      let nextAt = Number.POSITIVE_INFINITY;
+      for (const [exit, { untilAt, usedAt }] of site.pairs) {
+        const isBanned = untilAt > now;
+        if (isBanned) bannedExits += 1;
+        if (!this.#members.has(exit)) continue;
+        if (isBanned) bannedHere += 1;
+        const freeAt = Math.max(untilAt, usedAt < 0 ? 0 : usedAt + spacingMs);
+        if (freeAt > now && !isBanned) spacedHere += 1;
+        if (freeAt > now) nextAt = Math.min(nextAt, freeAt);
+      }
+      const usableExits = this.#members.size - bannedHere;
+      if (usableExits > spacedHere) nextAt = now;
+      const nextSlotAt = Number.isFinite(nextAt)
+        ? new Date(this.#clock.now() + nextAt - now).toISOString()
+        : null;
+      const { name, uses, banCount: bans, draws } = site;
+      return { name, uses, bans, bannedExits, usableExits, spacingMs, nextSlotAt, draws };
+    });
+  }
+
+  #pairOf(site: Site, exit: string, now: number): Pair {
+    const known = site.pairs.get(exit);
+    if (known !== undefined) return known;
+    this.#grew(now);
+    return site.pair(exit);
+  }
+
+  #named(name: string): Site {
+    let site = this.#byName.get(name);
+    if (site !== undefined) return site;
+    if (this.#byName.size >= MAX_SITES) this.#drop(MAX_SITES * DROPPED_SHARE);
+    const found = this.#rules.find((each) => each.name === name);
+    site = new Site(name, found?.rule ?? DEFAULT_SITE_RULE, found !== undefined);
+    site.lastUsedAt = this.#clock.monotonic();
+    this.#byName.set(name, site);
+    return site;
+  }
+
+  /** Counts a new pair. If there are too many, deletes those that no longer matter, then the sites used longest ago. */
+  #grew(now: number): void {
+    this.#pairCount += 1;
+    if (this.#pairCount <= MAX_PAIRS) return;
+    for (const site of this.#byName.values()) site.prune(now);
+    this.#pairCount = this.#count();
+    while (this.#pairCount > MAX_PAIRS * (1 - DROPPED_SHARE) && this.#byName.size > 1) {
+      this.#drop(Math.ceil(this.#byName.size * DROPPED_SHARE));
+      this.#pairCount = this.#count();
+    }
+  }
+
+  #count(): number {
+    let count = 0;
+    for (const site of this.#byName.values()) for (const [, pairs] of site.bansByUser()) count += pairs.size;
+    return count;
+  }
+
+  #drop(count: number): void {
+    const oldest = [...this.#byName.values()].sort((a, b) => a.lastUsedAt - b.lastUsedAt).slice(0, count);
+    for (const { name } of oldest) this.#byName.delete(name);
+    this.#byHost.clear();
+    this.#lastHost = '';
+  }
+}
+
+function matches(rule: TargetRule, host: string): boolean {
+  if (rule.kind === 'below') return host.endsWith(`.${rule.text}`);
+  return (rule.kind === 'host' || rule.kind === 'network') && host === rule.text;
+}
+
+function describe(site: Site, exit: string, user: string | undefined, pair: Pair, now: number): SiteBan {
+  const { source, sinceAt, untilAt, forMs } = pair;
+  const spacingMs = site.learntAt(now);
+  return {
+    site: site.name,
+    exit,
+    source,
+    ...(user !== undefined && { user }),
+    ...{ sinceAt, untilAt, forMs, spacingMs },
+  };
+}
