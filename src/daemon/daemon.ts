@@ -1,7 +1,7 @@
 /** A running noria: starts, applies reloaded configurations, and shuts down. parts.ts opens the parts of noria. */
 import type { AdminBackend } from '../admin/backend.ts';
 import type { Config } from '../config/config.ts';
-import { type Clock, pause, systemClock } from '../core/clock.ts';
+import { type BootClock, type Clock, pause, systemBoot, systemClock } from '../core/clock.ts';
 import { EventBus } from '../core/events.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { makeMark } from '../core/front-proxy.ts';
@@ -30,6 +30,8 @@ interface DaemonOptions {
   readonly log: Log;
   readonly clock?: Clock;
   readonly random?: Random;
+  /** The clock that processes share, beside `clock`. Default: the clock of this machine since its boot. */
+  readonly boot?: BootClock;
   /** Reads the configuration file again and applies it. The admin API calls it. Absent if there is no file. */
   readonly reload?: AdminBackend['reload'];
   /** File descriptors of inherited listening sockets (`fd:3`). */
@@ -50,7 +52,7 @@ interface DaemonOptions {
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const { log, fleet, clock = systemClock, random = systemRandom, reload = refuseReload } = options;
-  const { inheritedFds = new Set(), testUrl = 'https://example.com/' } = options;
+  const { boot = systemBoot(), inheritedFds = new Set(), testUrl = 'https://example.com/' } = options;
   const bus = new EventBus((name, error) =>
     log.error({ event: name, error: describeError(error) }, 'observer failed'),
   );
@@ -58,7 +60,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const failed = Promise.withResolvers<NoriaError>();
   const { built: parts, owner } = await openAll((owner) =>
     openParts({
-      ...{ owner, log, clock, random, bus, inheritedFds, reload, fleet, testUrl },
+      ...{ owner, log, clock, random, boot, bus, inheritedFds, reload, fleet, testUrl },
       mark: makeMark(),
       config: () => state.config,
       drainEndsAt: () => state.drainEndsAt,

@@ -4,7 +4,7 @@
  */
 import type { AdminBackend } from '../admin/backend.ts';
 import type { Config } from '../config/config.ts';
-import type { Clock } from '../core/clock.ts';
+import type { BootClock, Clock } from '../core/clock.ts';
 import type { EventBus } from '../core/events.ts';
 import type { NoriaError } from '../core/faults.ts';
 import type { LoopGuard } from '../core/front-proxy.ts';
@@ -49,6 +49,7 @@ interface PartsContext {
   readonly owner: Ownership;
   readonly clock: Clock;
   readonly random: Random;
+  readonly boot: BootClock;
   readonly bus: EventBus;
   readonly log: Log;
   readonly config: () => Config;
@@ -84,7 +85,7 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   const warn = (message: string) => log.warn({}, message);
   const fleetName = (context.fleet ?? config().fleet)?.name;
   const folder = { dir: config().state?.dir, daemon: true, fleet: fleetName };
-  const state = await owner.open('state', openState({ ...folder, clock, warn }));
+  const state = await owner.open('state', openState({ ...folder, clock, warn, boot: context.boot }));
   const ledger = await openLedgerOf(context);
   const forecasts = () => refiller.forecasts();
   const pool = await openPool(context, state, forecasts);
