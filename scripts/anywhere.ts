@@ -81,12 +81,12 @@ const PLACES: Readonly<Record<string, Place>> = {
     env: { LANG: 'tr_TR.UTF-8', LC_ALL: 'tr_TR.UTF-8' },
   },
   'no-home': {
-    about: 'a user without a name and HOME, a long TMPDIR, America/St_Johns',
-    user: 'unnamed',
+    about: 'no HOME, and a home folder that does not exist, a long TMPDIR, America/St_Johns',
     env: { HOME: undefined, TMPDIR: `HERE/${'long/'.repeat(12)}tmp`, TZ: 'America/St_Johns' },
   },
   'locked-home': {
-    about: 'HOME and XDG_CACHE_HOME that cannot be written to, German',
+    about: 'a user id without a name, HOME and XDG_CACHE_HOME that cannot be written to, German',
+    user: 'unnamed',
     lockHome: true,
     env: { XDG_CACHE_HOME: 'HERE/cache', LANG: 'de_DE.UTF-8', LC_ALL: 'de_DE.UTF-8' },
   },
@@ -211,7 +211,7 @@ async function visit(name: string, root: string, isOnce: boolean): Promise<Outco
   mkdirSync(tools, { recursive: true });
   for (const name of readdirSync(here).filter((each) => each.startsWith('node-')))
     renameSync(join(here, name), join(tools, name));
-  chownSync(tools, uid, uid);
+  chownSync(tools, uid, gidOf(uid));
   const env = { ...base, ...environmentOf(place, here, uid) };
   if (place.lockHome) chmodSync(here, 0o500);
   const demo = await run(['npm', 'run', '--silent', 'try-demo'], env);
@@ -233,6 +233,10 @@ async function visit(name: string, root: string, isOnce: boolean): Promise<Outco
 function uidOf({ user = 'ordinary' }: Place): number {
   if (user === 'root') return 0;
   return user === 'unnamed' ? UNNAMED : Number(sh('id', '-u', USER));
+}
+
+function gidOf(uid: number): number {
+  return uid === 0 || uid === UNNAMED ? uid : Number(sh('id', '-g', USER));
 }
 
 /** Copies this checkout without what is built or installed, and npm's cache, so that the set-up downloads nothing twice. */
@@ -258,7 +262,7 @@ function copyCheckout(
   if (npmrc !== undefined) writeFileSync(join(here, '.npmrc'), npmrc);
   chmodSync(here, mode);
   if (umask === '077') sh('chmod', '-R', 'go=', checkout);
-  sh('chown', '-R', `${uid}:${uid}`, here);
+  sh('chown', '-R', `${uid}:${gidOf(uid)}`, here);
 }
 
 /** The search path of a place: this one, or a folder with few programs. */
@@ -287,7 +291,7 @@ function environmentOf({ env = {} }: Place, here: string, uid: number): NodeJS.P
   const temporary = Object.fromEntries(changes)['TMPDIR'];
   if (temporary !== undefined) {
     mkdirSync(temporary, { recursive: true });
-    sh('chown', '-R', `${uid}:${uid}`, here);
+    sh('chown', '-R', `${uid}:${gidOf(uid)}`, here);
   }
   return Object.fromEntries(changes);
 }
@@ -310,7 +314,9 @@ async function runIn(
   },
 ): Promise<string> {
   const user =
-    uid === 0 ? [] : ['setpriv', `--reuid=${uid}`, `--regid=${uid}`, '--clear-groups', '--no-new-privs'];
+    uid === 0
+      ? []
+      : ['setpriv', `--reuid=${uid}`, `--regid=${gidOf(uid)}`, '--clear-groups', '--no-new-privs'];
   const changes = Object.entries(env).flatMap(([key, value]) =>
     value === undefined ? [] : `${key}=${value}`,
   );

@@ -21,6 +21,7 @@ import { readVersion } from '../../src/core/version.ts';
 import { readAssetPaths } from './assets.ts';
 import { debianName, debianPackage } from './deb.ts';
 import { bundle, nodeFor, writeExecutable } from './executable.ts';
+import { ImageLayout } from './oci.ts';
 
 const ARCHITECTURES = ['x64', 'arm64'];
 
@@ -43,6 +44,7 @@ try {
 async function writeAll(): Promise<void> {
   const version = readVersion();
   const assets = readAssetPaths();
+  const image = new ImageLayout(join(out, 'oci'));
   await bundle(join(folder, 'noria.cjs'));
   for (const arch of ARCHITECTURES) {
     const node = nodeFor(arch);
@@ -55,9 +57,13 @@ async function writeAll(): Promise<void> {
     const program = join(folder, `noria-${arch}`);
     await writeExecutable(program, { node, assets, folder, isOwnPlatform: arch === process.arch });
     copyFileSync(program, join(out, `noria-${version}-linux-${arch}`));
-    const deb = await debianPackage({ version, arch, executable: readFileSync(program) });
+    const executable = readFileSync(program);
+    const deb = await debianPackage({ version, arch, executable });
     writeFileSync(join(out, `noria_${version}_${debianName(arch)}.deb`), deb);
+    const lacking = image.add(arch, executable);
+    if (lacking !== '') console.log(`not in the image: linux-${arch}, because ${lacking}`);
   }
+  image.close(version);
   writeSums();
 }
 

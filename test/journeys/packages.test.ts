@@ -3,7 +3,16 @@
  * journeys run on the executable, too, if `NORIA_TEST_PROGRAM` names it.
  */
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { get } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,7 +24,11 @@ import { freePort } from '../support/free-port.ts';
 import { openTestSandbox, sourceLine } from '../support/noria.ts';
 import { hasCommand } from '../support/tools.ts';
 import { until } from '../support/until.ts';
-import { runNoria, runProgram, testFolder, writeIn } from './noria-process.ts';
+import { OPEN_FOLDER, runNoria, runProgram, testFolder, writeIn } from './noria-process.ts';
+
+interface Platform {
+  readonly platform: { readonly architecture: string };
+}
 
 const VERSION = readVersion();
 /** Runs a command as root, for an ordinary user as the root of a new user namespace. */
@@ -87,7 +100,7 @@ describe.skipIf(process.platform !== 'linux')('packages', () => {
   });
 
   test('executable: the demo serves requests, the dashboard and the documentation', async () => {
-    const ports = ['--port', '0', '--admin-port', '0', '--target-port', '0'];
+    const ports = ['--port', '0', '--admin-port', '0', '--target-port', '0', '--browser-port', '0'];
     const demo = runNoria(['demo', ...ports, '--members', '2'], { command: executable(), ...EMPTY });
     await until('the demo has printed its commands', () => {
       if (demo.child.exitCode !== null) throw new Error(`the demo ended: ${demo.err()}`);
@@ -211,4 +224,102 @@ log: { format: json }
       },
     );
   });
+
+  /** The JSON of the image: its manifest and configuration for this machine. */
+  function readImage() {
+    const blob = (digest: string) => join(out, 'oci/blobs', digest.replace(':', '/'));
+    const json = (digest: string) => JSON.parse(readFileSync(blob(digest), 'utf8'));
+    const { manifests } = JSON.parse(readFileSync(join(out, 'oci/index.json'), 'utf8'));
+    const index = json(manifests[0].digest);
+    const machine = process.arch === 'x64' ? 'amd64' : process.arch;
+    const manifest = json(
+      index.manifests.find(({ platform }: Platform) => platform.architecture === machine).digest,
+    );
+    return { blob, index, manifest, image: json(manifest.config.digest) };
+  }
+
+  test('image: every blob of the layout has the size and the digest that name it', () => {
+    const { blob, index, manifest, image } = readImage();
+    const descriptors = [...index.manifests, manifest.config, ...manifest.layers];
+    expect(descriptors.length).toBeGreaterThan(3);
+    for (const { digest, size } of descriptors) {
+      const bytes = readFileSync(blob(digest));
+      const sum = createHash('sha256').update(bytes).digest('hex');
+      expect([`sha256:${sum}`, bytes.length]).toEqual([digest, size]);
+    }
+    const sums = manifest.layers.map(({ digest }: { digest: string }) =>
+      createHash('sha256')
+        .update(gunzipSync(readFileSync(blob(digest))))
+        .digest('hex'),
+    );
+    expect(image.rootfs.diff_ids).toEqual(sums.map((sum: string) => `sha256:${sum}`));
+  });
+
+  test('image: says what the Dockerfile says', () => {
+    const { config } = readImage().image;
+    const dockerfile = readFileSync('Dockerfile', 'utf8').replaceAll(/\\\n\s*/g, ' ');
+    const last = (name: string) =>
+      [...dockerfile.matchAll(new RegExp(`^${name} (.*)$`, 'gm'))].at(-1)?.[1] ?? `no ${name}`;
+    expect(config.User).toBe(last('USER'));
+    expect(config.Entrypoint).toEqual(JSON.parse(last('ENTRYPOINT')));
+    expect(config.Cmd).toEqual(JSON.parse(last('CMD')));
+    expect(Object.keys(config.Volumes)).toEqual(JSON.parse(last('VOLUME')));
+    expect(Object.keys(config.ExposedPorts)).toEqual(
+      last('EXPOSE')
+        .split(' ')
+        .map((port) => `${port}/tcp`),
+    );
+    expect(config.StopSignal).toBe(last('STOPSIGNAL'));
+    expect(config.Env).toEqual(expect.arrayContaining(last('ENV').trim().split(/\s+/)));
+    const [, interval, timeout, start, retries] =
+      /--interval=(\d+)s --timeout=(\d+)s --start-period=(\d+)s --retries=(\d+)/.exec(last('HEALTHCHECK')) ??
+      [];
+    const { Interval, Timeout, StartPeriod, Retries, Test } = config.Healthcheck;
+    expect([Interval, Timeout, StartPeriod].map((value) => value / 1e9)).toEqual(
+      [interval, timeout, start].map(Number),
+    );
+    expect([Retries, Test]).toEqual([Number(retries), ['CMD', 'noria', 'status']]);
+    const labels = Object.entries(config.Labels).map(([key, value]) => `${key}="${value}"`);
+    for (const label of labels) expect(dockerfile).toContain(label);
+  });
+
+  test.skipIf(!CAN_BE_ROOT || !hasCommand('pgrep'))(
+    'image: runs as PID 1 on a read-only root with nothing but its own files, and ends on SIGTERM',
+    async () => {
+      const { blob, manifest } = readImage();
+      const root = testFolder(OPEN_FOLDER);
+      const isRoot = process.getuid?.() === 0;
+      for (const { digest } of manifest.layers) {
+        const { status, err } = runProgram('tar', ['-xzf', blob(digest), '-C', root], '/');
+        expect(status, err).toBe(0);
+      }
+      chmodSync(root, 0o755);
+      expect(statSync(join(root, 'var/lib/noria')).mode & 0o777).toBe(0o700);
+      const user = isRoot ? ['--userspec=65532:65532'] : [];
+      const script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec chroot "$@"';
+      const [program = '', ...before] = [
+        ...(isRoot ? ['unshare'] : AS_ROOT),
+        '--mount',
+        '--pid',
+        '--fork',
+        '--kill-child',
+      ];
+      const inside = ['sh', '-c', script, root, ...user, root, '/usr/bin/noria'];
+      const ports = ['--port', '0', '--admin-port', '0', '--target-port', '0', '--browser-port', '0'];
+      const noria = runNoria(['demo', ...ports, '--members', '2'], {
+        command: [program, ...before, ...inside],
+        env: { PATH: process.env['PATH'] ?? '' },
+        cwd: '/',
+      });
+      await until('the demo has printed its commands', () => {
+        if (noria.child.exitCode !== null) throw new Error(`the demo ended: ${noria.err()}`);
+        return noria.out().includes('Ctrl-C');
+      });
+      const [, proxy = ''] = / on (\S+) \(HTTP/.exec(noria.out()) ?? [];
+      const [, target = ''] = /target\s+(\S+)/.exec(noria.out()) ?? [];
+      expect(await getThrough(proxy, target)).toMatch(/^200 127\./);
+      process.kill(Number(runProgram('pgrep', ['-P', String(noria.child.pid)], '/').out.trim()), 'SIGTERM');
+      expect(await noria.ended, noria.err()).toEqual([0, null]);
+    },
+  );
 });

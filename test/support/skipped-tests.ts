@@ -1,11 +1,17 @@
 /** After the tests: a vitest reporter that says which tests were skipped, and why. */
 import { readFileSync } from 'node:fs';
 import { relative } from 'node:path';
-import type { Reporter, TestCase, TestModule } from 'vitest/node';
+import type { Reporter, TestCase, TestModule, Vitest } from 'vitest/node';
 import { NOT_HERE } from './tools.ts';
 
 /** Prints how many tests of each file were skipped, and which of the missing programs the file or the tests name. */
 export default class SkippedTests implements Reporter {
+  #isFiltered = false;
+
+  onInit({ config }: Vitest): void {
+    this.#isFiltered = config.testNamePattern !== undefined; // such a run skips tests for no reason of the machine
+  }
+
   onTestRunEnd(modules: readonly TestModule[]): void {
     const lines = modules.flatMap((module) => {
       const skipped = [...module.children.allTests('skipped')];
@@ -14,7 +20,7 @@ export default class SkippedTests implements Reporter {
       const why = [...reasons].join(', ') || 'no reason found';
       return [`  ${String(skipped.length).padStart(4)}  ${relative('.', module.moduleId)}: ${why}`];
     });
-    if (lines.length === 0) return;
+    if (lines.length === 0 || this.#isFiltered) return;
     const count = lines.reduce((sum, line) => sum + Number.parseInt(line, 10), 0);
     console.log(`\n${count} tests are skipped:\n${lines.join('\n')}`);
   }
