@@ -112,7 +112,7 @@ export type UpstreamAuth =
 
 export interface ListenerConfig extends Omit<FileListener, 'tls' | 'users'> {
   readonly tls: TlsConfig | undefined;
-  readonly users: readonly Login[];
+  readonly users: readonly (Login & Pick<FileListener['users'][number], 'limits'>)[];
 }
 
 export interface TlsConfig {

@@ -211,7 +211,10 @@ function resolveListener(
 ): ListenerConfig | undefined {
   const { problems } = context;
   const { address, protocols } = listener;
-  const users = listener.users.map((user, index) => resolveUser(user, `${path}.users[${index}]`, problems));
+  const users = listener.users.map((user, index) => {
+    const login = resolveUser(user, `${path}.users[${index}]`, problems);
+    return login && { ...login, limits: user.limits };
+  });
   problems.duplicates(
     listener.users.map(({ username }, index) => [`${path}.users[${index}].username`, username]),
   );

@@ -87,6 +87,56 @@ export function whole(from: number, to: number): Scalar<number> {
   });
 }
 
+const RATE_UNITS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600 };
+
+/** Requests per second, written as `10/s`, `100/m` or `1000/h`. */
+export function rate(): Scalar<number> {
+  return scalar({
+    expected: 'a number of requests a second, minute or hour: 10/s, 100/m or 1000/h',
+    example: '10/s',
+    json: { type: 'string', pattern: '^[1-9]\\d{0,5}/[smh]$' },
+    quoted: 'always',
+    read(text) {
+      const [, count, unit = ''] = /^([1-9]\d{0,5})\/([smh])$/.exec(text) ?? [];
+      const seconds = RATE_UNITS[unit];
+      return seconds === undefined ? { wrong: 'is not a rate' } : { value: Number(count) / seconds };
+    },
+    write: (value) =>
+      Number.isInteger(value)
+        ? `${value}/s`
+        : Number.isInteger(value * 60)
+          ? `${value * 60}/m`
+          : `${Math.round(value * 3_600)}/h`,
+  });
+}
+
+const BYTE_UNITS: Readonly<Record<string, number>> = {
+  '': 1,
+  KiB: 2 ** 10,
+  MiB: 2 ** 20,
+  GiB: 2 ** 30,
+  TiB: 2 ** 40,
+};
+
+/** A size in bytes, written as `64KiB`. */
+export function byteSize(): Scalar<number> {
+  return scalar({
+    expected: 'a size of at least 1KiB, in KiB, MiB, GiB or TiB',
+    example: '5GiB',
+    json: { type: 'string', pattern: '^\\d{1,6}([KMGT]iB)$' },
+    quoted: 'always',
+    read(text) {
+      const [, count, unit] = /^(\d{1,6})([KMGT]iB)$/.exec(text) ?? [];
+      if (count === undefined || unit === undefined) return { wrong: 'is not a size' };
+      return inRange(Number(count) * (BYTE_UNITS[unit] ?? 1), { from: 1_024, to: 2 ** 53 }, String);
+    },
+    write(value) {
+      const unit = Object.keys(BYTE_UNITS).findLast((name) => value % (BYTE_UNITS[name] ?? 1) === 0) ?? '';
+      return `${value / (BYTE_UNITS[unit] ?? 1)}${unit}`;
+    },
+  });
+}
+
 /** An amount of money, in any currency. */
 export function amount(): Scalar<number> {
   return scalar({

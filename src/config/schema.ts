@@ -14,6 +14,7 @@ import { METHODS } from '../service/operations.ts';
 import { given, optional, required, section, sectionOrOff } from './keys.ts';
 import {
   baseAddress,
+  byteSize,
   denyTarget,
   duration,
   filePath,
@@ -27,6 +28,7 @@ import {
   pageAddress,
   password,
   portNumbers,
+  rate,
   secretFile,
   sentinelAddress,
   storeUrl,
@@ -63,6 +65,33 @@ export const LISTENER = section({
         username: required(username(), 'name of the user; a client can append routing options to it'),
         password: optional(password(), 'password of the user'),
         passwordFile: optional(secretFile('/run/secrets/alice'), 'file that contains the password'),
+        limits: optional(
+          section({
+            tunnels: optional(
+              whole(1, MAX.tunnels),
+              'maximum number of requests and tunnels at once',
+              'no limit',
+            ),
+            rate: optional(rate(), 'maximum rate of requests', 'no limit'),
+            bytesPerDay: optional(
+              byteSize(),
+              'maximum number of bytes in a day, in both directions',
+              'no limit',
+            ),
+            membersPerDay: optional(
+              whole(1, MAX.members),
+              'maximum number of distinct members in a day',
+              'no limit',
+            ),
+            source: optional(
+              text({ expected: 'the name of a source', example: 'city' }),
+              'the only source whose members the user gets',
+              'all sources',
+            ),
+          }),
+          'what the user may use; beyond it, requests get 429 `limit`',
+          'no limits',
+        ),
       }),
     ),
     [],

@@ -422,6 +422,17 @@ const SENTENCES: readonly (readonly [english: string, chinese: string])[] = [
   ['not serving: {reason}', '无法为客户端服务：{reason}'],
 
   // Why a client is refused.
+  [
+    'the user has used {n} bytes today, and bytesPerDay is {limit}',
+    '该用户今天已使用 {n} 字节，bytesPerDay 是 {limit}',
+  ],
+  [
+    'the user has used {n} members today, and membersPerDay is {limit}',
+    '该用户今天已使用 {n} 个成员，membersPerDay 是 {limit}',
+  ],
+  ['the user has {n} requests open, and tunnels is {limit}', '该用户有 {n} 个打开的请求，tunnels 是 {limit}'],
+  ['the user sends more than {n} requests a minute', '该用户每分钟发送的请求超过 {n} 个'],
+  ['the user may only use source {source}', '该用户只能使用来源 {source}'],
   ['Waited {n} s for a member that can serve this request.', '等待 {n} 秒，没有能够服务该请求的成员。'],
   [
     'No source that can serve this request will have a member soon.',

@@ -27,6 +27,7 @@ import { openState, type State } from '../state/folder.ts';
 import { type Apis, openApis } from './apis.ts';
 import { createControl } from './control.ts';
 import { createFleet, type Fleet, type FleetConnector, refusalsOf, storeConnector } from './fleet.ts';
+import { feedLimits } from './limits-feed.ts';
 import {
   configuredAddresses,
   dialerSettings,
@@ -99,6 +100,11 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   const ownAddresses = () => [...plane.listeners.flatMap(({ addresses }) => addresses), ...apis.addresses()];
   const refuses: RefuseAddress = (host, port) => refusesOf(config(), ownAddresses())(host, port);
   evictOwnMembers(pool, { refuses, warn });
+  const feed = feedLimits({
+    ...{ clock, config, ledger, replicas: () => fleet?.status().replicas.length ?? 1 },
+    send: (usedToday) => plane.setContext({ ...planeContext(config(), apis.addresses()), usedToday }),
+  });
+  owner.own('limits', () => feed[Symbol.dispose]());
   await openRefill(context, { pool, refiller, fleet, faults, state, refuses, ownAddresses });
   return { pool, plane, faults, prober, readiness, control, apis, refiller, fleet, ledger };
 }

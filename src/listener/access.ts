@@ -18,9 +18,14 @@ import { ownText } from '../core/own-text.ts';
 import type { Secret } from '../core/secret.ts';
 import { DenyTargets } from './deny-targets.ts';
 import { routingTextWithoutUsers } from './routing-options.ts';
+import type { Limits } from './user-limits.ts';
 
 export interface AccessOptions {
-  readonly users: readonly { readonly username: string; readonly password: Secret }[];
+  readonly users: readonly {
+    readonly username: string;
+    readonly password: Secret;
+    readonly limits?: Limits | undefined;
+  }[];
   /** Client networks in CIDR notation; empty allows every address. */
   readonly allow: readonly string[];
   readonly denyTargets: readonly string[];

@@ -8,7 +8,7 @@ import { type SecureContext, TLSSocket } from 'node:tls';
 import type { Clock } from '../core/clock.ts';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { ClientProtocol, EventBus } from '../core/events.ts';
-import { describeError, type FaultCode, type NoriaError } from '../core/faults.ts';
+import { describeError, type FaultCode, NoriaError } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
 import type { Listed } from '../core/live-list.ts';
 import { clientNetwork } from '../core/networks.ts';
@@ -20,11 +20,14 @@ import { fieldValues, type HeaderField } from './http/header-fields.ts';
 import { badRequest } from './refusal.ts';
 import { type RoutingSettings, readRoutingOptions } from './routing-options.ts';
 import type { TunnelMeter } from './tunnel-meter.ts';
+import { limited, type UserLimits } from './user-limits.ts';
 
 /** What all connections of a listener share. Durations are in ms. */
 export interface ConnectionOptions extends RoutingSettings {
   /** Of the listener; it reports what open tunnels relay. */
   readonly meter: TunnelMeter;
+  /** Of the users, over all listeners of this process. */
+  readonly limits?: UserLimits;
   readonly name: string;
   readonly access: Access;
   readonly dialer: Dialer;
@@ -43,6 +46,9 @@ export interface ConnectionOptions extends RoutingSettings {
 
 /** After the last reply, noria discards data from the client for at most this time. */
 const CLOSE_TIMEOUT_MS = 2_000;
+
+/** A request that no later time allows: the client has to change it. */
+const NEVER_RETRY_MS = 3_600_000;
 
 const RECORD_PROTOCOLS: { readonly [Protocol in ClientProtocol]: RequestProtocol } = {
   http: 'forward',
@@ -77,6 +83,8 @@ export class ClientConnection implements Listed {
   #timeout: Deadline | undefined;
   #phase: 'idle' | 'request' | 'tunnel' = 'idle';
   #answered = false;
+  /** The user whose limits count the current request. */
+  #admitted: string | undefined;
   draining = false;
 
   constructor(accepted: Socket, localPort: number, options: ConnectionOptions) {
@@ -146,7 +154,7 @@ export class ClientConnection implements Listed {
   becomeIdle(timeoutMs?: number): void {
     this.#phase = 'idle';
     this.#answered = true;
-    this.endRecord();
+    this.endRequest();
     this.#clearTimeout();
     if (this.draining) this.socket.destroySoon();
     else if (timeoutMs !== undefined) this.#setTimeout(timeoutMs);
@@ -181,9 +189,30 @@ export class ClientConnection implements Listed {
       if (identity.user !== '') record.user = identity.user;
     }
     const routing =
-      this.options.access.checkTarget(target) ?? this.readRoutingOptions(identity, target.host, headers);
+      this.options.access.checkTarget(target) ??
+      this.#limit(identity.user, this.readRoutingOptions(identity, target.host, headers));
     if (record !== undefined && 'session' in routing) record.session = routing.session ?? null;
     return routing;
+  }
+
+  /** Applies the limits of the user to a request with these options. */
+  #limit(user: string, routing: RoutingOptions | NoriaError): RoutingOptions | NoriaError {
+    const { limits } = this.options;
+    if (user === '' || limits === undefined || routing instanceof NoriaError) return routing;
+    const source = limits.sourceOf(user);
+    if (source !== undefined && (routing.source ?? source) !== source)
+      return limited(`the user may only use source ${source}`, NEVER_RETRY_MS);
+    this.#release();
+    const refused = limits.admit(user);
+    if (refused !== undefined) return refused;
+    this.#admitted = user;
+    return source === undefined ? routing : { ...routing, source };
+  }
+
+  #release(): void {
+    if (this.#admitted === undefined) return;
+    this.options.limits?.release(this.#admitted);
+    this.#admitted = undefined;
   }
 
   /** @param targetHost - the target's host in canonical form; '' while the target is unknown. */
@@ -257,9 +286,10 @@ export class ClientConnection implements Listed {
     this.socket.destroy();
   }
 
-  /** Ends the record of the current request. Call it when its last byte has passed. */
-  endRecord(): void {
+  /** Ends the current request: its record, and its place in the user's limits. Call it when its last byte has passed. */
+  endRequest(): void {
     const { record } = this;
+    this.#release();
     if (record === undefined) return;
     this.record = undefined;
     record.protocol = RECORD_PROTOCOLS[this.#protocol];
@@ -324,6 +354,6 @@ export class ClientConnection implements Listed {
     bus.emit('connection.closed', { listener: name, protocol: this.#protocol, outcome, ms });
     this.onClosed?.(this);
     this.dialing?.cancel();
-    if (this.#phase !== 'tunnel') this.endRecord(); // a tunnel ends when its member's side has closed, too
+    if (this.#phase !== 'tunnel') this.endRequest(); // a tunnel ends when its member's side has closed, too
   }
 }

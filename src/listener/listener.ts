@@ -73,7 +73,10 @@ export class Listener {
     const { name, addresses, tls, sharedLimit, deadlines } = options;
     this.name = name;
     this.#options = options;
-    this.#connectionOptions = { ...options, meter: new TunnelMeter(options.bus, options.clock) };
+    this.#connectionOptions = {
+      ...options,
+      meter: new TunnelMeter(options.bus, options.clock, options.limits),
+    };
     this.#listenAddresses = addresses;
     if (tls !== undefined) this.#secureContext = secureContext(name, tls);
     if (sharedLimit !== undefined) this.#admissionQueue = new AdmissionQueue(sharedLimit, deadlines);

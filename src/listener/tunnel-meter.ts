@@ -1,5 +1,6 @@
 /**
- * Reports what open tunnels relay, once a second, so that usage and limits do not wait for their end. Owns one timer, and
+ * Reports what open tunnels relay, once a second, so that usage and limits do not wait for their end. Ends the tunnels of
+ * users who have used their bytes of the day. Owns one timer, and
  * only while tunnels are open.
  */
 import type { Clock } from '../core/clock.ts';
@@ -7,20 +8,28 @@ import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import type { OpenRequest } from '../core/request-record.ts';
 import type { RelayCounts } from './relay.ts';
+import type { UserLimits } from './user-limits.ts';
+
+interface OpenTunnel {
+  readonly counts: RelayCounts;
+  readonly connection: { destroy(): void };
+}
 
 export class TunnelMeter {
   readonly #bus: EventBus;
   readonly #clock: Clock;
-  readonly #open = new Map<OpenRequest, RelayCounts>();
+  readonly #limits: UserLimits | undefined;
+  readonly #open = new Map<OpenRequest, OpenTunnel>();
   #timer: Disposable | undefined;
 
-  constructor(bus: EventBus, clock: Clock) {
+  constructor(bus: EventBus, clock: Clock, limits?: UserLimits) {
+    this.#limits = limits;
     this.#bus = bus;
     this.#clock = clock;
   }
 
-  add(record: OpenRequest, counts: RelayCounts): void {
-    this.#open.set(record, counts);
+  add(record: OpenRequest, counts: RelayCounts, connection: { destroy(): void }): void {
+    this.#open.set(record, { counts, connection });
     this.#timer ??= this.#clock.after(SECOND_MS, this.#report);
   }
 
@@ -33,7 +42,9 @@ export class TunnelMeter {
 
   readonly #report = (): void => {
     this.#timer = this.#clock.after(SECOND_MS, this.#report);
-    for (const [record, { bytesUp, bytesDown }] of this.#open) {
+    for (const [record, { counts, connection }] of this.#open) {
+      const { bytesUp, bytesDown } = counts;
+      if (record.user !== null && this.#limits?.isOverBytes(record.user)) connection.destroy();
       const [up, down] = [bytesUp - record.countedUp, bytesDown - record.countedDown];
       if (up === 0 && down === 0) continue;
       record.countedUp = bytesUp;

@@ -96,12 +96,13 @@ export function relayTunnel(
       const ms = clock.monotonic() - startedAt;
       const closed = { source, member, kind: 'tunnel', bytesUp, bytesDown, ms } as const;
       bus.emit('tunnel.closed', record === undefined ? closed : { ...closed, request: record.id });
-      if (record === undefined) return;
-      meter.delete(record);
-      record.bytesUp += bytesUp;
-      record.bytesDown += bytesDown;
-      connection.endRecord();
+      if (record !== undefined) {
+        meter.delete(record);
+        record.bytesUp += bytesUp;
+        record.bytesDown += bytesDown;
+      }
+      connection.endRequest();
     },
   });
-  if (record !== undefined) meter.add(record, counts);
+  if (record !== undefined) meter.add(record, counts, connection);
 }

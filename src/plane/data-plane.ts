@@ -4,6 +4,7 @@ import type { Secret } from '../core/secret.ts';
 import type { DialerSettings, MemberDialer } from '../dialer/dialer.ts';
 import type { AccessOptions } from '../listener/access.ts';
 import type { ListenerOptions } from '../listener/listener.ts';
+import type { UsedToday } from '../listener/user-limits.ts';
 import type { LeaseHolder } from '../pool/leases.ts';
 import type { PoolSettings } from '../pool/options.ts';
 
@@ -59,6 +60,8 @@ export interface PlaneContext {
   readonly sourceNames: readonly string[];
   /** The addresses of the admin API and of proxyPool. Clients may not use them as targets. */
   readonly apiAddresses: readonly BoundAddress[];
+  /** What the users with limits used today. Absent: as before. */
+  readonly usedToday?: UsedToday;
 }
 
 export interface ListenerStatus {

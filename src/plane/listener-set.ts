@@ -21,6 +21,7 @@ import type { Dialer } from '../dialer/contract.ts';
 import { Access, type WrongAttempt } from '../listener/access.ts';
 import type { ConnectionLimit } from '../listener/admission-queue.ts';
 import { type Listener, openListener } from '../listener/listener.ts';
+import { UserLimits } from '../listener/user-limits.ts';
 import type { ListenerSettings, ListenerStatus, PlaneContext } from './data-plane.ts';
 
 export interface ListenerSetOptions {
@@ -97,11 +98,13 @@ export class ListenerSet {
   /** noria's own addresses, cached because every request reads them. */
   #ownAddresses: readonly BoundAddress[] = [];
   readonly guard: LoopGuard;
+  readonly #limits: UserLimits;
 
   constructor(options: ListenerSetOptions) {
     this.#options = options;
     this.#deadlines = new Deadlines(options.clock, DEADLINE_TICK_MS);
     this.#context = options.context;
+    this.#limits = new UserLimits(options.clock);
     this.guard = { mark: options.mark, ownAddresses: () => this.#ownAddresses };
   }
 
@@ -121,12 +124,14 @@ export class ListenerSet {
 
   setContext(context: PlaneContext): void {
     this.#context = context;
+    if (context.usedToday !== undefined) this.#limits.setToday(context.usedToday);
     this.#refreshOwnAddresses();
   }
 
   /** Opens and closes listeners until they match the settings; see `DataPlane.update`. */
   async update(settings: readonly ListenerSettings[], drainTimeoutMs: number): Promise<void> {
     const before = this.#opened;
+    this.#limits.configure(settings.flatMap(({ users }) => users));
     const wanted = this.#match(settings);
     const certificateSwaps = wanted.flatMap(prepareCertificate);
     const change: Change = {
@@ -299,6 +304,7 @@ export class ListenerSet {
       bus,
       clock,
       deadlines: this.#deadlines,
+      limits: this.#limits,
       sourceNames: () => this.#context.sourceNames,
       ...(shares && { sharedLimit: shares.sharing.connectionLimit(shares.id) }),
     });

@@ -230,3 +230,59 @@ test('ledger: noria why tells the story of a request, noria usage what was used'
   expect((await run('usage', '--by', 'source', '--csv')).out).toMatch(/^name,requests,.*\r\ncity,1,0,/);
   expect((await run('usage', '--day', '2020-01-01')).exitCode).toBe(1);
 });
+
+async function startLimited(limits: string) {
+  const sandbox = await openTestSandbox({ instances: [{ product: 'short-classic', members: 4 }] });
+  const noria = await startNoria({
+    sources: [sourceLine(sandbox, 'city', 'short-classic')],
+    listener: `users: [{ username: ann, password: x, limits: ${limits} }, { username: ben, password: x }]`,
+  });
+  await untilReady(noria, 1);
+  const status = async (user: string, path: string, ...args: string[]) => {
+    const url = `${sandbox.targetUrl}${path}`;
+    const format = '%{http_code} %header{x-noria-error} %header{retry-after}';
+    const options = ['-x', `http://${user}:x@${noria.proxy}`, '-o', '/dev/null', '-w', format];
+    return (await curl(...options, ...args, url)).out.trim();
+  };
+  return { sandbox, noria, status };
+}
+
+test('ledger: a user beyond rate gets 429 with Retry-After; other users do not', async () => {
+  const { status } = await startLimited('{ rate: 2/h }');
+  expect(await status('ann', '/ip')).toBe('200');
+  expect(await status('ann', '/ip')).toMatch(/^429 limit \d{3,4}$/);
+  expect(await status('ben', '/ip')).toBe('200');
+});
+
+test('ledger: a user has at most `tunnels` requests at once, and the place is free after the end', async () => {
+  const { noria, status } = await startLimited('{ tunnels: 1 }');
+  const slow = status('ann', '/delay/700');
+  await until('the first request', () => noria.control.status().pool.openTunnels === 1);
+  expect(await status('ann', '/ip')).toBe('429 limit 1');
+  expect(await status('ben', '/ip')).toBe('200');
+  expect(await slow).toBe('200');
+  expect(await status('ann', '/ip')).toBe('200');
+  expect(await status('ann', '/ip', '-p')).toBe('200');
+  expect(await status('ann', '/ip', '-p')).toBe('200');
+});
+
+test('ledger: bytesPerDay ends open tunnels within seconds, and refuses the next request', async () => {
+  const { noria, status } = await startLimited('{ bytesPerDay: 64KiB }');
+  const cut = await status('ann', `/bytes/${2 ** 40}`, '-p', '--limit-rate', '200k');
+  expect(cut).toMatch(/^(200|000)/);
+  expect(await status('ann', '/ip')).toMatch(/^429 limit \d+$/);
+  const [row] = await usage(noria, 'user');
+  expect(row?.name).toBe('ann');
+  expect((row?.bytesUp ?? 0) + (row?.bytesDown ?? 0)).toBeGreaterThan(65_536);
+  expect(await status('ben', '/ip')).toBe('200');
+});
+
+test('ledger: membersPerDay and source limit which members a user gets', async () => {
+  const { status } = await startLimited('{ membersPerDay: 1 }');
+  expect(await status('ann', '/ip')).toBe('200');
+  await until('the count of the first member', async () =>
+    (await status('ann', '/ip')).startsWith('429 limit'),
+  );
+  const other = await startLimited('{ source: city }');
+  expect(await other.status('ann', '/ip')).toBe('200');
+});
