@@ -52,7 +52,7 @@ function addMemberActions(app: OpenAPIHono, backend: AdminBackend): void {
       method: 'post',
       path: '/api/reports',
       summary:
-        'Report whether a target host banned a member; noria does not use a banned member for that host again',
+        'Report whether a site bans the exit of a session or member, also up to 10 minutes after the member left',
       request: { body: { content: jsonContent(reportSchema), required: true } },
       responses: {
         204: { description: 'Recorded' },

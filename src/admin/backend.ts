@@ -3,13 +3,17 @@ import type { LogLevel } from '../core/log-options.ts';
 import type { RequestRecord } from '../core/request-record.ts';
 import type { RequestFilter } from '../ledger/recent-requests.ts';
 import type { UsageKind, UsageRow } from '../ledger/usage.ts';
-import type { MemberJson, Reload, Report, SessionJson, Status } from './schemas.ts';
+import type { MemberJson, Reload, Report, SessionJson, SiteJson, Status } from './schemas.ts';
 
 export interface AdminBackend {
   status(): Status;
   members(): readonly MemberJson[];
   memberCounts(): readonly MemberCounts[];
   sessions(): readonly SessionJson[];
+  /** The busiest sites. */
+  sites(): readonly SiteJson[];
+  /** The spacing in ms of the sites that rules of `targets` name. */
+  siteSpacings(): ReadonlyMap<string, number>;
   /** The latest client requests that match, newest first. */
   requests(filter: RequestFilter): readonly RequestRecord[];
   /** Undefined if nothing is known of the day. */

@@ -133,6 +133,12 @@ function addGauges(registry: Registry, backend: AdminBackend): void {
   addGauge(registry, { name: 'noria_sessions', help: 'Sessions that are bound to a member.' }, (sessions) =>
     sessions.set(backend.status().pool.sessions),
   );
+  const spacingHelp =
+    'Least time between two uses of one exit at the site; other: the greatest of all other sites.';
+  const spacingTerms = { name: 'noria_site_spacing_seconds', help: spacingHelp, labels: ['site'] as const };
+  addGauge(registry, spacingTerms, (spacings) => {
+    for (const [site, ms] of backend.siteSpacings()) spacings.set({ site }, ms / SECOND_MS);
+  });
   const readyHelp = '1 when noria expects to serve a new client, else 0.';
   addGauge(registry, { name: 'noria_ready', help: readyHelp }, (ready) =>
     ready.set(backend.status().ready ? 1 : 0),
@@ -168,7 +174,10 @@ function countEvents(registry: Registry, bus: EventBus, backend: AdminBackend): 
   const attempts = counter('noria_dial_attempts_total', attemptHelp, ['source', 'outcome']);
   const hedgeHelp = 'Hedges (second attempts in parallel with a slow first one), by outcome.';
   const hedges = counter('noria_hedges_total', hedgeHelp, ['outcome']);
+  const banHelp = 'Exits that sites banned, by evidence; sites of targets by name, all others as other.';
+  const bans = counter('noria_bans_total', banHelp, ['site', 'evidence']);
   return [
+    bus.on('site.banned', ({ site, isNamed, evidence }) => bans.add(1, isNamed ? site : 'other', evidence)),
     bus.on('draw.done', ({ source, code, joined, forbidden }) => {
       extractions.add(1, source, code);
       drawn.add(joined + forbidden, source);

@@ -21,6 +21,7 @@ import {
   requestSchema,
   type Status,
   sessionSchema,
+  siteSchema,
   spanSchema,
   statusSchema,
   usageSchema,
@@ -54,6 +55,7 @@ export function addReadRoutes(app: OpenAPIHono, parts: ReadRouteParts): () => vo
   const status = new SnapshotCache(clock, () => backend.status());
   const members = new SnapshotCache(clock, () => new JsonList(backend.members()));
   const sessions = new SnapshotCache(clock, () => new JsonList(backend.sessions()));
+  const sites = new SnapshotCache(clock, () => new JsonList(backend.sites()));
   addHealth(app, status);
   app.openapi(
     createRoute({
@@ -71,12 +73,18 @@ export function addReadRoutes(app: OpenAPIHono, parts: ReadRouteParts): () => vo
     schema: sessionSchema.array(),
     list: sessions,
   });
+  addList(app, {
+    path: '/api/sites',
+    summary: 'The busiest 100 sites',
+    schema: siteSchema.array(),
+    list: sites,
+  });
   addRecent(app, parts);
   addLedger(app, parts);
   addMetrics(app, parts.metrics);
   addPac(app, backend);
   return () => {
-    for (const cache of [status, members, sessions]) cache.clear();
+    for (const cache of [status, members, sessions, sites]) cache.clear();
   };
 }
 

@@ -3,6 +3,7 @@
  * types from them. Durations are in seconds, moments in ISO 8601, sizes in bytes.
  */
 import { z } from '@hono/zod-openapi';
+import { parseDuration } from '../core/duration.ts';
 import type { Side } from '../core/faults.ts';
 import { LOG_LEVELS } from '../core/log-options.ts';
 import { MEMBER_PROTOCOLS } from '../core/protocol.ts';
@@ -284,6 +285,19 @@ export const usageSchema = z
   })
   .openapi('Usage');
 
+export const siteSchema = z
+  .object({
+    name: z.string(),
+    uses: integer('Leases of members for the site'),
+    bans: integer('Bans of exits by the site'),
+    bannedExits: integer('Exits that the site bans now, also those of members that left'),
+    usableExits: integer('Exits of members that the site does not ban'),
+    spacingMs: integer('Least time between two uses of one exit at the site'),
+    nextSlotAt: z.string().nullable().openapi({ description: 'When an exit may be used next; null: none' }),
+    draws: integer('IPs drawn because of bans of the site'),
+  })
+  .openapi('Site');
+
 export const rotateSchema = z
   .object({
     close: z.boolean().optional().openapi({ description: 'Also close the open tunnels of the session' }),
@@ -296,6 +310,12 @@ export const reportSchema = z
     member: z.string().min(1).optional(),
     host: z.string().min(1).max(253),
     verdict: z.enum(['banned', 'ok']),
+    for: z
+      .string()
+      .refine((text) => (parseDuration(text) ?? 0) > 0, 'not a duration such as 30m')
+      .optional()
+      .openapi({ description: 'The length of the ban; without it, the rule of the site decides' }),
+    close: z.boolean().optional().openapi({ description: "Also close the session's open tunnels" }),
   })
   .refine(({ session, member }) => (session === undefined) !== (member === undefined), {
     message: 'give either session or member',
@@ -325,6 +345,7 @@ export type Span = z.infer<typeof spanSchema>;
 export type HistoryView = z.infer<typeof historySchema>;
 export type FailureView = z.infer<typeof failureSchema>;
 export type RequestJson = z.infer<typeof requestSchema>;
+export type SiteJson = z.infer<typeof siteSchema>;
 export type UsageJson = z.infer<typeof usageSchema>;
 export type Reload = z.infer<typeof reloadSchema>;
 export type Report = z.infer<typeof reportSchema>;

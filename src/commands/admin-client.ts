@@ -12,8 +12,10 @@ import {
   reloadSchema,
   requestSchema,
   type SessionJson,
+  type SiteJson,
   type Status,
   sessionSchema,
+  siteSchema,
   statusSchema,
   type UsageJson,
   usageSchema,
@@ -84,6 +86,10 @@ export class AdminClient {
 
   requests(query: URLSearchParams): Promise<RequestJson[]> {
     return this.#get(`/api/requests?${query}`, requestSchema.array());
+  }
+
+  sites(): Promise<SiteJson[]> {
+    return this.#get('/api/sites', siteSchema.array());
   }
 
   usage(query: URLSearchParams): Promise<UsageJson[]> {

@@ -1,5 +1,5 @@
-/** The commands that ask a running noria what its clients requested: `why` and `usage`. */
-import type { RequestJson, UsageJson } from '../admin/schemas.ts';
+/** The commands that ask a running noria what its clients requested: `why`, `usage` and `sites`. */
+import type { RequestJson, SiteJson, UsageJson } from '../admin/schemas.ts';
 import { faultTexts, type Language } from '../core/chinese.ts';
 import { parseDuration } from '../core/duration.ts';
 import { FAULTS, type FaultCode, NoriaError } from '../core/faults.ts';
@@ -164,4 +164,43 @@ export function formatUsage(rows: readonly UsageJson[], by: UsageFlags['by'], co
 
 function money(amount: number): string {
   return String(Number(amount.toPrecision(4)));
+}
+
+interface SitesFlags extends AdminFlags {
+  readonly json?: boolean;
+}
+
+export const sitesCommand = command({
+  name: 'sites',
+  about: 'list the busiest sites of a running daemon: banned and usable exits, spacing, next slot and draws',
+  flags: [...ADMIN_FLAGS, ['--json', 'print the sites as in /api/sites']],
+  examples: ['sites', 'sites --json | jq .[0].bannedExits'],
+  help: `A site is a registrable domain, or what a rule of \`targets\` names.\n${TOKEN_HELP}`,
+  run: async ({ terminal }, flags: SitesFlags) => {
+    const sites = await openAdminClient(flags, terminal).sites();
+    if (flags.json === true) terminal.print(JSON.stringify(sites, undefined, 2));
+    else for (const line of formatSites(sites, terminal.columns)) terminal.print(line);
+  },
+});
+
+export function formatSites(sites: readonly SiteJson[], columns: number): string[] {
+  if (sites.length === 0) return ['no site was visited'];
+  return formatTable<SiteJson>(
+    sites,
+    [
+      { title: 'SITE', cell: ({ name }) => name },
+      { title: 'USES', align: 'right', cell: ({ uses }) => String(uses) },
+      { title: 'BANS', align: 'right', cell: ({ bans }) => String(bans) },
+      { title: 'BANNED', align: 'right', cell: ({ bannedExits }) => String(bannedExits) },
+      { title: 'USABLE', align: 'right', cell: ({ usableExits }) => String(usableExits) },
+      {
+        title: 'SPACING',
+        align: 'right',
+        cell: ({ spacingMs }) => (spacingMs === 0 ? '-' : `${spacingMs / 1000} s`),
+      },
+      { title: 'NEXT SLOT', cell: ({ nextSlotAt }) => nextSlotAt?.slice(11, 19) ?? 'none' },
+      { title: 'DRAWS', align: 'right', optional: true, cell: ({ draws }) => String(draws) },
+    ],
+    columns,
+  );
 }

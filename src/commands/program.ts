@@ -43,6 +43,7 @@ const COMMANDS: ReadonlyMap<string, () => Promise<AddCommand>> = new Map([
   ['members', async () => (await import('./steer.ts')).membersCommand],
   ['sessions', async () => (await import('./steer.ts')).sessionsCommand],
   ['why', async () => (await import('./ledger.ts')).whyCommand],
+  ['sites', async () => (await import('./ledger.ts')).sitesCommand],
   ['usage', async () => (await import('./ledger.ts')).usageCommand],
   ['pause', async () => (await import('./steer.ts')).sourceCommand('pause')],
   ['resume', async () => (await import('./steer.ts')).sourceCommand('resume')],

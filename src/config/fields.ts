@@ -112,6 +112,11 @@ function formOf(schema: unknown): Form {
     const options = plain.options.map(formOf);
     const word = options.find(({ shape }) => shape === 'scalar');
     const map = options.find(({ shape }) => shape === 'map');
+    const list = options.find(({ shape }) => shape === 'list');
+    if (word?.type !== undefined && list !== undefined) {
+      const expected = `${word.type.expected}, or a list, each entry ${list.type?.expected}`;
+      return { shape: 'scalar', type: { ...word.type, expected } };
+    }
     return { shape: 'choice', type: word?.type, below: map?.below };
   }
   throw new TypeError('the schema uses a zod type that fields.ts does not know');

@@ -136,7 +136,7 @@ function checkAcross(checked: CheckedConfig, problems: Problems): void {
   }
   checkBaseUrl(checked, problems);
   problems.duplicates(sources.map((source, index) => [`sources[${index}].name`, source?.name]));
-  checkListenerSources(checked, problems);
+  checkSourceNames(checked, problems);
   checkOverlaps(checked, problems);
 }
 
@@ -155,21 +155,24 @@ function checkBaseUrl({ sources, account, service }: CheckedConfig, problems: Pr
   }
 }
 
-function checkListenerSources({ sources, listeners }: CheckedConfig, problems: Problems): void {
+function checkSourceNames({ sources, listeners, targets }: CheckedConfig, problems: Problems): void {
   const names = sources.map((source) => source?.name);
   const known = names.filter((name) => name !== undefined);
   // `known` lacks the names of invalid sources, and a listener may use one of them. So if any source is invalid, noria
-  // checks no listener.
+  // checks no name.
   if (known.length < names.length) return;
-  listeners.forEach((listener, index) => {
-    if (listener?.source === undefined || known.includes(listener.source)) return;
-    const path = `listeners[${index}].source`;
-    const meant = nearest(listener.source, known);
-    const advice = meant === undefined ? '' : ` (did you mean ${meant}?)`;
-    const quoted = problems.quote(path, listener.source);
-    const choice = known.length === 0 ? 'there are no sources' : `expected one of ${known.join(', ')}`;
-    problems.error(path, `${quoted} is not a source${advice}; ${choice}`.trim());
-  });
+  const users = { listeners, targets };
+  for (const [section, entries] of Object.entries(users)) {
+    entries.forEach((entry, index) => {
+      if (entry?.source === undefined || known.includes(entry.source)) return;
+      const path = `${section}[${index}].source`;
+      const meant = nearest(entry.source, known);
+      const advice = meant === undefined ? '' : ` (did you mean ${meant}?)`;
+      const quoted = problems.quote(path, entry.source);
+      const choice = known.length === 0 ? 'there are no sources' : `expected one of ${known.join(', ')}`;
+      problems.error(path, `${quoted} is not a source${advice}; ${choice}`.trim());
+    });
+  }
 }
 
 /** The addresses that the configuration gives to noria, with their paths. */

@@ -400,6 +400,24 @@ export function denyTarget(): Scalar<string> {
   });
 }
 
+/** A pattern for the hosts of a site: a host, an IP address, or every name below a domain. */
+export function sitePattern(): Scalar<string> {
+  return scalar({
+    expected: 'a host, an IP address, or a pattern such as *.example.com',
+    example: 'shop.example',
+    json: { type: 'string' },
+    quoted: 'always',
+    read(given) {
+      const rule = parseTargetRule(given);
+      if (rule === undefined) return { wrong: wrongTargetRule(given) };
+      const isOne =
+        rule.kind === 'host' || rule.kind === 'below' || (rule.kind === 'network' && !isCidr(given));
+      return isOne ? { value: given.toLowerCase() } : { wrong: 'names no host' };
+    },
+    write: (value) => value,
+  });
+}
+
 const MAX_LINK_BYTES = 4096;
 
 export function password(): Scalar<Secret> {

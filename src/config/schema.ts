@@ -31,6 +31,7 @@ import {
   rate,
   secretFile,
   sentinelAddress,
+  sitePattern,
   storeUrl,
   text,
   token,
@@ -179,6 +180,59 @@ const FLEET = section({
   ),
 });
 
+const TARGET = section({
+  match: required(
+    z.array(sitePattern()).min(1),
+    'hosts that form one site; it gets the name of the first one; the first rule that matches a host applies',
+  ),
+  spacing: given(
+    wordOr(['auto'], duration(0, HOUR_MS)),
+    'auto',
+    'least time between two uses of one exit at this site; `auto`: learnt from bans, at most 5m',
+  ),
+  tunnelsPerMember: given(
+    whole(0, MAX.tunnels),
+    '0',
+    'maximum number of tunnels to this site through one exit at once; 0: no other limit than `rotation.maxTunnelsPerMember`',
+  ),
+  rate: given(
+    wordOr(['off'], rate()),
+    'off',
+    'most requests to this site through all exits together; more requests wait, then get 429',
+  ),
+  ban: given(
+    section({
+      for: given(
+        duration(SECOND_MS, WEEK_MS),
+        '10m',
+        'how long a ban lasts; each further ban of an exit lasts twice as long',
+      ),
+      max: given(
+        duration(SECOND_MS, WEEK_MS),
+        '24h',
+        'maximum length of a ban, also of one whose time a client or the site names',
+      ),
+      onStatus: given(
+        z.union([oneOf(['auto', 'off']), z.array(whole(400, 599)).min(1)]),
+        'auto',
+        'HTTP statuses (plain HTTP) that mean a ban; `auto`: noria compares exits; `off`: none; a list: always these',
+      ),
+    }),
+    {},
+    'when an exit counts as banned by this site, and for how long',
+  ),
+  drawsForBans: given(
+    whole(0, 100_000),
+    '60',
+    'maximum number of IPs an hour that noria draws for each source because of bans of this site',
+  ),
+  source: optional(
+    text({ expected: 'the name of a source', example: 'city' }),
+    'the only source whose members noria uses for this site',
+    'all sources',
+  ),
+});
+
 export const SCHEMA = z.strictObject({
   service: given(
     section({
@@ -259,7 +313,7 @@ export const SCHEMA = z.strictObject({
       perHostSpacing: given(
         duration(0, HOUR_MS),
         '0s',
-        'minimum time between two uses of one member for the same target host',
+        'minimum time between two uses of one exit for the same site; a `spacing` of `targets` replaces it',
       ),
       sessionTtl: given(duration(SECOND_MS, WEEK_MS), '10m', 'how long an idle session keeps its member'),
       maxSessionTtl: given(
@@ -329,6 +383,11 @@ export const SCHEMA = z.strictObject({
     }),
     {},
     'when a member counts as faulty',
+  ),
+  targets: given(
+    z.array(TARGET),
+    [],
+    'rules for sites; a site without a rule is a registrable domain or an IP address, with the defaults of the keys below',
   ),
   listeners: given(z.array(LISTENER).min(1), [{}], 'where clients connect'),
   admin: given(

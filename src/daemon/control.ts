@@ -4,7 +4,7 @@ import type { AdminBackend } from '../admin/backend.ts';
 import type { MemberJson, Status } from '../admin/schemas.ts';
 import type { Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
-import { SECOND_MS } from '../core/duration.ts';
+import { parseDuration, SECOND_MS } from '../core/duration.ts';
 import { formatHostPort, hostPort } from '../core/host-port.ts';
 import type { Log } from '../core/log.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
@@ -48,6 +48,8 @@ export function createControl(options: ControlOptions): AdminBackend {
     members: () => (fleet === undefined ? pool.members() : membersOf(pool, fleet)),
     memberCounts: () => pool.counts(),
     sessions: () => pool.sessions(),
+    sites: () => pool.sites.views(),
+    siteSpacings: () => pool.sites.namedSpacings(),
     requests: (filter) => ledger.requests.find(filter),
     usage: (kind, day) => ledger.usage.read(kind, day),
     usageDays: () => ledger.usage.days(),
@@ -65,10 +67,13 @@ export function createControl(options: ControlOptions): AdminBackend {
       return true;
     },
     forgetSession: (session) => pool.forgetSession(session),
-    reportMember({ session, member, host, verdict }) {
+    reportMember({ session, member, host, verdict, close, ...report }) {
       const canonical = hostPort(host, ANY_PORT)?.host ?? host;
-      if (session !== undefined) return pool.ban({ holder: { session }, host: canonical, verdict });
-      return member !== undefined && pool.ban({ holder: { member }, host: canonical, verdict });
+      const holder = session !== undefined ? { session } : { member: member ?? '' };
+      const forMs = report.for === undefined ? undefined : parseDuration(report.for);
+      const isKnown = pool.ban({ holder, host: canonical, verdict, forMs });
+      if (isKnown && close === true) plane.closeConnections(holder);
+      return isKnown;
     },
     setLogLevel: (level) => {
       log.level = level;

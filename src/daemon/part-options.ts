@@ -135,7 +135,12 @@ export function configuredAddresses({ listeners, admin, proxyPool }: Config): Bo
 
 export function poolSettings(config: Config): PoolSettings {
   const { pool, rotation, health } = config;
-  return { ...pool, rotation, health, sources: config.sources.map(poolSourceOptions) };
+  const targets = config.targets.map(({ spacing, rate, ...rule }) => ({
+    ...rule,
+    spacingMs: spacing,
+    ratePerSecond: rate === 'off' ? 0 : rate,
+  }));
+  return { ...pool, rotation, health, targets, sources: config.sources.map(poolSourceOptions) };
 }
 
 function poolSourceOptions({

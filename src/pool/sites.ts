@@ -438,6 +438,17 @@ export class Sites {
     }
   }
 
+  /** The spacing in ms of the sites that rules name, and the greatest of all others as `other`. */
+  namedSpacings(): ReadonlyMap<string, number> {
+    const now = this.#clock.monotonic();
+    const spacings = new Map<string, number>();
+    for (const site of this.#byName.values()) {
+      const name = site.isNamed ? site.name : 'other';
+      spacings.set(name, Math.max(spacings.get(name) ?? 0, this.spacingOf(site, now)));
+    }
+    return spacings;
+  }
+
   /** The busiest sites. */
   views(): SiteView[] {
     const now = this.#clock.monotonic();

@@ -111,6 +111,8 @@ export function fakeBackend(
     resumeSource: command('resume', 'city'),
     rotateSession: command('rotate', 'abc'),
     forgetSession: command('forget', 'abc'),
+    sites: () => [],
+    siteSpacings: () => new Map(),
     reportMember: ({ session, member, host, verdict }) => {
       commands.push(`report ${session ?? member} ${host} ${verdict}`);
       return session === 'abc' || member === 'm1';

@@ -35,6 +35,7 @@ test('program: has the documented commands', () => {
     'sandbox',
     'sessions',
     'simulate',
+    'sites',
     'status',
     'usage',
     'why',

@@ -54,6 +54,7 @@ test('load: every key has its default', () => {
       warm: 'auto',
     },
     health: { maxFailures: 2, quarantineMs: 10_000, check: undefined },
+    targets: [],
     listeners: [
       {
         address: { kind: 'tcp', host: '127.0.0.1', port: 8888, lastPort: 8888 },
