@@ -150,6 +150,7 @@ export function pacedAs(config: Config, source: SourceConfig): PacedAddress {
 
 const DROP_REASONS: Readonly<Record<string, string>> = {
   address: 'no usable address',
+  duplicate: 'named twice',
   port: 'no usable port',
   private: 'private address; set pool.allowPrivateAddresses to accept it',
   own: 'an address of noria itself',
@@ -192,6 +193,12 @@ export const extractCommand = command({
 async function extract(name: string, flags: ServiceFlags, terminal: Terminal): Promise<void> {
   const config = readConfig(flags.config, terminal);
   const source = sourceNamed(config, name);
+  const call = callOf(config, source);
+  if (call.product === 'gateway' || call.product === 'list')
+    throw new NoriaError(
+      'bad-usage',
+      `source ${name} has the product ${call.product}, which makes no extraction call; noria members lists its members`,
+    );
   const { number, fields, count: limits } = OPERATIONS[source.product];
   const count = readCount(flags.count, limits.max);
   const answer = await callWithinPace(
@@ -199,7 +206,7 @@ async function extract(name: string, flags: ServiceFlags, terminal: Terminal): P
     {
       ...pacedAs(config, source),
       send: (connection, gate) =>
-        connection.extract({ ...callOf(config, source), count }, { secrets: secretsOf(source), gate }),
+        connection.extract({ ...call, count }, { secrets: secretsOf(source), gate }),
       settle: (received) =>
         reactTo(outcomeOfAnswer(source.product, received), {
           consecutive: 1,

@@ -60,7 +60,7 @@ export interface FleetTls {
   readonly key: Secret | undefined;
 }
 
-export type SourceConfig = ServiceSource | LinkSource;
+export type SourceConfig = ServiceSource | LinkSource | GatewaySource | ListSource;
 
 export interface ServiceSource extends SourceBase, Pick<FileSource, 'password' | 'format' | 'textLayout'> {
   readonly product: Product;
@@ -74,6 +74,29 @@ export interface LinkSource extends SourceBase, Pick<FileSource, 'body' | 'answe
   readonly method: Method;
   readonly headers: Readonly<Record<string, Secret>>;
   /** The secrets in the URL, the headers and the body. noria masks them in every text. */
+  readonly secrets: readonly Secret[];
+  readonly entryLogin: EntryLogin;
+  readonly key?: undefined;
+  readonly password?: undefined;
+}
+
+/** Members are names at one address, so no call gets them. */
+export interface GatewaySource extends SourceBase {
+  readonly product: 'gateway';
+  readonly host: string;
+  readonly port: number;
+  /** The user name, in which `{session}` stands for the name of a member; and the password. */
+  readonly account: Login;
+  readonly key?: undefined;
+  readonly password?: undefined;
+}
+
+export interface ListSource extends SourceBase, Pick<FileSource, 'answer'> {
+  readonly product: 'list';
+  readonly url: Secret | undefined;
+  /** The absolute path of the list. */
+  readonly file: string | undefined;
+  readonly refreshMs: number;
   readonly secrets: readonly Secret[];
   readonly entryLogin: EntryLogin;
   readonly key?: undefined;

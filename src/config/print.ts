@@ -1,6 +1,7 @@
 /** Prints a configuration as YAML for `noria check`. */
 import { Document } from 'yaml';
 import { z } from 'zod';
+import { formatHostPort } from '../core/host-port.ts';
 import type { Config, FleetConfig, ListenerConfig, SourceConfig } from './config.ts';
 import { inputOf } from './keys.ts';
 import { isScalar } from './scalars.ts';
@@ -43,9 +44,19 @@ function write(schema: unknown, value: unknown): unknown {
   return Object.fromEntries(entries.filter(([, inner]) => inner !== undefined));
 }
 
+/** What noria derives for a source that makes no call. */
+const UNPRINTED = { instance: undefined, baseUrl: undefined, intervalMs: undefined };
+
 function fileSource(source: SourceConfig): object {
   const { count, params, upstream } = source;
   const file = { ...source, params: { ...(count !== undefined && { count }), ...params } };
+  if (source.product === 'gateway') {
+    const address = formatHostPort(source.host, source.port);
+    const auth = source.account;
+    return { ...file, ...UNPRINTED, address, params: undefined, upstream: { ...upstream, auth } };
+  }
+  if (source.product === 'list')
+    return { ...file, ...UNPRINTED, params: undefined, upstream: { ...upstream, auth: authOf(source) } };
   if (source.product === 'link')
     return {
       ...file,
@@ -66,7 +77,7 @@ function authOf(source: SourceConfig): string | object {
     return isOwn ? 'instance' : credentials;
   }
   const byEntry = { ignore: 'none', use: 'auto', require: 'entry' };
-  return source.product === 'link' ? byEntry[source.entryLogin] : auth.kind;
+  return source.product === 'link' || source.product === 'list' ? byEntry[source.entryLogin] : auth.kind;
 }
 
 function fileListener(listener: ListenerConfig): object {

@@ -56,10 +56,16 @@ export function resolveConfig(
   file: string,
   context: ResolveContext,
 ): Omit<Config, 'warnings'> {
-  const defaults = { baseUrl: checked.service.baseUrl, size: checked.pool.size };
+  const { problems, files } = context;
+  const { baseUrl } = checked.service;
+  const common = {
+    baseUrl,
+    size: checked.pool.size,
+    problems,
+    absolute: (path: string) => files.absolute(path),
+  };
   const sources = checked.sources.map(
-    (source, index) =>
-      source && resolveSource(source, `sources[${index}]`, { ...defaults, problems: context.problems }),
+    (source, index) => source && resolveSource(source, `sources[${index}]`, common),
   );
   const listeners = checked.listeners.map(
     (listener, index) => listener && resolveListener(listener, `listeners[${index}]`, context),

@@ -9,6 +9,7 @@ import {
   amount,
   baseAddress,
   duration,
+  filePath,
   key,
   linkUrl,
   MAX,
@@ -106,7 +107,7 @@ export const SOURCE = section({
   ),
   product: required(
     oneOf(SOURCE_PRODUCTS),
-    'product family, which selects the operation of the service; `link`: an extraction link of any vendor',
+    'product family, which selects the operation of the service; `link`: an extraction link of any vendor; `gateway`: a gateway whose user name chooses the exit; `list`: a list of proxies in a file or at a URL',
   ),
   instance: optional(
     text({
@@ -117,7 +118,7 @@ export const SOURCE = section({
       private: true,
     }),
     'id of the instance (of the application for `free`), sent as api, inst_id or app_id',
-    'required, except for `link`',
+    'required for the products of the service',
   ),
   password: optional(password(), 'password of the instance; noria derives the key from it'),
   passwordFile: optional(secretFile('/run/secrets/city'), 'file that contains the password'),
@@ -152,10 +153,30 @@ export const SOURCE = section({
   baseUrl: optional(baseAddress(), 'address of the service for this source', '`service.baseUrl`'),
   url: optional(
     linkUrl(),
-    'the extraction link, for `link`; noria replaces `{count}` in it with the number of proxies that the call asks for',
+    'the extraction link, for `link`; noria replaces `{count}` in it with the number of proxies that the call asks for; for `list`, the address of the list',
     'required for `link`',
   ),
   urlFile: optional(secretFile('/run/secrets/link'), 'file that contains the link'),
+  address: optional(
+    text({
+      expected: 'host:port or [v6]:port',
+      example: 'gw.vendor.example:8000',
+      pattern: /^[^/@\s]+:\d{1,5}$/,
+      wrong: 'is not host:port',
+    }),
+    'address of the gateway, for `gateway`',
+    'required for `gateway`',
+  ),
+  file: optional(
+    filePath('proxies.txt'),
+    'file with the list, for `list`; noria reads it again when it changes',
+    'the list is at `url`',
+  ),
+  refresh: optional(
+    duration(SECOND_MS, WEEK_MS),
+    'how often noria reads the list, for `list`; members leave when they leave the list',
+    '5m',
+  ),
   method: optional(
     oneOf(METHODS),
     'HTTP method with which noria calls the link',
@@ -199,13 +220,13 @@ export const SOURCE = section({
   interval: optional(
     duration(100, HOUR_MS),
     'pace: minimum time from one call to the next',
-    '10s, as the service recommends; required for `link`',
+    '10s, as the service recommends; required for `link`; none for `gateway` and `list`',
   ),
   dailyBudget: optional(whole(1, MAX.tunnels), 'maximum number of distinct IPs drawn in a day', 'no limit'),
   lifetime: optional(
     duration(SECOND_MS, WEEK_MS),
     'lifetime of members when the service reports none; it starts again each time the member works',
-    '10m if the service reports a lifetime of -1 (unknown); otherwise 60s for `link`; for the other products, see docs/service.md',
+    '10m if the service reports a lifetime of -1 (unknown), and for `gateway`; none for `list`; otherwise 60s for `link`; for the other products, see docs/service.md',
   ),
   size: optional(whole(1, MAX.members), 'number of usable members to hold for this source', '`pool.size`'),
   price: optional(

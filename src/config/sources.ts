@@ -1,15 +1,23 @@
 /** Resolves one source: checks its keys against its product, and derives its other values from them. */
-import { formatDuration } from '../core/duration.ts';
+import { formatDuration, MINUTE_MS } from '../core/duration.ts';
 import { parseHostPort } from '../core/host-port.ts';
 import { Secret } from '../core/secret.ts';
 import { compileLayout } from '../service/decode-text.ts';
+import { gatewayIdentity, SESSION_TAG } from '../service/gateway.ts';
 import { layoutProblem } from '../service/link/address-text.ts';
 import { linkIdentity, linkSecrets } from '../service/link/link-url.ts';
 import type { EntryLogin } from '../service/link/rules.ts';
-import { memberProtocol, OPERATIONS, type Product } from '../service/operations.ts';
+import { memberProtocol, OPERATIONS, type Product, type SourceProduct } from '../service/operations.ts';
 import { checkParams } from '../service/params.ts';
 import { expectedAt } from './check.ts';
-import type { LinkSource, ServiceSource, SourceConfig, UpstreamAuth } from './config.ts';
+import type {
+  GatewaySource,
+  LinkSource,
+  ListSource,
+  ServiceSource,
+  SourceConfig,
+  UpstreamAuth,
+} from './config.ts';
 import { resolveKey, resolveUser } from './credentials.ts';
 import type { Problems } from './problems.ts';
 import type { FileSource } from './schema-source.ts';
@@ -28,13 +36,30 @@ const SERVICE_KEYS: Readonly<Record<string, string>> = {
   host: 'remove it: the url contains the host',
   baseUrl: 'remove it: the url contains the address',
 };
-const LINK_KEYS = ['url', 'urlFile', 'method', 'headers', 'body', 'answer'];
+/** Keys that only some products can have. */
+const PRODUCTS_OF_KEY: Readonly<Record<string, readonly SourceProduct[]>> = {
+  url: ['link', 'list'],
+  urlFile: ['link', 'list'],
+  answer: ['link', 'list'],
+  method: ['link'],
+  headers: ['link'],
+  body: ['link'],
+  address: ['gateway'],
+  file: ['list'],
+  refresh: ['list'],
+};
+const DEFAULT_GATEWAY_LIFE_MS = 10 * MINUTE_MS;
+const DEFAULT_REFRESH_MS = 5 * MINUTE_MS;
+
+type CommonKey = 'name' | 'lifetimeMs' | 'dailyBudget' | 'priority' | 'price' | 'size' | 'count';
 
 /** What other sections say: `service.baseUrl` and `pool.size` apply to a source without its own. */
 interface SourceContext {
   readonly baseUrl: string | undefined;
   readonly size: number;
   readonly problems: Problems;
+  /** Resolves a path that is relative to the folder of the configuration file. */
+  readonly absolute: (path: string) => string;
 }
 
 /**
@@ -75,7 +100,25 @@ class SourceResolver {
     const { count, ...params } = this.#params();
     const max = typeof count === 'number' ? count : undefined;
     const common = { name, lifetimeMs, dailyBudget, priority, price, size, count: max };
-    return product === 'link' ? this.#link(common) : this.#instance(product, { ...common, params });
+    this.#checkKeys(product);
+    if (product === 'link') return this.#link(common);
+    if (product === 'gateway') return this.#gateway(common);
+    return product === 'list' ? this.#list(common) : this.#instance(product, { ...common, params });
+  }
+
+  #checkKeys(product: SourceProduct): void {
+    const given = (key: string) => this.#problems.isGiven(`${this.#path}.${key}`);
+    for (const [key, products] of Object.entries(PRODUCTS_OF_KEY)) {
+      const message = `works only with product: ${products.join(' or ')}, and the product is ${product}`;
+      if (given(key) && !products.includes(product)) this.#error(key, message, 'key');
+    }
+    if (OPERATIONS[product].server !== 'url') return;
+    const foreign: Readonly<Record<string, string>> =
+      product === 'link' ? SERVICE_KEYS : { ...SERVICE_KEYS, interval: 'remove it', params: 'remove it' };
+    for (const [key, advice] of Object.entries(foreign)) {
+      const message = `does not work with product: ${product}; ${product === 'link' ? advice : 'remove it'}`;
+      if (given(key)) this.#error(key, message, 'key');
+    }
   }
 
   #error(key: string, message: string, side: 'key' | 'value' = 'value'): undefined {
@@ -88,17 +131,7 @@ class SourceResolver {
     if (!wanted.some((one) => this.#problems.has(one))) this.#problems.missing(at, message, { wanted });
   }
 
-  #instance(
-    product: Product,
-    common: Pick<
-      ServiceSource,
-      'name' | 'lifetimeMs' | 'dailyBudget' | 'priority' | 'price' | 'size' | 'count' | 'params'
-    >,
-  ): ServiceSource | undefined {
-    for (const key of LINK_KEYS) {
-      const message = `works only with product: link, and the product is ${product}`;
-      if (this.#problems.isGiven(`${this.#path}.${key}`)) this.#error(key, message, 'key');
-    }
+  #instance(product: Product, common: Pick<ServiceSource, CommonKey | 'params'>): ServiceSource | undefined {
     const { password, akey, host, instance, format, textLayout, upstream } = this.#source;
     const key = resolveKey({ password, key: akey }, { path: this.#path, keyName: 'akey' }, this.#problems);
     const wanted = `${this.#path}.instance`;
@@ -207,13 +240,7 @@ class SourceResolver {
     return intervalMs ?? defaultIntervalMs;
   }
 
-  #link(
-    common: Pick<LinkSource, 'name' | 'lifetimeMs' | 'dailyBudget' | 'priority' | 'price' | 'size' | 'count'>,
-  ): LinkSource | undefined {
-    for (const [key, advice] of Object.entries(SERVICE_KEYS)) {
-      if (this.#problems.isGiven(`${this.#path}.${key}`))
-        this.#error(key, `does not work with product: link; ${advice}`, 'key');
-    }
+  #link(common: Pick<LinkSource, CommonKey>): LinkSource | undefined {
     const { url, body, intervalMs, answer, method, upstream } = this.#source;
     if (url === undefined)
       this.#missing('has no url: a source with `product: link` requires url or urlFile', ['url', 'urlFile']);
@@ -222,10 +249,7 @@ class SourceResolver {
         'has no interval: a source with `product: link` requires it; set the minimum time between two calls that the vendor allows, for example interval: 5s',
         ['interval'],
       );
-    const problem = answer.address === undefined ? undefined : layoutProblem(answer.address);
-    if (problem !== undefined) this.#error('answer.address', problem);
-    if (answer.format === 'text' && answer.list !== undefined)
-      this.#error('answer.list', 'has no effect with format: text; remove it', 'key');
+    this.#checkAnswer();
     const login = this.#linkLogin();
     if (url === undefined || login === undefined || intervalMs === undefined) return undefined;
     const headers = Object.fromEntries(
@@ -245,11 +269,67 @@ class SourceResolver {
     };
   }
 
+  #checkAnswer(): void {
+    const { answer } = this.#source;
+    const problem = answer.address === undefined ? undefined : layoutProblem(answer.address);
+    if (problem !== undefined) this.#error('answer.address', problem);
+    if (answer.format === 'text' && answer.list !== undefined)
+      this.#error('answer.list', 'has no effect with format: text; remove it', 'key');
+  }
+
+  #gateway(common: Pick<GatewaySource, CommonKey>): GatewaySource | undefined {
+    const { address: given, upstream, lifetimeMs = DEFAULT_GATEWAY_LIFE_MS } = this.#source;
+    if (given === undefined)
+      this.#missing(
+        'has no address: a source with `product: gateway` requires it, for example gw.vendor.example:8000',
+        ['address'],
+      );
+    const address = given === undefined ? undefined : parseHostPort(given);
+    if (given !== undefined && address === undefined) this.#error('address', 'is not host:port');
+    const { auth, protocol = 'http' } = upstream;
+    if (typeof auth === 'string' || !auth.username.includes(SESSION_TAG)) {
+      const message = `a source with \`product: gateway\` requires a user name with ${SESSION_TAG} and a password, for example { username: "me-session-${SESSION_TAG}", password: … }`;
+      return this.#error('upstream.auth', message);
+    }
+    const account = resolveUser(auth, `${this.#path}.upstream.auth`, this.#problems);
+    if (protocol === 'socks4') this.#checkSocks4(account && { kind: 'always', credentials: account });
+    if (address === undefined || account === undefined) return undefined;
+    return {
+      ...common,
+      ...{ product: 'gateway', host: address.host, port: address.port, account, lifetimeMs },
+      instance: gatewayIdentity(`${address.host}:${address.port}`, account.username),
+      ...{ params: {}, intervalMs: 0, baseUrl: undefined, extractHost: undefined },
+      upstream: { ...upstream, protocol, auth: { kind: 'none' } },
+    };
+  }
+
+  #list(common: Pick<ListSource, CommonKey>): ListSource | undefined {
+    const { url, file, refreshMs = DEFAULT_REFRESH_MS, answer, upstream } = this.#source;
+    if (url === undefined && file === undefined)
+      this.#missing('has no list: a source with `product: list` requires url, urlFile or file', [
+        ...['url', 'urlFile', 'file'],
+      ]);
+    if (url !== undefined && file !== undefined)
+      this.#error('file', 'cannot be combined with url; keep one of them', 'key');
+    this.#checkAnswer();
+    const login = this.#linkLogin();
+    if (login === undefined || (url === undefined && file === undefined)) return undefined;
+    const absolute = file && this.#context.absolute(file);
+    return {
+      ...common,
+      ...{ product: 'list', url, file: absolute, refreshMs, answer, entryLogin: login.entryLogin },
+      instance: linkIdentity(url ?? new Secret(absolute ?? ''), undefined),
+      baseUrl: url && new URL(url.reveal()).origin,
+      secrets: url === undefined ? [] : linkSecrets(url, { headers: {}, body: undefined }),
+      ...{ params: {}, intervalMs: 0, extractHost: undefined },
+      upstream: { ...upstream, auth: login.auth },
+    };
+  }
+
   #linkLogin(): { readonly auth: UpstreamAuth; readonly entryLogin: EntryLogin } | undefined {
     const { auth, protocol } = this.#source.upstream;
     if (auth === 'instance') {
-      const message =
-        'instance does not work with product: link; use none, entry, or a user name and password of the vendor';
+      const message = `instance does not work with product: ${this.#source.product}; use none, entry, or a user name and password of the vendor`;
       return this.#error('upstream.auth', message);
     }
     if (typeof auth === 'string') {

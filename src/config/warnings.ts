@@ -45,7 +45,7 @@ function checkClearText({ service, sources }: Resolved, problems: Problems): voi
   const urls: (readonly [path: string, url: string | undefined])[] = [
     ['service.baseUrl', service.baseUrl],
     ...sources.map((source, index) => {
-      const key = source.product === 'link' ? 'url' : 'baseUrl';
+      const key = source.product === 'link' || source.product === 'list' ? 'url' : 'baseUrl';
       return [`sources[${index}].${key}`, source.baseUrl] as const;
     }),
   ];
@@ -80,7 +80,7 @@ function checkSize(source: SourceConfig, path: string, problems: Problems): void
     problems.warn(`${path}.params.count`, message);
   }
   // for a link, the check ends here: the vendor decides how many proxies a call brings, and how long they live
-  if (product === 'link') return;
+  if (product === 'link' || product === 'gateway' || product === 'list') return;
   const leastLifeMs = source.lifetimeMs ?? defaultLifetimeMs(product, params);
   const perCall = Math.min(count ?? OPERATIONS[product].count.defaultMax, size);
   const sustained = Math.floor((perCall * leastLifeMs) / intervalMs);

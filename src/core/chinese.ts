@@ -111,6 +111,10 @@ export const CHINESE_FAULTS: { readonly [Code in FaultCode]: readonly [summary: 
     '检查 service.baseUrl，或来源的 baseUrl、host 或 url。',
   ],
   'service-protocol': ['无法解析服务的返回内容。', '检查 format 和 textLayout 与实例的提取格式是否一致。'],
+  'list-unreadable': [
+    'noria 无法读取代理列表。',
+    '请检查该来源的 file 或 url，以及 noria 是否有权限读取；上次成功读取的成员会保留。',
+  ],
   'link-unreadable': [
     '提取链接的返回内容里没有能识别的代理。',
     '请阅读引用的返回内容，其中可能写有原因。如果它列出了代理，请修改配置中该来源的 answer；命令 noria link 显示能识别什么。',

@@ -234,6 +234,11 @@ export const FAULTS = {
     'The answer of the service could not be parsed.',
     'Check that format and textLayout of the source match the extraction format of the instance.',
   ),
+  'list-unreadable': fault(
+    ['service', 'later'],
+    'noria cannot read the list of proxies.',
+    'Check file or url of the source, and that noria may read it; the members of the last successful reading stay.',
+  ),
   'link-unreadable': fault(
     ['service', 'later'],
     'The answer of the link contains no proxy that noria can read.',

@@ -250,6 +250,7 @@ async function applyConfig(parts: Parts, before: Config, next: Config): Promise<
   parts.faults.tryAllAgain();
   await parts.ledger.reload(next.log.access);
   await parts.refiller.update(refillSettings(next));
+  parts.lists.watch(next);
   // Adds the members that the fleet already has for the new sources.
   if (!isSame(before.sources, next.sources)) parts.fleet?.shared.reload();
 }

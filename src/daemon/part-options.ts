@@ -3,7 +3,16 @@
  * options.
  */
 import { availableParallelism } from 'node:os';
-import type { Config, LinkSource, ListenerConfig, ServiceSource, SourceConfig } from '../config/config.ts';
+import type {
+  Config,
+  GatewaySource,
+  LinkSource,
+  ListenerConfig,
+  ListSource,
+  ServiceSource,
+  SourceConfig,
+} from '../config/config.ts';
+import { DAY_MS } from '../core/duration.ts';
 import { type LoopGuard, makeMark } from '../core/front-proxy.ts';
 import { hostPort } from '../core/host-port.ts';
 import { isSame } from '../core/is-same.ts';
@@ -28,10 +37,21 @@ import type { CountlessCall, ExtractCall, LinkCall } from '../service/request.ts
  * success, the pool assumes this lifetime again.
  */
 const UNKNOWN_LIFETIME_MS = 600_000;
+/** A member of a list lives until it leaves the list: each reading renews this lifetime. */
+const LIST_LIFETIME_MS = 30 * DAY_MS;
 
 /** Returns the call that draws from the source, without the number of members: each draw adds this number. */
 export function callOf(config: Config, source: SourceConfig): CountlessCall {
-  return source.product === 'link' ? linkCallOf(source) : serviceCallOf(config, source);
+  switch (source.product) {
+    case 'link':
+      return linkCallOf(source);
+    case 'gateway':
+      return gatewayCallOf(source);
+    case 'list':
+      return listCallOf(source);
+    default:
+      return serviceCallOf(config, source);
+  }
 }
 
 function linkCallOf(source: LinkSource): Omit<LinkCall, 'count'> {
@@ -43,6 +63,18 @@ function linkCallOf(source: LinkSource): Omit<LinkCall, 'count'> {
     login: entryLogin,
     protocol: source.upstream.protocol,
   };
+}
+
+function gatewayCallOf({ product, instance, host, port, account, upstream }: GatewaySource): CountlessCall {
+  const { username, password } = account;
+  const { protocol = 'http' } = upstream;
+  return { product, instance, host, port, username, password, protocol, secrets: [password], params: {} };
+}
+
+function listCallOf(source: ListSource): CountlessCall {
+  const { product, instance, url, file, secrets, answer, entryLogin, upstream, baseUrl } = source;
+  const facts = { product, instance, url, file, secrets, params: {}, ...(baseUrl && { baseUrl }) };
+  return { ...facts, rules: answer, login: entryLogin, protocol: upstream.protocol };
 }
 
 function serviceCallOf(config: Config, source: ServiceSource): Omit<ExtractCall, 'count'> {
@@ -80,7 +112,12 @@ export function guardOfCommand(config: Config): LoopGuard {
 export function secretsOf(source: SourceConfig) {
   const { auth } = source.upstream;
   const credentials = auth.kind === 'none' ? undefined : auth.credentials;
-  const own = source.product === 'link' ? source.secrets : [source.key, source.password];
+  const own =
+    source.product === 'gateway'
+      ? [source.account.password]
+      : 'secrets' in source
+        ? source.secrets
+        : [source.key, source.password];
   return [...own, credentials?.password].filter((secret) => secret !== undefined);
 }
 
@@ -160,7 +197,7 @@ function poolSourceOptions({
     name,
     priority,
     size,
-    unknownLifetimeMs: lifetimeMs ?? UNKNOWN_LIFETIME_MS,
+    unknownLifetimeMs: lifetimeMs ?? (product === 'list' ? LIST_LIFETIME_MS : UNKNOWN_LIFETIME_MS),
     ...(longest !== undefined && { maxLifetimeMs: longest }),
     ...(!isFree && upstream.protocol !== undefined && { protocol: upstream.protocol }),
     locationParams: { adr: params.adr, nadr: params.nadr },
@@ -178,7 +215,7 @@ export function refillSettings(config: Config): RefillSettings {
 }
 
 function drawSourceOptions(config: Config, source: SourceConfig): DrawSourceOptions {
-  const { name, intervalMs, count, size, priority, dailyBudget, product, params, upstream } = source;
+  const { name, intervalMs, count, size, priority, dailyBudget, product, upstream } = source;
   return {
     name,
     call: callOf(config, source),
@@ -190,8 +227,14 @@ function drawSourceOptions(config: Config, source: SourceConfig): DrawSourceOpti
     dailyBudget,
     protocol: upstream.protocol,
     unproven: isUnproven(product),
-    defaultLifetimeMs: source.lifetimeMs === undefined ? defaultLifetimeMs(product, params) : undefined,
+    defaultLifetimeMs: defaultLifeOf(source),
+    refreshMs: source.product === 'list' ? source.refreshMs : undefined,
   };
+}
+
+function defaultLifeOf({ product, params, lifetimeMs }: SourceConfig): number | undefined {
+  if (product === 'gateway') return lifetimeMs;
+  return lifetimeMs === undefined && product !== 'list' ? defaultLifetimeMs(product, params) : undefined;
 }
 
 export function dialerSettings(config: Config): DialerSettings {
@@ -226,6 +269,7 @@ function sourceSettings({ instance, product, upstream, password }: SourceConfig)
     instance,
     ...(password !== undefined && { password }),
     neverInstance: isFree,
+    oneAccount: product === 'gateway',
     forwardMode: isFree ? 'absolute' : 'direct',
     handshake: upstream.handshake,
   };

@@ -23,11 +23,13 @@ import { Prober } from '../prober/prober.ts';
 import { Refiller, type RefillOptions } from '../refill/refiller.ts';
 import { ServiceClient } from '../service/client.ts';
 import type { RefuseAddress } from '../service/decode.ts';
+import { Supply } from '../service/supply.ts';
 import { openState, type State } from '../state/folder.ts';
 import { type Apis, openApis } from './apis.ts';
 import { createControl } from './control.ts';
 import { createFleet, type Fleet, type FleetConnector, refusalsOf, storeConnector } from './fleet.ts';
 import { feedLimits } from './limits-feed.ts';
+import { ListFiles } from './list-files.ts';
 import {
   configuredAddresses,
   dialerSettings,
@@ -74,6 +76,7 @@ export interface Parts {
   readonly control: AdminBackend;
   readonly apis: Apis;
   readonly refiller: Refiller;
+  readonly lists: ListFiles;
   readonly fleet: Fleet | undefined;
   readonly ledger: Ledger;
 }
@@ -106,7 +109,10 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   });
   owner.own('limits', () => feed[Symbol.dispose]());
   await openRefill(context, { pool, refiller, fleet, faults, state, refuses, ownAddresses });
-  return { pool, plane, faults, prober, readiness, control, apis, refiller, fleet, ledger };
+  const lists = new ListFiles((source) => refiller.refill(source));
+  lists.watch(config());
+  owner.own('list files', () => lists.close());
+  return { pool, plane, faults, prober, readiness, control, apis, refiller, lists, fleet, ledger };
 }
 
 async function openLedgerOf({ bus, clock, log, config, owner }: PartsContext): Promise<Ledger> {
@@ -237,8 +243,9 @@ interface RefillParts extends ServingParts, Pick<Parts, 'faults'> {
 
 async function openRefill(context: PartsContext, parts: RefillParts): Promise<void> {
   const { bus, config, owner } = context;
-  const { pool, refiller, fleet, faults, state } = parts;
-  const extractor = await owner.open('service client', openClient(context, parts));
+  const { pool, refiller, fleet, faults, state, refuses } = parts;
+  const client = await owner.open('service client', openClient(context, parts));
+  const extractor = new Supply({ client, clock: context.clock, random: context.random, refuses });
   await fleet?.replica.open();
   const restored = state.snapshot.read('refill');
   const pace = fleet === undefined ? state.pace : state.addOwnCalls(fleet.shared.pace);

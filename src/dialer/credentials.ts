@@ -25,6 +25,8 @@ export interface SourceAccess {
    * is so for the free product.
    */
   readonly neverInstance: boolean;
+  /** Whether the logins of the members are names of one account, so that a refusal concerns the source. */
+  readonly oneAccount?: boolean;
 }
 
 export interface SourceFault {
@@ -55,6 +57,8 @@ type MemberAnswer = 'accepted' | 'open' | 'asked' | 'refused';
 
 /** An answer counts as the answer of most members only if at least this number of members gave it. */
 const MIN_MAJORITY_MEMBERS = 3;
+/** The same for the names of one account at a gateway: they share a password. */
+const MIN_REFUSED_NAMES = 2;
 /** How long a member's answer to credentials counts as evidence. */
 const WINDOW_MS = 5 * 60_000;
 const MAX_MEMBERS = 1_024;
@@ -93,7 +97,7 @@ export class SourceCredentials {
    * @param own - the member's own credentials, if it has any.
    */
   firstFor(own: Login | undefined): PreparedLogin | undefined {
-    return own === undefined ? this.#current : ownLogin(own);
+    return own === undefined ? this.#current : prepare(own, this.#access.oneAccount !== true);
   }
 
   /** Whether the source is at fault, because most members refuse the credentials. */
@@ -148,7 +152,7 @@ export class SourceCredentials {
     if (sent?.isOwn === true) return;
     // If the attempt sent no credentials, `#current` stays unchanged: the attempt may have started before members
     // required credentials.
-    if (sent !== undefined) this.#current = sent;
+    if (sent !== undefined && this.#access.oneAccount !== true) this.#current = sent;
     if (this.#faulty) {
       this.#answers.clear();
       this.#faulty = false;
@@ -200,7 +204,8 @@ export class SourceCredentials {
   #isMajority(what: MemberAnswer): boolean {
     const answers = this.#answers.values();
     const count = answers.filter((answer) => answer === what).length;
-    return count >= MIN_MAJORITY_MEMBERS && count > answers.length / 2;
+    const least = this.#access.oneAccount === true ? MIN_REFUSED_NAMES : MIN_MAJORITY_MEMBERS;
+    return count >= least && count > answers.length / 2;
   }
 
   #report(active: boolean): void {
@@ -212,6 +217,12 @@ export class SourceCredentials {
     const answers = this.#answers.values();
     const refusals = answers.filter((answer) => answer === 'refused').length;
     const members = `${refusals} of ${answers.length} members`;
+    if (this.#access.oneAccount === true)
+      return {
+        reason: `the gateway refused the credentials of ${members}`,
+        advice:
+          'Check the user name and the password in upstream.auth, and whether the vendor has to authorise the address of this machine; then resume the source.',
+      };
     if (this.#current !== undefined || this.#instance !== undefined) {
       return {
         reason: `${members} refused the credentials`,

@@ -35,7 +35,7 @@ import type {
 } from './lease.ts';
 import { type LeaseHolder, Leases } from './leases.ts';
 import type { Member, MemberPhase, PoolSource } from './member.ts';
-import { Members } from './members.ts';
+import { Members, memberKey } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
 import { type AssignmentRequest, Pick, type SessionRotation } from './pick.ts';
 import type { Session } from './session.ts';
@@ -284,6 +284,14 @@ export class Pool implements LeaseProvider {
     this.#countDraws(source, Math.min(stranded, added.joined), now);
     this.serveWaiting(now);
     return added;
+  }
+
+  retainMembers(sourceName: string, drawn: readonly DrawnMember[]): void {
+    const source = this.#members.sources.get(sourceName);
+    const kept = new Set(drawn.map((proxy) => memberKey(sourceName, proxy)));
+    const now = this.#clock.monotonic();
+    for (const member of [...(source?.members ?? [])])
+      if (!kept.has(memberKey(sourceName, member))) this.#members.remove(member, { reason: 'removed' }, now);
   }
 
   members(): readonly MemberView[] {

@@ -3,9 +3,8 @@ import type { MemberProtocol } from '../core/protocol.ts';
 import type { Secret } from '../core/secret.ts';
 import type { AddedMembers, Demand, DrawnMember } from '../pool/drawn-member.ts';
 import type { SourceCounts } from '../pool/views.ts';
-import type { DrawAnswer } from '../service/answer.ts';
-import type { CountlessCall, DrawCall, ServiceAddress } from '../service/request.ts';
-import type { WriteGate } from '../service/transport.ts';
+import type { CountlessCall } from '../service/request.ts';
+import type { SupplyConnection } from '../service/supply.ts';
 
 export interface Extractor {
   /**
@@ -13,21 +12,14 @@ export interface Extractor {
    *
    * @throws NoriaError if the connection failed. After `signal` has aborted, it may throw any error.
    */
-  connect(address: ServiceAddress, signal: AbortSignal): Promise<ExtractConnection>;
+  connect(call: CountlessCall, signal: AbortSignal): Promise<ExtractConnection>;
 }
 
-export interface ExtractConnection {
-  /**
-   * Makes one extraction call. Resolves with the service's answer, also if its code is an error.
-   *
-   * @throws the error of `gate.beforeWrite`, or a NoriaError if there is no answer.
-   */
-  extract(
-    call: DrawCall,
-    options: { readonly secrets: readonly Secret[]; readonly gate: WriteGate },
-  ): Promise<DrawAnswer>;
-  close(): void;
-}
+/**
+ * `extract` gets members once. Resolves with the answer, also if its code is an error. Throws the error of
+ * `gate.beforeWrite`, or a NoriaError if there is no answer.
+ */
+export type ExtractConnection = SupplyConnection;
 
 /**
  * The methods of the pool that refill uses. All are synchronous and fast, because a source calls them each time it
@@ -49,6 +41,8 @@ export interface RefillPool {
   countsOf(source: string): Pick<SourceCounts, 'ready' | 'joining' | 'used' | 'blocked'> | undefined;
   /** Adds the members of a draw in random order. Waiting clients get them immediately. */
   addMembers(source: string, drawn: readonly DrawnMember[]): AddedMembers;
+  /** Drains the members of the source that are not in `drawn`. */
+  retainMembers(source: string, drawn: readonly DrawnMember[]): void;
   /**
    * Sets the limit of the source's open tunnels to `factor` times the current limit. If there is no limit, the new
    * limit is `factor` times the current number of open tunnels. Used if the service reports too many connections (12008
@@ -64,8 +58,10 @@ export interface DrawSourceOptions {
   readonly call: CountlessCall;
   /** Secrets that noria masks in the service's texts, in addition to the key of the call. */
   readonly secrets: readonly Secret[];
-  /** The minimum time in ms between the arrivals of two calls at the service. */
+  /** The minimum time in ms between the arrivals of two calls at the service; 0: getting members costs no call. */
   readonly intervalMs: number;
+  /** If set, each answer has all members, and noria reads it again after this time, even without demand. */
+  readonly refreshMs?: number | undefined;
   /** The maximum number of proxies to request in one call. If undefined, the product's default applies. */
   readonly count: number | undefined;
   /** The most usable members to hold while there is demand. */

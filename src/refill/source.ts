@@ -77,6 +77,8 @@ export interface SourceContext {
   readonly adviceOnBlock?: ((source: string) => string | undefined) | undefined;
 }
 
+type DrawPermit = Pick<Permit, 'state' | 'sinceArrivalMs' | 'beforeWrite' | 'answered'>;
+
 /** A draw whose connection to the service is open. Its call may not be sent yet. */
 interface OpenDraw {
   readonly connection: ExtractConnection;
@@ -118,6 +120,13 @@ const START_MEMBERS = 2;
 const GATHER_MS = 100;
 const NO_STREAK = { kind: '', length: 0 };
 const NOT_SENT = { result: undefined, settlement: PACE_UNCHANGED };
+/** For a draw that costs no call. */
+const NO_PERMIT: DrawPermit = {
+  state: 'used',
+  sinceArrivalMs: undefined,
+  beforeWrite: () => {},
+  answered: () => {},
+};
 const NO_NEWS: InstanceReport = { quota: {} };
 
 export class Source {
@@ -151,6 +160,8 @@ export class Source {
   /** Aborts the connection and the call of the turn. */
   #call: AbortController | undefined;
   #turnEnded: Promise<void> = Promise.resolve();
+  /** The monotonic moment at which a source with `refreshMs` last got an answer. */
+  #readAt = -Infinity;
   #isCheckQueued = false;
   #isClosed = false;
   readonly #timer: EarliestTimer;
@@ -280,7 +291,7 @@ export class Source {
 
   status(): SourceStatus {
     const { clock, pool, adviceOnBlock } = this.#context;
-    const { name, call, size, dailyBudget } = this.options;
+    const { name, call, size, dailyBudget, intervalMs } = this.options;
     const { quota, drawn, used, unused, budget } = this.#statistics;
     const counts = pool.countsOf(name);
     const blocked = counts?.blocked ?? undefined;
@@ -291,7 +302,8 @@ export class Source {
     const { meaning, lastDraw } = this.#lastDraw();
     return Object.freeze({
       ...{ name, product: call.product, size, quota, drawn, unused, meaning, lastDraw },
-      state: blocked === undefined ? this.#phase.name : 'paused',
+      // a source without a pace gets other members at once, so only the operator can end its block
+      state: blocked === undefined ? this.#phase.name : intervalMs === 0 ? 'halted' : 'paused',
       suspended: blocked !== undefined || (this.#phase.name === 'paused' && !this.#isPausedByOperator),
       blocked: blocked !== undefined,
       reason: blocked ?? (this.#phase.name === 'ready' ? this.#holdingText() : reason),
@@ -352,6 +364,12 @@ export class Source {
 
   #holdingText(): string {
     const { pool, clock } = this.#context;
+    const { name, refreshMs } = this.options;
+    if (refreshMs !== undefined) {
+      const held = `the list has ${formatCount(pool.heldAt(name, clock.monotonic()), 'member')}`;
+      const { message } = this.#last ?? {};
+      return message === undefined ? held : `${held}; ${message}`;
+    }
     return describeHolding(this.#holding(), pool.usableAt(this.options.name, clock.monotonic()));
   }
 
@@ -466,6 +484,7 @@ export class Source {
 
   /** @param startInMs - the time in ms until the call may start. */
   #planAfter(startInMs: number): DrawPlan {
+    if (this.options.refreshMs !== undefined) return this.#planRead(this.options.refreshMs);
     const { clock, pool } = this.#context;
     const { name, dailyBudget, call, count } = this.options;
     const { latencyMs, learnedMax } = this.#statistics;
@@ -499,6 +518,14 @@ export class Source {
     return { demand: pool.demand(name), size, fill, idleAfterMs, lifetimeMs, atLeast };
   }
 
+  /** A source whose answer has all its members reads it at intervals, whatever the demand is. */
+  #planRead(refreshMs: number): DrawPlan {
+    const now = this.#context.clock.monotonic();
+    const readAt = this.#refillRequested ? now : this.#readAt + refreshMs;
+    if (readAt <= now) return { kind: 'draw', count: Math.max(1, this.options.size), urgent: true };
+    return { kind: 'enough', checkAt: readAt };
+  }
+
   /**
    * Whether the last call failed, but a repeated call may succeed without an action of the operator. The source then
    * repeats the call even without demand. Reason: a load balancer sends no clients to a noria that is not ready, so
@@ -529,7 +556,7 @@ export class Source {
         if (isHalted) break;
         this.#move({
           name: 'ready',
-          reason: `the source has enough members (size ${this.options.size})`,
+          reason: this.#holdingText(),
         });
         this.#timer.armBy(plan.checkAt);
         break;
@@ -561,9 +588,11 @@ export class Source {
     this.#turn = turn;
     const phaseBefore = this.#phase;
     const { intervalMs } = this.options;
-    const place = this.#pace.enter({ intervalMs, callTimeoutMs: this.#context.settings().callTimeoutMs });
+    const callTimeoutMs = this.#context.settings().callTimeoutMs;
+    const place = intervalMs === 0 ? undefined : this.#pace.enter({ intervalMs, callTimeoutMs });
     try {
-      await this.#draw(place, count, turn.signal).finally(() => place.leave());
+      if (place === undefined) await this.#drawAtOnce(count, turn.signal);
+      else await this.#draw(place, count, turn.signal).finally(() => place.leave());
     } catch (error) {
       // Only noria's inability to record the call ends here. A failed call does not throw: its failure is an outcome.
       if (!(error instanceof NoriaError)) throw error;
@@ -606,6 +635,17 @@ export class Source {
       } finally {
         open.connection.close();
       }
+    }
+  }
+
+  /** Gets members that cost no call, so that no pace applies. */
+  async #drawAtOnce(count: number, signal: AbortSignal): Promise<void> {
+    const open = await this.#connect(count, signal);
+    if (open === undefined) return;
+    try {
+      await this.#send(open, NO_PERMIT, signal);
+    } finally {
+      open.connection.close();
     }
   }
 
@@ -662,7 +702,7 @@ export class Source {
   /** Makes the call if it is still necessary. */
   async #send(
     draw: OpenDraw,
-    permit: Permit,
+    permit: DrawPermit,
     turn: AbortSignal,
   ): Promise<{ readonly result: undefined; readonly settlement: Settlement }> {
     if (turn.aborted) return NOT_SENT;
@@ -685,7 +725,7 @@ export class Source {
   }
 
   /** Returns undefined if the call was aborted, or if the permit had expired and noria sent nothing. */
-  async #extract(draw: OpenDraw, asked: number, gate: Permit): Promise<EndedDraw | undefined> {
+  async #extract(draw: OpenDraw, asked: number, gate: DrawPermit): Promise<EndedDraw | undefined> {
     const { connection, options, startedAt, signal } = draw;
     const { call, secrets, name: source } = options;
     this.#context.bus.emit('draw.started', { source, asked });
@@ -721,6 +761,10 @@ export class Source {
       if (options.dailyBudget !== undefined) statistics.budget.add(distinctIps(answer), clock.now());
       const members = drawnMembers(answer, options);
       if (answer.entries.length > 0) added = pool.addMembers(source, members);
+      if (options.refreshMs !== undefined && outcome.code === SUCCESS) {
+        this.#readAt = clock.monotonic();
+        pool.retainMembers(source, members);
+      }
       statistics.drawn += added.joined;
       statistics.recordLatency(ms);
       statistics.recordLifetimes(members.map(({ endsAt }) => (endsAt ?? Infinity) - clock.monotonic()));

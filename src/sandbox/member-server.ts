@@ -130,15 +130,23 @@ const STATUS_NOT_ALLOWED = 405;
 const STATUS_TIMEOUT = 504;
 const STATUS_BAD_GATEWAY = 502;
 
+/** Where a connection leaves, and how it behaves. */
+type ProxyExit = Pick<RunningMember, 'exit' | 'behaviour'>;
+
+/** Chooses the exit of a request by its credentials; undefined refuses them. */
+export type ExitFor = (username: string, password: string) => ProxyExit | undefined;
+
 export class HttpProxy {
   readonly #exits: Pick<Exits, 'dial'>;
+  readonly #exitFor: ExitFor;
   readonly #server: Server;
   readonly #members = new WeakMap<Socket, RunningMember>();
   readonly #dialed = new WeakMap<Socket, Socket>();
   readonly #joiner: HttpServer;
 
-  constructor(exits: Pick<Exits, 'dial'>) {
+  constructor(exits: Pick<Exits, 'dial'>, exitFor: ExitFor = () => undefined) {
     this.#exits = exits;
+    this.#exitFor = exitFor;
     this.#server = new Server({ prepareRequestFunction: (request) => this.#prepare(request) });
     // When proxy-chain has accepted a tunnel, it passes the client's socket to this server, as a `connection` event.
     // This server does not listen.
@@ -147,19 +155,18 @@ export class HttpProxy {
   }
 
   /** Serves a connection that a member has accepted. The member owns the socket. */
-  serve(socket: Socket, member: RunningMember): void {
-    this.#members.set(socket, member);
+  serve(socket: Socket, member?: RunningMember): void {
+    if (member !== undefined) this.#members.set(socket, member);
     this.#server.server.emit('connection', socket);
   }
 
   async #prepare({ request, username, password, hostname, port, isHttp }: PrepareRequestFunctionOpts) {
     const client = request.socket;
-    const member = this.#members.get(client);
-    if (member === undefined) throw new TypeError('the connection of a request belongs to no member');
-    const { login } = member;
-    if (login !== undefined && (username !== login.username || password !== login.password)) {
-      return { requestAuthentication: true };
-    }
+    const known = this.#members.get(client);
+    const login = known?.login;
+    const isRefused = login !== undefined && (username !== login.username || password !== login.password);
+    const member = known ?? this.#exitFor(username, password);
+    if (member === undefined || isRefused) return { requestAuthentication: true };
     const { behaviour } = member;
     if (!isHttp && behaviour.how === 'no-connect' && behaviour.ports?.includes(port) !== true) {
       throw new RequestError('CONNECT is not allowed here', behaviour.status ?? STATUS_NOT_ALLOWED);
@@ -174,7 +181,7 @@ export class HttpProxy {
     return { customConnectServer: this.#joiner };
   }
 
-  async #dial(member: RunningMember, host: string, port: number): Promise<Socket> {
+  async #dial(member: ProxyExit, host: string, port: number): Promise<Socket> {
     try {
       return await this.#exits.dial(member.exit, host, port);
     } catch (error) {

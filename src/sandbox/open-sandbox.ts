@@ -6,6 +6,7 @@ import { type Random, systemRandom } from '../core/random.ts';
 import { answerControl } from './control.ts';
 import type { Account } from './exclusive.ts';
 import { openExits } from './exits.ts';
+import { Gateway } from './gateway.ts';
 import { Instance } from './instance.ts';
 import { LinkServer } from './links/link-server.ts';
 import type { LinkVendor } from './links/vendors.ts';
@@ -45,6 +46,8 @@ export interface SandboxOptions extends CommonSettings {
 }
 
 const LINK_PRODUCT = 'short-classic';
+/** Far from the series of the instances and links, which are counted from 0. */
+const GATEWAY_SERIES = 100;
 const DEFAULT_ACCOUNT: Account = { username: 'sandbox', password: 'sandbox0' };
 
 /**
@@ -100,11 +103,14 @@ async function openServers(
   const links = new LinkServer({ clock, paceMs, lifetimeMs, membersOf });
   const control: ServiceOptions['control'] = (request, response, path) =>
     answerControl(request, response, { path, sandbox: sandbox() });
+  const gateway = new Gateway(exits, GATEWAY_SERIES);
+  owner.own('gateway', () => gateway.close());
+  await gateway.open(host);
   const service = await owner.open(
     'service',
     openService({ ...base, host, port, extractPort, instances, links, clock, control }),
   );
-  return { exits, target, instances, links, service };
+  return { exits, target, instances, links, gateway, service };
 }
 
 type MemberFactory = (

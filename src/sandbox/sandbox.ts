@@ -7,6 +7,7 @@
 import { NoriaError } from '../core/faults.ts';
 import type { Account } from './exclusive.ts';
 import type { Exits } from './exits.ts';
+import type { Gateway } from './gateway.ts';
 import { akeyOf, type Instance } from './instance.ts';
 import type { LinkCondition, LinkServer, SandboxLink } from './links/link-server.ts';
 import type { RunningMember } from './members.ts';
@@ -49,6 +50,7 @@ interface SandboxParts {
   readonly log: CallLog;
   readonly target: Target;
   readonly links: LinkServer;
+  readonly gateway: Gateway;
   readonly service: Service;
   readonly close: () => Promise<void>;
 }
@@ -61,13 +63,26 @@ export class Sandbox {
   readonly targetUrl: string;
   readonly account: Account & { readonly key: string };
   readonly rules: Rules;
+  readonly gateway: Gateway;
   readonly #instances: readonly Instance[];
   readonly #exits: Exits;
   readonly #log: CallLog;
   readonly #links: LinkServer;
   readonly #close: () => Promise<void>;
 
-  constructor({ instances, account, exits, rules, log, target, links, service, close }: SandboxParts) {
+  constructor({
+    instances,
+    account,
+    exits,
+    rules,
+    log,
+    target,
+    links,
+    gateway,
+    service,
+    close,
+  }: SandboxParts) {
+    this.gateway = gateway;
     this.url = service.base.url;
     this.extractHost = service.extraction.address;
     this.extractUrl = service.extraction.url;

@@ -13,12 +13,14 @@ import { type DecodedLink, decodeLink, tooFastAnswer } from './link/decode-link.
 import {
   type AreasCall,
   areasRequest,
-  type DrawCall,
   extractRequest,
   type InstancesCall,
   instancesRequest,
   type LinkCall,
+  type ListCall,
+  listRequest,
   type ServiceAddress,
+  type ServiceCall,
   type ServiceRequest,
   serviceUrl,
 } from './request.ts';
@@ -102,7 +104,7 @@ export class ServiceConnection {
     this.#closed = closed;
   }
 
-  async extract(call: DrawCall, options: CallOptions = {}): Promise<DrawAnswer> {
+  async extract(call: ServiceCall, options: CallOptions = {}): Promise<DrawAnswer> {
     if (call.product === 'link') return this.extractLink(call, options);
     const { refuses } = this.#options;
     const decode = (body: Uint8Array, origin: AnswerOrigin): DecodedDraw =>
@@ -117,6 +119,11 @@ export class ServiceConnection {
         ? tooFastAnswer(body, origin)
         : decodeLink(body, { ...call, ...origin, refuses, wallAt: clock.now() });
     return this.#call(extractRequest(call), withSecrets(options, ...call.secrets), decode);
+  }
+
+  /** @param etag - of the list that noria knows: the server then sends only a changed list. */
+  fetch(call: ListCall, etag: string | undefined, gate: WriteGate): Promise<Exchange> {
+    return this.#transport.exchange(listRequest(call, etag), gate);
   }
 
   /** Operation 9: the area lines from which an exclusive instance can get more servers. */

@@ -262,6 +262,7 @@ export function judgeDraw(
   if (meaning.verdict.kind !== 'ok') return meaning;
   if (answer.entries.length > 0) return answer.quota.remaining === 0 ? IPS_USED_UP : meaning;
   const reasons = Object.keys(answer.dropped);
+  if (reasons.length === 0 && product === 'list') return meaning; // a list may be empty
   if (reasons.length === 0) return product === 'link' ? LINK.empty : NO_PROXY;
   const unreadable = product === 'link' ? UNREADABLE_LINK_ADVICE : UNREADABLE_ADVICE;
   const counts = Object.entries(answer.dropped).map(([reason, count]) => `${reason} ${count}`);

@@ -76,9 +76,20 @@ const SHORT_LIVED = {
   fields: ['ip', 'port', 'adr', 'timeout', 'cometime'],
 } as const satisfies Partial<DrawOperation>;
 
+const OTHER = {
+  number: 'link',
+  server: 'url',
+  params: {},
+  count: LIMIT_BY_INSTANCE,
+  minIntervalMs: 100,
+  defaultLifetime: { byTimespan: false, atLeastMs: MINUTE_MS },
+  protocol: 'by-entry',
+  fields: ['ip', 'port', 'protocol', 'adr', 'outip', 'timeout'],
+} as const satisfies DrawRow & { server: 'url' };
+
 export const OPERATIONS: Readonly<
   Record<Product, DrawOperation> & {
-    readonly link: DrawRow & { readonly number: 'link'; readonly server: 'url' };
+    readonly [Name in OtherProduct]: DrawRow & { readonly number: 'link'; readonly server: 'url' };
   } & Record<ListName, ListOperation>
 > = {
   'long-residential': {
@@ -226,16 +237,9 @@ export const OPERATIONS: Readonly<
     protocol: 'by-pro',
     fields: ['ip', 'port', 'adr', 'timeout', 'cometime', 'area', 'id', 'lastscore', 'yestodayscore'],
   },
-  link: {
-    number: 'link',
-    server: 'url',
-    params: {},
-    count: LIMIT_BY_INSTANCE,
-    minIntervalMs: 100,
-    defaultLifetime: { byTimespan: false, atLeastMs: MINUTE_MS },
-    protocol: 'by-entry',
-    fields: ['ip', 'port', 'protocol', 'adr', 'outip', 'timeout'],
-  },
+  link: OTHER,
+  gateway: { ...OTHER, count: { defaultMax: 100 }, minIntervalMs: 0 },
+  list: { ...OTHER, minIntervalMs: SECOND_MS },
   areas: {
     number: 9,
     path: '/ExclusiveProxy/GetAddibleServerList/',
@@ -286,7 +290,11 @@ export const PRODUCTS = [
 
 export type Product = (typeof PRODUCTS)[number];
 
-export const SOURCE_PRODUCTS = [...PRODUCTS, 'link'] as const;
+/** Sources that are not the service: an extraction link, a vendor's gateway, a list that somebody keeps. */
+const OTHER_PRODUCTS = ['link', 'gateway', 'list'] as const;
+type OtherProduct = (typeof OTHER_PRODUCTS)[number];
+
+export const SOURCE_PRODUCTS = [...PRODUCTS, ...OTHER_PRODUCTS] as const;
 
 export type SourceProduct = (typeof SOURCE_PRODUCTS)[number];
 export type OperationNumber = 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10;

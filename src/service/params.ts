@@ -59,10 +59,13 @@ export function checkParams(
 type Read = { readonly value: string | number } | { readonly wrong: string };
 
 function unknownParam(key: string, product: SourceProduct): ParamProblem {
-  if (product === 'link')
+  if (OPERATIONS[product].number === 'link')
     return {
       key,
-      message: `is not a parameter of a link, whose only parameter is count; add ${key} to url`,
+      message:
+        product === 'link'
+          ? `is not a parameter of a link, whose only parameter is count; add ${key} to url`
+          : `does not work with product: ${product}, which has no parameters; remove it`,
     };
   const operation = OPERATIONS[product];
   const elsewhere = Object.hasOwn(SET_ELSEWHERE, key) ? SET_ELSEWHERE[key] : undefined;

@@ -8,6 +8,7 @@
 import { createHash } from 'node:crypto';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { formatHostPort, parseHostPort } from '../core/host-port.ts';
+import type { MemberProtocol } from '../core/protocol.ts';
 import { Secret } from '../core/secret.ts';
 import { withCount } from './link/link-url.ts';
 import type { EntryOptions } from './link/read-entry.ts';
@@ -49,8 +50,34 @@ export interface LinkCall extends ServiceAddress, Pick<EntryOptions, 'rules' | '
   readonly count?: number;
 }
 
-export type DrawCall = ExtractCall | LinkCall;
-export type CountlessCall = Omit<ExtractCall, 'count'> | Omit<LinkCall, 'count'>;
+interface OtherCall extends ServiceAddress {
+  readonly instance: string;
+  readonly secrets: readonly Secret[];
+  readonly params: Readonly<Record<string, string | number>>;
+  readonly count?: number;
+}
+
+export interface GatewayCall extends OtherCall {
+  readonly product: 'gateway';
+  readonly host: string;
+  readonly port: number;
+  readonly username: string;
+  readonly password: Secret;
+  readonly protocol: MemberProtocol;
+}
+
+/** A list has a `url` or a `file`. */
+export interface ListCall extends OtherCall, Pick<EntryOptions, 'rules' | 'login' | 'protocol'> {
+  readonly product: 'list';
+  readonly url: Secret | undefined;
+  readonly file: string | undefined;
+}
+
+/** A call that goes to the extraction service or to another vendor's link. */
+export type ServiceCall = ExtractCall | LinkCall;
+export type DrawCall = ServiceCall | GatewayCall | ListCall;
+type Countless<Call> = Call extends unknown ? Omit<Call, 'count'> : never;
+export type CountlessCall = Countless<DrawCall>;
 
 export interface AreasCall extends CallBase {
   readonly instance: string;
@@ -74,7 +101,12 @@ const EXTRACT_PORT = 8080;
 
 type Pairs = readonly (readonly [name: string, value: string | number | Secret])[];
 
-export function extractRequest(call: DrawCall): ServiceRequest {
+export function listRequest({ url }: ListCall, etag: string | undefined): ServiceRequest {
+  if (url === undefined) throw new TypeError('a list without url is a file');
+  return { method: 'GET', url: new URL(url.reveal()), ...(etag && { headers: { 'if-none-match': etag } }) };
+}
+
+export function extractRequest(call: ServiceCall): ServiceRequest {
   if (call.product === 'link') return linkRequest(call);
   const { identity, params, path, selector } = OPERATIONS[call.product];
   const given = Object.keys(params).flatMap((name) => pair(name, call.params[name]));

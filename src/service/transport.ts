@@ -41,6 +41,7 @@ export interface WriteGate {
 export interface Exchange {
   readonly status: number;
   readonly redirectsTo?: string;
+  readonly etag?: string;
   readonly body: Uint8Array;
   /** The monotonic moment just before noria wrote the request. */
   readonly sentAt: number;
@@ -98,10 +99,12 @@ export class Transport {
       this.#isUnanswered = false;
       progress.phase = 'body';
       const body = await answer.body.bytes();
+      const { etag } = answer.headers;
       const redirectsTo = redirectHost(answer.headers['location'], request.url);
       return {
         status: answer.statusCode,
         ...(redirectsTo === undefined ? {} : { redirectsTo }),
+        ...(typeof etag === 'string' && { etag }),
         body,
         sentAt,
       };

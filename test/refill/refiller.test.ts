@@ -325,7 +325,7 @@ test('refill: a restart restores counts and quotas', async () => {
 const RIGHT_KEY = new Secret('fedcba9876543210');
 const WRONG_KEY = 'akey错误';
 const onlyRightKey = (call: DrawSourceOptions['call']) =>
-  call.product !== 'link' && call.key.reveal() === RIGHT_KEY.reveal()
+  'key' in call && call.key.reveal() === RIGHT_KEY.reveal()
     ? { code: '10001' }
     : { code: '12001', message: WRONG_KEY };
 const repaired = () => {

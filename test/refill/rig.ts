@@ -88,6 +88,12 @@ export class CountingPool implements RefillPool {
     return { joined, renewed, rejected: 0 };
   }
 
+  retainMembers(source: string, drawn: readonly DrawnMember[]): void {
+    const kept = new Set(drawn.map(({ host, port }) => `${host}:${port}`));
+    for (const key of this.members.get(source)?.keys() ?? [])
+      if (!kept.has(key)) this.members.get(source)?.delete(key);
+  }
+
   countsOf() {
     return undefined;
   }

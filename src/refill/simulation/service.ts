@@ -126,6 +126,8 @@ export function typicalLifetimeMs({ product, params }: Pick<DrawCall, 'product' 
   const timespan = typeof params['timespan'] === 'number' ? params['timespan'] : 1;
   switch (product) {
     case 'link':
+    case 'gateway':
+    case 'list':
       return [MINUTE_MS, 5 * MINUTE_MS];
     case 'long-residential':
     case 'residential-socks5':

@@ -1,0 +1,79 @@
+/**
+ * A vendor's gateway: one address for many exits. A word in the user name chooses the exit, and the same word gets the
+ * same exit again. Each known vendor writes the word in another way.
+ */
+import { once } from 'node:events';
+import { createServer, type Server, type Socket } from 'node:net';
+import type { Exit, Exits } from './exits.ts';
+import { HttpProxy } from './member-server.ts';
+
+/** The user names of each vendor. The first group is the word that chooses the exit. */
+const GRAMMARS: Readonly<Record<string, RegExp>> = {
+  brightdata: /^brd-customer-\w+-zone-\w+(?:-country-[a-z]{2})?-session-(\w+)$/,
+  oxylabs: /^customer-\w+(?:-cc-[A-Z]{2})?-sessid-(\w+)(?:-sesstime-\d+)?$/,
+  decodo: /^user-\w+(?:-country-[a-z]{2})?-session-(\w+)(?:-sessionduration-\d+)?$/,
+};
+
+const PASSWORD = 'gateway-password';
+
+export class Gateway {
+  readonly password = PASSWORD;
+  readonly #server: Server;
+  readonly #exits: Exits;
+  readonly #series: number;
+  readonly #sockets = new Set<Socket>();
+  readonly #sessions = new Map<string, Exit>();
+  #refusesAll = false;
+
+  constructor(exits: Exits, series: number) {
+    this.#exits = exits;
+    this.#series = series;
+    const proxy = new HttpProxy(exits, (username, password) => this.#exitFor(username, password));
+    this.#server = createServer((socket) => {
+      this.#sockets.add(socket);
+      socket.once('close', () => this.#sockets.delete(socket));
+      socket.on('error', () => {}); // ignored: the client is gone
+      proxy.serve(socket);
+    });
+  }
+
+  async open(host: string): Promise<void> {
+    this.#server.listen(0, host);
+    await once(this.#server, 'listening');
+  }
+
+  get port(): number {
+    const address = this.#server.address();
+    return typeof address === 'object' && address !== null ? address.port : 0;
+  }
+
+  /** The names of the vendors whose user names the gateway reads. */
+  get vendors(): readonly string[] {
+    return Object.keys(GRAMMARS);
+  }
+
+  /** How many sessions clients have named so far. */
+  get sessions(): number {
+    return this.#sessions.size;
+  }
+
+  /** From now on, the gateway answers 407 to every user name, or no longer does. */
+  refuse(all: boolean): void {
+    this.#refusesAll = all;
+  }
+
+  async close(): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    await new Promise((closed) => this.#server.close(closed));
+  }
+
+  #exitFor(username: string, password: string) {
+    const session = Object.values(GRAMMARS)
+      .map((grammar) => grammar.exec(username)?.[1])
+      .find((found) => found !== undefined);
+    if (session === undefined || password !== PASSWORD || this.#refusesAll) return undefined;
+    const exit = this.#sessions.get(session) ?? this.#exits.next(this.#series);
+    this.#sessions.set(session, exit);
+    return { exit, behaviour: { how: 'good' as const } };
+  }
+}
