@@ -22,6 +22,7 @@ import { readAssetPaths } from './assets.ts';
 import { debianName, debianPackage } from './deb.ts';
 import { bundle, nodeFor, writeExecutable } from './executable.ts';
 import { ImageLayout } from './oci.ts';
+import { billOfMaterials } from './sbom.ts';
 
 const ARCHITECTURES = ['x64', 'arm64'];
 
@@ -64,6 +65,7 @@ async function writeAll(): Promise<void> {
     if (lacking !== '') console.log(`not in the image: linux-${arch}, because ${lacking}`);
   }
   image.close(version);
+  writeFileSync(join(out, 'sbom.cdx.json'), billOfMaterials(version));
   writeSums();
 }
 

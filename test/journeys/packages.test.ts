@@ -322,4 +322,54 @@ log: { format: json }
       expect(await noria.ended, noria.err()).toEqual([0, null]);
     },
   );
+
+  test('sbom: lists Node and exactly the packages that users install, each dependency resolved', () => {
+    const bom = JSON.parse(readFileSync(join(out, 'sbom.cdx.json'), 'utf8'));
+    expect([bom.bomFormat, bom.specVersion]).toEqual(['CycloneDX', '1.6']);
+    const { status, out: listed } = runProgram(
+      'npm',
+      ['ls', '--all', '--omit=dev', '--parseable', '--package-lock-only', '--long'],
+      '.',
+    );
+    expect(status).toBe(0);
+    const installed = listed
+      .trim()
+      .split('\n')
+      .slice(1)
+      .map((line) => line.slice(line.lastIndexOf(':') + 1));
+    const components: { name: string; version: string; 'bom-ref': string }[] = bom.components;
+    const names = components.map(({ name, version }) => `${name}@${version}`);
+    expect(installed.length).toBeGreaterThan(20);
+    expect(names.sort()).toEqual([...new Set([...installed, `node@${process.versions.node}`])].sort());
+    const known = new Set(components.map((component) => component['bom-ref']));
+    const dependencies: { dependsOn: string[] }[] = bom.dependencies;
+    expect(dependencies.flatMap(({ dependsOn }) => dependsOn).filter((ref) => !known.has(ref))).toEqual([]);
+  });
+
+  test.each(['README.md', 'README.zh-CN.md', 'docs/install.md', 'docs/zh-CN/install.md'])(
+    '%s: the files that it names were built, and the commands for the single file work',
+    async (page) => {
+      const text = readFileSync(page, 'utf8');
+      const named = [...text.matchAll(/noria[-_]\d+\.\d+\.\d+[-_](?:linux-)?(x64|arm64|amd64)(?:\.deb)?/g)];
+      const names = new Set(named.map(([name]) => name).filter((name) => !name.includes('arm64')));
+      expect([...names].sort()).toEqual([`noria-${VERSION}-linux-x64`, `noria_${VERSION}_amd64.deb`]);
+      const built = readdirSync(out);
+      if (process.arch !== 'x64') return;
+      expect([...names].filter((name) => !built.includes(name))).toEqual([]);
+      const [, first = '', second = ''] = /(chmod \+x \S+)(?: && |\n)(\.\/noria\S+ demo)/.exec(text) ?? [];
+      const demo = runNoria(
+        ['-c', `${first} && exec ${second} --port 0 --admin-port 0 --target-port 0 --browser-port 0`],
+        {
+          command: ['sh'],
+          cwd: out,
+        },
+      );
+      await until('the demo has printed its commands', () => {
+        if (demo.child.exitCode !== null) throw new Error(`the demo ended: ${demo.err()}`);
+        return demo.out().includes('Ctrl-C');
+      });
+      demo.child.kill('SIGTERM');
+      expect(await demo.ended, demo.err()).toEqual([0, null]);
+    },
+  );
 });
