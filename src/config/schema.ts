@@ -98,6 +98,11 @@ export const LISTENER = section({
     [],
     'who may use the listener; empty: everyone; required for an address that is not loopback',
   ),
+  proxyProtocol: given(
+    z.array(network()),
+    [],
+    'networks of balancers whose connections begin with a PROXY protocol header, version 1 or 2: the address of the client is read from it',
+  ),
   allow: given(
     z.array(network()),
     [],

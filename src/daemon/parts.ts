@@ -90,7 +90,7 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   const fleetName = (context.fleet ?? config().fleet)?.name;
   const folder = { dir: config().state?.dir, daemon: true, fleet: fleetName };
   const state = await owner.open('state', openState({ ...folder, clock, warn, boot: context.boot }));
-  const ledger = await openLedgerOf(context);
+  const ledger = await openLedgerOf(context, (host) => pool.sites.of(host).name);
   const forecasts = () => refiller.forecasts();
   const pool = await openPool(context, state, forecasts);
   const refiller = new Refiller({ clock, random, bus, pool });
@@ -115,10 +115,13 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   return { pool, plane, faults, prober, readiness, control, apis, refiller, lists, fleet, ledger };
 }
 
-async function openLedgerOf({ bus, clock, log, config, owner }: PartsContext): Promise<Ledger> {
+async function openLedgerOf(
+  { bus, clock, log, config, owner }: PartsContext,
+  siteOf: (host: string) => string,
+): Promise<Ledger> {
   const ledger = await openLedger({
     ...{ bus, clock, log, access: config().log.access, dir: config().state?.dir },
-    siteOf: (host) => host,
+    siteOf,
     priceOf: (source) => config().sources.find(({ name }) => name === source)?.price ?? 0,
   });
   owner.own('ledger', () => ledger.close());

@@ -6,7 +6,7 @@
 import type { Blame, EventBus, NoriaEvents } from '../core/events.ts';
 import { FAULTS } from '../core/faults.ts';
 import { type OpenRequest, roundMs } from '../core/request-record.ts';
-import type { LeaseProvider } from '../pool/lease.ts';
+import { exitOf, type LeaseProvider } from '../pool/lease.ts';
 import type { Attempt, AttemptFailure, AttemptPhase, RawConnection } from './attempt.ts';
 import { type NetworkWatch, networkSign } from './network-watch.ts';
 import type { Reachability } from './reachability.ts';
@@ -247,16 +247,17 @@ export class DialBlame {
   }
 
   #emit(
-    { lease: { source, member, exitIp }, hedge, startedAt }: Attempt,
+    { lease, hedge, startedAt }: Attempt,
     outcome: NoriaEvents['dial.attempted']['outcome'],
     phase: AttemptPhase,
     blame: Blame,
     ms: number,
   ): void {
     const { bus } = this.#parts;
+    const { source, member } = lease;
     const record = this.#record;
     const code = outcome === 'accepted' ? null : outcome;
-    record?.addAttempt({ member, source, exit: exitIp ?? null, ms: roundMs(ms), code }, startedAt);
+    record?.addAttempt({ member, source, exit: exitOf(lease), ms: roundMs(ms), code }, startedAt);
     if (!bus.hasSubscribers('dial.attempted')) return;
     const event = { source, member, outcome, phase, blame, ms, hedge };
     bus.emit('dial.attempted', record === undefined ? event : { ...event, request: record.id });

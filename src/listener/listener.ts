@@ -8,11 +8,12 @@ import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { type BoundAddress, type ListenAddress, listenFailure } from '../core/listen-address.ts';
 import { LiveList } from '../core/live-list.ts';
-import { isLoopbackAddress } from '../core/networks.ts';
+import { clientNetwork, isLoopbackAddress, Networks } from '../core/networks.ts';
 import type { ListenerProtocol } from '../core/protocol.ts';
 import { AdmissionQueue, type ConnectionLimit } from './admission-queue.ts';
 import { ClientConnection, type ConnectionOptions } from './client-connection.ts';
 import { serveHttp } from './http/http-connection.ts';
+import { readProxyHeader } from './proxy-protocol.ts';
 import { serveSocks } from './socks/handshake.ts';
 import { TunnelMeter } from './tunnel-meter.ts';
 
@@ -23,6 +24,8 @@ interface TlsMaterial {
 }
 
 export interface ListenerOptions extends Omit<ConnectionOptions, 'meter'> {
+  /** Networks of balancers in CIDR notation. */
+  readonly proxyProtocol?: readonly string[];
   readonly addresses: readonly ListenAddress[];
   readonly protocols: readonly ListenerProtocol[];
   readonly tls?: TlsMaterial;
@@ -64,6 +67,10 @@ export class Listener {
   readonly #connectionOptions: ConnectionOptions;
   readonly #connections = new LiveList<ClientConnection>();
   readonly #admissionQueue: AdmissionQueue | undefined;
+  /** The networks of the balancers, whose connections begin with a header of the PROXY protocol. */
+  readonly #balancers: Networks | undefined;
+  /** The connections whose header has not arrived. */
+  readonly #unread = new Set<Socket>();
   readonly #onEmpty: (() => void)[] = [];
   readonly #refused = new Set<ClientConnection>();
   #secureContext: SecureContext | undefined;
@@ -78,6 +85,8 @@ export class Listener {
       meter: new TunnelMeter(options.bus, options.clock, options.limits),
     };
     this.#listenAddresses = addresses;
+    const { proxyProtocol = [] } = options;
+    if (proxyProtocol.length > 0) this.#balancers = new Networks(proxyProtocol);
     if (tls !== undefined) this.#secureContext = secureContext(name, tls);
     if (sharedLimit !== undefined) this.#admissionQueue = new AdmissionQueue(sharedLimit, deadlines);
   }
@@ -146,6 +155,7 @@ export class Listener {
 
   async #stopAccepting(): Promise<void> {
     this.#admissionQueue?.clear();
+    for (const socket of this.#unread) socket.destroy();
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
     // The 'close' handlers of a closed server's connections may not have run yet.
     if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#onEmpty.push(resolve));
@@ -169,6 +179,30 @@ export class Listener {
   /** Reading the port from the socket would cost a system call. */
   #accept(accepted: Socket, localPort: number): void {
     accepted.on('error', ignoreError);
+    if (this.#balancers === undefined || !this.#balancers.has(accepted.remoteAddress ?? '')) {
+      this.#admit(accepted, localPort);
+      return;
+    }
+    const { name, bus, deadlines, handshakeTimeoutMs } = this.#options;
+    const timeout = deadlines.set(handshakeTimeoutMs, () => accepted.destroy());
+    this.#unread.add(accepted);
+    readProxyHeader(accepted, (valid) => {
+      deadlines.clear(timeout);
+      this.#unread.delete(accepted);
+      if (valid) {
+        this.#admit(accepted, localPort);
+        return;
+      }
+      const detail = 'the connection does not begin with a header of the PROXY protocol';
+      bus.emit('client.refused', {
+        ...{ listener: name, client: clientNetwork(accepted.remoteAddress ?? ''), protocol: 'unknown' },
+        ...{ code: 'bad-request', detail },
+      });
+      accepted.destroy();
+    });
+  }
+
+  #admit(accepted: Socket, localPort: number): void {
     if (this.#admissionQueue !== undefined && this.#admits(accepted)) {
       this.#admissionQueue.request(accepted, (allowed) => this.#open(accepted, localPort, allowed));
       return;

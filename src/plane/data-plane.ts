@@ -43,7 +43,10 @@ export interface PlaneSettings {
 
 export interface ListenerSettings
   extends Pick<AccessOptions, 'users' | 'allow' | 'denyTargets'>,
-    Pick<ListenerOptions, 'protocols' | 'maxConnections' | 'idleTimeoutMs' | 'sessionMode' | 'source'> {
+    Pick<
+      ListenerOptions,
+      'protocols' | 'maxConnections' | 'idleTimeoutMs' | 'sessionMode' | 'source' | 'proxyProtocol'
+    > {
   readonly address: ListenAddress;
   readonly tls?: { readonly cert: string; readonly key: Secret };
   /** The settings that are equal in all processes that serve this listener. Absent if noria has no workers. */

@@ -62,6 +62,7 @@ test('load: every key has its default', () => {
         tls: undefined,
         users: [],
         allow: [],
+        proxyProtocol: [],
         denyTargets: ['private', 'smtp'],
         idleTimeoutMs: 600_000,
         maxConnections: 10_000,
