@@ -112,6 +112,7 @@ export interface DialFailure {
     FaultCode,
     | 'pool-empty'
     | 'site-banned'
+    | 'session-ended'
     | 'limit'
     | 'bad-routing'
     | 'members-failed'

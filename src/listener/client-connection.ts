@@ -16,6 +16,7 @@ import { OpenRequest, type RequestProtocol } from '../core/request-record.ts';
 import type { Dialer, DialFailure, Dialing } from '../dialer/contract.ts';
 import type { RoutingOptions } from '../pool/lease.ts';
 import { type Access, type ClientCredentials, type ClientIdentity, parseBasicCredentials } from './access.ts';
+import type { ClientDesk } from './http/client-desk.ts';
 import { fieldValues, type HeaderField } from './http/header-fields.ts';
 import { badRequest } from './refusal.ts';
 import { type RoutingSettings, readRoutingOptions } from './routing-options.ts';
@@ -31,6 +32,7 @@ export interface ConnectionOptions extends RoutingSettings {
   readonly name: string;
   readonly access: Access;
   readonly dialer: Dialer;
+  readonly desk: ClientDesk;
   readonly bus: EventBus;
   readonly clock: Clock;
   readonly deadlines: Deadlines;

@@ -11,7 +11,17 @@ import { ownText } from '../core/own-text.ts';
 import { MEMBER_PROTOCOLS, type MemberProtocol } from '../core/protocol.ts';
 import type { RoutingOptions, SessionOwner } from '../pool/lease.ts';
 
-export type RoutingKeyName = 'session' | 'ttl' | 'source' | 'adr' | 'life' | 'protocol' | 'rotate';
+export type RoutingKeyName =
+  | 'session'
+  | 'ttl'
+  | 'source'
+  | 'adr'
+  | 'life'
+  | 'protocol'
+  | 'rotate'
+  | 'tag'
+  | 'exclusive'
+  | 'fixed';
 
 export interface RoutingKey {
   readonly key: RoutingKeyName;
@@ -80,6 +90,23 @@ export const ROUTING_KEYS: readonly RoutingKey[] = [
     aliases: [],
     effect: 'ignores the session that the listener assigns, so noria may pick any member',
   },
+  {
+    key: 'tag',
+    aliases: [],
+    value: '1 to 64 of letters, digits, `_`, `.` and `~`',
+    effect: 'names this request for reports, without binding it to a member',
+  },
+  {
+    key: 'exclusive',
+    aliases: [],
+    effect: 'with `session`: nobody else uses the exit of the session while the session lives',
+  },
+  {
+    key: 'fixed',
+    aliases: [],
+    effect:
+      'with `session`: the session never moves; when its member ends, noria refuses its requests (`session-ended`)',
+  },
 ];
 
 /** A longer duration is probably a mistake in the unit, and would keep unused sessions in memory. */
@@ -122,6 +149,9 @@ interface GivenOptions {
   minLifeMs?: number;
   protocol?: MemberProtocol;
   rotate?: boolean;
+  tag?: string;
+  exclusive?: boolean;
+  fixed?: boolean;
 }
 
 interface GivenOption {
@@ -148,7 +178,10 @@ export function readRoutingOptions(
 ): RoutingOptions | NoriaError {
   const given: GivenOptions = {};
   const found =
-    parseText(routingText, given) ?? parseHeaders(headers, given) ?? checkSource(given, context.listener);
+    parseText(routingText, given) ??
+    parseHeaders(headers, given) ??
+    checkSource(given, context.listener) ??
+    checkSession(given, context.listener);
   if (found !== undefined) {
     return new NoriaError('bad-routing', found.message, { context: { reason: found.reason } });
   }
@@ -275,18 +308,24 @@ function setOption(given: GivenOptions, { entry, name, value }: GivenOption): bo
       given.protocol = protocol;
       return true;
     }
-    case 'rotate': {
+    case 'tag':
+      if (!SESSION_NAME.test(value)) return false;
+      given.tag = ownText(value);
+      return true;
+    case 'rotate':
+    case 'exclusive':
+    case 'fixed': {
       // A header always has a value, so noria accepts the usual words for yes and no.
       const yes = /^(?:|1|true|yes|on)$/i.test(value);
       if (!yes && !/^(?:0|false|no|off)$/i.test(value)) return false;
-      given.rotate = yes;
+      given[entry.key] = yes;
       return true;
     }
   }
 }
 
 /** `500ms`, `10s`, `5m`, `2h`, or a whole number of `bareUnitMs`; more than 0 and at most 7 days. */
-function parseDuration(text: string, bareUnitMs: number): number | undefined {
+export function parseDuration(text: string, bareUnitMs: number): number | undefined {
   const parts = /^(\d{1,9})(ms|s|m|h)?$/i.exec(text);
   if (parts === null) return undefined;
   const units: Readonly<Record<string, number>> = { ms: 1, s: SECOND_MS, m: MINUTE_MS, h: HOUR_MS };
@@ -322,6 +361,12 @@ function checkSource({ source }: GivenOptions, listener: RoutingSettings): Probl
   return undefined;
 }
 
+function checkSession(given: GivenOptions, { sessionMode }: RoutingSettings): Problem | undefined {
+  if (given.session !== undefined || (sessionMode !== 'none' && !given.rotate)) return undefined;
+  const key = given.exclusive ? 'exclusive' : given.fixed ? 'fixed' : undefined;
+  return key && problem(`the key ${key} needs a session: add session-NAME`);
+}
+
 function complete(given: GivenOptions, context: RoutingContext): RoutingOptions {
   const session = given.session ?? (given.rotate ? undefined : automaticSession(context));
   const source = given.source ?? context.listener.source;
@@ -329,15 +374,19 @@ function complete(given: GivenOptions, context: RoutingContext): RoutingOptions 
   const routing: { -readonly [Key in keyof RoutingOptions]: RoutingOptions[Key] } = {
     client: context.client,
   };
+  if (context.user !== '') routing.user = context.user;
   if (session !== undefined) {
     routing.session = sessionOfUser(session, context.user);
     routing.sessionOwner = ownerOf(session, context);
     if (sessionTtlMs !== undefined) routing.sessionTtlMs = sessionTtlMs;
+    if (given.exclusive === true) routing.exclusive = true;
+    if (given.fixed === true) routing.fixed = true;
   }
   if (source !== undefined) routing.source = source;
   if (location !== undefined) routing.location = location;
   if (minLifeMs !== undefined) routing.minLifeMs = minLifeMs;
   if (protocol !== undefined) routing.protocol = protocol;
+  if (given.tag !== undefined) routing.tag = given.tag;
   return routing;
 }
 

@@ -20,6 +20,7 @@ import {
 import type { Dialer } from '../dialer/contract.ts';
 import { Access, type WrongAttempt } from '../listener/access.ts';
 import type { ConnectionLimit } from '../listener/admission-queue.ts';
+import type { ClientDesk } from '../listener/http/client-desk.ts';
 import { type Listener, openListener } from '../listener/listener.ts';
 import { UserLimits } from '../listener/user-limits.ts';
 import type { ListenerSettings, ListenerStatus, PlaneContext } from './data-plane.ts';
@@ -28,6 +29,7 @@ export interface ListenerSetOptions {
   readonly clock: Clock;
   readonly bus: EventBus;
   readonly dialer: Dialer;
+  readonly desk: ClientDesk;
   readonly context: PlaneContext;
   /** The file descriptors of inherited listening sockets (`fd:3`). Each descriptor can be opened only once. */
   readonly inheritedFds: ReadonlySet<number>;
@@ -279,7 +281,7 @@ export class ListenerSet {
   }
 
   async #open(settings: ListenerSettings): Promise<OpenedListener> {
-    const { clock, bus, dialer, sharing } = this.#options;
+    const { clock, bus, dialer, desk, sharing } = this.#options;
     const { address, users, allow, denyTargets, tls, shared, ...rest } = settings;
     const shares = sharing === undefined || shared === undefined ? undefined : { sharing, id: shared.id };
     const access = new Access({
@@ -301,6 +303,7 @@ export class ListenerSet {
       ...(tls && { tls: { cert: tls.cert, key: tls.key.reveal() } }),
       access,
       dialer,
+      desk,
       bus,
       clock,
       deadlines: this.#deadlines,

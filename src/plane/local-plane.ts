@@ -1,11 +1,12 @@
 /** The data plane inside the daemon's process. */
 import { type DialerOptions, type DialerSettings, MemberDialer } from '../dialer/dialer.ts';
 import type { Pool } from '../pool/pool.ts';
+import { clientDesk } from './client-desk.ts';
 import type { DataPlane } from './data-plane.ts';
 import { ListenerSet, type ListenerSetOptions } from './listener-set.ts';
 
 export interface LocalPlaneOptions
-  extends Omit<ListenerSetOptions, 'dialer'>,
+  extends Omit<ListenerSetOptions, 'dialer' | 'desk'>,
     Pick<DialerOptions, 'leases' | 'onSourceFault' | 'onNetwork'> {
   readonly pool: Pool;
   readonly dialer: DialerSettings;
@@ -14,7 +15,11 @@ export interface LocalPlaneOptions
 export function openLocalPlane({ dialer: settings, ...options }: LocalPlaneOptions): DataPlane {
   const guard = { mark: options.mark, ownAddresses: () => listeners.guard.ownAddresses() };
   const dialer = new MemberDialer({ ...options, ...settings, guard });
-  const listeners: ListenerSet = new ListenerSet({ ...options, dialer });
+  const listeners: ListenerSet = new ListenerSet({
+    ...options,
+    dialer,
+    desk: clientDesk(options.pool, dialer),
+  });
   return {
     get listeners() {
       return listeners.status();

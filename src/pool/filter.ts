@@ -61,7 +61,7 @@ export function whyUnusable(member: Member, filter: MemberFilter, isBanned: bool
 }
 
 /** Reasons of `whyUnusable` that may end during the member's life. */
-const PASSING_REASONS: ReadonlySet<string | undefined> = new Set([
+export const PASSING_REASONS: ReadonlySet<string | undefined> = new Set([
   undefined,
   'joining',
   'quarantined',

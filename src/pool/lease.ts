@@ -34,6 +34,12 @@ export interface RoutingOptions {
   readonly location?: string;
   readonly minLifeMs?: number;
   readonly protocol?: MemberProtocol;
+  /** The client's name for this one request. It binds the request to no member. */
+  readonly tag?: string;
+  /** While the session lives, nobody else gets its exit. */
+  readonly exclusive?: boolean;
+  /** The session never moves: when its member ends, its requests are refused. */
+  readonly fixed?: boolean;
 }
 
 export interface LeaseRequest {
@@ -92,7 +98,7 @@ export interface UpcomingQuery {
 export interface LeaseRefusal {
   readonly code: Extract<
     FaultCode,
-    'pool-empty' | 'bad-routing' | 'shutting-down' | 'client-gone' | 'site-banned' | 'limit'
+    'pool-empty' | 'session-ended' | 'bad-routing' | 'shutting-down' | 'client-gone' | 'site-banned' | 'limit'
   >;
   /** The reason as a text for the client. It never contains text from the service. */
   readonly reason: string;

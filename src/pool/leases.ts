@@ -4,6 +4,7 @@
  */
 import type { Blame } from '../core/events.ts';
 import type { FaultCode } from '../core/faults.ts';
+import type { ClientName, Clients } from './clients.ts';
 import type { Lease, LeaseReport, LeaseRequest, ProbeLease } from './lease.ts';
 import type { Member } from './member.ts';
 import type { Members } from './members.ts';
@@ -13,6 +14,8 @@ import type { Pair, Site } from './sites.ts';
 
 interface OpenLease {
   readonly id: number;
+  /** Absent for a probe. */
+  readonly request: LeaseRequest | undefined;
   readonly member: Member;
   readonly session: Session | undefined;
   readonly targetHost: string;
@@ -22,7 +25,6 @@ interface OpenLease {
   readonly pair: Pair | undefined;
   /** Whether the end of the lease may let a waiting client of its site go on. */
   readonly isLimited: boolean;
-  readonly isHedge: boolean;
   accepted: boolean;
 }
 
@@ -39,12 +41,14 @@ export type LeaseHolder = { readonly session: string } | { readonly member: stri
 export class Leases {
   readonly #members: Members;
   readonly #sessions: Sessions;
+  readonly #clients: Clients;
   readonly #open = new Map<number, OpenLease>();
   #lastId = 0;
 
-  constructor(members: Members, sessions: Sessions) {
+  constructor(members: Members, sessions: Sessions, clients: Clients) {
     this.#members = members;
     this.#sessions = sessions;
+    this.#clients = clients;
   }
 
   grant(member: Member, now: number, { request, session, site, waitedMs = 0 }: Grant = {}): Lease {
@@ -65,6 +69,7 @@ export class Leases {
     const client = request?.routing.client ?? '';
     const open: OpenLease = {
       id,
+      request,
       member,
       session,
       targetHost,
@@ -73,7 +78,6 @@ export class Leases {
       isProbe,
       pair: site && this.#members.sites.used(site, member, session === undefined, now),
       isLimited: site !== undefined && site.rule.tunnelsPerMember > 0,
-      isHedge: request?.hedge === true,
       accepted: false,
     };
     this.#open.set(id, open);
@@ -115,6 +119,17 @@ export class Leases {
     return ids;
   }
 
+  to({ client, session, tag }: ClientName, host: string): number[] {
+    const ids: number[] = [];
+    const { sites } = this.#members;
+    const site = sites.of(host);
+    for (const { id, request, targetHost } of this.#open.values()) {
+      if (request?.routing.client !== client || sites.of(targetHost) !== site) continue;
+      if (tag === undefined ? request.routing.session === session : request.routing.tag === tag) ids.push(id);
+    }
+    return ids;
+  }
+
   #accept(lease: OpenLease, latencyMs: number | undefined, now: number): void {
     const { member, isProbe } = lease;
     lease.accepted = true;
@@ -125,6 +140,7 @@ export class Leases {
       const { maxUsesPerMember } = this.#members.settings.rotation;
       if (maxUsesPerMember > 0) member.source.usedUp.add(1 / maxUsesPerMember, now);
     }
+    if (lease.request !== undefined) this.#clients.used(lease.request, member);
     this.#members.recordSuccess(member, latencyMs, now);
     for (const observer of this.#members.observers) observer.memberUsed(member, isProbe ? 0 : 1);
     if (lease.session !== undefined) this.#confirm(lease.session, lease, now);
@@ -137,11 +153,11 @@ export class Leases {
    * Exception: the lease belongs to a hedge, and the session's own member has not failed. The session then does not
    * move, and stores the member of the lease as `fallback`.
    */
-  #confirm(session: Session, { member, leasedAt, isHedge }: OpenLease, now: number): void {
+  #confirm(session: Session, { member, leasedAt, request }: OpenLease, now: number): void {
     if (session.member === member.id) {
       session.confirmedAt = now;
       session.memberFailed = false;
-    } else if (isHedge && !session.memberFailed) {
+    } else if (request?.hedge === true && !session.memberFailed) {
       session.fallback = member.id;
     } else if (session.confirmedAt <= leasedAt) {
       // since this lease began, the session's member has not changed and has accepted no attempt

@@ -7,7 +7,7 @@
  * that leaves its member preferably gets a member without sessions.
  */
 import type { CandidateCheck, Candidates } from './candidates.ts';
-import { whyUnusable } from './filter.ts';
+import { PASSING_REASONS, whyUnusable } from './filter.ts';
 import type { LeaseRequest, RoutingOptions } from './lease.ts';
 import type { Candidate, Member } from './member.ts';
 import type { Members } from './members.ts';
@@ -52,6 +52,12 @@ export class Pick implements CandidateCheck {
   #lastExit = '';
   /** Whether the pick prefers members that no session uses. */
   #isForSession = false;
+  /** A new session prefers members that live at least until then: the longer-lived half. */
+  #preferredEndsAt = Number.NEGATIVE_INFINITY;
+  #session: Session | undefined;
+  #isHedge = false;
+  /** The exits that somebody uses, if the pick is for an exclusive session. */
+  #exitsInUse: Set<string> | undefined;
 
   /**
    * Result: the earliest moment at which a rejected member may be used: its ban or its spacing at the site ends, or a time slot of
@@ -60,6 +66,8 @@ export class Pick implements CandidateCheck {
   retryAt = Number.POSITIVE_INFINITY;
   /** Result: true if the pick rejected a member that other requests with the same filter may still get. */
   rejectedForRequest = false;
+  /** Result: why the request's `fixed` session has ended, for this target or for good; a text for the client. */
+  ended: string | undefined;
   /** Result: whether the pick searched a tier that no request had searched for longer than QUIET_MS. */
   endedQuiet = false;
 
@@ -72,7 +80,7 @@ export class Pick implements CandidateCheck {
   }
 
   member(
-    { avoid, routing }: LeaseRequest,
+    { avoid, routing, hedge }: LeaseRequest,
     candidates: Candidates,
     { session, site }: { readonly session: Session | undefined; readonly site: Site },
     now: number,
@@ -82,6 +90,9 @@ export class Pick implements CandidateCheck {
     this.#spacingMs = this.#members.sites.spacingOf(site, now);
     this.#user = routing.user;
     if (routing.minLifeMs !== undefined) this.#minEndsAt = now + routing.minLifeMs;
+    this.#isHedge = hedge === true;
+    if (session?.isFixed === true && session.member !== undefined)
+      return this.#isHedge ? undefined : this.#forFixed(session, candidates);
     if (session !== undefined) return this.#forSession(session, candidates);
     this.#lastExit = candidates.lastExit;
     this.#spreads = this.#members.settings.rotation.strategy === 'round-robin';
@@ -105,12 +116,13 @@ export class Pick implements CandidateCheck {
     this.#begin(from === undefined ? [] : [from], now);
     this.#lastExit = this.#members.find(from)?.exit ?? '';
     this.#isForSession = true;
+    this.#session = session;
     const next = this.#members.candidates(session.filter, now).pick(this);
     if (next === undefined || next.bucket === 'quarantined') {
       this.#sessions.unbind(session);
       return { from, to: undefined };
     }
-    this.#sessions.bind(session, { member: next.id, reason: 'rotated' }, now);
+    this.#bind(session, next, 'rotated');
     return { from, to: next.id };
   }
 
@@ -144,12 +156,19 @@ export class Pick implements CandidateCheck {
       this.rejectedForRequest = true;
       return UNFIT;
     }
+    if (
+      (this.#sessions.reserved.size > 0 && this.#isReserved(member)) ||
+      (this.#session?.isExclusive === true && this.#isInUse(member.exit))
+    ) {
+      this.rejectedForRequest = true;
+      return UNFIT;
+    }
     const site = this.#site;
     if (site !== undefined) {
       const fit = this.#fitAt(site, member);
       if (fit !== FITS) return fit;
     }
-    if (member.exit === this.#lastExit) return SECOND_CHOICE;
+    if (member.exit === this.#lastExit || member.endsAt < this.#preferredEndsAt) return SECOND_CHOICE;
     return this.#isForSession && this.#sessions.countByMember.has(member.id) ? SECOND_CHOICE : FITS;
   }
 
@@ -199,6 +218,11 @@ export class Pick implements CandidateCheck {
     this.#minEndsAt = Number.NEGATIVE_INFINITY;
     this.#lastExit = '';
     this.#isForSession = false;
+    this.#preferredEndsAt = Number.NEGATIVE_INFINITY;
+    this.#session = undefined;
+    this.#isHedge = false;
+    this.#exitsInUse = undefined;
+    this.ended = undefined;
     this.retryAt = Number.POSITIVE_INFINITY;
     this.rejectedForRequest = false;
     this.endedQuiet = false;
@@ -210,13 +234,54 @@ export class Pick implements CandidateCheck {
     return UNFIT;
   }
 
+  #isReserved({ id, exit }: Member): boolean {
+    const { reserved } = this.#sessions;
+    const holder = reserved.get(exit) ?? reserved.get(id);
+    return holder !== undefined && holder !== this.#session;
+  }
+
+  /** The request waits while the member is quarantined or full. It may be tried again through the same member only. */
+  #forFixed(session: Session, { filter }: Candidates): Member | undefined {
+    const member = this.#members.find(session.member);
+    const reason = member === undefined ? 'left' : whyUnusable(member, filter, this.#isBanned(member));
+    if (member === undefined || (reason !== undefined && !PASSING_REASONS.has(reason))) {
+      this.ended = whyEnded(reason);
+      return undefined;
+    }
+    const rests = member.bucket === undefined || member.bucket === 'quarantined';
+    if (rests || member.source.isFull || (reason !== undefined && reason !== 'quarantined')) {
+      this.rejectedForRequest = true;
+      return undefined;
+    }
+    return member;
+  }
+
+  /** Whether a session or an open lease uses the exit. Only the rare pick for an exclusive session looks at all members. */
+  #isInUse(exit: string): boolean {
+    if (this.#exitsInUse === undefined) {
+      this.#exitsInUse = new Set();
+      for (const member of this.#members.all())
+        if (member.openLeases > 0 || this.#sessions.countByMember.has(member.id))
+          this.#exitsInUse.add(member.exit);
+    }
+    return this.#exitsInUse.has(exit);
+  }
+
   #forSession(session: Session, candidates: Candidates): Member | undefined {
     this.#isForSession = true;
+    this.#session = session;
     const current = this.#members.find(session.member);
+    if (current === undefined) this.#preferredEndsAt = medianEnd(candidates);
     if (current === undefined) return this.#bind(session, this.#nextFor(session, candidates), 'left');
     // The request has tried the session's own member, which failed or is slow. The session moves only when another
     // member accepts an attempt; see `Leases`.
-    if (this.#avoid.includes(current.id)) return this.#nextFor(session, candidates);
+    if (this.#avoid.includes(current.id)) {
+      if (!session.isExclusive) return this.#nextFor(session, candidates);
+      // The next member must be reserved at once, and a hedge would reserve one that the session may not need.
+      return this.#isHedge
+        ? undefined
+        : this.#bind(session, this.#nextFor(session, candidates), 'failed-over');
+    }
     const reason = whyUnusable(current, candidates.filter, this.#isBanned(current));
     if (reason !== undefined) return this.#bind(session, this.#nextFor(session, candidates), reason);
     if (!this.#isOwnSlot(current)) return undefined;
@@ -258,9 +323,37 @@ export class Pick implements CandidateCheck {
   }
 
   #bind(session: Session, member: Member | undefined, reason: string): Member | undefined {
-    if (member !== undefined) this.#sessions.bind(session, { member: member.id, reason }, this.now);
+    if (member === undefined) return undefined;
+    this.#sessions.bind(session, { member: member.id, reason }, this.now);
+    if (session.isExclusive) this.#sessions.reserve(session, member);
     return member;
   }
+}
+
+/** How many members of a source a new session looks at, to find the longer-lived half. */
+const MAX_SAMPLE = 128;
+
+function medianEnd({ tiers }: Candidates): number {
+  const ends: number[] = [];
+  for (const { sources } of tiers.slice(0, 1)) {
+    for (const source of sources) {
+      let count = 0;
+      for (const member of source.members) {
+        if (member.bucket === 'fresh') ends.push(member.endsAt);
+        count += 1;
+        if (count === MAX_SAMPLE) break;
+      }
+    }
+  }
+  ends.sort((one, other) => one - other);
+  return ends[Math.floor(ends.length / 2)] ?? Number.NEGATIVE_INFINITY;
+}
+
+function whyEnded(reason: string | undefined): string {
+  if (reason === 'banned') return 'The target has banned the exit of this fixed session.';
+  if (reason === 'routing-options')
+    return 'The member of this fixed session does not fit the routing options.';
+  return 'The member of this fixed session has ended.';
 }
 
 /** Whether the member is ready and its source is not blocked. The member may still be full, or not fit this client. */

@@ -11,6 +11,7 @@ import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import { roughDuration } from '../core/words.ts';
 import { type Candidates, QUIET_MS } from './candidates.ts';
+import { type ClientName, Clients } from './clients.ts';
 import { demandHere, demandOf, quarantinedAt, SOON_SHARE, searchedSources, servedAt } from './demand.ts';
 import type { AddedMembers, Demand, DrawnMember } from './drawn-member.ts';
 import {
@@ -86,6 +87,7 @@ export class Pool implements LeaseProvider {
   readonly #sessionsInUse = new Map<PoolSource, number>();
   #sessionsCountedAt = Number.NEGATIVE_INFINITY;
   waitingElsewhere = 0;
+  readonly clients: Clients;
   readonly #clock: Clock;
   readonly #bus: EventBus;
   readonly #forecasts: PoolOptions['forecasts'];
@@ -110,7 +112,15 @@ export class Pool implements LeaseProvider {
       this.serveWaiting(clock.monotonic()),
     );
     this.#sessions = new Sessions({ clock, bus, observers }, sessions, settings.rotation);
-    this.#leases = new Leases(this.#members, this.#sessions);
+    this.clients = new Clients(
+      clock,
+      { members: this.#members, sessions: this.#sessions },
+      ({ exit, source }, host, { verdict, forMs, user }) => {
+        if (verdict === 'ok') this.unbanExit(host, exit, user);
+        else this.banExit({ host, exit, source, evidence: 'report', forMs, user });
+      },
+    );
+    this.#leases = new Leases(this.#members, this.#sessions, this.clients);
     this.#pick = new Pick(this.#members, this.#sessions);
     this.#queue = new WaitingQueue(clock, bus, this.#members.sites.waiting, () => this.#onQueueDue());
     this.#sourceMoves = bus.on('source.moved', () => this.refuseHopeless());
@@ -135,6 +145,7 @@ export class Pool implements LeaseProvider {
     const candidates = this.#members.candidates(filterAt(site, request.routing), now);
     const lease = this.#tryLease(request, candidates, now, now);
     if (this.#pick.endedQuiet) this.#emitDemand(candidates, now);
+    if (this.#pick.ended !== undefined) return sessionEnded(this.#pick.ended);
     return lease ?? this.#wait(request, candidates, now);
   }
 
@@ -394,7 +405,7 @@ export class Pool implements LeaseProvider {
 
   rotateSession(name: string): SessionRotation | undefined {
     const session = this.#sessions.find(name);
-    if (session === undefined) return undefined;
+    if (session === undefined || session.isFixed) return undefined;
     const now = this.#clock.monotonic();
     this.#members.update(now);
     return this.#pick.rotate(session, now);
@@ -457,6 +468,11 @@ export class Pool implements LeaseProvider {
 
   leasesOf(holder: LeaseHolder): readonly number[] {
     return this.#leases.of(holder);
+  }
+
+  /** The open leases of the client's session or tag, or else of its requests without a session, to the host's site. */
+  leasesTo(name: ClientName, host: string): readonly number[] {
+    return this.#leases.to(name, host);
   }
 
   /** Lowers the limit of the source's open leases; see `PoolSource.limitedTo`. */
@@ -588,9 +604,10 @@ export class Pool implements LeaseProvider {
   /** @returns whether another client with the same filter may be served now. */
   #serve(client: WaitingClient, now: number): boolean {
     const lease = this.#tryLease(client.request, client.candidates, client.sinceAt, now);
-    if (lease !== undefined) this.#queue.answer(client, lease, now);
+    if (this.#pick.ended !== undefined) this.#queue.answer(client, sessionEnded(this.#pick.ended), now);
+    else if (lease !== undefined) this.#queue.answer(client, lease, now);
     else this.#queue.retryAt(this.#pick.retryAt);
-    return lease !== undefined || this.#pick.rejectedForRequest;
+    return lease !== undefined || this.#pick.ended !== undefined || this.#pick.rejectedForRequest;
   }
 
   #tryLease(request: LeaseRequest, candidates: Candidates, sinceAt: number, now: number): Lease | undefined {
@@ -651,6 +668,7 @@ export class Pool implements LeaseProvider {
     const { sites } = this.#members;
     const session = routing.session === undefined ? undefined : this.#sessions.find(routing.session);
     const own = this.#members.find(session?.member);
+    if (own !== undefined && session?.isFixed === true) return false;
     if (own !== undefined && !avoid.includes(own.id)) {
       const isBanned = freeAt(sites.of(targetHost), own, 0, routing.user) > now;
       if (whyUnusable(own, filter, isBanned) === undefined) return false;
@@ -827,4 +845,8 @@ function badRouting(reason: string): LeaseRefusal {
 function hasBans({ pairs }: Site, now: number): boolean {
   for (const { untilAt } of pairs.values()) if (untilAt > now) return true;
   return false;
+}
+
+function sessionEnded(reason: string): LeaseRefusal {
+  return { code: 'session-ended', reason, sources: [] };
 }

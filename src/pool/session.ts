@@ -28,6 +28,10 @@ export class Session implements HeapNode {
    */
   confirmedAt = Number.NEGATIVE_INFINITY;
   uses = 0;
+  /** Both follow the options of the session's last request, so they need no place in the journal. */
+  isFixed = false;
+  isExclusive = false;
+  reserved: readonly string[] = [];
   /**
    * Number of open leases. Includes the open leases of other replicas if `SharingOptions.countsLeases` is set. A
    * session with open leases is not idle.

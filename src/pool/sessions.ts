@@ -24,6 +24,8 @@ export class Sessions {
   readonly #byName = new Map<string, Session>();
   /** Number of sessions on each member, by member id. May include members that have left. */
   readonly countByMember = new Map<string, number>();
+  /** The exits, and the members that have them, that only one session may use. */
+  readonly reserved = new Map<string, Session>();
   readonly #byEnd = new Heap<Session>();
   readonly #clients = new SessionClients();
   readonly #timer: EarliestTimer;
@@ -78,7 +80,14 @@ export class Sessions {
   }
 
   /** Records a use of the session with this name. If the session does not exist, creates the session without a member. */
-  use(name: string, { sessionTtlMs, sessionOwner = NO_OWNER }: RoutingOptions, now: number): Session {
+  use(name: string, routing: RoutingOptions, now: number): Session {
+    const session = this.#use(name, routing, now);
+    session.isFixed = routing.fixed === true;
+    session.isExclusive = routing.exclusive === true;
+    return session;
+  }
+
+  #use(name: string, { sessionTtlMs, sessionOwner = NO_OWNER }: RoutingOptions, now: number): Session {
     const ttlMs = sessionTtlMs ?? this.settings.sessionTtlMs;
     const session = this.#byName.get(name);
     if (session !== undefined && session.openLeases <= 0 && session.endsAt <= now) {
@@ -140,6 +149,7 @@ export class Sessions {
   ): void {
     const from = session.member;
     this.#setMember(session, member);
+    this.#release(session);
     session.confirmedAt = now;
     session.fallback = undefined;
     session.memberFailed = false;
@@ -165,6 +175,7 @@ export class Sessions {
   unbind(session: Session): void {
     if (session.member === undefined) return;
     this.#setMember(session, undefined);
+    this.#release(session);
     for (const observer of this.observers) observer.sessionMoved(session, 'rotated');
   }
 
@@ -214,6 +225,18 @@ export class Sessions {
     this.#journal?.sessionChanged(session);
   }
 
+  /** Keeps the exit of the session's member for this session alone. */
+  reserve(session: Session, { id, exit }: { readonly id: string; readonly exit: string }): void {
+    this.#release(session);
+    session.reserved = [exit, id]; // a later draw of the same member may bring another exit
+    for (const key of session.reserved) this.reserved.set(key, session);
+  }
+
+  #release(session: Session): void {
+    for (const key of session.reserved) this.reserved.delete(key);
+    session.reserved = [];
+  }
+
   #count(member: string | undefined, change: 1 | -1): void {
     if (member === undefined) return;
     const count = (this.countByMember.get(member) ?? 0) + change;
@@ -223,6 +246,7 @@ export class Sessions {
 
   #end(session: Session, reason: string): void {
     this.#byName.delete(session.name);
+    this.#release(session);
     this.#count(session.member, -1);
     this.#byEnd.remove(session);
     this.#clients.remove(session);

@@ -27,6 +27,18 @@ export interface Harness {
   events<Name extends EventName>(name: Name): NoriaEvents[Name][];
 }
 
+/** A desk that knows no client. */
+export const NO_DESK: ListenerOptions['desk'] = {
+  clients: {
+    describe: () => {
+      throw new Error('the test has no desk');
+    },
+    judge: () => 'unknown',
+  },
+  rotateSession: () => false,
+  closeTunnels: () => {},
+};
+
 const NAMES: readonly EventName[] = [
   'connection.opened',
   'connection.closed',
@@ -50,6 +62,7 @@ export function listenerOptions(
     protocols: ['http', 'socks5', 'socks4'],
     access: new Access({ users: [], allow: [], denyTargets: [], clock, ...access }),
     dialer,
+    desk: NO_DESK,
     bus: new EventBus((name, error) => {
       throw new Error(`an observer of ${name} failed`, { cause: error });
     }),

@@ -12,6 +12,16 @@ const listener = await openListener({
   addresses: [{ kind: 'fd', fd: 3 }],
   protocols: ['http'],
   access: new Access({ users: [], allow: [], denyTargets: [], clock: systemClock }),
+  desk: {
+    clients: {
+      describe: () => {
+        throw new Error('unused');
+      },
+      judge: () => 'unknown',
+    },
+    rotateSession: () => false,
+    closeTunnels: () => {},
+  },
   dialer: {
     dial: () => ({
       result: Promise.resolve({ ok: false, failure: { code: 'pool-empty', reason: '', attempts: 0 } }),

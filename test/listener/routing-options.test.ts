@@ -142,6 +142,9 @@ describe('routing options: user name', () => {
         life: ['', '-5m', { minLifeMs: 300_000 }],
         protocol: ['', '-http', { protocol: 'http' }],
         rotate: ['', '', {}],
+        tag: ['', '-r1', { tag: 'r1' }],
+        exclusive: ['session-abc-', '', { session: 'abc', exclusive: true }],
+        fixed: ['session-abc-', '', { session: 'abc', fixed: true }],
       };
     const names = ROUTING_KEYS.flatMap(({ key, aliases }) =>
       [key, ...aliases].map((name) => ({ key, name })),
@@ -221,7 +224,7 @@ describe('routing options: what the listener adds', () => {
     expect(of('client-ip', { socket: {} }), 'a client that has left').toEqual({});
     expect(of('port')).toEqual({ session: 'port=8888' });
     expect(of('target-host')).toEqual({ session: 'target-host=example.com' });
-    expect(of('port', { user: 'ann' })).toEqual({ session: 'ann:port=8888' });
+    expect(of('port', { user: 'ann' })).toEqual({ user: 'ann', session: 'ann:port=8888' });
   });
 
   test('routing options: a session of the client replaces that of the listener, and rotate drops it', () => {
@@ -233,8 +236,8 @@ describe('routing options: what the listener adds', () => {
   });
 
   test('routing options: a session belongs to its user', () => {
-    expect(read('session-abc', [], { user: 'ann' })).toEqual({ session: 'ann:abc' });
-    expect(read('session-abc', [], { user: 'bob' })).toEqual({ session: 'bob:abc' });
+    expect(read('session-abc', [], { user: 'ann' })).toEqual({ user: 'ann', session: 'ann:abc' });
+    expect(read('session-abc', [], { user: 'bob' })).toEqual({ user: 'bob', session: 'bob:abc' });
   });
 
   test('routing options: a session carries its owner, and without a session no address is read', () => {

@@ -5,7 +5,7 @@ import { EventBus } from '../../src/core/events.ts';
 import { listenerSettings } from '../../src/daemon/part-options.ts';
 import { ListenerSet } from '../../src/plane/listener-set.ts';
 import { directDialer } from '../listener/direct-dialer.ts';
-import { RawClient } from '../listener/harness.ts';
+import { NO_DESK, RawClient } from '../listener/harness.ts';
 import { freePort } from '../support/free-port.ts';
 import { testConfig } from '../support/noria.ts';
 import { until } from '../support/until.ts';
@@ -28,6 +28,7 @@ function openSet(): ListenerSet {
       throw new Error(`an observer of ${name} failed`, { cause: error });
     }),
     dialer: directDialer(),
+    desk: NO_DESK,
     context: { sourceNames: ['city'], apiAddresses: [] },
     inheritedFds: new Set(),
     mark: 'noria-0',

@@ -7,9 +7,11 @@
 import type { Deadline } from '../../core/deadlines.ts';
 import { type FaultCode, NoriaError } from '../../core/faults.ts';
 import type { Dialing, DialRequest, DialResult, MemberConnection } from '../../dialer/contract.ts';
+import type { RoutingOptions } from '../../pool/lease.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { type Refusal, refusalOf } from '../refusal.ts';
 import { relayTunnel } from '../tunnel.ts';
+import { answerDesk, isDesk } from './client-desk.ts';
 import { HttpExchange } from './exchange.ts';
 import {
   decrementMaxForwards,
@@ -67,6 +69,10 @@ export function serveForward(head: RequestHead, context: ForwardContext): Forwar
     response.reply(refusalReply(refusalOf(forwardRequest), head.fields));
     return undefined;
   }
+  if (isDesk(forwardRequest.url.target)) {
+    replyOfDesk({ ...forwardRequest, path: forwardRequest.url.path }, forwardRequest.routing, context);
+    return undefined;
+  }
   const fields = decrementMaxForwards(forwardRequest.method, forwardRequest.fields);
   if (fields === undefined) {
     response.reply(finalReply(forwardRequest.method, connection));
@@ -76,6 +82,21 @@ export function serveForward(head: RequestHead, context: ForwardContext): Forwar
   const forward = new Forward(context, { ...forwardRequest, fields });
   forward.start();
   return forward;
+}
+
+/** Answers a request of the client to noria itself. */
+export function replyOfDesk(
+  request: { readonly method: string; readonly path: string; readonly fields: readonly HeaderField[] },
+  routing: RoutingOptions,
+  { connection, response }: Pick<ForwardContext, 'connection' | 'response'>,
+): void {
+  const answer = answerDesk(request, routing, connection.options.desk);
+  if (!(answer instanceof NoriaError)) {
+    response.reply(answer);
+    return;
+  }
+  connection.reportRefusal(answer.code, answer.message);
+  response.reply(refusalReply(refusalOf(answer), request.fields));
 }
 
 function finalReply(method: string, connection: ClientConnection): HttpReply {

@@ -9,12 +9,14 @@ import { readMarks } from '../../core/front-proxy.ts';
 import { parsePort } from '../../core/host-port.ts';
 import type { DialRequest } from '../../dialer/contract.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../dialer/member-socket.ts';
+import type { RoutingOptions } from '../../pool/lease.ts';
 import type { ClientConnection } from '../client-connection.ts';
 import { badRequest, type Refusal, refusalOf } from '../refusal.ts';
 import { canDestroyAtEnd } from '../relay.ts';
 import { openTunnel } from '../tunnel.ts';
 import { BodyReader, type BodyRules } from './body.ts';
-import { type Forward, serveForward } from './forward.ts';
+import { deskPortError, isDesk } from './client-desk.ts';
+import { type Forward, replyOfDesk, serveForward } from './forward.ts';
 import { type Framing, fieldValues, formatFields } from './header-fields.ts';
 import { PinnedConnection } from './pinned-connection.ts';
 import { formatRefusal, successHeaders } from './replies.ts';
@@ -52,6 +54,11 @@ export function serveHttp(first: Buffer, connection: ClientConnection): void {
   else serveConnect(request.head, first.subarray(request.bytes), connection, () => awaitNext(connection));
 }
 
+/** Serves a tunnel to noria itself: plain HTTP requests with the options of the tunnel. */
+export function serveDesk(received: Buffer, connection: ClientConnection, routing: RoutingOptions): void {
+  new HttpConnection(connection, routing).start(received);
+}
+
 function awaitNext(connection: ClientConnection): void {
   connection.becomeIdle(KEEP_ALIVE_MS);
   connection.readFirst((first) => serveHttp(first, connection));
@@ -60,6 +67,7 @@ function awaitNext(connection: ClientConnection): void {
 class HttpConnection {
   readonly #connection: ClientConnection;
   readonly #pin: PinnedConnection;
+  readonly #desk: RoutingOptions | undefined;
   #received: Buffer = NO_BYTES;
   #current: CurrentRequest | undefined;
   /** Whether a call of `#parse` is in progress. A nested call returns at once. */
@@ -69,8 +77,10 @@ class HttpConnection {
   #awaitsHead = false;
   readonly #keepAliveDelay: Deadline;
 
-  constructor(connection: ClientConnection) {
+  /** @param desk - the routing options of a tunnel to noria itself; absent for a client of the proxy. */
+  constructor(connection: ClientConnection, desk?: RoutingOptions) {
     this.#connection = connection;
+    this.#desk = desk;
     this.#pin = new PinnedConnection(connection.options.clock);
     this.#keepAliveDelay = connection.options.deadlines.set(TCP_KEEP_ALIVE_MS, this.#enableKeepAlive);
   }
@@ -84,7 +94,8 @@ class HttpConnection {
       .on('drain', this.#onDrain);
     this.#connection.setProtocol('http');
     this.#connection.becomeIdle();
-    this.#onData(first);
+    if (first.length > 0) this.#onData(first);
+    else this.#adjustReading();
     if (socket.readableEnded && !this.#over) this.#onEnd();
   }
 
@@ -173,7 +184,7 @@ class HttpConnection {
     const connection = this.#connection;
     this.#awaitsHead = false;
     this.#clearDeadline();
-    if (head.method === 'CONNECT') {
+    if (head.method === 'CONNECT' && this.#desk === undefined) {
       this.#release();
       serveConnect(head, rest, connection, () => awaitNext(connection));
       return;
@@ -192,6 +203,11 @@ class HttpConnection {
     };
     this.#current = current;
     if (current.body.complete) this.#received = rest;
+    if (this.#desk !== undefined) {
+      replyOfDesk({ ...head, path: deskPath(head.target) }, this.#desk, { connection, response });
+      if (!this.#over && !current.body.complete && rest.length > 0) this.#readBody(current.body, rest);
+      return;
+    }
     current.forward = serveForward(head, {
       connection,
       response,
@@ -365,6 +381,11 @@ export function serveConnect(
     refuse(refusalOf(request));
     return;
   }
+  if (isDesk(request.target)) {
+    socket.write('HTTP/1.1 200 Connection established\r\n\r\n');
+    serveDesk(received, connection, request.routing);
+    return;
+  }
   openTunnel(connection, request, {
     received,
     accept: ({ lease, attempts }) => {
@@ -385,7 +406,9 @@ function readDialRequest(head: RequestHead, connection: ClientConnection): DialR
   const marks = readMarks(fieldValues(head.fields, 'via'));
   const loop = marks && connection.options.access.checkMarks(marks);
   if (loop !== undefined) return loop;
-  const routing = connection.authorize(identity, target, head.fields);
+  const routing = isDesk(target)
+    ? (deskPortError(target) ?? connection.readRoutingOptions(identity, '', head.fields))
+    : connection.authorize(identity, target, head.fields);
   return routing instanceof NoriaError ? routing : { target, routing, use: 'tunnel', marks };
 }
 
@@ -402,4 +425,9 @@ function checkNoBody({ framing }: RequestHead): NoriaError | undefined {
   if (framing instanceof NoriaError) return framing;
   const announced = framing.kind === 'chunked' || (framing.kind === 'length' && framing.bytes > 0);
   return announced ? badRequest('the CONNECT request announces a body') : undefined;
+}
+
+/** The path of a request in a tunnel to noria itself, in origin form or in absolute form. */
+function deskPath(target: string): string {
+  return target.replace(/^http:\/\/[^/?]*/i, '').replace(/^(?!\/)/, '/');
 }

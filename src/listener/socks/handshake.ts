@@ -2,6 +2,8 @@ import type { Socket } from 'node:net';
 import { NoriaError } from '../../core/faults.ts';
 import type { ClientCredentials, ClientIdentity } from '../access.ts';
 import type { ClientConnection } from '../client-connection.ts';
+import { deskPortError, isDesk } from '../http/client-desk.ts';
+import { serveDesk } from '../http/http-connection.ts';
 import { refusalOf, socks5ReplyCode } from '../refusal.ts';
 import { openTunnel, type TunnelClient } from '../tunnel.ts';
 import {
@@ -153,15 +155,23 @@ class SocksHandshake {
     const known = this.#phase.name === 'request' ? this.#phase.identity : undefined;
     const identity = known ?? this.#identifySocks4(userId);
     if (identity instanceof NoriaError) return identity;
-    const routing = this.#connection.authorize(identity, target, []);
+    const toDesk = isDesk(target);
+    const routing = toDesk
+      ? (deskPortError(target) ?? this.#connection.readRoutingOptions(identity, '', []))
+      : this.#connection.authorize(identity, target, []);
     if (routing instanceof NoriaError) return routing;
     this.#endHandshake();
     this.#connection.beginRequest();
+    if (toDesk) {
+      this.#tunnelClient().accept();
+      serveDesk(this.#reader.rest(), this.#connection, routing);
+      return undefined;
+    }
     openTunnel(this.#connection, { target, routing, use: 'tunnel' }, this.#tunnelClient());
     return undefined;
   }
 
-  #tunnelClient(): TunnelClient {
+  #tunnelClient(): TunnelClient & { accept(): void } {
     return {
       received: this.#reader.rest(),
       accept: () => {

@@ -11,6 +11,7 @@ import { type DialerSettings, MemberDialer } from '../../dialer/dialer.ts';
 import { Replica } from '../../fleet/replica.ts';
 import type { PoolSettings } from '../../pool/options.ts';
 import { Pool } from '../../pool/pool.ts';
+import { clientDesk } from '../client-desk.ts';
 import type { ListenerSettings } from '../data-plane.ts';
 import { ListenerSet } from '../listener-set.ts';
 import { BatchedChannel } from './batched-channel.ts';
@@ -168,7 +169,7 @@ function openPlane(message: OpenPlane): WorkerPlane {
     onSourceFault: (fault) => send({ kind: 'source.fault', fault }),
     onNetwork: (down) => send({ kind: 'network.judged', down }),
   });
-  const listeners: ListenerSet = openListeners(message, bus, dialer);
+  const listeners: ListenerSet = openListeners(message, bus, dialer, pool);
   return { listeners, dialer, pool, shared, forecasts, loaded: replica.open() };
 }
 
@@ -184,11 +185,13 @@ function openListeners(
   { context, inheritedFds, mark }: OpenPlane,
   bus: EventBus,
   dialer: MemberDialer,
+  pool: Pool,
 ): ListenerSet {
   return new ListenerSet({
     clock: systemClock,
     bus,
     dialer,
+    desk: clientDesk(pool, dialer),
     context,
     inheritedFds: new Set(inheritedFds),
     mark,

@@ -2,6 +2,7 @@
  * Serves SOCKS handshakes on a loopback port. It has a dialer whose results the test chooses, a target that echoes, and
  * clients that read an exact number of bytes. It closes everything when the test ends.
  */
+
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { expect, onTestFinished } from 'vitest';
@@ -25,6 +26,7 @@ import { serveSocks } from '../../../src/listener/socks/handshake.ts';
 import { TunnelMeter } from '../../../src/listener/tunnel-meter.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
+import { NO_DESK } from '../harness.ts';
 
 export const HANDSHAKE_TIMEOUT_MS = 3_000;
 
@@ -79,6 +81,7 @@ export class Stage {
         clock: this.clock,
       }),
       dialer: { dial: (...args) => this.#dial(...args) } satisfies Dialer,
+      desk: NO_DESK,
       bus,
       clock: this.clock,
       deadlines: this.deadlines,

@@ -1,0 +1,111 @@
+/**
+ * `http://noria.invalid/`: what a client asks and says through the proxy, with the credentials of any other request. The
+ * name never resolves, so a client that bypasses noria gets an error. Nothing of it reaches a member.
+ */
+import { SECOND_MS } from '../../core/duration.ts';
+import { NoriaError } from '../../core/faults.ts';
+import { type HostPort, hostPort } from '../../core/host-port.ts';
+import type { ClientName, Clients, Verdict } from '../../pool/clients.ts';
+import type { RoutingOptions } from '../../pool/lease.ts';
+import { badRequest } from '../refusal.ts';
+import { parseDuration } from '../routing-options.ts';
+import { fieldValues, type HeaderField } from './header-fields.ts';
+import type { HttpReply } from './replies.ts';
+
+/** What the desk of a listener asks and tells. Another process may have it. */
+export interface ClientDesk {
+  readonly clients: Pick<Clients, 'describe' | 'judge'>;
+  /** Moves the session now. @returns false if there is no such session, or if it never moves. */
+  rotateSession(name: string): boolean;
+  /** Ends the open tunnels of the client's session, or of all that used the member, to the site. */
+  closeTunnels(name: ClientName, host: string): void;
+}
+
+const DESK_HOST = 'noria.invalid';
+const HTTP_PORT = 80;
+/** Web pages send at least one of these. A page must not steer the proxy of its visitor. */
+const PAGE_FIELDS = ['origin', 'referer', 'sec-fetch-site'];
+const NO_CONTENT: HttpReply = { status: 204, reasonPhrase: 'No Content', headers: [], body: '' };
+/** `hostPort` requires a port, but only the host of its result counts. */
+const ANY_PORT = 1;
+
+export function isDesk(target: HostPort): boolean {
+  return target.host === DESK_HOST;
+}
+
+/** Only plain HTTP on port 80: a client that speaks TLS would take the desk for an attacker. */
+export function deskPortError({ port }: HostPort): NoriaError | undefined {
+  return port === HTTP_PORT
+    ? undefined
+    : forbidden('noria.invalid answers only plain HTTP on port 80: use http://noria.invalid/');
+}
+
+/** @param path - path and query of the request. */
+export function answerDesk(
+  { method, path, fields }: { method: string; path: string; fields: readonly HeaderField[] },
+  { client = '', session, tag, user }: RoutingOptions,
+  desk: ClientDesk,
+): HttpReply | NoriaError {
+  if (PAGE_FIELDS.some((field) => fieldValues(fields, field).length > 0))
+    return forbidden('noria.invalid does not answer web pages (Origin, Referer, Sec-Fetch-Site)');
+  const { pathname, searchParams } = new URL(path, `http://${DESK_HOST}`);
+  const name: ClientName = { client, session, tag };
+  switch (`${method} ${pathname}`) {
+    case 'GET /':
+      return jsonReply(desk.clients.describe(name));
+    case 'POST /rotate':
+      return session !== undefined && desk.rotateSession(session)
+        ? NO_CONTENT
+        : notFound('there is no session with this name that may move');
+    case 'GET /banned':
+    case 'POST /banned':
+      return judge(name, { verdict: 'banned', user }, searchParams, desk);
+    case 'GET /ok':
+    case 'POST /ok':
+      return judge(name, { verdict: 'ok', user }, searchParams, desk);
+    default:
+      return notFound('noria.invalid has GET /, POST /rotate, and GET or POST /banned and /ok');
+  }
+}
+
+function judge(
+  name: ClientName,
+  verdict: Pick<Verdict, 'verdict' | 'user'>,
+  query: URLSearchParams,
+  desk: ClientDesk,
+): HttpReply | NoriaError {
+  const given = query.get('host');
+  const host = given === null ? undefined : hostPort(given, ANY_PORT)?.host;
+  if (given !== null && host === undefined) return badRequest('host is not a host name, or it has a port');
+  const duration = query.get('for');
+  const forMs = duration === null ? undefined : parseDuration(duration, SECOND_MS);
+  if (duration !== null && forMs === undefined)
+    return badRequest('for is not a duration: write 30s, 10m or 2h, at most 7 days');
+  const judged = desk.clients.judge(name, { ...verdict, host, forMs });
+  if (judged === 'unknown') return notFound('noria knows no request with this session or tag');
+  if (judged === 'host-needed') return badRequest('this client used several sites, or none: add ?host=NAME');
+  if (query.get('close') === '1') desk.closeTunnels(name, judged.host);
+  return NO_CONTENT;
+}
+
+function jsonReply(value: object): HttpReply {
+  const body = `${JSON.stringify(value)}\n`;
+  return {
+    status: 200,
+    reasonPhrase: 'OK',
+    headers: [
+      ['Content-Type', 'application/json'],
+      ['Content-Length', String(Buffer.byteLength(body))],
+      ['Cache-Control', 'no-store'],
+    ],
+    body,
+  };
+}
+
+function forbidden(reason: string): NoriaError {
+  return new NoriaError('forbidden', reason, { context: { reason } });
+}
+
+function notFound(reason: string): NoriaError {
+  return new NoriaError('not-found', reason, { context: { reason } });
+}

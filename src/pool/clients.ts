@@ -1,0 +1,191 @@
+/**
+ * What each client used last, by its session and its tag: the client may ask for it and report on it through the proxy
+ * (`noria.invalid`), without an id that it would have to read from a response header.
+ */
+import { BoundedMap } from '../core/bounded-map.ts';
+import type { Clock } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
+import type { LeaseRequest } from './lease.ts';
+import type { Member } from './member.ts';
+import type { Members } from './members.ts';
+import type { Session } from './session.ts';
+import type { Sessions } from './sessions.ts';
+
+/** A client as its credentials name it: `client` as in `RoutingOptions`, and the session or the tag of one request. */
+export interface ClientName {
+  readonly client: string;
+  readonly session: string | undefined;
+  readonly tag: string | undefined;
+}
+
+/** What a client says about the exit that it used at a site. */
+export interface Verdict {
+  readonly verdict: 'banned' | 'ok';
+  /** In canonical form; absent if the client used one site only. */
+  readonly host: string | undefined;
+  readonly forMs: number | undefined;
+  /** Undefined without users: the verdict then counts for everybody at once. */
+  readonly user: string | undefined;
+}
+
+/** Null: not known, or never used. */
+export interface ClientState {
+  readonly session: string | null;
+  readonly tag: string | null;
+  readonly member: string | null;
+  readonly exit: string | null;
+  readonly location: string | null;
+  readonly expiresIn: number | null;
+  /** ISO 8601: when the session will move to another member, because its own expires. */
+  readonly movesAt: string | null;
+  readonly attempts: number | null;
+  readonly sites: readonly string[];
+}
+
+/** One use, kept as one mutable object: an ordinary request costs no allocation. */
+export interface ClientUse {
+  member: string;
+  exit: string;
+  source: string;
+  location: string;
+  attempts: number;
+  session: string | undefined;
+  tag: string | undefined;
+  readonly hosts: string[];
+}
+
+const MAX_CLIENTS = 1_000;
+const MAX_SESSIONS = 100_000;
+/** Of one client. */
+const MAX_TAGS = 4_096;
+/** Of one session; the oldest go first. */
+const MAX_HOSTS = 32;
+
+export class Clients {
+  readonly #clock: Clock;
+  readonly #members: Members;
+  readonly #sessions: Sessions;
+  readonly #last = new BoundedMap<string, ClientUse>(MAX_CLIENTS);
+  readonly #bySession = new BoundedMap<string, ClientUse>(MAX_SESSIONS);
+  readonly #byTag = new BoundedMap<string, BoundedMap<string, ClientUse>>(MAX_CLIENTS);
+  readonly #report: (use: ClientUse, host: string, verdict: Verdict) => void;
+
+  constructor(
+    clock: Clock,
+    { members, sessions }: { readonly members: Members; readonly sessions: Sessions },
+    report: (use: ClientUse, host: string, verdict: Verdict) => void,
+  ) {
+    this.#clock = clock;
+    this.#members = members;
+    this.#sessions = sessions;
+    this.#report = report;
+  }
+
+  /** A member has accepted the request. */
+  used({ routing, targetHost, avoid }: LeaseRequest, member: Member): void {
+    const { client = '', session, tag } = routing;
+    const last = useIn(this.#last, client);
+    last.hosts.length = 0;
+    note(last, { member, host: targetHost, attempts: avoid.length + 1, session, tag });
+    if (session !== undefined) note(useIn(this.#bySession, session), { ...last, member, host: targetHost });
+    if (tag === undefined) return;
+    let tags = this.#byTag.get(client);
+    if (tags === undefined) {
+      tags = new BoundedMap(MAX_TAGS);
+      this.#byTag.set(client, tags);
+    }
+    note(useIn(tags, tag), { ...last, member, host: targetHost });
+  }
+
+  /** A tag names one request more closely than a session. Without either, this is the client's last request. */
+  find({ client, session, tag }: ClientName): ClientUse | undefined {
+    if (tag !== undefined) return this.#byTag.get(client)?.get(tag);
+    return session === undefined ? this.#last.get(client) : this.#bySession.get(session);
+  }
+
+  /** @returns the host that the verdict is about; `unknown` if noria knows no such use. */
+  judge(name: ClientName, verdict: Verdict): { readonly host: string } | 'unknown' | 'host-needed' {
+    const use = this.find(name);
+    if (use === undefined) return 'unknown';
+    const host = verdict.host ?? (this.#sitesOf(use).length === 1 ? use.hosts[0] : undefined);
+    if (host === undefined) return 'host-needed';
+    this.#report(use, host, verdict);
+    return { host };
+  }
+
+  describe(name: ClientName): ClientState {
+    const use = this.find(name);
+    const session = this.#sessions.find(name.session ?? use?.session ?? '');
+    const member = this.#members.find(
+      name.tag === undefined ? (session?.member ?? use?.member) : use?.member,
+    );
+    const remainingMs = this.#remainingMs(member);
+    return {
+      session: name.session ?? use?.session ?? null,
+      tag: name.tag ?? use?.tag ?? null,
+      member: member?.id ?? use?.member ?? null,
+      exit: member?.exit ?? use?.exit ?? null,
+      location: (member?.location.text ?? use?.location) || null,
+      expiresIn: remainingMs === undefined ? null : Math.max(0, Math.floor(remainingMs / SECOND_MS)),
+      movesAt: session?.member === member?.id ? this.#movesAt(session, remainingMs) : null,
+      attempts: use?.attempts ?? null,
+      sites: this.#sitesOf(use),
+    };
+  }
+
+  #sitesOf(use: ClientUse | undefined): string[] {
+    return [...new Set((use?.hosts ?? []).map((host) => this.#members.sites.of(host).name))];
+  }
+
+  #remainingMs(member: Member | undefined): number | undefined {
+    return member === undefined || member.endIsAssumed ? undefined : member.endsAt - this.#clock.monotonic();
+  }
+
+  #movesAt(session: Session | undefined, remainingMs: number | undefined): string | null {
+    if (session === undefined || remainingMs === undefined || session.isFixed) return null;
+    const inMs = Math.max(0, remainingMs - this.#members.settings.minRemainingMs);
+    return new Date(this.#clock.now() + inMs).toISOString();
+  }
+}
+
+function useIn(uses: BoundedMap<string, ClientUse>, key: string): ClientUse {
+  const known = uses.get(key);
+  if (known !== undefined) return known;
+  const use: ClientUse = {
+    member: '',
+    exit: '',
+    source: '',
+    location: '',
+    attempts: 0,
+    session: undefined,
+    tag: undefined,
+    hosts: [],
+  };
+  uses.set(key, use);
+  return use;
+}
+
+function note(
+  use: ClientUse,
+  {
+    member,
+    host,
+    attempts,
+    session,
+    tag,
+  }: Pick<ClientUse, 'attempts' | 'session' | 'tag'> & {
+    readonly member: Member;
+    readonly host: string;
+  },
+): void {
+  use.member = member.id;
+  use.exit = member.exit;
+  use.source = member.source.name;
+  use.location = member.location.text;
+  use.attempts = attempts;
+  use.session = session;
+  use.tag = tag;
+  if (host === '' || use.hosts.includes(host)) return;
+  use.hosts.push(host);
+  if (use.hosts.length > MAX_HOSTS) use.hosts.shift();
+}
