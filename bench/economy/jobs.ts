@@ -28,13 +28,13 @@ const BANNING: readonly SiteName[] = ['minute', 'total', 'resetting'];
 export const JOBS = {
   slow: {
     about: 'one page each 30 s for ten minutes',
-    factor: 20,
+    factor: 10,
     vendor: PERFECT,
     run: (world, page) => evenly(world, 20, 30_000, () => page(world.sites.open)),
   },
   'slow-dead': {
     about: 'the same with 20 % dead IPs',
-    factor: 20,
+    factor: 10,
     vendor: USUAL,
     run: (world, page) => evenly(world, 20, 30_000, () => page(world.sites.open)),
   },

@@ -1,5 +1,6 @@
 /** noria, and what people use instead of it. Each gets pages from sites through IPs of the world's vendor. */
 import { request } from 'node:http';
+import { z } from 'zod';
 import { parseConfig } from '../../src/config/load.ts';
 import { createLog } from '../../src/core/log.ts';
 import { type Daemon, startDaemon } from '../../src/daemon/daemon.ts';
@@ -33,6 +34,12 @@ export const SUBJECTS: Readonly<Record<SubjectName, (world: World) => Promise<Su
   'one IP': async (world) => new OneIp(world),
   rotating: async (world) => new RotatingProxies(world),
 };
+
+const answerSchema = z.object({
+  data: z
+    .object({ proxy_list: z.array(z.object({ ip: z.string(), port: z.number(), timeout: z.number() })) })
+    .catch({ proxy_list: [] }), // a refused call
+});
 
 const TRIES = 3;
 const PAGE_TIMEOUT_MS = 10_000;
@@ -137,24 +144,13 @@ abstract class Script implements Subject {
     if (waitMs > 0) await this.world.wait(waitMs);
     if (this.isClosed) return;
     const sentAt = clock.monotonic();
-    const query = `api=${instance.id}&akey=${instance.akey}&count=${count}&timespan=3&type=2&fitter=2&dedup=0`;
+    const query = `api=${instance.id}&akey=${instance.akey}&count=${count}&timespan=3&type=3&fitter=2`;
     const answer = await fetch(`${instance.baseUrl}/ShortProxy/GetIP/?${query}`);
-    const { data } = (await answer.json()) as {
-      data?: { list?: readonly Record<string, unknown>[] } | readonly Record<string, unknown>[];
-    };
-    const list = Array.isArray(data)
-      ? data
-      : ((data as { list?: readonly Record<string, unknown>[] } | undefined)?.list ?? []);
+    const { data } = answerSchema.parse(await answer.json());
     this.#nextCallAt = clock.monotonic() + INTERVAL_MS;
-    this.#drawn += list.length;
-    for (const entry of list) {
-      const { ip, port, timeout } = entry;
-      this.proxies.push({
-        host: String(ip),
-        port: Number(port),
-        endsAt: sentAt + (Number(timeout) || 60) * 1_000,
-      });
-    }
+    this.#drawn += data.proxy_list.length;
+    for (const { ip, port, timeout } of data.proxy_list)
+      this.proxies.push({ host: ip, port, endsAt: sentAt + timeout * 1_000 });
   }
 
   protected async through(proxy: Proxy, url: string): Promise<boolean> {

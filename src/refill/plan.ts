@@ -214,13 +214,17 @@ export class DrawSpacing {
   /** The number of draws in a row that did not increase the number of usable members. */
   #fruitlessDraws = 0;
   #unusedFailures = 0;
-  #deadShare = 0;
+  #deadShare: number;
   /** The number of draws since noria began to distrust the source. */
   #distrustedDraws = 0;
   #notBeforeAt = 0;
 
-  /** @param unproven - whether members must pass a probe before their first use. */
-  constructor(unproven: boolean) {
+  /**
+   * @param unproven - whether members must pass a probe before their first use.
+   * @param deadShare - what an earlier run has learned.
+   */
+  constructor(unproven: boolean, deadShare = 0) {
+    this.#deadShare = deadShare;
     this.#distrustAfter = unproven ? DISTRUST_AFTER_UNPROVEN : DISTRUST_AFTER;
   }
 

@@ -25,6 +25,8 @@ const snapshotSchema = z.object({
   budget: z.object({ day: count, drawn: z.array(z.string()).readonly() }).catch({ day: 0, drawn: [] }),
   /** The maximum count per call that noria learned from refusals (12003); absent: unknown. */
   learnedMost: count.min(1).optional().catch(undefined),
+  /** The share of the latest members that failed before their first use; absent: unknown. */
+  deadShare: z.number().min(0).max(1).optional().catch(undefined),
 });
 
 export type StatisticsSnapshot = z.infer<typeof snapshotSchema>;

@@ -171,7 +171,7 @@ export class Source {
     this.#context = context;
     this.options = options;
     this.#statistics = new SourceStatistics(clock.now(), snapshot, context.sharedCount?.(options.name));
-    this.#spacing = new DrawSpacing(options.unproven);
+    this.#spacing = new DrawSpacing(options.unproven, snapshot?.deadShare);
     this.#movedAt = clock.monotonic();
     this.#timer = new EarliestTimer(clock, () => this.#check());
     // The fleet's store may have lost some IPs that the snapshot still contains.
@@ -337,7 +337,8 @@ export class Source {
   }
 
   snapshot(): StatisticsSnapshot {
-    return this.#statistics.snapshot();
+    const { deadShare } = this.#spacing;
+    return { ...this.#statistics.snapshot(), ...(deadShare > 0 && { deadShare }) };
   }
 
   /** Aborts the turn and its call, and waits for their end. Idempotent. */

@@ -21,11 +21,15 @@ interface SimulatedClientsOptions {
   readonly service: SimulatedService;
   readonly load: SimulatedLoad;
   readonly waitForMemberMs: number;
+  /** Called when the site bans the member's exit. */
+  readonly onBan?: (lease: Lease) => void;
 }
 
 export type SimulatedEnding = 'served' | 'noMember' | 'membersFailed';
 
 const MAX_ATTEMPTS = 3;
+const HOST = 'target.test';
+const BAN_MS = 600_000;
 /** The minimum and maximum time that a member takes to accept a tunnel. */
 const ACCEPT_MS: Range = [50, 400];
 /** How long a client waits for a member that does not answer, in ms. */
@@ -39,6 +43,12 @@ export class SimulatedClients {
   #waitingSinceAt = 0;
   readonly endings: Record<SimulatedEnding, number> = { served: 0, noMember: 0, membersFailed: 0 };
   openCount = 0;
+  /** For each served request, the ms from its arrival until a member accepted it. */
+  readonly delays: number[] = [];
+  /** The pages of the last minute that the site has served to each exit, and until when it bans exits. */
+  readonly #pages = new Map<string, number[]>();
+  readonly #bannedUntil = new Map<string, number>();
+  #arrivals = 0;
   /** The durations in ms of the waits that ended with a member. */
   readonly waits: number[] = [];
   /** The longest uninterrupted time in ms with at least one waiting client. */
@@ -56,12 +66,23 @@ export class SimulatedClients {
 
   #scheduleArrival(): void {
     const { clock, random, load } = this.#options;
-    const gapMs = exponential(60_000 / load.requestsPerMinute, random);
+    const gapMs = this.#untilNextMs() ?? exponential(60_000 / load.requestsPerMinute, random);
     const timeOfDayMs = (clock.now() + SERVICE_ZONE_OFFSET_MS + gapMs) % DAY_MS;
     this.#arrival = clock.after(gapMs + untilActiveMs(timeOfDayMs, load.activeHours), () => {
       this.#scheduleArrival();
       void this.#serve();
     });
+  }
+
+  /** The time until the next moment of the load, if it names moments. */
+  #untilNextMs(): number | undefined {
+    const { moments = [] } = this.#options.load;
+    if (moments.length === 0) return undefined;
+    const lengthMs = (moments.at(-1) ?? 0) + 1;
+    const round = Math.floor(this.#arrivals / moments.length) * lengthMs;
+    const at = round + (moments[this.#arrivals % moments.length] ?? 0);
+    this.#arrivals += 1;
+    return Math.max(0, at - this.#options.clock.monotonic());
   }
 
   async #serve(): Promise<void> {
@@ -73,12 +94,19 @@ export class SimulatedClients {
 
   async #request(): Promise<SimulatedEnding> {
     const { clock, waitForMemberMs } = this.#options;
-    const deadlineAt = clock.monotonic() + waitForMemberMs;
+    const arrivedAt = clock.monotonic();
+    const deadlineAt = arrivedAt + waitForMemberMs;
+    const session = this.#sessionName();
     const avoid: string[] = [];
     while (avoid.length < MAX_ATTEMPTS) {
-      const answer = await this.#acquire(avoid, Math.max(0, deadlineAt - clock.monotonic()));
+      const answer = await this.#acquire(avoid, session, Math.max(0, deadlineAt - clock.monotonic()));
       if (!isLease(answer)) return avoid.length === 0 ? 'noMember' : 'membersFailed';
       if (await this.#attempt(answer)) {
+        if (this.#isBanned(answer)) {
+          avoid.push(answer.member);
+          continue;
+        }
+        this.delays.push(clock.monotonic() - arrivedAt);
         await this.#holdTunnel(answer);
         return 'served';
       }
@@ -87,10 +115,38 @@ export class SimulatedClients {
     return 'membersFailed';
   }
 
-  async #acquire(avoid: readonly string[], waitMs: number): Promise<Lease | LeaseRefusal> {
+  #sessionName(): string | undefined {
+    const { clock, random, load } = this.#options;
+    if (load.sessions === undefined) return undefined;
+    const { count, lengthMs } = load.sessions;
+    const slot = Math.floor(random() * count);
+    return `${slot}-${Math.floor(clock.monotonic() / lengthMs + slot / count)}`;
+  }
+
+  /** Whether the site bans the exit of the lease. If so, reports the ban and ends the lease. */
+  #isBanned(lease: Lease): boolean {
+    const { clock, load, onBan, pool } = this.#options;
+    if (load.pagesPerExit === undefined) return false;
+    const now = clock.monotonic();
+    const recent = (this.#pages.get(lease.host) ?? []).filter((at) => now - at < 60_000);
+    recent.push(now);
+    this.#pages.set(lease.host, recent);
+    if (recent.length > load.pagesPerExit) this.#bannedUntil.set(lease.host, now + BAN_MS);
+    if (now >= (this.#bannedUntil.get(lease.host) ?? 0)) return false;
+    pool.report({ lease: lease.id, kind: 'closed', cut: false });
+    onBan?.(lease);
+    return true;
+  }
+
+  async #acquire(
+    avoid: readonly string[],
+    session: string | undefined,
+    waitMs: number,
+  ): Promise<Lease | LeaseRefusal> {
     const { pool } = this.#options;
     this.#requests += 1;
-    const request = { id: this.#requests, routing: {}, targetHost: 'target.test', avoid, waitMs };
+    const routing = session === undefined ? {} : { session };
+    const request = { id: this.#requests, routing, targetHost: HOST, avoid, waitMs };
     const answer = pool.acquire(request);
     if (!(answer instanceof Promise)) return answer;
     this.#startWait();
@@ -115,7 +171,7 @@ export class SimulatedClients {
   async #attempt({ id, source, member, host, port }: Lease): Promise<boolean> {
     const { random, service, clock, pool, bus } = this.#options;
     const accepted = service.accepts(host, port);
-    const ms = accepted ? randomIn(ACCEPT_MS, random) : ATTEMPT_TIMEOUT_MS;
+    const ms = accepted ? randomIn(ACCEPT_MS, random) + service.delayOf(host, port) : ATTEMPT_TIMEOUT_MS;
     await pause(clock, ms);
     const attempt = { source, member, ms, hedge: false };
     if (accepted) {

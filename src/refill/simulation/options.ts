@@ -12,11 +12,32 @@ export interface SimulationOptions {
   /** The same seed gives the same result. */
   readonly seed: number;
   readonly load: SimulatedLoad;
+  /** What the service's members are like. Default: all work until their promised end. */
+  readonly vendor?: SimulatedVendor;
+  /** The number of norias that share one pool. Default 1. */
+  readonly replicas?: number;
+  /** The price of one drawn IP by the name of the source. */
+  readonly prices?: ReadonlyMap<string, number>;
+}
+
+/** The shares of members that never work, that accept a tunnel only after two seconds, and that die after a third of their life. */
+export interface SimulatedVendor {
+  readonly dead: number;
+  readonly slow: number;
+  readonly early: number;
+  /** The lifetimes of members in ms. Default: those of the product. */
+  readonly lifetimeMs?: Range;
 }
 
 export interface SimulatedLoad {
   /** The average number of client requests per minute in the active hours. */
   readonly requestsPerMinute: number;
+  /** The ms after the start at which requests come, instead of `requestsPerMinute`; repeated after the last one. */
+  readonly moments?: readonly number[];
+  /** The number of sessions at a time that share the requests, and how long each keeps its name, in ms. */
+  readonly sessions?: { readonly count: number; readonly lengthMs: number };
+  /** The site bans an exit for ten minutes after this number of pages in a minute. */
+  readonly pagesPerExit?: number;
   /** The hours of the service's day in which clients arrive; 0 to 24 is the whole day. */
   readonly activeHours: readonly [from: number, to: number];
   /** The average duration of a tunnel in ms. */

@@ -9,9 +9,16 @@ import type { DrawnEntry } from '../../service/fields.ts';
 import type { DrawCall, ServiceAddress } from '../../service/request.ts';
 import type { WriteGate } from '../../service/transport.ts';
 import type { ExtractConnection, Extractor } from '../options.ts';
-import { type Range, randomIn } from './options.ts';
+import { type Range, randomIn, type SimulatedVendor } from './options.ts';
+
+/** How long a slow member takes to accept a tunnel, in ms. */
+const SLOW_MS = 2_000;
+/** A member that dies early lives for this share of its promised life. */
+const EARLY_SHARE = 1 / 3;
 
 interface SimulatedMember {
+  readonly isDead: boolean;
+  readonly isSlow: boolean;
   /** The monotonic moment at which the member expires. */
   readonly expiresAt: number;
   isUsed: boolean;
@@ -25,7 +32,10 @@ export interface SimulatedServiceOptions {
   /** The time in ms from sending a call to its answer. The call arrives at a random moment in between. */
   readonly callMs?: Range;
   readonly lifetimeMs?: (call: DrawCall) => Range;
+  readonly vendor?: SimulatedVendor;
 }
+
+const PERFECT: SimulatedVendor = { dead: 0, slow: 0, early: 0 };
 
 const CONNECT_MS: Range = [10, 100];
 const CALL_MS: Range = [100, 1_200];
@@ -42,7 +52,13 @@ export class SimulatedService implements Extractor {
   wasted = 0;
 
   constructor(options: SimulatedServiceOptions) {
-    this.options = { connectMs: CONNECT_MS, callMs: CALL_MS, lifetimeMs: typicalLifetimeMs, ...options };
+    this.options = {
+      connectMs: CONNECT_MS,
+      callMs: CALL_MS,
+      lifetimeMs: typicalLifetimeMs,
+      vendor: PERFECT,
+      ...options,
+    };
   }
 
   async connect(_address: ServiceAddress, signal: AbortSignal): Promise<ExtractConnection> {
@@ -61,8 +77,14 @@ export class SimulatedService implements Extractor {
   /** Returns whether the member accepts a tunnel. If so, marks it as used. */
   accepts(host: string, port: number): boolean {
     const member = this.member(host, port);
-    if (member !== undefined) member.isUsed = true;
-    return member !== undefined;
+    if (member === undefined || member.isDead) return false;
+    member.isUsed = true;
+    return true;
+  }
+
+  /** How much longer than usual the member takes to accept a tunnel, in ms. */
+  delayOf(host: string, port: number): number {
+    return this.member(host, port)?.isSlow ? SLOW_MS : 0;
   }
 
   sweep(): void {
@@ -103,13 +125,21 @@ export class SimulatedService implements Extractor {
   }
 
   protected createMember(call: DrawCall): DrawnEntry {
-    const { clock, random } = this.options;
+    const { clock, random, vendor } = this.options;
     const lifetimeMs = Math.floor(randomIn(this.options.lifetimeMs(call), random));
+    const chance = random();
+    const isDead = chance < vendor.dead;
+    const isEarly = !isDead && chance < vendor.dead + vendor.early;
+    const isSlow = !isDead && !isEarly && chance < vendor.dead + vendor.early + vendor.slow;
+    const livesMs = isEarly ? lifetimeMs * EARLY_SHARE : lifetimeMs;
     this.#created += 1;
     this.drawn += 1;
     const host = `198.51.${Math.floor(this.#created / 250) % 250}.${this.#created % 250}`;
     const port = 10_000 + (this.#created % 50_000);
-    this.#members.set(`${host}:${port}`, { expiresAt: clock.monotonic() + lifetimeMs, isUsed: false });
+    this.#members.set(`${host}:${port}`, {
+      ...{ isDead, isSlow, isUsed: false },
+      expiresAt: clock.monotonic() + livesMs,
+    });
     return { host, port, lifetimeMs };
   }
 }

@@ -4,16 +4,20 @@
  */
 import { DAY_MS } from '../../core/duration.ts';
 import { EventBus } from '../../core/events.ts';
-import { seededRandom } from '../../core/random.ts';
+import { type Random, seededRandom } from '../../core/random.ts';
+import { addDemand } from '../../pool/demand.ts';
+import type { AddedMembers, Demand, DrawnMember } from '../../pool/drawn-member.ts';
+import { exitOf } from '../../pool/lease.ts';
 import { Pool } from '../../pool/pool.ts';
 import { SERVICE_ZONE_OFFSET_MS } from '../../service/codes.ts';
 import type { DrawCall } from '../../service/request.ts';
 import { createTimekeeper } from '../../state/moment.ts';
-import { createPaceMemory } from '../../state/pace-file.ts';
+import { createPaceMemory, type PaceStore } from '../../state/pace-file.ts';
+import type { RefillPool } from '../options.ts';
 import { Refiller } from '../refiller.ts';
 import { SimulatedClients } from './clients.ts';
 import type { Range, SimulationOptions } from './options.ts';
-import { type SimulationReport, summarizeWaits } from './report.ts';
+import { type SimulationReport, summarize } from './report.ts';
 import { SimulatedService, typicalLifetimeMs } from './service.ts';
 import { VirtualClock } from './virtual-clock.ts';
 
@@ -25,43 +29,97 @@ export const SIMULATION_START_AT = Date.UTC(2030, 0, 1) - SERVICE_ZONE_OFFSET_MS
  */
 const ENDING_MS = 3_600_000;
 
+interface SimulationParts {
+  readonly clock: VirtualClock;
+  readonly random: Random;
+  readonly service: SimulatedService;
+  readonly pace: PaceStore;
+  /** The pools of all replicas. */
+  readonly pools: Pool[];
+  /** Counts the IPs of a draw. */
+  readonly onDrawn: (source: string, received: number) => void;
+}
+
 /** @throws only if noria has a bug. */
 export async function simulate(options: SimulationOptions): Promise<SimulationReport> {
-  const { refill, load, waitForMemberMs, days, seed } = options;
+  const { days, seed, vendor, replicas = 1, prices } = options;
   const clock = new VirtualClock(SIMULATION_START_AT);
   const random = seededRandom(seed);
+  const lifetimeMs = lifetimesOf(options);
+  const service = new SimulatedService({ clock, random, lifetimeMs, ...(vendor && { vendor }) });
+  const elapsedMs = () => clock.monotonic();
+  const boot = { id: 'simulated', elapsedMs, uptimeMs: elapsedMs };
+  const pace = createPaceMemory(createTimekeeper(clock, boot));
+  const drawnBy = new Map<string, number>();
+  const onDrawn = (source: string, received: number) =>
+    void drawnBy.set(source, (drawnBy.get(source) ?? 0) + received);
+  const parts: SimulationParts = { clock, random, service, pace, pools: [], onDrawn };
+  const norias = Array.from({ length: replicas }, (_, index) => openReplica(options, parts, index));
+  await clock.runUntil(days * DAY_MS);
+  for (const { clients } of norias) clients.stop();
+  await clock.runUntil(days * DAY_MS + ENDING_MS);
+  for (const { refiller, pool } of norias) {
+    await refiller.close();
+    pool.close();
+  }
+  service.sweep();
+  return summarize({
+    ...{ days, seed, service, drawnBy, prices },
+    clients: norias.map(({ clients }) => clients),
+  });
+}
+
+/** One noria of the simulation. All of them share the pace, the members and the demand, as a fleet does. */
+function openReplica(options: SimulationOptions, parts: SimulationParts, index: number) {
+  const { refill, load, waitForMemberMs, replicas = 1 } = options;
+  const { clock, random, service, pace, pools, onDrawn } = parts;
   const bus = new EventBus((_name, error) => {
     throw error;
   });
-  const service = new SimulatedService({ clock, random, lifetimeMs: lifetimesOf(options) });
   const pool = new Pool({ ...options.pool, clock, random, bus, forecasts: () => refiller.forecasts() });
-  const elapsedMs = () => clock.monotonic();
-  const boot = { id: 'simulated', elapsedMs, uptimeMs: elapsedMs };
-  const refiller = new Refiller({ clock, random, bus, pool });
+  pools.push(pool);
+  const refiller = new Refiller({ clock, random, bus, pool: sharedPool(pool, pools) });
   refiller.open({
     ...refill,
     // Simulated members need no probe. Their protocol has no effect, because no client connects to them.
     sources: refill.sources.map((source) => ({ ...source, unproven: false, protocol: 'http' })),
-    pace: createPaceMemory(createTimekeeper(clock, boot)),
+    pace,
     extractor: service,
   });
-  const clients = new SimulatedClients({ clock, random, bus, pool, service, load, waitForMemberMs });
-  await clock.runUntil(days * DAY_MS);
-  clients.stop();
-  await clock.runUntil(days * DAY_MS + ENDING_MS);
-  await refiller.close();
-  pool.close();
-  service.sweep();
+  bus.on('draw.done', ({ source, received }) => onDrawn(source, received));
+  const { moments } = load;
+  const clients = new SimulatedClients({
+    ...{ clock, random, bus, pool, service, waitForMemberMs },
+    load: {
+      ...load,
+      requestsPerMinute: load.requestsPerMinute / replicas,
+      ...(moments && { moments: moments.filter((_, at) => at % replicas === index) }),
+    },
+    onBan: (lease) =>
+      pool.banExit({ host: 'target.test', exit: exitOf(lease), source: lease.source, evidence: 'status' }),
+  });
+  return { pool, refiller, clients };
+}
+
+/** The pool as refill of one replica sees it: members that it draws join all pools, and the demand is that of all. */
+function sharedPool(own: Pool, pools: readonly Pool[]): RefillPool {
   return {
-    days,
-    seed,
-    calls: Object.fromEntries(service.calls),
-    drawn: service.drawn,
-    used: service.used,
-    wasted: service.wasted,
-    clients: clients.endings,
-    waits: summarizeWaits(clients.waits),
-    longestEmptyMs: clients.longestEmptyMs,
+    usableAt: (source, moment) => own.usableAt(source, moment),
+    countedAt: (source, moment) => own.countedAt(source, moment),
+    heldAt: (source, moment) => own.heldAt(source, moment),
+    nextLossAt: (source, moment) => own.nextLossAt(source, moment),
+    countsOf: (source) => own.countsOf(source),
+    limitTunnels: (source, factor) => own.limitTunnels(source, factor),
+    unlimitTunnels: (source) => own.unlimitTunnels(source),
+    demand: (source) =>
+      pools.reduce<Demand | undefined>((sum, pool) => {
+        const demand = pool.demand(source);
+        return sum === undefined ? demand : addDemand(sum, demand);
+      }, undefined) ?? own.demand(source),
+    addMembers(source: string, drawn: readonly DrawnMember[]): AddedMembers {
+      for (const pool of pools) if (pool !== own) pool.addMembers(source, drawn);
+      return own.addMembers(source, drawn);
+    },
   };
 }
 
@@ -69,7 +127,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
  * Returns a function that gives the range of lifetimes of a call's members. A link without a configured lifetime has
  * the lifetime that the pool assumes. Any other source has the usual range of its product.
  */
-function lifetimesOf({ refill, pool }: SimulationOptions): (call: DrawCall) => Range {
+function lifetimesOf({ refill, pool, vendor }: SimulationOptions): (call: DrawCall) => Range {
   const assumedMs = new Map(pool.sources.map(({ name, unknownLifetimeMs }) => [name, unknownLifetimeMs]));
   const links = new Map(
     refill.sources.flatMap(({ name, call, defaultLifetimeMs }): [string, Range][] => {
@@ -77,5 +135,5 @@ function lifetimesOf({ refill, pool }: SimulationOptions): (call: DrawCall) => R
       return call.product === 'link' && ms !== undefined ? [[call.instance, [ms, ms]]] : [];
     }),
   );
-  return (call) => links.get(call.instance) ?? typicalLifetimeMs(call);
+  return (call) => vendor?.lifetimeMs ?? links.get(call.instance) ?? typicalLifetimeMs(call);
 }
