@@ -109,6 +109,7 @@ function sharedPool(own: Pool, pools: readonly Pool[]): RefillPool {
     heldAt: (source, moment) => own.heldAt(source, moment),
     nextLossAt: (source, moment) => own.nextLossAt(source, moment),
     countsOf: (source) => own.countsOf(source),
+    retainMembers: (source, kept) => own.retainMembers(source, kept),
     limitTunnels: (source, factor) => own.limitTunnels(source, factor),
     unlimitTunnels: (source) => own.unlimitTunnels(source),
     demand: (source) =>
