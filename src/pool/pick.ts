@@ -43,6 +43,8 @@ export class Pick implements CandidateCheck {
   /** Undefined for an assignment, which is for no site. */
   #site: Site | undefined;
   #spacingMs = 0;
+  /** Maximum number of tunnels to the site through one exit; 0: no limit. */
+  #maxTunnels = 0;
   #user: string | undefined;
   /** Whether the site's exits take turns. The other strategies choose by chance or by a rank. */
   #spreads = false;
@@ -89,6 +91,8 @@ export class Pick implements CandidateCheck {
     this.#site = site;
     this.#spacingMs = this.#members.sites.spacingOf(site, now);
     this.#user = routing.user;
+    const { tunnelsPerMember } = site.rule;
+    if (tunnelsPerMember > 0) this.#maxTunnels = partOfProcess(tunnelsPerMember, this.#members.index.part);
     if (routing.minLifeMs !== undefined) this.#minEndsAt = now + routing.minLifeMs;
     this.#isHedge = hedge === true;
     if (session?.isFixed === true && session.member !== undefined)
@@ -96,6 +100,7 @@ export class Pick implements CandidateCheck {
     if (session !== undefined) return this.#forSession(session, candidates);
     this.#lastExit = candidates.lastExit;
     this.#spreads = this.#members.settings.rotation.strategy === 'round-robin';
+    if (this.#spreads) this.#members.sites.endRound(site);
     const member = candidates.pick(this);
     if (member !== undefined) candidates.lastExit = member.exit;
     return member;
@@ -173,27 +178,27 @@ export class Pick implements CandidateCheck {
   }
 
   #fitAt(site: Site, member: Member): Fit {
-    const pair = pairAt(site, member);
-    if (pair !== undefined || site.usersBans !== undefined) {
-      const at = freeAt(site, member, this.#spacingMs, this.#user);
-      if (at > this.now) return this.#unfitUntil(at);
-    }
     const { slots, sites } = this.#members;
-    const slotAt = slots?.startAt(member, site.name, this.#spacingMs, this.now) ?? 0;
-    if (slotAt > this.now) return this.#unfitUntil(slotAt);
+    if (slots !== undefined) {
+      const slotAt = slots.startAt(member, site.name, this.#spacingMs, this.now);
+      if (slotAt > this.now) return this.#unfitUntil(slotAt);
+    }
+    if (site.usersBans !== undefined) {
+      const untilAt = site.bannedForUser(member.exit, this.#user);
+      if (untilAt > this.now) return this.#unfitUntil(untilAt);
+    }
+    const pair = pairAt(site, member);
     if (pair !== undefined) {
-      const { tunnelsPerMember } = site.rule;
-      if (
-        tunnelsPerMember > 0 &&
-        pair.openLeases >= partOfProcess(tunnelsPerMember, this.#members.index.part)
-      ) {
+      if (pair.untilAt > this.now) return this.#unfitUntil(pair.untilAt);
+      if (this.#spacingMs > 0 && pair.usedAt >= 0 && pair.usedAt + this.#spacingMs > this.now)
+        return this.#unfitUntil(pair.usedAt + this.#spacingMs);
+      if (this.#maxTunnels > 0 && pair.openLeases >= this.#maxTunnels) {
         this.rejectedForRequest = true;
         return UNFIT;
       }
       if (this.#spreads && pair.round === site.round) return SECOND_CHOICE;
     }
-    if (sites.waiting.size > 0 && this.#isWantedElsewhere(member)) return SECOND_CHOICE;
-    return FITS;
+    return sites.waiting.size > 0 && this.#isWantedElsewhere(member) ? SECOND_CHOICE : FITS;
   }
 
   /** Whether clients wait for another site that has not banned the exit. Exits that are worth less to the others are used first. */
@@ -212,6 +217,7 @@ export class Pick implements CandidateCheck {
     this.now = now;
     this.#site = undefined;
     this.#spacingMs = 0;
+    this.#maxTunnels = 0;
     this.#user = undefined;
     this.#spreads = false;
     this.#avoid = avoid;

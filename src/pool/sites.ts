@@ -101,6 +101,8 @@ export class Site {
   usersBans: Map<string, Map<string, Pair>> | undefined;
   /** In each round, the site uses every exit once, as long as the pick finds one that it has not used. */
   round = 0;
+  /** Number of exits that the site has used in this round. */
+  usedInRound = 0;
   /** Monotonic moment from which the site's `rate` allows the next request. */
   nextRequestAt = 0;
   uses = 0;
@@ -171,8 +173,8 @@ export class Site {
 
   spacingAt(now: number, perHostSpacingMs: number): number {
     const { spacingMs } = this.rule;
+    if (this.#learntMs === 0) return spacingMs === 'auto' ? perHostSpacingMs : spacingMs;
     if (spacingMs !== 'auto') return spacingMs;
-    if (this.#learntMs === 0) return perHostSpacingMs;
     return Math.max(perHostSpacingMs, this.learntAt(now));
   }
 
@@ -191,8 +193,14 @@ export class Site {
     pair.usedAt = at;
     this.uses += 1;
     if (!rotates) return;
-    if (pair.round === this.round) this.round += 1;
+    if (pair.round === this.round) this.startRound();
     pair.round = this.round;
+    this.usedInRound += 1;
+  }
+
+  startRound(): void {
+    this.round += 1;
+    this.usedInRound = 0;
   }
 
   /** Raises the learnt spacing above the gap between the uses of the exit that was banned. */
@@ -355,6 +363,11 @@ export class Sites {
     site.used(pair, rotates, now);
     pair.openLeases += 1;
     return pair;
+  }
+
+  /** Starts the site's next round if it has used every exit: a pick need not search for one that it has not used. */
+  endRound(site: Site): void {
+    if (site.usedInRound >= this.#members.size) site.startRound();
   }
 
   memberJoined(exit: string): void {
