@@ -88,6 +88,10 @@ export const CHINESE_FAULTS: { readonly [Code in FaultCode]: readonly [summary: 
     '在服务的控制台绑定本机 IP（白名单），或在来源中填写实例密码。',
   ],
   'target-doubted': ['成员报告无法到达目标。', '不用处理：noria 换一个成员，由它的结果判定责任方。'],
+  'member-mute': [
+    '成员接受了目标，之后却没有传回任何字节，而目标通过其他成员有答复。',
+    '不用处理：对两个主机或两个客户端都不传回字节的成员，noria 会隔离并探测。',
+  ],
   'member-cut': ['收到答复的第一个字节之前，成员关闭了隧道。', '不用处理：记为对该成员的一次怀疑。'],
   'client-gone': ['成员接受请求之前，客户端已断开。', '不用处理，或增大客户端的超时时间。'],
   'front-proxy-silent': [

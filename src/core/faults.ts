@@ -197,6 +197,11 @@ export const FAULTS = {
     'The member closed the tunnel before the first byte of an answer.',
     'No action needed: noria counts this as a suspicion against the member.',
   ),
+  'member-mute': fault(
+    ['member', 'never'],
+    'The member accepted the target and then relayed no byte back, while the target answered through other members.',
+    'No action needed: noria quarantines and probes a member that is mute for two hosts or clients.',
+  ),
   'member-rejected': fault(
     ['member', 'other-member'],
     'A client of proxyPool reported the member as bad.',

@@ -77,6 +77,11 @@ export interface MemberConnection {
   readonly lease: Pick<Lease, 'member' | 'source' | 'exitIp' | 'remainingMs' | 'session'>;
   readonly attempts: number;
   /**
+   * Only with `forward`: when the target has not sent a byte for this number of ms, another member should be tried. It
+   * follows from the target's earlier first bytes.
+   */
+  readonly muteAfterMs?: number;
+  /**
    * Only in absolute form: passes the head of the response to the dialer. From the head, the dialer learns which
    * forward mode the members accept.
    * @returns whether the member made the response itself. If so, the client must not get it as the target's answer.
@@ -85,8 +90,9 @@ export interface MemberConnection {
   /**
    * Ends the lease. Call it in all cases; idempotent. It does not close the socket: destroy the socket yourself, or
    * return it with `keep`.
+   * @returns the fault of a member that relayed nothing while the target answered through others.
    */
-  end(outcome: ConnectionOutcome): void;
+  end(outcome: ConnectionOutcome): 'member-mute' | undefined;
 }
 
 /** How the use of a member connection ended. */
@@ -95,6 +101,10 @@ export interface ConnectionOutcome {
   readonly cut: boolean;
   /** Whether at least one byte arrived from the target. */
   readonly answered?: boolean;
+  /** Whether bytes were sent and none came back, for longer than the target needs. */
+  readonly mute?: boolean;
+  /** Only with `forward`: the time from the request to the first byte of its response. */
+  readonly firstByteMs?: number;
   /**
    * Used only with `forward`. If true, the dialer gets the socket back after a complete exchange and may use it for
    * another request.

@@ -5,6 +5,7 @@
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
+import type { EventBus } from '../core/events.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
 import type { Lease, LeaseProvider } from '../pool/lease.ts';
 import type { RawConnection } from './attempt.ts';
@@ -22,6 +23,7 @@ import type { SourceMemory } from './source-memory.ts';
 
 export interface ConnectionParts {
   readonly clock: Clock;
+  readonly bus: EventBus;
   readonly pool: LeaseProvider;
   readonly idle: IdleConnections;
   readonly reachability: Reachability;
@@ -40,6 +42,7 @@ export class LeasedConnection implements MemberConnection, Listed {
   readonly proxyAuthorization: string | undefined;
   readonly reused: boolean;
   readonly attempts: number;
+  readonly muteAfterMs?: number;
   readonly #parts: ConnectionParts;
   readonly #request: DialRequest;
   readonly #raw: RawConnection;
@@ -71,6 +74,7 @@ export class LeasedConnection implements MemberConnection, Listed {
     this.proxyAuthorization = raw.forwardMode === 'absolute' ? raw.login?.authorization.reveal() : undefined;
     this.reused = facts.reused;
     this.attempts = facts.attempts;
+    if (request.use === 'forward') this.muteAfterMs = parts.reachability.muteAfterMs(request.target.text);
     parts.openConnections.add(this);
   }
 
@@ -81,8 +85,8 @@ export class LeasedConnection implements MemberConnection, Listed {
     return this.#isMemberError;
   }
 
-  end(outcome: ConnectionOutcome): void {
-    if (this.#ended) return;
+  end(outcome: ConnectionOutcome): 'member-mute' | undefined {
+    if (this.#ended) return undefined;
     this.#ended = true;
     const { pool, openConnections, reachability, clientBudgets } = this.#parts;
     const { use, target, routing } = this.#request;
@@ -93,11 +97,29 @@ export class LeasedConnection implements MemberConnection, Listed {
     // this as one more failed attempt of the client.
     if (outcome.cut && use === 'forward') clientBudgets.charge(routing.client ?? '', 1);
     if (isAnswered) reachability.recordAnswered(member, target.text);
+    if (outcome.firstByteMs !== undefined) reachability.recordFirstByte(target.text, outcome.firstByteMs);
+    const mute = outcome.mute === true && reachability.recordCut(member, target.text);
     const cut =
       outcome.cut && (reachability.recordCut(member, target.text) ? 'member-for-target' : 'unclear');
-    pool.report({ lease: id, kind: 'closed', cut, answered: isAnswered });
+    if (mute) this.#reportMute();
+    else pool.report({ lease: id, kind: 'closed', cut, answered: isAnswered });
     if (this.forwardMode === 'absolute') this.#learnFromAnswer(outcome, isAnswered);
     if (outcome.keep === true) this.#keep();
+    return mute ? 'member-mute' : undefined;
+  }
+
+  /** The member relayed nothing back, while the target answered through other members. */
+  #reportMute(): void {
+    const { pool, reachability, bus, clock } = this.#parts;
+    const { target, record } = this.#request;
+    const { id, member, source } = this.lease;
+    reachability.recordOnlyThisFailed(member, target.text);
+    pool.report({ lease: id, kind: 'closed', cut: 'member-for-target', mute: true });
+    if (!bus.hasSubscribers('dial.attempted')) return;
+    const ms = clock.monotonic() - this.#raw.at;
+    const event = { source, member, outcome: 'member-mute', phase: 'done', ms, hedge: false } as const;
+    const request = record === undefined ? {} : { request: record.id };
+    bus.emit('dial.attempted', { ...event, ...request, blame: 'member-for-target' });
   }
 
   #learnFromAnswer({ proxyAuthRequired }: ConnectionOutcome, isAnswered: boolean): void {

@@ -19,6 +19,15 @@ const MEMBER_WORKED_MS = 60_000;
 const AVOIDED_MS = 9_999;
 const MAX_AVOIDED = 64;
 const NONE: readonly string[] = [];
+/** How long to wait for the first byte of a target whose first bytes are unknown. */
+const UNKNOWN_FIRST_BYTE_MS = 4_000;
+/** A target is silent for too long if it takes this multiple of its slowest recent first byte. */
+const FIRST_BYTE_FACTOR = 3;
+const MIN_MUTE_MS = 1_000;
+/** Each first byte multiplies the recorded slowest one by this factor, so that an old maximum fades. */
+const FIRST_BYTE_DECAY = 0.98;
+/** How long a host's first bytes are remembered. */
+const FIRST_BYTES_MS = 10 * 60_000;
 const MAX_TARGETS = 1_024;
 const MAX_MEMBERS = 4_096;
 
@@ -29,10 +38,13 @@ export class Reachability {
   /** For each target, the members that failed for it. Usually empty. */
   readonly #avoided = new BoundedMap<string, AgedMap<string>>(MAX_TARGETS);
   readonly #workingMembers: AgedMap<string>;
+  /** For each target, its slowest recent first byte, in ms. */
+  readonly #firstBytes: AgedMap<string, number>;
 
   constructor(clock: Clock) {
     this.#clock = clock;
     this.#reached = new AgedMap(clock, TARGET_REACHED_MS, MAX_TARGETS);
+    this.#firstBytes = new AgedMap(clock, FIRST_BYTES_MS, MAX_TARGETS);
     this.#workingMembers = new AgedMap(clock, MEMBER_WORKED_MS, MAX_MEMBERS);
   }
 
@@ -57,6 +69,17 @@ export class Reachability {
     const members = this.#avoided.get(target)?.keys() ?? NONE;
     if (members.length === 0) this.#avoided.delete(target);
     return members;
+  }
+
+  recordFirstByte(target: string, ms: number): void {
+    this.#firstBytes.set(target, Math.max(ms, FIRST_BYTE_DECAY * (this.#firstBytes.get(target) ?? 0)));
+  }
+
+  /** How long a request to the target may wait for its first byte before another member is tried. */
+  muteAfterMs(target: string): number {
+    const slowestMs = this.#firstBytes.get(target);
+    if (slowestMs === undefined) return UNKNOWN_FIRST_BYTE_MS;
+    return Math.max(MIN_MUTE_MS, FIRST_BYTE_FACTOR * slowestMs);
   }
 
   recordAnswered(member: string, target: string): void {

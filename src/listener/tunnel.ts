@@ -10,6 +10,8 @@ export interface TunnelClient {
   refuse(failure: DialFailure): void;
 }
 
+/** A tunnel that got no byte back for this time may have a mute member. */
+const MIN_MUTE_MS = 3_000;
 /** While a client waits for a dial, noria stops reading from it after this number of bytes. */
 const MAX_EARLY_BYTES = 64 * 1024;
 
@@ -74,11 +76,13 @@ function refuse(connection: ClientConnection, client: TunnelClient, failure: Dia
 /**
  * Ends the lease and emits `tunnel.closed` when both have ended. In the same tick before, the caller must reply to
  * the client and remove its own listeners. @param early - what the client has sent after its request.
+ * @param isAnswered - whether the target has answered, with a 101.
  */
 export function relayTunnel(
   connection: ClientConnection,
   memberConnection: MemberConnection,
   early: Buffer | undefined,
+  isAnswered = false,
 ): void {
   const { deadlines, idleTimeoutMs, lingerMs, clock, bus, meter } = connection.options;
   const startedAt = clock.monotonic();
@@ -92,8 +96,10 @@ export function relayTunnel(
     startedAt,
     onFirstByte: record && (() => record.noteFirstByte()),
     onEnd: ({ bytesUp, bytesDown, cut }) => {
-      memberConnection.end({ cut, answered: bytesDown > 0 });
       const ms = clock.monotonic() - startedAt;
+      const mute = !isAnswered && bytesUp > 0 && bytesDown === 0 && !cut && ms >= MIN_MUTE_MS;
+      const fault = memberConnection.end({ cut, answered: bytesDown > 0, ...(mute && { mute }) });
+      if (fault !== undefined) connection.setOutcome(fault);
       const closed = { source, member, kind: 'tunnel', bytesUp, bytesDown, ms } as const;
       bus.emit('tunnel.closed', record === undefined ? closed : { ...closed, request: record.id });
       if (record !== undefined) {

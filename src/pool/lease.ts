@@ -145,6 +145,8 @@ export type LeaseReport =
        * the target.
        */
       readonly cut: false | Extract<Blame, 'member-for-target' | 'unclear'>;
+      /** Whether the member did not close the connection, but relayed nothing. */
+      readonly mute?: boolean;
       readonly answered?: boolean;
     };
 

@@ -197,7 +197,9 @@ export class Leases {
         this.#members.recordAnswer(member, lease.client, now);
         for (const observer of this.#members.observers) observer.memberAnswered(member, lease.client);
       }
-      if (report.cut !== false) this.#blame(lease, report.cut, 'member-cut', now);
+      if (report.cut !== false) {
+        this.#blame(lease, report.cut, report.mute === true ? 'member-mute' : 'member-cut', now);
+      }
     }
     if (member.phase.name !== 'left') this.#members.leaseEnded(member, now);
   }
@@ -211,7 +213,7 @@ export class Leases {
       return;
     }
     const compared = blame === 'member-for-target';
-    const cut = fault === 'member-cut';
+    const cut = fault === 'member-cut' || fault === 'member-mute';
     this.#members.recordSuspicion(member, { fault, leasedAt, client, host, compared, cut }, now);
   }
 }

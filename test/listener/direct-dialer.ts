@@ -17,8 +17,8 @@ export interface DirectDialer extends Dialer {
   readonly requests: DialRequest[];
   /** The field `client` of each request. */
   readonly clients: (string | undefined)[];
-  /** The outcome of each lease, in the order in which they ended, without `answered`. */
-  readonly ended: (Omit<ConnectionOutcome, 'answered'> & { readonly member: string })[];
+  /** The outcome of each lease, in the order in which they ended, without `answered` and `firstByteMs`. */
+  readonly ended: (Omit<ConnectionOutcome, 'answered' | 'firstByteMs'> & { readonly member: string })[];
   /** Whether the target answered, for each lease. */
   readonly answered: (boolean | undefined)[];
   /** The number of dials that the listener has cancelled. */
@@ -100,7 +100,7 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
           isMemberError: () => false,
           lease: { member, source: 'city' },
           attempts: 1,
-          end({ answered, ...outcome }) {
+          end({ answered, firstByteMs: _, ...outcome }) {
             dialer.answered.push(answered);
             dialer.ended.push({ ...outcome, member });
             if (outcome.keep === true && options.reuse === true) idle.push(socket);

@@ -43,6 +43,8 @@ export class HttpExchange {
   #keep: ((memberConnection: MemberConnection) => void) | undefined;
   #bytesUp = 0;
   #bytesDown = 0;
+  /** The time from the request to the first byte of the response. */
+  firstByteMs: number | undefined;
 
   constructor(memberConnection: MemberConnection, request: ExchangeRequest, callbacks: ExchangeCallbacks) {
     this.memberConnection = memberConnection;
@@ -103,8 +105,9 @@ export class HttpExchange {
     this.#keep = keep;
   }
 
-  abort(): void {
-    this.#end({ cut: false });
+  /** @param mute - whether another member has answered the same request sooner. */
+  abort(mute = false): void {
+    this.#end(mute ? { cut: false, mute } : { cut: false });
   }
 
   /** The dialer handles a member's 407; the client never gets it. */
@@ -217,7 +220,11 @@ export class HttpExchange {
     if (outcome.keep === true) this.memberConnection.socket.pause();
     else this.memberConnection.socket.destroy();
     if (outcome.keep === true && this.#keep !== undefined) this.#keep(this.memberConnection);
-    else this.memberConnection.end({ answered: this.#bytesDown > 0, ...outcome });
+    else {
+      const { firstByteMs } = this;
+      const answered = this.#bytesDown > 0;
+      this.memberConnection.end({ answered, ...(firstByteMs !== undefined && { firstByteMs }), ...outcome });
+    }
     this.#callbacks.onReleased(this.#bytesUp, this.#bytesDown);
   }
 

@@ -118,6 +118,12 @@ type Phase =
   /** The client may not have received its whole response yet. */
   | { readonly name: 'over' };
 
+/** A further try beside a first one whose member relays nothing. The first that gets a byte of the response wins. */
+interface Rival {
+  dialing?: Dialing;
+  exchange?: HttpExchange;
+}
+
 /** The client's connection calls this class when the client sends its body, reads slowly or disconnects. */
 export class Forward {
   readonly #context: ForwardContext;
@@ -132,6 +138,8 @@ export class Forward {
   #connectOnly = false;
   #attempts = 0;
   #idleTimeout: Deadline | undefined;
+  #muteTimeout: Deadline | undefined;
+  readonly #rivals: Rival[] = [];
 
   constructor(context: ForwardContext, forwardRequest: ForwardRequest) {
     this.#context = context;
@@ -168,6 +176,13 @@ export class Forward {
   }
 
   #dial(noReuse: boolean): void {
+    const phase: DialingPhase = { name: 'dialing' };
+    this.#phase = phase;
+    // `dial` may report before it returns, and the next dial then replaces `this.#phase`: hence `phase`.
+    phase.dialing = this.#startDial(noReuse, this.#avoid, (result) => this.#onDialed(result));
+  }
+
+  #startDial(noReuse: boolean, avoid: readonly string[], onDialed: (result: DialResult) => void): Dialing {
     this.#dialCount += 1;
     const { url, routing, owner } = this.#forwardRequest;
     const request: DialRequest = {
@@ -177,15 +192,10 @@ export class Forward {
       owner,
       noReuse,
       connectOnly: this.#connectOnly,
-      avoid: [...this.#avoid],
+      avoid: [...avoid],
       record: this.#connection.record,
     };
-    const phase: DialingPhase = { name: 'dialing' };
-    this.#phase = phase;
-    // `dial` may report before it returns, and the next dial then replaces `this.#phase`: hence `phase`.
-    phase.dialing = this.#connection.options.dialer.dial(request, (result) => {
-      this.#safely(() => this.#onDialed(result));
-    });
+    return this.#connection.options.dialer.dial(request, (result) => this.#safely(() => onDialed(result)));
   }
 
   #onDialed(result: DialResult): void {
@@ -207,12 +217,86 @@ export class Forward {
   }
 
   #startExchange(memberConnection: MemberConnection, pinned: boolean): void {
-    const { deadlines, idleTimeoutMs, clock, bus } = this.#connection.options;
+    const { deadlines, idleTimeoutMs } = this.#connection.options;
+    const exchange = this.#makeExchange(memberConnection);
+    if (pinned) this.#pin(exchange);
+    this.#phase = { name: 'waiting', exchange };
+    this.#clearIdleTimeout();
+    this.#idleTimeout = deadlines.set(idleTimeoutMs, this.#onIdle);
+    if (!pinned) this.#armMuteTimeout(memberConnection);
+    exchange.start(formatRequestHead(this.#forwardRequest, memberConnection));
+    // If `start` failed, a retry may already send the body through another exchange.
+    if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.#body.sendTo(exchange);
+  }
+
+  get #mayTryAnother(): boolean {
+    const { method, framing, upgrade } = this.#forwardRequest;
+    const isRead = method === 'GET' || method === 'HEAD';
+    return isRead && framing.kind === 'none' && !upgrade && this.#dialCount < MAX_DIALS;
+  }
+
+  /** When the member relays nothing for longer than the target needs, tries another one beside it. */
+  #armMuteTimeout({ muteAfterMs }: MemberConnection): void {
+    this.#clearMuteTimeout();
+    if (muteAfterMs === undefined || !this.#mayTryAnother) return;
+    const { deadlines } = this.#connection.options;
+    this.#muteTimeout = deadlines.set(muteAfterMs, () => this.#safely(() => this.#startRival()));
+  }
+
+  #startRival(): void {
+    const phase = this.#phase;
+    if (phase.name !== 'waiting') return;
+    const rival: Rival = {};
+    const exchanges = [phase.exchange, ...this.#rivals.map(({ exchange }) => exchange)];
+    this.#rivals.push(rival);
+    const silent = exchanges.flatMap((exchange) => exchange?.memberConnection.lease.member ?? []);
+    const dialing = this.#startDial(true, [...this.#avoid, ...silent], (result) => {
+      if (!this.#rivals.includes(rival)) this.#onDialed(result);
+      else if (result.ok) {
+        const { connection } = result;
+        rival.exchange = this.#makeExchange(connection);
+        this.#armMuteTimeout(connection);
+        rival.exchange.start(formatRequestHead(this.#forwardRequest, connection));
+      } else this.#rivals.splice(this.#rivals.indexOf(rival), 1); // the other tries go on
+    });
+    if (rival.exchange === undefined) rival.dialing = dialing;
+  }
+
+  /** Called with the first byte of a response: ends the other tries. Those that began earlier relayed nothing in time. */
+  #chooseTry(winner: HttpExchange): void {
+    this.#clearMuteTimeout();
+    const phase = this.#phase;
+    if (this.#rivals.length === 0 || phase.name !== 'waiting') return;
+    const rivals = this.#rivals.splice(0);
+    this.#phase = { name: 'waiting', exchange: winner };
+    let isEarlier = phase.exchange !== winner;
+    if (isEarlier) phase.exchange.abort(true);
+    for (const { dialing, exchange } of rivals) {
+      if (exchange === winner) isEarlier = false;
+      else {
+        dialing?.cancel();
+        exchange?.abort(isEarlier);
+      }
+    }
+  }
+
+  #endRivals(): void {
+    for (const { dialing, exchange } of this.#rivals.splice(0)) {
+      dialing?.cancel();
+      exchange?.abort();
+    }
+  }
+
+  #makeExchange(memberConnection: MemberConnection): HttpExchange {
+    const { clock, bus } = this.#connection.options;
     const startedAt = clock.monotonic();
     this.#attempts += memberConnection.attempts;
     const { record } = this.#connection;
     const exchange = new HttpExchange(memberConnection, this.#forwardRequest, {
-      onPart: (part) => this.#safely(() => this.#onPart(exchange, part)),
+      onPart: (part) => {
+        exchange.firstByteMs ??= clock.monotonic() - startedAt;
+        this.#safely(() => this.#onPart(exchange, part));
+      },
       onRead: () => this.#safely(() => this.#onRead(exchange)),
       onSwitched: (head) => this.#safely(() => this.#onSwitched(exchange, head)),
       onDrain: () => this.#safely(() => this.#body.resume()),
@@ -227,16 +311,11 @@ export class Forward {
         record.bytesDown += bytesDown;
       },
     });
-    if (pinned) this.#pin(exchange);
-    this.#phase = { name: 'waiting', exchange };
-    this.#clearIdleTimeout();
-    this.#idleTimeout = deadlines.set(idleTimeoutMs, this.#onIdle);
-    exchange.start(formatRequestHead(this.#forwardRequest, memberConnection));
-    // If `start` failed, a retry may already send the body through another exchange.
-    if (this.#phase.name === 'waiting' && this.#phase.exchange === exchange) this.#body.sendTo(exchange);
+    return exchange;
   }
 
   #onPart(exchange: HttpExchange, part: ResponsePart): void {
+    this.#chooseTry(exchange);
     this.#refreshIdleTimeout();
     switch (part.kind) {
       case 'interim':
@@ -305,10 +384,25 @@ export class Forward {
     const early = this.#context.detach();
     const fields = [...upgradeFields(head.fields), ...successHeaders(memberConnection.lease, this.#attempts)];
     this.#connection.socket.write(formatResponseHead(head, fields), 'latin1');
-    relayTunnel(this.#connection, memberConnection, early);
+    relayTunnel(this.#connection, memberConnection, early, true);
   }
 
   #onFailed(exchange: HttpExchange, error: NoriaError, silent: boolean): void {
+    const at = this.#rivals.findIndex((rival) => rival.exchange === exchange);
+    if (at >= 0) {
+      this.#rivals.splice(at, 1); // the other tries go on
+      return;
+    }
+    const next = this.#rivals.shift();
+    if (next !== undefined) {
+      const { dialing, exchange: other } = next;
+      this.#phase =
+        other === undefined
+          ? { name: 'dialing', ...(dialing && { dialing }) }
+          : { name: 'waiting', exchange: other };
+      return;
+    }
+    this.#clearMuteTimeout();
     if (this.#response.begun) {
       this.#cutOff('members-failed');
       return;
@@ -375,8 +469,15 @@ export class Forward {
 
   #over(): void {
     this.#phase = { name: 'over' };
+    this.#clearMuteTimeout();
+    this.#endRivals();
     this.#clearIdleTimeout();
     this.#body.release();
+  }
+
+  #clearMuteTimeout(): void {
+    if (this.#muteTimeout !== undefined) this.#connection.options.deadlines.clear(this.#muteTimeout);
+    this.#muteTimeout = undefined;
   }
 
   #clearIdleTimeout(): void {

@@ -167,7 +167,10 @@ export class Stage {
         this.#own(socket);
         await once(socket, 'connect');
         dial.memberSocket = socket;
-        const end = (outcome: ConnectionOutcome) => void dial.ended.push(outcome);
+        const end = (outcome: ConnectionOutcome) => {
+          dial.ended.push(outcome);
+          return undefined;
+        };
         const connection: MemberConnection = {
           ...{
             socket,
