@@ -8,7 +8,7 @@ import { pause, systemClock } from '../src/core/clock.ts';
 import { EventBus } from '../src/core/events.ts';
 import { systemRandom } from '../src/core/random.ts';
 import { createFleet, type Fleet, storeConnector } from '../src/daemon/fleet.ts';
-import { poolSettings } from '../src/daemon/part-options.ts';
+import { fleetInstances, poolSettings } from '../src/daemon/part-options.ts';
 import type { DrawnMember } from '../src/pool/drawn-member.ts';
 import { isLease } from '../src/pool/lease.ts';
 import { Pool } from '../src/pool/pool.ts';
@@ -117,6 +117,8 @@ fleet: { url: "redis://127.0.0.1:${storePort}", name: ${name}, replica: replica-
     sources: { keyOf: (source) => source, sourceOf: (key) => key },
     onCommand: () => {},
     onReport: () => {},
+    instances: () => fleetInstances(config),
+    refuses: () => undefined,
     clients: () => 0,
     refusals: () => [],
     callTimeoutMs: () => config.service.timeoutMs,

@@ -257,7 +257,13 @@ function addFleetMetrics(registry: Registry, bus: EventBus, backend: AdminBacken
     labelNames: ['outcome'],
     registers,
   });
+  const unagreed = new Counter({
+    name: 'noria_fleet_sessions_unagreed_total',
+    help: 'Sessions that got a member before the norias of the fleet had agreed on it.',
+    registers,
+  });
   return [
+    bus.on('fleet.unagreed', () => unagreed.inc()),
     bus.on('fleet.answered', ({ operation, ms }) => seconds.observe({ operation }, ms / SECOND_MS)),
     bus.on('fleet.claimed', ({ outcome }) => claims.inc({ outcome })),
     bus.on('fleet.followed', (event) => {

@@ -4,8 +4,9 @@ import { schemaJson } from '../config/fields.ts';
 import { DEFAULT_FILES, findDefaultFile } from '../config/files.ts';
 import { loadConfig } from '../config/load.ts';
 import { printConfig } from '../config/print.ts';
-import { holdingClock } from '../core/clock.ts';
+import { holdingClock, systemBoot } from '../core/clock.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
+import { createTimekeeper } from '../state/moment.ts';
 import { inspectFolder } from '../state/state-files.ts';
 import { command, type Flag } from './command.ts';
 import { EXIT, type Terminal } from './terminal.ts';
@@ -56,16 +57,21 @@ async function check(
   }
   const codes = [
     config.state === undefined ? EXIT.fine : await checkStateFolder(config.state.dir, terminal),
-    config.fleet === undefined ? EXIT.fine : await checkStore(config.fleet, terminal),
+    config.fleet === undefined ? EXIT.fine : await checkStore(config, config.fleet, terminal),
   ];
   return codes.find((code) => code !== EXIT.fine) ?? EXIT.fine;
 }
 
-async function checkStore(fleet: FleetConfig, terminal: Terminal): Promise<number> {
+async function checkStore(config: Config, fleet: FleetConfig, terminal: Terminal): Promise<number> {
   const { inspectStore } = await import('../fleet/redis/inspect-store.ts');
   const { storeAddressOf } = await import('../daemon/fleet.ts');
+  const { configuredAddresses, fleetInstances, refusesOf } = await import('../daemon/part-options.ts');
   const address = storeAddressOf(fleet);
-  const { version, isReachable, errors, warnings } = await inspectStore(address, fleet.name, holdingClock);
+  const { version, isReachable, errors, warnings } = await inspectStore(address, fleet.name, holdingClock, {
+    instances: fleetInstances(config),
+    refuses: refusesOf(config, configuredAddresses(config)),
+    timekeeper: createTimekeeper(holdingClock, systemBoot()),
+  });
   for (const error of errors) terminal.printError(`error: fleet: ${error}`);
   for (const warning of warnings) terminal.printError(`warning: fleet: ${warning}`);
   if (errors.length > 0) return isReachable ? EXIT.failed : EXIT.unreachable;

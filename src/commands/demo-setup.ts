@@ -11,7 +11,7 @@ import { parseConfig } from '../config/load.ts';
 import { pause, systemClock } from '../core/clock.ts';
 import { describeError, NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
-import { openStoreClient } from '../fleet/redis/store-client.ts';
+import { openStoreClient } from '../fleet/redis/connection.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
 export const DEFAULT_HOST = '127.0.0.1';

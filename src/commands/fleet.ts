@@ -10,10 +10,12 @@ import { NoriaError } from '../core/faults.ts';
 import { systemRandom } from '../core/random.ts';
 import { formatCount } from '../core/words.ts';
 import { connectStore } from '../daemon/fleet.ts';
-import { callOf } from '../daemon/part-options.ts';
-import type { ReplicaStatus } from '../fleet/fleet-pool.ts';
-import type { FleetStore } from '../fleet/redis/fleet-store.ts';
-import type { SourceReport } from '../fleet/shared-pool.ts';
+import { callOf, fleetInstances } from '../daemon/part-options.ts';
+import type { StoredReplica } from '../fleet/redis/beat-exchange.ts';
+import { differencesOf } from '../fleet/redis/peers.ts';
+import type { FleetStore } from '../fleet/redis/store.ts';
+import type { SharedState, SourceReport } from '../fleet/schemas.ts';
+import type { ReplicaStatus } from '../fleet/shared-pool.ts';
 import { paceKey } from '../refill/pace.ts';
 import { waitBefore } from '../refill/pace-rule.ts';
 import { describeOutcome, type InstanceReport } from '../refill/reaction.ts';
@@ -35,6 +37,10 @@ interface FleetReport {
   readonly replicas: readonly (ReplicaStatus & { readonly drew: number })[];
   readonly sources: readonly FleetSource[];
   readonly sessions: number;
+  /** How the configurations of the norias differ from this one, for each instance that both have. */
+  readonly differences: readonly { readonly replica: string; readonly difference: string }[];
+  /** What is wrong with the data in the store. */
+  readonly warnings: readonly string[];
 }
 
 interface FleetSource {
@@ -86,17 +92,26 @@ async function showFleet(flags: FleetFlags, terminal: Terminal): Promise<void> {
 }
 
 async function readReport(config: Config, name: string, store: FleetStore): Promise<FleetReport> {
-  const { readReplicas, readSharedState } = await import('../fleet/redis/read-fleet.ts');
-  const { RedisPaceStore } = await import('../fleet/redis/redis-pace-store.ts');
+  const { countSessions, readInstance } = await import('../fleet/redis/read-fleet.ts');
+  const { readReplicas } = await import('../fleet/redis/beat-exchange.ts');
+  const { RedisPaceStore } = await import('../fleet/redis/pace-store.ts');
   const { stopwatch } = createTimekeeper(holdingClock, systemBoot());
   const callTimeoutMs = () => config.service.timeoutMs;
   const pace = new RedisPaceStore({ store, clock: holdingClock, stopwatch, callTimeoutMs });
-  const { members, sessions, paused, reports = [] } = await readSharedState(store);
-  const now = store.clock.atMost() ?? 0;
-  const present = members.filter(({ left }) => left === undefined);
+  const warnings: string[] = [];
+  const states = new Map<string, SharedState>();
+  for (const instance of fleetInstances(config)) {
+    const onUnreadable = (where: string, why: string) => warnings.push(`ignored ${where}: ${why}`);
+    states.set(instance.key, await readInstance(store, instance, onUnreadable));
+  }
+  const { now } = store;
+  const present = [...states.values()]
+    .flatMap(({ members }) => members)
+    .filter(({ left }) => left === undefined);
   const replicas = await readReplicas(store);
   const sourceReports = config.sources.map(async (source): Promise<FleetSource> => {
     const key = paceKey(callOf(config, source));
+    const { paused = [], reports = [] } = states.get(key) ?? {};
     const suspension = suspensionOf(reports, key, now);
     const refusal = suspension === undefined ? null : refusalOf(suspension, source.name);
     const own = present.filter(({ member }) => member.source === key);
@@ -107,7 +122,7 @@ async function readReport(config: Config, name: string, store: FleetStore): Prom
       paused: paused.includes(key) || suspension?.phase === 'paused',
       halted: suspension?.phase === 'halted',
       refusal,
-      refusedReplicas: replicas.flatMap(({ name: replica, refusals }) =>
+      refusedReplicas: replicas.flatMap(({ name: replica, refusals = [] }) =>
         refusals
           .filter((refused) => refused.source === key && refused.reason !== refusal?.reason)
           .map(({ reason, advice }) => ({ replica, reason, advice })),
@@ -117,12 +132,14 @@ async function readReport(config: Config, name: string, store: FleetStore): Prom
   });
   return {
     name,
-    replicas: replicas.map(({ refusals: _, ...replica }) => ({
-      ...replica,
+    replicas: replicas.map((replica) => ({
+      ...statusOf(replica),
       drew: present.filter(({ drawnBy }) => drawnBy === replica.name).length,
     })),
     sources: await Promise.all(sourceReports),
-    sessions: sessions.length,
+    sessions: await countSessions(store),
+    differences: differencesIn(config, replicas),
+    warnings,
   };
 }
 
@@ -141,6 +158,17 @@ function refusalOf(suspension: NonNullable<InstanceReport['suspension']>, source
   return { reason: describeOutcome(suspension), advice: `${advice}${then}` };
 }
 
+function statusOf({ name, version, clients, lastSeenSeconds }: ReplicaStatus): ReplicaStatus {
+  return { name, version, clients, lastSeenSeconds };
+}
+
+function differencesIn(config: Config, replicas: readonly StoredReplica[]): FleetReport['differences'] {
+  const own = fleetInstances(config).map(({ key, settings }) => ({ source: key, ...settings }));
+  return replicas.flatMap(({ name: replica, instances = [] }) =>
+    differencesOf(own, instances).map((difference) => ({ replica, difference })),
+  );
+}
+
 function readPace(
   pace: PaceStore,
   key: string,
@@ -156,7 +184,10 @@ function readPace(
   }));
 }
 
-function formatReport({ name, replicas, sources, sessions }: FleetReport, terminal: Terminal): string[] {
+function formatReport(
+  { name, replicas, sources, sessions, differences, warnings }: FleetReport,
+  terminal: Terminal,
+): string[] {
   const { columns } = terminal;
   const said = ({ reason, advice }: ServiceRefusal) =>
     [reason, advice].map((text) => translate(text, languageOfTerminal(terminal))).join(' ');
@@ -193,6 +224,11 @@ function formatReport({ name, replicas, sources, sessions }: FleetReport, termin
         `source ${source}: noria ${replica} does not draw; the other norias continue. ${said({ reason, advice })}`,
       ]),
     ]),
+    ...differences.flatMap(({ replica, difference }) => [
+      '',
+      `noria ${replica} has ${difference}; give all norias of the fleet the same configuration`,
+    ]),
+    ...warnings.flatMap((warning) => ['', `warning: ${warning}`]),
   ];
 }
 

@@ -110,7 +110,7 @@ async function sendCall<Answer>(call: PacedCall<Answer>, connection: ServiceConn
 
 async function openSharedPace(fleet: FleetConfig, timeoutMs: number, owner: Ownership): Promise<PaceStore> {
   const store = await owner.open('fleet', connectStore(fleet, holdingClock, systemRandom));
-  const { RedisPaceStore } = await import('../fleet/redis/redis-pace-store.ts');
+  const { RedisPaceStore } = await import('../fleet/redis/pace-store.ts');
   const { stopwatch } = createTimekeeper(holdingClock, systemBoot());
   return new RedisPaceStore({ store, clock: holdingClock, stopwatch, callTimeoutMs: () => timeoutMs });
 }

@@ -110,6 +110,8 @@ export interface NoriaEvents {
    */
   'fleet.loaded': { readonly movedSessions: number };
   'fleet.warned': { readonly message: string };
+  /** A client got a session on whose member the norias of the fleet did not agree in time. */
+  'fleet.unagreed': Readonly<Record<string, never>>;
 
   /** An attempt to reach a target through a member ended. */
   'dial.attempted': {

@@ -120,6 +120,7 @@ const LINES: { readonly [Name in UnlimitedEvent]: Line<Name> } = {
   'fleet.followed': () => ['trace', 'fleet change applied'],
   'fleet.loaded': ({ movedSessions }) => [movedSessions === 0 ? 'debug' : 'info', 'fleet data loaded'],
   'fleet.warned': () => ['warn', 'fleet warning'],
+  'fleet.unagreed': () => ['debug', 'session not agreed in time'],
   'dial.attempted': ({ outcome }) => [outcome === 'accepted' ? 'trace' : 'debug', 'dial attempted'],
   // A failed dial also has level debug, because its `client.refused` line has level info.
   'dial.ended': () => ['debug', 'dial ended'],

@@ -9,7 +9,7 @@ import { formatHostPort, hostPort } from '../core/host-port.ts';
 import type { Log } from '../core/log.ts';
 import { isLoopbackAddress } from '../core/networks.ts';
 import { readVersion } from '../core/version.ts';
-import type { SourceCommand } from '../fleet/shared-pool.ts';
+import type { SourceCommand } from '../fleet/schemas.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import type { Pool } from '../pool/pool.ts';

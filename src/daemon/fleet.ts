@@ -13,12 +13,13 @@ import type { EventBus } from '../core/events.ts';
 import type { NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import { readVersion } from '../core/version.ts';
-import type { FleetPool, SourceRefusal } from '../fleet/fleet-pool.ts';
-import type { FleetStore } from '../fleet/redis/fleet-store.ts';
+import type { StoreAddress } from '../fleet/redis/connection.ts';
 import type { FleetObserver } from '../fleet/redis/redis-shared-pool.ts';
-import type { StoreAddress } from '../fleet/redis/store-address.ts';
+import type { FleetInstance } from '../fleet/redis/seal.ts';
+import type { FleetStore } from '../fleet/redis/store.ts';
 import { Replica } from '../fleet/replica.ts';
-import type { SourceCommand, SourceReport } from '../fleet/shared-pool.ts';
+import type { SourceCommand, SourceRefusal, SourceReport } from '../fleet/schemas.ts';
+import type { FleetPool } from '../fleet/shared-pool.ts';
 import { type SourceKeys, withSourceKeys } from '../fleet/source-keys.ts';
 import type { Pool } from '../pool/pool.ts';
 import type { SharedCount } from '../refill/source-statistics.ts';
@@ -35,7 +36,7 @@ export interface FleetConnector {
 
 type ConnectOptions = Pick<
   FleetOptions,
-  'restored' | 'clock' | 'random' | 'bus' | 'clients' | 'refusals' | 'callTimeoutMs'
+  'restored' | 'clock' | 'random' | 'bus' | 'instances' | 'refuses' | 'clients' | 'refusals' | 'callTimeoutMs'
 >;
 
 interface FleetOptions {
@@ -51,6 +52,9 @@ interface FleetOptions {
   readonly onCommand: (command: SourceCommand) => void;
   /** Called when another noria of the fleet reports how the service answered a call of that noria. */
   readonly onReport: (report: SourceReport) => void;
+  readonly instances: () => readonly FleetInstance[];
+  /** Why an address cannot be a member; undefined if it can. */
+  readonly refuses: (host: string, port: number) => string | undefined;
   readonly clients: () => number;
   /** Returns the sources that do not draw, because the service has refused the last call of this noria for them. */
   readonly refusals: () => readonly SourceRefusal[];
@@ -112,7 +116,7 @@ export function storeConnector(config: FleetConfig): FleetConnector {
   return {
     name,
     replica,
-    async open({ restored, clock, random, bus, clients, refusals, callTimeoutMs }) {
+    async open({ restored, clock, random, bus, ...rest }) {
       // Loads the client library of the store only here, so that a noria without a store never loads it.
       const { RedisSharedPool } = await import('../fleet/redis/redis-shared-pool.ts');
       return new RedisSharedPool({
@@ -124,9 +128,7 @@ export function storeConnector(config: FleetConfig): FleetConnector {
         random,
         timekeeper: createTimekeeper(clock, systemBoot()),
         rememberedEpoch: epochIn(restored, name),
-        clients,
-        refusals,
-        callTimeoutMs,
+        ...rest,
         observer: observe(bus, replica),
         onTiming: (operation, ms) => bus.emit('fleet.answered', { operation, ms }),
       });
@@ -204,6 +206,7 @@ function observe(bus: EventBus, replica: string): FleetObserver {
     },
     claimed: (outcome) => bus.emit('fleet.claimed', { outcome }),
     lagged: (lagMs) => bus.emit('fleet.followed', { lagMs }),
+    unagreed: () => bus.emit('fleet.unagreed', {}),
     warned: (message) => bus.emit('fleet.warned', { message }),
     nameTaken: () =>
       bus.emit('fleet.warned', {

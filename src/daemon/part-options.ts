@@ -2,6 +2,7 @@
  * Translates the configuration into the options of each part. No other file knows both the configuration and the
  * options.
  */
+import { createHash } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import type {
   Config,
@@ -18,9 +19,11 @@ import { hostPort } from '../core/host-port.ts';
 import { isSame } from '../core/is-same.ts';
 import { type BoundAddress, boundAddresses, isOwnMember, overlap } from '../core/listen-address.ts';
 import { isPrivateAddress } from '../core/networks.ts';
+import type { Secret } from '../core/secret.ts';
 import type { DialerSettings } from '../dialer/dialer.ts';
 import { openFrontTunnel } from '../dialer/front-proxy.ts';
 import type { SourceSettings } from '../dialer/source-memory.ts';
+import type { FleetInstance } from '../fleet/redis/seal.ts';
 import type { SourceKeys } from '../fleet/source-keys.ts';
 import type { ListenerSettings, PlaneContext } from '../plane/data-plane.ts';
 import type { PoolSettings, PoolSourceOptions } from '../pool/options.ts';
@@ -135,6 +138,30 @@ export function sourceKeys(config: () => Config): SourceKeys {
     },
     sourceOf: (key) => found((source) => keyOfSource(source) === key)?.name,
   };
+}
+
+/** The instances from which noria draws. Of several sources with one instance, the first one counts. */
+export function fleetInstances(config: Config): FleetInstance[] {
+  const byKey = new Map<string, FleetInstance>();
+  for (const source of config.sources) {
+    const key = paceKey(callOf(config, source));
+    const { intervalMs, size, params } = source;
+    const secret = secretOfInstance(source);
+    if (secret === undefined) continue; // a list without a secret could be forged, so each noria reads its own
+    const sorted = Object.entries(params).sort(([one], [other]) => (one < other ? -1 : 1));
+    const settings = { intervalMs, size, params: digestOf(JSON.stringify(sorted)) };
+    if (!byKey.has(key)) byKey.set(key, { key, secret: secret.reveal(), settings });
+  }
+  return [...byKey.values()];
+}
+
+function secretOfInstance(source: SourceConfig): Secret | undefined {
+  if (source.product === 'link' || source.product === 'list') return source.url;
+  return source.product === 'gateway' ? source.account.password : source.key;
+}
+
+function digestOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 12);
 }
 
 export function workersOf({ workers }: Config): number {

@@ -33,6 +33,7 @@ import { ListFiles } from './list-files.ts';
 import {
   configuredAddresses,
   dialerSettings,
+  fleetInstances,
   listenerSettings,
   planeContext,
   poolSettings,
@@ -94,7 +95,12 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   const forecasts = () => refiller.forecasts();
   const pool = await openPool(context, state, forecasts);
   const refiller = new Refiller({ clock, random, bus, pool });
-  const fleet = await openFleet(context, { pool, refiller, state, clients: () => clientsOf(plane) });
+  let refusesMember: RefuseAddress = refusesOf(config(), configuredAddresses(config()));
+  const fleet = await openFleet(context, {
+    ...{ pool, refiller, state },
+    clients: () => clientsOf(plane),
+    refuses: (host, port) => refusesMember(host, port),
+  });
   const { plane, faults, prober } = await openServing(context, { pool, refiller, fleet });
   const { readiness, control, apis } = await openControl(context, {
     ...{ pool, refiller, fleet, plane, faults, ledger },
@@ -102,6 +108,7 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   plane.setContext(planeContext(config(), apis.addresses()));
   const ownAddresses = () => [...plane.listeners.flatMap(({ addresses }) => addresses), ...apis.addresses()];
   const refuses: RefuseAddress = (host, port) => refusesOf(config(), ownAddresses())(host, port);
+  refusesMember = refuses;
   evictOwnMembers(pool, { refuses, warn });
   const feed = feedLimits({
     ...{ clock, config, ledger, replicas: () => fleet?.status().replicas.length ?? 1 },
@@ -144,15 +151,20 @@ async function openPool(
 
 async function openFleet(
   { clock, random, bus, config, fleet: given, owner }: PartsContext,
-  parts: Pick<Parts, 'pool' | 'refiller'> & { readonly state: State; readonly clients: () => number },
+  parts: Pick<Parts, 'pool' | 'refiller'> & {
+    readonly state: State;
+    readonly clients: () => number;
+    readonly refuses: RefuseAddress;
+  },
 ): Promise<Fleet | undefined> {
-  const { pool, refiller, state, clients } = parts;
+  const { pool, refiller, state, clients, refuses } = parts;
   const fleetConfig = config().fleet;
   const connector = given ?? (fleetConfig && storeConnector(fleetConfig));
   if (connector === undefined) return undefined;
   const sources = sourceKeys(config);
   const fleet = await createFleet({
-    ...{ connector, clock, random, bus, pool, clients },
+    ...{ connector, clock, random, bus, pool, clients, refuses },
+    instances: () => fleetInstances(config()),
     restored: state.snapshot.read('fleet'),
     sources,
     refusals: () => refusalsOf(refiller.sources(), sources),

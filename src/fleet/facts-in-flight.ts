@@ -7,7 +7,8 @@
  * whether the fact or the state applies.
  */
 import { BoundedMap } from '../core/bounded-map.ts';
-import type { Fact, MemberRecord, SharedState } from './shared-pool.ts';
+import { banKey } from './records.ts';
+import type { Fact, MemberRecord, SharedState } from './schemas.ts';
 
 /**
  * Maximum number of members, sessions and other subjects with facts in flight. It limits the memory: while the connection
@@ -67,6 +68,13 @@ export class FactsInFlight {
     return fact?.kind === 'member.quarantined' && fact.quarantine.untilAt > Math.max(untilAt, now);
   }
 
+  /** Returns the names of the sessions with facts in flight. */
+  sessions(): string[] {
+    return [...this.#bySubject].flatMap(([, { last }]) =>
+      last.kind === 'session.ended' ? [last.name] : last.kind === 'session.moved' ? [last.session.name] : [],
+    );
+  }
+
   /**
    * Returns the facts to publish again.
    * @param hasSession - returns whether this replica has the session now.
@@ -78,7 +86,7 @@ export class FactsInFlight {
     return facts.filter((fact) => {
       switch (fact.kind) {
         case 'member.left':
-        case 'member.banned':
+        case 'site.banned':
           return true;
         case 'member.quarantined':
         case 'member.restored': {
@@ -112,8 +120,8 @@ function subjectOf(fact: Fact): string | undefined {
     case 'member.quarantined':
     case 'member.restored':
       return `member ${fact.member}`;
-    case 'member.banned':
-      return `ban ${fact.member} ${fact.host}`;
+    case 'site.banned':
+      return `ban ${banKey(fact)}`;
     case 'session.moved':
       return `session ${fact.session.name}`;
     case 'session.ended':

@@ -3,8 +3,8 @@ import type { Clock } from '../core/clock.ts';
 import { serviceDay } from '../refill/source-statistics.ts';
 import type { Timekeeper } from '../state/moment.ts';
 import { createPaceMemory } from '../state/pace-file.ts';
-import type { FleetPool, ReplicaStatus } from './fleet-pool.ts';
 import { MemorySharedPool } from './memory-shared-pool.ts';
+import type { FleetPool, ReplicaStatus } from './shared-pool.ts';
 
 interface MemoryFleetOptions {
   readonly name: string;

@@ -7,10 +7,10 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { LimitPart } from '../pool/options.ts';
-import type { SharedSession } from '../pool/shared-member.ts';
 import type { PaceStore } from '../state/pace-file.ts';
 import type { Replica } from './replica.ts';
-import type { Beat, Fact, FactFollower, LoggedFact, PacedSharedPool, SharedState } from './shared-pool.ts';
+import type { Beat, Fact, FactOf, LoggedFact, SharedSession, SharedState } from './schemas.ts';
+import type { FactFollower, PacedSharedPool } from './shared-pool.ts';
 import { SharedPoolState } from './shared-state.ts';
 
 interface MemorySharedPoolOptions {
@@ -76,7 +76,7 @@ export class MemorySharedPool {
       beat: (beat) => {
         if (this.#follows(replica, connection)) this.#recordBeat(replica, beat);
       },
-      bindSession: async (proposed) => this.#bind(replica, connection, proposed),
+      bindSession: async (proposed, from) => this.#bind(replica, connection, { proposed, from }),
       close: async () => {
         if (!this.#follows(replica, connection)) return;
         this.#connections.delete(replica);
@@ -103,9 +103,28 @@ export class MemorySharedPool {
   #append(by: string, facts: readonly Fact[]): void {
     if (facts.length === 0) return;
     const now = this.#clock.monotonic();
-    const logged = facts.map((fact) => ({ by, fact }));
-    for (const each of logged) this.#state.apply(each, now);
+    const logged: LoggedFact[] = [];
+    for (const fact of facts) {
+      const current = fact.kind === 'session.moved' ? this.#otherBinding(fact, now) : undefined;
+      if (current === undefined) {
+        this.#state.apply({ by, fact }, now);
+        logged.push({ by, fact });
+      } else {
+        const answer: Fact = { kind: 'session.moved', session: current, reason: 'bound' };
+        this.#connections.get(by)?.addFacts([
+          { by, fact },
+          { by: '', fact: answer },
+        ]);
+      }
+    }
+    if (logged.length === 0) return;
     for (const connection of this.#connections.values()) connection.addFacts(logged);
+  }
+
+  /** Returns the session of the state if another replica has moved it since the publisher of the fact last saw it. */
+  #otherBinding({ session, from }: FactOf<'session.moved'>, now: number): SharedSession | undefined {
+    const known = this.#state.session(session.name, now);
+    return known?.member === undefined || known.member === from ? undefined : known;
   }
 
   #recordBeat(by: string, beat: Beat): void {
@@ -121,14 +140,18 @@ export class MemorySharedPool {
     }
   }
 
-  async #bind(by: string, connection: ReplicaConnection, proposed: SharedSession): Promise<SharedSession> {
-    if (!this.#follows(by, connection)) return proposed;
+  async #bind(
+    by: string,
+    connection: ReplicaConnection,
+    { proposed, from }: { readonly proposed: SharedSession; readonly from: string | undefined },
+  ): Promise<SharedSession | undefined> {
+    if (!this.#follows(by, connection)) return undefined;
     const known = this.#state.session(proposed.name, this.#clock.monotonic());
-    if (known?.member !== undefined) return known;
+    if (known?.member !== undefined && known.member !== from) return known;
     // The fleet opens the session. The pool of the primary process then publishes it in this shared pool, so this method
     // appends no fact.
-    if (this.#machine !== undefined) return this.#machine.sessions.bind(proposed);
-    this.#append(by, [{ kind: 'session.moved', session: proposed, reason: 'new' }]);
+    if (this.#machine !== undefined) return this.#machine.sessions.bind(proposed, from);
+    this.#append(by, [{ kind: 'session.moved', session: proposed, from, reason: 'new' }]);
     return proposed;
   }
 

@@ -12,26 +12,21 @@ import type { EventBus } from '../core/events.ts';
 import { isSame } from '../core/is-same.ts';
 import type { LimitPart } from '../pool/options.ts';
 import type { Pool } from '../pool/pool.ts';
-import {
-  type PoolChange,
-  type SharedMember,
-  type SharedSession,
-  staysOnMachine,
-} from '../pool/shared-member.ts';
-import type { MemberChanges, PoolSharing } from '../pool/sharing.ts';
 import { FactsInFlight } from './facts-in-flight.ts';
+import { type MemberChanges, PoolSharing } from './pool-sharing.ts';
+import { banKey, staysOnMachine } from './records.ts';
 import type {
   Fact,
-  FactFollower,
-  FleetActivity,
+  FactOf,
   LoggedFact,
-  MemberLeft,
   MemberRecord,
-  SharedPool,
+  SharedMember,
+  SharedSession,
   SharedState,
   SourceCommand,
   SourceReport,
-} from './shared-pool.ts';
+} from './schemas.ts';
+import type { FactFollower, FleetActivity, SharedPool } from './shared-pool.ts';
 import { SharedSessions } from './shared-sessions.ts';
 import { SharedSources } from './shared-sources.ts';
 
@@ -64,6 +59,10 @@ export interface ReplicaOptions {
  * changes, so that the other replicas learn when the rate falls.
  */
 const QUIET_RATE = 0.001;
+/** The error of converting a moment between two clocks is smaller. */
+const SAME_MOMENT_MS = 1_000;
+/** Stands for all other replicas if the shared pool adds up their demand. No replica can have this name. */
+const ALL_OTHERS = '*';
 /** The maximum number of members whose eviction votes this replica remembers. */
 const MAX_VOTED_MEMBERS = 10_000;
 
@@ -93,14 +92,14 @@ export class Replica implements FactFollower {
   constructor(options: ReplicaOptions) {
     const { pool, bus, shared, sameMachine, servesClients } = options;
     this.#options = options;
-    this.#sharing = pool.share({
+    this.#sharing = new PoolSharing(pool.parts, {
       sameMachine,
       countsLeases: !servesClients,
       onChange: (change) => this.#changed(change),
       onUse: () => this.#beatLater(),
       onServed: () => this.#allServed(),
     });
-    this.sessions = new SharedSessions({ pool, sharing: this.#sharing, shared });
+    this.sessions = new SharedSessions(pool, this.#sharing, shared);
     const { onCommand, onReport } = options;
     this.sources = new SharedSources({ publish: (fact) => this.#publish(fact), onCommand, onReport });
     this.#subscriptions = [
@@ -133,7 +132,7 @@ export class Replica implements FactFollower {
     const sessions = state.sessions.filter(({ name }) => !inFlight.replacesSession(name));
     const movedSessions = sessions.filter((session) => this.#hasMoved(session)).length;
     this.#applyState({ ...state, sessions }, inFlight);
-    this.#publishMissing({ ...state, sessions }, before);
+    this.#publishMissing(state, sessions, before);
     const hasSession = (name: string) => this.#sharing.session(name) !== undefined;
     for (const fact of inFlight.missingIn(state, hasSession, this.#options.clock.monotonic()))
       this.#publish(fact);
@@ -141,7 +140,7 @@ export class Replica implements FactFollower {
   }
 
   receiveFacts(facts: readonly LoggedFact[]): void {
-    const changes: PoolChange[] = [];
+    const changes: Fact[] = [];
     for (const { by, fact } of facts) {
       const isOwn = by === this.#options.name;
       if (fact.kind === 'member.joined' && this.#republished.delete(fact.member.id) && isOwn)
@@ -164,7 +163,11 @@ export class Replica implements FactFollower {
     this.#sharing.apply(this.#inOwnOrder(changes));
   }
 
-  receiveActivity({ replicas, beats, uses, machine }: FleetActivity): void {
+  heldSessions(): string[] {
+    return [...new Set([...this.#sharing.sessions().map(({ name }) => name), ...this.#inFlight.sessions()])];
+  }
+
+  receiveActivity({ replicas, beats, demand, uses, machine }: FleetActivity): void {
     if (replicas.join() !== this.#replicas.join() || !isSame(machine, this.#machinePart)) {
       this.#replicas = replicas;
       this.#machinePart = machine;
@@ -172,7 +175,11 @@ export class Replica implements FactFollower {
     }
     const { otherReplicas } = this.#sharing;
     for (const { by, beat } of beats) otherReplicas.record(by, beat);
-    otherReplicas.retain(replicas);
+    if (demand !== undefined) {
+      const waiting = Math.max(0, ...Object.values(demand).map((each) => each.waiting));
+      otherReplicas.record(ALL_OTHERS, { waiting, demand, members: [], sessions: [] });
+    }
+    otherReplicas.retain(demand === undefined ? replicas : [...replicas, ALL_OTHERS]);
     for (const [member, sum] of Object.entries(uses)) otherReplicas.setUses(member, sum);
     this.#isReceiving = true; // only the demand of other replicas changes, so this replica sends no beat
     otherReplicas.applyDemand();
@@ -202,12 +209,13 @@ export class Replica implements FactFollower {
   }
 
   #applyState(state: SharedState, inFlight: FactsInFlight): void {
-    const { members, sessions, restrictions = [] } = state;
+    const { members, bans = [], sessions, restrictions = [] } = state;
     const sharing = this.#sharing;
     this.#votes.clear();
     this.#republished.clear();
     sharing.apply(members.flatMap((record) => this.#changesOf(record, inFlight)));
     sharing.apply(sessions.map((session) => ({ kind: 'session.moved', session, reason: 'loaded' })));
+    sharing.apply(bans);
     sharing.apply(restrictions);
     for (const { member, uses } of members) sharing.otherReplicas.setUses(member.id, uses);
     this.sources.receiveState(state, (source) => inFlight.hasCommandFor(source));
@@ -215,14 +223,26 @@ export class Replica implements FactFollower {
 
   /**
    * Publishes the members and sessions that the state lacks.
+   * @param applied - the sessions of the state that facts in flight do not replace.
    * @param before - the members of the pool before the state was applied.
    */
-  #publishMissing({ members, sessions }: SharedState, before: readonly MemberChanges[]): void {
+  #publishMissing(
+    { members, sessions, bans = [] }: SharedState,
+    applied: readonly SharedSession[],
+    before: readonly MemberChanges[],
+  ): void {
     const knownMembers = new Set(members.map(({ member }) => member.id));
     for (const changes of before) if (!knownMembers.has(changes.member.id)) this.#republishMember(changes);
-    const knownSessions = new Set(sessions.map(({ name }) => name));
+    const knownBans = new Map(bans.map((ban) => [banKey(ban), ban.sinceAt]));
+    for (const ban of this.#sharing.bans()) {
+      const knownAt = knownBans.get(banKey(ban));
+      if (knownAt === undefined || ban.sinceAt > knownAt + SAME_MOMENT_MS) this.#publish(ban);
+    }
+    const found = new Map(sessions.map(({ name, member }) => [name, member]));
+    const knownSessions = new Set(applied.map(({ name }) => name));
     for (const session of this.#sharing.sessions()) {
-      if (!knownSessions.has(session.name)) this.#publish({ kind: 'session.moved', session, reason: 'new' });
+      if (knownSessions.has(session.name)) continue;
+      this.#publish({ kind: 'session.moved', session, from: found.get(session.name), reason: 'new' });
     }
   }
 
@@ -230,21 +250,21 @@ export class Replica implements FactFollower {
    * Counts the vote of a replica for the eviction of a member.
    * @returns whether enough replicas have voted to remove the member.
    */
-  #isVotedOut({ member, votesNeeded }: MemberLeft, by: string): boolean {
-    if (votesNeeded <= 1) return true;
+  #isVotedOut({ member, reason }: FactOf<'member.left'>, by: string): boolean {
+    if (reason !== 'failed') return true;
     const votes = this.#votes.get(member) ?? new Set();
     votes.add(by);
     this.#votes.set(member, votes);
-    return votes.size >= votesNeeded;
+    return votes.size >= this.#votesNeeded;
   }
 
-  #changed(change: PoolChange): void {
-    if (staysOnMachine(change) && !this.#options.sameMachine) return;
-    if (change.kind !== 'member.left') this.#publish(change);
-    else {
-      const votesNeeded = change.reason === 'failed' ? this.#options.evictionVotes(this.#replicas.length) : 1;
-      this.#publish({ ...change, votesNeeded });
-    }
+  get #votesNeeded(): number {
+    // before the first list of replicas, the votes of a loaded state count as in a large fleet
+    return this.#options.evictionVotes(this.#replicas.length || Number.POSITIVE_INFINITY);
+  }
+
+  #changed(change: Fact): void {
+    if (this.#options.sameMachine || !staysOnMachine(change)) this.#publish(change);
   }
 
   #publish(fact: Fact): void {
@@ -261,12 +281,11 @@ export class Replica implements FactFollower {
   }
 
   /** Publishes a member that the shared state lacks. */
-  #republishMember({ member, quarantine, bans }: MemberChanges): void {
+  #republishMember({ member, quarantine }: MemberChanges): void {
     this.#republished.add(member.id);
     this.#changed({ kind: 'member.joined', member });
-    if (quarantine !== undefined)
-      this.#publish({ kind: 'member.quarantined', member: member.id, quarantine });
-    for (const host of bans) this.#publish({ kind: 'member.banned', member: member.id, host, lifted: false });
+    const about = { source: member.source, member: member.id };
+    if (quarantine !== undefined) this.#publish({ kind: 'member.quarantined', ...about, quarantine });
   }
 
   /** Whether this pool and the shared state have different members for the session. */
@@ -288,20 +307,21 @@ export class Replica implements FactFollower {
    * Returns the changes that make the pool's member equal to the loaded one, and remembers the votes to remove the
    * member. A member that the replicas have removed cannot join the pool again.
    */
-  #changesOf(record: MemberRecord, inFlight: FactsInFlight): PoolChange[] {
-    const { member, drawnBy, left, bans, votes } = record;
-    const { id } = member;
+  #changesOf(record: MemberRecord, inFlight: FactsInFlight): Fact[] {
+    const { member, drawnBy, votes, fault } = record;
+    const isFailed = votes.length > 0 && votes.length >= this.#votesNeeded;
+    const left = record.left ?? (isFailed ? { reason: 'failed' as const, fault } : undefined);
+    const about = { source: member.source, member: member.id };
     const now = this.#options.clock.monotonic();
     const quarantine = inFlight.replacesQuarantine(record, now) ? undefined : record.quarantine;
     if (left !== undefined) {
       this.#sharing.rememberRemoved(member);
-      return [{ kind: 'member.left', member: id, ...left }];
+      return [{ kind: 'member.left', ...about, ...left }];
     }
-    if (votes.length > 0) this.#votes.set(id, new Set(votes));
+    if (votes.length > 0) this.#votes.set(member.id, new Set(votes));
     return [
       { kind: 'member.joined', member: this.#withDrawnBy(member, drawnBy) },
-      ...(quarantine === undefined ? [] : [{ kind: 'member.quarantined', member: id, quarantine } as const]),
-      ...bans.map((host) => ({ kind: 'member.banned', member: id, host, lifted: false }) as const),
+      ...(quarantine === undefined ? [] : [{ kind: 'member.quarantined', ...about, quarantine } as const]),
     ];
   }
 
@@ -309,7 +329,7 @@ export class Replica implements FactFollower {
    * Reorders the new members of a draw, so that each replica adds them in a different order. The rotations of the
    * replicas then start at different members, and the members are used evenly.
    */
-  #inOwnOrder(changes: readonly PoolChange[]): readonly PoolChange[] {
+  #inOwnOrder(changes: readonly Fact[]): readonly Fact[] {
     const joined = changes.filter(({ kind }) => kind === 'member.joined');
     const index = this.#replicas.indexOf(this.#options.name);
     if (joined.length < 2 || index < 1) return changes;

@@ -1,100 +1,17 @@
 /**
  * What the replicas of one pool share: a log of facts, beats, sessions, and the pace of each instance.
  *
- * A replica is a process with a complete copy of the pool, so its clients never wait for shared data. A fact is a change
- * of the pool, an operator's command or an answer of the service. A beat is a replica's report of its demand, uses and
- * open leases. An instance is what a source draws from at the service.
+ * A replica is a process with a complete copy of the members, so its clients never wait for shared data. A fact is a
+ * change of the pool, an operator's command or an answer of the service. A beat is a replica's report of its demand, uses
+ * and open leases. An instance is what a source draws from at the service.
  *
- * The state is the result of all facts in the order of the log (shared-state.ts). Of two facts about the same subject,
- * for example the same session, the later one decides. Every fact is idempotent.
- *
- * All data can be sent as JSON. Moments are monotonic ms of the replica that sends or receives them; the implementation
- * converts them. If a conversion is inexact, a member expires too early, never too late. `source` is a name that all
- * replicas use (source-keys.ts).
+ * Moments are monotonic ms of the replica that sends or receives them; the implementation converts them. If a conversion
+ * is inexact, a member expires too early, never too late.
  */
+import type { NoriaError } from '../core/faults.ts';
 import type { LimitPart } from '../pool/options.ts';
-import type {
-  MemberQuarantine,
-  PoolActivity,
-  PoolChange,
-  Restriction,
-  SharedMember,
-  SharedSession,
-} from '../pool/shared-member.ts';
-import type { InstanceReport } from '../refill/reaction.ts';
 import type { PaceStore } from '../state/pace-file.ts';
-
-export type Fact = Exclude<PoolChange, { kind: 'member.left' }> | MemberLeft | SourceCommand | SourceReport;
-
-/**
- * A replica has removed the member. When `votesNeeded` replicas have published this fact, the other replicas remove the
- * member too.
- */
-export type MemberLeft = Extract<PoolChange, { kind: 'member.left' }> & { readonly votesNeeded: number };
-
-/**
- * An operator's command for a source. Every replica executes it. The state contains each source's last `pause` or
- * `resume`.
- */
-export interface SourceCommand {
-  readonly kind: 'source.commanded';
-  readonly source: string;
-  readonly command: 'pause' | 'resume' | 'refill';
-}
-
-/**
- * An answer that a replica got from the service about the instance of a source. The state contains the last answer
- * about each source.
- */
-export interface SourceReport extends InstanceReport {
-  readonly kind: 'source.reported';
-  readonly source: string;
-}
-
-export interface LoggedFact {
-  readonly by: string;
-  readonly fact: Fact;
-}
-
-/** A member in the loaded state. */
-export interface MemberRecord {
-  readonly member: SharedMember;
-  readonly drawnBy: string;
-  readonly quarantine?: MemberQuarantine | undefined;
-  /** The target hosts for which clients banned the member. */
-  readonly bans: readonly string[];
-  /** The number of client leases that used the member, in all replicas together, according to their beats. */
-  readonly uses: number;
-  /** The names of the replicas that voted to remove the member. */
-  readonly votes: readonly string[];
-  /**
-   * Why the member was removed; absent while it is in the pool. The state contains a removed member until its end of
-   * life, so that a late fact cannot add it again.
-   */
-  readonly left?: Pick<MemberLeft, 'reason' | 'fault'> | undefined;
-}
-
-/** The complete shared state. Beats are not part of it. Members and sessions that have ended may be missing. */
-export interface SharedState {
-  readonly members: readonly MemberRecord[];
-  readonly sessions: readonly SharedSession[];
-  /** Names of the sources whose last command was `pause`. */
-  readonly paused: readonly string[];
-  /** Names of the sources whose last command was `resume`. */
-  readonly resumed?: readonly string[] | undefined;
-  readonly reports?: readonly SourceReport[] | undefined;
-  /**
-   * What this machine has learned about its sources and its network (see `Restriction`). Absent in a fleet, because
-   * such knowledge is valid for one machine only.
-   */
-  readonly restrictions?: readonly Restriction[] | undefined;
-}
-
-/**
- * The activity of one replica. Its `uses` are added to those of earlier beats. All its other numbers replace those of
- * earlier beats.
- */
-export type Beat = PoolActivity;
+import type { Beat, Fact, LoggedFact, SharedDemand, SharedSession, SharedState } from './schemas.ts';
 
 export interface FleetActivity {
   /**
@@ -106,6 +23,8 @@ export interface FleetActivity {
    * `replicas` has no demand and no open leases.
    */
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
+  /** The demand of all other replicas together, if the shared pool adds it up. `beats` then contain none. */
+  readonly demand?: Readonly<Record<string, SharedDemand>> | undefined;
   /** The uses in all replicas, by member id. Contains only members whose uses have changed. */
   readonly uses: Readonly<Record<string, number>>;
   /**
@@ -131,12 +50,14 @@ export interface FactFollower {
    */
   receiveFacts(facts: readonly LoggedFact[]): void;
   receiveActivity(activity: FleetActivity): void;
+  /** Returns the names of the sessions whose state this replica needs: those that it has, and those it has ended. */
+  heldSessions(): readonly string[];
 }
 
 export interface SharedPool {
   /**
-   * Starts to pass the shared state and its changes to `follower`; call it once. Resolves after the first
-   * `receiveState` and `receiveActivity`, or when the first attempt to connect to the store has failed.
+   * Starts to pass the shared state and its changes to `follower`; call it once. Resolves when the first members have
+   * come, or when the first attempt to connect to the store has failed.
    * @throws NoriaError fleet-store-unusable if this attempt fails and only the operator can fix the problem.
    */
   follow(follower: FactFollower): Promise<void>;
@@ -147,16 +68,17 @@ export interface SharedPool {
   publish(facts: readonly Fact[]): void;
   /**
    * Replaces the demand of this replica, and adds its new uses of members and sessions to the state. Returns at once
-   * and never throws. Call it only after changes. The other replicas receive the beat within about a second, and a rise
-   * in demand at once. Without a connection, keeps the demand and the uses of members until the connection is back.
+   * and never throws. Call it only after changes. The other replicas receive the beat within about a second. Without a
+   * connection, keeps the demand and the uses of members until the connection is back.
    */
   beat(beat: Beat): void;
   /**
-   * Opens a session that this replica does not know, in one atomic step. If no replica has the session with a member,
-   * `proposed` becomes part of the state as a fact `session.moved`. Otherwise the state does not change.
-   * @returns the session in the state; `proposed` if the connection is lost or too slow. Never rejects.
+   * Opens or moves a session in one atomic step. If the session of the state still has the member `from` (undefined:
+   * none), `proposed` becomes part of the state. Otherwise the state does not change. Never rejects.
+   * @returns the session in the state; undefined if the shared pool does not answer in time. A late answer arrives as a
+   * fact `session.moved`.
    */
-  bindSession(proposed: SharedSession): Promise<SharedSession>;
+  bindSession(proposed: SharedSession, from: string | undefined): Promise<SharedSession | undefined>;
   /** Ends the connection. The other replicas no longer see this replica; its facts remain. Idempotent. */
   close(): Promise<void>;
 }
@@ -170,4 +92,36 @@ export interface PacedSharedPool extends SharedPool {
    * with `fleet-store-lost`.
    */
   readonly pace: PaceStore;
+}
+
+/** The status of one noria of the fleet. All norias of the fleet can see it. */
+export interface ReplicaStatus {
+  readonly name: string;
+  readonly version: string;
+  readonly clients: number;
+  readonly lastSeenSeconds: number;
+}
+
+/** The shared pool of a fleet, and what a noria shows its operator about the fleet. */
+export interface FleetPool extends PacedSharedPool {
+  /** Why the store is unavailable; undefined while connected. */
+  readonly fault: NoriaError | undefined;
+  /** How long the store has been unavailable, in ms; 0 while connected. */
+  readonly lostMs: number;
+  readonly replicas: readonly ReplicaStatus[];
+  /**
+   * The id of the store's epoch. The store gets another epoch when it may have lost data. Empty before the first answer
+   * of the store, and in a fleet without a store.
+   */
+  readonly epochId: string;
+  /** Counts the distinct IPs that the fleet drew today from each instance of the service, by the key of the instance. */
+  readonly dayCounts: {
+    add(key: string, ips: readonly string[]): void;
+    /** The last known number of distinct IPs that the fleet drew from the instance today. */
+    used(key: string): number;
+  };
+  /** Returns the name of the replica that drew the member; undefined if the shared pool does not have the member. */
+  drawnBy(member: string): string | undefined;
+  /** Loads the whole shared state again and passes it to this noria's replica. */
+  reload(): void;
 }

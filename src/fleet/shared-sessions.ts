@@ -1,50 +1,48 @@
 /**
- * Opens sessions in the shared pool. A replica opens a session there before it grants the first lease of a session that
- * it does not know. So all replicas choose the same member.
+ * Agrees with the other replicas on the members of sessions. A replica opens a session, and moves it to another member,
+ * in the shared pool before it grants the first lease on this member. So all replicas choose the same member.
  */
 import { isLease, type Lease, type LeaseRefusal, type LeaseRequest } from '../pool/lease.ts';
 import type { Pool } from '../pool/pool.ts';
-import type { SharedSession } from '../pool/shared-member.ts';
-import type { PoolSharing } from '../pool/sharing.ts';
+import type { PoolSharing } from './pool-sharing.ts';
+import type { SharedSession } from './schemas.ts';
 import type { SharedPool } from './shared-pool.ts';
 
 type Answer = Lease | LeaseRefusal;
 
-interface SharedSessionsParts {
-  readonly pool: Pick<Pool, 'acquire' | 'report'>;
-  readonly sharing: PoolSharing;
-  readonly shared: Pick<SharedPool, 'bindSession'>;
-}
-
 export class SharedSessions {
-  readonly #parts: SharedSessionsParts;
-  /** The sessions that this replica is opening in the shared pool, by name. */
-  readonly #opening = new Map<string, Promise<void>>();
+  readonly #pool: Pick<Pool, 'acquire' | 'report'>;
+  readonly #sharing: PoolSharing;
+  readonly #shared: Pick<SharedPool, 'bindSession'>;
+  /** The sessions that this replica is opening or moving in the shared pool, by name. */
+  readonly #proposed = new Map<string, Promise<void>>();
   #isClosed = false;
 
-  constructor(parts: SharedSessionsParts) {
-    this.#parts = parts;
+  constructor(pool: Pick<Pool, 'acquire' | 'report'>, sharing: PoolSharing, shared: SharedPool) {
+    this.#pool = pool;
+    this.#sharing = sharing;
+    this.#shared = shared;
   }
 
   /** Like `LeaseProvider.acquire`. Grants the lease after all replicas have agreed on a member for its session. */
   acquire(request: LeaseRequest): Answer | Promise<Answer> {
-    const answer = this.#parts.pool.acquire(request);
+    const answer = this.#pool.acquire(request);
     if (request.routing.session === undefined || this.#isClosed) return answer;
     return answer instanceof Promise
-      ? answer.then((late) => this.#inOpenSession(request, late))
-      : this.#inOpenSession(request, answer);
+      ? answer.then((late) => this.#agreed(request, late))
+      : this.#agreed(request, answer);
   }
 
-  /** Opens a session for another process of this machine; see `SharedPool.bindSession`. */
-  async bind(proposed: SharedSession): Promise<SharedSession> {
-    const { sharing, shared } = this.#parts;
-    const known = sharing.session(proposed.name);
-    if (known?.member !== undefined) return known;
-    const agreed = await shared.bindSession(proposed);
-    // Another process of this machine may have opened the session during this call. The whole machine uses the answer
-    // that arrived first. The answers differ only if the store is unavailable.
-    if (sharing.session(proposed.name)?.member === undefined) sharing.confirm(agreed);
-    return sharing.session(proposed.name) ?? agreed;
+  /** Opens or moves a session for another process of this machine; see `SharedPool.bindSession`. */
+  async bind(proposed: SharedSession, from: string | undefined): Promise<SharedSession> {
+    const known = this.#sharing.session(proposed.name);
+    if (known?.member !== undefined && known.member !== from) return known;
+    const agreed = await this.#shared.bindSession(proposed, from);
+    // Another process of this machine may have proposed a member during this call. The whole machine uses the answer that
+    // arrived first. The answers differ only if the store is unavailable.
+    const member = this.#sharing.session(proposed.name)?.member;
+    if (member === undefined || member === from) this.#sharing.confirm(agreed ?? proposed);
+    return this.#sharing.session(proposed.name) ?? agreed ?? proposed;
   }
 
   /** Stops opening sessions in the shared pool. `acquire` still grants leases. */
@@ -52,34 +50,32 @@ export class SharedSessions {
     this.#isClosed = true;
   }
 
-  /**
-   * Returns the lease after the replicas have agreed on a member for its session. If they agreed on another member,
-   * acquires a new lease.
-   */
-  #inOpenSession(request: LeaseRequest, answer: Answer): Answer | Promise<Answer> {
-    if (!isLease(answer)) return answer;
-    const { pool, sharing } = this.#parts;
+  /** Returns the lease if the replicas agree on its member; otherwise acquires a new lease. */
+  #agreed(request: LeaseRequest, answer: Answer): Answer | Promise<Answer> {
+    if (!isLease(answer) || answer.session === undefined) return answer;
     const { session, member } = answer;
-    if (session === undefined || !sharing.isUnconfirmed(session)) return answer;
-    return this.#open(session).then(() => {
-      const agreed = sharing.session(session)?.member;
+    this.#sharing.failOver(session, member);
+    if (!this.#sharing.isUnconfirmed(session) && !this.#proposed.has(session)) return answer;
+    return this.#propose(session).then(() => {
+      const agreed = this.#sharing.session(session)?.member;
       if (agreed === undefined || agreed === member) return answer;
-      pool.report({ lease: answer.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
+      this.#pool.report({ lease: answer.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
       return this.acquire(request);
     });
   }
 
-  /** Opens the session in the shared pool. Concurrent requests of the session wait for the same result. */
-  async #open(name: string): Promise<void> {
-    const opening = this.#opening.get(name) ?? this.#propose(name);
-    this.#opening.set(name, opening);
-    await opening;
-    this.#opening.delete(name);
+  /** Concurrent requests of the session wait for the same result. */
+  #propose(name: string): Promise<void> {
+    const proposed = this.#proposed.get(name) ?? this.#proposeOnce(name);
+    this.#proposed.set(name, proposed);
+    return proposed;
   }
 
-  async #propose(name: string): Promise<void> {
-    const { sharing, shared } = this.#parts;
-    const proposed = sharing.session(name);
-    if (proposed !== undefined) sharing.confirm(await shared.bindSession(proposed));
+  async #proposeOnce(name: string): Promise<void> {
+    const proposal = this.#sharing.propose(name);
+    const agreed = proposal && (await this.#shared.bindSession(proposal.session, proposal.from));
+    this.#proposed.delete(name);
+    // without an answer in time, the session keeps what it has: the proposal, or what other replicas have said meanwhile
+    if (agreed !== undefined) this.#sharing.confirm(agreed);
   }
 }

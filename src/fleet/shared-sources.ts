@@ -3,7 +3,7 @@
  * answer about the instance. Publishes both again if a loaded state lacks them.
  */
 import type { InstanceReport } from '../refill/reaction.ts';
-import type { Fact, SharedState, SourceCommand, SourceReport } from './shared-pool.ts';
+import type { Fact, SharedState, SourceCommand, SourceReport } from './schemas.ts';
 
 interface SharedSourcesOptions {
   readonly publish: (fact: Fact) => void;
@@ -36,7 +36,7 @@ export class SharedSources {
 
   /** Publishes an answer of the service that this replica got. */
   report(source: string, report: InstanceReport): void {
-    const fact: SourceReport = { ...report, kind: 'source.reported', source };
+    const fact: SourceReport = { ...report, quota: { ...report.quota }, kind: 'source.reported', source };
     this.#reports.set(source, fact);
     this.#options.publish(fact);
   }

@@ -2,21 +2,21 @@
  * Computes the shared state from the facts in the log. It is the reference for every implementation of `SharedPool`. It
  * has no timer: after every ADDITIONS_PER_SWEEP added members and sessions, it removes those that have ended.
  */
+import { banKey } from './records.ts';
 import type {
+  FactOf,
+  LoggedFact,
   MemberActivity,
+  MemberRecord,
   Restriction,
   SessionActivity,
+  SharedBan,
   SharedMember,
   SharedSession,
-} from '../pool/shared-member.ts';
-import type {
-  LoggedFact,
-  MemberLeft,
-  MemberRecord,
   SharedState,
   SourceCommand,
   SourceReport,
-} from './shared-pool.ts';
+} from './schemas.ts';
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
@@ -24,6 +24,7 @@ const ADDITIONS_PER_SWEEP = 1_000;
 
 export class SharedPoolState {
   readonly #members = new Map<string, Mutable<MemberRecord>>();
+  readonly #bans = new Map<string, SharedBan>();
   readonly #sessions = new Map<string, SharedSession>();
   readonly #commands = new Map<string, 'pause' | 'resume'>();
   readonly #reports = new Map<string, SourceReport>();
@@ -34,13 +35,15 @@ export class SharedPoolState {
   readonly #restrictions = new Map<string, Restriction>();
   #additions = 0;
 
-  /** @param state - the initial state; empty if absent. */
-  constructor(state?: SharedState) {
-    for (const record of state?.members ?? []) this.#members.set(record.member.id, { ...record });
-    for (const session of state?.sessions ?? []) this.#sessions.set(session.name, session);
-    for (const source of state?.paused ?? []) this.#commands.set(source, 'pause');
-    for (const source of state?.resumed ?? []) this.#commands.set(source, 'resume');
-    for (const report of state?.reports ?? []) this.#reports.set(report.source, report);
+  /** Adds a part of a loaded state. */
+  load(part: Partial<SharedState>): void {
+    const { members = [], bans = [], sessions = [], paused = [], resumed = [], reports = [] } = part;
+    for (const ban of bans) this.#bans.set(banKey(ban), ban);
+    for (const record of members) this.#members.set(record.member.id, { ...record });
+    for (const session of sessions) this.#sessions.set(session.name, session);
+    for (const source of paused) this.#commands.set(source, 'pause');
+    for (const source of resumed) this.#commands.set(source, 'resume');
+    for (const report of reports) this.#reports.set(report.source, report);
   }
 
   /**
@@ -61,8 +64,8 @@ export class SharedPoolState {
       case 'member.left':
         this.#leave(fact, by);
         break;
-      case 'member.banned':
-        this.#ban(fact.member, fact.host, fact.lifted);
+      case 'site.banned':
+        this.#ban(fact, now);
         break;
       case 'session.moved':
         this.#addSession(fact.session, now);
@@ -99,6 +102,15 @@ export class SharedPoolState {
     return state.uses;
   }
 
+  /** Sets what all replicas together report. @returns the uses; undefined if there is no such member. */
+  setUses(member: string, uses: number, endsAt: number): number | undefined {
+    const state = this.#members.get(member);
+    if (state === undefined) return undefined;
+    if (endsAt > 0 && state.member.endIsAssumed) state.member = withEnd(state.member, endsAt);
+    state.uses = Math.max(state.uses, uses);
+    return state.uses;
+  }
+
   /** Applies the part of a beat that concerns one session. */
   recordSessionUse({ session: name, uses, usedAt, ttlMs }: SessionActivity): void {
     const session = this.#sessions.get(name);
@@ -111,9 +123,9 @@ export class SharedPoolState {
     return this.#members.get(member)?.drawnBy;
   }
 
-  /** The number of members and sessions, including some that have ended. */
+  /** The number of members, bans and sessions, including some that have ended. */
   get size(): number {
-    return this.#members.size + this.#sessions.size;
+    return this.#members.size + this.#bans.size + this.#sessions.size;
   }
 
   session(name: string, now: number): SharedSession | undefined {
@@ -125,10 +137,12 @@ export class SharedPoolState {
     const sourcesWith = (command: SourceCommand['command']) =>
       [...this.#commands].flatMap(([source, last]) => (last === command ? [source] : []));
     const resumed = sourcesWith('resume');
+    const bans = [...this.#bans.values()].filter(({ untilAt }) => untilAt > now);
     return {
       members: [...this.#members.values()]
         .filter(({ member }) => member.endsAt > now)
         .map((state) => ({ ...state })),
+      ...(bans.length > 0 && { bans }),
       sessions: [...this.#sessions.values()].filter(({ usedAt, ttlMs }) => usedAt + ttlMs > now),
       paused: sourcesWith('pause'),
       ...(resumed.length > 0 && { resumed }),
@@ -145,7 +159,7 @@ export class SharedPoolState {
       return;
     }
     this.#sweepSometimes(now);
-    this.#members.set(member.id, { member, drawnBy: member.drawnBy ?? by, bans: [], uses: 0, votes: [] });
+    this.#members.set(member.id, { member, drawnBy: member.drawnBy ?? by, uses: 0, votes: [] });
   }
 
   #change(id: string, change: Partial<MemberRecord>): void {
@@ -160,18 +174,20 @@ export class SharedPoolState {
     state.member = { ...state.member, unproven: false };
   }
 
-  #leave({ member: id, reason, fault, votesNeeded }: MemberLeft, by: string): void {
+  /** Whoever loads the state decides how many votes remove a member (`Replica`). */
+  #leave({ member: id, reason, fault }: FactOf<'member.left'>, by: string): void {
     const state = this.#members.get(id);
     if (state === undefined || state.left !== undefined) return;
-    if (!state.votes.includes(by)) state.votes = [...state.votes, by];
-    if (state.votes.length >= votesNeeded) state.left = { reason, fault };
+    if (reason !== 'failed') state.left = { reason, fault };
+    else if (!state.votes.includes(by)) Object.assign(state, { votes: [...state.votes, by], fault });
   }
 
-  #ban(id: string, host: string, lifted: boolean): void {
-    const state = this.#members.get(id);
-    if (state === undefined) return;
-    const others = state.bans.filter((each) => each !== host);
-    state.bans = lifted ? others : [...others, host];
+  #ban(ban: SharedBan, now: number): void {
+    const key = banKey(ban);
+    const known = this.#bans.get(key);
+    if (known !== undefined && known.sinceAt > ban.sinceAt) return;
+    if (known === undefined) this.#sweepSometimes(now);
+    this.#bans.set(key, ban);
   }
 
   #recordCommand({ source, command }: SourceCommand): void {
@@ -187,6 +203,7 @@ export class SharedPoolState {
     this.#additions += 1;
     if (this.#additions % ADDITIONS_PER_SWEEP !== 0) return;
     for (const [id, { member }] of this.#members) if (member.endsAt <= now) this.#members.delete(id);
+    for (const [key, { untilAt }] of this.#bans) if (untilAt <= now) this.#bans.delete(key);
     for (const name of this.#sessions.keys()) {
       if (this.session(name, now) === undefined) this.#sessions.delete(name);
     }

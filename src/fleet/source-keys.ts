@@ -3,8 +3,9 @@
  * for the same instance. `withSourceKeys` returns the shared pool with the names of one configuration. It omits facts
  * about an instance from which no local source draws.
  */
-import type { Demand } from '../pool/drawn-member.ts';
-import type { Beat, Fact, FactFollower, LoggedFact, SharedPool, SharedState } from './shared-pool.ts';
+import { sourceOf, staysOnMachine, withSource } from './records.ts';
+import type { Fact, SharedDemand, SharedState } from './schemas.ts';
+import type { FactFollower, SharedPool } from './shared-pool.ts';
 
 /**
  * Translates the name of a source to the key of its instance, and back. Called for each fact, because a reload may
@@ -16,85 +17,75 @@ export interface SourceKeys {
   sourceOf(key: string): string | undefined;
 }
 
+type Rename = (source: string) => string | undefined;
+
 export function withSourceKeys(shared: SharedPool, keys: SourceKeys): SharedPool {
   const { keyOf } = keys;
   return {
     follow: (follower) => shared.follow(translateFor(follower, keys)),
-    publish: (facts) => shared.publish(facts.flatMap((fact) => renameFact(fact, keyOf))),
-    beat: (beat) => shared.beat(renameBeat(beat, keyOf)),
-    bindSession: (proposed) => shared.bindSession(proposed),
+    publish: (facts) =>
+      shared.publish(facts.flatMap((fact) => (staysOnMachine(fact) ? [] : renameFact(fact, keyOf)))),
+    beat: (beat) => shared.beat({ ...beat, demand: renameDemand(beat.demand, keyOf) }),
+    bindSession: (proposed, from) => shared.bindSession(proposed, from),
     close: () => shared.close(),
   };
 }
 
-type Rename = (source: string) => string | undefined;
-
-function translateFor(follower: FactFollower, { sourceOf }: SourceKeys): FactFollower {
+function translateFor(follower: FactFollower, { sourceOf: rename }: SourceKeys): FactFollower {
   return {
-    receiveState: (state) => follower.receiveState(renameState(state, sourceOf)),
+    receiveState: (state) => follower.receiveState(renameState(state, rename)),
     receiveFacts(facts) {
-      const known = facts.flatMap(({ by, fact }): LoggedFact[] =>
-        renameFact(fact, sourceOf).map((renamed) => ({ by, fact: renamed })),
+      const known = facts.flatMap(({ by, fact }) =>
+        renameFact(fact, rename).map((renamed) => ({ by, fact: renamed })),
       );
       if (known.length > 0) follower.receiveFacts(known);
     },
-    receiveActivity(activity) {
-      const beats = activity.beats.map(({ by, beat }) => ({ by, beat: renameBeat(beat, sourceOf) }));
-      follower.receiveActivity({ ...activity, beats });
+    receiveActivity({ beats, demand, ...activity }) {
+      follower.receiveActivity({
+        ...activity,
+        beats: beats.map(({ by, beat }) => ({
+          by,
+          beat: { ...beat, demand: renameDemand(beat.demand, rename) },
+        })),
+        ...(demand !== undefined && { demand: renameDemand(demand, rename) }),
+      });
     },
+    heldSessions: () => follower.heldSessions(),
   };
 }
 
 /** Returns an empty list if no local source draws from the fact's instance. */
 function renameFact(fact: Fact, rename: Rename): Fact[] {
-  switch (fact.kind) {
-    case 'member.joined': {
-      const source = rename(fact.member.source);
-      return source === undefined ? [] : [{ ...fact, member: { ...fact.member, source } }];
-    }
-    case 'source.commanded':
-    case 'source.reported': {
-      const source = rename(fact.source);
-      return source === undefined ? [] : [{ ...fact, source }];
-    }
-    case 'source.restricted':
-    case 'evictions.frozen':
-    case 'member.suspected':
-      return []; // these facts stay on their machine: the service and the network may treat each machine differently
-    case 'member.quarantined':
-    case 'member.restored':
-    case 'member.left':
-    case 'member.banned':
-    case 'session.moved':
-    case 'session.ended':
-      return [fact];
-  }
+  const key = sourceOf(fact);
+  if (key === undefined) return [fact];
+  const source = rename(key);
+  return source === undefined ? [] : [withSource(fact, source)];
 }
 
 function renameState(
-  { members, sessions, paused, resumed = [], reports = [] }: SharedState,
+  { members, bans = [], sessions, paused, resumed = [], reports = [] }: SharedState,
   rename: Rename,
-): SharedState {
+) {
+  const renamed = <Each extends { readonly source: string }>(all: readonly Each[]): Each[] =>
+    all.flatMap((each) => {
+      const source = rename(each.source);
+      return source === undefined ? [] : [{ ...each, source }];
+    });
   return {
-    members: members.flatMap((record) => {
-      const source = rename(record.member.source);
-      return source === undefined ? [] : [{ ...record, member: { ...record.member, source } }];
-    }),
+    members: members.flatMap((record) => renamed([record.member]).map((member) => ({ ...record, member }))),
+    bans: renamed(bans),
     sessions,
     paused: paused.flatMap((key) => rename(key) ?? []),
     resumed: resumed.flatMap((key) => rename(key) ?? []),
-    reports: reports.flatMap((report) => {
-      const source = rename(report.source);
-      return source === undefined ? [] : [{ ...report, source }];
-    }),
+    reports: renamed(reports),
   };
 }
 
-function renameBeat(beat: Beat, rename: Rename): Beat {
-  const demand: Record<string, Demand> = {};
-  for (const [name, each] of Object.entries(beat.demand)) {
-    const source = rename(name);
-    if (source !== undefined) demand[source] = each;
-  }
-  return { ...beat, demand };
+function renameDemand(demand: Readonly<Record<string, SharedDemand>>, rename: Rename) {
+  return Object.fromEntries(
+    Object.entries(demand).flatMap(([name, each]) => {
+      const source = rename(name);
+      return source === undefined ? [] : [[source, each] as const];
+    }),
+  );
 }

@@ -32,7 +32,9 @@ export function quarantinedAt(
  */
 export function demandOf(source: PoolSource, here: Demand, except?: object): Demand {
   let sum = here;
-  for (const [by, demand] of source.demandElsewhere) if (by !== except) sum = addDemand(sum, demand);
+  for (const [by, demand] of source.demandElsewhere) {
+    if (by !== except) sum = addDemand(sum, boundedDemand(source, demand));
+  }
   return sum;
 }
 
@@ -47,6 +49,23 @@ export function addDemand(one: Demand, other: Demand): Demand {
     usedUpPerSecond: one.usedUpPerSecond + other.usedUpPerSecond,
     ...(perSecond > 0 && { perSecond }),
     ...(held > 0 && { held }),
+  };
+}
+
+/**
+ * What other replicas announce draws at most twice `size` members within one lifetime: whoever can write to the store of a
+ * fleet could otherwise use up the IPs that it pays for.
+ */
+function boundedDemand({ options, expiries }: PoolSource, demand: Demand): Demand {
+  const most = Math.max(0, 2 * options.size - expiries.size);
+  const { waiting, stranded = 0, held = 0, lastWantedAt } = demand;
+  if (most === 0) return { waiting: 0, lastWantedAt, usedUpPerSecond: 0 };
+  if (waiting <= most && held <= 2 * options.size) return demand;
+  return {
+    ...demand,
+    waiting: Math.min(waiting, most),
+    ...(stranded > 0 && { stranded: Math.min(stranded, most) }),
+    ...(held > 0 && { held: Math.min(held, 2 * options.size) }),
   };
 }
 

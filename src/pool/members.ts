@@ -18,7 +18,6 @@ import { Locations } from './locations.ts';
 import { type Departure, Member, PoolSource } from './member.ts';
 import type { PoolSettings, ProcessPart } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
-import type { MemberQuarantine, SharedMember } from './shared-member.ts';
 import { Sites } from './sites.ts';
 import { TimeSlots } from './time-slots.ts';
 
@@ -294,7 +293,11 @@ export class Members {
 
   quarantineUntil(
     member: Member,
-    { untilAt, fault, replaced = true }: Pick<MemberQuarantine, 'untilAt' | 'fault' | 'replaced'>,
+    {
+      untilAt,
+      fault,
+      replaced = true,
+    }: { readonly untilAt: number; readonly fault: FaultCode; readonly replaced?: boolean | undefined },
     now: number,
   ): void {
     const forMs = untilAt - now;
@@ -355,7 +358,11 @@ export class Members {
     this.index.update(member, now);
   }
 
-  addShared(source: PoolSource, shared: SharedMember, now: number): void {
+  addShared(
+    source: PoolSource,
+    shared: Omit<DrawnMember, 'endsAt'> & Pick<Member, 'id' | 'joinedAt' | 'endsAt' | 'endIsAssumed'>,
+    now: number,
+  ): void {
     const { id, joinedAt, endsAt, endIsAssumed, ...rest } = shared;
     const drawn = { ...rest, endsAt: endIsAssumed ? undefined : endsAt };
     if (this.#isTooLate(endsAt, now)) return;

@@ -1,4 +1,4 @@
-/** Receives the changes of members and sessions that other replicas have to know. `PoolSharing` implements it. */
+/** Receives the changes of members and sessions that other replicas have to know. */
 import type { Departure, Member, PoolSource } from './member.ts';
 import type { Session } from './session.ts';
 import type { SiteBan } from './sites.ts';
@@ -21,14 +21,14 @@ export interface PoolObserver {
   memberAnswered(member: Member, client: string): void;
   /** A session without a member got a member. */
   sessionBound(session: Session, reason: string): void;
-  sessionMoved(session: Session, reason: string): void;
+  sessionMoved(session: Session, reason: string, from: string | undefined): void;
   /**
    * The session's leases changed, or the session is still in use. Called for every request, so it must be cheap.
    * @param uses - number of new leases.
    */
   sessionUsed(session: Session, uses: number): void;
   sessionEnded(session: Session, reason: string): void;
-  /** The demand of replicas in another group changed. A pool can belong to two groups; see sharing.ts. */
+  /** The demand of replicas in another group changed. A pool can belong to two groups; see fleet/pool-sharing.ts. */
   demandChanged(): void;
   /** In the pool's other group of replicas, clients no longer wait for members. */
   allServed(): void;

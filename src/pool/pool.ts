@@ -39,9 +39,9 @@ import type { Member, MemberPhase, PoolSource } from './member.ts';
 import { Members, memberKey } from './members.ts';
 import { DEFAULT_LIMITS, type PoolOptions, type PoolSettings } from './options.ts';
 import { type AssignmentRequest, Pick, type SessionRotation } from './pick.ts';
+import type { PoolObserver } from './pool-observer.ts';
 import type { Session } from './session.ts';
 import { type SessionJournal, Sessions } from './sessions.ts';
-import { PoolSharing, type SharingOptions, type SharingParts } from './sharing.ts';
 import { freeAt, type Site, type Sites } from './sites.ts';
 import { restoreSnapshot, takeSnapshot } from './snapshot.ts';
 import type { PoolSnapshot, StoredSession } from './stored-state.ts';
@@ -83,6 +83,17 @@ interface Verdict {
   readonly user?: string | undefined;
 }
 
+/** What fleet/pool-sharing.ts reads and changes to connect the pool with other replicas. */
+export interface SharingParts {
+  readonly clock: Clock;
+  readonly bus: EventBus;
+  readonly members: Members;
+  readonly sessions: Sessions;
+  readonly pool: Pool;
+  /** Each observer gets every change of a member or session. Empty if no other replica shares the pool. */
+  readonly observers: PoolObserver[];
+}
+
 export class Pool implements LeaseProvider {
   readonly #sessionsInUse = new Map<PoolSource, number>();
   #sessionsCountedAt = Number.NEGATIVE_INFINITY;
@@ -98,7 +109,8 @@ export class Pool implements LeaseProvider {
   readonly #pick: Pick;
   readonly #queue: WaitingQueue;
   readonly #sourceMoves: Disposable;
-  readonly #parts: SharingParts;
+  /** The parts that fleet/pool-sharing.ts connects with other replicas of this pool. */
+  readonly parts: SharingParts;
   #closed = false;
 
   constructor({ clock, random, bus, forecasts, limits, ...settings }: PoolOptions) {
@@ -107,7 +119,7 @@ export class Pool implements LeaseProvider {
     this.#bus = bus;
     this.#forecasts = forecasts;
     this.#maxWaiting = waiting;
-    const observers: PoolSharing[] = [];
+    const observers: PoolObserver[] = [];
     this.#members = new Members({ clock, random, bus, observers }, settings, () =>
       this.serveWaiting(clock.monotonic()),
     );
@@ -124,13 +136,13 @@ export class Pool implements LeaseProvider {
     this.#pick = new Pick(this.#members, this.#sessions);
     this.#queue = new WaitingQueue(clock, bus, this.#members.sites.waiting, () => this.#onQueueDue());
     this.#sourceMoves = bus.on('source.moved', () => this.refuseHopeless());
-    this.#parts = {
+    this.parts = {
       clock,
       bus,
       members: this.#members,
       sessions: this.#sessions,
       pool: this,
-      sharings: observers,
+      observers,
     };
     this.#members.configure(settings, clock.monotonic());
   }
@@ -501,7 +513,7 @@ export class Pool implements LeaseProvider {
   }
 
   snapshot(): PoolSnapshot {
-    return takeSnapshot(this.#parts);
+    return takeSnapshot(this.parts);
   }
 
   /**
@@ -510,7 +522,7 @@ export class Pool implements LeaseProvider {
    * @param passedMs - time since the snapshot.
    */
   restore(snapshot: PoolSnapshot, passedMs: number): void {
-    restoreSnapshot(this.#parts, snapshot, passedMs);
+    restoreSnapshot(this.parts, snapshot, passedMs);
     this.serveWaiting(this.#clock.monotonic());
   }
 
@@ -520,11 +532,6 @@ export class Pool implements LeaseProvider {
 
   restoreSessions(stored: Iterable<readonly [name: string, StoredSession]>): void {
     this.#sessions.restore(stored, this.#clock.monotonic());
-  }
-
-  /** Shares the pool with a group of replicas from now on. Each group also gets what the pool learns from the other groups. */
-  share(options: SharingOptions): PoolSharing {
-    return new PoolSharing(this.#parts, options);
   }
 
   /** Gives members to the waiting clients, if a member may have become free. */

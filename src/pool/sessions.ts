@@ -11,7 +11,6 @@ import type { RoutingOptions, SessionOwner } from './lease.ts';
 import type { RotationOptions } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
 import { REFRESH_SHARE, Session, SessionClients } from './session.ts';
-import type { SharedSession } from './shared-member.ts';
 import type { SessionRecord, StoredSession } from './stored-state.ts';
 
 /** The owner of sessions whose requests name no owner. The limit per client does not apply to them. */
@@ -113,7 +112,13 @@ export class Sessions {
    * Adds or updates a session that another replica reported. Does not check the limit per client, because the other
    * replica has checked it.
    */
-  adopt(shared: SharedSession, reason: string, now: number): void {
+  adopt(
+    shared: Pick<Session, 'name' | 'owner' | 'ttlMs' | 'usedAt' | 'uses'> & {
+      readonly member?: string | undefined;
+    },
+    reason: string,
+    now: number,
+  ): void {
     const { name, owner, member, ttlMs, usedAt, uses } = shared;
     const known = this.#byName.get(name);
     if (known === undefined && usedAt + ttlMs <= now) return;
@@ -157,14 +162,14 @@ export class Sessions {
       for (const observer of this.observers) observer.sessionBound(session, reason);
       this.#bus.emit('session.bound', { session: session.name, member });
     } else if (from !== member) {
-      for (const observer of this.observers) observer.sessionMoved(session, reason);
+      for (const observer of this.observers) observer.sessionMoved(session, reason, from);
       this.#bus.emit('session.moved', { session: session.name, from, to: member, reason });
     }
   }
 
   usedElsewhere(
     session: Session,
-    { usedAt, ttlMs }: Pick<SharedSession, 'usedAt' | 'ttlMs'>,
+    { usedAt, ttlMs }: { readonly usedAt: number; readonly ttlMs: number },
     now: number,
   ): void {
     session.ttlMs = ttlMs;
@@ -173,10 +178,11 @@ export class Sessions {
   }
 
   unbind(session: Session): void {
-    if (session.member === undefined) return;
+    const from = session.member;
+    if (from === undefined) return;
     this.#setMember(session, undefined);
     this.#release(session);
-    for (const observer of this.observers) observer.sessionMoved(session, 'rotated');
+    for (const observer of this.observers) observer.sessionMoved(session, 'rotated', from);
   }
 
   forget(name: string): boolean {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { runProgram } from '../../src/commands/program.ts';
 import { loadConfig } from '../../src/config/load.ts';
-import { callOf } from '../../src/daemon/part-options.ts';
+import { callOf, fleetInstances } from '../../src/daemon/part-options.ts';
 import { paceKey } from '../../src/refill/pace.ts';
 import type { InstanceReport } from '../../src/refill/reaction.ts';
 import { openStoreStage } from '../fleet/redis/store-stage.ts';
@@ -28,6 +28,8 @@ function writeConfig(store: TestStore, name: string): string {
   return writeIn(testFolder(), 'noria.yaml', `${lines.join('\n')}\n`);
 }
 
+const instancesOf = (file: string) => ({ instances: () => fleetInstances(loadConfig(file, { env: {} })) });
+
 function keyOf(file: string): string {
   const config = loadConfig(file, { env: {} });
   const [source] = config.sources;
@@ -49,7 +51,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const stage = openStoreStage(store);
     const file = writeConfig(store, stage.name);
     const source = keyOf(file);
-    const pool = stage.connect('a');
+    const pool = stage.connect('a', instancesOf(file));
     const seen = new Recorder();
     await pool.follow(seen);
     const report = async (fact: { suspension?: NonNullable<InstanceReport['suspension']> }) => {
@@ -83,7 +85,10 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const source = keyOf(file);
     const wrongKey = { source, reason: '12001: The key is wrong.', advice: 'Set akey.' };
     let refusals = [wrongKey];
-    const [a, b] = [stage.connect('a', { refusals: () => refusals }), stage.connect('b')];
+    const [a, b] = [
+      stage.connect('a', { refusals: () => refusals, ...instancesOf(file) }),
+      stage.connect('b', instancesOf(file)),
+    ];
     for (const pool of [a, b]) await pool.follow(new Recorder());
     b.publish([{ kind: 'source.reported', source, quota: {} }]);
     // Every check waits, because the store forgets a noria whose beats a busy machine delays for some seconds.

@@ -23,7 +23,14 @@ async function join({ url }: TestStore) {
   });
   const events: string[] = [];
   bus.on('fleet.store', ({ up, code }) => void events.push(up ? 'connected' : `${code}`));
-  const options = { restored: undefined, clients: () => 0, refusals: () => [], callTimeoutMs: () => 10_000 };
+  const options = {
+    restored: undefined,
+    clients: () => 0,
+    refusals: () => [],
+    instances: () => [],
+    refuses: () => undefined,
+    callTimeoutMs: () => 10_000,
+  };
   const pool = await storeConnector(fleet).open({
     ...options,
     clock: systemClock,

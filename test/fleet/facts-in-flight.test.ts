@@ -1,7 +1,8 @@
 /** What a replica learned while the shared pool was lost reaches the other replicas when the replica loads the state again. */
 import { describe, expect, test } from 'vitest';
 import { FactsInFlight, MAX_SUBJECTS } from '../../src/fleet/facts-in-flight.ts';
-import type { Fact, SharedPool, SharedState } from '../../src/fleet/shared-pool.ts';
+import type { Fact, SharedState } from '../../src/fleet/schemas.ts';
+import type { SharedPool } from '../../src/fleet/shared-pool.ts';
 import { acquire, addMembers, close, drawn, fail, openKit, stateOf, use } from '../pool/pool-kit.ts';
 import { acquireAt, type Changes, openFleet, type ReplicaKit, settled } from './replica-kit.ts';
 
@@ -19,10 +20,11 @@ async function openPair(changes: Changes = {}) {
         receiveState: (state) => follower.receiveState(state),
         receiveFacts: (facts) => isLost || follower.receiveFacts(facts),
         receiveActivity: (view) => isLost || follower.receiveActivity(view),
+        heldSessions: () => follower.heldSessions(),
       }),
     publish: (facts) => isLost || shared.publish(facts),
     beat: (beat) => isLost || shared.beat(beat),
-    bindSession: async (proposed) => (isLost ? proposed : shared.bindSession(proposed)),
+    bindSession: async (proposed, from) => (isLost ? undefined : shared.bindSession(proposed, from)),
   });
   const a = await fleet.open('a', { ...changes, wrap });
   const b = await fleet.open('b', changes);
@@ -177,10 +179,8 @@ describe('without the shared pool', () => {
   test('a replica remembers a bounded number of facts, the latest ones', () => {
     const facts = new FactsInFlight();
     const banned = (number: number): Fact => ({
-      kind: 'member.banned',
-      member: 'm1',
-      host: `host${number}.example`,
-      lifted: false,
+      ...{ kind: 'site.banned', source: 'city', exit: '203.0.113.7', site: `host${number}.example` },
+      ...{ sinceAt: 0, untilAt: 60_000, forMs: 60_000, spacingMs: 0 },
     });
     const count = 3 * MAX_SUBJECTS;
     for (let number = 1; number <= count; number += 1) facts.add(banned(number));

@@ -74,11 +74,12 @@ function cuttable() {
         receiveState: (state) => follower.receiveState(state),
         receiveFacts: (facts) => isCut || follower.receiveFacts(facts),
         receiveActivity: (view) => isCut || follower.receiveActivity(view),
+        heldSessions: () => follower.heldSessions(),
       });
     },
     publish: (facts) => isCut || shared.publish(facts),
     beat: (beat) => isCut || shared.beat(beat),
-    bindSession: async (proposed) => (isCut ? proposed : shared.bindSession(proposed)),
+    bindSession: async (proposed, from) => (isCut ? undefined : shared.bindSession(proposed, from)),
   });
   return {
     wrap,
@@ -138,6 +139,7 @@ test('machines: opening a session appends one fact to the log of the fleet', asy
     receiveState() {},
     receiveFacts: (logged) => void facts.push(...logged.map(({ by, fact }) => `${by} ${fact.kind}`)),
     receiveActivity() {},
+    heldSessions: () => [],
   });
   await acquireAt(workers[2], { session: 's1' });
   await settled();

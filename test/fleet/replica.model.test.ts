@@ -4,7 +4,8 @@
  */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { FleetActivity, LoggedFact, SharedPool } from '../../src/fleet/shared-pool.ts';
+import type { LoggedFact } from '../../src/fleet/schemas.ts';
+import type { FleetActivity, SharedPool } from '../../src/fleet/shared-pool.ts';
 import { isLease, type Lease } from '../../src/pool/lease.ts';
 import { accept, close, drawn, fail, type PoolKit, request } from '../pool/pool-kit.ts';
 import type { ManualClock } from '../support/manual-clock.ts';
@@ -33,6 +34,7 @@ class LateConnection {
           receiveState: (state) => follower.receiveState(state),
           receiveFacts: (facts: readonly LoggedFact[]) => this.#held.push(() => follower.receiveFacts(facts)),
           receiveActivity: (view: FleetActivity) => this.#held.push(() => follower.receiveActivity(view)),
+          heldSessions: () => follower.heldSessions(),
         }),
     };
   }

@@ -4,13 +4,13 @@ import type { Clock } from '../../src/core/clock.ts';
 import type {
   Beat,
   Fact,
-  FactFollower,
-  FleetActivity,
+  FactOf,
   LoggedFact,
-  SharedPool,
+  SharedMember,
+  SharedSession,
   SharedState,
-} from '../../src/fleet/shared-pool.ts';
-import type { SharedMember, SharedSession } from '../../src/pool/shared-member.ts';
+} from '../../src/fleet/schemas.ts';
+import type { FactFollower, FleetActivity, SharedPool } from '../../src/fleet/shared-pool.ts';
 import { createTimekeeper } from '../../src/state/moment.ts';
 import { until } from '../support/until.ts';
 
@@ -40,6 +40,13 @@ export class Recorder implements FactFollower {
     this.views.push(view);
   }
 
+  /** The sessions that the replica has. A test may add some. */
+  readonly held: string[] = [];
+
+  heldSessions(): readonly string[] {
+    return this.held;
+  }
+
   get replicas(): readonly string[] {
     return this.views.at(-1)?.replicas ?? [];
   }
@@ -47,6 +54,15 @@ export class Recorder implements FactFollower {
   /** All beats so far. */
   get beats(): FleetActivity['beats'] {
     return this.views.flatMap(({ beats }) => beats);
+  }
+
+  /** The demand of all other replicas, of which there is only one. */
+  get demand(): Beat['demand'] {
+    return (
+      this.views.findLast(({ demand }) => demand !== undefined)?.demand ??
+      this.beats.at(-1)?.beat.demand ??
+      {}
+    );
   }
 }
 
@@ -85,6 +101,19 @@ export function sharedMember(
   };
 }
 
+/** A ban by a site that lasts a minute. */
+export function siteBan(
+  { clock }: Pick<SharedPoolStage, 'clock'>,
+  site: string,
+  changes: Partial<FactOf<'site.banned'>> = {},
+): FactOf<'site.banned'> {
+  const now = clock.monotonic();
+  return {
+    ...{ kind: 'site.banned', source: 'city', site, exit: '203.0.113.7' },
+    ...{ sinceAt: now, untilAt: now + 60_000, forMs: 60_000, spacingMs: 0, ...changes },
+  };
+}
+
 function sharedSession({ clock }: SharedPoolStage, name: string, member: string): SharedSession {
   const owner = { user: 'me', address: '192.0.2.1' };
   return { name, owner, member, ttlMs: 60_000, usedAt: clock.monotonic(), uses: 0 };
@@ -92,17 +121,20 @@ function sharedSession({ clock }: SharedPoolStage, name: string, member: string)
 
 const emptyBeat: Beat = { waiting: 0, demand: {}, members: [], sessions: [] };
 
-const left = (member: string, votesNeeded: number): Fact => ({
+const left = (member: string): Fact => ({
   kind: 'member.left',
+  source: 'city',
   member,
   reason: 'failed',
   fault: 'member-unreachable',
-  votesNeeded,
 });
+
+const named = (letter: string, n: number): string => `${letter}${String(n).padStart(7, '0')}`;
 
 /** Returns the state that a replica finds when it starts now. */
 async function stateOf(stage: SharedPoolStage, replica: string): Promise<SharedState> {
   const { seen, shared } = await join(stage, replica);
+  await until('the state is loaded', () => seen.loads.length > 0);
   await shared.close();
   const [state] = seen.loads;
   if (state === undefined) throw new Error('nothing was loaded');
@@ -121,27 +153,27 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
     const stage = await open();
     const [a, b] = [await join(stage, 'a'), await join(stage, 'b')];
     for (let n = 0; n < 20; n += 1) {
-      a.shared.publish([left(`a${n}`, 1), left(`a${n}b`, 1)]);
-      b.shared.publish([left(`b${n}`, 1)]);
+      a.shared.publish([left(named('a', n)), left(named('c', n))]);
+      b.shared.publish([left(named('b', n))]);
     }
     await until('both have all facts', () => a.seen.facts.length === 60 && b.seen.facts.length === 60);
     expect(a.seen.facts).toEqual(b.seen.facts);
     const ofA = a.seen.facts.filter(({ by }) => by === 'a').map(({ fact }) => fact);
     expect(ofA.map((fact) => 'member' in fact && fact.member)).toEqual(
-      Array.from({ length: 20 }, (_, n) => [`a${n}`, `a${n}b`]).flat(),
+      Array.from({ length: 20 }, (_, n) => [named('a', n), named('c', n)]).flat(),
     );
   });
 
   test(`${name}: a member arrives with all its data`, async () => {
     const stage = await open();
     const [a, b] = [await join(stage, 'a'), await join(stage, 'b')];
-    const member = sharedMember(stage, 'm1');
+    const member = sharedMember(stage, 'member01');
     a.shared.publish([{ kind: 'member.joined', member }]);
     await until('it has arrived', () => b.seen.facts.length === 1);
     const converted = { ...member, joinedAt: near(member.joinedAt), endsAt: near(member.endsAt) };
     expect(b.seen.facts).toEqual([{ by: 'a', fact: { kind: 'member.joined', member: converted } }]);
     expect(await stateOf(stage, 'late')).toEqual({
-      members: [{ member: converted, drawnBy: 'a', bans: [], uses: 0, votes: [] }],
+      members: [{ member: converted, drawnBy: 'a', uses: 0, votes: [] }],
       sessions: [],
       paused: [],
     });
@@ -155,60 +187,59 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
       fault: 'member-unreachable',
       health: { inRow: 1, rests: 1 },
     } as const;
-    const session = sharedSession(stage, 's1', 'm1');
     a.shared.publish([
-      { kind: 'member.joined', member: sharedMember(stage, 'm1') },
-      { kind: 'member.joined', member: sharedMember(stage, 'm2') },
-      { kind: 'member.quarantined', member: 'm1', quarantine },
-      { kind: 'member.quarantined', member: 'm2', quarantine },
-      { kind: 'member.restored', member: 'm2' },
-      { kind: 'member.banned', member: 'm1', host: 'one.example', lifted: false },
-      { kind: 'member.banned', member: 'm1', host: 'two.example', lifted: false },
-      { kind: 'member.banned', member: 'm1', host: 'one.example', lifted: true },
-      { kind: 'session.moved', session, reason: 'new' },
-      { kind: 'session.moved', session: { ...session, name: 's2' }, reason: 'new' },
-      { kind: 'session.ended', name: 's2' },
+      { kind: 'member.joined', member: sharedMember(stage, 'member01') },
+      { kind: 'member.joined', member: sharedMember(stage, 'member02') },
+      { kind: 'member.quarantined', source: 'city', member: 'member01', quarantine },
+      { kind: 'member.quarantined', source: 'city', member: 'member02', quarantine },
+      { kind: 'member.restored', source: 'city', member: 'member02' },
+      siteBan(stage, 'one.example'),
+      siteBan(stage, 'two.example'),
+      siteBan(stage, 'one.example', {
+        sinceAt: stage.clock.monotonic() + 5,
+        untilAt: stage.clock.monotonic() - 5,
+      }),
       { kind: 'source.commanded', source: 'city', command: 'pause' },
       { kind: 'source.commanded', source: 'backup', command: 'pause' },
       { kind: 'source.commanded', source: 'backup', command: 'resume' },
     ]);
-    await until('the facts are in the log', () => a.seen.facts.length === 14);
+    await until('the facts are in the log', () => a.seen.facts.length === 11);
     const b = await join(stage, 'b');
+    await until('the state is loaded', () => b.seen.loads.length > 0);
     const [state] = b.seen.loads;
     const [m1, m2] = [...(state?.members ?? [])].sort((one, other) =>
       one.member.id < other.member.id ? -1 : 1,
     );
     expect(m1).toMatchObject({
-      member: { id: 'm1' },
+      member: { id: 'member01' },
       quarantine: { ...quarantine, untilAt: near(quarantine.untilAt) },
-      bans: ['two.example'],
     });
+    expect(state?.bans).toMatchObject([{ site: 'two.example', exit: '203.0.113.7', forMs: 60_000 }]);
     expect(m2?.quarantine).toBeUndefined();
-    expect(state?.sessions).toEqual([{ ...session, usedAt: near(session.usedAt) }]);
     expect(state?.paused).toEqual(['city']);
     expect(b.seen.facts).toEqual([]);
-    a.shared.publish([left('m2', 1)]);
+    a.shared.publish([left('member02')]);
     await until('it follows', () => b.seen.facts.length === 1);
   });
 
-  test(`${name}: a member is removed by as many replicas as the vote needs, and no late fact brings it back`, async () => {
+  test(`${name}: the state has the votes of all replicas, and no late fact removes them`, async () => {
     const stage = await open();
     const [a, b] = [await join(stage, 'a'), await join(stage, 'b')];
-    const joined: Fact = { kind: 'member.joined', member: sharedMember(stage, 'm1') };
-    a.shared.publish([joined, left('m1', 2), left('m1', 2)]);
+    const joined: Fact = { kind: 'member.joined', member: sharedMember(stage, 'member01') };
+    a.shared.publish([joined, left('member01'), left('member01')]);
     await until('the votes are in the log', () => b.seen.facts.length === 3);
     const [before] = (await stateOf(stage, 'late')).members;
     expect([before?.votes, before?.left]).toEqual([['a'], undefined]);
-    b.shared.publish([left('m1', 2), joined]);
+    b.shared.publish([left('member01'), joined]);
     await until('the votes are in the log', () => a.seen.facts.length === 5);
     const [after] = (await stateOf(stage, 'later')).members;
-    expect(after?.left).toEqual({ reason: 'failed', fault: 'member-unreachable' });
+    expect([after?.votes, after?.fault]).toEqual([['a', 'b'], 'member-unreachable']);
   });
 
   test(`${name}: of two ends of life the later one counts`, async () => {
     const stage = await open();
     const a = await join(stage, 'a');
-    const member = sharedMember(stage, 'm1');
+    const member = sharedMember(stage, 'member01');
     const later = { ...member, endsAt: member.endsAt + 30_000 };
     a.shared.publish([member, later, member].map((each) => ({ kind: 'member.joined', member: each })));
     await until('the facts are in the log', () => a.seen.facts.length === 3);
@@ -223,36 +254,29 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
     const b = await join(stage, 'b');
     await until('it is seen', () => a.seen.replicas.length === 2);
     expect(a.seen.replicas).toEqual(b.seen.replicas);
-    const session = sharedSession(stage, 's1', 'm1');
+    const session = sharedSession(stage, 's1', 'member01');
     a.shared.publish([
-      { kind: 'member.joined', member: sharedMember(stage, 'm1') },
+      { kind: 'member.joined', member: sharedMember(stage, 'member01') },
       { kind: 'session.moved', session, reason: 'new' },
     ]);
+    await until('the member is in the log', () => b.seen.facts.length >= 1 && a.seen.facts.length >= 2);
     const demand = { waiting: 2, lastWantedAt: stage.clock.monotonic(), usedUpPerSecond: 0.5 };
-    const use = { member: 'm1', uses: 3, openLeases: 1, latencyMs: 20 };
+    const use = { member: 'member01', uses: 3, openLeases: 1, latencyMs: 20 };
     const usedAt = session.usedAt + 5_000;
     const sessions = [{ session: 's1', uses: 2, openLeases: 1, usedAt, ttlMs: 90_000 }];
     a.shared.beat({ waiting: 2, demand: { city: demand }, members: [use], sessions });
-    await until('it is heard', () => b.seen.beats.length > 0);
-    expect(b.seen.beats.at(-1)).toEqual({
-      by: 'a',
-      beat: {
-        waiting: 2,
-        demand: { city: { ...demand, lastWantedAt: near(demand.lastWantedAt) } },
-        members: [use],
-        sessions: [{ session: 's1', uses: 2, openLeases: 1, usedAt: near(usedAt), ttlMs: 90_000 }],
-      },
-    });
+    await until('it is heard', () => b.seen.demand['city']?.waiting === 2);
+    expect(b.seen.demand).toEqual({ city: { ...demand, lastWantedAt: near(demand.lastWantedAt) } });
     a.shared.beat({ ...emptyBeat, members: [{ ...use, uses: 1, openLeases: 0 }] });
-    await until('it is heard', () => b.seen.beats.at(-1)?.beat.waiting === 0);
-    expect(b.seen.beats.at(-1)?.beat.members).toMatchObject([{ member: 'm1', openLeases: 0 }]);
+    await until('it is heard', () => (b.seen.demand['city']?.waiting ?? 0) === 0);
     for (const { seen } of [a, b]) {
-      await until('it knows the sum', () => seen.views.some(({ uses }) => uses['m1'] === 4));
+      await until('it knows the sum', () => seen.views.some(({ uses }) => uses['member01'] === 4));
     }
-    expect(a.seen.beats).toEqual([]);
+    expect(a.seen.demand['city']?.waiting ?? 0, 'its own demand is not the demand of others').toBe(0);
     const state = await stateOf(stage, 'late');
     expect(state.members[0]?.uses).toBe(4);
-    expect(state.sessions).toMatchObject([{ uses: 2, usedAt: near(usedAt), ttlMs: 90_000 }]);
+    const found = await b.shared.bindSession({ ...session, member: 'member02' }, undefined);
+    expect(found).toMatchObject({ member: 'member01', uses: 2, usedAt: near(usedAt), ttlMs: 90_000 });
     await b.shared.close();
     await until('it is no longer seen', () => a.seen.replicas.length === 1);
   });
@@ -260,22 +284,56 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
   test(`${name}: replicas that open the same session at once agree on one`, async () => {
     const stage = await open();
     const [a, b] = [await join(stage, 'a'), await join(stage, 'b')];
-    const proposals = ['m1', 'm2'].map((member) => sharedSession(stage, 's1', member));
+    const proposals = ['member01', 'member02'].map((member) => sharedSession(stage, 's1', member));
     const [first, second] = proposals as [SharedSession, SharedSession];
-    const answers = await Promise.all([a.shared.bindSession(first), b.shared.bindSession(second)]);
-    const members = answers.map(({ member }) => member);
+    const answers = await Promise.all([
+      a.shared.bindSession(first, undefined),
+      b.shared.bindSession(second, undefined),
+    ]);
+    const members = answers.map((answer) => answer?.member);
     expect(members[0]).toBe(members[1]);
-    expect(['m1', 'm2']).toContain(members[0]);
-    await until('it is in the log', () => a.seen.facts.length === 1 && b.seen.facts.length === 1);
-    expect(a.seen.facts[0]?.fact).toMatchObject({ kind: 'session.moved', session: { member: members[0] } });
-    const moved = { ...first, member: 'm3' };
-    b.shared.publish([{ kind: 'session.moved', session: moved, reason: 'left' }]);
-    await until('it has moved', () => a.seen.facts.length === 2);
-    expect((await a.shared.bindSession(first)).member).toBe('m3');
+    expect(['member01', 'member02']).toContain(members[0]);
+    const [from = ''] = members;
+    const moves = ['member03', 'member04'].map((member) => ({ ...first, member }));
+    const moved = await Promise.all([
+      a.shared.bindSession(moves[0] as SharedSession, from),
+      b.shared.bindSession(moves[1] as SharedSession, from),
+    ]);
+    expect(moved[0]?.member, 'they move it to one member').toBe(moved[1]?.member);
+    expect(['member03', 'member04']).toContain(moved[0]?.member);
+    expect((await a.shared.bindSession({ ...first, member: from }, from))?.member, 'it is late').toBe(
+      moved[0]?.member,
+    );
     b.shared.publish([{ kind: 'session.ended', name: 's1' }]);
-    await until('it has ended', () => a.seen.facts.length === 3);
-    expect((await a.shared.bindSession({ ...first, member: undefined })).member).toBeUndefined();
-    expect((await b.shared.bindSession(first)).member, 'it had no member').toBe('m1');
+    await until('it has ended', () => a.seen.facts.some(({ fact }) => fact.kind === 'session.ended'));
+    const unbound = { ...first };
+    delete (unbound as { member?: string }).member;
+    expect((await a.shared.bindSession(unbound, undefined))?.member).toBeUndefined();
+    expect((await b.shared.bindSession(first, undefined))?.member, 'it had no member').toBe('member01');
+  });
+
+  test(`${name}: a move that comes too late has no effect, and its replica learns the member`, async () => {
+    const stage = await open();
+    const [a, b] = [await join(stage, 'a'), await join(stage, 'b')];
+    const session = sharedSession(stage, 's1', 'member01');
+    await a.shared.bindSession(session, undefined);
+    await b.shared.bindSession(session, undefined);
+    const membersAt = ({ seen }: Joined) =>
+      seen.facts.flatMap(({ fact }) => (fact.kind === 'session.moved' ? [fact.session.member] : []));
+    const to = (member: string): Fact => ({
+      kind: 'session.moved',
+      session: { ...session, member },
+      from: 'member01',
+      reason: 'rotated',
+    });
+    a.shared.publish([to('member02')]);
+    await until('the other replica has heard of the move', () => membersAt(b).includes('member02'));
+    b.shared.publish([to('member03')]);
+    await until('it has its own fact and the session of the state', () => {
+      const seen = membersAt(b);
+      return seen.includes('member03') && seen.at(-1) === 'member02';
+    });
+    expect(membersAt(a)).not.toContain('member03');
   });
 
   test(`${name}: after close, it ignores what the replica publishes`, async () => {
@@ -283,13 +341,13 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
     const [a, b] = [await join(stage, 'a'), await join(stage, 'b')];
     await a.shared.close();
     await a.shared.close();
-    const session = sharedSession(stage, 's1', 'm1');
-    a.shared.publish([left('m1', 1)]);
+    const session = sharedSession(stage, 's1', 'member01');
+    a.shared.publish([left('member01')]);
     a.shared.beat(emptyBeat);
-    expect(await a.shared.bindSession(session)).toEqual(session);
-    b.shared.publish([left('m2', 1)]);
+    expect(await a.shared.bindSession(session, undefined)).toBeUndefined();
+    b.shared.publish([left('member02')]);
     await until('later facts arrive', () => b.seen.facts.length > 0);
-    expect(b.seen.facts).toEqual([{ by: 'b', fact: left('m2', 1) }]);
+    expect(b.seen.facts).toEqual([{ by: 'b', fact: left('member02') }]);
     expect(a.seen.facts).toEqual([]);
   });
 }

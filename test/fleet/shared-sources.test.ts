@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { SharedState, SourceCommand } from '../../src/fleet/shared-pool.ts';
+import type { SharedState, SourceCommand } from '../../src/fleet/schemas.ts';
 import { openFleet, type ReplicaKit, settled } from './replica-kit.ts';
 import { Recorder } from './shared-pool-contract.ts';
 

@@ -1,17 +1,164 @@
 /**
- * Exchanges beats, the reports of the replicas' activity, through the store. One call to the store sends this replica's
- * beat and receives the new beats of the other replicas. A replica calls the store once a second even if it has nothing
- * to report, so that the other replicas know that it is running.
+ * Exchanges beats, the reports of the replicas' activity, through the store. The store adds them up, and one call sends
+ * this replica's beat and reads what has changed. So the traffic does not grow with the number of replicas. A replica
+ * calls the store once a second even if it has nothing to report, so that the other replicas know that it is running.
  */
 import type { Clock } from '../../core/clock.ts';
-import type { MemberActivity, SessionActivity } from '../../pool/shared-member.ts';
-import type { ReplicaStatus } from '../fleet-pool.ts';
-import type { Beat } from '../shared-pool.ts';
-import { BEAT } from './fleet-log.ts';
-import type { FleetStore } from './fleet-store.ts';
-import { fieldsOf, listOf } from './log-reader.ts';
-import { decodeBeat, decodeReplica } from './schemas.ts';
-import { faultOf, type Reply } from './store-client.ts';
+import { shiftMoments } from '../records.ts';
+import type { Beat, MemberActivity, SessionActivity, SharedDemand } from '../schemas.ts';
+import { decodeReplica, type ReplicaRecord } from '../schemas.ts';
+import type { ReplicaStatus } from '../shared-pool.ts';
+import { faultOf, lostStore, type Reply, type StoreClient } from './connection.ts';
+import { BATCH_FACTS, INSTANCE_LUA, type InstanceLog } from './instance-log.ts';
+import type { SessionStore } from './session-store.ts';
+import { type EpochState, FleetScript, type FleetStore, listOf } from './store.ts';
+
+/** The numbers of a demand that the store adds up. Fractions are sent as millionths. */
+const NUMBERS = ['waiting', 'stranded', 'held', 'usedUpPerSecond', 'perSecond'] as const;
+const NO_NUMBERS = NUMBERS.map(() => '0').join(' ');
+const FRACTIONS: readonly string[] = ['usedUpPerSecond', 'perSecond'];
+
+/** A replica that has sent no beat for this time is removed from the list of replicas. */
+export const REPLICA_SILENT_MS = 5_000;
+
+/**
+ * ARGV: 5 replica, 6 its process, 7 its record (empty: unchanged), 8 its clients, 9 the version of the list of replicas
+ * that it knows; then the number of used sessions with, for each: uses, last use, TTL; then for each instance: the version
+ * of the uses that the replica knows, its demand (NUMBERS), the last use, and the number of used members with, for each:
+ * id, uses, end of life (0: unchanged).
+ *
+ * KEYS from 2: the used sessions, then the instances.
+ * @returns whether the store had no record of the replica; another process with its name; the version of the list, and
+ * the list if it has changed; then for each instance: the number of the last entry, the last entry in the snapshot, the
+ * last use, the version of the uses, the changed uses, and the sums of the demand.
+ */
+const BEAT = new FleetScript(
+  'beat',
+  `${INSTANCE_LUA}
+local name, process, record, clients = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local replicas, seen = prefix .. ':replicas', prefix .. ':seen'
+local known = redis.call('HGET', replicas, name)
+local missing, other = known and 0 or 1, ''
+if known then
+  local owner = string.match(known, '"process":"([^"]*)"') or ''
+  if owner ~= process then missing, other = 1, owner end
+end
+if record ~= '' and record ~= known then
+  redis.call('HSET', replicas, name, record)
+  redis.call('HINCRBY', KEYS[1], 'listed', 1)
+  missing = 0
+end
+redis.call('ZADD', seen, now, name)
+redis.call('HSET', prefix .. ':clients', name, clients)
+for _, silent in ipairs(redis.call('ZRANGEBYSCORE', seen, '-inf', now - ${REPLICA_SILENT_MS})) do
+  redis.call('ZREM', seen, silent)
+  redis.call('HDEL', replicas, silent)
+  redis.call('HDEL', prefix .. ':clients', silent)
+  redis.call('HINCRBY', KEYS[1], 'listed', 1)
+end
+local at = 10
+local function take() at = at + 1 return ARGV[at] end
+local key = 2
+for _ = 1, ARGV[10] do
+  local uses, used, ttl = take(), take(), take()
+  local session = KEYS[key]
+  if redis.call('EXISTS', session) == 1 then
+    redis.call('PEXPIRE', session, math.max(1, used + ttl - now))
+    redis.call('HINCRBY', session, 'uses', uses)
+    local last = string.match(redis.call('HGET', session, 'used') or '0', '^%d+')
+    if tonumber(used) > tonumber(last) then redis.call('HSET', session, 'used', used .. ' ' .. ttl) end
+  end
+  key = key + 1
+end
+local instances = {}
+while key <= #KEYS do
+  local base = KEYS[key]
+  local state, demand, asking = open(base), base .. ':demand', base .. ':asking'
+  local function announce(who, text)
+    local before = redis.call('HGET', demand, who) or '${NO_NUMBERS}'
+    if text ~= '${NO_NUMBERS}' then redis.call('ZADD', asking, now, who) end
+    if text == before then return end
+    local old = string.gmatch(before, '%d+')
+    local index = 0
+    for number in string.gmatch(text, '%d+') do
+      index = index + 1
+      redis.call('HINCRBY', state, 'demand' .. index, number - old())
+    end
+    if text == '${NO_NUMBERS}' then
+      redis.call('HDEL', demand, who)
+      redis.call('ZREM', asking, who)
+    else
+      redis.call('HSET', demand, who, text)
+    end
+  end
+  local version, numbers, wanted = take(), take(), take()
+  announce(name, numbers)
+  for _, silent in ipairs(redis.call('ZRANGEBYSCORE', asking, '-inf', now - ${REPLICA_SILENT_MS})) do
+    announce(silent, '${NO_NUMBERS}')
+  end
+  if tonumber(wanted) > tonumber(redis.call('HGET', state, 'wanted') or 0) then
+    redis.call('HSET', state, 'wanted', wanted)
+  end
+  for _ = 1, take() do
+    local id, uses, ends = take(), take(), take()
+    local sum, last = string.match(redis.call('HGET', base .. ':uses', id) or '0 0', '^(%d+) (%d+)$')
+    local latest = math.max(tonumber(last), tonumber(ends))
+    redis.call('HSET', base .. ':uses', id, whole(sum + uses) .. ' ' .. whole(latest))
+    redis.call('ZADD', base .. ':changed', redis.call('HINCRBY', state, 'version', 1), id)
+  end
+  local changed = redis.call('ZRANGEBYSCORE', base .. ':changed', '(' .. version, '+inf', 'WITHSCORES',
+    'LIMIT', 0, ${BATCH_FACTS})
+  local uses = {}
+  for index = 1, #changed, 2 do
+    uses[#uses + 1] = changed[index]
+    uses[#uses + 1] = redis.call('HGET', base .. ':uses', changed[index]) or '0 0'
+    version = changed[index + 1]
+  end
+  local known = redis.call('HMGET', state, 'number', 'covers', 'wanted')
+  local sums = {}
+  for index = 1, ${NUMBERS.length} do sums[index] = redis.call('HGET', state, 'demand' .. index) or '0' end
+  instances[#instances + 1] = { known[1] or '0', known[2] or '0', known[3] or '0', version, uses,
+    table.concat(sums, ' ') }
+  key = key + 1
+end
+local listed, list = redis.call('HGET', KEYS[1], 'listed') or '0', {}
+if listed ~= ARGV[9] then list = redis.call('HGETALL', replicas) end
+return answer(missing, other, listed, list, instances)
+`,
+);
+
+/** Returns, for each replica: its name, the time of its last beat, and its number of clients. */
+export const SEEN = new FleetScript(
+  'replicas',
+  `
+local seen = {}
+local found = redis.call('ZRANGEBYSCORE', prefix .. ':seen', now - ${REPLICA_SILENT_MS}, '+inf', 'WITHSCORES')
+for index = 1, #found, 2 do
+  local record = redis.call('HGET', prefix .. ':replicas', found[index])
+  if record then
+    seen[#seen + 1] = { found[index], found[index + 1], redis.call('HGET', prefix .. ':clients', found[index]) or '0',
+      record }
+  end
+end
+return answer(seen)
+`,
+);
+
+/** Removes the replica from the list, unless another process now uses its name. ARGV: 5 replica, 6 process. */
+export const LEAVE = new FleetScript(
+  'leave',
+  `
+local known = redis.call('HGET', prefix .. ':replicas', ARGV[5]) or ''
+if string.match(known, '"process":"([^"]*)"') == ARGV[6] then
+  redis.call('HDEL', prefix .. ':replicas', ARGV[5])
+  redis.call('HDEL', prefix .. ':clients', ARGV[5])
+  redis.call('ZREM', prefix .. ':seen', ARGV[5])
+  redis.call('DEL', prefix .. ':moved:' .. ARGV[5])
+  redis.call('HINCRBY', KEYS[1], 'listed', 1)
+end
+return answer()
+`,
+);
 
 interface BeatExchangeOptions {
   readonly store: FleetStore;
@@ -19,48 +166,48 @@ interface BeatExchangeOptions {
   /** The maximum time between two calls to the store. */
   readonly everyMs: number;
   readonly replica: string;
-  /**
-   * Returns the record of this replica as a JSON text: the version of noria, the id of the process, the number of
-   * clients, and the sources whose calls the service refuses.
-   */
-  readonly record: () => string;
-  /** Converts the moments of a beat to the store's clock. */
-  readonly shift: (beat: Beat) => Beat;
+  readonly record: () => ReplicaRecord;
+  readonly clients: () => number;
+  readonly instances: () => readonly InstanceLog[];
+  readonly sessions: () => SessionStore;
   readonly receive: (answer: BeatAnswer) => void;
   /** Called once for each other process that uses the name of this replica. */
   readonly nameTaken: () => void;
+  /** Called with the records of all replicas when one of them has changed. */
+  readonly onList: (records: ReadonlyMap<string, ReplicaRecord>) => void;
 }
 
-/** The result of a call to the store. Moments are by the store's clock. */
-export interface BeatAnswer {
-  readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
-  /** What the new beats report about members. Includes the beat that this replica sent. */
-  readonly members: readonly MemberActivity[];
-  readonly sessions: readonly SessionActivity[];
-  /** The number of the last entry of the log. */
-  readonly lastNumber: number;
-  /** The number of the last log entry in the latest snapshot. */
-  readonly snapshotNumber: number;
+interface BeatAnswer {
+  /** The demand of the other replicas, by instance. */
+  readonly demand: Readonly<Record<string, SharedDemand>>;
+  /** The changed uses of members. */
+  readonly uses: Readonly<Record<string, number>>;
+  /** The instances whose log is longer than its last snapshot, by this number of entries. */
+  readonly unsaved: readonly { readonly instance: InstanceLog; readonly entries: number }[];
 }
 
 /** The minimum time between two calls to the store. Beats that the replica sends within this time are merged. */
 const MIN_GAP_MS = 100;
-
-interface ListedReplica extends Omit<ReplicaStatus, 'lastSeenSeconds'> {
-  /** The monotonic moment of the replica's last beat. */
-  readonly seenAt: number;
-}
+const MILLION = 1e6;
+const NO_DEMAND: SharedDemand = { waiting: 0, lastWantedAt: 0, usedUpPerSecond: 0 };
 
 export class BeatExchange {
   readonly #options: BeatExchangeOptions;
   /** The beats that the next call to the store sends, merged into one. */
   #unsent: Beat | undefined;
-  #lastBeatId = '0-0';
-  #listed: readonly ListedReplica[] = [];
+  /** What the last beat announced; its moments are by this replica's clock, and by the store's clock. */
+  #localDemand: Beat['demand'] = {};
+  #demand: Beat['demand'] = {};
+  #heldBack: ReadonlySet<string> = new Set();
+  /** The last use of each instance in all replicas. */
+  readonly #wanted = new Map<string, { readonly storeAt: number; readonly localAt: number }>();
+  #listed: readonly ReplicaStatus[] = [];
+  /** The version of the list of replicas that this replica knows, and the record that the store has of it. */
+  #listVersion = '';
+  #sentRecord = '';
+  #refreshing: Promise<void> | undefined;
   #exchange: Promise<void> | undefined;
   #timer: Disposable | undefined;
-  /** Whether this process has added its record to the store's list of replicas since the connection opened. */
-  #isListed = false;
   /** Other processes that use the name of this replica. `nameTaken` has already been called for each of them. */
   readonly #namesakes = new Set<string>();
   #isClosed = false;
@@ -69,25 +216,32 @@ export class BeatExchange {
     this.#options = options;
   }
 
+  /** The replicas as of the last call to the store. Asks the store for their clients, for the next call of this getter. */
+  get replicas(): readonly ReplicaStatus[] {
+    this.#refreshing ??= this.#refresh();
+    return this.#listed;
+  }
+
+  get names(): readonly string[] {
+    return this.#listed.map(({ name }) => name);
+  }
+
+  /** Adds this replica to the list, with the first write over the connection. The connection opens only if it succeeds. */
+  async join(client: StoreClient): Promise<void> {
+    this.#wanted.clear();
+    this.#listVersion = '';
+    this.#sentRecord = '';
+    await this.#call([], { members: [], sessions: [] }, client);
+  }
+
   /**
-   * Call it after the state has been loaded.
-   * @param lastBeat - the id of the last beat that the state includes. Only later beats are new.
-   * @param hasMember - returns whether the state has the member. The uses of all other members are dropped here: the
-   * replica that publishes these members again also reports all their uses again.
+   * Call it after the state has been loaded. Drops the uses of members that the state lacks: the replica that publishes
+   * these members again also reports all their uses again.
    */
-  start(lastBeat: string, hasMember: (id: string) => boolean): void {
-    this.#lastBeatId = lastBeat;
+  start(hasMember: (id: string) => boolean): void {
     if (this.#unsent === undefined) return;
     const members = this.#unsent.members.filter(({ member }) => hasMember(member));
     this.#unsent = { ...this.#unsent, members };
-  }
-
-  replicas(): readonly ReplicaStatus[] {
-    const now = this.#options.clock.monotonic();
-    return this.#listed.map(({ seenAt, ...rest }) => ({
-      ...rest,
-      lastSeenSeconds: Math.max(0, Math.round((now - seenAt) / 1_000)),
-    }));
   }
 
   /**
@@ -101,7 +255,6 @@ export class BeatExchange {
   }
 
   connected(): void {
-    this.#isListed = false;
     this.#exchangeWithin(0);
   }
 
@@ -132,8 +285,8 @@ export class BeatExchange {
     try {
       await this.#send(beat);
     } catch (error) {
-      // handled: the failed call also fetches the beats of other replicas, so this replica connects again and loads the
-      // whole state. It does not send its own beat again: a store that hung may still process it, and count its uses twice.
+      // handled: this replica connects again and loads the whole state. It does not send its beat again: a store that hung
+      // may still process it, and count its uses twice.
       store.connection.reset(faultOf(error));
     }
     this.#exchange = undefined;
@@ -142,81 +295,190 @@ export class BeatExchange {
   }
 
   async #send(beat: Beat | undefined): Promise<void> {
-    const { store, replica, record, shift, receive } = this.#options;
-    const shifted = beat && shift(beat);
-    const text = shifted === undefined ? '' : JSON.stringify(shifted, withoutClient);
-    const { members = [], sessions = [] } = shifted ?? {};
-    const { epoch, values } = await store.run(BEAT, {
-      keys: sessions.map(({ session }) => store.keys.session(session)),
-      args: [
-        ...[replica, record(), text, this.#lastBeatId],
-        ...sessions.flatMap(({ session, uses, usedAt, ttlMs }) => [session, uses, usedAt, ttlMs]),
-        ...members.flatMap(({ member, uses, endsAt }) => [member, uses, endsAt ?? '']),
-      ],
-    });
-    const [previous, number, snapshot, listed, entries] = values;
-    this.#checkName(String(previous));
-    this.#listed = this.#readReplicas(epoch.now, listed);
-    const beats = this.#readBeats(entries);
-    receive({
-      beats,
-      members: [...members, ...beats.flatMap(({ beat }) => beat.members)],
-      sessions: [...sessions, ...beats.flatMap(({ beat }) => beat.sessions)],
-      lastNumber: Number(number),
-      snapshotNumber: Number(snapshot),
-    });
-  }
-
-  /**
-   * Detects another process with the name of this replica.
-   * @param previous - what the store had under this replica's name before the call: the time of a beat, and the text of
-   * `BeatExchangeOptions.record`.
-   */
-  #checkName(previous: string): void {
-    const { record, nameTaken } = this.#options;
-    const found = decodeReplica(previous.slice(previous.indexOf(' ') + 1));
-    const own = decodeReplica(record());
-    const wasListed = this.#isListed;
-    this.#isListed = true;
-    if (!wasListed || found === undefined || found.process === own?.process) return;
-    if (this.#namesakes.has(found.process)) return;
-    this.#namesakes.add(found.process);
-    nameTaken();
-  }
-
-  /**
-   * Parses the list of replicas. It has three values for each replica: the name, the time of the last beat, and the
-   * text of `BeatExchangeOptions.record`.
-   */
-  #readReplicas(storeNow: number, reply: Reply | undefined): ListedReplica[] {
-    const now = this.#options.clock.monotonic();
-    const texts = listOf(reply).map(String);
-    const found: ListedReplica[] = [];
-    for (let index = 0; index + 2 < texts.length; index += 3) {
-      const [name = '', at, text = ''] = texts.slice(index, index + 3);
-      const { version = '', clients = 0 } = decodeReplica(text) ?? {};
-      found.push({ name, version, clients, seenAt: now - (storeNow - Number(at)) });
+    const { store, instances, receive } = this.#options;
+    const { demand, sessions = [] } = beat ?? {};
+    const members = this.#known(beat?.members ?? []);
+    if (demand !== undefined) {
+      this.#localDemand = demand;
+      this.#demand = shiftMoments(demand, store.toStoreTime);
     }
-    return found.sort((a, b) => (a.name < b.name ? -1 : 1));
+    const shifted = shiftMoments({ members, sessions }, store.toStoreTime);
+    for (
+      let first = 0;
+      first === 0 || first < Math.max(members.length, sessions.length);
+      first += BATCH_FACTS
+    ) {
+      const part = {
+        members: shifted.members.slice(first, first + BATCH_FACTS),
+        sessions: shifted.sessions.slice(first, first + BATCH_FACTS),
+      };
+      receive(this.#read(instances(), await this.#call(instances(), part)));
+    }
   }
 
-  #readBeats(reply: Reply | undefined): { readonly by: string; readonly beat: Beat }[] {
-    return listOf(reply).flatMap((entry) => {
-      const [id, fields] = listOf(entry);
-      this.#lastBeatId = String(id);
-      const { by = '', beat: text = '' } = fieldsOf(fields);
-      const beat = by === this.#options.replica ? undefined : decodeBeat(text);
-      return beat === undefined ? [] : [{ by, beat }];
-    });
+  /** Keeps the uses of members that this replica has published, but has not yet received from the log, for one more beat. */
+  #known(members: readonly MemberActivity[]): readonly MemberActivity[] {
+    const isKnown = ({ member }: MemberActivity) =>
+      this.#options.instances().some(({ state }) => state.drawnBy(member) !== undefined);
+    const unknown = members.filter((use) => !isKnown(use) && !this.#heldBack.has(use.member));
+    this.#heldBack = new Set(unknown.map(({ member }) => member));
+    if (unknown.length > 0) {
+      const later: Beat = { waiting: 0, demand: this.#localDemand, members: unknown, sessions: [] };
+      this.#unsent = this.#unsent === undefined ? later : merged(later, this.#unsent);
+    }
+    return members.filter(isKnown);
+  }
+
+  /** @returns the part of the answer about the instances. */
+  async #call(
+    instances: readonly InstanceLog[],
+    { members, sessions }: Pick<Beat, 'members' | 'sessions'>,
+    client?: StoreClient,
+  ): Promise<Reply | undefined> {
+    const { store, replica, record, clients, sessions: sessionStore } = this.#options;
+    const own = record();
+    const text = JSON.stringify(own);
+    const { epoch, values } = await store.run(
+      BEAT,
+      {
+        keys: [
+          ...sessions.map(({ session }) => sessionStore().keyOf(session)),
+          ...instances.map(({ base }) => base),
+        ],
+        args: [
+          ...[replica, own.process, text === this.#sentRecord ? '' : text, clients(), this.#listVersion],
+          ...[sessions.length, ...sessions.flatMap(({ uses, usedAt, ttlMs }) => [uses, usedAt, ttlMs])],
+          ...instances.flatMap((instance) => this.#about(instance, members)),
+        ],
+      },
+      client,
+    );
+    const [missing, other, version, list, about] = values;
+    if (Number(missing) === 1 && this.#sentRecord !== '' && other === '') {
+      throw lostStore(
+        'the store',
+        'the other norias no longer saw this noria, so it loads all data of the store again',
+      );
+    }
+    this.#sentRecord = Number(missing) === 1 ? '' : text;
+    this.#checkName(String(other));
+    if (String(version) !== this.#listVersion) this.#readList(String(version), list, epoch);
+    return about;
+  }
+
+  #about(instance: InstanceLog, members: readonly MemberActivity[]): (string | number)[] {
+    const demand = this.#demand[instance.key] ?? NO_DEMAND;
+    const own = members.filter(({ member }) => instance.state.drawnBy(member) !== undefined);
+    return [
+      ...[instance.version, numbersOf(demand).join(' '), Math.floor(demand.lastWantedAt)],
+      own.length,
+      ...own.flatMap(({ member, uses, endsAt = 0 }) => [member, uses, Math.floor(endsAt)]),
+    ];
+  }
+
+  #read(instances: readonly InstanceLog[], about: Reply | undefined): BeatAnswer {
+    const { store } = this.#options;
+    const demand: Record<string, SharedDemand> = {};
+    const uses: Record<string, number> = {};
+    const unsaved: { readonly instance: InstanceLog; readonly entries: number }[] = [];
+    for (const [index, instance] of instances.entries()) {
+      const [number, covers, wanted, version, changed, sums] = listOf(listOf(about)[index]);
+      const own = numbersOf(this.#demand[instance.key] ?? NO_DEMAND);
+      const others = String(sums)
+        .split(' ')
+        .map((sum, at) => Math.max(0, Number(sum) - (own[at] ?? 0)) || 0);
+      const lastWantedAt = Number.isFinite(Number(wanted)) ? Math.min(Number(wanted), store.now) : 0;
+      demand[instance.key] = demandIn(others, this.#wantedAt(instance.key, lastWantedAt));
+      if (lastWantedAt === 0) delete demand[instance.key];
+      Object.assign(uses, instance.addUses(changed));
+      instance.version = Number(version);
+      unsaved.push({ instance, entries: Number(number) - Number(covers) });
+    }
+    return { demand, uses, unsaved };
+  }
+
+  /** Converts a moment only once, because two conversions differ a little, and a change of demand causes a beat. */
+  #wantedAt(instance: string, storeAt: number): number {
+    const known = this.#wanted.get(instance);
+    if (known?.storeAt === storeAt) return known.localAt;
+    const localAt = this.#options.store.toLocalTime(storeAt);
+    this.#wanted.set(instance, { storeAt, localAt });
+    return localAt;
+  }
+
+  /** Detects another process with the name of this replica. */
+  #checkName(process: string): void {
+    if (process === '' || this.#namesakes.has(process)) return;
+    this.#namesakes.add(process);
+    this.#options.nameTaken();
+  }
+
+  #readList(version: string, reply: Reply | undefined, epoch: EpochState): void {
+    this.#listVersion = version;
+    const texts = listOf(reply).map(String);
+    const records = new Map<string, ReplicaRecord>();
+    for (let index = 0; index + 1 < texts.length; index += 2) {
+      const record = decodeReplica(texts[index + 1] ?? '');
+      if (record !== undefined) records.set(texts[index] ?? '', record);
+    }
+    const known = new Map(this.#listed.map((each) => [each.name, each]));
+    this.#listed = sortedByName(
+      [...records].map(([name, record]) => ({
+        name,
+        version: record.version,
+        clients: known.get(name)?.clients ?? 0,
+        lastSeenSeconds: known.get(name)?.lastSeenSeconds ?? 0,
+      })),
+    );
+    if (epoch.id !== '') this.#options.onList(records);
+  }
+
+  async #refresh(): Promise<void> {
+    try {
+      this.#listed = (await readReplicas(this.#options.store)).map(
+        ({ name, version, clients, lastSeenSeconds }) => ({ name, version, clients, lastSeenSeconds }),
+      );
+    } catch {
+      // ignored: without the store, the list stays as it was
+    }
+    this.#refreshing = undefined;
   }
 }
 
-/**
- * Omits `answeredTo`, the client that last got an answer through a member: answers on this machine prove nothing about
- * the network of another machine.
- */
-function withoutClient(key: string, value: unknown): unknown {
-  return key === 'answeredTo' ? undefined : value;
+export interface StoredReplica extends ReplicaStatus, Pick<ReplicaRecord, 'refusals' | 'instances'> {}
+
+/** Returns the replicas, sorted by name. A killed replica stays in the list for a few seconds. */
+export async function readReplicas(store: FleetStore): Promise<StoredReplica[]> {
+  const { epoch, values } = await store.run(SEEN);
+  const found = listOf(values[0]).flatMap((each): StoredReplica[] => {
+    const [name = '', at, clients, text = ''] = listOf(each).map(String);
+    const record = decodeReplica(text);
+    if (record === undefined) return [];
+    const { version, refusals, instances } = record;
+    const lastSeenSeconds = Math.max(0, Math.round((epoch.now - Number(at)) / 1_000));
+    return [{ name, version, clients: Number(clients), lastSeenSeconds, refusals, instances }];
+  });
+  return sortedByName(found);
+}
+
+function sortedByName<Each extends { readonly name: string }>(all: readonly Each[]): Each[] {
+  return [...all].sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+function numbersOf(demand: SharedDemand): number[] {
+  return NUMBERS.map((name) => Math.round((demand[name] ?? 0) * (FRACTIONS.includes(name) ? MILLION : 1)));
+}
+
+function demandIn(numbers: readonly number[], lastWantedAt: number): SharedDemand {
+  const [waiting = 0, stranded = 0, held = 0, usedUp = 0, requests = 0] = numbers;
+  return {
+    waiting,
+    ...(stranded > 0 && { stranded }),
+    lastWantedAt,
+    usedUpPerSecond: usedUp / MILLION,
+    ...(requests > 0 && { perSecond: requests / MILLION }),
+    ...(held > 0 && { held }),
+  };
 }
 
 /**
@@ -232,8 +494,8 @@ function merged(before: Beat, { waiting, demand, members, sessions }: Beat): Bea
   return {
     waiting,
     demand: { ...before.demand, ...demand },
-    members: mergeUses(before.members, members, ({ member }) => member),
-    sessions: mergeUses(before.sessions, sessions, ({ session }) => session),
+    members: mergeUses(before.members, members, ({ member }: MemberActivity) => member),
+    sessions: mergeUses(before.sessions, sessions, ({ session }: SessionActivity) => session),
   };
 }
 

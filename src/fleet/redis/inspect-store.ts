@@ -1,14 +1,20 @@
 /** Checks for `noria check` whether a store can serve a fleet. Leaves nothing in the store. */
 import type { Clock } from '../../core/clock.ts';
 import { hasCode, NoriaError } from '../../core/faults.ts';
-import { STORE_FORMAT } from './epoch.ts';
-import { evictionWarning, parseInfo, type StoreInfo } from './evictions.ts';
-import { NO_IDENTITY } from './fleet-store.ts';
-import { type FleetKeys, fleetKeys } from './keys.ts';
-import { listOf } from './log-reader.ts';
-import { openPrimary, type StoreAddress } from './store-address.ts';
-import { type StoreClient, StoreRefusal } from './store-client.ts';
-import { COMMAND_DEADLINE_MS } from './store-connection.ts';
+import { systemRandom } from '../../core/random.ts';
+import type { Timekeeper } from '../../state/moment.ts';
+import {
+  openPrimary,
+  type StoreAddress,
+  type StoreClient,
+  type StoreConnection,
+  StoreRefusal,
+} from './connection.ts';
+import { InstanceLog } from './instance-log.ts';
+import type { FleetInstance } from './seal.ts';
+import { type FleetKeys, FleetStore, fleetKeys, listOf, NO_IDENTITY, STORE_FORMAT } from './store.ts';
+
+type StoreInfo = Readonly<Record<string, string>>;
 
 export interface StoreReport {
   /** The version of the store, for example `Valkey 8.1.0` or `Redis 7.0.15`; undefined if unknown. */
@@ -21,12 +27,17 @@ export interface StoreReport {
 
 const CONNECT_DEADLINE_MS = 5_000;
 const MIN_REDIS_VERSION = 7;
+/** Above this share of `maxmemory`, noria warns. */
+const FULL_SHARE = 0.8;
+const SLOW_MS = 10;
+const PINGS = 5;
 
 /** The commands that noria sends directly. IN_SCRIPTS lists the commands that its scripts send. */
-const SENT = ['EVAL', 'EVALSHA', 'XREAD', 'PING', 'ROLE', 'SELECT'];
+const SENT = ['EVAL', 'EVALSHA', 'XREAD', 'PING', 'ROLE', 'SCAN', 'SELECT'];
 const IN_SCRIPTS = [
-  ...['DEL', 'EXISTS', 'GET', 'HDEL', 'HGET', 'HGETALL', 'HINCRBY', 'HMGET', 'HSET', 'INFO', 'PEXPIRE'],
-  ...['SADD', 'SCARD', 'SET', 'TIME', 'XADD', 'XRANGE', 'XREVRANGE', 'XTRIM'],
+  ...['DEL', 'EXISTS', 'HDEL', 'HGET', 'HGETALL', 'HINCRBY', 'HKEYS', 'HMGET', 'HSCAN', 'HSET', 'INFO'],
+  ...['PEXPIRE', 'SADD', 'SCARD', 'TIME', 'XADD', 'XLEN', 'XRANGE', 'XREVRANGE', 'XTRIM', 'ZADD'],
+  ...['ZRANGEBYSCORE', 'ZREM'],
 ];
 
 /**
@@ -38,8 +49,48 @@ export function aclLine(name: string, username: string): string {
   return `ACL SETUSER ${username} on >PASSWORD resetkeys ~{noria:${name}}:* resetchannels -@all ${commands.join(' ')}`;
 }
 
-/** @param name - the name of the fleet. */
-export async function inspectStore(address: StoreAddress, name: string, clock: Clock): Promise<StoreReport> {
+/** What the store must hold for this noria. Its data is read, and its own checks apply to it. */
+interface OwnData {
+  readonly instances: readonly FleetInstance[];
+  readonly refuses: (host: string, port: number) => string | undefined;
+  readonly timekeeper: Timekeeper;
+}
+
+/** @param name - the name of the fleet. @param own - absent: does not read the data of the fleet. */
+export async function inspectStore(
+  address: StoreAddress,
+  name: string,
+  clock: Clock,
+  own?: OwnData,
+): Promise<StoreReport> {
+  const report = await inspectServer(address, name, clock);
+  if (report.errors.length > 0 || own === undefined) return report;
+  const store = new FleetStore({ address, name, clock, random: systemRandom, timekeeper: own.timekeeper });
+  const warnings: string[] = [...report.warnings];
+  try {
+    store.connection.start();
+    await store.connection.tried;
+    if (store.connection.fault !== undefined) throw store.connection.fault;
+    for (const instance of own.instances) {
+      const log = new InstanceLog({
+        store,
+        replica: 'noria check',
+        instance,
+        refuses: own.refuses,
+        onUnreadable: (where, why) =>
+          warnings.push(`noria ignores ${where} in the store of the fleet: ${why}`),
+      });
+      await log.load();
+    }
+    return { ...report, warnings };
+  } catch (error) {
+    return failedReport(error, address);
+  } finally {
+    await store.close();
+  }
+}
+
+async function inspectServer(address: StoreAddress, name: string, clock: Clock): Promise<StoreReport> {
   let client: StoreClient;
   try {
     const { signal } = new AbortController();
@@ -48,7 +99,8 @@ export async function inspectStore(address: StoreAddress, name: string, clock: C
     return failedReport(error, address);
   }
   try {
-    return await inspect(client, fleetKeys(name), aclLine(name, address.server.login.username ?? 'noria'));
+    const acl = aclLine(name, address.server.login.username ?? 'noria');
+    return await inspect(client, { clock, keys: fleetKeys(name), acl });
   } catch (error) {
     return failedReport(error, address);
   } finally {
@@ -69,6 +121,11 @@ const CONNECTION_ADVICE: readonly (readonly [text: RegExp, advice: string])[] = 
   [/WRONGPASS|NOAUTH|invalid username-password/i, 'check user name and password in the URL'],
   [/DB index/, 'check the database number in the URL'],
   [/Unknown RESP type/, 'another kind of server listens there: check host and port in the URL'],
+  [/LOADING/, 'the store still loads its data: wait until it has started, and run noria check again'],
+  [
+    /certificate required|handshake failure/i,
+    'the store asks for a client certificate: set fleet.tls.cert and fleet.tls.key',
+  ],
   [/certificate|altname/i, 'check fleet.tls.ca, and that the certificate names the host of the URL'],
   [/Sentinel/, 'check fleet.sentinel, and that the Sentinels can be reached from this machine'],
 ];
@@ -87,7 +144,10 @@ function connectionProblem(error: unknown, { server }: StoreAddress): string {
   return `${message}; ${advice}; ${server.tls === undefined ? TRY_TLS : TRY_PLAIN}`;
 }
 
-async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promise<StoreReport> {
+async function inspect(
+  client: StoreClient,
+  { clock, keys, acl }: { readonly clock: Clock; readonly keys: FleetKeys; readonly acl: string },
+): Promise<StoreReport> {
   const info = await readInfo(client, acl);
   if (typeof info === 'string')
     return { version: undefined, isReachable: true, errors: [info], warnings: [] };
@@ -99,6 +159,10 @@ async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promi
   const errors: string[] = [];
   if (info['run_id'] === undefined || info['master_replid'] === undefined) {
     errors.push(`the store cannot be used: ${NO_IDENTITY}`);
+  } else if (info['cluster_enabled'] === '1') {
+    errors.push(
+      'the store is a node of a cluster, and noria needs one server with all keys; use a store without cluster mode (cluster-enabled no)',
+    );
   } else if (info['role'] !== 'master') {
     const primary = `${info['master_host']}:${info['master_port']}`;
     errors.push(
@@ -110,7 +174,63 @@ async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promi
   }
   const warning = evictionWarning(info);
   if (warning !== undefined) errors.push(warning);
-  return { version, isReachable: true, errors, warnings: findRisks(info) };
+  return {
+    version,
+    isReachable: true,
+    errors,
+    warnings: [...findRisks(info), ...(errors.length === 0 ? await slowness(client, clock) : [])],
+  };
+}
+
+async function slowness(client: StoreClient, clock: Clock): Promise<string[]> {
+  const times: number[] = [];
+  while (times.length < PINGS) {
+    const askedAt = clock.monotonic();
+    await client.call(['PING']);
+    times.push(clock.monotonic() - askedAt);
+  }
+  const answerMs = Math.round(Math.min(...times));
+  if (answerMs <= SLOW_MS) return [];
+  return [
+    `the store answered after ${answerMs} ms; a new session waits at most 30 ms for it, so use a store within ${SLOW_MS} ms`,
+  ];
+}
+
+/** Parses the answer to INFO into its fields. */
+function parseInfo(text: string): StoreInfo {
+  const lines = text.split('\r\n').map((line) => /^([^#:][^:]*):(.*)$/.exec(line));
+  return Object.fromEntries(lines.flatMap((line) => (line ? [[line[1], line[2]]] : [])));
+}
+
+/**
+ * Returns a warning if the store deletes data when its memory is full. Returns undefined if it never does, or does not
+ * report its policy.
+ */
+function evictionWarning({ maxmemory, maxmemory_policy: policy }: StoreInfo): string | undefined {
+  if (maxmemory === undefined || maxmemory === '0') return undefined;
+  if (policy === undefined || policy === 'noeviction') return undefined;
+  return `the store has maxmemory-policy ${policy}, so it deletes data of the fleet when its memory is full, such as the pace, the members and the sessions; set maxmemory-policy to noeviction`;
+}
+
+/** Warns before the store refuses writes. */
+function fullness({ maxmemory, used_memory: used }: StoreInfo): string[] {
+  const share = Number(used) / Number(maxmemory);
+  if (!(Number(maxmemory) > 0) || !(share > FULL_SHARE)) return [];
+  return [
+    `the memory of the store is ${Math.round(share * 100)} % full; above 100 % it refuses writes, and no noria draws; raise maxmemory`,
+  ];
+}
+
+/** Reads the settings of the store that may destroy data of the fleet or stop it. */
+export async function readStoreWarnings(connection: StoreConnection): Promise<string[]> {
+  try {
+    const info = parseInfo(String(await connection.call(['INFO', 'memory'])));
+    return [evictionWarning(info) ?? [], fullness(info)].flat();
+  } catch (error) {
+    // handled: this function only looks for warnings; `noria check` reports the error
+    if (error instanceof StoreRefusal || error instanceof NoriaError) return [];
+    throw error;
+  }
 }
 
 /**
@@ -118,8 +238,10 @@ async function inspect(client: StoreClient, keys: FleetKeys, acl: string): Promi
  * but its next draws are delayed.
  */
 function findRisks(info: StoreInfo): string[] {
-  if (info['aof_enabled'] !== '0') return [];
+  const full = fullness(info);
+  if (info['aof_enabled'] !== '0') return full;
   return [
+    ...full,
     'the store has no append-only file: after a restart of the store, no noria draws for one interval plus the duration of one call; set appendonly yes in the store',
   ];
 }
@@ -127,7 +249,7 @@ function findRisks(info: StoreInfo): string[] {
 /** Returns the fields of INFO, or a problem as text if the store refuses INFO. */
 async function readInfo(client: StoreClient, acl: string): Promise<StoreInfo | string> {
   try {
-    return parseInfo(String(await client.call(['INFO'], COMMAND_DEADLINE_MS)));
+    return parseInfo(String(await client.call(['INFO'])));
   } catch (error) {
     if (!(error instanceof StoreRefusal)) throw error;
     if (error.message.startsWith('NOAUTH')) return 'the store needs a password; add the password to the URL';
@@ -151,13 +273,16 @@ function versionOf(info: StoreInfo): {
 const TRY_LUA = `
 local key, missing = KEYS[1], {}
 local tries = {
-  { 'EXISTS', key }, { 'GET', key }, { 'SET', key, '1' }, { 'PEXPIRE', key, 60000 }, { 'DEL', key },
-  { 'HSET', key, 'a', '1' }, { 'HGET', key, 'a' }, { 'HMGET', key, 'a' }, { 'HGETALL', key },
+  { 'EXISTS', key }, { 'DEL', key },
+  { 'HSET', key, 'a', '1' }, { 'PEXPIRE', key, 60000 }, { 'HGET', key, 'a' }, { 'HMGET', key, 'a' },
+  { 'HGETALL', key }, { 'HKEYS', key }, { 'HSCAN', key, '0' },
   { 'HINCRBY', key, 'a', 1 }, { 'HDEL', key, 'a' }, { 'SADD', key, 'a' }, { 'SCARD', key }, { 'DEL', key },
-  { 'XADD', key, '1-0', 'a', '1' }, { 'XRANGE', key, '-', '+' }, { 'XREVRANGE', key, '+', '-' },
-  { 'XTRIM', key, 'MAXLEN', 0 }, { 'INFO', 'server' }, { 'TIME' }, { 'DEL', key },
+  { 'XADD', key, '1-0', 'a', '1' }, { 'XLEN', key }, { 'XRANGE', key, '-', '+' }, { 'XREVRANGE', key, '+', '-' },
+  { 'XTRIM', key, 'MAXLEN', 0 }, { 'DEL', key }, { 'ZADD', key, 1, 'a' },
+  { 'ZRANGEBYSCORE', key, '-inf', '+inf' }, { 'ZREM', key, 'a' }, { 'INFO', 'server' }, { 'TIME' },
+  { 'DEL', key },
 }
-local seen = {}
+local seen, failed = {}, ''
 for _, command in ipairs(tries) do
   local reply = redis.pcall(unpack(command))
   local refused = type(reply) == 'table' and reply.err and
@@ -165,42 +290,53 @@ for _, command in ipairs(tries) do
   if refused and not seen[command[1]] then
     seen[command[1]] = true
     missing[#missing + 1] = command[1]
+  elseif not refused and type(reply) == 'table' and reply.err and failed == '' then
+    failed = reply.err
   end
 end
-return missing
+return { failed, missing }
 `;
 
 const KEY_REFUSED = /^NOPERM.*\bkeys?\b/;
 
 async function findMissingPermissions(client: StoreClient, keys: FleetKeys, acl: string): Promise<string[]> {
   const missing: string[] = [];
+  const failures = new Set<string>();
   let isKeyRefused = false;
   const attempt = async (name: string, command: readonly string[]) => {
     try {
-      return await client.call(command, COMMAND_DEADLINE_MS);
+      return await client.call(command);
     } catch (error) {
       if (!(error instanceof StoreRefusal)) throw error;
       if (KEY_REFUSED.test(error.message)) isKeyRefused = true;
       else if (error.message.startsWith('NOPERM')) missing.push(name);
-      return null; // handled: only NOPERM shows that a permission is missing
+      else if (!error.message.startsWith('NOSCRIPT')) failures.add(error.message);
+      return null;
     }
   };
   const inScripts = await attempt('EVAL', ['EVAL', TRY_LUA, '1', keys.check]);
-  missing.push(...listOf(inScripts).map(String));
+  const [failed, missed] = listOf(inScripts);
+  missing.push(...listOf(missed).map(String));
+  if (typeof failed === 'string' && failed !== '') failures.add(failed);
   await attempt('EVALSHA', ['EVALSHA', '0'.repeat(40), '0']);
   await attempt('XREAD', ['XREAD', 'STREAMS', keys.check, '0-0']);
   const refused = [
     ...(missing.length === 0 ? [] : [`run ${missing.join(', ')}`]),
     ...(isKeyRefused ? ['use the keys of this fleet'] : []),
   ];
-  if (refused.length === 0) return [];
+  const refusing = [...failures].map(
+    (failure) =>
+      `the store does not accept what noria writes: ${failure}; no noria of the fleet draws until it does`,
+  );
+  if (refused.length === 0) return refusing;
   return [
+    ...refusing,
     `the user of the store may not ${refused.join(' or ')}; give it the permissions that noria needs: ${acl}`,
   ];
 }
 
 async function findFormatProblem(client: StoreClient, keys: FleetKeys): Promise<string[]> {
-  const format = Number(await client.call(['HGET', keys.epoch, 'format'], COMMAND_DEADLINE_MS));
+  const format = Number(await client.call(['HGET', keys.epoch, 'format']));
   if (format <= STORE_FORMAT) return [];
   return [
     `the data in the store has format ${format}, and this noria knows formats up to ${STORE_FORMAT}; update this noria`,

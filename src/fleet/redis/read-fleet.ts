@@ -1,11 +1,8 @@
 /** Reads the state of a fleet from its store for noria's commands. Does not join the fleet. */
-import { SECOND_MS } from '../../core/duration.ts';
-import type { ReplicaStatus, SourceRefusal } from '../fleet-pool.ts';
-import type { SharedState } from '../shared-pool.ts';
-import { REPLICA_SILENT_MS } from './fleet-log.ts';
-import { FleetScript, FleetStore, type FleetStoreOptions } from './fleet-store.ts';
-import { fieldsOf, loadState } from './log-reader.ts';
-import { decodeReplica } from './schemas.ts';
+import type { SharedState } from '../schemas.ts';
+import { InstanceLog } from './instance-log.ts';
+import type { FleetInstance } from './seal.ts';
+import { FleetStore, type FleetStoreOptions, listOf } from './store.ts';
 
 /**
  * Connects to the store and does not follow the log.
@@ -23,27 +20,27 @@ export async function openFleetStore(
   throw fault;
 }
 
-export interface StoredReplica extends ReplicaStatus {
-  readonly refusals: readonly SourceRefusal[];
+/** Returns the members of the instance that have not ended. Moments are by the store's clock. */
+export async function readInstance(
+  store: FleetStore,
+  instance: FleetInstance,
+  onUnreadable: (where: string, why: string) => void,
+): Promise<SharedState> {
+  const log = new InstanceLog({ store, replica: '', instance, refuses: () => undefined, onUnreadable });
+  await log.load();
+  return log.state.read(store.now);
 }
 
-const REPLICAS = new FleetScript('replicas', `return answer(redis.call('HGETALL', KEYS[4]))`);
+const KEYS_PER_SCAN = '1000';
 
-/** Returns the replicas, sorted by name. A killed replica stays in the list for a few seconds. */
-export async function readReplicas(store: FleetStore): Promise<StoredReplica[]> {
-  const { epoch, values } = await store.run(REPLICAS);
-  const found = Object.entries(fieldsOf(values[0])).flatMap(([name, text]): StoredReplica[] => {
-    const [, at = '', record = ''] = /^(\d+) (.*)$/.exec(text) ?? [];
-    const silentMs = epoch.now - Number(at);
-    const { version, clients, refusals = [] } = decodeReplica(record) ?? {};
-    if (version === undefined || clients === undefined || silentMs > REPLICA_SILENT_MS) return [];
-    return [{ name, version, clients, lastSeenSeconds: Math.round(silentMs / SECOND_MS), refusals }];
-  });
-  return found.sort((a, b) => (a.name < b.name ? -1 : 1));
-}
-
-/** Returns the members and sessions that have not ended. Moments are by the store's clock. */
-export async function readSharedState(store: FleetStore): Promise<SharedState> {
-  const { state } = await loadState(store);
-  return state.read(store.clock.atMost() ?? 0);
+/** Counts the sessions of all norias of the fleet. */
+export async function countSessions({ connection, keys }: FleetStore): Promise<number> {
+  let count = 0;
+  for (let cursor = '0'; ; ) {
+    const command = ['SCAN', cursor, 'MATCH', `${keys.prefix}:s:*`, 'COUNT', KEYS_PER_SCAN];
+    const [next, found] = listOf(await connection.call(command));
+    count += listOf(found).length;
+    cursor = String(next);
+    if (cursor === '0') return count;
+  }
 }

@@ -1,7 +1,6 @@
 /**
- * The shared pool of a fleet, in Valkey or Redis. Every replica computes the state from the same log (shared-state.ts).
- * All moments in the state are by the store's clock. Only `bindSession` delays a client's request; its deadline is
- * short.
+ * The shared pool of a fleet, in Valkey or Redis. Every replica computes the state of each instance from the same log
+ * (instance-log.ts). Only `bindSession` delays a client's request; its deadline is short.
  *
  * While the store is unavailable, this replica drops its facts and merges its beats. After each reconnect, it loads the
  * state again, publishes what it knows and the state lacks, for example its members, and sends the merged beat.
@@ -9,27 +8,39 @@
 import { randomUUID } from 'node:crypto';
 import { type Clock, pause } from '../../core/clock.ts';
 import { NoriaError } from '../../core/faults.ts';
-import type { SharedSession } from '../../pool/shared-member.ts';
 import type { Timekeeper } from '../../state/moment.ts';
-import type { FleetPool, ReplicaStatus, SourceRefusal } from '../fleet-pool.ts';
-import { shiftBeat, shiftFact, shiftState } from '../moments.ts';
-import type { Beat, Fact, FactFollower } from '../shared-pool.ts';
-import { SharedPoolState } from '../shared-state.ts';
-import { type BeatAnswer, BeatExchange } from './beat-exchange.ts';
-import { DayCounts } from './day-counts.ts';
-import { readEvictionWarning } from './evictions.ts';
-import { LEAVE, SNAPSHOT } from './fleet-log.ts';
-import { FleetStore, type FleetStoreOptions } from './fleet-store.ts';
-import { fieldsOfUses, isDeletableAfter, type LogEntry, loadState, readLog } from './log-reader.ts';
-import { LogWriter } from './log-writer.ts';
-import { type ClaimOutcome, RedisPaceStore } from './redis-pace-store.ts';
-import type { StoreClient } from './store-client.ts';
+import { shiftMoments, sourceOf } from '../records.ts';
+import type {
+  Beat,
+  Fact,
+  FactOf,
+  MemberRecord,
+  ReplicaRecord,
+  SharedSession,
+  SharedState,
+  SourceRefusal,
+} from '../schemas.ts';
+import type { FactFollower, FleetPool, ReplicaStatus } from '../shared-pool.ts';
+import { BeatExchange, LEAVE } from './beat-exchange.ts';
+import { COMMAND_DEADLINE_MS, faultOf, lostStore, type StoreClient } from './connection.ts';
+import { readStoreWarnings } from './inspect-store.ts';
+import { BATCH_CHARACTERS, BATCH_FACTS, InstanceLog } from './instance-log.ts';
+import { type ClaimOutcome, DayCounts, RedisPaceStore } from './pace-store.ts';
+import { Peers } from './peers.ts';
+import type { FleetInstance } from './seal.ts';
+import { SessionStore } from './session-store.ts';
+import { FleetStore, type FleetStoreOptions, listOf } from './store.ts';
 
-export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow' | 'onConnected' | 'onLost'> {
+export interface RedisSharedPoolOptions
+  extends Omit<FleetStoreOptions, 'join' | 'follow' | 'onConnected' | 'onLost'> {
   readonly clock: Clock;
   readonly timekeeper: Timekeeper;
   readonly replica: string;
   readonly version: string;
+  /** The instances of the configuration. Called at each load. */
+  readonly instances: () => readonly FleetInstance[];
+  /** Why an address cannot be a member; undefined if it can. */
+  readonly refuses: (host: string, port: number) => string | undefined;
   readonly clients: () => number;
   readonly refusals: () => readonly SourceRefusal[];
   readonly callTimeoutMs: () => number;
@@ -37,8 +48,8 @@ export interface RedisSharedPoolOptions extends Omit<FleetStoreOptions, 'follow'
   readonly bindDeadlineMs?: number;
   readonly beatEveryMs?: number;
   /**
-   * The minimum number of log entries between two snapshots. If the state has more members and sessions than this
-   * number, noria uses the number of members and sessions instead.
+   * The minimum number of log entries between two snapshots. If the state has more members than this number, noria uses
+   * the number of members instead.
    */
   readonly minEntries?: number;
   readonly observer?: FleetObserver;
@@ -52,13 +63,17 @@ export interface FleetObserver {
   /** This replica received a log entry `ms` after another replica appended it. */
   lagged(ms: number): void;
   nameTaken(): void;
-  /** The store has a setting that may destroy data of the fleet. */
+  /** A client got a session on which the replicas did not agree in time. */
+  unagreed(): void;
+  /** Something in the store needs the operator. */
   warned(message: string): void;
 }
 
 const BIND_DEADLINE_MS = 30;
 const BEAT_EVERY_MS = 1_000;
 const MIN_ENTRIES = 500;
+const BLOCK_MS = 5_000;
+const ENTRIES_PER_READ = 500;
 /**
  * Replica n of the list, counted from 0, writes a snapshot after (1 + n × TURN_SHARE) times the minimum number of log
  * entries. So usually only the first replica writes one.
@@ -70,25 +85,22 @@ export class RedisSharedPool implements FleetPool {
   readonly dayCounts: DayCounts;
   readonly #options: RedisSharedPoolOptions;
   readonly #store: FleetStore;
-  readonly #writer: LogWriter;
   readonly #beats: BeatExchange;
+  readonly #peers: Peers;
   readonly #started = Promise.withResolvers<void>();
   #follower: FactFollower | undefined;
-  #state = new SharedPoolState();
-  /** The number of the last log entry that this replica has applied. */
-  #applied = 0;
-  /**
-   * The known fields of the store's hash of uses (see `FleetKeys.uses`). When this replica writes a snapshot, it
-   * deletes the fields that the snapshot makes unnecessary (`isDeletableAfter`).
-   */
-  #usesFields = new Set<string>();
-  #waiters: { readonly number: number; readonly resolve: () => void }[] = [];
+  #instances: readonly InstanceLog[] = [];
+  #sessions: SessionStore;
+  #unsent: Fact[] = [];
+  /** Whether the state is loaded, so that facts are kept until the connection is open. */
+  #isOpening = false;
+  #publishing: Promise<void> | undefined;
+  #waiters: { readonly instance: InstanceLog; readonly number: number; readonly resolve: () => void }[] = [];
   #lostAt: number | undefined;
   /** `reload` ends the connection with this error. Such an end is not reported as a loss of the store. */
   #reloading: NoriaError | undefined;
   #isClosed = false;
-  /** The last reported warning that the store deletes data when its memory is full. */
-  #evictionWarning: string | undefined;
+  readonly #warned = new Set<string>();
   /** Distinguishes this process from any other process that uses the same replica name. */
   readonly #process = randomUUID();
 
@@ -98,20 +110,25 @@ export class RedisSharedPool implements FleetPool {
     this.#lostAt = clock.monotonic();
     this.#store = new FleetStore({
       ...options,
+      join: (client) => this.#beats.join(client),
       follow: { load: (client) => this.#load(client), read: (client) => this.#read(client) },
       onConnected: () => this.#connected(),
       onLost: (error) => this.#lost(error),
     });
-    this.#writer = new LogWriter(this.#store, replica);
+    this.#sessions = this.#newSessions();
+    this.#peers = new Peers(replica, options.instances, (message) => this.#warn(message));
     this.#beats = new BeatExchange({
       store: this.#store,
       clock,
       everyMs: options.beatEveryMs ?? BEAT_EVERY_MS,
       replica,
       record: () => this.#record(),
-      shift: (beat) => shiftBeat(beat, this.#store.toStoreTime),
+      clients: options.clients,
+      instances: () => this.#instances,
+      sessions: () => this.#sessions,
       receive: (answer) => this.#receiveBeats(answer),
       nameTaken: () => observer?.nameTaken(),
+      onList: (records) => this.#peers.compare(records),
     });
     this.dayCounts = new DayCounts(this.#store);
     this.pace = new RedisPaceStore({
@@ -120,9 +137,9 @@ export class RedisSharedPool implements FleetPool {
       stopwatch: () => options.timekeeper.stopwatch(),
       callTimeoutMs: options.callTimeoutMs,
       log: {
-        position: () => this.#applied,
-        flushed: () => this.#writer.flushed(),
-        catchUp: (number) => this.#catchUp(number),
+        position: (key) => this.#instance(key)?.applied ?? 0,
+        flushed: async () => this.#publishing,
+        catchUp: (key, number) => this.#catchUp(key, number),
       },
       onClaim: (outcome) => observer?.claimed(outcome),
     });
@@ -141,11 +158,11 @@ export class RedisSharedPool implements FleetPool {
   }
 
   get replicas(): readonly ReplicaStatus[] {
-    return this.#beats.replicas();
+    return this.#beats.replicas;
   }
 
   drawnBy(member: string): string | undefined {
-    return this.#state.drawnBy(member);
+    return this.#instances.map(({ state }) => state.drawnBy(member)).find((name) => name !== undefined);
   }
 
   reload(): void {
@@ -160,36 +177,54 @@ export class RedisSharedPool implements FleetPool {
    */
   async follow(follower: FactFollower): Promise<void> {
     this.#follower = follower;
-    this.#store.connection.start();
-    await this.#store.connection.tried;
+    const { connection } = this.#store;
+    connection.start();
+    await Promise.race([connection.tried, this.#started.promise]);
     const { fault } = this;
     if (fault?.code === 'fleet-store-unusable') throw fault;
     if (fault === undefined) await this.#started.promise;
   }
 
   publish(facts: readonly Fact[]): void {
-    if (!this.#isClosed) this.#writer.publish(facts);
+    if (this.#isClosed || facts.length === 0) return;
+    const isOpen = this.fault === undefined;
+    if (!isOpen && !this.#isOpening) return;
+    this.#unsent.push(...facts);
+    if (isOpen) this.#publishing ??= this.#publishAll();
   }
 
   beat(beat: Beat): void {
     if (!this.#isClosed) this.#beats.send(beat);
   }
 
-  async bindSession(proposed: SharedSession): Promise<SharedSession> {
-    if (this.fault !== undefined || this.#isClosed) return proposed;
-    const { clock, bindDeadlineMs = BIND_DEADLINE_MS } = this.#options;
+  async bindSession(proposed: SharedSession, from: string | undefined): Promise<SharedSession | undefined> {
+    if (this.#isClosed) return undefined;
+    const { clock, observer, bindDeadlineMs = BIND_DEADLINE_MS } = this.#options;
     const answered = new AbortController();
-    // handled: if the store fails, only this replica uses the proposed session
-    const bound = this.#writer.bindSession(proposed).catch(() => proposed);
-    const session = await Promise.race([bound, pause(clock, bindDeadlineMs, answered.signal)]);
+    let isLate = false;
+    const bound = this.fault === undefined ? this.#sessions.bind(proposed, from) : Promise.resolve(undefined);
+    const inTime = bound.then(
+      (session) => {
+        if (isLate && session !== undefined)
+          this.#follower?.receiveFacts([
+            { by: '', fact: { kind: 'session.moved', session, reason: 'bound' } },
+          ]);
+        return session;
+      },
+      () => undefined, // handled: the store failed, so only this replica uses the proposed session
+    );
+    const session = await Promise.race([inTime, pause(clock, bindDeadlineMs, answered.signal)]);
     answered.abort();
-    return session ?? proposed;
+    isLate = true;
+    if (session !== undefined) return session;
+    observer?.unagreed();
+    return undefined;
   }
 
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    await this.#writer.flushed();
+    await this.#publishing;
     await this.#beats.close();
     const args = [this.#options.replica, this.#process];
     // ignored: without LEAVE, the other replicas drop this one when its beats stop
@@ -199,105 +234,233 @@ export class RedisSharedPool implements FleetPool {
     this.#resolveWaiters();
   }
 
-  #record(): string {
-    const { version, clients, refusals } = this.#options;
+  #record(): ReplicaRecord {
+    const { version, refusals, instances } = this.#options;
     const refused = refusals();
-    const record = { process: this.#process, version, clients: clients() };
-    return JSON.stringify(refused.length === 0 ? record : { ...record, refusals: refused });
+    return {
+      process: this.#process,
+      version,
+      instances: instances().map(({ key, settings }) => ({ source: key, ...settings })),
+      ...(refused.length > 0 && { refusals: [...refused] }),
+    };
+  }
+
+  #instance(key: string): InstanceLog | undefined {
+    return this.#instances.find((instance) => instance.key === key);
+  }
+
+  #newSessions(): SessionStore {
+    const { replica, instances } = this.#options;
+    return new SessionStore(this.#store, replica, instances(), (facts) =>
+      this.#follower?.receiveFacts(facts),
+    );
   }
 
   async #load(client: StoreClient): Promise<void> {
-    const loaded = await loadState(this.#store, client);
-    this.#state = loaded.state;
-    this.#applied = loaded.lastNumber;
-    this.#usesFields = new Set(loaded.fields);
-    this.#beats.start(loaded.lastBeatId, (id) => loaded.state.drawnBy(id) !== undefined);
-    this.#writer.keepUntilConnected();
-    this.#follower?.receiveState(shiftState(loaded.state.read(this.#storeNow), this.#store.toLocalTime));
+    const { replica, refuses, instances } = this.#options;
+    const isFirst = this.#instances.length === 0;
+    const onUnreadable = (where: string, why: string) =>
+      this.#warn(`noria ignores ${where} in the store of the fleet: ${why}`);
+    const loaded = instances().map(
+      (instance) => new InstanceLog({ store: this.#store, replica, instance, refuses, onUnreadable }),
+    );
+    const early = isFirst ? (records: readonly MemberRecord[]) => this.#deliverEarly(records) : undefined;
+    for (const instance of loaded) await instance.load(client, early);
+    this.#sessions = this.#newSessions();
+    const sessions = await this.#sessions.load(this.#follower?.heldSessions() ?? [], client);
+    this.#instances = loaded;
+    this.#beats.start((id) => this.drawnBy(id) !== undefined);
+    this.#isOpening = true;
+    const states = loaded.map(({ state }) => state.read(this.#store.now));
+    const bans = states.flatMap((state) => state.bans ?? []);
+    const resumed = states.flatMap((state) => state.resumed ?? []);
+    const reports = states.flatMap((state) => state.reports ?? []);
+    const merged: SharedState = {
+      members: states.flatMap(({ members }) => members),
+      ...(bans.length > 0 && { bans }),
+      sessions,
+      paused: states.flatMap(({ paused }) => paused),
+      ...(resumed.length > 0 && { resumed }),
+      ...(reports.length > 0 && { reports }),
+    };
+    this.#follower?.receiveState(shiftMoments(merged, this.#store.toLocalTime));
   }
 
-  #read(client: StoreClient): Promise<never> {
-    return readLog(this.#store, client, { after: this.#applied, apply: (entry) => this.#apply(entry) });
+  /** Passes on the members of a page, so that this replica can serve clients before the last page has come. */
+  #deliverEarly(records: readonly MemberRecord[]): void {
+    const now = this.#store.now;
+    const facts = records.flatMap(({ member, drawnBy, left, votes, quarantine }): Fact[] => {
+      if (left !== undefined || votes.length > 0 || member.endsAt <= now) return [];
+      const about = { source: member.source, member: member.id };
+      return [
+        { kind: 'member.joined', member: { drawnBy, ...member } },
+        ...(quarantine ? [{ kind: 'member.quarantined', ...about, quarantine } as const] : []),
+      ];
+    });
+    const local = shiftMoments(facts, this.#store.toLocalTime);
+    this.#follower?.receiveFacts(local.map((fact) => ({ by: '', fact })));
+    this.#started.resolve();
   }
 
-  #apply({ number, at, facts }: LogEntry): void {
-    const now = this.#storeNow;
-    for (const fact of facts) this.#state.apply(fact, now);
-    this.#applied = number;
-    const local = facts.map(({ by, fact }) => ({ by, fact: shiftFact(fact, this.#store.toLocalTime) }));
+  /** Reads the logs, and the sessions that others moved, until the connection ends. */
+  async #read(client: StoreClient): Promise<never> {
+    for (;;) {
+      const instances = this.#instances;
+      const reply = await client.call(
+        [
+          ...['XREAD', 'BLOCK', String(BLOCK_MS), 'COUNT', String(ENTRIES_PER_READ), 'STREAMS'],
+          ...[...instances.map(({ base }) => `${base}:log`), this.#sessions.news],
+          ...[...instances.map(({ applied }) => `${applied}-0`), this.#sessions.lastNews],
+        ],
+        BLOCK_MS + COMMAND_DEADLINE_MS,
+      );
+      for (const stream of listOf(reply)) {
+        const [name, entries] = listOf(stream);
+        const instance = instances.find(({ base }) => `${base}:log` === name);
+        for (const entry of listOf(entries)) {
+          if (instance === undefined) this.#sessions.readNews(entry);
+          else this.#apply(instance, entry, client);
+        }
+      }
+    }
+  }
+
+  #apply(instance: InstanceLog, entry: Parameters<InstanceLog['apply']>[0], client: StoreClient): void {
+    const applied = instance.apply(entry);
+    if (applied === undefined) {
+      const why = `entry ${instance.applied + 1} of a log is no longer in the store, so noria loads all data of the store again`;
+      throw client.end(lostStore(client.address, why));
+    }
+    const local = shiftMoments(applied.facts, this.#store.toLocalTime);
     if (local.length > 0) this.#follower?.receiveFacts(local);
-    this.#options.observer?.lagged(Math.max(0, now - at));
+    this.#options.observer?.lagged(Math.max(0, this.#store.now - applied.at));
     this.#resolveWaiters();
-  }
-
-  get #storeNow(): number {
-    return this.#store.clock.atMost() ?? 0;
   }
 
   #connected(): void {
     this.#lostAt = undefined;
-    this.#writer.connected();
+    this.#isOpening = false;
+    if (this.#unsent.length > 0) this.#publishing ??= this.#publishAll();
     this.#beats.connected();
     this.#options.observer?.connected();
-    void this.#checkEvictions();
+    void readStoreWarnings(this.#store.connection).then((warnings) => {
+      for (const warning of warnings) this.#warn(warning);
+    });
   }
 
-  /** Warns if the store deletes data when its memory is full. Does not repeat the same warning. */
-  async #checkEvictions(): Promise<void> {
-    const found = await readEvictionWarning(this.#store.connection);
-    if (found === undefined || found === this.#evictionWarning) return;
-    this.#evictionWarning = found;
-    this.#options.observer?.warned(found);
+  /** Does not repeat the same warning. */
+  #warn(message: string): void {
+    if (this.#warned.has(message) || this.#warned.size > 1_000) return;
+    this.#warned.add(message);
+    this.#options.observer?.warned(message);
   }
 
   #lost(error: NoriaError): void {
     this.#lostAt ??= this.#options.clock.monotonic();
-    this.#writer.lost();
+    this.#isOpening = false;
+    this.#unsent = [];
     this.#beats.lost();
     this.#resolveWaiters();
     if (error !== this.#reloading) this.#options.observer?.lost(error);
   }
 
-  #receiveBeats({ beats, members, sessions, lastNumber, snapshotNumber }: BeatAnswer): void {
-    const sums: Record<string, number> = {};
-    for (const field of fieldsOfUses({ members, sessions })) this.#usesFields.add(field);
-    for (const use of sessions) this.#state.recordSessionUse(use);
-    for (const use of members) {
-      const sum = this.#state.addUse(use);
-      if (sum !== undefined && use.uses > 0) sums[use.member] = sum;
+  /**
+   * Publishes one batch of facts after the other, to keep their order. Waits for each batch: if the store lacks the
+   * script, noria sends the script and the batch again, and the next batch could otherwise arrive first.
+   */
+  async #publishAll(): Promise<void> {
+    while (this.#unsent.length > 0) {
+      const facts = this.#unsent;
+      this.#unsent = [];
+      try {
+        await this.#publishInOrder(facts);
+      } catch (error) {
+        // handled: facts are lost, so this replica loads the state again
+        this.#store.connection.reset(faultOf(error));
+        this.#unsent = [];
+      }
     }
-    const replicas = this.replicas.map(({ name }) => name);
-    const shifted = beats.map(({ by, beat }) => ({ by, beat: shiftBeat(beat, this.#store.toLocalTime) }));
-    this.#follower?.receiveActivity({ replicas, beats: shifted, uses: sums });
+    this.#publishing = undefined;
+  }
+
+  async #publishInOrder(facts: readonly Fact[]): Promise<void> {
+    let batch: Fact[] = [];
+    let characters = 0;
+    const flush = async () => {
+      const [first] = batch;
+      const instance = first && this.#instance(sourceOf(first) ?? '');
+      if (instance !== undefined) await instance.append(batch);
+      batch = [];
+      characters = 0;
+    };
+    for (const fact of shiftMoments(facts, this.#store.toStoreTime)) {
+      if (fact.kind === 'session.moved' || fact.kind === 'session.ended') continue;
+      const length = JSON.stringify(fact).length;
+      const isFull = batch.length >= BATCH_FACTS || characters + length > BATCH_CHARACTERS;
+      const [first] = batch;
+      if (first !== undefined && (isFull || sourceOf(first) !== sourceOf(fact))) await flush();
+      batch.push(fact);
+      characters += length;
+    }
+    await flush();
+    const bySession = new Map<string, Promise<void>>();
+    for (const fact of facts) {
+      if (fact.kind !== 'session.moved' && fact.kind !== 'session.ended') continue;
+      const name = fact.kind === 'session.moved' ? fact.session.name : fact.name;
+      const before = bySession.get(name) ?? Promise.resolve();
+      bySession.set(
+        name,
+        before.then(() => (fact.kind === 'session.moved' ? this.#move(fact) : this.#end(fact))),
+      );
+      if (bySession.size < BATCH_FACTS) continue;
+      await Promise.all(bySession.values());
+      bySession.clear();
+    }
+    await Promise.all(bySession.values());
+  }
+
+  /** The follower receives its own fact, as from a log, and then the session of the store if it is another one. */
+  async #move(fact: FactOf<'session.moved'>): Promise<void> {
+    const session = await this.#sessions.bind(fact.session, fact.from);
+    this.#follower?.receiveFacts([{ by: this.#options.replica, fact }]);
+    if (session.member === fact.session.member) return;
+    this.#follower?.receiveFacts([{ by: '', fact: { kind: 'session.moved', session, reason: 'bound' } }]);
+  }
+
+  async #end(fact: FactOf<'session.ended'>): Promise<void> {
+    await this.#sessions.end(fact.name);
+    this.#follower?.receiveFacts([{ by: this.#options.replica, fact }]);
+  }
+
+  #receiveBeats({
+    demand,
+    uses,
+    unsaved,
+  }: Parameters<ConstructorParameters<typeof BeatExchange>[0]['receive']>[0]): void {
+    const replicas = this.#beats.names;
+    this.#follower?.receiveActivity({ replicas, beats: [], demand, uses });
     this.#started.resolve();
     this.dayCounts.refresh();
     const turn = 1 + TURN_SHARE * replicas.indexOf(this.#options.replica);
-    const size = Math.max(this.#options.minEntries ?? MIN_ENTRIES, this.#state.size);
-    if (lastNumber - snapshotNumber > turn * size) void this.#saveSnapshot();
-  }
-
-  async #saveSnapshot(): Promise<void> {
-    const state = this.#state.read(this.#storeNow);
-    // The snapshot contains no uses of members, because the store counts them in the hash of uses.
-    const members = state.members.map((record) => ({ ...record, uses: 0 }));
-    const covered = [...this.#usesFields].filter(isDeletableAfter(state));
-    for (const field of covered) this.#usesFields.delete(field);
-    const text = JSON.stringify({ ...state, members });
-    const args = [this.#store.epochId, this.#applied, text, ...covered];
-    // ignored: noria tries again after the next exchange of beats
-    await this.#store.run(SNAPSHOT, { args }).catch(() => {});
+    for (const { instance, entries } of unsaved) {
+      const size = Math.max(this.#options.minEntries ?? MIN_ENTRIES, instance.state.size);
+      // ignored: noria tries again after the next exchange of beats
+      if (entries > turn * size) void instance.save().catch(() => {});
+    }
   }
 
   /** Resolves when this replica has applied the log entry with this number, or when the connection is lost. */
-  #catchUp(number: number): Promise<void> {
-    if (this.fault !== undefined || this.#applied >= number) return Promise.resolve();
-    return new Promise((resolve) => this.#waiters.push({ number, resolve }));
+  #catchUp(key: string, number: number): Promise<void> {
+    const instance = this.#instance(key);
+    if (this.fault !== undefined || instance === undefined || instance.applied >= number)
+      return Promise.resolve();
+    return new Promise((resolve) => this.#waiters.push({ instance, number, resolve }));
   }
 
   #resolveWaiters(): void {
     const isLost = this.fault !== undefined;
-    const isDue = ({ number }: { readonly number: number }) => isLost || number <= this.#applied;
-    for (const { resolve } of this.#waiters.filter(isDue)) resolve();
-    this.#waiters = this.#waiters.filter((waiter) => !isDue(waiter));
+    const due = this.#waiters.filter(({ instance, number }) => isLost || number <= instance.applied);
+    for (const { resolve } of due) resolve();
+    this.#waiters = this.#waiters.filter((waiter) => !due.includes(waiter));
   }
 }

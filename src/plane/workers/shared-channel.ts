@@ -5,30 +5,27 @@
  * All moments in messages are of the primary's clock. Facts are encoded, because they may contain passwords of members.
  * The owner of the pipe passes each received message to `receive`, in order.
  */
-import { shiftBeat, shiftFact, shiftSession, shiftState } from '../../fleet/moments.ts';
-import type {
-  Beat,
-  Fact,
-  FactFollower,
-  FleetActivity,
-  LoggedFact,
-  SharedPool,
-  SharedState,
-} from '../../fleet/shared-pool.ts';
-import type { SharedSession } from '../../pool/shared-member.ts';
+import { shiftMoments } from '../../fleet/records.ts';
+import type { Beat, Fact, LoggedFact, SharedSession, SharedState } from '../../fleet/schemas.ts';
+import type { FactFollower, FleetActivity, SharedPool } from '../../fleet/shared-pool.ts';
 import { decodeFromIpc, encodeForIpc, type IpcEncoded } from './ipc-encoding.ts';
 
 export type ToSharedPool =
   | { readonly kind: 'shared.follow' }
   | { readonly kind: 'shared.publish'; readonly facts: IpcEncoded }
   | { readonly kind: 'shared.beat'; readonly beat: Beat }
-  | { readonly kind: 'shared.bind'; readonly id: number; readonly session: SharedSession };
+  | {
+      readonly kind: 'shared.bind';
+      readonly id: number;
+      readonly session: SharedSession;
+      readonly from: string | undefined;
+    };
 
 export type FromSharedPool =
   | { readonly kind: 'shared.state'; readonly state: IpcEncoded }
   | { readonly kind: 'shared.facts'; readonly facts: IpcEncoded }
   | { readonly kind: 'shared.activity'; readonly activity: FleetActivity }
-  | { readonly kind: 'shared.bound'; readonly id: number; readonly session: SharedSession };
+  | { readonly kind: 'shared.bound'; readonly id: number; readonly session: SharedSession | undefined };
 
 export class SharedPoolServer implements FactFollower {
   readonly #shared: SharedPool;
@@ -53,7 +50,7 @@ export class SharedPoolServer implements FactFollower {
         this.#shared.beat(message.beat);
         break;
       case 'shared.bind':
-        void this.#bind(message.id, message.session);
+        void this.#bind(message);
         break;
     }
   }
@@ -70,13 +67,22 @@ export class SharedPoolServer implements FactFollower {
     this.#send({ kind: 'shared.activity', activity });
   }
 
+  /** The state of this machine contains all sessions. */
+  heldSessions(): string[] {
+    return [];
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
     await this.#shared.close();
   }
 
-  async #bind(id: number, proposed: SharedSession): Promise<void> {
-    const session = await this.#shared.bindSession(proposed);
+  async #bind({
+    id,
+    session: proposed,
+    from,
+  }: Extract<ToSharedPool, { kind: 'shared.bind' }>): Promise<void> {
+    const session = await this.#shared.bindSession(proposed, from);
     if (!this.#closed) this.#send({ kind: 'shared.bound', id, session });
   }
 }
@@ -85,7 +91,7 @@ export class IpcSharedPool implements SharedPool {
   readonly #send: (message: ToSharedPool) => void;
   /** How far the clock of this process is ahead of the primary's clock, in ms. */
   readonly #aheadMs: number;
-  readonly #binding = new Map<number, (session: SharedSession) => void>();
+  readonly #binding = new Map<number, (session: SharedSession | undefined) => void>();
   readonly #following = Promise.withResolvers<void>();
   #follower: FactFollower | undefined;
   #lastId = 0;
@@ -104,20 +110,20 @@ export class IpcSharedPool implements SharedPool {
 
   publish(facts: readonly Fact[]): void {
     if (this.#closed) return;
-    const shifted = facts.map((fact) => shiftFact(fact, this.#toPrimary));
-    this.#send({ kind: 'shared.publish', facts: encodeForIpc(shifted) });
+    this.#send({ kind: 'shared.publish', facts: encodeForIpc(shiftMoments(facts, this.#toPrimary)) });
   }
 
   beat(beat: Beat): void {
-    if (!this.#closed) this.#send({ kind: 'shared.beat', beat: shiftBeat(beat, this.#toPrimary) });
+    if (!this.#closed) this.#send({ kind: 'shared.beat', beat: shiftMoments(beat, this.#toPrimary) });
   }
 
-  bindSession(proposed: SharedSession): Promise<SharedSession> {
-    if (this.#closed) return Promise.resolve(proposed);
+  bindSession(proposed: SharedSession, from: string | undefined): Promise<SharedSession | undefined> {
+    if (this.#closed) return Promise.resolve(undefined);
     this.#lastId += 1;
-    const { promise, resolve } = Promise.withResolvers<SharedSession>();
+    const { promise, resolve } = Promise.withResolvers<SharedSession | undefined>();
     this.#binding.set(this.#lastId, resolve);
-    this.#send({ kind: 'shared.bind', id: this.#lastId, session: shiftSession(proposed, this.#toPrimary) });
+    const session = shiftMoments(proposed, this.#toPrimary);
+    this.#send({ kind: 'shared.bind', id: this.#lastId, session, from });
     return promise;
   }
 
@@ -125,22 +131,19 @@ export class IpcSharedPool implements SharedPool {
     switch (message.kind) {
       case 'shared.state':
         this.#follower?.receiveState(
-          shiftState(decodeFromIpc<SharedState>(message.state), this.#fromPrimary),
+          shiftMoments(decodeFromIpc<SharedState>(message.state), this.#fromPrimary),
         );
         break;
       case 'shared.facts':
         this.#follower?.receiveFacts(
-          decodeFromIpc<readonly LoggedFact[]>(message.facts).map(({ by, fact }) => ({
-            by,
-            fact: shiftFact(fact, this.#fromPrimary),
-          })),
+          shiftMoments(decodeFromIpc<readonly LoggedFact[]>(message.facts), this.#fromPrimary),
         );
         break;
       case 'shared.activity':
         this.#receiveActivity(message.activity);
         break;
       case 'shared.bound':
-        this.#binding.get(message.id)?.(shiftSession(message.session, this.#fromPrimary));
+        this.#binding.get(message.id)?.(shiftMoments(message.session, this.#fromPrimary));
         this.#binding.delete(message.id);
         break;
     }
@@ -151,8 +154,7 @@ export class IpcSharedPool implements SharedPool {
   }
 
   #receiveActivity(activity: FleetActivity): void {
-    const beats = activity.beats.map(({ by, beat }) => ({ by, beat: shiftBeat(beat, this.#fromPrimary) }));
-    this.#follower?.receiveActivity({ ...activity, beats });
+    this.#follower?.receiveActivity({ ...activity, beats: shiftMoments(activity.beats, this.#fromPrimary) });
     this.#following.resolve();
   }
 

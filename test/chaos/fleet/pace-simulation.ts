@@ -6,8 +6,8 @@
 import { randomUUID } from 'node:crypto';
 import { HOUR_MS } from '../../../src/core/duration.ts';
 import { seededRandom } from '../../../src/core/random.ts';
-import { fleetKeys } from '../../../src/fleet/redis/keys.ts';
-import type { StoreClient } from '../../../src/fleet/redis/store-client.ts';
+import type { StoreClient } from '../../../src/fleet/redis/connection.ts';
+import { fleetKeys } from '../../../src/fleet/redis/store.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import type { TestStore } from '../../support/store-server.ts';
 import { type Defect, INTERVAL_MS, type Moment, SimulatedNoria } from './simulated-noria.ts';

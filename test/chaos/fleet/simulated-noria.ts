@@ -2,10 +2,10 @@
 import { type Clock, pause } from '../../../src/core/clock.ts';
 import { NoriaError } from '../../../src/core/faults.ts';
 import type { Random } from '../../../src/core/random.ts';
-import { FleetStore } from '../../../src/fleet/redis/fleet-store.ts';
-import { RedisPaceStore } from '../../../src/fleet/redis/redis-pace-store.ts';
-import type { StoreAddress } from '../../../src/fleet/redis/store-address.ts';
-import { lostStore } from '../../../src/fleet/redis/store-client.ts';
+import type { StoreAddress } from '../../../src/fleet/redis/connection.ts';
+import { lostStore } from '../../../src/fleet/redis/connection.ts';
+import { RedisPaceStore } from '../../../src/fleet/redis/pace-store.ts';
+import { FleetStore } from '../../../src/fleet/redis/store.ts';
 import { Pace, type Permit } from '../../../src/refill/pace.ts';
 import { PACE_UNCHANGED } from '../../../src/refill/pace-rule.ts';
 import { createTimekeeper } from '../../../src/state/moment.ts';

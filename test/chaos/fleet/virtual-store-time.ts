@@ -1,6 +1,6 @@
 /** Makes the scripts of a fleet read simulated time instead of the store's clock. Everything else is the real store. */
 import { vi } from 'vitest';
-import { type Reply, StoreClient, StoreRefusal } from '../../../src/fleet/redis/store-client.ts';
+import { type Reply, StoreClient, StoreRefusal } from '../../../src/fleet/redis/connection.ts';
 
 const TIME = "local time = redis.call('TIME')";
 const KEY = 'simulated-time';
@@ -42,7 +42,7 @@ export function useVirtualTime(): VirtualStoreTime {
   const calls = vi.spyOn(StoreClient.prototype, 'call').mockImplementation(async function (
     this: StoreClient,
     command: readonly string[],
-    deadlineMs: number,
+    deadlineMs?: number,
   ): Promise<Reply> {
     const [name, source = '', ...rest] = command;
     if (name === 'EVALSHA') throw new StoreRefusal('NOSCRIPT');

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { DayCounts } from '../../../src/fleet/redis/day-counts.ts';
+import { DayCounts } from '../../../src/fleet/redis/pace-store.ts';
 import { DailyBudget } from '../../../src/refill/source-statistics.ts';
 import { NO_STORE, openStore } from '../../support/store-server.ts';
 import { until } from '../../support/until.ts';

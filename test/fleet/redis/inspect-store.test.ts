@@ -3,8 +3,8 @@ import { createServer } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
 import { Secret } from '../../../src/core/secret.ts';
+import type { StoreAddress } from '../../../src/fleet/redis/connection.ts';
 import { aclLine, inspectStore } from '../../../src/fleet/redis/inspect-store.ts';
-import type { StoreAddress } from '../../../src/fleet/redis/store-address.ts';
 import { listen, portOf } from '../../chaos/delaying-proxy.ts';
 import { freePort } from '../../support/free-port.ts';
 import { NO_STORE, openStore, type TestStore } from '../../support/store-server.ts';
@@ -144,13 +144,13 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const pool = stage.connect('a', { address: as(store, 'noria', 'pass'), minEntries: 1, beatEveryMs: 5 });
     const seen = new Recorder();
     await pool.follow(seen);
-    pool.publish([{ kind: 'member.joined', member: sharedMember(stage, 'm1') }]);
+    pool.publish([{ kind: 'member.joined', member: sharedMember(stage, 'member01') }]);
     const session = { name: 's', owner: { user: '', address: '' }, ttlMs: 60_000, usedAt: 0, uses: 0 };
     pool.publish([{ kind: 'session.moved', session, reason: 'new' }]);
-    await pool.bindSession({ ...session, name: 'other' });
+    await pool.bindSession({ ...session, name: 'other' }, undefined);
     await pool.pace.change('city', () => ({ newEntry: { queue: [] }, result: undefined }));
     const beat = { waiting: 0, demand: {} };
-    const members = [{ member: 'm1', uses: 1, openLeases: 0, endsAt: 1 }];
+    const members = [{ member: 'member01', uses: 1, openLeases: 0, endsAt: 1 }];
     pool.beat({
       ...beat,
       members,
@@ -159,11 +159,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     for (const before = seen.views.length; seen.views.length < before + 3; ) await new Promise(setImmediate);
     expect(pool.fault).toBeUndefined();
     await pool.close();
-    expect(seen.facts.map(({ fact }) => fact.kind)).toEqual([
-      'member.joined',
-      'session.moved',
-      'session.moved',
-    ]);
+    expect(seen.facts.map(({ fact }) => fact.kind).sort()).toEqual(['member.joined', 'session.moved']);
   });
 
   test('store check: reports a read-only replica, and evictions when the memory is full', async () => {

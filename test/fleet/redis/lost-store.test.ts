@@ -1,14 +1,15 @@
 /** What a replica keeps while its real store is lost, and what reaches the store afterwards. */
 import { describe, expect, test } from 'vitest';
-import { fleetKeys } from '../../../src/fleet/redis/keys.ts';
+import { systemClock } from '../../../src/core/clock.ts';
 import type { RedisSharedPool } from '../../../src/fleet/redis/redis-shared-pool.ts';
-import type { Beat, Fact } from '../../../src/fleet/shared-pool.ts';
+import { fleetKeys } from '../../../src/fleet/redis/store.ts';
+import type { Beat, Fact } from '../../../src/fleet/schemas.ts';
 import { accept, addMembers, close, type PoolKit } from '../../pool/pool-kit.ts';
 import { NO_STORE, openStore } from '../../support/store-server.ts';
 import { until } from '../../support/until.ts';
 import { openMachine } from '../machine-kit.ts';
 import { acquireAt, viewOf } from '../replica-kit.ts';
-import { Recorder, sharedMember } from '../shared-pool-contract.ts';
+import { Recorder, sharedMember, siteBan } from '../shared-pool-contract.ts';
 import { openStoreStage } from './store-stage.ts';
 
 const LIFE_MS = 600_000;
@@ -20,12 +21,7 @@ const usesOf = (member: string, uses: number): Beat => ({
   ...QUIET,
   members: [{ member, uses, openLeases: 0 }],
 });
-const banned = (number: number): Fact => ({
-  kind: 'member.banned',
-  member: 'm1',
-  host: `host${number}.example`,
-  lifted: false,
-});
+const banned = (number: number): Fact => siteBan({ clock: systemClock }, `host${number}.example`);
 const untilLost = (...pools: readonly RedisSharedPool[]) =>
   until('the store is lost', () => pools.every(({ fault }) => fault !== undefined));
 
@@ -36,23 +32,24 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const joined = ['a', 'b'].map((name) => ({ pool: stage.connect(name), seen: new Recorder() }));
     const [a, b] = joined as [(typeof joined)[0], (typeof joined)[0]];
     for (const { pool, seen } of joined) await pool.follow(seen);
-    a.pool.publish([{ kind: 'member.joined', member: sharedMember(stage, 'm1', LIFE_MS) }]);
-    a.pool.beat(usesOf('m1', 2));
+    a.pool.publish([{ kind: 'member.joined', member: sharedMember(stage, 'member01', LIFE_MS) }]);
+    a.pool.beat(usesOf('member01', 2));
     const sumIs = (sum: number) =>
       until(`the sum is ${sum}`, () =>
-        joined.every(({ seen }) => seen.views.some(({ uses }) => uses['m1'] === sum)),
+        joined.every(({ seen }) => seen.views.some(({ uses }) => uses['member01'] === sum)),
       );
     await until('the member has arrived', () => b.seen.facts.length > 0);
     await sumIs(2);
     await store.kill();
     await untilLost(a.pool, b.pool);
-    a.pool.beat(usesOf('m1', 3));
-    a.pool.beat(usesOf('m1', 4));
-    b.pool.beat(usesOf('m1', 5));
+    a.pool.beat(usesOf('member01', 3));
+    a.pool.beat(usesOf('member01', 4));
+    b.pool.beat(usesOf('member01', 5));
     await store.start();
     await sumIs(14);
     const late = new Recorder();
     await stage.connect('late').follow(late);
+    await until('the state is loaded', () => late.loads.length > 0);
     expect(late.loads[0]?.members).toMatchObject([{ uses: 14 }]);
   });
 
@@ -61,11 +58,11 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const pool = stage.connect('a', { beatEveryMs: LIFE_MS });
     const seen = new Recorder();
     await pool.follow(seen);
-    pool.publish([{ kind: 'member.joined', member: sharedMember(stage, 'm1', LIFE_MS) }]);
+    pool.publish([{ kind: 'member.joined', member: sharedMember(stage, 'member01', LIFE_MS) }]);
     await until('the log has the member', () => seen.facts.length === 1);
-    pool.beat(usesOf('m1', 3));
+    pool.beat(usesOf('member01', 3));
     pool.reload();
-    await until('the uses have arrived', () => seen.views.some(({ uses }) => uses['m1'] === 3));
+    await until('the uses have arrived', () => seen.views.some(({ uses }) => uses['member01'] === 3));
   });
 
   test('redis: an emptied store gets the uses of a member back once', async () => {
@@ -94,14 +91,11 @@ describe.skipIf(NO_STORE)('with a store', () => {
     for (const machine of [a, b, a, b]) await useAt(machine);
     await bothKnow(4);
     await store.command('FLUSHALL');
-    const { uses } = fleetKeys(stage.name);
-    await until(
-      'the store has the uses again',
-      async () => (await store.command('HGET', uses, `uses:m:${id}`)) !== null,
-    );
+    const uses = `${fleetKeys(stage.name).instance('city')}:uses`;
+    await until('the store has the uses again', async () => (await store.command('HGET', uses, id)) !== null);
     for (const machine of [a, b]) await useAt(machine);
     await bothKnow(6);
-    expect(await store.command('HGET', uses, `uses:m:${id}`)).toBe('6');
+    expect(await store.command('HGET', uses, id)).toMatch(/^6 /);
     expect(links.map((link) => link.drawnBy(id))).toEqual(['a', 'a']);
   });
 
@@ -111,7 +105,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const pool = stage.connect('a');
     const seen = new Recorder();
     await pool.follow(seen);
-    pool.publish([{ kind: 'member.joined', member: sharedMember(stage, 'm1', LIFE_MS) }]);
+    pool.publish([{ kind: 'member.joined', member: sharedMember(stage, 'member01', LIFE_MS) }]);
     await until('the log has the member', () => seen.facts.length === 1);
     store.signal('SIGSTOP');
     await until('the store is lost', () => {
@@ -128,19 +122,17 @@ describe.skipIf(NO_STORE)('with a store', () => {
         usedAt: stage.clock.monotonic(),
         ttlMs: LIFE_MS,
       };
-      pool.beat({ ...usesOf('m1', 1), sessions: [session] });
+      pool.beat({ ...usesOf('member01', 1), sessions: [session] });
     }
     const before = seen.facts.length;
     store.signal('SIGCONT');
-    await until('the uses have arrived', () => seen.views.some(({ uses }) => uses['m1'] === count));
+    await until('the uses have arrived', () => seen.views.some(({ uses }) => uses['member01'] === count));
     pool.publish([{ kind: 'session.ended', name: 'last' }]);
     await until('a later fact has arrived', () => seen.facts.at(-1)?.fact.kind === 'session.ended');
     const hosts = seen.facts
       .slice(before)
-      .flatMap(({ fact }) => (fact.kind === 'member.banned' ? [fact.host] : []));
+      .flatMap(({ fact }) => (fact.kind === 'site.banned' ? [fact.site] : []));
     expect(hosts.filter((host) => host !== 'host0.example')).toEqual([]);
-    const stored = JSON.stringify(await store.command('XRANGE', fleetKeys(stage.name).beats, '-', '+'));
-    expect(stored).toContain('m1');
-    expect(stored).not.toContain('s20000');
+    expect(await store.command('KEYS', `${fleetKeys(stage.name).prefix}:s:*`)).toEqual([]);
   });
 });

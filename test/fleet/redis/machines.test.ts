@@ -79,7 +79,13 @@ test.skipIf(NO_STORE)(
     const [{ member } = { member: '' }] = leases;
     expect(leases.map((lease) => lease.member)).toEqual([member, member]);
     await store.start({ empty: true });
-    await until('all have the session', () => all.every(({ pool }) => pool.memberOfSession('s1') === member));
+    const [, , b1] = workers as [ReplicaKit, ReplicaKit, ReplicaKit];
+    await until('the machine is connected', () => links.every(({ fault }) => fault === undefined));
+    await until('the other machine finds the session', async () => {
+      const lease = await acquireAt(b1, { session: 's1' });
+      close(b1, lease);
+      return lease.member === member;
+    });
     const late = await openMachine({ name: 'c', clock: stage.clock, shared: stage.connect('c') });
     for (const kit of late.workers) await until('a new machine has all', () => ids(kit) === ids(a.primary));
   },

@@ -3,8 +3,8 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemBoot, systemClock } from '../../../src/core/clock.ts';
 import { MemorySharedPool } from '../../../src/fleet/memory-shared-pool.ts';
-import type { Beat, Fact, SharedPool, SharedState } from '../../../src/fleet/shared-pool.ts';
-import type { SharedMember, SharedSession } from '../../../src/pool/shared-member.ts';
+import type { Beat, Fact, SharedMember, SharedSession, SharedState } from '../../../src/fleet/schemas.ts';
+import type { SharedPool } from '../../../src/fleet/shared-pool.ts';
 import { createTimekeeper } from '../../../src/state/moment.ts';
 import { createPaceMemory } from '../../../src/state/pace-file.ts';
 import { freePort } from '../../support/free-port.ts';
@@ -23,7 +23,7 @@ type Step =
   | { readonly kind: 'beat'; readonly by: number; readonly beat: Beat }
   | { readonly kind: 'bind'; readonly by: number; readonly session: SharedSession };
 
-const member = fc.constantFrom('m1', 'm2', 'm3', 'm4');
+const member = fc.constantFrom('member01', 'member02', 'member03', 'member04');
 const by = fc.nat(REPLICAS.length - 1);
 const start = Math.round(systemClock.monotonic());
 const units = fc.integer({ min: 1, max: 9 });
@@ -49,6 +49,7 @@ const fact: fc.Arbitrary<Fact> = fc.oneof(
     .map(([id, count]): Fact => ({ kind: 'member.joined', member: memberOf(id, count) })),
   fc.record({
     kind: fc.constant('member.quarantined' as const),
+    source: fc.constant('city'),
     member,
     quarantine: fc.record({
       untilAt: moment,
@@ -56,19 +57,28 @@ const fact: fc.Arbitrary<Fact> = fc.oneof(
       health: fc.record({ inRow: fc.nat(3), rests: fc.nat(3) }),
     }),
   }),
-  fc.record({ kind: fc.constant('member.restored' as const), member }),
+  fc.record({ kind: fc.constant('member.restored' as const), source: fc.constant('city'), member }),
   fc.record({
     kind: fc.constant('member.left' as const),
+    source: fc.constant('city'),
     member,
     reason: fc.constantFrom('failed' as const, 'evicted' as const),
-    votesNeeded: fc.integer({ min: 1, max: 2 }),
   }),
-  fc.record({ kind: fc.constant('member.banned' as const), member, host, lifted: fc.boolean() }),
+  fc.record({
+    kind: fc.constant('site.banned' as const),
+    source: fc.constant('city'),
+    site: host,
+    exit: fc.constantFrom('203.0.113.7', '203.0.113.8'),
+    sinceAt: moment,
+    untilAt: moment,
+    forMs: fc.constant(60_000),
+    spacingMs: fc.constant(0),
+  }),
   session.map((each): Fact => ({ kind: 'session.moved', session: each, reason: 'left' })),
   fc.record({ kind: fc.constant('session.ended' as const), name: fc.constantFrom('s1', 's2') }),
   fc.record({
     kind: fc.constant('source.commanded' as const),
-    source: fc.constantFrom('city', 'harbor'),
+    source: fc.constantFrom('city', 'backup'),
     command: fc.constantFrom('pause' as const, 'resume' as const, 'refill' as const),
   }),
 );
@@ -145,7 +155,9 @@ const BEGINNING: Step = {
   kind: 'publish',
   by: 0,
   facts: [
-    ...['m1', 'm2', 'm3', 'm4'].map((id): Fact => ({ kind: 'member.joined', member: memberOf(id, 1) })),
+    ...['member01', 'member02', 'member03', 'member04'].map(
+      (id): Fact => ({ kind: 'member.joined', member: memberOf(id, 1) }),
+    ),
     ...['s1', 's2'].map(
       (name): Fact => ({
         kind: 'session.moved',
@@ -164,7 +176,9 @@ async function play(steps: readonly Step[], connect: (replica: string) => Shared
   const pools = REPLICAS.map(connect);
   try {
     const bound = await playOn(pools, steps, goOn);
-    const state = await loadedBy(connect('late'), new Recorder());
+    const late = new Recorder();
+    late.held.push('s1', 's2');
+    const state = await loadedBy(connect('late'), late);
     goOn();
     return { bound, state: comparable(state) };
   } finally {
@@ -179,39 +193,41 @@ async function playOn(pools: readonly SharedPool[], steps: readonly Step[], goOn
   for (const [number, { by: index, ...each }] of [BEGINNING, ...steps].entries()) {
     const pool = pools[index] as SharedPool;
     const other = seen[1 - index] as Recorder;
-    const beats = other.beats.length;
+    const own = seen[index] as Recorder;
+    const [beats, views] = [other.beats.length, own.views.length];
     if (each.kind === 'publish') pool.publish(each.facts);
-    else if (each.kind === 'bind') bound.push((await pool.bindSession(each.session)).member);
+    else if (each.kind === 'bind') bound.push((await pool.bindSession(each.session, undefined))?.member);
     else {
       pool.beat(each.beat);
       await until('the beat has arrived', () => {
         goOn();
-        return other.beats.length > beats;
+        return other.beats.length > beats || own.views.length >= views + 2;
       });
     }
-    await untilAllHaveFollowed(`step ${number}`, pool, seen, goOn);
+    await untilAllHaveFollowed(`step${String(number).padStart(4, '0')}`, pool, seen, goOn);
   }
   return bound;
 }
 
-/** Publishes a fact that changes no state, and waits until every replica has it. Facts arrive in order. */
+/** Publishes a fact about an unknown member, which changes no state, and waits until every replica has it. Facts arrive in order. */
 async function untilAllHaveFollowed(
   mark: string,
   pool: SharedPool,
   seen: readonly Recorder[],
   goOn: () => void,
 ): Promise<void> {
-  pool.publish([{ kind: 'source.commanded', source: mark, command: 'refill' }]);
+  pool.publish([{ kind: 'member.restored', source: 'city', member: mark }]);
   await until(`${mark} has arrived`, () => {
     goOn();
     return seen.every(({ facts }) =>
-      facts.some(({ fact }) => fact.kind === 'source.commanded' && fact.source === mark),
+      facts.some(({ fact }) => fact.kind === 'member.restored' && fact.member === mark),
     );
   });
 }
 
 async function loadedBy(pool: SharedPool, recorder: Recorder): Promise<SharedState> {
   await pool.follow(recorder);
+  await until('the state is loaded', () => recorder.loads.length > 0);
   await pool.close();
   const [state] = recorder.loads;
   if (state === undefined) throw new Error('nothing was loaded');
@@ -219,7 +235,7 @@ async function loadedBy(pool: SharedPool, recorder: Recorder): Promise<SharedSta
 }
 
 /** Puts a state into a fixed order, with moments in whole units. */
-function comparable({ members, sessions, paused }: SharedState) {
+function comparable({ members, bans = [], sessions, paused }: SharedState) {
   const unitsOf = (at: number) => Math.round((at - start) / UNIT_MS) + 0; // + 0 avoids a negative zero
   return {
     members: members
@@ -238,6 +254,9 @@ function comparable({ members, sessions, paused }: SharedState) {
     sessions: sessions
       .map((each) => ({ ...each, usedAt: unitsOf(each.usedAt) }))
       .sort((a, b) => (a.name < b.name ? -1 : 1)),
+    bans: bans
+      .map((ban) => ({ ...ban, sinceAt: unitsOf(ban.sinceAt), untilAt: unitsOf(ban.untilAt) }))
+      .sort((a, b) => (a.site + a.exit < b.site + b.exit ? -1 : 1)),
     paused: [...paused].sort(),
   };
 }

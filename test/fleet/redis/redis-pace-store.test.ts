@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import { systemBoot, systemClock } from '../../../src/core/clock.ts';
-import type { FleetStore } from '../../../src/fleet/redis/fleet-store.ts';
-import { type FollowedLog, RedisPaceStore } from '../../../src/fleet/redis/redis-pace-store.ts';
+import { type FollowedLog, RedisPaceStore } from '../../../src/fleet/redis/pace-store.ts';
+import type { FleetStore } from '../../../src/fleet/redis/store.ts';
 import {
   type Claim,
   claimCall,
@@ -94,13 +94,16 @@ test.skipIf(NO_STORE)('redis pace: a claim waits until its replica has applied t
   const log = {
     position: () => position,
     flushed: async () => {},
-    catchUp: async (number: number) => {
+    catchUp: async (_: string, number: number) => {
       asked.push(number);
       position = number;
     },
   };
   const replica = await open(undefined, log);
-  await server.command('HSET', replica.store.keys.epoch, 'openAt', '0', 'number', '5');
+  const { keys } = replica.store;
+  await server.command('HSET', keys.epoch, 'openAt', '0');
+  const data = await server.command('HGET', keys.epoch, 'data');
+  await server.command('HSET', `${keys.instance('city')}:state`, 'number', '5', 'data', String(data));
   expect((await claim(replica, 'one')).granted).toBe(true);
   expect(asked).toEqual([5]);
 });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { fleetKeys } from '../../../src/fleet/redis/keys.ts';
-import type { SharedState } from '../../../src/fleet/shared-pool.ts';
+import { fleetKeys } from '../../../src/fleet/redis/store.ts';
+import type { SharedState } from '../../../src/fleet/schemas.ts';
 import { freePort } from '../../support/free-port.ts';
 import { NO_STORE, openStore, TestStore } from '../../support/store-server.ts';
 import { until } from '../../support/until.ts';
@@ -25,18 +25,23 @@ describe.skipIf(NO_STORE)('with a store', () => {
     const stage = openStoreStage(server);
     const pool = stage.connect('a');
     await pool.follow(new Recorder());
-    const member = { member: 'm1', uses: 1, openLeases: 0, answeredTo: 'client-of-a' };
+    pool.publish([{ kind: 'member.joined', member: sharedMember(stage, 'member01') }]);
+    const member = { member: 'member01', uses: 1, openLeases: 0, answeredTo: 'client-of-a' };
     pool.beat({ waiting: 0, demand: {}, members: [member], sessions: [] });
-    const { beats } = fleetKeys(stage.name);
-    const stored = async () => JSON.stringify(await server.command('XRANGE', beats, '-', '+'));
-    await until('the store has the beat', async () => (await stored()).includes('m1'));
+    const { prefix } = fleetKeys(stage.name);
+    const stored = async () => {
+      const hashes = [await server.command('KEYS', `${prefix}:*`)].flat().map(String);
+      const all = hashes.map((key) => server.command('HGETALL', key).catch(() => ''));
+      return JSON.stringify(await Promise.all(all));
+    };
+    await until('the store has the beat', async () => (await stored()).includes('member01'));
     expect(await stored()).not.toContain('client-of-a');
   });
 
   test('redis: a replica adds the members that the loaded state lacks, also after the store was emptied', async () => {
     const stage = openStoreStage(server);
     const pool = stage.connect('a');
-    const member = sharedMember(stage, 'm1');
+    const member = sharedMember(stage, 'member01');
     class Rememberer extends Recorder {
       override receiveState(state: SharedState): void {
         super.receiveState(state);
@@ -72,7 +77,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
           if (operation === 'beat') counts.beats += 1;
         },
         observer: {
-          ...{ connected() {}, lost() {}, claimed() {}, lagged() {}, warned() {} },
+          ...{ connected() {}, lost() {}, claimed() {}, lagged() {}, unagreed() {}, warned() {} },
           nameTaken() {
             counts.warnings += 1;
           },
@@ -102,7 +107,7 @@ describe.skipIf(NO_STORE)('with a store', () => {
           if (operation === 'beat') counts.beats += 1;
         },
         observer: {
-          ...{ lost() {}, claimed() {}, lagged() {}, nameTaken() {} },
+          ...{ lost() {}, claimed() {}, lagged() {}, nameTaken() {}, unagreed() {} },
           connected() {
             counts.connected += 1;
             counts.beats = 0;

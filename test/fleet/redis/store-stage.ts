@@ -4,8 +4,8 @@ import { onTestFinished } from 'vitest';
 import { systemBoot, systemClock } from '../../../src/core/clock.ts';
 import type { NoriaError } from '../../../src/core/faults.ts';
 import { systemRandom } from '../../../src/core/random.ts';
-import { FleetStore } from '../../../src/fleet/redis/fleet-store.ts';
 import { RedisSharedPool, type RedisSharedPoolOptions } from '../../../src/fleet/redis/redis-shared-pool.ts';
+import { FleetStore } from '../../../src/fleet/redis/store.ts';
 import { createTimekeeper } from '../../../src/state/moment.ts';
 import type { TestStore } from '../../support/store-server.ts';
 
@@ -14,7 +14,14 @@ const timekeeper = createTimekeeper(systemClock, systemBoot());
 const BIND_DEADLINE_MS = 30_000;
 const BEAT_EVERY_MS = 50;
 
-const SILENT = { connected() {}, claimed() {}, lagged() {}, nameTaken() {}, warned() {} };
+const SILENT = { connected() {}, claimed() {}, lagged() {}, nameTaken() {}, unagreed() {}, warned() {} };
+
+/** The instances of the tests, by name. All have the same secret. */
+export const instance = (key: string, secret = 'a secret') => ({
+  key,
+  secret,
+  settings: { intervalMs: 1_000, size: 10, params: '' },
+});
 
 type Options = Partial<RedisSharedPoolOptions>;
 
@@ -45,6 +52,8 @@ export function openStoreStage(server: TestStore): StoreStage {
         version: '1.2.3',
         clients: () => 7,
         refusals: () => [],
+        instances: () => [instance('city'), instance('backup')],
+        refuses: () => undefined,
         callTimeoutMs: () => 10_000,
         bindDeadlineMs: BIND_DEADLINE_MS,
         beatEveryMs: BEAT_EVERY_MS,

@@ -57,7 +57,7 @@ test('over IPC: moments are converted to the clock of the process that receives 
   const primary = stage.memory.connect('primary');
   const seen = new Recorder();
   await primary.follow(seen);
-  const member = sharedMember(stage, 'm1');
+  const member = sharedMember(stage, 'member01');
   primary.publish([{ kind: 'member.joined', member }]);
   const { worker } = stage.connect('worker');
   const atWorker = new Recorder();
@@ -72,8 +72,8 @@ test('over IPC: moments are converted to the clock of the process that receives 
   const demand = { city: { waiting: 1, lastWantedAt, usedUpPerSecond: 0 } };
   worker.beat({ waiting: 1, demand, members: [], sessions: [] });
   const owner = { user: '', address: '' };
-  const session = { name: 's1', owner, member: 'm1', ttlMs: 60_000, usedAt: lastWantedAt, uses: 0 };
-  expect(await worker.bindSession(session)).toEqual(session);
+  const session = { name: 's1', owner, member: 'member01', ttlMs: 60_000, usedAt: lastWantedAt, uses: 0 };
+  expect(await worker.bindSession(session, undefined)).toEqual(session);
   expect(seen.beats[0]?.beat.demand).toMatchObject({ city: { lastWantedAt: stage.clock.monotonic() } });
   expect(seen.facts.at(-1)?.fact).toMatchObject({ session: { usedAt: stage.clock.monotonic() } });
 });
@@ -83,11 +83,11 @@ test('over IPC: a worker gets the password that belongs to a member', async () =
   const primary = stage.memory.connect('primary');
   await primary.follow(new Recorder());
   const login = { username: 'me', password: new Secret('right-one') };
-  primary.publish([{ kind: 'member.joined', member: { ...sharedMember(stage, 'm1'), login } }]);
+  primary.publish([{ kind: 'member.joined', member: { ...sharedMember(stage, 'member01'), login } }]);
   const { worker } = stage.connect('worker');
   const seen = new Recorder();
   await worker.follow(seen);
-  primary.publish([{ kind: 'member.joined', member: { ...sharedMember(stage, 'm2'), login } }]);
+  primary.publish([{ kind: 'member.joined', member: { ...sharedMember(stage, 'member02'), login } }]);
   await until('the second one has arrived', () => seen.facts.length === 1);
   const members = [
     seen.loads[0]?.members[0]?.member,

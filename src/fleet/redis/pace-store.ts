@@ -9,10 +9,12 @@
  * log. Otherwise it could draw members that another replica has just drawn.
  */
 
+import { createHash } from 'node:crypto';
 import { type Clock, pause } from '../../core/clock.ts';
-import { WEEK_MS } from '../../core/duration.ts';
+import { DAY_MS, WEEK_MS } from '../../core/duration.ts';
 import { NoriaError } from '../../core/faults.ts';
 import { PERMIT_VALID_MS } from '../../refill/pace-rule.ts';
+import { serviceDay } from '../../refill/source-statistics.ts';
 import type { Moment } from '../../state/moment.ts';
 import {
   type LastCall,
@@ -21,8 +23,8 @@ import {
   type PaceStore,
   readPaceEntry,
 } from '../../state/pace-file.ts';
-import type { EpochState } from './epoch.ts';
-import { FleetScript, type FleetStore } from './fleet-store.ts';
+import { INSTANCE_LUA } from './instance-log.ts';
+import { type EpochState, FleetScript, type FleetStore } from './store.ts';
 
 interface RedisPaceStoreOptions {
   readonly store: FleetStore;
@@ -36,12 +38,12 @@ interface RedisPaceStoreOptions {
 }
 
 export interface FollowedLog {
-  /** The number of the last log entry that this replica has applied. */
-  position(): number;
+  /** The number of the last log entry of the instance that this replica has applied. */
+  position(key: string): number;
   /** Resolves when the log contains all facts of this replica. */
   flushed(): Promise<void>;
   /** Resolves when this replica has applied entry `number`, or when the connection to the store is lost. */
-  catchUp(number: number): Promise<void>;
+  catchUp(key: string, number: number): Promise<void>;
 }
 
 /**
@@ -63,25 +65,25 @@ const FORGOTTEN_AFTER_MS = WEEK_MS;
 const READ = new FleetScript(
   'pace-read',
   `
-local entry = redis.call('HMGET', KEYS[7], 'version', 'entry')
+local entry = redis.call('HMGET', KEYS[2], 'version', 'entry')
 return answer(entry[1] or '0', entry[2] or '')
 `,
 );
 
 /**
- * Writes the entry KEYS[7] if its version is unchanged. ARGV: 5 epoch, 6 version, 7 new pace
+ * Writes the entry KEYS[2] of the instance KEYS[3] if its version is unchanged. ARGV: 5 epoch, 6 version, 7 new pace
  * entry, 8 the number of the last log entry that this replica has applied; empty if the new pace entry is not a claim.
  */
 const WRITE = new FleetScript(
   'pace-write',
-  `
-if epoch ~= ARGV[5] or (redis.call('HGET', KEYS[7], 'version') or '0') ~= ARGV[6] then
+  `${INSTANCE_LUA}
+if epoch ~= ARGV[5] or (redis.call('HGET', KEYS[2], 'version') or '0') ~= ARGV[6] then
   return answer('outrun')
 end
-local number = redis.call('HGET', KEYS[1], 'number') or '0'
+local number = redis.call('HGET', open(KEYS[3]), 'number') or '0'
 if ARGV[8] ~= '' and tonumber(ARGV[8]) < tonumber(number) then return answer('behind', number) end
-redis.call('HSET', KEYS[7], 'version', whole(ARGV[6] + 1), 'entry', ARGV[7])
-redis.call('PEXPIRE', KEYS[7], ${FORGOTTEN_AFTER_MS})
+redis.call('HSET', KEYS[2], 'version', whole(ARGV[6] + 1), 'entry', ARGV[7])
+redis.call('PEXPIRE', KEYS[2], ${FORGOTTEN_AFTER_MS})
 return answer('written')
 `,
 );
@@ -98,8 +100,8 @@ export class RedisPaceStore implements PaceStore {
    * the next call too early.
    */
   now(): Moment {
-    const { clock, epochId } = this.#options.store;
-    return momentAt(clock.atMost() ?? 0, epochId);
+    const { now, epochId } = this.#options.store;
+    return momentAt(now, epochId);
   }
 
   stopwatch(): () => number {
@@ -135,14 +137,14 @@ export class RedisPaceStore implements PaceStore {
   async #write(key: string, { epoch, version, entry, newEntry }: PaceChange): Promise<boolean> {
     const { store, log, onClaim } = this.#options;
     const isClaim = newEntry.call?.fate === 'pending' && newEntry.call.id !== entry?.call?.id;
-    const applied = isClaim && log !== undefined ? log.position() : '';
+    const applied = isClaim && log !== undefined ? log.position(key) : '';
     const { values } = await store.run(WRITE, {
-      keys: [store.keys.pace(key)],
+      keys: [store.keys.pace(key), store.keys.instance(key)],
       args: [epoch.id, version, JSON.stringify(newEntry), applied],
     });
     const [outcome, number] = values;
     if (isClaim) onClaim?.(outcome === 'written' ? 'granted' : outcome === 'behind' ? 'behind' : 'outrun');
-    if (outcome === 'behind') await log?.catchUp(Number(number));
+    if (outcome === 'behind') await log?.catchUp(key, Number(number));
     return outcome === 'written';
   }
 
@@ -199,4 +201,71 @@ function decodeEntry(text: string): PaceEntry {
     'fleet-store-unusable',
     'the store has an invalid pace entry; stop all norias of the fleet, then delete its keys (docs/operations/fleet.md)',
   );
+}
+
+/** How long the store keeps the set of a day after its last change: a day, and a second day as a margin. */
+const KEPT_MS = 2 * DAY_MS;
+const HASH_CHARACTERS = 16;
+
+/**
+ * Adds the hashes of drawn IPs to the set of a day, and returns the size of the set. KEYS[2] is the set. ARGV[5] and
+ * the following values are the hashes.
+ */
+const COUNT = new FleetScript(
+  'count',
+  `
+for index = 5, #ARGV do redis.call('SADD', KEYS[2], ARGV[index]) end
+if #ARGV > 4 then redis.call('PEXPIRE', KEYS[2], ${KEPT_MS}) end
+return answer(whole(redis.call('SCARD', KEYS[2])))
+`,
+);
+
+/**
+ * Counts the distinct IPs that all norias of a fleet drew from an instance on the current day of the service. The store
+ * keeps a set of hashes of these IPs. A noria learns only after a short delay how many IPs the other norias drew. A daily
+ * budget may therefore be slightly exceeded.
+ */
+export class DayCounts {
+  readonly #store: FleetStore;
+  readonly #counts = new Map<string, { readonly day: number; readonly count: number }>();
+
+  constructor(store: FleetStore) {
+    this.#store = store;
+  }
+
+  /**
+   * The last known number of distinct IPs drawn today; 0 before the first answer of the store.
+   * @param key - the key of the instance.
+   */
+  used(key: string): number {
+    const known = this.#counts.get(key);
+    if (known === undefined) this.#counts.set(key, { day: 0, count: 0 }); // so that `refresh` asks for its count
+    return known?.day === this.#today ? known.count : 0;
+  }
+
+  add(key: string, ips: readonly string[]): void {
+    void this.#count(key, ips);
+  }
+
+  /** Asks the store for the counts of all instances for which `used` was called. Does not wait for the answer. */
+  refresh(): void {
+    for (const key of this.#counts.keys()) void this.#count(key, []);
+  }
+
+  get #today(): number {
+    return serviceDay(this.#store.now);
+  }
+
+  async #count(key: string, ips: readonly string[]): Promise<void> {
+    const day = this.#today;
+    try {
+      const { values } = await this.#store.run(COUNT, {
+        keys: [this.#store.keys.day(key, day)],
+        args: ips.map((ip) => createHash('sha256').update(ip).digest('base64url').slice(0, HASH_CHARACTERS)),
+      });
+      this.#counts.set(key, { day, count: Number(values[0]) });
+    } catch {
+      // ignored: without the store, noria draws nothing, so it needs no count
+    }
+  }
 }

@@ -1,6 +1,7 @@
 /** The open leases that other replicas report: each counts only for the member or session for which it was reported. */
 import { expect, test } from 'vitest';
-import { addMembers, openKit, type PoolKit, use } from './pool-kit.ts';
+import { PoolSharing } from '../../src/fleet/pool-sharing.ts';
+import { addMembers, openKit, type PoolKit, use } from '../pool/pool-kit.ts';
 
 const TTL_MS = 60_000;
 const SESSION = { session: 's1', sessionTtlMs: TTL_MS };
@@ -9,7 +10,8 @@ function openGroup() {
   const kit = openKit();
   const ignore = () => {};
   const callbacks = { onChange: ignore, onUse: ignore, onServed: ignore };
-  const { otherReplicas } = kit.pool.share({ ...callbacks, sameMachine: true, countsLeases: true });
+  const options = { ...callbacks, sameMachine: true, countsLeases: true };
+  const { otherReplicas } = new PoolSharing(kit.pool.parts, options);
   return { kit, otherReplicas };
 }
 

@@ -3,26 +3,15 @@
  * activity from time to time, and the pool adds the reported activity to its own. If the pool is also shared with a
  * second group, it passes the activity on to that group.
  */
-import type { Clock } from '../core/clock.ts';
-import type { EventBus } from '../core/events.ts';
 import { isSame } from '../core/is-same.ts';
-import { QUIET_MS } from './candidates.ts';
-import { addDemand } from './demand.ts';
-import type { Demand } from './drawn-member.ts';
-import type { Member } from './member.ts';
-import type { Members } from './members.ts';
-import type { PoolObserver } from './pool-observer.ts';
-import type { Session } from './session.ts';
-import type { Sessions } from './sessions.ts';
-import type { MemberActivity, PoolActivity, SessionActivity } from './shared-member.ts';
-
-interface OtherReplicasParts {
-  readonly clock: Clock;
-  readonly bus: EventBus;
-  readonly members: Members;
-  readonly sessions: Sessions;
-  readonly pool: { waitingElsewhere: number };
-}
+import { QUIET_MS } from '../pool/candidates.ts';
+import { addDemand } from '../pool/demand.ts';
+import type { Demand } from '../pool/drawn-member.ts';
+import type { Member } from '../pool/member.ts';
+import type { SharingParts } from '../pool/pool.ts';
+import type { PoolObserver } from '../pool/pool-observer.ts';
+import type { Session } from '../pool/session.ts';
+import type { Beat, MemberActivity, SessionActivity } from './schemas.ts';
 
 interface OtherReplicasOptions {
   /** Whether the other replicas run on this machine. */
@@ -52,12 +41,12 @@ interface CountedLeases<Subject> {
 }
 
 export class OtherReplicas {
-  readonly #parts: OtherReplicasParts;
+  readonly #parts: SharingParts;
   readonly #options: OtherReplicasOptions;
   readonly #byName = new Map<string, OtherReplica>();
   #waiting = 0;
 
-  constructor(parts: OtherReplicasParts, options: OtherReplicasOptions) {
+  constructor(parts: SharingParts, options: OtherReplicasOptions) {
     this.#parts = parts;
     this.#options = options;
   }
@@ -68,7 +57,7 @@ export class OtherReplicas {
   }
 
   /** Records what a replica reports. Its demand has an effect with the next `applyDemand`. */
-  record(name: string, { waiting, demand, members, sessions }: PoolActivity): void {
+  record(name: string, { waiting, demand, members, sessions }: Beat): void {
     let other = this.#byName.get(name);
     if (other === undefined) {
       other = { waiting, demand, memberLeases: new Map(), sessionLeases: new Map() };

@@ -1,0 +1,427 @@
+/**
+ * Connects a pool with a group of replicas of the same pool. It describes the changes and the activity of this pool as
+ * facts and beats, and applies the facts of the other replicas; other-replicas.ts applies their beats. It never reports
+ * back a change that it received. Every change is idempotent.
+ *
+ * A pool can have two `PoolSharing` objects: one for the workers of its machine, and one for other machines. Each of
+ * them also reports to its group what the pool received from the other group. So a change reaches both groups.
+ */
+
+import type { Demand } from '../pool/drawn-member.ts';
+import { WORKED_MS } from '../pool/health.ts';
+import type { Departure, Member, PoolSource } from '../pool/member.ts';
+import { memberKey } from '../pool/members.ts';
+import { type ProcessPart, partOf } from '../pool/options.ts';
+import type { SharingParts } from '../pool/pool.ts';
+import type { PoolObserver } from '../pool/pool-observer.ts';
+import type { Session } from '../pool/session.ts';
+import type { SiteBan } from '../pool/sites.ts';
+import { OtherReplicas } from './other-replicas.ts';
+import type {
+  Beat,
+  Fact,
+  FactOf,
+  MemberQuarantine,
+  Restriction,
+  SharedMember,
+  SharedSession,
+} from './schemas.ts';
+
+interface SharingOptions {
+  /** Called for each change of this pool, synchronously. */
+  readonly onChange: (change: Fact) => void;
+  /** Called for every request when a member or session was used, so it must be cheap. */
+  readonly onUse: () => void;
+  /** Called when the clients of the pool's other group of replicas no longer wait for members. */
+  readonly onServed: () => void;
+  /**
+   * Whether the other replicas run on this machine. If so, their evidence counts like that of this process. If not, their
+   * evidence does not quarantine a member that worked in this process within WORKED_MS.
+   */
+  readonly sameMachine: boolean;
+  /** Whether the pool adds the open leases of the other replicas to its own. */
+  readonly countsLeases: boolean;
+}
+
+/** A member as this replica knows it. */
+export interface MemberChanges {
+  readonly member: SharedMember;
+  readonly quarantine: MemberQuarantine | undefined;
+}
+
+/**
+ * Why a session moved without a request that waits for the agreement of the replicas. All other moves are proposed to
+ * them first (`isUnconfirmed`).
+ */
+const MOVED_ALREADY = ['rotated', 'failed-over'];
+
+export class PoolSharing implements PoolObserver {
+  readonly otherReplicas: OtherReplicas;
+  readonly #parts: SharingParts;
+  readonly #options: SharingOptions;
+  /** Uses since the last beat, and the client that last got an answer. */
+  readonly #usedMembers = new Map<Member, { uses: number; answeredTo: string | undefined }>();
+  readonly #usedSessions = new Map<Session, number>();
+  /** The sessions whose member the other replicas do not know yet, and the member on which they last agreed. */
+  readonly #unconfirmed = new Map<string, string | undefined>();
+  #applying = false;
+
+  constructor(parts: SharingParts, options: SharingOptions) {
+    this.#parts = parts;
+    this.#options = options;
+    const { sameMachine, countsLeases } = options;
+    this.otherReplicas = new OtherReplicas(parts, {
+      sameMachine,
+      countsLeases,
+      observers: () => this.#otherGroups,
+    });
+    parts.observers.push(this);
+  }
+
+  memberJoined(member: Member): void {
+    this.#report({ kind: 'member.joined', member: describeMember(member) });
+  }
+
+  memberQuarantined(member: Member): void {
+    const quarantine = quarantineOf(member);
+    if (quarantine !== undefined) this.#report({ kind: 'member.quarantined', ...about(member), quarantine });
+  }
+
+  memberReady(member: Member): void {
+    const elsewhere = this.#otherGroups.some((other) => other.#applying && !other.#options.sameMachine);
+    this.#report({ kind: 'member.restored', ...about(member), ...(elsewhere && { elsewhere }) });
+  }
+
+  memberSuspected(member: Member): void {
+    this.#report({ kind: 'member.suspected', ...about(member) });
+  }
+
+  /** Members that expire, or whose source was removed from the configuration, cause no fact. */
+  memberLeft(member: Member, { reason, fault }: Departure): void {
+    if (reason === 'expired' || reason === 'removed') return;
+    this.#report({ kind: 'member.left', ...about(member), reason, fault, uses: member.uses });
+  }
+
+  siteBanned(ban: SiteBan): void {
+    this.#report(this.#factOf(ban));
+  }
+
+  memberUsed(member: Member, uses: number): void {
+    const news = this.#usedMembers.get(member);
+    if (news === undefined) this.#usedMembers.set(member, { uses, answeredTo: undefined });
+    else news.uses += uses;
+    this.#options.onUse();
+  }
+
+  memberAnswered(member: Member, client: string): void {
+    this.memberUsed(member, 0);
+    const news = this.#usedMembers.get(member);
+    if (news !== undefined) news.answeredTo = client;
+  }
+
+  sessionBound(session: Session, reason: string): void {
+    this.#sessionChanged(session, reason, undefined);
+  }
+
+  sessionMoved(session: Session, reason: string, from: string | undefined): void {
+    this.#sessionChanged(session, reason, from);
+  }
+
+  sessionUsed(session: Session, uses: number): void {
+    this.#usedSessions.set(session, (this.#usedSessions.get(session) ?? 0) + uses);
+    this.#options.onUse();
+  }
+
+  /** A session that ends because it was idle causes no fact. */
+  sessionEnded({ name }: Session, reason: string): void {
+    this.#unconfirmed.delete(name);
+    if (reason !== 'idle') this.#report({ kind: 'session.ended', name });
+  }
+
+  members(): MemberChanges[] {
+    const all = [...this.#parts.members.all()].filter(({ phase }) => phase.name !== 'draining');
+    return all.map((member) => ({
+      member: describeMember(member),
+      quarantine: quarantineOf(member),
+    }));
+  }
+
+  bans(): FactOf<'site.banned'>[] {
+    return [...this.#parts.members.sites.bans()].map((ban) => this.#factOf(ban));
+  }
+
+  sessions(): SharedSession[] {
+    return [...this.#parts.sessions.all()].map((session) => this.#describe(session));
+  }
+
+  session(name: string): SharedSession | undefined {
+    const session = this.#parts.sessions.find(name);
+    return session === undefined ? undefined : this.#describe(session);
+  }
+
+  demandChanged(): void {
+    this.#options.onUse();
+  }
+
+  allServed(): void {
+    this.#options.onServed();
+  }
+
+  sourceRestricted(source: PoolSource): void {
+    this.#report(restrictionOf(source));
+  }
+
+  evictionsFrozen(on: boolean): void {
+    this.#report({ kind: 'evictions.frozen', on });
+  }
+
+  /** Whether the other replicas have not agreed on the session's member yet. */
+  isUnconfirmed(session: string): boolean {
+    return this.#unconfirmed.has(session);
+  }
+
+  /** Returns the member on which the replicas last agreed. The session counts as confirmed from now on. */
+  propose(name: string): { readonly session: SharedSession; readonly from: string | undefined } | undefined {
+    const session = this.session(name);
+    const from = this.#unconfirmed.get(name);
+    this.#unconfirmed.delete(name);
+    return session && { session, from };
+  }
+
+  /**
+   * Moves the session to the member of a lease if its own member has failed, so that the other replicas agree before
+   * the lease is used.
+   */
+  failOver(name: string, member: string): void {
+    const { clock, sessions } = this.#parts;
+    const session = sessions.find(name);
+    if (session === undefined || !session.memberFailed || session.member === member) return;
+    if (session.member === undefined) return;
+    sessions.bind(session, { member, reason: 'left' }, clock.monotonic());
+  }
+
+  /** Assigns the session to the member on which all replicas have agreed. */
+  confirm(session: SharedSession): void {
+    this.#unconfirmed.delete(session.name);
+    this.apply([{ kind: 'session.moved', session, reason: 'bound' }]);
+  }
+
+  /** Reports all uses of the member again, because the other replicas have lost their record of these uses. */
+  reportUsesAgain(id: string): void {
+    const member = this.#parts.members.find(id);
+    if (member === undefined || member.uses === 0) return;
+    const { answeredTo } = this.#usedMembers.get(member) ?? {};
+    this.#usedMembers.set(member, { uses: member.uses, answeredTo });
+    this.#options.onUse();
+  }
+
+  /** The clients that wait in this process and in the pool's other groups of replicas. */
+  get waiting(): number {
+    const others = this.#otherGroups.reduce((sum, other) => sum + other.otherReplicas.waiting, 0);
+    return this.#parts.pool.waitingHere + others;
+  }
+
+  /** Returns the current demand, and the activity since the last call, of this process and the pool's other groups. */
+  takeActivity(): Beat {
+    const { clock, members, pool } = this.#parts;
+    const now = clock.monotonic();
+    const demand: Record<string, Demand> = {};
+    for (const source of members.sources.values()) {
+      const here = pool.demandFor(source, this.otherReplicas);
+      if (here.lastWantedAt !== Number.NEGATIVE_INFINITY || here.waiting > 0) demand[source.name] = here;
+    }
+    const beat = {
+      waiting: this.waiting,
+      demand,
+      members: [...this.#usedMembers].map(([{ id, openLeases, latencyMs, endIsAssumed, endsAt }, used]) => ({
+        member: id,
+        uses: used.uses,
+        openLeases,
+        ...(used.answeredTo !== undefined && { answeredTo: used.answeredTo }),
+        ...(latencyMs !== undefined && { latencyMs }),
+        ...(endIsAssumed && { endsAt }),
+      })),
+      sessions: [...this.#usedSessions].map(([{ name, openLeases, usedAt, ttlMs }, uses]) => ({
+        session: name,
+        uses,
+        openLeases,
+        usedAt: openLeases > 0 ? now : usedAt,
+        ttlMs,
+      })),
+    };
+    this.#usedMembers.clear();
+    this.#usedSessions.clear();
+    return beat;
+  }
+
+  /** Applies facts of other replicas, then serves the clients that can now get a member. */
+  apply(facts: readonly Fact[]): void {
+    const { clock, members, pool } = this.#parts;
+    const now = clock.monotonic();
+    members.update(now);
+    this.#applying = true;
+    for (const fact of facts) this.#applyFact(fact, now);
+    this.#applying = false;
+    pool.serveWaiting(now);
+    if (facts.some(({ kind }) => kind === 'source.restricted')) pool.refuseHopeless();
+  }
+
+  /** Remembers a member that other replicas have removed, so that no draw brings it back. */
+  rememberRemoved(removed: SharedMember): void {
+    const { departed } = this.#parts.members;
+    const history = { bans: [], health: { inRow: 0, rests: 0 } };
+    const key = memberKey(removed.source, removed);
+    departed.add(key, { untilAt: removed.endsAt, barred: true, ...history }, this.#parts.clock.monotonic());
+  }
+
+  setPart(part: ProcessPart): void {
+    const { clock, members, pool } = this.#parts;
+    const now = clock.monotonic();
+    members.setPart(part);
+    for (const member of members.all()) members.index.update(member, now);
+    pool.serveWaiting(now);
+  }
+
+  get #otherGroups(): readonly PoolSharing[] {
+    return this.#parts.observers.filter(
+      (each) => each instanceof PoolSharing && each !== this,
+    ) as PoolSharing[];
+  }
+
+  #sessionChanged(session: Session, reason: string, from: string | undefined): void {
+    if (this.#applying) return;
+    if (MOVED_ALREADY.includes(reason) || this.#otherGroups.some((other) => other.#applying)) {
+      this.#unconfirmed.delete(session.name);
+      this.#report({ kind: 'session.moved', session: this.#describe(session), from, reason });
+    } else if (!this.#unconfirmed.has(session.name)) this.#unconfirmed.set(session.name, from);
+  }
+
+  /** A ban whose source is not known gets that of a member with this exit. */
+  #factOf({ source, ...ban }: SiteBan): FactOf<'site.banned'> {
+    const known = () =>
+      [...this.#parts.members.all()].find(({ exit }) => exit === ban.exit)?.source.name ?? '';
+    return { kind: 'site.banned', source: source === '' ? known() : source, ...ban };
+  }
+
+  /** Uses that this replica has not reported yet are left out. */
+  #describe(session: Session): SharedSession {
+    const { name, owner, member, ttlMs, usedAt, uses } = session;
+    const shared = uses - (this.#usedSessions.get(session) ?? 0);
+    return { name, owner, ...(member !== undefined && { member }), ttlMs, usedAt, uses: shared };
+  }
+
+  #report(change: Fact): void {
+    if (!this.#applying) this.#options.onChange(change);
+  }
+
+  /** A fact may arrive twice, or after its member has left, so a fact about an unknown member has no effect. */
+  #applyFact(fact: Fact, now: number): void {
+    const { members, sessions } = this.#parts;
+    switch (fact.kind) {
+      case 'member.joined': {
+        const source = members.sources.get(fact.member.source);
+        if (source !== undefined) members.addShared(source, fact.member, now);
+        break;
+      }
+      case 'session.moved':
+        sessions.adopt(fact.session, fact.reason, now);
+        break;
+      case 'session.ended':
+        sessions.forget(fact.name);
+        break;
+      case 'site.banned':
+        members.sites.adopt(fact);
+        if (fact.untilAt <= now) members.index.membersFreed = true;
+        break;
+      case 'source.restricted':
+        this.#restrict(fact, now);
+        break;
+      case 'evictions.frozen':
+        members.freezeEvictions(fact.on, now);
+        break;
+      case 'source.commanded':
+      case 'source.reported':
+        break; // not about the pool
+      default: {
+        const member = members.find(fact.member);
+        if (member?.source.name === fact.source) this.#applyTo(member, fact, now);
+      }
+    }
+  }
+
+  #applyTo(
+    member: Member,
+    fact: FactOf<'member.quarantined' | 'member.restored' | 'member.left' | 'member.suspected'>,
+    now: number,
+  ): void {
+    const { members } = this.#parts;
+    const { health, phase, source } = member;
+    if (fact.kind === 'member.quarantined') this.#quarantine(member, fact.quarantine, now);
+    else if (fact.kind === 'member.restored') {
+      if (phase.name !== 'joining' && phase.name !== 'quarantined') return;
+      if (this.#options.sameMachine && fact.elsewhere !== true) health.accepted(now);
+      members.admit(member, now);
+    } else if (fact.kind === 'member.left') {
+      const { reason, fault, uses = 0 } = fact;
+      member.uses = Math.max(member.uses, uses);
+      members.remove(member, { reason, ...(fault !== undefined && { fault }) }, now);
+    } else source.suspected.add(member);
+  }
+
+  #quarantine(member: Member, { untilAt, fault, replaced, health }: MemberQuarantine, now: number): void {
+    const { phase } = member;
+    if (phase.name !== 'ready' && phase.name !== 'quarantined') return;
+    if (phase.name === 'quarantined' && phase.untilAt === untilAt) return;
+    if (this.#options.sameMachine) member.health.inherit(health, now);
+    else if ((member.lastSuccessAt ?? Number.NEGATIVE_INFINITY) > now - WORKED_MS) return;
+    this.#parts.members.quarantineUntil(member, { untilAt, fault, replaced }, now);
+  }
+
+  #restrict({ source: name, blockedReason, leaseLimit }: FactOf<'source.restricted'>, now: number): void {
+    const { members } = this.#parts;
+    const source = members.sources.get(name);
+    if (source === undefined) return;
+    const part = leaseLimit === undefined ? Infinity : partOf(leaseLimit, members.index.part);
+    members.restrict(source, { blockedReason, leaseLimit: part }, now);
+  }
+}
+
+function about({ id, source }: Member): { readonly source: string; readonly member: string } {
+  return { source: source.name, member: id };
+}
+
+function describeMember(member: Member): SharedMember {
+  const { id, source, protocol, host, port, location, joinedAt, endsAt, endIsAssumed } = member;
+  const { exitIp, login, facts, drawnBy } = member;
+  return {
+    id,
+    source: source.name,
+    protocol,
+    host,
+    port,
+    joinedAt,
+    endsAt,
+    endIsAssumed,
+    unproven: member.phase.name === 'joining',
+    ...(location.text !== '' && { location: location.text }),
+    ...(exitIp !== undefined && { exitIp }),
+    ...(login !== undefined && { login }),
+    ...(facts !== undefined && { facts }),
+    ...(drawnBy !== undefined && { drawnBy }),
+  };
+}
+
+function quarantineOf({ phase, health }: Member): MemberQuarantine | undefined {
+  if (phase.name !== 'quarantined') return undefined;
+  const { untilAt, fault, replaced } = phase;
+  return { untilAt, fault, replaced, health: health.snapshot() };
+}
+
+function restrictionOf({ name, blockedReason, leaseLimit }: PoolSource): Restriction {
+  return {
+    kind: 'source.restricted',
+    source: name,
+    ...(blockedReason !== undefined && { blockedReason }),
+    ...(leaseLimit !== Number.POSITIVE_INFINITY && { leaseLimit }),
+  };
+}
