@@ -455,6 +455,11 @@ export function linkUrl(): Scalar<Secret> {
   return scalar({ ...scalarType, write: maskedUrl });
 }
 
+export function webhookUrl(): Scalar<Secret> {
+  const { scalarType } = linkUrl();
+  return scalar({ ...scalarType, example: '"https://hooks.example.com/services/${HOOK_TOKEN}"' });
+}
+
 /** The 16-character key of an instance or an account. In the Config, it is in lower case. */
 export function key(): Scalar<Secret> {
   const rules = {

@@ -8,6 +8,7 @@
 import { z } from 'zod';
 import { HOUR_MS, SECOND_MS, WEEK_MS } from '../core/duration.ts';
 import { LOG_FORMATS, LOG_LEVELS } from '../core/log-options.ts';
+import { NOTICE_EVENTS } from '../core/notices.ts';
 import { LISTENER_PROTOCOLS } from '../core/protocol.ts';
 import { STRATEGIES } from '../pool/options.ts';
 import { METHODS } from '../service/operations.ts';
@@ -36,6 +37,7 @@ import {
   text,
   token,
   username,
+  webhookUrl,
   whole,
   wordOr,
 } from './scalars.ts';
@@ -430,6 +432,29 @@ export const SCHEMA = z.strictObject({
     }),
     {},
     'the log, on standard error',
+  ),
+  notify: given(
+    z.array(
+      section({
+        url: required(webhookUrl(), 'where the notice is sent, with POST'),
+        on: given(
+          z.array(oneOf(NOTICE_EVENTS)).min(1),
+          [...NOTICE_EVENTS],
+          'what noria tells: once when it begins and once when it ends',
+        ),
+        body: optional(
+          text({
+            expected: 'a text',
+            example: '\'{"text":"noria {event} {state}: {reason} {advice}"}\'',
+            maxBytes: 4096,
+          }),
+          'a template, in which {event}, {state}, {at}, {instance}, {reason} and {advice} are replaced',
+          'a JSON object with these fields',
+        ),
+      }),
+    ),
+    [],
+    'who is told when noria has a problem',
   ),
   state: given(
     sectionOrOff(

@@ -2,6 +2,7 @@
  * Opens the parts of noria in this order: log, state, pool, fleet, data plane, health checks, admin API, proxyPool,
  * service client, refiller, snapshot. The owner closes them in reverse order. No other file opens parts.
  */
+import { hostname } from 'node:os';
 import type { AdminBackend } from '../admin/backend.ts';
 import type { Config } from '../config/config.ts';
 import type { BootClock, Clock } from '../core/clock.ts';
@@ -14,6 +15,7 @@ import type { Random } from '../core/random.ts';
 import { secretsIn } from '../core/secret.ts';
 import type { SourceFault } from '../dialer/credentials.ts';
 import { type Ledger, openLedger } from '../ledger/ledger.ts';
+import { Notifier } from '../ledger/notifier.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
 import { openLocalPlane } from '../plane/local-plane.ts';
 import type { SourceForecast } from '../pool/lease.ts';
@@ -110,6 +112,15 @@ export async function openParts(context: PartsContext): Promise<Parts> {
   const refuses: RefuseAddress = (host, port) => refusesOf(config(), ownAddresses())(host, port);
   refusesMember = refuses;
   evictOwnMembers(pool, { refuses, warn });
+  const notifier = new Notifier({
+    ...{ bus, clock, log, settings: () => config().notify, siteOf: (host) => pool.sites.of(host).name },
+    instance: config().fleet?.replica ?? hostname(),
+    isBudgetUsed: (source) => {
+      const budget = refiller.sources().find(({ name }) => name === source)?.budget ?? null;
+      return budget !== null && budget.used >= budget.limit;
+    },
+  });
+  owner.own('notices', () => notifier.close());
   const feed = feedLimits({
     ...{ clock, config, ledger, replicas: () => fleet?.status().replicas.length ?? 1 },
     send: (usedToday) => plane.setContext({ ...planeContext(config(), apis.addresses()), usedToday }),

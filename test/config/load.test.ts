@@ -72,6 +72,7 @@ test('load: every key has its default', () => {
     ],
     admin: { address: { kind: 'tcp', host: '127.0.0.1', port: 8889, lastPort: 8889 }, token: undefined },
     log: { level: 'info', format: 'auto', access: 'off' },
+    notify: [],
     state: { dir: '/etc/noria/.noria' },
     shutdown: { drainTimeoutMs: 30_000 },
     workers: 1,

@@ -1,0 +1,198 @@
+/**
+ * Tells an operator about changes with POST requests: once when a condition begins and once when it ends. Owns the requests
+ * in progress and their retries.
+ */
+import { request } from 'undici';
+import { type Clock, pause } from '../core/clock.ts';
+import { SECOND_MS } from '../core/duration.ts';
+import type { EventBus } from '../core/events.ts';
+import { describeError } from '../core/faults.ts';
+import type { Log } from '../core/log.ts';
+import type { NOTICE_EVENTS } from '../core/notices.ts';
+import { maskSecrets, type Secret } from '../core/secret.ts';
+
+type NoticeEvent = (typeof NOTICE_EVENTS)[number];
+
+export interface NotifySettings {
+  readonly url: Secret;
+  readonly on: readonly NoticeEvent[];
+  /** A template, in which `{event}`, `{state}` and the other fields of a notice are replaced. */
+  readonly body?: string | undefined;
+}
+
+interface NotifierOptions {
+  readonly bus: EventBus;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly settings: () => readonly NotifySettings[];
+  /** The name of this noria in the notices. */
+  readonly instance: string;
+  readonly siteOf: (host: string) => string;
+  readonly isBudgetUsed: (source: string) => boolean;
+}
+
+type Words = { readonly reason: string; readonly advice: string };
+
+interface Condition {
+  readonly event: NoticeEvent;
+  active: boolean;
+  words: Words;
+  /** What was last told. */
+  told: boolean;
+  /** No notice before this monotonic moment. */
+  quietUntil: number;
+  timer: Disposable | undefined;
+}
+
+const TIMEOUT_MS = 10 * SECOND_MS;
+/** The waits before the retries. */
+const RETRY_MS = [2 * SECOND_MS, 15 * SECOND_MS, 60 * SECOND_MS];
+/** The start is no news: noria tells nothing before this time has passed. */
+const START_MS = 10 * SECOND_MS;
+/** Something that comes and goes is told at most this often. */
+const SPACING_MS = 60 * SECOND_MS;
+/** Requests to an endpoint that does not answer; further notices are dropped and logged. */
+const MAX_SENDING = 100;
+const MAX_CONDITIONS = 1_000;
+
+export class Notifier {
+  readonly #options: NotifierOptions;
+  readonly #subscriptions: readonly Disposable[];
+  readonly #conditions = new Map<string, Condition>();
+  readonly #closing = new AbortController();
+  readonly #sending = new Set<Promise<void>>();
+  readonly #startedAt: number;
+
+  constructor(options: NotifierOptions) {
+    this.#options = options;
+    const { bus, clock, isBudgetUsed, siteOf } = options;
+    this.#startedAt = clock.monotonic();
+    this.#subscriptions = [
+      bus.on('readiness.changed', ({ ready, reason, advice = '', shuttingDown }) => {
+        if (!shuttingDown) this.#set('not-ready', '', !ready, { reason, advice });
+      }),
+      bus.on('source.moved', ({ source, to, reason, advice = '' }) => {
+        const words = { reason: `${source}: ${reason}`, advice };
+        this.#set('source-halted', source, to === 'halted', words);
+        this.#set('budget-used', source, to === 'paused' && isBudgetUsed(source), words);
+      }),
+      bus.on('request.ended', ({ record: { target, code, outcome } }) => {
+        if (target === null || (code !== 'site-banned' && !this.#conditions.has(siteKey(target, siteOf))))
+          return;
+        if (code !== 'site-banned' && outcome === 'failed') return;
+        const site = siteOf(hostOf(target));
+        const reason = code === null ? `${site} answers again` : `every exit is banned for ${site}`;
+        const advice =
+          code === null
+            ? ''
+            : 'noria sites shows the bans; raise drawsForBans, or lower the rate of requests.';
+        this.#set('site-banned', site, code !== null, { reason, advice });
+      }),
+    ];
+  }
+
+  async close(): Promise<void> {
+    for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
+    for (const { timer } of this.#conditions.values()) timer?.[Symbol.dispose]();
+    this.#closing.abort();
+    await Promise.all(this.#sending);
+  }
+
+  #set(event: NoticeEvent, subject: string, active: boolean, words: Words): void {
+    const key = `${event} ${subject}`;
+    let condition = this.#conditions.get(key);
+    if (condition === undefined) {
+      if (!active || this.#conditions.size >= MAX_CONDITIONS) return;
+      const quietUntil = this.#startedAt + START_MS;
+      condition = { event, active, words, told: false, quietUntil, timer: undefined };
+      this.#conditions.set(key, condition);
+    }
+    condition.active = active;
+    if (active !== condition.told) condition.words = words;
+    this.#tell(key, condition);
+  }
+
+  #tell(key: string, condition: Condition): void {
+    const { clock } = this.#options;
+    const waitMs = condition.quietUntil - clock.monotonic();
+    if (waitMs > 0) {
+      condition.timer ??= clock.after(waitMs, () => {
+        condition.timer = undefined;
+        this.#tell(key, condition);
+      });
+      return;
+    }
+    if (condition.active === condition.told) {
+      if (!condition.active) this.#conditions.delete(key);
+      return;
+    }
+    condition.told = condition.active;
+    condition.quietUntil = clock.monotonic() + SPACING_MS;
+    this.#notify(condition);
+  }
+
+  #notify({ event, active, words: { reason, advice } }: Condition): void {
+    const { clock, settings, instance, log } = this.#options;
+    const at = new Date(clock.now()).toISOString();
+    const notice = { event, state: active ? 'begun' : 'ended', at, instance, reason, advice };
+    for (const { url, on, body } of settings()) {
+      if (!on.includes(event)) continue;
+      if (this.#sending.size >= MAX_SENDING) {
+        log.warn({ notice: event }, 'notice dropped: its endpoint does not answer');
+        continue;
+      }
+      const sending = this.#send(url, fill(body, notice), event).finally(() => this.#sending.delete(sending));
+      this.#sending.add(sending);
+    }
+  }
+
+  async #send(url: Secret, { type, text }: Filled, event: NoticeEvent): Promise<void> {
+    const { clock, log } = this.#options;
+    const { signal } = this.#closing;
+    for (let tries = 0; !signal.aborted; tries += 1) {
+      try {
+        const answer = await request(url.reveal(), {
+          method: 'POST',
+          headers: { 'content-type': type },
+          body: text,
+          signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
+        });
+        await answer.body.dump();
+        if (answer.statusCode < 300) return;
+        throw new Error(`status ${answer.statusCode}`);
+      } catch (cause) {
+        const error = maskSecrets(describeError(cause), [url]);
+        const waitMs = RETRY_MS[tries];
+        if (waitMs === undefined || signal.aborted) {
+          log.warn({ notice: event, error }, 'notice not delivered');
+          return;
+        }
+        await pause(clock, waitMs, signal);
+      }
+    }
+  }
+}
+
+interface Filled {
+  readonly type: string;
+  readonly text: string;
+}
+
+/** Fills a template. In a JSON template, the values are escaped as parts of JSON strings. */
+function fill(template: string | undefined, notice: Readonly<Record<string, string>>): Filled {
+  if (template === undefined) return { type: 'application/json', text: JSON.stringify(notice) };
+  const isJson = /^\s*[[{]/.test(template);
+  const text = template.replaceAll(/\{(event|state|at|instance|reason|advice)\}/g, (_tag, name: string) => {
+    const value = notice[name] ?? '';
+    return isJson ? JSON.stringify(value).slice(1, -1) : value;
+  });
+  return { type: isJson ? 'application/json' : 'text/plain; charset=utf-8', text };
+}
+
+function siteKey(target: string, siteOf: (host: string) => string): string {
+  return `site-banned ${siteOf(hostOf(target))}`;
+}
+
+function hostOf(target: string): string {
+  return target.slice(0, target.lastIndexOf(':')).replace(/^\[|\]$/g, '');
+}
