@@ -151,6 +151,20 @@ export const CHINESE_FAULTS: { readonly [Code in FaultCode]: readonly [summary: 
 
 /** The English sentence or template, and the Chinese one. */
 const SENTENCES: readonly (readonly [english: string, chinese: string])[] = [
+  // Refusals for the sake of a site (pool/pool.ts).
+  [
+    'noria knows of {count} exits that this site has banned, since {since}; in {first} the first ban ends.',
+    'noria 已知该站点封禁了 {count} 个出口，已有 {since}；第一个封禁在 {first} 后结束。',
+  ],
+  ['Each exit was used for this site a short time ago.', '每个出口刚刚都访问过该站点。'],
+  [
+    'noria has drawn as many IPs for this site in the last hour as drawsForBans allows ({limit} for each source).',
+    '最近一小时为该站点提取的 IP 已达 drawsForBans 的上限（每个来源 {limit} 个）。',
+  ],
+  [
+    'This site gets at most {rate} requests per second (rate in targets), and other clients wait.',
+    '该站点每秒最多 {rate} 个请求（targets 的 rate），其他客户端也在等待。',
+  ],
   // The codes of the service (service/codes.ts).
   ['The call succeeded.', '获取成功。'],
   ['The key is wrong.', '密钥错误。'],

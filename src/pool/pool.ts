@@ -831,7 +831,7 @@ function siteBanned(site: Site, at: number, now: number): LeaseRefusal {
   const bans =
     count === 0
       ? 'Each exit was used for this site a short time ago'
-      : `noria knows of ${count} exits that this site has banned, since ${roughDuration(now - sinceAt)}; the first ban ends in ${first}`;
+      : `noria knows of ${count} exits that this site has banned, since ${roughDuration(now - sinceAt)}; in ${first} the first ban ends`;
   return {
     code: 'site-banned',
     reason: `${bans}. noria has drawn as many IPs for this site in the last hour as drawsForBans allows (${site.rule.drawsForBans} for each source).`,

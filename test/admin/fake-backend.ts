@@ -86,6 +86,17 @@ export const STATUS: Status = {
 };
 
 /** A backend with one source, one member and one session. It records the commands called on it. */
+export const SITE = {
+  name: 'shop.example',
+  uses: 40,
+  bans: 3,
+  bannedExits: 3,
+  usableExits: 0,
+  spacingMs: 8_000,
+  nextSlotAt: null,
+  draws: 2,
+};
+
 export function fakeBackend(
   status: Partial<Status> = {},
   member: Partial<MemberJson> = {},
@@ -111,7 +122,7 @@ export function fakeBackend(
     resumeSource: command('resume', 'city'),
     rotateSession: command('rotate', 'abc'),
     forgetSession: command('forget', 'abc'),
-    sites: () => [],
+    sites: () => [SITE],
     siteSpacings: () => new Map(),
     reportMember: ({ session, member, host, verdict }) => {
       commands.push(`report ${session ?? member} ${host} ${verdict}`);

@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { openAdmin } from '../../src/admin/server.ts';
 import { NoriaError } from '../../src/core/faults.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { fakeBackend, MEMBER, SESSION, STATUS } from './fake-backend.ts';
+import { fakeBackend, MEMBER, SESSION, SITE, STATUS } from './fake-backend.ts';
 import { adminOptions, JSON_TYPE, openTestAdmin, rawRequest } from './open-test-admin.ts';
 
 test('admin: /healthz answers 200, /readyz 503 with the reason and what to do when not ready', async () => {
@@ -33,6 +33,7 @@ test('admin: reads return the snapshots of the backend', async () => {
   expect(await (await fetch(`${url}/api/status`)).json()).toEqual(STATUS);
   expect(await (await fetch(`${url}/api/members`)).json()).toEqual([MEMBER]);
   expect(await (await fetch(`${url}/api/sessions`)).json()).toEqual([SESSION]);
+  expect(await (await fetch(`${url}/api/sites`)).json()).toEqual([SITE]);
 });
 
 const COMMANDS = [
@@ -58,6 +59,7 @@ const COMMANDS = [
   ['POST', '/api/reports', { member: 'm9', host: 'a.example', verdict: 'ok' }, 404, 'report m9 a.example ok'],
   ['POST', '/api/reports', { host: 'a.example', verdict: 'ok' }, 400, undefined],
   ['POST', '/api/reports', { member: 'm1', host: 'a.example', verdict: 'bad' }, 400, undefined],
+  ['POST', '/api/reports', { member: 'm1', host: 'a.example', verdict: 'ok', for: '30' }, 400, undefined],
   ['PUT', '/api/log-level', { level: 'debug' }, 204, 'level debug'],
   ['PUT', '/api/log-level', { level: 'loud' }, 400, undefined],
 ] as const;

@@ -141,6 +141,17 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', () => {
     expect(await drawnBy.textContent()).toBe('scraper-2');
   });
 
+  test('dashboard: the card of sites shows exits, spacing and draws', async () => {
+    const { url } = await openPlainAdmin();
+    const { page } = await visit(browser, url);
+    const row = page.locator('#sites tr');
+    await row.waitFor();
+    expect(await row.locator('th, td').allTextContents()).toEqual([
+      ...['shop.example', '40', '0', '3', '8 s', 'none', '2'],
+    ]);
+    expect(await findAccessibilityProblems(page)).toEqual([]);
+  });
+
   test('dashboard: a halted source is shown with its reason, advice and a Resume button', async () => {
     const sandbox = await openTestSandbox({ instances: [{ product: 'short-classic' }] });
     const { id, baseUrl } = sandbox.instance('short-classic');

@@ -15,6 +15,7 @@ import { announce, showHeadline, showLost } from './headline.js';
 import { openMemberCard, openMemberTable } from './member.js';
 import { openRequests } from './requests.js';
 import { MAX_SESSIONS, openSessions } from './sessions.js';
+import { MAX_SITES, openSites } from './sites.js';
 import { openSources } from './sources.js';
 import { TEXTS } from './texts.js';
 import { openTraffic } from './traffic.js';
@@ -78,6 +79,7 @@ const sources = openSources(actions);
 const traffic = openTraffic();
 const failures = openFailures();
 const sessions = openSessions(actions);
+const sites = openSites();
 const requests = openRequests();
 
 /**
@@ -109,11 +111,12 @@ function poll() {
 
 async function loadState() {
   try {
-    const [statusAnswer, memberAnswer, sessionAnswer, failureAnswer] = await Promise.all([
+    const [statusAnswer, memberAnswer, sessionAnswer, failureAnswer, siteAnswer] = await Promise.all([
       read('/api/status'),
       read(`/api/members?limit=${MAX_MEMBERS}`),
       read(`/api/sessions?limit=${MAX_SESSIONS}`),
       read('/api/failures'),
+      read(`/api/sites?limit=${MAX_SITES}`),
     ]);
     const status = /** @type {Status} */ (statusAnswer.value);
     members = memberAnswer.value;
@@ -127,6 +130,7 @@ async function loadState() {
     const { others, repeated } = foldFailures(failureAnswer.value, status.sources);
     sources.show(status.sources, repeated);
     sessions.show(sessionAnswer.value, status.pool.sessions);
+    sites.show(siteAnswer.value);
     failures.show(others, repeated.size > 0);
     showConnected();
     tick();

@@ -15,6 +15,14 @@ export const EN = {
     traffic: 'Traffic',
     failures: 'Recent failures',
     sessions: 'Sessions',
+    sites: 'Sites',
+    siteTable: 'Table of sites',
+    site: 'Site',
+    usableExits: 'Usable exits',
+    bannedExits: 'Banned exits',
+    spacing: 'Spacing',
+    nextSlot: 'Next slot',
+    drawsForBans: 'Draws for bans',
     memberTable: 'Table of members',
     memberRows: 'Rows of the member table',
     memberFilter: 'Filter members by any word',
@@ -364,6 +372,7 @@ export const EN = {
   /** @param {string} sessions */
   notShown: (sessions) => `${sessions} not shown.`,
   noMember: 'none',
+  slotNow: 'now',
 
   sides: {
     client: 'client',

@@ -15,6 +15,14 @@ export const ZH = {
     traffic: '流量',
     failures: '最近的失败',
     sessions: '会话',
+    sites: '站点',
+    siteTable: '站点列表',
+    site: '站点',
+    usableExits: '可用出口',
+    bannedExits: '被封出口',
+    spacing: '间隔',
+    nextSlot: '下次可用',
+    drawsForBans: '因封禁提取',
     memberTable: '成员列表',
     memberRows: '列表内容',
     memberFilter: '按任意词筛选成员',
@@ -297,6 +305,7 @@ export const ZH = {
 
   notShown: (sessions) => `另有 ${sessions}没有显示。`,
   noMember: '无',
+  slotNow: '现在',
 
   sides: {
     client: '客户端',
