@@ -19,7 +19,7 @@ export interface AdminBackend {
   /** Undefined if nothing is known of the day. */
   usage(kind: UsageKind, day: string | undefined): Promise<UsageRow[] | undefined>;
   usageDays(): Promise<string[]>;
-  priceOf(source: string): number;
+  pricesOf(source: string): { readonly perMember: number; readonly perGb: number };
   proxyAddress(): string | undefined;
 
   // The commands below return false if the member, source or session does not exist.

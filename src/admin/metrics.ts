@@ -168,7 +168,7 @@ function countEvents(registry: Registry, bus: EventBus, backend: AdminBackend): 
   const userBytes = counter('noria_user_bytes_total', userBytesHelp, ['user', 'direction']);
   const userRequestsHelp = 'Client requests and tunnels of the configured users that ended, by outcome.';
   const userRequests = counter('noria_user_requests_total', userRequestsHelp, ['user', 'outcome']);
-  const spendHelp = 'Price of the drawn members of sources with `price`.';
+  const spendHelp = 'Price of the drawn members, or of the traffic of a gateway, of sources with `price`.';
   const spend = counter('noria_spend_total', spendHelp, ['source']);
   const attemptHelp = 'Attempts through one member, by outcome.';
   const attempts = counter('noria_dial_attempts_total', attemptHelp, ['source', 'outcome']);
@@ -181,8 +181,8 @@ function countEvents(registry: Registry, bus: EventBus, backend: AdminBackend): 
     bus.on('draw.done', ({ source, code, joined, forbidden }) => {
       extractions.add(1, source, code);
       drawn.add(joined + forbidden, source);
-      const price = backend.priceOf(source);
-      if (price > 0) spend.add(price * (joined + forbidden), source);
+      const { perMember } = backend.pricesOf(source);
+      if (perMember > 0) spend.add(perMember * (joined + forbidden), source);
       if (forbidden > 0) unused.add(forbidden, source);
     }),
     bus.on('member.left', ({ source, reason, uses }) => {
@@ -195,6 +195,8 @@ function countEvents(registry: Registry, bus: EventBus, backend: AdminBackend): 
     bus.on('tunnel.closed', ({ source, bytesUp, bytesDown }) => {
       bytes.add(bytesUp, source, 'up');
       bytes.add(bytesDown, source, 'down');
+      const { perGb } = backend.pricesOf(source);
+      if (perGb > 0) spend.add((perGb * (bytesUp + bytesDown)) / BYTES_PER_GB, source);
     }),
     bus.on('request.ended', ({ record, countedUp, countedDown }) => {
       if (record.user === null) return;
@@ -211,6 +213,8 @@ function countEvents(registry: Registry, bus: EventBus, backend: AdminBackend): 
     bus.on('hedge.ended', ({ outcome }) => hedges.add(1, outcome)),
   ];
 }
+
+const BYTES_PER_GB = 1e9;
 
 interface GaugeTerms<Label extends string> {
   readonly name: string;

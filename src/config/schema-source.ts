@@ -231,7 +231,7 @@ export const SOURCE = section({
   size: optional(whole(1, MAX.members), 'number of usable members to hold for this source', '`pool.size`'),
   price: optional(
     amount(),
-    'price of one drawn IP, in any currency, for usage and spend',
+    'price of one drawn IP, in any currency, for usage and spend; for `gateway`, of one GB of traffic',
     'spend is not counted',
   ),
   priority: given(

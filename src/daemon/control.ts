@@ -16,6 +16,7 @@ import type { Pool } from '../pool/pool.ts';
 import type { SourceCounts } from '../pool/views.ts';
 import type { Refiller } from '../refill/refiller.ts';
 import type { Fleet } from './fleet.ts';
+import { pricesOf } from './part-options.ts';
 import type { ReadinessMonitor } from './readiness.ts';
 import type { SourceFaults } from './source-faults.ts';
 
@@ -53,7 +54,7 @@ export function createControl(options: ControlOptions): AdminBackend {
     requests: (filter) => ledger.requests.find(filter),
     usage: (kind, day) => ledger.usage.read(kind, day),
     usageDays: () => ledger.usage.days(),
-    priceOf: (source) => config().sources.find(({ name }) => name === source)?.price ?? 0,
+    pricesOf: (source) => pricesOf(config(), source),
     evictMember: (member) => pool.evict(member),
     refillSource: (source) => share(source, 'refill', refiller.refill(source)),
     pauseSource: (source) => share(source, 'pause', refiller.pause(source)),

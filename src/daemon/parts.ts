@@ -39,6 +39,7 @@ import {
   listenerSettings,
   planeContext,
   poolSettings,
+  pricesOf,
   proberSettings,
   readinessLimits,
   refillSettings,
@@ -140,7 +141,8 @@ async function openLedgerOf(
   const ledger = await openLedger({
     ...{ bus, clock, log, access: config().log.access, dir: config().state?.dir },
     siteOf,
-    priceOf: (source) => config().sources.find(({ name }) => name === source)?.price ?? 0,
+    priceOf: (source) => pricesOf(config(), source).perMember,
+    trafficPriceOf: (source) => pricesOf(config(), source).perGb,
   });
   owner.own('ledger', () => ledger.close());
   return ledger;

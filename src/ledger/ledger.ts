@@ -15,6 +15,7 @@ interface LedgerOptions {
   readonly dir: string | undefined;
   readonly siteOf: (host: string) => string;
   readonly priceOf: (source: string) => number;
+  readonly trafficPriceOf: (source: string) => number;
 }
 
 /** @throws NoriaError state-unwritable */

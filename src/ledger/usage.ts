@@ -61,6 +61,9 @@ const daySchema = z.object({
 
 type Day = { readonly [Kind in UsageKind]: Map<string, Counts> };
 
+/** Vendors count a GB as 10⁹ bytes. */
+const BYTES_PER_GB = 1e9;
+
 interface UsageOptions {
   readonly bus: EventBus;
   readonly clock: Clock;
@@ -70,6 +73,8 @@ interface UsageOptions {
   readonly siteOf: (host: string) => string;
   /** The price of one member of the source; 0 if it has none. */
   readonly priceOf: (source: string) => number;
+  /** The price of a GB through the source; 0 if it has none. */
+  readonly trafficPriceOf: (source: string) => number;
 }
 
 /** Reads the current day, so that it goes on after a restart. */
@@ -97,7 +102,7 @@ export class Usage {
     this.#subscriptions = [
       bus.on('request.ended', (event) => this.#count(event)),
       bus.on('request.grew', ({ user, target, source, up, down }) =>
-        this.#addBytes(this.#rows(user, target, source), up, down),
+        this.#addBytes(this.#rows(user, target, source), { source, up, down }),
       ),
       bus.on('draw.done', ({ source, joined, forbidden }) => this.#charge(source, joined + forbidden)),
       bus.on('member.left', ({ member }) => this.#settle(member)),
@@ -146,7 +151,8 @@ export class Usage {
   #count({ record, countedUp, countedDown }: NoriaEvents['request.ended']): void {
     const { user, target, attempts, outcome } = record;
     const serving = attempts.findLast(({ code }) => code === null);
-    const rows = this.#rows(user ?? '', target ?? '', (serving ?? attempts.at(-1))?.source ?? '');
+    const source = (serving ?? attempts.at(-1))?.source ?? '';
+    const rows = this.#rows(user ?? '', target ?? '', source);
     for (const counts of rows) {
       counts.requests += 1;
       if (outcome === 'failed') counts.failed += 1;
@@ -154,14 +160,21 @@ export class Usage {
         if (counts.members.size < MAX_MEMBERS) counts.members.add(member);
       }
     }
-    this.#addBytes(rows, record.bytesUp - countedUp, record.bytesDown - countedDown);
+    this.#addBytes(rows, {
+      ...{ source, up: record.bytesUp - countedUp, down: record.bytesDown - countedDown },
+    });
     if (serving !== undefined) this.#use(serving, user ?? '', this.#siteAt(target ?? ''));
   }
 
-  #addBytes(rows: readonly Counts[], up: number, down: number): void {
+  #addBytes(
+    rows: readonly Counts[],
+    { source, up, down }: { readonly source: string; readonly up: number; readonly down: number },
+  ): void {
+    const spend = (this.#options.trafficPriceOf(source) * (up + down)) / BYTES_PER_GB;
     for (const counts of rows) {
       counts.bytesUp += up;
       counts.bytesDown += down;
+      counts.spend += spend;
     }
     this.#changed = true;
   }

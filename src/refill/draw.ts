@@ -11,7 +11,7 @@ import type { DrawOutcome } from './reaction.ts';
 /** @returns the members of the answer. An entry is left out if neither the entry nor the source names a protocol. */
 export function drawnMembers({ entries, sentAt }: DrawAnswer, options: DrawSourceOptions): DrawnMember[] {
   return entries.flatMap((entry) => {
-    const { host, port, exitIp, location, login } = entry;
+    const { host, port, exitIp, exitName, location, login } = entry;
     const protocol = entry.protocol ?? options.protocol;
     if (protocol === undefined) return [];
     const lifetimeMs =
@@ -21,6 +21,7 @@ export function drawnMembers({ entries, sentAt }: DrawAnswer, options: DrawSourc
       ...{ protocol, host, port, unproven: options.unproven },
       endsAt: lifetimeMs === undefined ? undefined : sentAt + lifetimeMs,
       ...(exitIp === undefined ? {} : { exitIp }),
+      ...(exitName === undefined ? {} : { exitName }),
       ...(location === undefined ? {} : { location }),
       ...(login === undefined ? {} : { login }),
       ...(facts === undefined ? {} : { facts }),

@@ -12,12 +12,21 @@ const GRAMMARS: Readonly<Record<string, RegExp>> = {
   brightdata: /^brd-customer-\w+-zone-\w+(?:-country-[a-z]{2})?-session-(\w+)$/,
   oxylabs: /^customer-\w+(?:-cc-[A-Z]{2})?-sessid-(\w+)(?:-sesstime-\d+)?$/,
   decodo: /^user-\w+(?:-country-[a-z]{2})?-session-(\w+)(?:-sessionduration-\d+)?$/,
+  soax: /^package-\w+(?:-country-[a-z]{2})?-sessionid-(\w+)-sessionlength-\d+$/,
+  geonode: /^\w+(?:-country-[a-z]{2})?-session-(\w{1,25})(?:-lifetime-\d+)?$/,
+  thordata: /^[\w-]+-sessid-(\w+)(?:-sesstime-\d+)?$/,
+  massive: /^\w+-session-(\w{1,255})(?:-sessionttl-\d+)?$/,
+  massive_isp: /^\w+-session-(\w{1,255})$/,
+  pingnetwork: /^\w+(?:-cc-[A-Z]{2})?-session-(\w{6,15})(?:-lifetime-\d+)?$/,
+  illusory: /^\w+(?:-country-[a-z]{2})?-session-(\w+)(?:-sesstime-\d+)?$/,
+  dataimpulse: /^\w+?__(?:cr\.[a-z]{2};)?sessid\.(\w+)$/,
+  '922proxy': /^[\w-]+-sessid-(\w+)(?:-sesstime-\d+)?$/,
 };
 
-const PASSWORD = 'gateway-password';
+/** Each account has a vendor, whose grammar its user names must have. */
+const PASSWORD = 'gateway-';
 
 export class Gateway {
-  readonly password = PASSWORD;
   readonly #server: Server;
   readonly #exits: Exits;
   readonly #series: number;
@@ -52,6 +61,10 @@ export class Gateway {
     return Object.keys(GRAMMARS);
   }
 
+  passwordOf(vendor: string): string {
+    return PASSWORD + vendor;
+  }
+
   /** How many sessions clients have named so far. */
   get sessions(): number {
     return this.#sessions.size;
@@ -68,10 +81,9 @@ export class Gateway {
   }
 
   #exitFor(username: string, password: string) {
-    const session = Object.values(GRAMMARS)
-      .map((grammar) => grammar.exec(username)?.[1])
-      .find((found) => found !== undefined);
-    if (session === undefined || password !== PASSWORD || this.#refusesAll) return undefined;
+    const vendor = password.startsWith(PASSWORD) ? password.slice(PASSWORD.length) : '';
+    const session = GRAMMARS[vendor]?.exec(username)?.[1];
+    if (session === undefined || this.#refusesAll) return undefined;
     const exit = this.#sessions.get(session) ?? this.#exits.next(this.#series);
     this.#sessions.set(session, exit);
     return { exit, behaviour: { how: 'good' as const } };

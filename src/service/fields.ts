@@ -14,6 +14,8 @@ export interface DrawnEntry {
   /** Counts from when noria sent the request. `unknown`: the service sent -1. Absent: it sent no lifetime. */
   readonly lifetimeMs?: number | 'unknown';
   readonly exitIp?: string;
+  /** The made name of a gateway's exit. */
+  readonly exitName?: string;
   readonly login?: Login;
   readonly location?: string;
   readonly onlineMs?: number;

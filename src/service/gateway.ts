@@ -46,12 +46,8 @@ export async function makeMembers(
     const session = Array.from({ length: SESSION_LENGTH }, () =>
       SESSION_LETTERS.charAt(randomBelow(random, SESSION_LETTERS.length)),
     ).join('');
-    return {
-      host: address,
-      port,
-      protocol,
-      login: { username: username.replaceAll(SESSION_TAG, session), password },
-    };
+    const login = { username: username.replaceAll(SESSION_TAG, session), password };
+    return { host: address, port, protocol, login, exitName: session };
   });
   return { ...answer, entries, dropped: {} };
 }

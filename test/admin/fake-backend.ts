@@ -113,7 +113,7 @@ export function fakeBackend(
     requests: () => [],
     usage: async () => [],
     usageDays: async () => [],
-    priceOf: () => 0,
+    pricesOf: () => ({ perMember: 0, perGb: 0 }),
     memberCounts: () => [{ source: 'city', joining: 0, ready: 1, quarantined: 0, draining: 0 }],
     sessions: () => [SESSION],
     evictMember: command('evict', 'm1'),

@@ -6,7 +6,9 @@ import { parseConfig } from '../../src/config/load.ts';
 import { decode, lines } from '../service/link/decode.ts';
 import { inBothLanguages } from '../support/translations.ts';
 
-const PRESETS = readdirSync('docs/presets').map((file) => file.replace(/\.yaml$/, ''));
+const PRESETS = readdirSync('docs/presets').flatMap((file) =>
+  file.endsWith('.yaml') ? [file.slice(0, -5)] : [],
+);
 const PAGES = inBothLanguages('docs/links.md');
 
 /** The expected entries of each fixture. */
@@ -66,3 +68,18 @@ test.each(PAGES)('$file: names the page of each preset, and what is not verified
     expect(row).toMatch(/https?:\/\//);
   }
 });
+
+const GATEWAYS = readdirSync('docs/presets/gateways').map((file) => file.replace(/\.yaml$/, ''));
+
+test.each(inBothLanguages('docs/gateways.md'))(
+  '$file: names each gateway preset with its user name and its page',
+  ({ text }) => {
+    expect(GATEWAYS.length).toBeGreaterThanOrEqual(12);
+    for (const preset of GATEWAYS) {
+      const yaml = readFileSync(`docs/presets/gateways/${preset}.yaml`, 'utf8');
+      const row = text.split('\n').find((line) => line.includes(`presets/gateways/${preset}.yaml)`));
+      expect(row, preset).toContain(/username: "([^"]+)"/.exec(yaml)?.[1]);
+      expect(row, preset).toContain(/https:\S+/.exec(yaml)?.[0]);
+    }
+  },
+);

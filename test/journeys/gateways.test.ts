@@ -1,11 +1,12 @@
 /** A gateway whose user name chooses the exit: noria makes the names, and replaces one at once. */
+import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
-import { getThrough } from '../support/exit-through.ts';
+import { exitThrough, getThrough } from '../support/exit-through.ts';
 import { NO_HEDGE, type Noria, openTestSandbox, startNoria, untilReady } from '../support/noria.ts';
 import { until } from '../support/until.ts';
 
-function gatewaySource({ gateway }: Sandbox, more = '', password: string = gateway.password): string {
+function gatewaySource({ gateway }: Sandbox, more = '', password = gateway.passwordOf('oxylabs')): string {
   const auth = `{ username: "customer-me-sessid-{session}-sesstime-10", password: "${password}" }`;
   return `  - { name: gw, product: gateway, address: "127.0.0.1:${gateway.port}", upstream: { protocol: http, auth: ${auth} }, size: 3${more} }`;
 }
@@ -26,7 +27,7 @@ test('gateways: carry requests through made names, without a call and without a 
   expect(new Set(exits).size).toBe(3);
   expect(sandbox.gateway.sessions).toBe(3);
   expect(statusOf(noria)).toMatchObject({ product: 'gateway', state: 'ready' });
-  for (const line of noria.lines) expect(line).not.toContain(sandbox.gateway.password);
+  for (const line of noria.lines) expect(line).not.toContain(sandbox.gateway.passwordOf('oxylabs'));
 });
 
 test('gateways: a session keeps its exit, and an evicted one is replaced within one request', async () => {
@@ -74,5 +75,60 @@ test('gateways: a name that the lifetime ends is replaced by another one', async
   await until('other members are there', () => {
     const now = noria.control.members();
     return now.length === 3 && now.every(({ id }) => !before.includes(id));
+  });
+});
+
+const PRESETS = readdirSync('docs/presets/gateways').map((file) => file.replace(/\.yaml$/, ''));
+
+/** The source of a preset, whose account is one of the sandbox. */
+function presetSource({ gateway }: Sandbox, preset: string): string {
+  return readFileSync(`docs/presets/gateways/${preset}.yaml`, 'utf8')
+    .replace(/^(?:#.*\n)*sources:\n/, '')
+    .replace(/address: .*/, `address: "127.0.0.1:${gateway.port}"`)
+    .replace(/password: "[^"]*"/, `password: "${gateway.passwordOf(preset)}"`)
+    .replace(/\$\{\w+\}/g, 'me');
+}
+
+test('gateways: each preset writes user names as its vendor reads them', async () => {
+  const sandbox = await openTestSandbox();
+  const noria = await startNoria({ sources: PRESETS.map((preset) => presetSource(sandbox, preset)) });
+  expect(PRESETS).toEqual([...sandbox.gateway.vendors].sort());
+  const exits = await Promise.all(
+    PRESETS.map((preset) => exitThrough(noria.proxy, preset, `${sandbox.targetUrl}/ip`)),
+  );
+  for (const [at, exit] of exits.entries()) expect(exit, PRESETS[at]).toMatch(/^200 127\.\d+\.\d+\.\d+$/);
+  expect(new Set(exits).size, 'each through its own name').toBe(PRESETS.length);
+});
+
+test('gateways: a report bans one made name and not the gateway', async () => {
+  const sandbox = await openTestSandbox();
+  const noria = await startNoria({
+    sources: [gatewaySource(sandbox)],
+    pool: FULL,
+    more: `dial: { ${NO_HEDGE} }`,
+  });
+  await untilReady(noria, 3);
+  const url = `${sandbox.targetUrl}/ip`;
+  const first = await getThrough(noria.proxy, url, 'me-session-a:x');
+  const report = JSON.stringify({ session: 'a', host: new URL(url).hostname, verdict: 'banned', for: '10m' });
+  const headers = { 'content-type': 'application/json' };
+  const answer = await fetch(`${noria.admin}/api/reports`, { method: 'POST', body: report, headers });
+  expect(answer.status).toBe(204);
+  const next = await getThrough(noria.proxy, url, 'me-session-a:x');
+  expect(next).toMatch(/^200 127\./);
+  expect(next).not.toBe(first);
+});
+
+test('gateways: spend is the price of a GB times the traffic, not of the names', async () => {
+  const sandbox = await openTestSandbox();
+  const noria = await startNoria({ sources: [gatewaySource(sandbox, ', price: 1000')] });
+  await untilReady(noria, 2);
+  expect(await getThrough(noria.proxy, `${sandbox.targetUrl}/ip`)).toMatch(/^200 /);
+  await until('the request is counted', async () => {
+    const rows = (await noria.control.usage('source', undefined)) ?? [];
+    const row = rows.find(({ name }) => name === 'gw');
+    return (
+      row !== undefined && row.spend > 0 && Math.abs(row.spend - (row.bytesUp + row.bytesDown) * 1e-6) < 1e-9
+    );
   });
 });

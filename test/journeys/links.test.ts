@@ -11,7 +11,9 @@ import { exitThrough } from '../support/exit-through.ts';
 import { type Noria, openTestSandbox, startNoria, untilReady } from '../support/noria.ts';
 import { until } from '../support/until.ts';
 
-const PRESETS = readdirSync('docs/presets').map((file) => file.replace(/\.yaml$/, ''));
+const PRESETS = readdirSync('docs/presets').flatMap((file) =>
+  file.endsWith('.yaml') ? [file.slice(0, -5)] : [],
+);
 
 /** The source of a preset as YAML: its link points at the sandbox, and its variables have the sandbox's values. */
 function presetSource(
