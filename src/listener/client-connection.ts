@@ -193,7 +193,10 @@ export class ClientConnection implements Listed {
     const routing =
       this.options.access.checkTarget(target) ??
       this.#limit(identity.user, this.readRoutingOptions(identity, target.host, headers));
-    if (record !== undefined && 'session' in routing) record.session = routing.session ?? null;
+    if (record !== undefined && !(routing instanceof NoriaError)) {
+      record.session = routing.session ?? null;
+      record.tag = routing.tag ?? null;
+    }
     return routing;
   }
 

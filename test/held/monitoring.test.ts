@@ -57,6 +57,9 @@ test('docs/operations: alerts and dashboard use existing metrics and labels', ()
     'NoriaPaceRefused',
     'NoriaFleetStoreLost',
     'NoriaFleetStoreSlow',
+    'NoriaSpendHigh',
+    'NoriaManyBans',
+    'NoriaUserFailing',
   ]);
   expect(panels.length).toBeGreaterThan(15);
   for (const { where, expr } of expressions) {
@@ -87,7 +90,7 @@ test('docs/operations: expressions use existing source states', () => {
 
 test.skipIf(!PROMTOOL)('docs/operations: the alert rules are valid', () => {
   expect(execFileSync('promtool', ['check', 'rules', ALERTS], { encoding: 'utf8' })).toContain(
-    '5 rules found',
+    '8 rules found',
   );
 });
 

@@ -57,7 +57,7 @@ async function start(more = '') {
 test('ledger: each protocol leaves one record with its member, its bytes and its times', async () => {
   const { sandbox, noria } = await start();
   const url = `${sandbox.targetUrl}/bytes/5000`;
-  await curl('-x', `http://ann-session-cart:x@${noria.proxy}`, url, '-o', '/dev/null');
+  await curl('-x', `http://ann-session-cart-tag-shop7:x@${noria.proxy}`, url, '-o', '/dev/null');
   await curl('-p', '-x', `http://ann:x@${noria.proxy}`, url, '-o', '/dev/null');
   await curl('-x', `socks5h://ben:x@${noria.proxy}`, url, '-o', '/dev/null');
   await curl('-x', `http://ben:wrong@${noria.proxy}`, url, '-o', '/dev/null');
@@ -86,6 +86,7 @@ test('ledger: each protocol leaves one record with its member, its bytes and its
   expect(members.map(({ id }) => id)).toContain(served[0]?.attempts[0]?.member);
   expect(await requests(noria, 'user=ann')).toHaveLength(2);
   expect(await requests(noria, 'session=ann:cart')).toHaveLength(1);
+  expect(await requests(noria, 'tag=shop7')).toMatchObject([{ session: 'ann:cart', tag: 'shop7' }]);
   expect(await requests(noria, 'failed=1')).toHaveLength(1);
   expect(await requests(noria, `target=127.0.0.1&member=${served[0]?.attempts[0]?.member}`)).not.toHaveLength(
     0,
