@@ -64,6 +64,8 @@ const RECORD_PROTOCOLS: { readonly [Protocol in ClientProtocol]: RequestProtocol
 export class ClientConnection implements Listed {
   listIndex = -1;
   /** Called once, when the accepted socket has closed. */
+  /** Judges a tunnel whose client closes it, before the outcome of the connection is reported. */
+  onTunnelClosing: (() => void) | undefined;
   onClosed: ((connection: ClientConnection) => void) | undefined;
   dialing: Dialing | undefined;
   /** The record of the current request; undefined while nothing reads records. */
@@ -353,6 +355,7 @@ export class ClientConnection implements Listed {
     this.#clearTimeout();
     const { name, bus, clock } = this.options;
     const ms = clock.monotonic() - this.#openedAt;
+    this.onTunnelClosing?.();
     const unanswered = this.#phase === 'request' && this.#outcome === 'ok';
     const outcome = unanswered ? 'client-gone' : this.#outcome;
     this.#outcome = outcome;

@@ -24,11 +24,6 @@ export interface RelayOptions {
 }
 
 /** What a relay has relayed so far. */
-export interface RelayCounts {
-  readonly bytesUp: number;
-  readonly bytesDown: number;
-}
-
 export interface RelayResult {
   readonly bytesUp: number;
   readonly bytesDown: number;
@@ -45,7 +40,7 @@ export function relay(
   memberConnection: MemberConnection,
   early: Buffer | undefined,
   options: RelayOptions,
-): RelayCounts {
+): RelayResult {
   const running = new Relay(client, memberConnection.socket, options);
   running.start(early, memberConnection.early);
   return running;
@@ -74,7 +69,7 @@ class Relay {
   #clientEnded = false;
   #memberEnded = false;
   #lingering = false;
-  #cut = false;
+  cut = false;
   #openSides = CLIENT | MEMBER;
 
   constructor(client: Socket, member: Socket, options: RelayOptions) {
@@ -187,7 +182,7 @@ class Relay {
 
   #noteCut(): void {
     if (this.bytesDown === 0 && this.bytesUp > 0 && !this.#clientEnded && !this.#client.destroyed)
-      this.#cut = true;
+      this.cut = true;
   }
 
   /** One direction has ended: the shorter of the two idle timeouts applies. */
@@ -212,7 +207,7 @@ class Relay {
     if (this.#openSides !== 0) return;
     this.#deadlines.clear(this.#idleTimeout);
     this.#deadlines.clear(this.#keepAliveDelay);
-    this.#options.onEnd({ bytesUp: this.bytesUp, bytesDown: this.bytesDown, cut: this.#cut });
+    this.#options.onEnd({ bytesUp: this.bytesUp, bytesDown: this.bytesDown, cut: this.cut });
   }
 }
 

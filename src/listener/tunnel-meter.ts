@@ -7,11 +7,11 @@ import type { Clock } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import type { OpenRequest } from '../core/request-record.ts';
-import type { RelayCounts } from './relay.ts';
+import type { RelayResult } from './relay.ts';
 import type { UserLimits } from './user-limits.ts';
 
 interface OpenTunnel {
-  readonly counts: RelayCounts;
+  readonly counts: RelayResult;
   readonly connection: { destroy(): void };
 }
 
@@ -28,7 +28,7 @@ export class TunnelMeter {
     this.#clock = clock;
   }
 
-  add(record: OpenRequest, counts: RelayCounts, connection: { destroy(): void }): void {
+  add(record: OpenRequest, counts: RelayResult, connection: { destroy(): void }): void {
     this.#open.set(record, { counts, connection });
     this.#timer ??= this.#clock.after(SECOND_MS, this.#report);
   }

@@ -96,10 +96,8 @@ export function relayTunnel(
     startedAt,
     onFirstByte: record && (() => record.noteFirstByte()),
     onEnd: ({ bytesUp, bytesDown, cut }) => {
+      memberConnection.end({ cut, answered: bytesDown > 0 });
       const ms = clock.monotonic() - startedAt;
-      const mute = !isAnswered && bytesUp > 0 && bytesDown === 0 && !cut && ms >= MIN_MUTE_MS;
-      const fault = memberConnection.end({ cut, answered: bytesDown > 0, ...(mute && { mute }) });
-      if (fault !== undefined) connection.setOutcome(fault);
       const closed = { source, member, kind: 'tunnel', bytesUp, bytesDown, ms } as const;
       bus.emit('tunnel.closed', record === undefined ? closed : { ...closed, request: record.id });
       if (record !== undefined) {
@@ -110,5 +108,12 @@ export function relayTunnel(
       connection.endRequest();
     },
   });
+  connection.onTunnelClosing = () => {
+    const { bytesUp, bytesDown, cut } = counts;
+    if (isAnswered || bytesUp === 0 || bytesDown > 0 || cut) return;
+    if (clock.monotonic() - startedAt < MIN_MUTE_MS) return;
+    const fault = memberConnection.end({ cut: false, answered: false, mute: true });
+    if (fault !== undefined) connection.setOutcome(fault);
+  };
   if (record !== undefined) meter.add(record, counts, connection);
 }
