@@ -8,6 +8,7 @@
 import { execFile } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { get } from 'node:http';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -131,6 +132,7 @@ test.skipIf(!hasCommand('curl') || !hasCommand('bash'))(
 describe.concurrent('clients', () => {
   for (const snippet of snippets) {
     const { client, language, shows } = snippet;
+    if (shows === 'report') continue;
     if (COMPILED.has(client) && !RUNS_COMPILED) continue;
     const slow = SLOW[client];
     for (const scheme of slow === undefined ? SCHEMES : [slow(shows)]) {
@@ -145,6 +147,45 @@ describe.concurrent('clients', () => {
     }
   }
 });
+
+describe.concurrent('clients: report a ban', () => {
+  const reports = snippets.filter(({ shows }) => shows === 'report');
+  test('clients: most clients of docs/clients.md report a ban', () => {
+    expect(reports.length).toBeGreaterThan(11);
+  });
+  for (const snippet of reports) {
+    const { client, language } = snippet;
+    test.skipIf(!isHere(snippet))(`${client} (${language}): reports a ban through the proxy`, async () => {
+      await useSession(snippet.text.includes('8888') ? stage.open : stage.withUsers);
+      const host = `${client}.example`;
+      const { printed } = await run(reportOf(snippet, host), 'http');
+      const bans = stage.daemon.control.sites().find(({ name }) => name === host)?.bans;
+      expect(bans, printed).toBe(1);
+    });
+  }
+});
+
+/** Returns a whole program: the lines for a browser follow the snippet with a session. */
+function reportOf(report: Snippet, host: string): Snippet {
+  const text = report.text.replace('shop.example', host);
+  const browser = /await (?:context|page)\./.test(text)
+    ? snippets.find(({ client, shows }) => client === report.client && shows === 'session')
+    : undefined;
+  if (browser === undefined) return { ...report, text };
+  return { ...report, text: browser.text.replace('await browser.close();', `${text}await browser.close();`) };
+}
+
+/** Makes one request with the session that the snippets report on. */
+function useSession(proxy: string): Promise<void> {
+  const [host, port] = proxy.split(':');
+  const authorization = `Basic ${Buffer.from('me-session-cart:x').toString('base64')}`;
+  return new Promise((resolve, reject) => {
+    const path = `${stage.target('http')}/ip`;
+    get({ host, port, path, headers: { 'Proxy-Authorization': authorization } }, (answer) => {
+      answer.resume().on('end', resolve);
+    }).on('error', reject);
+  });
+}
 
 /** Returns the exit of the member that noria keeps for the session in the snippet. */
 function exitOfSession({ text }: Snippet): string | undefined {
