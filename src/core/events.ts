@@ -19,7 +19,13 @@ export interface NoriaEvents {
   /** The pool gives a member no more requests; its open tunnels continue. */
   'member.drained': MemberEvent & { readonly openTunnels: number };
   /** The pool removed a member for good. */
-  'member.left': MemberEvent & { readonly reason: string; readonly uses: number; readonly fault?: FaultCode };
+  'member.left': MemberEvent & {
+    readonly reason: string;
+    readonly uses: number;
+    readonly fault?: FaultCode;
+    /** The noria of the fleet that drew the member; absent: this one. */
+    readonly drawnBy?: string;
+  };
   /** A site banned an exit for `forMs`. `isNamed`: a rule of `targets` names the site. */
   'site.banned': {
     readonly site: string;

@@ -311,7 +311,11 @@ export class Members {
   #delete(member: Member, departure: Departure): void {
     this.#byId.delete(member.id);
     member.source.members.delete(member);
-    this.#bus.emit('member.left', { ...eventOf(member), ...departure, uses: member.uses });
+    const { uses, drawnBy } = member;
+    this.#bus.emit('member.left', {
+      ...{ ...eventOf(member), ...departure, uses },
+      ...(drawnBy !== undefined && { drawnBy }),
+    });
   }
 
   #emitJoined(member: Member, renewed: boolean, now: number): void {

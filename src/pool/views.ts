@@ -74,7 +74,7 @@ export function sourceCounts(source: PoolSource): SourceCounts {
     size: source.options.size,
     ...counts,
     openTunnels: source.openLeases,
-    used: [...source.members].filter(({ uses }) => uses > 0).length,
+    used: [...source.members].filter(({ uses, drawnBy }) => uses > 0 && drawnBy === undefined).length,
     blocked: source.blockedReason ?? null,
   };
 }

@@ -176,8 +176,9 @@ export class Refiller {
       bus.on('dial.attempted', ({ source, outcome }) => {
         if (outcome === 'accepted') this.#sources.get(source)?.memberUsed();
       }),
-      bus.on('member.left', ({ source, uses, reason }) => {
-        this.#sources.get(source)?.memberRemoved(uses, reason === 'failed');
+      bus.on('member.left', ({ source, uses, reason, drawnBy }) => {
+        const isOwn = drawnBy === undefined;
+        this.#sources.get(source)?.memberRemoved(uses, { hasFailed: reason === 'failed', isOwn });
         this.#wakeLater(source);
       }),
       bus.on('source.moved', ({ source }) => this.#wakeLater(source)),

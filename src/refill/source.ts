@@ -274,11 +274,14 @@ export class Source {
   }
 
   /** @param uses - the number of tunnels and requests that the removed member had accepted. */
-  memberRemoved(uses: number, hasFailed: boolean): void {
-    if (uses > 0) {
-      this.#statistics.used += 1;
-      this.#spacing.recordUsedMember();
-    } else this.#statistics.unused += 1;
+  memberRemoved(
+    uses: number,
+    { hasFailed, isOwn }: { readonly hasFailed: boolean; readonly isOwn: boolean },
+  ): void {
+    // `drawn` counts the draws of this noria, so members that other norias of the fleet drew count there
+    if (isOwn && uses > 0) this.#statistics.used += 1;
+    else if (isOwn) this.#statistics.unused += 1;
+    if (uses > 0) this.#spacing.recordUsedMember();
     if (hasFailed && uses === 0) {
       const failures = this.#spacing.recordUnusedFailure();
       if (failures !== undefined)

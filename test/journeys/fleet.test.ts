@@ -46,6 +46,9 @@ test.skipIf(NO_STORE)(
       await until('the other uses the same exit', async () => (await exitOf(one, sandbox, session)) === exit);
     }
 
+    const figures = [one, two].map(({ control }) => control.status().sources[0]);
+    for (const each of figures) expect(each?.used, 'of its own draws').toBeLessThanOrEqual(each?.drawn ?? 0);
+
     one.control.pauseSource('city');
     await until('the other is paused, too', () => two.control.status().sources[0]?.state === 'paused');
     two.control.resumeSource('town');

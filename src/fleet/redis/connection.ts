@@ -58,6 +58,7 @@ const UNFIT =
 /** Above the first size, the deadline of a command grows by 1 ms for each 128 bytes: a batch also arrives over 1 Mbit/s. */
 const SMALL_BYTES = 16_384;
 const BYTES_PER_MS = 128;
+const UNREAD_MS = 20;
 
 export class StoreClient {
   readonly #client: LibraryClient;
@@ -84,7 +85,10 @@ export class StoreClient {
     const bytes = command.reduce((sum, { length }) => sum + length, 0);
     const limitMs = deadlineMs + Math.ceil(Math.max(0, bytes - SMALL_BYTES) / BYTES_PER_MS);
     const missed = `no answer to ${command[0]} within ${limitMs} ms`;
-    const deadline = this.#clock.after(limitMs, () => this.end(lostStore(this.address, missed)));
+    let deadline = this.#clock.after(limitMs, () => {
+      // if this process was busy, the answer may have arrived: it is read before the second timer fires
+      deadline = this.#clock.after(UNREAD_MS, () => this.end(lostStore(this.address, missed)));
+    });
     try {
       return await this.#client.sendCommand<Reply>([...command]);
     } catch (error) {

@@ -271,10 +271,10 @@ function versionOf(info: StoreInfo): {
  * permission.
  */
 const TRY_LUA = `
+-- HSET comes first: a script that has written already may go on although the memory is full
 local key, missing = KEYS[1], {}
 local tries = {
-  { 'EXISTS', key }, { 'DEL', key },
-  { 'HSET', key, 'a', '1' }, { 'PEXPIRE', key, 60000 }, { 'HGET', key, 'a' }, { 'HMGET', key, 'a' },
+  { 'HSET', key, 'a', '1' }, { 'EXISTS', key }, { 'PEXPIRE', key, 60000 }, { 'HGET', key, 'a' }, { 'HMGET', key, 'a' },
   { 'HGETALL', key }, { 'HKEYS', key }, { 'HSCAN', key, '0' },
   { 'HINCRBY', key, 'a', 1 }, { 'HDEL', key, 'a' }, { 'SADD', key, 'a' }, { 'SCARD', key }, { 'DEL', key },
   { 'XADD', key, '1-0', 'a', '1' }, { 'XLEN', key }, { 'XRANGE', key, '-', '+' }, { 'XREVRANGE', key, '+', '-' },
