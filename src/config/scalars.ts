@@ -410,9 +410,9 @@ export function sitePattern(): Scalar<string> {
     read(given) {
       const rule = parseTargetRule(given);
       if (rule === undefined) return { wrong: wrongTargetRule(given) };
-      const isOne =
-        rule.kind === 'host' || rule.kind === 'below' || (rule.kind === 'network' && !isCidr(given));
-      return isOne ? { value: given.toLowerCase() } : { wrong: 'names no host' };
+      if (rule.kind === 'host' || rule.kind === 'below') return { value: given.toLowerCase() };
+      const address = rule.kind === 'network' && !given.includes('/') ? hostPort(given, 1)?.host : undefined;
+      return address === undefined ? { wrong: 'names no host' } : { value: address };
     },
     write: (value) => value,
   });
