@@ -27,6 +27,7 @@ import type { RecognisedExpiry } from '../service/link/read-entry.ts';
 import { DEFAULT_ZONE, type ExpiryKind } from '../service/link/rules.ts';
 import type { LinkCall } from '../service/request.ts';
 import { command, integerOption } from './command.ts';
+import { otherForm } from './link-forms.ts';
 import { type CallSettings, callWithinPace, dropText } from './service.ts';
 import { formatTable } from './table.ts';
 import type { Terminal } from './terminal.ts';
@@ -47,7 +48,7 @@ export const linkCommand = command({
   args: [
     [
       '<url>',
-      'the link; with -, the command reads the link from standard input, so that it is not in the history of the shell',
+      'the link, the address of a gateway (user:password@host:port), or a file with a list; with -, the command reads it from standard input, so that it is not in the history of the shell',
     ],
   ],
   flags: [
@@ -58,13 +59,23 @@ export const linkCommand = command({
     ],
     ['--json', 'print the result as JSON'],
   ],
-  examples: ["link 'https://share.example.com/get?key=…&num={count}'", 'link - < link.txt'],
+  examples: [
+    "link 'https://share.example.com/get?key=…&num={count}'",
+    'link - < link.txt',
+    'link proxies.txt',
+  ],
   help: 'docs/links.md explains what noria recognises, and how to set the rest.',
   run: ({ terminal }, url: string, flags: LinkFlags) => showLink(url, flags, terminal),
 });
 
 async function showLink(given: string, { count, json }: LinkFlags, terminal: Terminal): Promise<void> {
-  const url = readUrl(given === '-' ? (await terminal.readHidden('link: ')).trim() : given);
+  const text = given === '-' ? (await terminal.readHidden('link: ')).trim() : given;
+  const other = await otherForm(text);
+  if (other !== undefined) {
+    for (const line of json === true ? [JSON.stringify(other)] : other) terminal.print(line);
+    return;
+  }
+  const url = readUrl(text);
   const call = callOfUrl(url, count);
   const known = configuredLink(call.instance, terminal);
   const settings = known?.settings ?? { ...DEFAULT_SETTINGS, stateDir: ownFolder(terminal) };

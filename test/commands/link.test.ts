@@ -154,7 +154,7 @@ test('simulate: members of a link live as long as the source says', async () => 
   const write = (lifetime: string) =>
     writeFileSync(
       file,
-      `sources: [{ name: a, product: link, url: "https://share.example.com/get?key=${KEY}&n={count}", interval: 5s${lifetime} }]`,
+      `sources: [{ name: a, product: link, url: "https://share.example.com/get?key=${KEY}&n={count}", interval: 5s${lifetime} }]\npool: { fill: size }`,
     );
   const drawn = async () => {
     const terminal = fakeTerminal();
@@ -221,4 +221,42 @@ test('link command: refuses a folder that is a symbolic link, and keeps its call
   expect(await runProgram(['link', url], terminal)).toBe(0);
   expect(readdirSync(join(home, '.local', 'state', 'noria', 'link'))).not.toEqual([]);
   expect(readdirSync(elsewhere)).toEqual([]);
+});
+
+test.each([
+  ['http://customer-me-sessid-abc123-sesstime-10:s3cret@gw.vendor.example:8000', 'http'],
+  ['customer-me-sessid-abc123-sesstime-10:s3cret@gw.vendor.example:8000', 'http'],
+  ['socks5://customer-me-sessid-abc123-sesstime-10:s3cret@gw.vendor.example:8000/', 'socks5'],
+])('link command: recognises the address of a gateway: %s', async (address, protocol) => {
+  const { exitCode, out, err } = await link(address);
+  expect({ exitCode, err }).toEqual({ exitCode: 0, err: '' });
+  expect(out).not.toContain('s3cret');
+  const yaml = out.slice(out.indexOf('sources:'));
+  const [source] = parseConfig(yaml, 'noria.yaml', { env: { GATEWAY_PASSWORD: 'x' } }).sources;
+  expect(source).toMatchObject({
+    product: 'gateway',
+    host: 'gw.vendor.example',
+    port: 8000,
+    account: { username: 'customer-me-sessid-{session}-sesstime-10' },
+    upstream: { protocol },
+  });
+});
+
+test('link command: says what a gateway needs whose user name names no session', async () => {
+  const { exitCode, err } = await link('http://me:s3cret@gw.vendor.example:8000');
+  expect(exitCode).toBe(2);
+  expect(err).toContain('names no session');
+  expect(err).not.toContain('s3cret');
+});
+
+test('link command: recognises a file with a list, and names the lines that cannot be used', async () => {
+  const file = join(testFolder(), 'proxies.txt');
+  writeFileSync(file, '# ours\n192.0.2.1:80:me:s3cret\n192.0.2.1:80:me:s3cret\nnonsense\n');
+  const { exitCode, out } = await link(file);
+  expect(exitCode).toBe(0);
+  expect(out).toContain('1 proxies, 1 dropped: no usable address, 1 dropped: named twice');
+  expect(out).toContain('line 4 cannot be used');
+  expect(out).not.toContain('s3cret');
+  const [source] = parseConfig(out.slice(out.indexOf('sources:')), 'noria.yaml', { env: {} }).sources;
+  expect(source).toMatchObject({ product: 'list', file, entryLogin: 'require' });
 });
