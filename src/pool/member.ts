@@ -296,17 +296,23 @@ export class RequestRate {
     this.#counts[at] = (this.#counts[at] ?? 0) + 1;
   }
 
-  /** The requests per second in the last minute, or in up to five minutes if there were few. */
+  /**
+   * The requests per second in the last minute. If there were few, the rate of the gaps between those of up to five
+   * minutes: so one request is no rate, and the second one in a minute is.
+   */
   perSecond(now: number): number {
     this.#advance(now);
     let ms = now - this.#step * RATE_STEP_MS;
     let count = 0;
+    let sinceOldestMs = 0;
     for (let back = 0; back < RATE_STEPS; back += 1) {
       if (back > 0) ms += RATE_STEP_MS;
-      count += this.#counts[(this.#step - back + RATE_STEPS) % RATE_STEPS] ?? 0;
-      if (ms >= MIN_RATE_MS && count >= MIN_COUNTED) break;
+      const inStep = this.#counts[(this.#step - back + RATE_STEPS) % RATE_STEPS] ?? 0;
+      count += inStep;
+      if (inStep > 0) sinceOldestMs = ms;
+      if (ms >= MIN_RATE_MS && count >= MIN_COUNTED) return (count * 1_000) / ms;
     }
-    return (count * 1_000) / ms;
+    return (Math.max(0, count - 1) * 1_000) / Math.max(MIN_RATE_MS, sinceOldestMs);
   }
 
   #advance(now: number): void {
