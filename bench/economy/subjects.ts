@@ -1,9 +1,11 @@
 /** noria, and what people use instead of it. Each gets pages from sites through IPs of the world's vendor. */
 import { request } from 'node:http';
 import { z } from 'zod';
+import type { Config } from '../../src/config/config.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { createLog } from '../../src/core/log.ts';
 import { type Daemon, startDaemon } from '../../src/daemon/daemon.ts';
+import type { FleetConnector } from '../../src/daemon/fleet.ts';
 import { until } from '../../test/support/until.ts';
 import { INTERVAL_MS, type World } from './world.ts';
 
@@ -54,9 +56,9 @@ interface Proxy {
   readonly endsAt: number;
 }
 
-async function openNoria(world: World, fill: string): Promise<Subject> {
+export function configOf(world: World, fill: string): Config {
   const { id, password, baseUrl } = world.instance;
-  const config = parseConfig(
+  return parseConfig(
     `
 sources: [{ name: city, product: short-classic, instance: "${id}", password: "${password}", baseUrl: "${baseUrl}", params: { timespan: 3 } }]
 pool: { fill: ${fill}, allowPrivateAddresses: true }
@@ -67,11 +69,15 @@ state: off
     'economy.yaml',
     { env: {} },
   );
+}
+
+export async function openNoria(world: World, fill: string, fleet?: FleetConnector): Promise<Subject> {
+  const config = configOf(world, fill);
   const log = createLog({ level: 'error', format: 'json', destination: { write: () => {} } });
   const elapsedMs = () => world.clock.monotonic();
   const boot = { id: 'economy', elapsedMs, uptimeMs: elapsedMs };
   const { clock, random } = world;
-  const daemon: Daemon = await startDaemon({ config, log, clock, random, boot });
+  const daemon: Daemon = await startDaemon({ config, log, clock, random, boot, ...(fleet && { fleet }) });
   let drawn = 0;
   daemon.bus.on('draw.done', ({ received }) => {
     drawn += received;

@@ -58,7 +58,7 @@ export interface WorldOptions {
   readonly vendor: Vendor;
 }
 
-const LIFETIME_MS = 180_000;
+export const LIFETIME_MS = 180_000;
 export const INTERVAL_MS = 10_000;
 /** More living IPs than a run draws at once, but few enough that later draws repeat some. */
 const STOCK = 60;
