@@ -196,3 +196,20 @@ test.skipIf(NO_STORE)(
     expectPace(sandbox);
   },
 );
+
+test.skipIf(NO_STORE)('fleet: a new fleet on an empty store makes its first call within 3 s', async () => {
+  const store = await openStore();
+  const sandbox = await openTestSandbox({ members: 4, instances: [{ product: 'shared' }] });
+  const start = (replica: string) =>
+    startNoria({
+      sources: [
+        sourceLine(sandbox, 'city', 'shared', 'interval: 10s, size: 2, params: { count: 2, pro: 1 }'),
+      ],
+      more: `fleet: { url: "${store.url}", replica: ${replica} }\nstate: { dir: ${testFolder()} }\n${DIAL}`,
+    });
+  const startedAt = Date.now();
+  const [one] = await Promise.all([start('one'), start('two')]);
+  expect(await exitOf(one, sandbox)).toMatch(/^127/);
+  const [first] = sandbox.calls();
+  expect((first?.arrivedAt ?? Infinity) - startedAt, 'ms until the first call').toBeLessThan(3_000);
+});
