@@ -32,7 +32,6 @@ export class FactsInFlight {
     return subject !== undefined && this.#bySubject.has(subject);
   }
 
-  /** Removes a fact. Call it when the replica receives its own fact from the log. */
   returned(fact: Fact): void {
     const subject = subjectOf(fact);
     if (subject === undefined) return;
@@ -68,7 +67,6 @@ export class FactsInFlight {
     return fact?.kind === 'member.quarantined' && fact.quarantine.untilAt > Math.max(untilAt, now);
   }
 
-  /** Returns the names of the sessions with facts in flight. */
   sessions(): string[] {
     return [...this.#bySubject].flatMap(([, { last }]) =>
       last.kind === 'session.ended' ? [last.name] : last.kind === 'session.moved' ? [last.session.name] : [],

@@ -10,12 +10,10 @@ interface MemoryFleetOptions {
   readonly name: string;
   readonly clock: Clock;
   readonly timekeeper: Timekeeper;
-  /** The version that every noria of the fleet reports. */
   readonly version: string;
 }
 
 interface RunningNoria {
-  /** Returns the number of clients that are connected to this noria. */
   readonly clients: () => number;
 }
 

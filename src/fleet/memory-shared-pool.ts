@@ -86,12 +86,10 @@ export class MemorySharedPool {
     };
   }
 
-  /** Returns the name of the replica that drew the member; undefined if there is no such member. */
   drawnBy(member: string): string | undefined {
     return this.#state.drawnBy(member);
   }
 
-  /** Passes the whole state to the replica again. */
   reload(replica: string): void {
     this.#connections.get(replica)?.load(this.#state.read(this.#clock.monotonic()));
   }

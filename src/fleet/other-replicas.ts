@@ -14,20 +14,15 @@ import type { Session } from '../pool/session.ts';
 import type { Beat, MemberActivity, SessionActivity } from './schemas.ts';
 
 interface OtherReplicasOptions {
-  /** Whether the other replicas run on this machine. */
   readonly sameMachine: boolean;
-  /** Whether the pool adds the open leases of the other replicas to its own. */
   readonly countsLeases: boolean;
-  /** Returns the `PoolSharing` objects that connect the pool with its other groups of replicas. */
   readonly observers: () => readonly PoolObserver[];
 }
 
 interface OtherReplica {
   waiting: number;
   demand: Readonly<Record<string, Demand>>;
-  /** The number of open leases of this replica, by member id. */
   readonly memberLeases: Map<string, CountedLeases<Member>>;
-  /** The number of open leases of this replica, by session name. */
   readonly sessionLeases: Map<string, CountedLeases<Session>>;
 }
 
@@ -69,7 +64,6 @@ export class OtherReplicas {
     for (const activity of sessions) this.#recordSession(activity, other.sessionLeases);
   }
 
-  /** Removes all replicas that are not in `names`, with their open leases. */
   retain(names: readonly string[]): void {
     for (const [name, other] of this.#byName) {
       if (names.includes(name)) continue;

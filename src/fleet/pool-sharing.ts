@@ -28,7 +28,6 @@ import type {
 } from './schemas.ts';
 
 interface SharingOptions {
-  /** Called for each change of this pool, synchronously. */
   readonly onChange: (change: Fact) => void;
   /** Called for every request when a member or session was used, so it must be cheap. */
   readonly onUse: () => void;
@@ -39,11 +38,9 @@ interface SharingOptions {
    * evidence does not quarantine a member that worked in this process within WORKED_MS.
    */
   readonly sameMachine: boolean;
-  /** Whether the pool adds the open leases of the other replicas to its own. */
   readonly countsLeases: boolean;
 }
 
-/** A member as this replica knows it. */
 export interface MemberChanges {
   readonly member: SharedMember;
   readonly quarantine: MemberQuarantine | undefined;
@@ -175,7 +172,6 @@ export class PoolSharing implements PoolObserver {
     this.#report({ kind: 'evictions.frozen', on });
   }
 
-  /** Whether the other replicas have not agreed on the session's member yet. */
   isUnconfirmed(session: string): boolean {
     return this.#unconfirmed.has(session);
   }
@@ -200,7 +196,6 @@ export class PoolSharing implements PoolObserver {
     sessions.bind(session, { member, reason: 'left' }, clock.monotonic());
   }
 
-  /** Assigns the session to the member on which all replicas have agreed. */
   confirm(session: SharedSession): void {
     this.#unconfirmed.delete(session.name);
     this.apply([{ kind: 'session.moved', session, reason: 'bound' }]);
@@ -215,7 +210,6 @@ export class PoolSharing implements PoolObserver {
     this.#options.onUse();
   }
 
-  /** The clients that wait in this process and in the pool's other groups of replicas. */
   get waiting(): number {
     const others = this.#otherGroups.reduce((sum, other) => sum + other.otherReplicas.waiting, 0);
     return this.#parts.pool.waitingHere + others;
@@ -266,7 +260,6 @@ export class PoolSharing implements PoolObserver {
     if (facts.some(({ kind }) => kind === 'source.restricted')) pool.refuseHopeless();
   }
 
-  /** Remembers a member that other replicas have removed, so that no draw brings it back. */
   rememberRemoved(removed: SharedMember): void {
     const { departed } = this.#parts.members;
     const history = { bans: [], health: { inRow: 0, rests: 0 } };

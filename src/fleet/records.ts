@@ -6,12 +6,10 @@ export function sourceOf(each: Fact): string | undefined {
   return each.kind === 'member.joined' ? each.member.source : 'source' in each ? each.source : undefined;
 }
 
-/** Bans with the same key are about the same pair of exit and site. */
 export function banKey({ source, site, exit, user = '' }: SharedBan): string {
   return JSON.stringify([source, site, exit, user]);
 }
 
-/** Returns the fact with another name of its source. */
 export function withSource<Each extends Fact>(each: Each, source: string): Fact {
   if (each.kind === 'member.joined') return { ...each, member: { ...each.member, source } };
   return 'source' in each ? { ...each, source } : each;

@@ -46,11 +46,8 @@ export interface ReplicaOptions {
    * Returns the ms of a clock that all replicas share; absent if there is no such clock. See `ProcessPart.clockAheadMs`.
    */
   readonly commonMs?: () => number;
-  /** The minimum time between two beats. */
   readonly beatMs: number;
-  /** Executes an operator's command that was given to another replica, or before this replica started. */
   readonly onCommand?: (command: SourceCommand) => void;
-  /** Called for an answer of the service that another replica got. */
   readonly onReport?: (report: SourceReport) => void;
 }
 
@@ -72,7 +69,6 @@ export class Replica implements FactFollower {
   readonly #options: ReplicaOptions;
   readonly #sharing: PoolSharing;
   readonly #subscriptions: readonly Disposable[];
-  /** By member id: the names of the replicas that voted to evict the member. */
   readonly #votes = new BoundedMap<string, Set<string>>(MAX_VOTED_MEMBERS);
   #inFlight = new FactsInFlight();
   /**
@@ -280,7 +276,6 @@ export class Replica implements FactFollower {
     this.#options.shared.publish(facts);
   }
 
-  /** Publishes a member that the shared state lacks. */
   #republishMember({ member, quarantine }: MemberChanges): void {
     this.#republished.add(member.id);
     this.#changed({ kind: 'member.joined', member });
@@ -288,7 +283,6 @@ export class Replica implements FactFollower {
     if (quarantine !== undefined) this.#publish({ kind: 'member.quarantined', ...about, quarantine });
   }
 
-  /** Whether this pool and the shared state have different members for the session. */
   #hasMoved({ name, member }: SharedSession): boolean {
     const known = this.#sharing.session(name)?.member;
     return known !== undefined && member !== undefined && known !== member;

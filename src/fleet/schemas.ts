@@ -107,7 +107,6 @@ const siteBanned = z.object({
   source: name,
   site: name,
   exit: name,
-  /** The user for whom alone the ban counts. */
   user: name.optional(),
   sinceAt: moment,
   untilAt: moment,
@@ -184,14 +183,11 @@ const record = z.object({
   quarantine: quarantine.optional(),
   /** The number of client leases that used the member, in all replicas together, according to their beats. */
   uses: count,
-  /** The replicas for which the member failed. */
   votes: z.array(name).max(1_000),
-  /** The fault of the last vote. */
   fault: fault.optional(),
   /** Why the member was removed, if it did not fail. The state contains it until its end of life. */
   left: z.object(departure).optional(),
 });
-/** A member in the loaded state. */
 export type MemberRecord = Omit<Readonly<z.infer<typeof record>>, 'member'> & {
   readonly member: SharedMember;
 };
@@ -208,7 +204,6 @@ export interface SharedState extends Partial<Pick<z.infer<typeof sourceState>, '
   readonly bans?: readonly SharedBan[] | undefined;
   /** All sessions, or those that this replica holds if the sessions stay in a store. */
   readonly sessions: readonly SharedSession[];
-  /** The sources whose last command was `pause`. */
   readonly paused: readonly string[];
   /** Absent in a fleet, because such knowledge is valid for one machine only. */
   readonly restrictions?: readonly Restriction[] | undefined;

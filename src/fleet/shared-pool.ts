@@ -94,7 +94,6 @@ export interface PacedSharedPool extends SharedPool {
   readonly pace: PaceStore;
 }
 
-/** The status of one noria of the fleet. All norias of the fleet can see it. */
 export interface ReplicaStatus {
   readonly name: string;
   readonly version: string;
@@ -104,9 +103,7 @@ export interface ReplicaStatus {
 
 /** The shared pool of a fleet, and what a noria shows its operator about the fleet. */
 export interface FleetPool extends PacedSharedPool {
-  /** Why the store is unavailable; undefined while connected. */
   readonly fault: NoriaError | undefined;
-  /** How long the store has been unavailable, in ms; 0 while connected. */
   readonly lostMs: number;
   readonly replicas: readonly ReplicaStatus[];
   /**
@@ -117,10 +114,8 @@ export interface FleetPool extends PacedSharedPool {
   /** Counts the distinct IPs that the fleet drew today from each instance of the service, by the key of the instance. */
   readonly dayCounts: {
     add(key: string, ips: readonly string[]): void;
-    /** The last known number of distinct IPs that the fleet drew from the instance today. */
     used(key: string): number;
   };
-  /** Returns the name of the replica that drew the member; undefined if the shared pool does not have the member. */
   drawnBy(member: string): string | undefined;
   /** Loads the whole shared state again and passes it to this noria's replica. */
   reload(): void;

@@ -14,7 +14,6 @@ export class SharedSessions {
   readonly #pool: Pick<Pool, 'acquire' | 'report'>;
   readonly #sharing: PoolSharing;
   readonly #shared: Pick<SharedPool, 'bindSession'>;
-  /** The sessions that this replica is opening or moving in the shared pool, by name. */
   readonly #proposed = new Map<string, Promise<void>>();
   #isClosed = false;
 

@@ -7,9 +7,7 @@ import type { Fact, SharedState, SourceCommand, SourceReport } from './schemas.t
 
 interface SharedSourcesOptions {
   readonly publish: (fact: Fact) => void;
-  /** Executes an operator's command that was given to another replica, or before this replica started. */
   readonly onCommand?: ((command: SourceCommand) => void) | undefined;
-  /** Called for an answer of the service that another replica got. */
   readonly onReport?: ((report: SourceReport) => void) | undefined;
 }
 
@@ -27,21 +25,18 @@ export class SharedSources {
     this.#options = options;
   }
 
-  /** Publishes a command that the operator gave to this replica. */
   command(source: string, command: SourceCommand['command']): void {
     const fact: SourceCommand = { kind: 'source.commanded', source, command };
     if (command !== 'refill') this.#commands.set(source, fact);
     this.#options.publish(fact);
   }
 
-  /** Publishes an answer of the service that this replica got. */
   report(source: string, report: InstanceReport): void {
     const fact: SourceReport = { ...report, quota: { ...report.quota }, kind: 'source.reported', source };
     this.#reports.set(source, fact);
     this.#options.publish(fact);
   }
 
-  /** Applies a fact that another replica published. */
   receiveFact(fact: SourceCommand | SourceReport): void {
     if (fact.kind === 'source.reported') {
       this.#reports.set(fact.source, fact);

@@ -35,7 +35,6 @@ export class SharedPoolState {
   readonly #restrictions = new Map<string, Restriction>();
   #additions = 0;
 
-  /** Adds a part of a loaded state. */
   load(part: Partial<SharedState>): void {
     const { members = [], bans = [], sessions = [], paused = [], resumed = [], reports = [] } = part;
     for (const ban of bans) this.#bans.set(banKey(ban), ban);
@@ -111,7 +110,6 @@ export class SharedPoolState {
     return state.uses;
   }
 
-  /** Applies the part of a beat that concerns one session. */
   recordSessionUse({ session: name, uses, usedAt, ttlMs }: SessionActivity): void {
     const session = this.#sessions.get(name);
     if (session === undefined) return;
@@ -210,7 +208,6 @@ export class SharedPoolState {
   }
 }
 
-/** Returns the member. If `endsAt` is later than its end of life, `endsAt` is the new end of life. */
 function withEnd(member: SharedMember, endsAt: number, endIsAssumed = member.endIsAssumed): SharedMember {
   return endsAt > member.endsAt ? { ...member, endsAt, endIsAssumed } : member;
 }

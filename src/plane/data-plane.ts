@@ -12,7 +12,6 @@ export interface DataPlane {
   readonly listeners: readonly ListenerStatus[];
   /** The number of processes that serve clients. `wanted`: the configured number. `running`: the current number. */
   readonly workers: { readonly wanted: number; readonly running: number };
-  /** The dialer of this process. Health checks use it. */
   readonly dialer: Pick<MemberDialer, 'attempt'>;
   /**
    * Opens and closes listeners until they match `settings`. If a listener cannot be opened, restores the previous listeners and
@@ -68,7 +67,6 @@ export interface PlaneContext {
 }
 
 export interface ListenerStatus {
-  /** The configured address, which names the listener in events and metrics. */
   readonly name: string;
   readonly protocols: ListenerSettings['protocols'];
   readonly addresses: readonly BoundAddress[];

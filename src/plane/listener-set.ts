@@ -44,12 +44,10 @@ export interface ListenerSetOptions {
 
 interface ListenerSharing {
   connectionLimit(listenerId: number): ConnectionLimit;
-  /** Called when a client of this process sent wrong credentials. */
   onWrongCredentials(listenerId: number, attempt: WrongAttempt): void;
 }
 
 interface OpenedListener {
-  /** The settings of the listener. While it is open, only the certificate can change. */
   settings: ListenerSettings;
   readonly listener: Listener;
   readonly access: Access;
@@ -71,7 +69,6 @@ interface Change {
   readonly started: OpenedListener[];
 }
 
-/** The timeouts that no configuration key sets. */
 const LIMITS = {
   headerTimeoutMs: 15_000,
   handshakeTimeoutMs: 15_000,
@@ -90,7 +87,6 @@ export class ListenerSet {
    * The listeners at the last commit, which `update` can restore. Undefined until the first update after that commit.
    */
   #previous: { readonly opened: readonly OpenedListener[]; readonly drainTimeoutMs: number } | undefined;
-  /** Removed listeners whose tunnels have not ended. */
   readonly #draining = new Map<Listener, Promise<void>>();
   /**
    * Descriptors that this set has opened. The set opens no descriptor twice: after a close, the number of the descriptor may
@@ -110,7 +106,6 @@ export class ListenerSet {
     this.guard = { mark: options.mark, ownAddresses: () => this.#ownAddresses };
   }
 
-  /** The status of the open listeners, in the order of the settings. */
   status(): readonly ListenerStatus[] {
     const leaving = [...this.#suspended.map(({ listener }) => listener), ...this.#draining.keys()];
     return this.#opened.map(({ settings, listener }) => {
@@ -130,7 +125,6 @@ export class ListenerSet {
     this.#refreshOwnAddresses();
   }
 
-  /** Opens and closes listeners until they match the settings; see `DataPlane.update`. */
   async update(settings: readonly ListenerSettings[], drainTimeoutMs: number): Promise<void> {
     const before = this.#opened;
     this.#limits.configure(settings.flatMap(({ users }) => users));

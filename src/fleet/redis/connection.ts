@@ -14,7 +14,6 @@ import type { Random } from '../../core/random.ts';
 import type { Secret } from '../../core/secret.ts';
 
 export interface StoreLogin {
-  /** If absent, the store's default user logs in. */
   readonly username?: string;
   readonly password?: Secret;
 }
@@ -22,7 +21,6 @@ export interface StoreLogin {
 export interface StoreTls {
   /** The certificate authority, in PEM. If absent, Node's certificate authorities apply. */
   readonly ca?: string;
-  /** The client certificate, in PEM. Requires `key`. */
   readonly cert?: string;
   readonly key?: Secret;
 }
@@ -31,12 +29,10 @@ export interface StoreServer {
   readonly host: string;
   readonly port: number;
   readonly login: StoreLogin;
-  /** undefined: a connection without TLS. */
   readonly tls: StoreTls | undefined;
   readonly database: number;
 }
 
-/** A value of the protocol RESP2. */
 export type Reply = string | number | null | readonly Reply[];
 
 /** An error that the store returned. Its text begins with a code such as `NOPERM`. */
@@ -63,7 +59,6 @@ const UNREAD_MS = 20;
 export class StoreClient {
   readonly #client: LibraryClient;
   readonly #clock: Clock;
-  /** The address of the server, as `host:port`. */
   readonly address: string;
   readonly #end = Promise.withResolvers<NoriaError>();
   #endedBy: NoriaError | undefined;
@@ -140,7 +135,6 @@ export class StoreClient {
 
 export interface StoreDialOptions {
   readonly clock: Clock;
-  /** The time limit for connecting and logging in together. */
   readonly deadlineMs: number;
   readonly signal: AbortSignal;
 }
@@ -207,7 +201,6 @@ function openingFault(address: string, error: unknown): NoriaError {
   });
 }
 
-/** Converts any error into a fault of the store. */
 export function faultOf(error: unknown): NoriaError {
   return error instanceof NoriaError
     ? error
@@ -220,7 +213,6 @@ export interface StoreAddress {
   /** If `sentinel` is set, its answer replaces this host and port. */
   readonly server: StoreServer;
   readonly sentinel?: {
-    /** The name of the primary in the configuration of the Sentinels. */
     readonly primary: string;
     readonly addresses: readonly { readonly host: string; readonly port: number }[];
   };
@@ -308,14 +300,12 @@ interface StoreConnectionOptions {
   /** Follows the log over a second Redis client. If absent, the connection has only the client for commands. */
   readonly follow?: LogFollower | undefined;
   readonly onConnected: () => void;
-  /** Called when the connection was lost, and after each failed attempt to connect. */
   readonly onLost: (error: NoriaError) => void;
 }
 
 export interface LogFollower {
   /** Loads the state over `client`. No other command is sent before the promise resolves. */
   load(client: StoreClient): Promise<void>;
-  /** Reads the log until the connection of `client` ends. */
   read(client: StoreClient): Promise<never>;
 }
 
@@ -333,7 +323,6 @@ export class StoreConnection {
   readonly #options: StoreConnectionOptions;
   readonly #closing = new AbortController();
   readonly #tried = Promise.withResolvers<void>();
-  /** The connected Redis clients of the current connection. */
   readonly #opened = new Set<StoreClient>();
   #commands: StoreClient | undefined;
   #fault: NoriaError;

@@ -19,7 +19,6 @@ type StoreInfo = Readonly<Record<string, string>>;
 export interface StoreReport {
   /** The version of the store, for example `Valkey 8.1.0` or `Redis 7.0.15`; undefined if unknown. */
   readonly version: string | undefined;
-  /** Whether the store answered. */
   readonly isReachable: boolean;
   readonly errors: readonly string[];
   readonly warnings: readonly string[];
@@ -196,7 +195,6 @@ async function slowness(client: StoreClient, clock: Clock): Promise<string[]> {
   ];
 }
 
-/** Parses the answer to INFO into its fields. */
 function parseInfo(text: string): StoreInfo {
   const lines = text.split('\r\n').map((line) => /^([^#:][^:]*):(.*)$/.exec(line));
   return Object.fromEntries(lines.flatMap((line) => (line ? [[line[1], line[2]]] : [])));
@@ -246,7 +244,6 @@ function findRisks(info: StoreInfo): string[] {
   ];
 }
 
-/** Returns the fields of INFO, or a problem as text if the store refuses INFO. */
 async function readInfo(client: StoreClient, acl: string): Promise<StoreInfo | string> {
   try {
     return parseInfo(String(await client.call(['INFO'])));

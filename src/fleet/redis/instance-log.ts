@@ -139,12 +139,9 @@ interface InstanceLogOptions {
 
 export class InstanceLog {
   readonly key: string;
-  /** The beginning of the names of its keys. */
   readonly base: string;
   state = new SharedPoolState();
-  /** The number of the last log entry that this replica has applied. */
   applied = 0;
-  /** The version of the uses that this replica knows. */
   version = 0;
   readonly #options: InstanceLogOptions;
   readonly #seal: Seal;
@@ -175,7 +172,6 @@ export class InstanceLog {
     throw new NoriaError('fleet-store-lost', 'the snapshot in the store was replaced while noria loaded it');
   }
 
-  /** Appends one batch of facts to the log. */
   async append(facts: readonly Fact[]): Promise<void> {
     const text = JSON.stringify(facts);
     const { store, replica } = this.#options;
@@ -340,7 +336,6 @@ export class InstanceLog {
 }
 
 interface SignedPage {
-  /** The id of the snapshot, and the number of the page. */
   readonly place: string;
   readonly text: string;
   readonly mac: string;

@@ -20,7 +20,6 @@ export async function openFleetStore(
   throw fault;
 }
 
-/** Returns the members of the instance that have not ended. Moments are by the store's clock. */
 export async function readInstance(
   store: FleetStore,
   instance: FleetInstance,
@@ -33,7 +32,6 @@ export async function readInstance(
 
 const KEYS_PER_SCAN = '1000';
 
-/** Counts the sessions of all norias of the fleet. */
 export async function countSessions({ connection, keys }: FleetStore): Promise<number> {
   let count = 0;
   for (let cursor = '0'; ; ) {

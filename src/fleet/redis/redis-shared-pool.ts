@@ -348,7 +348,6 @@ export class RedisSharedPool implements FleetPool {
     });
   }
 
-  /** Does not repeat the same warning. */
   #warn(message: string): void {
     if (this.#warned.has(message) || this.#warned.size > 1_000) return;
     this.#warned.add(message);

@@ -6,9 +6,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { InstanceSettings } from '../schemas.ts';
 
-/** An instance from which this replica draws. */
 export interface FleetInstance {
-  /** The name of the instance in the fleet (`paceKey`). */
   readonly key: string;
   /** The instance's own secret: its password or key, or the URL of a link. */
   readonly secret: string;

@@ -104,7 +104,6 @@ return answer(last and last[1] or '0-0')
 export class SessionStore {
   /** The stream of the sessions of this replica that others moved or ended. */
   readonly news: string;
-  /** The id of the last entry in `news` that this replica has read. */
   lastNews = '0-0';
   readonly #store: FleetStore;
   readonly #replica: string;
@@ -134,7 +133,6 @@ export class SessionStore {
     return this.#store.keys.session(this.#set, session);
   }
 
-  /** Reads the sessions that this replica holds. */
   async load(names: readonly string[], client: StoreClient): Promise<SharedSession[]> {
     const { values } = await this.#store.run(LAST_NEWS, { keys: [this.news] }, client);
     this.lastNews = String(values[0]);
@@ -185,7 +183,6 @@ export class SessionStore {
     this.#know(name, Number(values[0]), { kind: 'session.ended', name });
   }
 
-  /** Applies one entry of `news`. */
   readNews(entry: Reply): void {
     const [id, reply] = listOf(entry);
     this.lastNews = String(id);

@@ -155,7 +155,6 @@ export interface FleetStoreOptions {
  * ARGV at 5.
  */
 export class FleetScript {
-  /** The name of the script in the metrics. */
   readonly operation: string;
   readonly #source: string;
   readonly #sha1: string;
@@ -180,7 +179,6 @@ export class FleetScript {
   }
 }
 
-/** The script's own keys and arguments. */
 interface ScriptInput {
   readonly keys?: readonly string[];
   readonly args?: readonly (string | number)[];
@@ -229,7 +227,6 @@ export class FleetStore {
     });
   }
 
-  /** The id of the remembered epoch; empty if this replica remembers none. */
   get epochId(): string {
     return this.#epochId;
   }
@@ -309,7 +306,6 @@ export function listOf(reply: Reply | undefined): readonly Reply[] {
   return Array.isArray(reply) ? reply : [];
 }
 
-/** Parses a list that alternates between names and values. */
 export function fieldsOf(reply: Reply | undefined): Readonly<Record<string, string>> {
   const texts = listOf(reply).map(String);
   return Object.fromEntries(
@@ -369,7 +365,6 @@ const DRIFT = 1e-3;
  */
 export class StoreClock {
   readonly #elapsed: () => number;
-  /** The latest answers, in order of arrival. */
   #samples: readonly Sample[] = [];
   #best: Sample | undefined;
 

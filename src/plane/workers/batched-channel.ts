@@ -4,7 +4,6 @@
  */
 import type { Clock } from '../../core/clock.ts';
 
-/** The maximum delay of a message that `sendLater` sends. */
 const LATER_MS = 100;
 
 export class BatchedChannel<Message extends object> {
@@ -36,7 +35,6 @@ export class BatchedChannel<Message extends object> {
     setImmediate(this.flush);
   };
 
-  /** Adds a message that is not urgent to the next batch, which is sent after LATER_MS at the latest. */
   readonly sendLater = (message: Message): void => {
     if (this.#phase === 'closed') return;
     this.#batch.push(message);

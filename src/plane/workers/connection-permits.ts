@@ -18,9 +18,7 @@ export type PermitRequest =
 
 export type PermitReply =
   /** The primary's answer to `permits.asked`. `count` is 0 if no permit is left. */
-  | { readonly kind: 'permits.granted'; readonly count: number }
-  /** The worker must return its unused permits. */
-  | { readonly kind: 'permits.recalled' };
+  { readonly kind: 'permits.granted'; readonly count: number } | { readonly kind: 'permits.recalled' };
 
 export interface LimitedListener {
   readonly id: number;
@@ -90,7 +88,6 @@ interface Recall {
 export class ConnectionPermitPool {
   readonly #clock: Clock;
   readonly #send: (worker: number, reply: PermitReply) => void;
-  /** Number of permits of each worker, used and unused. */
   readonly #held = new Map<number, number>();
   #free: number;
   /**
@@ -187,7 +184,6 @@ export class ConnectionPermitPool {
 
 export class ConnectionPermitHolder {
   readonly #send: (request: PermitRequest) => void;
-  /** Number of permits of this worker, used and unused. */
   #held = 0;
   #used = 0;
   readonly #waiting: ((permitted: boolean) => void)[] = [];

@@ -33,7 +33,6 @@ export interface ForwardedEvent<Name extends ForwardedEventName = ForwardedEvent
 
 type Value = string | number | boolean | object | undefined;
 
-/** The values of one key, in the order of the events. */
 type Column = { readonly same: Value } | { readonly each: readonly Value[] };
 
 interface EventGroup {
@@ -87,7 +86,6 @@ class GroupBuilder {
   }
 }
 
-/** Packs events. Their values are text, numbers, booleans, or a record. */
 export function packEvents(events: readonly ForwardedEvent[]): EventColumns {
   const groups: GroupBuilder[] = [];
   const order: number[] = [];

@@ -86,7 +86,6 @@ export interface PlaneUpdate {
 }
 
 export type UpdateOutcome =
-  /** The bound addresses of each listener, in the order of `PlaneUpdate.listeners`. */
   | { readonly ok: true; readonly addresses: readonly (readonly BoundAddress[])[] }
   | {
       readonly ok: false;

@@ -74,7 +74,6 @@ export class WorkerSupervisor {
     this.#options = options;
   }
 
-  /** The workers that serve clients. */
   get ready(): readonly WorkerProcess[] {
     return [...this.#ready];
   }

@@ -32,10 +32,8 @@ export class WorkerListeners {
   readonly #workers: () => readonly ListeningWorker[];
   readonly #plan = new ListenerPlan();
   #listeners: readonly ListenerSettings[] = [];
-  /** The bound addresses of the listeners, in the order of `#listeners`. */
   #addresses: readonly (readonly BoundAddress[])[] = [];
   #drainTimeoutMs = 0;
-  /** The worker that has to answer the current update. */
   #updating: { readonly worker: ListeningWorker; timeout: Disposable } | undefined;
   #closesAt = Number.POSITIVE_INFINITY;
 
@@ -70,7 +68,6 @@ export class WorkerListeners {
     return this.#listeners.some(({ address }) => address.kind === 'fd');
   }
 
-  /** Updates the listeners in all workers; see `DataPlane.update`. Calls must not overlap. */
   async update(settings: readonly ListenerSettings[], drainTimeoutMs: number): Promise<void> {
     for (let tries = 1; ; tries += 1) {
       const next = await this.#plan.assign(settings, this.#listeners);
@@ -146,7 +143,6 @@ export class WorkerListeners {
     return outcomes;
   }
 
-  /** Restores the previous listeners in every worker. Returns `outcome` unchanged. */
   async #goBack(outcome: UpdateOutcome): Promise<UpdateOutcome> {
     for (const worker of this.#workers()) {
       const restored = await this.#updateWorker(worker, this.#listeners, this.#drainTimeoutMs);

@@ -15,22 +15,18 @@ import type { FromWorker, ToWorker } from './messages.ts';
 const ANSWERS = ['loaded', 'updated', 'drained'] as const;
 type AnswerKind = (typeof ANSWERS)[number];
 type WorkerAnswer<Kind extends AnswerKind> = Extract<FromWorker, { kind: Kind }>;
-/** A message that a worker sends without a request of the primary. */
 export type WorkerReport = Exclude<FromWorker, { kind: AnswerKind | 'crashed' | 'events' }> | ForwardedEvent;
 
 interface WorkerOptions {
   readonly clock: Clock;
-  /** The first worker has number 1. Numbers are never reused. */
   readonly number: number;
   readonly entry: string;
   readonly onReport: (report: WorkerReport) => void;
 }
 
 export interface WorkerExit {
-  /** How the worker ended, for example `killed by SIGKILL` or `ended with code 1`, or why it did not start. */
   readonly how: string;
   readonly signal?: NodeJS.Signals;
-  /** The stack of the uncaught error that ended the worker. */
   readonly stack?: string;
 }
 
@@ -64,7 +60,6 @@ export class WorkerProcess {
     this.exited = this.#untilExited();
   }
 
-  /** The pid of the process; undefined if the process could not be started. */
   get pid(): number | undefined {
     return this.#worker.process.pid;
   }

@@ -42,7 +42,6 @@ interface WorkerPlane {
   readonly pool: Pool;
   readonly shared: IpcSharedPool;
   readonly forecasts: RemoteForecasts;
-  /** Resolves when the pool has the state of the primary's pool. */
   readonly loaded: Promise<void>;
 }
 
@@ -173,7 +172,6 @@ function openPlane(message: OpenPlane): WorkerPlane {
   return { listeners, dialer, pool, shared, forecasts, loaded: replica.open() };
 }
 
-/** Returns by how many ms the clock of this process is ahead of the primary's clock. */
 function aheadOfPrimaryMs({
   monotonicMs,
   sinceBootMs: primarySinceBootMs,

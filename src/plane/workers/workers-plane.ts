@@ -38,16 +38,13 @@ import { type WorkerExit, type WorkerProcess, type WorkerReport, withoutSecrets 
 interface WorkersPlaneOptions extends Omit<LocalPlaneOptions, 'sharing' | 'leases'> {
   readonly clock: Clock;
   readonly bus: EventBus;
-  /** The number of workers, at least 2. */
   readonly workers: number;
   readonly poolSettings: PoolSettings;
   readonly forecasts: () => readonly SourceForecast[];
   /** Shares the pool of this process with the fleet; absent without a fleet. */
   readonly fleet?: Replica | undefined;
   readonly log: Log;
-  /** The secrets to mask when the log reports a worker's exit. */
   readonly secrets: () => readonly Secret[];
-  /** Called when noria can no longer serve clients. */
   readonly onFailed: (error: NoriaError) => void;
 }
 
@@ -87,7 +84,6 @@ class WorkersPlane implements DataPlane {
   readonly #options: WorkersPlaneOptions;
   readonly #verdict: NetworkVerdict;
   readonly #listeners: WorkerListeners;
-  /** Workers that have received the message `open`, by worker number. */
   readonly #open = new Map<number, OpenWorker>();
   readonly #shared: MemorySharedPool;
   readonly #replica: Replica;
