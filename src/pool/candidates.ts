@@ -50,7 +50,6 @@ export class Candidates {
   lastExit = '';
   lastUsedAt = 0;
   waitingCount = 0;
-  /** Number of waiting clients that a newly drawn member could serve. */
   waitingForDrawCount = 0;
 
   constructor(filter: MemberFilter, tiers: readonly Tier[]) {

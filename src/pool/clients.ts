@@ -18,7 +18,6 @@ export interface ClientName {
   readonly tag: string | undefined;
 }
 
-/** What a client says about the exit that it used at a site. */
 export interface Verdict {
   readonly verdict: 'banned' | 'ok';
   /** In canonical form; absent if the client used one site only. */
@@ -36,7 +35,6 @@ export interface ClientState {
   readonly exit: string | null;
   readonly location: string | null;
   readonly expiresIn: number | null;
-  /** ISO 8601: when the session will move to another member, because its own expires. */
   readonly movesAt: string | null;
   readonly attempts: number | null;
   readonly sites: readonly string[];
@@ -81,7 +79,6 @@ export class Clients {
     this.#report = report;
   }
 
-  /** A member has accepted the request. */
   used({ routing, targetHost, avoid }: LeaseRequest, member: Member): void {
     const { client = '', session, tag } = routing;
     const last = useIn(this.#last, client);

@@ -18,11 +18,9 @@ import {
 } from './locations.ts';
 import type { Member, PoolSource } from './member.ts';
 
-/** An absent field allows every member. */
 export interface MemberFilter {
   readonly source?: string;
   readonly protocol?: MemberProtocol;
-  /** A keyword in lower case, which the member's location must contain. */
   readonly location?: string;
 }
 
@@ -68,7 +66,6 @@ export const PASSING_REASONS: ReadonlySet<string | undefined> = new Set([
   'source-blocked',
 ]);
 
-/** Whether the member may serve requests with this filter, now or later. */
 export function mayServe(member: Member, filter: MemberFilter, isBanned: boolean): boolean {
   return PASSING_REASONS.has(whyUnusable(member, filter, isBanned));
 }

@@ -34,7 +34,6 @@ export interface SuspectFailure {
   readonly compared: boolean;
 }
 
-/** The health as a snapshot stores it, without suspicions. */
 export interface HealthSnapshot {
   readonly inRow: number;
   readonly rests: number;
@@ -81,10 +80,6 @@ export class Health {
     return this.score >= Math.max(1, maxFailures) ? 'evict' : 'quarantine';
   }
 
-  /**
-   * Counts a failure that the target may have caused. `cut` means that the member accepted the attempt and then closed
-   * the tunnel.
-   */
   suspect(
     failure: SuspectFailure & { readonly cut: boolean },
     surroundings: Omit<Surroundings, 'memberWorked' | 'sourceWorked'>,
@@ -176,7 +171,6 @@ const MIN_HOSTS_FOR_PROBE = 8;
  * likes.
  */
 class Suspicion {
-  /** The target hosts for which the member failed. The value says whether another member reached the host. */
   readonly #hosts = new Map<string, boolean>();
   readonly #clients = new Set<string>();
   #totalsAtStart: Pick<SourceTotals, 'successes' | 'failures'> = { successes: 0, failures: 0 };

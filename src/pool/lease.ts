@@ -43,13 +43,11 @@ export interface RoutingOptions {
 }
 
 export interface LeaseRequest {
-  /** The id of the request, which the caller chooses and passes to `cancel`. It is unique among the caller's pending requests. */
   readonly id: number;
   readonly routing: RoutingOptions;
   /** Canonical host of the target; its site decides about bans, spacing and limits. */
   readonly targetHost: string;
   readonly avoid: readonly string[];
-  /** Maximum time for which the request may wait for a member. 0: the request does not wait. */
   readonly waitMs: number;
   /**
    * True for a hedge: a request in parallel with a slow attempt. The success of a hedge does not move the session to
@@ -70,7 +68,6 @@ export interface Lease {
   /** The made name of a gateway's exit, if the exit IP is unknown. */
   readonly exitName?: string;
   readonly login?: Login;
-  /** Remaining life of the member when the pool granted the lease. The safety margin is not subtracted. Absent when unknown. */
   readonly remainingMs?: number;
   readonly session?: string;
   readonly waitedMs: number;
@@ -100,9 +97,7 @@ export interface LeaseRefusal {
     FaultCode,
     'pool-empty' | 'session-ended' | 'bad-routing' | 'shutting-down' | 'client-gone' | 'site-banned' | 'limit'
   >;
-  /** The reason as a text for the client. It never contains text from the service. */
   readonly reason: string;
-  /** Time until the next draw can bring a member; absent if no draw is planned. */
   readonly retryAfterMs?: number;
   readonly sources: readonly Pick<SourceForecast, 'name' | 'state' | 'reason' | 'nextDrawMs'>[];
 }
@@ -113,7 +108,6 @@ export interface SourceForecast {
   /** Why the source is in `state`. May contain an error code of the service, but never the text of the service. */
   readonly reason: string;
   readonly nextDrawMs?: number;
-  /** Time until a draw can bring a member; absent if no draw is planned. */
   readonly nextMemberMs?: number;
   /**
    * The remaining time in ms of the suspension. 0 if the source is not suspended, or if waiting clients shorten the

@@ -14,7 +14,6 @@ import type { Pair, Site } from './sites.ts';
 
 interface OpenLease {
   readonly id: number;
-  /** Absent for a probe. */
   readonly request: LeaseRequest | undefined;
   readonly member: Member;
   readonly session: Session | undefined;
@@ -29,7 +28,6 @@ interface OpenLease {
 }
 
 interface Grant {
-  /** The client's request; absent for a probe. A probe counts neither as a use nor as demand. */
   readonly request?: LeaseRequest;
   readonly session?: Session | undefined;
   readonly site?: Site | undefined;
@@ -102,7 +100,6 @@ export class Leases {
     return granted;
   }
 
-  /** @returns false when the lease is unknown or has ended. */
   report(report: LeaseReport, now: number): boolean {
     const lease = this.#open.get(report.lease);
     if (lease === undefined) return false;

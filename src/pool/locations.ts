@@ -73,7 +73,6 @@ const REGIONS = [
   ...['四川', '贵州', '西藏', '陕西', '甘肃', '青海', '宁夏', '新疆', '内蒙古', '香港', '澳门', '台湾'],
 ];
 
-/** Comma-separated keywords: locations to draw (`adr`) and locations to exclude (`nadr`). */
 export interface LocationParams {
   readonly adr?: unknown;
   readonly nadr?: unknown;

@@ -26,7 +26,6 @@ export interface Departure {
 }
 
 export type MemberPhase =
-  /** Unproven: clients do not get the member before a probe succeeds. */
   | { readonly name: 'joining' }
   | { readonly name: 'ready' }
   /**
@@ -43,7 +42,6 @@ export type MemberPhase =
        */
       readonly replaced: boolean;
     }
-  /** The member gets no new lease; open leases continue. */
   | { readonly name: 'draining'; readonly departure: Departure }
   | { readonly name: 'left' };
 
@@ -69,11 +67,9 @@ const MIN_READING_WEIGHT = 0.2;
  */
 export type Bucket = 'fresh' | 'expiring' | 'quarantined';
 
-/** A member in one tier of a candidate list. */
 export class Candidate extends RotationEntry {
   readonly member: Member;
   readonly tier: Tier;
-  /** The bucket that contains the member. Undefined while the pool must not pick the member. */
   rotation: Rotation<Candidate> | undefined;
 
   constructor(member: Member, tier: Tier) {
@@ -89,7 +85,6 @@ export class Candidate extends RotationEntry {
   }
 }
 
-/** The candidates of one source priority. */
 export class Tier {
   readonly sources: readonly PoolSource[];
   readonly buckets: Readonly<Record<Bucket, Rotation<Candidate>>>;
@@ -260,7 +255,6 @@ const LATENCY_WEIGHT = 0.05;
 /** Time constant of the decay: after this time, an event has about a third of its weight. */
 const RATE_MEMORY_MS = 30_000;
 
-/** Counts how many events happen per second. Older events count less (exponential decay). */
 class DecayingRate {
   #amount = 0;
   #updatedAt = 0;
@@ -376,10 +370,6 @@ export class PoolSource {
     return this.openLeases >= this.leaseLimit;
   }
 
-  /**
-   * Returns the reduced limit of open leases: the current limit times `factor` or, without a limit, the number of open leases
-   * times `factor`; at least 1.
-   */
   limitedTo(factor: number): number {
     const current = this.leaseLimit === Number.POSITIVE_INFINITY ? this.openLeases : this.leaseLimit;
     return Math.max(1, Math.floor(current * factor));

@@ -24,7 +24,6 @@ export interface PoolSourceOptions {
    * The priority of the source: 1 is the highest. A source serves clients only if no source of a higher priority can serve them.
    */
   readonly priority: number;
-  /** The number of usable members that the source should have. */
   readonly size: number;
   readonly unknownLifetimeMs: number;
   readonly protocol?: MemberProtocol;

@@ -28,7 +28,6 @@ export interface SessionRotation {
 export interface AssignmentRequest {
   readonly session: string;
   readonly routing: RoutingOptions;
-  /** The members that are assigned to other sessions, by member id. The session never moves to one of them. */
   readonly taken: ReadonlyMap<string, unknown>;
   /**
    * Which members may be assigned. `keep`: only the session's own member. `fill`: also another member, if the session's
@@ -43,7 +42,6 @@ export class Pick implements CandidateCheck {
   /** Undefined for an assignment, which is for no site. */
   #site: Site | undefined;
   #spacingMs = 0;
-  /** Maximum number of tunnels to the site through one exit; 0: no limit. */
   #maxTunnels = 0;
   #user: string | undefined;
   /** Whether the site's exits take turns. The other strategies choose by chance or by a rank. */
@@ -52,7 +50,6 @@ export class Pick implements CandidateCheck {
   #minEndsAt = Number.NEGATIVE_INFINITY;
   /** The pick prefers a member with another exit address than the previous pick. */
   #lastExit = '';
-  /** Whether the pick prefers members that no session uses. */
   #isForSession = false;
   /** A new session prefers members that live at least until then: the longer-lived half. */
   #preferredEndsAt = Number.NEGATIVE_INFINITY;

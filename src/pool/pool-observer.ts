@@ -4,14 +4,12 @@ import type { Session } from './session.ts';
 import type { SiteBan } from './sites.ts';
 
 export interface PoolObserver {
-  /** The member joined the pool, or a draw brought it again. */
   memberJoined(member: Member): void;
   memberQuarantined(member: Member): void;
   memberReady(member: Member): void;
   memberSuspected(member: Member): void;
   /** The member left the pool, or it drains and gets no new leases. */
   memberLeft(member: Member, departure: Departure): void;
-  /** This process decided or lifted a ban. */
   siteBanned(ban: SiteBan): void;
   /**
    * The member's leases, uses, latency or assumed end of life changed. Called for every request, so it must be cheap.
@@ -19,7 +17,6 @@ export interface PoolObserver {
    */
   memberUsed(member: Member, uses: number): void;
   memberAnswered(member: Member, client: string): void;
-  /** A session without a member got a member. */
   sessionBound(session: Session, reason: string): void;
   sessionMoved(session: Session, reason: string, from: string | undefined): void;
   /**
@@ -32,7 +29,6 @@ export interface PoolObserver {
   demandChanged(): void;
   /** In the pool's other group of replicas, clients no longer wait for members. */
   allServed(): void;
-  /** The source was blocked or unblocked, or the limit of its open leases changed. */
   sourceRestricted(source: PoolSource): void;
   evictionsFrozen(on: boolean): void;
 }

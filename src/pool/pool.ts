@@ -269,7 +269,6 @@ export class Pool implements LeaseProvider {
       : this.demandFor(source);
   }
 
-  /** See `demandOf` for `except`. */
   demandFor(source: PoolSource, except?: object): Demand {
     const now = this.#clock.monotonic();
     const held = this.#heldFor(source, now);
@@ -363,7 +362,6 @@ export class Pool implements LeaseProvider {
     return true;
   }
 
-  /** Applies new settings. Keeps sessions, waiting clients and the members of sources that are still configured. */
   reconfigure(settings: PoolSettings): void {
     const now = this.#clock.monotonic();
     this.#members.configure(settings, now);
@@ -443,7 +441,6 @@ export class Pool implements LeaseProvider {
     return this.#members.find(this.#sessions.find(name)?.member)?.id;
   }
 
-  /** Whether a client with these routing options may get a member within `waitMs`. */
   isWorthWaiting(routing: RoutingOptions, waitMs: number): boolean {
     if (this.#closed || this.#whyImpossible(routing) !== undefined) return false;
     const request = { id: 0, routing, targetHost: '', avoid: [], waitMs };
@@ -505,7 +502,6 @@ export class Pool implements LeaseProvider {
     this.refuseHopeless();
   }
 
-  /** See `Members.freezeEvictions`. */
   freezeEvictions(on: boolean): void {
     const now = this.#clock.monotonic();
     this.#members.freezeEvictions(on, now);
@@ -587,7 +583,6 @@ export class Pool implements LeaseProvider {
     return member?.bucket === 'fresh' ? [member] : [];
   }
 
-  /** Applies all changes and deadlines that are due at `now`, because timers may be late. */
   #catchUp(now: number): void {
     this.#members.update(now);
     if (this.#queue.takeRetry(now)) this.#members.index.membersFreed = true;
@@ -800,7 +795,6 @@ function hasMemberFor(
   return false;
 }
 
-/** Whether any member passes the filter, for whatever site. */
 function someServes({ tiers, filter }: Candidates): boolean {
   return tiers.some(({ sources }) =>
     sources.some(({ members }) => [...members].some((member) => mayServe(member, filter, false))),

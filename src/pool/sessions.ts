@@ -13,7 +13,6 @@ import type { PoolObserver } from './pool-observer.ts';
 import { REFRESH_SHARE, Session, SessionClients } from './session.ts';
 import type { SessionRecord, StoredSession } from './stored-state.ts';
 
-/** The owner of sessions whose requests name no owner. The limit per client does not apply to them. */
 const NO_OWNER: SessionOwner = { user: '', address: '' };
 
 export class Sessions {
@@ -78,7 +77,6 @@ export class Sessions {
     return `ttl is ${given}, but a session may be idle for at most ${max} (rotation.maxSessionTtl).`;
   }
 
-  /** Records a use of the session with this name. If the session does not exist, creates the session without a member. */
   use(name: string, routing: RoutingOptions, now: number): Session {
     const session = this.#use(name, routing, now);
     session.isFixed = routing.fixed === true;
@@ -102,7 +100,6 @@ export class Sessions {
     return this.add(new Session(name, sessionOwner, { ttlMs, usedAt: now }), now);
   }
 
-  /** Adds a session. If a limit is reached, ends another session first. */
   add(session: Session, now: number): Session {
     this.#makeRoomFor(session.owner, now);
     return this.#insert(session, now);

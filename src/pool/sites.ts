@@ -18,7 +18,6 @@ export type BanEvidence = 'report' | 'status' | 'reset';
 export interface SiteBan {
   readonly site: string;
   readonly exit: string;
-  /** The source whose member was banned. Empty if unknown. */
   readonly source: string;
   /** The user for whom alone the ban counts; absent: it counts for everybody. */
   readonly user?: string | undefined;
@@ -27,7 +26,6 @@ export interface SiteBan {
   readonly untilAt: number;
   /** The length of the ban by the rule, which the next ban of the pair doubles. */
   readonly forMs: number;
-  /** The learnt spacing of the site. */
   readonly spacingMs: number;
 }
 
@@ -41,7 +39,6 @@ interface Banned {
   readonly user?: string | undefined;
 }
 
-/** A site as `/api/sites` shows it. */
 export interface SiteView {
   readonly name: string;
   readonly uses: number;
@@ -73,7 +70,6 @@ const MAX_SHOWN = 100;
  * 100,000 pairs, that saves a third of the memory.
  */
 export class Pair {
-  /** Monotonic moment of the last use; -1 before the first. */
   usedAt = -1;
   /** Moving average of the time between two uses; 0 before the second use. */
   gapMs = 0;
@@ -82,7 +78,6 @@ export class Pair {
   openLeases = 0;
   /** Before the first ban: earlier than any moment of an earlier run. */
   sinceAt = -2_000_000_000;
-  /** Monotonic moment at which the ban ends. */
   untilAt = 0;
   /** The length of the last ban by the rule; 0 before the first ban and after a verdict `ok`. */
   forMs = 0;
@@ -101,14 +96,12 @@ export class Site {
   usersBans: Map<string, Map<string, Pair>> | undefined;
   /** In each round, the site uses every exit once, as long as the pick finds one that it has not used. */
   round = 0;
-  /** Number of exits that the site has used in this round. */
   usedInRound = 0;
   /** Monotonic moment from which the site's `rate` allows the next request. */
   nextRequestAt = 0;
   uses = 0;
   banCount = 0;
   lastUsedAt = 0;
-  /** Number of clients that wait for a member for this site. */
   waitingCount = 0;
   /** The draws that bans of the site caused during the last hour. */
   #draws: { readonly at: number; readonly source: string }[] = [];
@@ -126,7 +119,6 @@ export class Site {
     return this.#drawCount;
   }
 
-  /** Returns the pair of an exit, and adds it if it is missing. */
   pair(exit: string): Pair {
     let pair = this.pairs.get(exit);
     if (pair === undefined) {
@@ -136,7 +128,6 @@ export class Site {
     return pair;
   }
 
-  /** Returns the pair of an exit for one user, and adds it if it is missing. */
   pairOfUser(user: string, exit: string): Pair {
     this.usersBans ??= new Map();
     let pairs = this.usersBans.get(user);
@@ -235,7 +226,6 @@ export class Site {
     this.#drawCount += 1;
   }
 
-  /** Deletes the pairs that no longer matter. */
   prune(now: number): void {
     for (const [user, pairs] of [[undefined, this.pairs] as const, ...(this.usersBans ?? [])]) {
       for (const [exit, pair] of pairs) {
@@ -283,9 +273,7 @@ export class Sites {
   readonly #onBan: (ban: SiteBan) => void;
   readonly #byName = new Map<string, Site>();
   readonly #byHost = new Map<string, Site>();
-  /** The number of members with each exit. */
   readonly #members = new Map<string, number>();
-  /** The sites for which clients wait. */
   readonly waiting = new Set<Site>();
   #rules: readonly {
     readonly name: string;
@@ -305,7 +293,6 @@ export class Sites {
     this.#onBan = onBan;
   }
 
-  /** Applies new rules. The sites keep their bans. */
   configure(targets: readonly SiteRule[], perHostSpacingMs: number): void {
     this.#perHostSpacingMs = perHostSpacingMs;
     this.#rules = targets.map((rule) => {
@@ -321,7 +308,6 @@ export class Sites {
     }
   }
 
-  /** The site of a canonical host. */
   of(host: string): Site {
     if (host === this.#lastHost && this.#last !== undefined) return this.#last;
     let site = this.#byHost.get(host);
@@ -441,7 +427,6 @@ export class Sites {
     if (spacingMs > 0) site.adoptSpacing(spacingMs, now);
   }
 
-  /** The bans that have not ended. */
   *bans(): Generator<SiteBan> {
     const now = this.#clock.monotonic();
     for (const site of this.#byName.values()) {
@@ -462,7 +447,6 @@ export class Sites {
     return spacings;
   }
 
-  /** The busiest sites. */
   views(): SiteView[] {
     const now = this.#clock.monotonic();
     const busiest = [...this.#byName.values()].sort((a, b) => b.uses - a.uses).slice(0, MAX_SHOWN);

@@ -21,7 +21,6 @@ export interface CheckSite {
   readonly target: HostPort;
   /** Whether the request uses TLS inside the tunnel. The check of the certificate then detects a man in the middle. */
   readonly tls: boolean;
-  /** The URL for a request in absolute form, without a fragment. */
   readonly url: string;
   /** The value of the Host field. Omits the port if it is the default port (RFC 9110 §7.2). */
   readonly authority: string;
@@ -199,7 +198,6 @@ async function isRelayed(connection: RawConnection, protocol: MemberProtocol, wa
   return answer === true;
 }
 
-/** Reads the URL of a check; undefined if it is not an http or https URL with a host. */
 export function readCheckSite(text: string): CheckSite | undefined {
   const url = URL.parse(text);
   const defaultPort = url === null ? undefined : DEFAULT_PORTS[url.protocol];

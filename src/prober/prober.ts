@@ -239,7 +239,6 @@ export class Prober implements AsyncDisposable {
     }
   }
 
-  /** Ends the lease of a probe without consequences for the member. */
   #release(lease: Lease): void {
     this.#options.pool.report({ lease: lease.id, kind: 'failed', blame: 'nobody', fault: 'client-gone' });
   }

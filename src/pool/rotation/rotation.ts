@@ -24,7 +24,6 @@ export const MAX_SECOND_CHOICES = 8;
 export const MAX_UNFIT_AHEAD = 32;
 
 export interface PickCheck<Entry> {
-  /** Monotonic moment of the pick. */
   readonly now: number;
   fit(entry: Entry): Fit;
 }
