@@ -9,7 +9,7 @@ import { readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { Clock } from '../core/clock.ts';
-import { SECOND_MS } from '../core/duration.ts';
+import { DAY_MS, HOUR_MS, SECOND_MS } from '../core/duration.ts';
 import type { EventBus, NoriaEvents } from '../core/events.ts';
 import { describeError } from '../core/faults.ts';
 import type { Log } from '../core/log.ts';
@@ -88,6 +88,8 @@ export class Usage {
   readonly #options: UsageOptions;
   readonly #subscriptions: readonly Disposable[];
   #name: string;
+  /** In epoch ms. A day with a change of the clock may have 25 hours. */
+  #dayEndsAt = 0;
   #day: Day = emptyDay();
   #tabs = new Map<string, Tab>();
   #changed = false;
@@ -238,8 +240,11 @@ export class Usage {
 
   /** Begins a new day if the last one is over. */
   #today(): string {
-    const name = dayOf(this.#options.clock.now());
-    if (name !== this.#name) {
+    const now = this.#options.clock.now();
+    if (now >= this.#dayEndsAt || now < this.#dayEndsAt - DAY_MS - HOUR_MS) {
+      const name = dayOf(now);
+      this.#dayEndsAt = endOfDay(now);
+      if (name === this.#name) return name;
       const ended = this.#serialize();
       const before = this.#name;
       this.#name = name;
@@ -349,4 +354,9 @@ function dayOf(now: number): string {
   const date = new Date(now);
   const parts = [date.getFullYear(), date.getMonth() + 1, date.getDate()];
   return parts.map((part) => String(part).padStart(2, '0')).join('-');
+}
+
+function endOfDay(now: number): number {
+  const date = new Date(now);
+  return new Date(date.getFullYear(), date.getMonth(), date.getDate() + 1).getTime();
 }

@@ -159,6 +159,7 @@ export class Listener {
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
     // The 'close' handlers of a closed server's connections may not have run yet.
     if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#onEmpty.push(resolve));
+    this.#connectionOptions.meter.close();
   }
 
   #acceptFrom(server: Server): void {

@@ -2,6 +2,7 @@
 import type { DialFailure, DialRequest, DialResult, MemberConnection } from '../dialer/contract.ts';
 import type { ClientConnection } from './client-connection.ts';
 import { relay } from './relay.ts';
+import type { MeteredTunnel } from './tunnel-meter.ts';
 
 export interface TunnelClient {
   /** What the client has already sent after its request. */
@@ -89,6 +90,7 @@ export function relayTunnel(
   const { source, member } = memberConnection.lease;
   connection.beginTunnel();
   const { record } = connection;
+  let metered: MeteredTunnel | undefined;
   const counts = relay(connection.socket, memberConnection, early, {
     deadlines,
     idleTimeoutMs,
@@ -101,7 +103,7 @@ export function relayTunnel(
       const closed = { source, member, kind: 'tunnel', bytesUp, bytesDown, ms } as const;
       bus.emit('tunnel.closed', record === undefined ? closed : { ...closed, request: record.id });
       if (record !== undefined) {
-        meter.delete(record);
+        if (metered !== undefined) meter.delete(metered);
         record.bytesUp += bytesUp;
         record.bytesDown += bytesDown;
       }
@@ -115,5 +117,6 @@ export function relayTunnel(
     const fault = memberConnection.end({ cut: false, answered: false, mute: true });
     if (fault !== undefined) connection.setOutcome(fault);
   };
-  if (record !== undefined) meter.add(record, counts, connection);
+  // a relay of two closed sockets has already ended
+  if (record !== undefined && connection.record === record) metered = meter.add(record, counts, connection);
 }
