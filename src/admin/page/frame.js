@@ -5,7 +5,7 @@ import { LANGUAGE, openLanguageSwitch } from './language.js';
 import { TEXTS } from './texts.js';
 
 /** The pages of the documentation that also exist in Chinese. */
-const CHINESE_PAGES = ['README.md', 'clients.md', 'errors.md', 'operations/README.md'];
+const CHINESE_PAGES = ['README.md', 'clients.md', 'errors.md'];
 
 export function openFrame() {
   document.documentElement.lang = LANGUAGE;
