@@ -213,28 +213,17 @@ function warningLines({ file, warnings }: Config): string[] {
   return warnings.map(({ line, column, path, message }) => `${file}:${line}:${column}: ${path}: ${message}`);
 }
 
-const SECTIONS = [
-  'service',
-  'account',
-  'pool',
-  'rotation',
-  'dial',
-  'health',
-  'admin',
-  'log',
-  'state',
-  'shutdown',
-  'workers',
-  'fleet',
-  'proxyPool',
-] as const satisfies readonly (keyof Config)[];
+/** The keys of Config that are no section, and the sections whose entries are compared one by one. */
+const NO_SECTIONS = ['file', 'warnings', 'sources', 'listeners'];
 
 export function changedKeys(before: Config, next: Config): readonly string[] {
   const sources = (config: Config) => new Map(config.sources.map((source) => [source.name, source]));
   const listeners = (config: Config) =>
     new Map(config.listeners.map((listener) => [formatListenAddress(listener.address), listener]));
   return [
-    ...SECTIONS.filter((section) => !isSame(before[section], next[section])),
+    ...Object.keys({ ...before, ...next }).filter(
+      (key) => !NO_SECTIONS.includes(key) && !isSame(Reflect.get(before, key), Reflect.get(next, key)),
+    ),
     ...changedEntries('source', sources(before), sources(next)),
     ...changedEntries('listener', listeners(before), listeners(next)),
   ];

@@ -57,7 +57,7 @@ for (const shell of SHELLS) {
     const offers = (line: string) => ask[shell](scripts.get(shell) ?? '', line);
 
     test('offers commands in place of the first argument', () => {
-      expect(offers('noria s').sort()).toEqual(['sandbox', 'sessions', 'simulate', 'status']);
+      expect(offers('noria s').sort()).toEqual(['sandbox', 'sessions', 'simulate', 'sites', 'status']);
       expect(offers('noria --log-level debug ru')).toEqual(['run']);
     });
 

@@ -74,9 +74,10 @@ test('open: fails if a port is taken, and closes what it had opened', async () =
   await until('no handle is left', () => openHandles() <= before);
 });
 
-test('open: starts three servers, and no member before it is drawn', async () => {
+test('open: starts four servers, and no member before it is drawn', async () => {
   const before = openServers();
   const sandbox = await openSandbox({ members: 1_000 });
-  await until('three servers listen', () => openServers() - before === 3); // the base address, the extraction host and the target
+  // the base address, the extraction host, the target and the gateway
+  await until('four servers listen', () => openServers() - before === 4);
   await sandbox.close();
 });
