@@ -8,6 +8,7 @@ import type { FaultCode } from '../core/faults.ts';
 import type { HostPort } from '../core/host-port.ts';
 import type { OpenRequest } from '../core/request-record.ts';
 import type { Lease, LeaseRefusal, RoutingOptions } from '../pool/lease.ts';
+import type { SiteResponse } from './evidence.ts';
 
 /** How to send a plain HTTP request: `direct` to the target through a tunnel, or in `absolute` form to the member. */
 export type ForwardMode = 'direct' | 'absolute';
@@ -105,6 +106,8 @@ export interface ConnectionOutcome {
   readonly mute?: boolean;
   /** Only with `forward`: the time from the request to the first byte of its response. */
   readonly firstByteMs?: number;
+  /** Only with `forward`: the response, which may show that the site bans the exit. */
+  readonly response?: SiteResponse;
   /**
    * Used only with `forward`. If true, the dialer gets the socket back after a complete exchange and may use it for
    * another request.

@@ -17,6 +17,7 @@ import { blameFor, targetCanCause } from './blame.ts';
 import type { Dialer, Dialing, DialRequest, DialResult } from './contract.ts';
 import type { SourceFault } from './credentials.ts';
 import { Dial, type DialParts } from './dial.ts';
+import { type SiteBans, SiteEvidence } from './evidence.ts';
 import { frontProxyOf, frontSockets } from './front-proxy.ts';
 import { ClientBudgets, type DialSettings, HedgeBudget, OverdueAttempts } from './limits.ts';
 import { IdleConnections, type LeasedConnection } from './member-connections.ts';
@@ -36,7 +37,7 @@ export interface DialerSettings extends DialSettings {
 export interface DialerOptions extends DialerSettings {
   readonly clock: Clock;
   readonly bus: EventBus;
-  readonly pool: LeaseProvider;
+  readonly pool: LeaseProvider & SiteBans;
   readonly guard: LoopGuard;
   /** Grants the leases in place of the pool. Used where several replicas have to agree on the member of a session. */
   readonly leases?: Pick<LeaseProvider, 'acquire'> | undefined;
@@ -125,6 +126,7 @@ export class MemberDialer implements Dialer, AsyncDisposable {
       overdueAttempts: new OverdueAttempts(),
       hedgeBudget: new HedgeBudget(),
       reachability: new Reachability(clock),
+      evidence: new SiteEvidence(clock, pool),
       clientBudgets: new ClientBudgets(clock),
       memoryOf,
       nextRequestId: () => ++this.#lastRequestId,

@@ -7,7 +7,7 @@ import type { Clock } from '../core/clock.ts';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { EventBus } from '../core/events.ts';
 import type { Listed, LiveList } from '../core/live-list.ts';
-import type { Lease, LeaseProvider } from '../pool/lease.ts';
+import { exitOf, type Lease, type LeaseProvider } from '../pool/lease.ts';
 import type { RawConnection } from './attempt.ts';
 import type {
   AbsoluteAnswer,
@@ -17,6 +17,7 @@ import type {
   MemberConnection,
 } from './contract.ts';
 import type { PreparedLogin } from './credentials.ts';
+import type { SiteEvidence } from './evidence.ts';
 import type { ClientBudgets } from './limits.ts';
 import type { Reachability } from './reachability.ts';
 import type { SourceMemory } from './source-memory.ts';
@@ -27,6 +28,7 @@ export interface ConnectionParts {
   readonly pool: LeaseProvider;
   readonly idle: IdleConnections;
   readonly reachability: Reachability;
+  readonly evidence: SiteEvidence;
   readonly clientBudgets: ClientBudgets;
   /** All open connections. The dialer needs them to close the connections of leases that must end early. */
   readonly openConnections: LiveList<LeasedConnection>;
@@ -101,11 +103,21 @@ export class LeasedConnection implements MemberConnection, Listed {
     const mute = outcome.mute === true && reachability.recordCut(member, target.text);
     const cut =
       outcome.cut && (reachability.recordCut(member, target.text) ? 'member-for-target' : 'unclear');
+    this.#noteEvidence(outcome, isAnswered);
     if (mute) this.#reportMute();
     else pool.report({ lease: id, kind: 'closed', cut, answered: isAnswered });
     if (this.forwardMode === 'absolute') this.#learnFromAnswer(outcome, isAnswered);
     if (outcome.keep === true) this.#keep();
     return mute ? 'member-mute' : undefined;
+  }
+
+  #noteEvidence({ cut, response }: ConnectionOutcome, isAnswered: boolean): void {
+    const { evidence } = this.#parts;
+    const use = { host: this.#request.target.host, exit: exitOf(this.lease), source: this.lease.source };
+    if (isAnswered) {
+      if (response === undefined) evidence.answered(use);
+      else evidence.responded(use, response);
+    } else if (cut) evidence.reset(use);
   }
 
   /** The member relayed nothing back, while the target answered through other members. */

@@ -7,6 +7,7 @@
  */
 import { AgedMap, BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
+import { LatestBy } from './evidence.ts';
 
 /** How long one member's success counts as evidence that the target works. */
 const TARGET_REACHED_MS = 30_000;
@@ -114,7 +115,7 @@ export class Reachability {
   #historyOf(target: string): TargetHistory {
     let history = this.#answered.get(target);
     if (history === undefined) {
-      history = { answers: new LatestMembers(), cuts: new LatestMembers() };
+      history = { answers: new LatestBy(), cuts: new LatestBy() };
       this.#answered.set(target, history);
     }
     return history;
@@ -122,28 +123,6 @@ export class Reachability {
 }
 
 interface TargetHistory {
-  readonly answers: LatestMembers;
-  readonly cuts: LatestMembers;
-}
-
-/**
- * Records when members had events of one kind, such as an answer. `latestOfOther` returns the moment of the latest
- * event of all members except one.
- */
-class LatestMembers {
-  #latest: string | undefined;
-  #latestAt = Number.NEGATIVE_INFINITY;
-  #otherAt = Number.NEGATIVE_INFINITY;
-
-  add(member: string, now: number): void {
-    if (member !== this.#latest) {
-      this.#otherAt = this.#latestAt;
-      this.#latest = member;
-    }
-    this.#latestAt = now;
-  }
-
-  latestOfOther(member: string): number {
-    return member === this.#latest ? this.#otherAt : this.#latestAt;
-  }
+  readonly answers: LatestBy;
+  readonly cuts: LatestBy;
 }

@@ -1,4 +1,5 @@
 /** A pool for tests of the dialer: leases members in a fixed order and records every request and report. */
+import type { SiteBans } from '../../src/dialer/evidence.ts';
 import type {
   Lease,
   LeaseProvider,
@@ -26,7 +27,9 @@ interface Waiting {
   readonly resolve: (answer: Lease | LeaseRefusal) => void;
 }
 
-export class FakePool implements LeaseProvider {
+export class FakePool implements LeaseProvider, SiteBans {
+  readonly bans: string[] = [];
+  readonly sites: SiteBans['sites'] = { of: () => ({ rule: { ban: { onStatus: 'auto' } } }) };
   /** The members in the order in which they are leased. A leased member moves to the end. */
   members: FakePoolMember[];
   readonly requests: LeaseRequest[] = [];
@@ -42,6 +45,14 @@ export class FakePool implements LeaseProvider {
 
   constructor(members: readonly FakePoolMember[]) {
     this.members = [...members];
+  }
+
+  banExit({ host, exit, evidence }: Parameters<SiteBans['banExit']>[0]): void {
+    this.bans.push(`${host} ${exit} ${evidence}`);
+  }
+
+  unbanExit(host: string, exit: string): void {
+    this.bans.push(`${host} ${exit} lifted`);
   }
 
   acquire(request: LeaseRequest): Lease | LeaseRefusal | Promise<Lease | LeaseRefusal> {

@@ -148,7 +148,7 @@ test('hostile: a member that fails one client for two targets gets no clients un
   const good = await openMember('http', httpBehavior());
   const { pool, clock, tunnel, left, quarantined, openProber } = makeDialerWithPool([
     ...copies(bad, 1),
-    ...copies(good, 3),
+    ...copies(good, 3, 2),
   ]);
   const badId = pool.members().find(({ port }) => port === bad.port)?.id;
   openProber();

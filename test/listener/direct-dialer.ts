@@ -1,4 +1,5 @@
 /** A fake Dialer without members: each member connection is a plain connection to the target. */
+
 import type { Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 import type {
@@ -10,6 +11,7 @@ import type {
   DialResult,
   MemberConnection,
 } from '../../src/dialer/contract.ts';
+import type { SiteResponse } from '../../src/dialer/evidence.ts';
 import { memberSockets } from '../../src/dialer/member-socket.ts';
 
 export interface DirectDialer extends Dialer {
@@ -17,8 +19,12 @@ export interface DirectDialer extends Dialer {
   readonly requests: DialRequest[];
   /** The field `client` of each request. */
   readonly clients: (string | undefined)[];
-  /** The outcome of each lease, in the order in which they ended, without `answered` and `firstByteMs`. */
-  readonly ended: (Omit<ConnectionOutcome, 'answered' | 'firstByteMs'> & { readonly member: string })[];
+  /** What the dialer learnt of each response. */
+  readonly responses: SiteResponse[];
+  /** The outcome of each lease, in the order in which they ended, without what `answered` and `responses` have. */
+  readonly ended: (Omit<ConnectionOutcome, 'answered' | 'firstByteMs' | 'response'> & {
+    readonly member: string;
+  })[];
   /** Whether the target answered, for each lease. */
   readonly answered: (boolean | undefined)[];
   /** The number of dials that the listener has cancelled. */
@@ -52,6 +58,7 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
     requests: [],
     clients: [],
     ended: [],
+    responses: [],
     answered: [],
     cancelled: 0,
     sockets: [],
@@ -100,7 +107,8 @@ export function directDialer(options: DirectDialerOptions = {}): DirectDialer {
           isMemberError: () => false,
           lease: { member, source: 'city' },
           attempts: 1,
-          end({ answered, firstByteMs: _, ...outcome }) {
+          end({ answered, firstByteMs: _, response, ...outcome }) {
+            if (response !== undefined) dialer.responses.push(response);
             dialer.answered.push(answered);
             dialer.ended.push({ ...outcome, member });
             if (outcome.keep === true && options.reuse === true) idle.push(socket);

@@ -4,6 +4,7 @@
  */
 import { NoriaError } from '../../core/faults.ts';
 import type { ConnectionOutcome, MemberConnection } from '../../dialer/contract.ts';
+import type { SiteResponse } from '../../dialer/evidence.ts';
 import { hasFailedWrite } from '../../dialer/member-socket.ts';
 import type { ForwardRequest } from './forward-request.ts';
 import { connectionOptions, formatFields, type HeaderField, isEmptyBody } from './header-fields.ts';
@@ -45,6 +46,7 @@ export class HttpExchange {
   #bytesDown = 0;
   /** The time from the request to the first byte of the response. */
   firstByteMs: number | undefined;
+  response: SiteResponse | undefined;
 
   constructor(memberConnection: MemberConnection, request: ExchangeRequest, callbacks: ExchangeCallbacks) {
     this.memberConnection = memberConnection;
@@ -221,9 +223,14 @@ export class HttpExchange {
     else this.memberConnection.socket.destroy();
     if (outcome.keep === true && this.#keep !== undefined) this.#keep(this.memberConnection);
     else {
-      const { firstByteMs } = this;
+      const { firstByteMs, response } = this;
       const answered = this.#bytesDown > 0;
-      this.memberConnection.end({ answered, ...(firstByteMs !== undefined && { firstByteMs }), ...outcome });
+      this.memberConnection.end({
+        answered,
+        ...(firstByteMs !== undefined && { firstByteMs }),
+        ...(response !== undefined && { response }),
+        ...outcome,
+      });
     }
     this.#callbacks.onReleased(this.#bytesUp, this.#bytesDown);
   }

@@ -5,6 +5,7 @@
  * only if it is idempotent and has no body.
  */
 import type { Deadline } from '../../core/deadlines.ts';
+import { SECOND_MS } from '../../core/duration.ts';
 import { type FaultCode, NoriaError } from '../../core/faults.ts';
 import type { Dialing, DialRequest, DialResult, MemberConnection } from '../../dialer/contract.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
@@ -23,6 +24,7 @@ import {
   connectionOptions,
   endToEndTrailers,
   type Framing,
+  fieldValues,
   type HeaderField,
   isEmptyBody,
   upgradeFields,
@@ -350,6 +352,12 @@ export class Forward {
       return;
     }
     this.#phase = { name: 'responding', exchange };
+    const { status } = head;
+    exchange.response = {
+      status,
+      path: this.#forwardRequest.url.path.slice(0, MAX_PATH),
+      retryAfterMs: retryAfterMs(head, this.#connection.options.clock.now()),
+    };
     this.#connection.record?.noteFirstByte();
     const added = successHeaders(memberConnection.lease, this.#attempts);
     if (offersConnectionAuthentication(head.status, head.fields)) {
@@ -487,6 +495,17 @@ export class Forward {
   #refreshIdleTimeout(): void {
     if (this.#idleTimeout !== undefined) this.#connection.options.deadlines.refresh(this.#idleTimeout);
   }
+}
+
+const MAX_PATH = 256;
+
+/** The time in Retry-After of a status that may be a ban (RFC 9110 §10.2.3). */
+function retryAfterMs({ status, fields }: ResponseHead, now: number): number | undefined {
+  if (status !== 403 && status !== 429 && status !== 503) return undefined;
+  const [value] = fieldValues(fields, 'retry-after');
+  if (value === undefined) return undefined;
+  const ms = /^\d{1,8}$/.test(value) ? Number(value) * SECOND_MS : Date.parse(value) - now;
+  return Number.isFinite(ms) ? Math.max(0, ms) : undefined;
 }
 
 /** A longer body is never sent again. */

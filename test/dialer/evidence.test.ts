@@ -1,0 +1,124 @@
+import { expect, test } from 'vitest';
+import { SiteEvidence, type SiteResponse } from '../../src/dialer/evidence.ts';
+import { ManualClock } from '../support/manual-clock.ts';
+
+function makeEvidence(onStatus: 'auto' | 'off' | readonly number[] = 'auto') {
+  const clock = new ManualClock();
+  const bans: string[] = [];
+  const evidence = new SiteEvidence(clock, {
+    sites: { of: () => ({ rule: { ban: { onStatus } } }) },
+    banExit: ({ exit, evidence: why, forMs }) =>
+      bans.push(`${exit} ${why}${forMs === undefined ? '' : ` ${forMs}`}`),
+    unbanExit: (_, exit) => bans.push(`${exit} lifted`),
+  });
+  const use = (exit: string) => ({ host: 'shop.example', exit, source: 'city' });
+  return {
+    ...{ clock, bans },
+    answer: (exit: string) => evidence.answered(use(exit)),
+    respond: (exit: string, status: number, path = '/', more: Partial<SiteResponse> = {}) =>
+      evidence.responded(use(exit), { status, path, ...more }),
+    reset: (exit: string) => evidence.reset(use(exit)),
+  };
+}
+
+test.each([
+  ['429', 429, {}, ['a status']],
+  ['429 with Retry-After', 429, { retryAfterMs: 7_000 }, ['a status 7000']],
+  ['403 with Retry-After', 403, { retryAfterMs: 0 }, ['a status 0']],
+  ['503 with Retry-After', 503, { retryAfterMs: 60_000 }, ['a status 60000']],
+  ['a single 403', 403, {}, []],
+  ['503', 503, {}, []],
+  ['404', 404, {}, []],
+] as const)('evidence: %s counts while another exit gets pages', (_, status, more, expected) => {
+  const { respond, bans } = makeEvidence();
+  respond('b', 200);
+  respond('a', status, '/', more);
+  expect(bans).toEqual(expected);
+});
+
+test('evidence: a status counts only if another exit got a page of the host within a minute', () => {
+  const { respond, bans, clock } = makeEvidence();
+  respond('a', 429);
+  respond('a', 200);
+  respond('a', 429);
+  respond('b', 404);
+  respond('a', 429);
+  expect(bans, 'nobody else got a page').toEqual([]);
+  respond('b', 302);
+  clock.advance(60_001);
+  respond('a', 429);
+  expect(bans, 'too long ago').toEqual([]);
+  respond('b', 200);
+  respond('a', 429);
+  expect(bans).toEqual(['a status']);
+});
+
+test('evidence: 403 on two different pages with no other answer between', () => {
+  const { respond, bans } = makeEvidence();
+  respond('b', 200, '/home');
+  respond('a', 403, '/1');
+  respond('a', 403, '/1');
+  respond('a', 404, '/x');
+  respond('a', 403, '/2');
+  expect(bans).toEqual([]);
+  respond('a', 403, '/3');
+  expect(bans).toEqual(['a status']);
+});
+
+test('evidence: a page that is 403 for every exit bans nobody, also on a site whose other pages work', () => {
+  const { respond, bans } = makeEvidence();
+  for (let round = 0; round < 3; round += 1) {
+    for (const exit of ['a', 'b', 'c']) {
+      respond(exit, 403, '/secret');
+      respond(exit, 200, `/home/${exit}`);
+      respond(exit, 403, '/secret');
+    }
+  }
+  expect(bans).toEqual([]);
+});
+
+test('evidence: a ban ends when all its pages turn out to be 403 for everybody', () => {
+  const { respond, bans } = makeEvidence();
+  respond('b', 200, '/home');
+  respond('a', 403, '/1');
+  respond('a', 403, '/2');
+  respond('c', 403, '/1');
+  expect(bans).toEqual(['a status']);
+  respond('c', 403, '/2');
+  expect(bans).toEqual(['a status', 'a lifted']);
+});
+
+test('evidence: two resets in a row while another exit is answered', () => {
+  const { reset, answer, bans, clock } = makeEvidence();
+  answer('a');
+  answer('b');
+  clock.advance(10);
+  reset('a');
+  reset('a');
+  expect(bans, 'the host may be down').toEqual([]);
+  clock.advance(10);
+  answer('b');
+  reset('a');
+  expect(bans).toEqual(['a reset']);
+  reset('c');
+  answer('c');
+  reset('c');
+  answer('b');
+  expect(bans, 'an answer between').toEqual(['a reset']);
+  for (let time = 0; time < 3; time += 1) {
+    reset('dead');
+    answer('b');
+  }
+  expect(bans, 'a member that relays nothing').toEqual(['a reset']);
+});
+
+test('evidence: onStatus names the statuses, or switches them off', () => {
+  const named = makeEvidence([418]);
+  named.respond('a', 418);
+  named.respond('a', 429);
+  expect(named.bans).toEqual(['a status']);
+  const off = makeEvidence('off');
+  off.respond('b', 200);
+  for (const path of ['/1', '/2', '/3']) off.respond('a', 403, path, { retryAfterMs: 1 });
+  expect(off.bans).toEqual([]);
+});
