@@ -300,7 +300,17 @@ export class PoolSharing implements PoolObserver {
   #describe(session: Session): SharedSession {
     const { name, owner, member, ttlMs, usedAt, uses } = session;
     const shared = uses - (this.#usedSessions.get(session) ?? 0);
-    return { name, owner, ...(member !== undefined && { member }), ttlMs, usedAt, uses: shared };
+    const promised = session.isExclusive ? { exclusive: true } : {};
+    return { name, owner, ...(member !== undefined && { member }), ttlMs, usedAt, uses: shared, ...promised };
+  }
+
+  #reserveExit(name: string): void {
+    const { members, sessions } = this.#parts;
+    const session = sessions.find(name);
+    const member = members.find(session?.member);
+    if (session === undefined || member === undefined) return;
+    session.isExclusive = true;
+    sessions.reserve(session, member);
   }
 
   #report(change: Fact): void {
@@ -318,6 +328,7 @@ export class PoolSharing implements PoolObserver {
       }
       case 'session.moved':
         sessions.adopt(fact.session, fact.reason, now);
+        if (fact.session.exclusive === true) this.#reserveExit(fact.session.name);
         break;
       case 'session.ended':
         sessions.forget(fact.name);

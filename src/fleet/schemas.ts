@@ -78,6 +78,8 @@ const session = z.object({
   /** The last known use. The session ends `ttlMs` later. */
   usedAt: moment,
   uses: count,
+  /** No other session and no rotating client uses the exit of the member. */
+  exclusive: z.boolean().optional(),
 });
 export type SharedSession = Readonly<z.infer<typeof session>>;
 

@@ -102,7 +102,7 @@ export class Clients {
 
   /** @returns the host that the verdict is about; `unknown` if noria knows no such use. */
   judge(name: ClientName, verdict: Verdict): { readonly host: string } | 'unknown' | 'host-needed' {
-    const use = this.find(name);
+    const use = this.find(name) ?? this.#useElsewhere(name);
     if (use === undefined) return 'unknown';
     const host = verdict.host ?? (this.#sitesOf(use).length === 1 ? use.hosts[0] : undefined);
     if (host === undefined) return 'host-needed';
@@ -130,6 +130,16 @@ export class Clients {
     };
   }
 
+  /** Another process served the session, so its sites are not known here. */
+  #useElsewhere({ session, tag }: ClientName): ClientUse | undefined {
+    const held = tag === undefined ? this.#sessions.find(session ?? '')?.member : undefined;
+    const member = this.#members.find(held);
+    if (member === undefined) return undefined;
+    const use = emptyUse();
+    note(use, { member, host: '', attempts: 1, session, tag });
+    return use;
+  }
+
   #sitesOf(use: ClientUse | undefined): string[] {
     return [...new Set((use?.hosts ?? []).map((host) => this.#members.sites.of(host).name))];
   }
@@ -148,7 +158,13 @@ export class Clients {
 function useIn(uses: BoundedMap<string, ClientUse>, key: string): ClientUse {
   const known = uses.get(key);
   if (known !== undefined) return known;
-  const use: ClientUse = {
+  const use = emptyUse();
+  uses.set(key, use);
+  return use;
+}
+
+function emptyUse(): ClientUse {
+  return {
     member: '',
     exit: '',
     source: '',
@@ -158,8 +174,6 @@ function useIn(uses: BoundedMap<string, ClientUse>, key: string): ClientUse {
     tag: undefined,
     hosts: [],
   };
-  uses.set(key, use);
-  return use;
 }
 
 function note(

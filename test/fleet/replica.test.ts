@@ -474,3 +474,28 @@ test('replica: what it learned while the shared pool was lost reaches the others
   expect(viewOf(b, failed)?.state).toBe('quarantined');
   expect(acquire(b, {}, { targetHost: 'one.example' }).member).toBe(failed);
 });
+
+test('replica: the exit of an exclusive session is kept for it everywhere, and a fixed session never moves', async () => {
+  const { fleet, a, b } = await openPair();
+  addMembers(a, 3);
+  await settled();
+  const own = await acquireAt(a, { session: 'x', exclusive: true });
+  accept(a, own);
+  const fixed = await acquireAt(a, { session: 'f', fixed: true });
+  accept(a, fixed);
+  await settled();
+  await beaten(fleet.clock);
+  const others = Array.from({ length: 6 }, () => use(b).member);
+  others.push((await acquireAt(b, { session: 's1' })).member);
+  expect(others).not.toContain(own.member);
+  const name = { client: 'me', session: 'x', tag: undefined };
+  const verdict = { verdict: 'banned', host: 'shop.example', forMs: undefined, user: undefined } as const;
+  expect(b.pool.clients.judge(name, verdict)).toEqual({ host: 'shop.example' });
+  expect(b.pool.clients.describe(name)).toMatchObject({ member: own.member, session: 'x' });
+  a.pool.evict(fixed.member);
+  await settled();
+  const answer = await b.replica.sessions.acquire(request({ session: 'f', fixed: true }));
+  expect(answer).toMatchObject({ code: 'session-ended' });
+  close(a, own);
+  close(a, fixed);
+});
