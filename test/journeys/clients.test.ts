@@ -51,6 +51,8 @@ const RUNS_COMPILED = process.env['NORIA_CLIENTS'] === 'all';
 /** Clients that take long to start run each snippet with only one target; with two snippets, some use both targets. */
 const SLOW: Readonly<Record<string, (shows: Snippet['shows']) => Scheme>> = {
   npm: () => 'https',
+  ncat: () => 'http', // plain TCP
+  socat: () => 'http',
   pip: () => 'https',
   scrapy: () => 'https',
   fetch: () => 'https',
@@ -237,6 +239,8 @@ async function prepare(snippet: Snippet, scheme: Scheme, folder: string): Promis
   );
   const code = text
     .replaceAll('http://target.example:8080', target)
+    .replaceAll(/target\.example([ :])8080/g, `target.example$1${targetPort}`)
+    .replaceAll('proxyport=8888', `proxyport=${open}`)
     .replaceAll("'target.example', port: 8080", `'target.example', port: ${targetPort}`)
     .replaceAll(/(localhost(?::|['"], (?:port: )?))8888/g, `$1${open}`)
     .replaceAll(/(localhost(?::|['"], (?:port: )?))8890/g, `$1${asking}`);

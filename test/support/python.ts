@@ -7,7 +7,7 @@ interface Python {
   readonly modules: readonly string[];
 }
 
-export const MODULES = ['requests', 'httpx', 'aiohttp', 'scrapy', 'pip', 'h11'];
+export const MODULES = ['requests', 'httpx', 'aiohttp', 'scrapy', 'pip', 'h11', 'curl_cffi'];
 /** From this version on, `httpx.Client` has the option `proxy`, which docs/clients.md uses. */
 const HTTPX = '0.26';
 
