@@ -40,21 +40,18 @@ export interface AttemptParts {
 export interface AttemptTask {
   readonly lease: Lease;
   readonly request: Pick<DialRequest, 'target' | 'use' | 'connectOnly' | 'marks'>;
-  /** Whether the attempt is a hedge: it runs in parallel with a slow first attempt. */
   readonly hedge: boolean;
   /**
    * The time limit for connection and handshake together. If the attempt connects to the same member again, the limit
    * includes the second connection.
    */
   readonly timeoutMs: number;
-  /** A connection to the member that noria opened before the attempt, if there is one. */
   readonly warm?: TakenConnection | undefined;
 }
 
 /** A connection to the target: the result of a successful attempt. The receiver owns the socket. */
 export interface RawConnection {
   readonly kind: 'accepted';
-  /** The monotonic moment of the success. */
   readonly at: number;
   /**
    * The attempt has removed its listeners from the socket. The socket may be flowing: the owner must add a 'data'
@@ -95,7 +92,6 @@ export interface AttemptFailure {
   readonly detail: string;
   /** Whether the cause is that this machine is out of sockets, ports or memory. */
   readonly local: boolean;
-  /** Whether the member reports that the target refused the connection. */
   readonly targetRefused: boolean;
   /**
    * Whether the member requires credentials that noria has but does not send yet: noria first finds out whether most
@@ -122,7 +118,6 @@ const CONNECT_SHARE = 0.8;
 export class Attempt {
   readonly lease: Lease;
   readonly hedge: boolean;
-  /** What noria has learned about the members of the same source. */
   readonly memory: SourceMemory;
   /** The monotonic moment at which the attempt was created. The owner calls `start` directly afterwards. */
   readonly startedAt: number;
@@ -175,7 +170,6 @@ export class Attempt {
     return this.#task.warm?.savedMs ?? 0;
   }
 
-  /** The credentials that were sent to the member, if any. */
   get login(): PreparedLogin | undefined {
     return this.#login;
   }
@@ -197,7 +191,6 @@ export class Attempt {
     else this.#continue(warm, mode);
   }
 
-  /** Aborts the attempt without a report. Idempotent. */
   cancel(): void {
     if (this.#phase === 'done') return;
     this.#end();
@@ -255,7 +248,6 @@ export class Attempt {
     if (protocol === 'https') socket.on('connect', this.#onTcpConnected);
   }
 
-  /** Sets the deadline of the current phase. The deadline is never later than the end of `timeoutMs`. */
   #setDeadline(now: number): void {
     const { timeoutMs } = this.#task;
     let limitMs = timeoutMs - (now - this.startedAt);
@@ -387,7 +379,6 @@ export class Attempt {
     return fault === 'member-protocol' || (fault === 'member-auth' && this.#login !== undefined);
   }
 
-  /** Ends a failed trial of pipelining, and starts a plain handshake with the same member. */
   #endTrial(maxPlainMs = Number.POSITIVE_INFINITY): void {
     this.#maxPlainMs = maxPlainMs;
     this.#reconnect(this.#login, this.#forwardMode);

@@ -18,13 +18,10 @@ export type FailedAttempt = Pick<AttemptFailure, 'fault' | 'phase' | 'local'>;
  * later attempts cannot change the blame.
  */
 export interface Evidence {
-  /** Whether another member reached the same target for the same client request. */
   readonly reachedByOther: boolean;
-  /** Whether the client disconnected before the dial had a result. */
   readonly clientLeft: boolean;
   /** How many members of this dial failed in a way that the target can cause. Includes the member of this attempt. */
   readonly similarFailures: number;
-  /** Whether a member of the source reached a target recently. */
   readonly sourceWorked: boolean;
   /** Whether most members of the source refuse the source's credentials. */
   readonly sourceFaulty: boolean;
@@ -136,7 +133,6 @@ interface Failed {
  */
 export class DialBlame {
   readonly #parts: BlameParts;
-  /** `host:port` of the target. */
   readonly #target: string;
   readonly #record: OpenRequest | undefined;
   readonly failures: AttemptFailure[] = [];
@@ -151,7 +147,6 @@ export class DialBlame {
     this.#target = target;
   }
 
-  /** Whether at least one failure is of a kind that the target can cause. */
   get mayBeTarget(): boolean {
     return this.failures.some(targetCanCause);
   }
@@ -178,7 +173,6 @@ export class DialBlame {
     return this.reportPoints >= Math.min(answered.length, MIN_DEAD_TARGET_FAILURES) * FULL_REPORT_POINTS;
   }
 
-  /** Records that an attempt succeeded, before or after the end of the dial. The attempt's lease stays open. */
   accepted(attempt: Attempt, { forwardMode, at }: RawConnection): void {
     const { lease } = attempt;
     const ms = at - attempt.startedAt;
@@ -192,7 +186,6 @@ export class DialBlame {
     this.#emit(attempt, 'accepted', 'done', 'nobody', ms);
   }
 
-  /** Records that an attempt failed, before or after the end of the dial. */
   failed(attempt: Attempt, failure: AttemptFailure): void {
     const { network, reachability } = this.#parts;
     const sign = networkSign(failure);

@@ -23,7 +23,6 @@ const NO_CONNECT = new Set([400, 403, 404, 405, 501]);
 export class ConnectHandshake implements Handshake {
   readonly opening: string;
   #buffered: Buffer = NO_BYTES;
-  /** The total size of the 1xx responses so far. They count towards the maximum length of a response head. */
   #interimBytes = 0;
 
   /**
@@ -78,7 +77,6 @@ function protocolFailure(detail: string): HandshakeFailure {
 
 interface StatusAndEnd {
   readonly status: number;
-  /** The length of the head, including the empty line. */
   readonly endBytes: number;
 }
 
@@ -128,7 +126,6 @@ function startsLikeStatusLine(bytes: Buffer): boolean {
   return true;
 }
 
-/** Returns the offset after the first empty line. The search starts at `from`. */
 function findHeadEnd(bytes: Buffer, from: number): number | undefined {
   for (let lf = bytes.indexOf(LF, from); lf >= 0; lf = bytes.indexOf(LF, lf + 1)) {
     if (bytes[lf + 1] === LF) return lf + 2;

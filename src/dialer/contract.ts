@@ -44,10 +44,8 @@ export interface DialRequest {
   readonly marks?: readonly string[] | undefined;
 }
 
-/** An answer to a request in absolute form. */
 export interface AbsoluteAnswer {
   readonly status: number;
-  /** Header fields as received. */
   readonly fields: readonly (readonly [name: string, value: string])[];
   /**
    * Whether the method is GET or HEAD. No target answers GET or HEAD with 405 or 501, so a response with such a status
@@ -56,7 +54,6 @@ export interface AbsoluteAnswer {
   readonly isRead: boolean;
 }
 
-/** A connection to the target through a member. */
 export interface MemberConnection {
   /**
    * The socket allows half-open connections. If the member speaks TLS, this is the TLS socket. The socket may be
@@ -96,15 +93,12 @@ export interface MemberConnection {
   end(outcome: ConnectionOutcome): 'member-mute' | undefined;
 }
 
-/** How the use of a member connection ended. */
 export interface ConnectionOutcome {
   /** Whether the member closed the connection, or the connection failed, before the member had sent a byte. */
   readonly cut: boolean;
-  /** Whether at least one byte arrived from the target. */
   readonly answered?: boolean;
   /** Whether bytes were sent and none came back, for longer than the target needs. */
   readonly mute?: boolean;
-  /** Only with `forward`: the time from the request to the first byte of its response. */
   readonly firstByteMs?: number;
   /** Only with `forward`: the response, which may show that the site bans the exit. */
   readonly response?: SiteResponse;
@@ -156,7 +150,6 @@ export type DialResult =
   | { readonly ok: false; readonly failure: DialFailure };
 
 export interface Dialing {
-  /** Aborts all attempts with `client-gone`, because the client disconnected. A no-op after the result. */
   cancel(): void;
 }
 

@@ -16,7 +16,6 @@ export interface SourceAccess {
    * the instance. `instance`: the credentials of the instance from the start.
    */
   readonly auth: 'auto' | 'none' | 'instance' | Login;
-  /** The id of the instance, which is its user name. */
   readonly instance: string;
   /** The password of the instance. Absent if only the key of the instance is configured. */
   readonly password?: Secret;
@@ -59,7 +58,6 @@ type MemberAnswer = 'accepted' | 'open' | 'asked' | 'refused';
 const MIN_MAJORITY_MEMBERS = 3;
 /** The same for the names of one account at a gateway: they share a password. */
 const MIN_REFUSED_NAMES = 2;
-/** How long a member's answer to credentials counts as evidence. */
 const WINDOW_MS = 5 * 60_000;
 const MAX_MEMBERS = 1_024;
 
@@ -69,7 +67,6 @@ export class SourceCredentials {
   readonly #onFault: (fault: SourceFault) => void;
   readonly #instance: PreparedLogin | undefined;
   #current: PreparedLogin | undefined;
-  /** The latest answer of each member, oldest first. */
   readonly #answers: AgedMap<string, MemberAnswer>;
   #faulty = false;
   /**
@@ -100,7 +97,6 @@ export class SourceCredentials {
     return own === undefined ? this.#current : prepare(own, this.#access.oneAccount !== true);
   }
 
-  /** Whether the source is at fault, because most members refuse the credentials. */
   get faulty(): boolean {
     return this.#faulty;
   }

@@ -37,7 +37,6 @@ export interface DialParts extends AttemptParts, BlameParts, ConnectionParts {
   readonly overdueAttempts: OverdueAttempts;
   readonly warm: WarmConnections;
   nextRequestId(): number;
-  /** Called when all attempts and requests of the dial have ended. */
   dialFinished(dial: Dial): void;
 }
 
@@ -59,10 +58,8 @@ export class Dial implements Dialing, Listed {
   /** The number of attempts so far, including those that failed fast. */
   #attempts = 0;
   #slowFailures = 0;
-  /** The members that the dial does not try again. */
   #tried: readonly string[];
   #startedOver = false;
-  /** The id of the request that waits in the pool. */
   #waitingId: number | undefined;
   #waitingSince = 0;
   #waitedMs = 0;
@@ -322,7 +319,6 @@ export class Dial implements Dialing, Listed {
     this.#startHedge();
   };
 
-  /** Starts a hedge for the only attempt in progress. Also called after an earlier hedge failed. */
   #startHedge(): void {
     const { overdueAttempts, hedgeBudget } = this.#parts;
     const [first] = this.#running;
@@ -360,7 +356,6 @@ export class Dial implements Dialing, Listed {
     this.#onResult({ ok: true, connection });
   }
 
-  /** Fails the dial, which has no attempt left. */
   #failAfterAttempts(): void {
     const { failures, isTargetUnreachable, allAtFrontProxy } = this.#blame;
     const attempts = this.#attempts;

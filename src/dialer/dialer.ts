@@ -46,7 +46,6 @@ export interface DialerOptions extends DialerSettings {
    * the credentials.
    */
   readonly onSourceFault: (fault: SourceFault) => void;
-  /** Called when our own network goes down, and when it is up again. */
   readonly onNetwork: (down: boolean) => void;
   /** Opens sockets to members. Default: real sockets. */
   readonly openSocket?: OpenSocket;
@@ -157,7 +156,6 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     return dial;
   }
 
-  /** Starts one attempt through a member that is already leased, and tries no other member. */
   attempt({ target, use, ...task }: SingleTask): SingleAttempt {
     const { promise, resolve } = Promise.withResolvers<SingleAttemptResult>();
     const settle = (result: SingleAttemptResult) => {
@@ -226,7 +224,6 @@ export class MemberDialer implements Dialer, AsyncDisposable {
     this.#network.answered();
   }
 
-  /** Closes the connections of these leases now. Ignores leases that have ended. */
   closeConnections(leases: readonly number[]): void {
     const ids = new Set(leases);
     for (const { lease, socket } of this.#openConnections.all()) if (ids.has(lease.id)) socket.destroy();

@@ -6,7 +6,6 @@ import { AgedMap, BoundedMap } from '../core/bounded-map.ts';
 import type { Clock } from '../core/clock.ts';
 import { ownText } from '../core/own-text.ts';
 
-/** What the pool knows of sites. */
 export interface SiteBans {
   readonly sites: {
     of(host: string): {
@@ -23,7 +22,6 @@ export interface SiteBans {
   unbanExit(host: string, exit: string): void;
 }
 
-/** One use of an exit for a host. */
 export interface ExitUse {
   readonly host: string;
   readonly exit: string;

@@ -41,7 +41,6 @@ export class ForwardModeMemory {
   readonly #initial: ForwardMode;
   /** The targets to which a member refused CONNECT, and which then answered the same request in absolute form. */
   readonly #reached: AgedMap<string>;
-  /** The ports to which a member accepted CONNECT. */
   readonly #acceptedPorts: AgedMap<number>;
   readonly #refusedBy = new Set<string>();
 
@@ -52,7 +51,6 @@ export class ForwardModeMemory {
     this.#acceptedPorts = new AgedMap(clock, RELEARN_MS, MAX_TARGETS);
   }
 
-  /** Returns the mode to try first for this target. */
   first(target: string): ForwardMode {
     if (this.#initial === 'absolute') return 'absolute';
     const { size } = this.#reached;

@@ -48,7 +48,6 @@ const DNS_CODES = new Set(['ENOTFOUND', 'EAI_AGAIN', 'ENODATA', 'EAI_FAIL', 'EAI
  */
 const FIRST_OWN_STATUS = 520;
 
-/** How noria asks a front proxy for a connection. */
 export interface FrontTask {
   readonly front: FrontProxy;
   readonly server: HostPort;
@@ -85,7 +84,6 @@ export class FrontHandshake {
     socket.on('close', this.#onClose);
   }
 
-  /** Starts the handshake on a socket that is connected to the front proxy. */
   start(): void {
     this.#isConnected = true;
     const { remoteAddress = '', remotePort = 0 } = this.#socket;
@@ -107,7 +105,6 @@ export class FrontHandshake {
     };
   }
 
-  /** Removes the socket listeners. Idempotent. */
   cancel(): void {
     this.#socket.off('data', this.#onData);
     this.#socket.off('end', this.#onEnd);
@@ -258,7 +255,6 @@ export function describeFrontFailure(
   return { reason: `${what} (${detail})`, advice };
 }
 
-/** The monotonic moment of the front proxy's last answer on any connection. */
 interface FrontAnswers {
   at: number;
 }
@@ -370,7 +366,6 @@ type Done = (error?: Error | null) => void;
 class FrontStream extends Duplex {
   readonly #raw: Socket;
   #isOpen = false;
-  /** The write, or the end of the stream, that waits for 'connect'. */
   #waiting: (() => void) | undefined;
 
   constructor(raw: Socket) {

@@ -13,7 +13,6 @@ export interface HandshakeFailure {
    * from the member.
    */
   readonly detail: string;
-  /** Whether the member reports that the target refused the connection. */
   readonly targetRefused?: boolean;
   readonly status?: number;
   /** Whether a proxy reports that it would lead back to itself. */
@@ -23,9 +22,7 @@ export interface HandshakeFailure {
 }
 
 export type HandshakeStep =
-  /** The answer is incomplete: wait for more bytes. */
   | { readonly kind: 'more' }
-  /** Write the protocol's next message. */
   | { readonly kind: 'send'; readonly bytes: Buffer }
   /**
    * The member is connected to the target. `rest` are the bytes after the member's answer, which belong to the client.
