@@ -7,6 +7,8 @@ import type { Footprint } from './subject.ts';
 
 /** The minimum share of successes among the exchanges that no fault excuses. */
 const LEAST_SUCCESS = 0.999;
+/** One failure proves nothing: in a short run it alone would be more than the share allows. */
+const MOST_SINGLE_FAILURES = 1;
 /** How much memory a run may leave in use: for caches that fill, and for sockets in their last seconds. */
 const MORE_RSS_BYTES = 64 * 2 ** 20;
 const MORE_DESCRIPTORS = 24;
@@ -63,7 +65,7 @@ function wrongExchanges(recording: Recording): string[] {
     .filter(({ outcome }) => outcome.kind === 'late')
     .map(({ kind, beganAt }) => `${kind} at ${Math.round(beganAt)} ms: no answer within the deadline`);
   const success = 1 - unexcused.length / Math.max(1, recording.promised);
-  if (success >= LEAST_SUCCESS) return [...always, ...late];
+  if (success >= LEAST_SUCCESS || unexcused.length <= MOST_SINGLE_FAILURES) return [...always, ...late];
   const causes = Map.groupBy(unexcused, ({ outcome }) =>
     outcome.kind === 'ok' ? '' : `${outcome.kind}: ${outcome.detail}`,
   );

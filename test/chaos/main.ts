@@ -10,6 +10,7 @@
  */
 import { parseArgs } from 'node:util';
 import { NO_STORE } from '../support/store-server.ts';
+import { FAKE_CLOCK } from '../support/tools.ts';
 import { playRun, type RunResult } from './play.ts';
 import { insertReport, reportOf, splitPage } from './report.ts';
 
@@ -34,6 +35,7 @@ const runs = [
 ];
 
 if (values.report !== undefined) splitPage(values.report); // fails now if the path is wrong, not after the run
+if (FAKE_CLOCK === undefined) console.log('no steps of the clock: libfaketime is not installed');
 if (NO_STORE) console.log('no fleet: redis-server or valkey-server is not installed');
 console.log(`seed ${seed}, ${totalMs / 1_000} s`);
 const results: RunResult[] = [];
