@@ -54,7 +54,6 @@ export interface RefillPool {
 
 export interface DrawSourceOptions {
   readonly name: string;
-  /** The extraction call, without the number of proxies to request. */
   readonly call: CountlessCall;
   /** Secrets that noria masks in the service's texts, in addition to the key of the call. */
   readonly secrets: readonly Secret[];
@@ -68,7 +67,6 @@ export interface DrawSourceOptions {
   readonly size: number;
   /** A source draws only while no source with a smaller number can serve the clients. */
   readonly priority: number;
-  /** The maximum number of distinct IPs to draw on one day of the service. */
   readonly dailyBudget: number | undefined;
   /** The protocol of members for which the answer names no protocol. */
   readonly protocol: MemberProtocol | undefined;

@@ -153,7 +153,6 @@ export function releaseClaim(
   return { newEntry: next, result: next };
 }
 
-/** Removes a turn from the queue. No-op if it is not in the queue. */
 export function leaveQueue(entry: PaceEntry | undefined, { id }: Turn): PaceDecision<undefined> {
   const queue = entry?.queue.filter((turn) => turn.id !== id);
   if (entry === undefined || queue?.length === entry.queue.length) return { result: undefined };

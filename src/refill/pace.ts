@@ -196,7 +196,6 @@ export class Place {
   }
 }
 
-/** The paces of all instances. All sources of an instance share its pace. */
 export class Paces {
   readonly #options: PaceOptions;
   readonly #paces = new Map<string, Pace>();
@@ -234,7 +233,6 @@ export class Permit implements WriteGate {
   readonly before: LastCall | undefined;
   /** `used`: noria sent the request. `expired`: the permit was too old, and noria did not send the request. */
   state: 'unused' | 'used' | 'expired' = 'unused';
-  /** The moment at which the first byte of the answer arrived; undefined until then. */
   answeredAt: Moment | undefined;
 
   /** @param ageMs - returns the permit's age in ms, counted from a moment just before noria recorded the claim. */

@@ -29,13 +29,11 @@ export interface DrawInputs extends HoldingInputs {
     heldAt(moment: number): number;
     nextLossAt(moment: number): number | undefined;
   };
-  /** The time in ms until the next call may start. */
   readonly startInMs: number;
   /** The time in ms from the start of one call to the start of the next. */
   readonly callCycleMs: number;
   /** The usual time in ms from the start of a call until its members are usable. */
   readonly latencyMs: number;
-  /** The maximum number of members to request in one call. */
   readonly maxPerCall: number;
   /** The share of drawn members that fail before their first use, from 0 to below 1. */
   readonly deadShare: number;
@@ -211,11 +209,9 @@ const MAX_DEAD_SHARE = 0.8;
  */
 export class DrawSpacing {
   readonly #distrustAfter: number;
-  /** The number of draws in a row that did not increase the number of usable members. */
   #fruitlessDraws = 0;
   #unusedFailures = 0;
   #deadShare: number;
-  /** The number of draws since noria began to distrust the source. */
   #distrustedDraws = 0;
   #notBeforeAt = 0;
 
@@ -228,17 +224,14 @@ export class DrawSpacing {
     this.#distrustAfter = unproven ? DISTRUST_AFTER_UNPROVEN : DISTRUST_AFTER;
   }
 
-  /** The number of members in a row that failed before their first use. */
   get failedInARow(): number {
     return this.#unusedFailures;
   }
 
-  /** The share of the latest members that failed before their first use. */
   get deadShare(): number {
     return this.#deadShare;
   }
 
-  /** Whether the next draw will probably bring usable members. */
   get isPromising(): boolean {
     return this.#fruitlessDraws === 0 && !this.#isDistrusted;
   }

@@ -52,7 +52,6 @@ export interface InstanceReport {
     | undefined;
 }
 
-/** The code for a call without an answer of the service. */
 const TRANSPORT = 'transport';
 /** Wrong parameters. The service also sends this code for a count above the maximum of the instance. */
 export const PARAMS_WRONG = '12003';

@@ -75,7 +75,6 @@ export class Refiller {
     else fn();
   }
 
-  /** Returns the status of every source, in the order of the configuration. */
   sources(): readonly SourceStatus[] {
     return [...this.#sources.values()].map((source) => source.status());
   }
@@ -135,7 +134,6 @@ export class Refiller {
     return Object.fromEntries([...this.#sources].map(([name, source]) => [name, source.snapshot()]));
   }
 
-  /** Aborts the calls in flight and waits for their end. Idempotent. */
   async close(): Promise<void> {
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
     await Promise.all([...this.#sources.values()].map((source) => source.close()));

@@ -85,7 +85,6 @@ export class SourceStatistics {
     return remaining > 0 ? Math.min(budgetLeft, remaining) : budgetLeft;
   }
 
-  /** Records the duration of an answered call, in ms. */
   recordLatency(tookMs: number): void {
     this.#latencyMs =
       this.#latencyMs === undefined ? tookMs : this.#latencyMs + (tookMs - this.#latencyMs) * LATENCY_WEIGHT;

@@ -65,13 +65,11 @@ export interface SourceContext {
   readonly pool: RefillPool;
   readonly paces: Paces;
   readonly extractor: Extractor;
-  /** Returns the current settings, which a reload may change. */
   readonly settings: () => Omit<RefillSettings, 'sources'>;
   /** Whether a source with a smaller priority number can serve the clients, so that this source must not draw. */
   readonly isPreferredServing: (options: DrawSourceOptions) => boolean;
   /** Returns the counter of distinct IPs that all norias of a fleet share for a source. */
   readonly sharedCount?: ((source: string) => SharedCount) | undefined;
-  /** Sends a report to the other norias of the fleet. */
   readonly onReport?: ((source: string, report: InstanceReport) => void) | undefined;
   /** Returns what the operator can do while members refuse the credentials of a source. */
   readonly adviceOnBlock?: ((source: string) => string | undefined) | undefined;
@@ -189,7 +187,6 @@ export class Source {
     return (this.#nextCallMs() ?? Infinity) + this.#statistics.latencyMs <= SOON_MS;
   }
 
-  /** Schedules a check. Further calls before that check have no effect. */
   wake(): void {
     if (this.#isCheckQueued) return;
     this.#isCheckQueued = true;
@@ -240,7 +237,6 @@ export class Source {
     this.wake();
   }
 
-  /** Receives the report of another noria of the fleet about an answer that concerns the instance. */
   receiveReport(report: InstanceReport): void {
     this.#statistics.quota = report.quota;
     this.#lastReport = report;
@@ -249,7 +245,6 @@ export class Source {
     this.wake();
   }
 
-  /** Applies changed options. If the source was suspended with the old options, it tries one draw. */
   change(options: DrawSourceOptions): void {
     if (paceKey(this.options.call) !== paceKey(options.call)) this.#statistics.forgetInstance();
     this.options = options;
@@ -326,7 +321,6 @@ export class Source {
     });
   }
 
-  /** Returns what the source waits for, and when its next draw can bring a member. Waiting clients see this. */
   forecast(): SourceForecast {
     const { name, reason } = this.#phase;
     const nextDrawMs = this.#nextCallMs();
@@ -361,7 +355,6 @@ export class Source {
     return this.#context.paces.of(paceKey(this.options.call));
   }
 
-  /** The time in ms from the answer of one call to the next call. */
   get #gapMs(): number {
     return this.options.intervalMs + PACE_SLACK_MS;
   }

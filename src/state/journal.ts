@@ -101,7 +101,6 @@ export class Journal {
     this.#timer ??= this.#options.clock.after(GATHER_MS, () => void this.#write());
   }
 
-  /** Runs one write at a time. If records change during a write, another write follows. */
   #write(): Promise<void> {
     this.#timer?.[Symbol.dispose]();
     this.#timer = undefined;

@@ -4,7 +4,6 @@ import { z } from 'zod';
 import type { BootClock, Clock } from '../core/clock.ts';
 
 export const momentSchema = z.object({
-  /** The wall-clock time in epoch ms. */
   wallAt: z.number(),
   /** The id of the boot of the machine. */
   boot: z.string(),

@@ -59,7 +59,6 @@ export class SimulatedClients {
     this.#scheduleArrival();
   }
 
-  /** Stops the arrival of clients. Open requests continue. */
   stop(): void {
     this.#arrival?.[Symbol.dispose]();
   }
@@ -191,7 +190,6 @@ export class SimulatedClients {
   }
 }
 
-/** A random duration from an exponential distribution with the given mean. */
 function exponential(meanMs: number, random: Random): number {
   return -Math.log(1 - random()) * meanMs;
 }

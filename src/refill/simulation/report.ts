@@ -6,13 +6,10 @@ import type { SimulatedService } from './service.ts';
 export interface SimulationReport {
   readonly days: number;
   readonly seed: number;
-  /** The number of calls for each code of the service. */
   readonly calls: Readonly<Record<string, number>>;
   /** The number of members that the service returned, each counted once. */
   readonly drawn: number;
-  /** The number of drawn members that at least one client used. */
   readonly used: number;
-  /** How many of the drawn members expired without use. */
   readonly wasted: number;
   /** The number of client requests for each way in which they ended. */
   readonly clients: Readonly<Record<SimulatedEnding, number>>;

@@ -27,7 +27,6 @@ interface SimulatedMember {
 export interface SimulatedServiceOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** How long it takes to open a connection, in ms. */
   readonly connectMs?: Range;
   /** The time in ms from sending a call to its answer. The call arrives at a random moment in between. */
   readonly callMs?: Range;
@@ -44,7 +43,6 @@ export class SimulatedService implements Extractor {
   protected readonly options: Required<SimulatedServiceOptions>;
   readonly #members = new Map<string, SimulatedMember>();
   #created = 0;
-  /** The number of calls for each code. */
   readonly calls = new Map<string, number>();
   /** The numbers of members that the service delivered, that expired after use, and that expired without use. */
   drawn = 0;
@@ -112,7 +110,6 @@ export class SimulatedService implements Extractor {
     return { message: '', dropped: {}, quota: {}, sentAt, ...answer };
   }
 
-  /** Returns the service's answer to a call that arrives now. */
   protected answer(call: DrawCall): Pick<DrawAnswer, 'code' | 'entries'> {
     this.sweep();
     this.countCall(SUCCESS);

@@ -55,7 +55,6 @@ export class VirtualClock implements Clock {
     this.#wallMs += ms;
   }
 
-  /** Advances to the monotonic moment `untilMs` and fires the due timers. */
   async runUntil(untilMs: number): Promise<void> {
     await setImmediate();
     for (let next = this.#heap[0]; next !== undefined && next.dueAt <= untilMs; next = this.#heap[0]) {
