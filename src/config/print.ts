@@ -53,7 +53,14 @@ function fileSource(source: SourceConfig): object {
   if (source.product === 'gateway') {
     const address = formatHostPort(source.host, source.port);
     const auth = source.account;
-    return { ...file, ...UNPRINTED, address, params: undefined, upstream: { ...upstream, auth } };
+    return {
+      ...file,
+      ...UNPRINTED,
+      address,
+      host: undefined,
+      params: undefined,
+      upstream: { ...upstream, auth },
+    };
   }
   if (source.product === 'list')
     return { ...file, ...UNPRINTED, params: undefined, upstream: { ...upstream, auth: authOf(source) } };

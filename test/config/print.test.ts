@@ -91,3 +91,14 @@ test('print: the output is a configuration with the same values, except for secr
 function plain(config: Config): unknown {
   return JSON.parse(JSON.stringify({ ...config, warnings: [] }));
 }
+
+test('print: a gateway and a list are printed as they can be read', () => {
+  const text = `sources:
+  - { name: gw, product: gateway, address: "gw.vendor.example:8000", upstream: { auth: { username: "me-{session}", password: hunter2 } } }
+  - { name: ours, product: list, file: p.txt, refresh: 1m }
+`;
+  const printed = printConfig(parseConfig(text, 'noria.yaml', { env: {} }));
+  expect(printed).not.toContain('hunter2');
+  const again = parseConfig(printed, 'noria.yaml', { env: {} });
+  expect(printConfig(again)).toBe(printed);
+});
