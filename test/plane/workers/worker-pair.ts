@@ -26,7 +26,7 @@ export function workersOf(parent: number | undefined): number[] {
       const [, ppid] = /\) \S (\d+) /.exec(readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? [];
       return (
         Number(ppid) === parent &&
-        readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('plane/workers/worker.')
+        readFileSync(`/proc/${pid}/cmdline`, 'utf8').match(/\/worker(\.|\0|$)/) !== null // without a suffix in the single executable
       );
     } catch {
       return false; // ignored: the process ended while the list was read
