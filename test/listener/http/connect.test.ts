@@ -124,7 +124,7 @@ test.each<[string, string, string, object?]>([
   [
     'an unknown key',
     CONNECT('X-Noria-Secret-Word: hush\r\n'),
-    'An X-Noria header has an unknown key; the keys are session, ttl, source, adr, life, protocol, rotate.',
+    'An X-Noria header has an unknown key; the keys are session, ttl, source, adr, life, protocol, rotate, tag, exclusive, fixed.',
   ],
   [
     'an invalid value',
