@@ -154,6 +154,11 @@ export const memberSchema = z
     uses: z.number().int(),
     faults: z.number().openapi({ description: 'Number of consecutive faults; halves with time' }),
     latencyMs: z.number().nullable(),
+    bannedBy: z
+      .array(z.string())
+      .readonly()
+      .default([])
+      .openapi({ description: 'The sites that ban its exit' }),
     facts: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
     drawnBy: z.string().nullable().optional().openapi({
       description:

@@ -310,6 +310,9 @@ export function formatMembers(
       { title: 'OPEN', align: 'right', cell: ({ openTunnels }) => String(openTunnels), optional: true },
       { title: 'USES', align: 'right', cell: ({ uses }) => String(uses), optional: true },
       { title: 'FAULTS', align: 'right', cell: ({ faults }) => String(faults), optional: true },
+      ...(members.some(({ bannedBy }) => bannedBy.length > 0)
+        ? [{ title: 'BANNED BY', cell: ({ bannedBy }: MemberJson) => bannedBy.join(', '), optional: true }]
+        : []),
       {
         title: 'LATENCY',
         align: 'right',

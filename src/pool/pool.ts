@@ -318,8 +318,9 @@ export class Pool implements LeaseProvider {
 
   members(): readonly MemberView[] {
     const now = this.#clock.monotonic();
+    const bans = this.#members.sites.byExit();
     return [...this.#members.all()]
-      .map((member) => memberView(member, now))
+      .map((member) => memberView(member, now, bans.get(member.exit)))
       .filter((view) => view !== undefined);
   }
 

@@ -436,6 +436,18 @@ export class Sites {
     }
   }
 
+  /** The names of the sites that ban each exit for everybody. */
+  byExit(): ReadonlyMap<string, readonly string[]> {
+    const names = new Map<string, string[]>();
+    for (const { exit, site, user } of this.bans()) {
+      const known = names.get(exit);
+      if (user !== undefined) continue;
+      if (known === undefined) names.set(exit, [site]);
+      else known.push(site);
+    }
+    return names;
+  }
+
   /** The spacing in ms of the sites that rules name, and the greatest of all others as `other`. */
   namedSpacings(): ReadonlyMap<string, number> {
     const now = this.#clock.monotonic();

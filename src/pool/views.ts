@@ -16,7 +16,7 @@ export interface SourceCounts extends Record<Exclude<MemberPhaseName, 'left'>, n
 }
 
 /** The member at monotonic `now`, as `/api/members` shows it; undefined when it has left. */
-export function memberView(member: Member, now: number) {
+export function memberView(member: Member, now: number, bannedBy: readonly string[] = []) {
   const state = member.phase.name;
   if (state === 'left') return undefined;
   return Object.freeze({
@@ -33,6 +33,7 @@ export function memberView(member: Member, now: number) {
     uses: member.uses,
     faults: member.health.score,
     latencyMs: member.latencyMs === undefined ? null : Math.round(member.latencyMs),
+    bannedBy,
     facts: member.facts ?? {},
   });
 }

@@ -41,6 +41,7 @@ export const MEMBER: MemberJson = {
   uses: 4,
   faults: 0,
   latencyMs: 31,
+  bannedBy: [],
   facts: {},
 };
 

@@ -72,6 +72,8 @@ test('sites: a banned exit is not used for its site, also on another port or by 
   ban(kit, own.host);
   kit.pool.addMembers('city', [drawn(kit, 1, 180_000, { port: 9000 }), drawn(kit, 2)]);
   for (let round = 0; round < 5; round += 1) expect(use(kit, {}, AT_SHOP).host).not.toBe(own.host);
+  const bannedBy = kit.pool.members().map((member) => member.bannedBy.join());
+  expect(bannedBy.sort()).toEqual(['', 'shop.example', 'shop.example']);
   const elsewhere = Array.from({ length: 6 }, () => use(kit, {}, { targetHost: 'other.example' }).host);
   expect(elsewhere).toContain(own.host);
 });
