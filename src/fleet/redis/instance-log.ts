@@ -105,7 +105,8 @@ return answer()
 
 /**
  * Makes a snapshot valid. ARGV: 5 epoch, 6 id, 7 number of pages, 8 the last entry in it; from 9: members whose uses are
- * no longer needed. Keeps the previous snapshot for replicas that load it.
+ * no longer needed. Keeps the previous snapshot for replicas that load it. Another replica that saves at the same time may
+ * delete pages of this snapshot: then this one does not become valid.
  */
 const SAVE = new FleetScript(
   'snapshot',
@@ -113,6 +114,9 @@ const SAVE = new FleetScript(
 local state = open(KEYS[2])
 local known = redis.call('HMGET', state, 'covers', 'snapshot')
 if epoch ~= ARGV[5] or tonumber(known[1] or 0) >= tonumber(ARGV[8]) then return answer() end
+for page = 0, ARGV[7] - 1 do
+  if redis.call('HEXISTS', KEYS[2] .. ':pages', ARGV[6] .. ' ' .. page) == 0 then return answer() end
+end
 redis.call('HSET', state, 'snapshot', ARGV[6], 'pages', ARGV[7], 'covers', ARGV[8])
 redis.call('XTRIM', KEYS[2] .. ':log', 'MINID', whole(math.max(0, ARGV[8] - ${KEPT_ENTRIES})) .. '-0')
 for _, field in ipairs(redis.call('HKEYS', KEYS[2] .. ':pages')) do
