@@ -43,10 +43,10 @@ const ask: { readonly [S in (typeof SHELLS)[number]]: Ask } = {
 };
 
 function run(shell: string, args: readonly string[]): string[] {
-  // bash warns about a locale that the machine does not have.
+  // bash warns about a locale that the machine does not have; fish finds no file in a folder with other letters in `C`.
   const { stdout, stderr } = spawnSync(shell, args, {
     encoding: 'utf8',
-    env: { ...process.env, LC_ALL: 'C' },
+    env: { ...process.env, LC_ALL: 'C.UTF-8' },
   });
   expect(stderr).toBe('');
   return stdout.split('\n').filter((offer) => offer !== '');

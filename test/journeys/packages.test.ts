@@ -179,7 +179,11 @@ log: { format: json }
         status,
         out: text,
         err,
-      } = runProgram('man', ['--warnings', '-E', 'UTF-8', '-l', '-Tutf8', page], '/');
+      } = runProgram(
+        'env',
+        ['LC_ALL=C.UTF-8', 'man', '--warnings', '-E', 'UTF-8', '-l', '-Tutf8', page],
+        '/',
+      );
       expect({ status, err }).toEqual({ status: 0, err: '' });
       expect(text.replace(/.[\b]/g, '')).toMatch(/noria extract source[\s\S]*EXIT STATUS/);
     });
