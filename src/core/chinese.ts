@@ -361,19 +361,69 @@ const SENTENCES: readonly (readonly [english: string, chinese: string])[] = [
     "Check that this machine's address is bound in the console of the service, and check upstream.protocol and upstream.auth of the source.",
     '检查服务的控制台是否绑定了本机 IP，以及来源的 upstream.protocol 和 upstream.auth。',
   ],
-  ['{n} of {all} members refused the credentials', '{all} 个成员中有 {n} 个拒绝了认证信息'],
+  ['{n} of {all} members', '{all} 个成员中有 {n} 个'],
+  ['{members} refused the credentials', '{members}拒绝了认证信息'],
   [
     'Check the password of the instance, or upstream.auth if it contains other credentials.',
     '检查实例的密码；如果 upstream.auth 中有其他认证信息，检查它。',
   ],
-  [
-    '{n} of {all} members require credentials, and none are configured',
-    '{all} 个成员中有 {n} 个要求认证，但没有配置认证信息',
-  ],
+  ['{members} require credentials, and none are configured', '{members}要求认证，但没有配置认证信息'],
   [
     "Bind this machine's public address in the console of the service, or configure the password of the instance (its key is not sufficient here), or set upstream.auth.",
     '在服务的控制台绑定本机的公网 IP，或配置实例的密码（这里只有密钥不够），或设置 upstream.auth。',
   ],
+
+  ['the gateway refused the credentials of {members}', '网关拒绝了认证信息：{members}'],
+  [
+    'Check the user name and the password in upstream.auth, and whether the vendor has to authorise the address of this machine; then resume the source.',
+    '检查 upstream.auth 中的用户名和密码，以及是否需要服务商授权本机的地址；然后恢复该来源。',
+  ],
+  ['members accept the credentials again', '成员又接受了认证信息'],
+  ['No action needed.', '不用处理。'],
+  ['the list has {n} member{s}', '列表有 {n} 个成员'],
+  ['the list has {n} member{s}; {message}', '列表有 {n} 个成员；{message}'],
+  ['members live {time}', '成员有效期 {time}'],
+  ['the lifetime of members is unknown', '成员的有效期未知'],
+
+  // The front proxy (dialer/front-proxy.ts), in full sentences and as parts of one.
+  ['the front proxy {address}', '前置代理 {address}'],
+  ['the front proxy', '前置代理'],
+  ['a member', '成员'],
+  ['this machine could not open a connection to {front}', '本机无法向{front}打开连接'],
+  [
+    'raise the limit of open files (ulimit -n), or free local ports',
+    '增大打开文件数的限制（ulimit -n），或释放本地端口',
+  ],
+  ['could not resolve the name of {front}', '无法解析{front}的名称'],
+  ['check the host in {key} and the DNS of this machine', '检查 {key} 中的主机和本机的 DNS'],
+  ['could not connect to {front}', '无法连接{front}'],
+  [
+    'check that the front proxy runs and that this machine may reach it; check host and port in {key}',
+    '检查前置代理是否在运行、本机能否访问它，以及 {key} 中的主机和端口',
+  ],
+  ['{front} requires a valid user name and password', '{front}要求有效的用户名和密码'],
+  ['set the user name and password of the front proxy in {key}', '在 {key} 中填写前置代理的用户名和密码'],
+  ['{front} refused to connect to {server}', '{front}拒绝连接{server}'],
+  [
+    'allow the host and the port in the front proxy; many front proxies allow CONNECT only to port 443',
+    '在前置代理中允许该主机和端口；许多前置代理只允许 CONNECT 到 443 端口',
+  ],
+  ['{front} did not answer like a proxy', '{front}的答复不像代理'],
+  ['check the scheme and the port in {key}', '检查 {key} 中的协议和端口'],
+  ['{front} did not answer', '{front}没有答复'],
+  ['check that the front proxy works and can reach {server}', '检查前置代理是否正常，能否连接{server}'],
+  ['{front} could not reach {server}', '{front}无法连接{server}'],
+  [
+    'check the name of the server, and whether the front proxy may reach this server',
+    '检查服务器的名称，以及前置代理能否访问它',
+  ],
+  ['{front} leads back to noria', '{front}又把连接送回 noria'],
+  [
+    'set {key} to a front proxy that does not send its connections to noria',
+    '把 {key} 设为不会把连接送回 noria 的前置代理',
+  ],
+  ["the fleet's store at {address} cannot be used: {why}", '无法使用集群的存储 {address}：{why}'],
+  ["the fleet's store at {address} refused the login: {why}", '集群的存储 {address} 拒绝登录：{why}'],
 
   // Whether noria serves clients (daemon/readiness.ts).
   ['Source {name}: {state} ({reason}), next draw in {n} s', '来源 {name}：{state}（{reason}），{n} 秒后提取'],
@@ -464,6 +514,136 @@ const SENTENCES: readonly (readonly [english: string, chinese: string])[] = [
     'No member is free, and {n} other clients, the maximum, already wait for one.',
     '没有空闲的成员，并且已有 {n} 个客户端（上限）在等待。',
   ],
+  ['No member that can serve this request is free.', '能够服务该请求的成员都没有空闲。'],
+  ['The client disconnected while it waited for a member.', '客户端在等待成员时断开了连接。'],
+  ['The target has banned the exit of this fixed session.', '目标封禁了该固定会话的出口。'],
+  ['The member of this fixed session does not fit the routing options.', '该固定会话的成员不符合路由选项。'],
+  [
+    'ttl is {given}, but a session may be idle for at most {max} (rotation.maxSessionTtl).',
+    'ttl 是 {given}，而会话最多可以空闲 {max}（rotation.maxSessionTtl）。',
+  ],
+  ['protocol is {protocol}, but {members}.', 'protocol 是 {protocol}，但{members}。'],
+  ['members of source {source} speak {protocol}', '来源 {source} 的成员使用 {protocol}'],
+  ['life is {time}, but {members}.', 'life 是 {time}，但{members}。'],
+  ['members of source {source} live for at most {time}', '来源 {source} 的成员最多有效 {time}'],
+  [
+    'adr looks like a country code, but locations are words of the service (province, city, carrier).',
+    'adr 像国家代码，而地区是服务使用的词（省份、城市、运营商）。',
+  ],
+  [
+    'Omit adr, or use a word of a location; run noria members to list the locations.',
+    '去掉 adr，或使用地区中的词；运行 noria members 列出地区。',
+  ],
+  [
+    'adr matches no member that noria could draw: {sources}.',
+    'adr 不符合 noria 能提取的任何成员：{sources}。',
+  ],
+  ['source {source} has no location in Latin letters', '来源 {source} 没有拉丁字母的地区'],
+  [
+    'source {source} excludes this location by its params (adr or nadr)',
+    '来源 {source} 的 params（adr 或 nadr）排除了该地区',
+  ],
+  ['the client sent no credentials', '客户端没有发送认证信息'],
+  ['wrong credentials', '认证信息错误'],
+  [
+    'the request has already passed this noria, whose front proxy sends it back',
+    '该请求已经过本 noria，又被它的前置代理送回',
+  ],
+  ['the target is an address of noria itself', '目标是 noria 自己的地址'],
+  [
+    '{n} attempts with wrong credentials for this user from this address within a minute',
+    '该地址一分钟内对该用户发送了 {n} 次错误的认证信息',
+  ],
+  [
+    'the allow list of the listener does not contain the address of this client',
+    '监听器的 allow 不包含该客户端的地址',
+  ],
+  ['the port of the target is in denyTargets', '目标的端口在 denyTargets 中'],
+  ['the network of the target is in denyTargets', '目标的网络在 denyTargets 中'],
+  ['the target is a private address, which denyTargets excludes', '目标是内网地址，denyTargets 不允许'],
+  ['the host of the target is in denyTargets', '目标的主机在 denyTargets 中'],
+  ['the domain of the target is in denyTargets', '目标的域名在 denyTargets 中'],
+  [
+    'the target is a name of this machine or its network, which denyTargets excludes',
+    '目标是本机或其网络中的名称，denyTargets 不允许',
+  ],
+  ['the connection does not begin with a header of the PROXY protocol', '连接没有以 PROXY 协议头开始'],
+  [
+    '{n} client connections are open; maxConnections allows no more',
+    '已有 {n} 个客户端连接；maxConnections 不允许更多',
+  ],
+  ['this listener does not accept {protocol}', '该监听器不接受 {protocol}'],
+  [
+    'this is a port of noria, a forward proxy, and not a web site: set this port as the proxy of your client',
+    '这是正向代理 noria 的端口，不是网站：请把它设为客户端的代理',
+  ],
+  [
+    'an https URL needs CONNECT, not a request in absolute form',
+    'https URL 需要 CONNECT，不能用绝对地址形式的请求',
+  ],
+  [
+    'the request target does not start with http://; use CONNECT or SOCKS for other protocols',
+    '请求的目标不以 http:// 开头；其他协议请使用 CONNECT 或 SOCKS',
+  ],
+  [
+    'the URL has no valid host, or its port is not between 1 and 65535',
+    'URL 没有有效的主机，或端口不在 1 到 65535 之间',
+  ],
+  [
+    'a TRACE with Max-Forwards: 0 ends at noria, which does not reflect requests',
+    'Max-Forwards: 0 的 TRACE 到 noria 为止，noria 不回送请求',
+  ],
+  ['the target replied 407, which only a proxy may send', '目标返回了 407，只有代理可以返回它'],
+  [
+    'noria.invalid answers only plain HTTP on port 80: use http://noria.invalid/',
+    'noria.invalid 只答复 80 端口的明文 HTTP：使用 http://noria.invalid/',
+  ],
+  [
+    'noria.invalid does not answer web pages (Origin, Referer, Sec-Fetch-Site)',
+    'noria.invalid 不答复网页（Origin、Referer、Sec-Fetch-Site）',
+  ],
+  ['there is no session with this name that may move', '没有可以换成员的同名会话'],
+  [
+    'noria.invalid has GET /, POST /rotate, and GET or POST /banned and /ok',
+    'noria.invalid 有 GET /、POST /rotate，以及 GET 或 POST /banned 和 /ok',
+  ],
+  ['noria knows no request with this session or tag', 'noria 没有该会话或标记的请求'],
+  ['host is not a host name, or it has a port', 'host 不是主机名，或带有端口'],
+  [
+    'for is not a duration: write 30s, 10m or 2h, at most 7 days',
+    'for 不是时长：写成 30s、10m 或 2h，最多 7 天',
+  ],
+  [
+    'this client used several sites, or none: add ?host=NAME',
+    '该客户端使用了多个站点，或没有使用：请加上 ?host=主机名',
+  ],
+  ['the user name contains an unknown key; {keys}', '用户名中有未知的键；{keys}'],
+  ['an X-Noria header has an unknown key; {keys}', '某个 X-Noria 头有未知的键；{keys}'],
+  ['the keys are {keys}', '可用的键是 {keys}'],
+  ['did you mean {key}? The keys are {keys}', '是否想写 {key}？可用的键是 {keys}'],
+  ['key {key} is given twice in the user name', '用户名中的键 {key} 出现了两次'],
+  ['key {key} has no value in the user name', '用户名中的键 {key} 没有值'],
+  ['key {key} is given twice in headers', '请求头中的键 {key} 出现了两次'],
+  ['invalid value for key {key} {where}: expected {what}', '{where}键 {key} 的值无效：应为 {what}'],
+  ['in the user name', '用户名中的'],
+  ['in a header', '请求头中的'],
+  ['1 to 64 of letters, digits, `_`, `.` and `~`', '1 到 64 个字母、数字、`_`、`.` 或 `~`'],
+  ['a duration', '时长'],
+  ["a source's name", '来源的名称'],
+  [
+    'a keyword of at most 64 characters, URL-encoded where needed, `_` for a space',
+    '最多 64 个字符的关键词，需要时用 URL 编码，空格写作 `_`',
+  ],
+  ['yes or no', 'yes 或 no'],
+  [
+    'the value of the key source is not the name of a configured source',
+    '键 source 的值不是已配置来源的名称',
+  ],
+  [
+    'the value of the key source is {source}, but this listener uses only the source {own}',
+    '键 source 的值是 {source}，但该监听器只使用来源 {own}',
+  ],
+  ['the key {key} needs a session: add session-NAME', '键 {key} 需要会话：请加上 session-名称'],
   ['waiting', '等待'],
   ['backoff', '稍后重试'],
   ['paused', '已暂停'],
@@ -478,6 +658,17 @@ const SENTENCES: readonly (readonly [english: string, chinese: string])[] = [
   ],
   ['{n} member{s} tried in {ms} ms: {list}', '在 {ms} 毫秒内试了 {n} 个成员：{list}'],
   ['{n} member{s} tried in {ms} ms', '在 {ms} 毫秒内试了 {n} 个成员'],
+  ['{n} could not be reached', '{n} 个无法连接'],
+  ['{n} did not answer in time', '{n} 个没有及时答复'],
+  ['{n} closed the connection', '{n} 个关闭了连接'],
+  ['{n} sent an invalid proxy response', '{n} 个的答复不符合代理协议'],
+  ['{n} refused the request', '{n} 个拒绝了请求'],
+  ['{n} required other credentials', '{n} 个要求其他认证信息'],
+  ['{n} failed at the front proxy', '{n} 个在前置代理处失败'],
+  ['{n} got no answer from the front proxy', '{n} 个没有得到前置代理的答复'],
+  ['{n} cannot address this target', '{n} 个无法表示该目标的地址'],
+  ['{n} could not reach the target', '{n} 个无法到达目标'],
+  ['{n} failed', '{n} 个失败'],
   ['{n} min', '{n} 分钟'],
   ['{n} h', '{n} 小时'],
   ['{n} s', '{n} 秒'],
@@ -511,6 +702,13 @@ interface Template {
 
 /** The values `{n}` and `{code}` are numbers. */
 const NUMBER = /^[\d.,]+$/;
+
+/** What separates two clauses, in English and in Chinese, and what ends the second one. */
+const CLAUSES = [
+  ['; ', '；', ''],
+  [', ', '，', ''],
+  [' (', '（', ')'],
+] as const;
 
 let exact: Map<string, string> | undefined;
 let templates: readonly Template[] = [];
@@ -567,7 +765,8 @@ function inChinese(text: string): string {
 
 function inChineseAsWhole(text: string): string | undefined {
   exact ??= load();
-  const chinese = exact.get(keyOf(text)) ?? fromTemplate(text.replace(/\.$/, ''));
+  const own = text.replace(/\.$/, '');
+  const chinese = exact.get(keyOf(text)) ?? fromTemplate(own) ?? fromClauses(own);
   if (chinese === undefined) return undefined;
   const stem = chinese.replace(/。$/, '');
   return text.endsWith('.') ? `${stem}。` : stem;
@@ -579,6 +778,19 @@ function fromTemplate(stem: string): string | undefined {
     const values = valuesIn(stem, lower, template);
     if (values === undefined) continue;
     return template.chinese.replaceAll(/\{(\w+)\}/g, (_tag, name: string) => inChinese(values[name] ?? ''));
+  }
+  return undefined;
+}
+
+/** Translates `WHAT (DETAIL)`, `ONE; OTHER` and `ONE, OTHER` if the first clause is in the table. */
+function fromClauses(stem: string): string | undefined {
+  for (const [separator, chinese, end] of CLAUSES) {
+    const at = stem.indexOf(separator);
+    if (at <= 0 || !stem.endsWith(end)) continue;
+    const first = inChineseAsWhole(stem.slice(0, at));
+    if (first === undefined) continue;
+    const rest = inChinese(stem.slice(at + separator.length, stem.length - end.length));
+    return `${first}${chinese}${rest}${end === '' ? '' : '）'}`;
   }
   return undefined;
 }

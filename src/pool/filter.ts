@@ -132,9 +132,9 @@ function whyNowhere(sources: readonly PoolSource[], routing: RoutingOptions): st
   if (sources.some((source) => couldBeIn(source, routing))) return undefined;
   const why = (source: PoolSource) =>
     isForeignScript(source, location)
-      ? 'has no location in Latin letters'
-      : 'excludes this location by its params (adr or nadr)';
-  const reasons = sources.map((source) => `source ${source.name} ${why(source)}`).join(', ');
+      ? `source ${source.name} has no location in Latin letters`
+      : `source ${source.name} excludes this location by its params (adr or nadr)`;
+  const reasons = sources.map(why).join(', ');
   return `adr matches no member that noria could draw: ${reasons}. ${advice}`;
 }
 

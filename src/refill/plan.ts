@@ -109,8 +109,11 @@ export function planDraw(inputs: DrawInputs): DrawPlan {
   const { now, demand, idleAfterMs, maxPerCall, quotaLeft, atLeast } = inputs;
   const idleAt = idleAfterMs === 0 || demand.waiting > 0 ? Infinity : demand.lastWantedAt + idleAfterMs;
   if (now >= idleAt && atLeast === 0) {
-    const since = demand.lastWantedAt === -Infinity ? 'yet' : `for ${roughDuration(idleAfterMs)}`;
-    return { kind: 'idle', reason: `no client request ${since}; the next request starts a draw` };
+    const reason =
+      demand.lastWantedAt === -Infinity
+        ? 'no client request yet; the next request starts a draw'
+        : `no client request for ${roughDuration(idleAfterMs)}; the next request starts a draw`;
+    return { kind: 'idle', reason };
   }
   const { missing, urgent } = deficit(inputs);
   if (missing > 0) {

@@ -69,6 +69,16 @@ test.each([
     'The key is wrong. Another noria of the fleet got this answer.',
     '密钥错误。这是集群中另一个 noria 得到的返回。',
   ],
+  [
+    'the front proxy proxy.example:3128 did not answer (no answer within 500 ms)',
+    '前置代理 proxy.example:3128没有答复（no answer within 500 ms）',
+  ],
+  [
+    '3 members tried in 20 ms: 2 could not be reached, 1 closed the connection.',
+    '在 20 毫秒内试了 3 个成员：2 个无法连接，1 个关闭了连接。',
+  ],
+  ['the list has 3 members; line 4 is not a proxy', '列表有 3 个成员；line 4 is not a proxy'],
+  ['Nobody wrote this (or did somebody?), then went', 'Nobody wrote this (or did somebody?), then went'],
   ['Nobody wrote this. The key is wrong.', 'Nobody wrote this.密钥错误。'],
   ['Nobody wrote this', 'Nobody wrote this'],
 ])('chinese: %j', (english, chinese) => {
