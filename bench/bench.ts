@@ -37,7 +37,7 @@ export async function openPair({ children }: Bench, options: SubjectOptions): Pr
   return { noria, 'proxy-chain': await children.subject('proxy-chain', options) };
 }
 
-export function closePair(pair: Pair): void {
+export function closePair(pair: Readonly<Record<string, Running>>): void {
   for (const { child } of Object.values(pair)) child.kill();
 }
 

@@ -14,7 +14,7 @@ import { measureIdle } from './idle.ts';
 import { measureLatency } from './latency.ts';
 import { measurePicks } from './pick.ts';
 import { Report } from './report.ts';
-import { measureThroughput } from './throughput.ts';
+import { measureLedger, measureThroughput } from './throughput.ts';
 import { measureBadPool, measurePaced, measureStart } from './waiting.ts';
 import { measureWorkers } from './workers.ts';
 
@@ -29,6 +29,7 @@ const TABLES: Readonly<Record<string, readonly Measure[]>> = {
   Fleet: [measureStore],
   'A tunnel in a fleet': [measureTunnelInFleet],
   Workers: [measureWorkers],
+  Ledger: [measureLedger],
   'Start and pick': [measureStart, measurePicks],
 };
 

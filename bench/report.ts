@@ -16,7 +16,7 @@ export interface Row {
   /** Only where tinyproxy is installed. */
   readonly tinyproxy?: number;
   readonly squid?: number;
-  /** noria's figure divided by that of proxy-chain. */
+  /** noria's figure divided by that of proxy-chain, or of a noria without what the row measures. */
   readonly ratio?: number;
   /** The maximum that the ratio should have. */
   readonly target?: number;

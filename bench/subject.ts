@@ -15,6 +15,8 @@ export interface SubjectOptions {
   readonly workers?: number;
   /** Makes noria the only replica of a fleet with the store on this port. */
   readonly storePort?: number;
+  /** Whether noria records no requests, and so has no ledger. */
+  readonly unrecorded?: boolean;
 }
 
 export const SUBJECTS = {

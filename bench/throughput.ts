@@ -55,6 +55,26 @@ async function measureSetUp(bench: Bench, pair: Pair, bare: Running): Promise<vo
   }
 }
 
+/** What the request records cost: noria with its ledger, and without anything that reads records. */
+export async function measureLedger(bench: Bench): Promise<void> {
+  const { children, world, quick, report } = bench;
+  const options = workingMembers(world, 'http');
+  const subjects = {
+    recorded: await children.subject('noria', options),
+    unrecorded: await children.subject('noria', { ...options, unrecorded: true }),
+  };
+  if (!quick) for (const subject of Object.values(subjects)) await warmUp(bench, subject);
+  const { medians, ratio } = await measureInRounds(
+    subjects,
+    ['recorded', 'unrecorded'],
+    quick ? 5 : 31,
+    (subject) => tunnelUs(bench, subject, 'http'),
+  );
+  closePair(subjects);
+  const goal = { target: 1.03, limit: { most: 1.2 } };
+  report.add({ scenario: 'tunnel, recorded', unit: 'CPU µs', noria: medians.recorded, ratio, ...goal });
+}
+
 async function tunnelUs(bench: Bench, subject: Running, via: 'http' | 'socks5'): Promise<number> {
   const count = bench.quick ? 800 : 2_000;
   return (await measureLoad(bench, subject, tunnels(bench, subject, { via, count }))).cpuUs;

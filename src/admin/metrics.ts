@@ -198,11 +198,11 @@ function countEvents(registry: Registry, bus: EventBus, backend: AdminBackend): 
       const { perGb } = backend.pricesOf(source);
       if (perGb > 0) spend.add((perGb * (bytesUp + bytesDown)) / BYTES_PER_GB, source);
     }),
-    bus.on('request.ended', ({ record, countedUp, countedDown }) => {
+    bus.on('request.ended', (record) => {
       if (record.user === null) return;
       userRequests.add(1, record.user, record.outcome);
-      userBytes.add(record.bytesUp - countedUp, record.user, 'up');
-      userBytes.add(record.bytesDown - countedDown, record.user, 'down');
+      userBytes.add(record.bytesUp - record.countedUp, record.user, 'up');
+      userBytes.add(record.bytesDown - record.countedDown, record.user, 'down');
     }),
     bus.on('request.grew', ({ user, up, down }) => {
       if (user === '') return;

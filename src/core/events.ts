@@ -128,8 +128,8 @@ export interface NoriaEvents {
     readonly blame: Blame;
     readonly ms: number;
     readonly hedge: boolean;
-    /** The id of the client request; absent while nothing reads records. The same in the next three events. */
-    readonly request?: string;
+    /** The id of the client request; undefined while nothing reads records. The same in the next three events. */
+    readonly request?: string | undefined;
   };
   /** The dial for one client request ended. `ms` includes `waitedMs`, the time spent waiting for a member. */
   'dial.ended': {
@@ -143,7 +143,7 @@ export interface NoriaEvents {
     readonly target: string;
     /** The remaining lifetime of the member in ms, if known. */
     readonly remainingMs?: number;
-    readonly request?: string;
+    readonly request?: string | undefined;
   };
   'hedge.ended': { readonly outcome: 'won' | 'lost' | 'failed' };
   /**
@@ -152,15 +152,8 @@ export interface NoriaEvents {
    */
   'network.judged': { readonly down: boolean };
 
-  /**
-   * A client request or tunnel ended. Without subscribers, noria builds no records. `countedUp` and `countedDown`: how
-   * many of its bytes `request.grew` has already reported.
-   */
-  'request.ended': {
-    readonly record: RequestRecord;
-    readonly countedUp: number;
-    readonly countedDown: number;
-  };
+  /** A client request or tunnel ended. Without subscribers, noria builds no records. */
+  'request.ended': RequestRecord;
   /** An open tunnel relayed bytes since the last such event. */
   'request.grew': {
     readonly request: string;
@@ -190,7 +183,7 @@ export interface NoriaEvents {
     readonly bytesUp: number;
     readonly bytesDown: number;
     readonly ms: number;
-    readonly request?: string;
+    readonly request?: string | undefined;
   };
   /**
    * noria refused a client. `detail` is for the log: it may contain the target or an invalid key, but never a secret.
@@ -204,7 +197,7 @@ export interface NoriaEvents {
     readonly code: FaultCode;
     readonly detail: string;
     readonly dialFailed?: true;
-    readonly request?: string;
+    readonly request?: string | undefined;
   };
 }
 

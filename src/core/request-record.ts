@@ -13,29 +13,14 @@ export interface AttemptRecord {
   readonly ms: number;
   /** Why the attempt failed; null if the member accepted the request. */
   readonly code: string | null;
+  /** Monotonic, of the process that served the request. */
+  readonly startedAt: number;
 }
 
 export type RequestProtocol = 'connect' | 'forward' | 'socks5' | 'socks4' | 'unknown';
 
-export interface RequestRecord {
-  readonly id: string;
-  /** In epoch ms. */
-  readonly at: number;
-  readonly user: string | null;
-  readonly session: string | null;
-  readonly tag: string | null;
-  readonly client: string | null;
-  readonly protocol: RequestProtocol;
-  readonly target: string | null;
-  readonly outcome: 'served' | 'failed';
-  readonly code: FaultCode | null;
-  readonly attempts: readonly AttemptRecord[];
-  /** On the member's connection after its handshake, as in noria_bytes_total. */
-  readonly bytesUp: number;
-  readonly bytesDown: number;
-  readonly firstByteMs: number | null;
-  readonly ms: number;
-}
+/** What is known of a request at its end, in this process or in the worker that served it. */
+export type RequestRecord = Readonly<Omit<OpenRequest, 'addAttempt' | 'noteFirstByte' | 'end' | 'source'>>;
 
 /** Unique in a fleet: a random word for the process, and a number. */
 const PROCESS = Math.floor(systemRandom() * 36 ** 5)
@@ -43,32 +28,38 @@ const PROCESS = Math.floor(systemRandom() * 36 ** 5)
   .padStart(5, '0');
 let opened = 0;
 
+/** Its public fields are plain data, because workers send it to the primary. */
 export class OpenRequest {
   readonly id: string;
-  readonly attempts: AttemptRecord[] = [];
+  /** In epoch ms. */
+  readonly at: number;
   user: string | null = null;
   session: string | null = null;
   tag: string | null = null;
-  target: string | null = null;
+  readonly client: string | null;
   protocol: RequestProtocol = 'unknown';
+  target: string | null = null;
+  outcome: 'served' | 'failed' = 'served';
+  code: FaultCode | null = null;
+  /** In the order in which they started. */
+  readonly attempts: AttemptRecord[] = [];
+  /** On the member's connection after its handshake, as in noria_bytes_total. */
   bytesUp = 0;
   bytesDown = 0;
+  firstByteMs: number | null = null;
+  ms = 0;
   /** How many of the bytes `request.grew` has reported. */
   countedUp = 0;
   countedDown = 0;
-  readonly client: string | null;
   readonly #clock: Clock;
-  readonly #at: number;
   readonly #startedAt: number;
-  readonly #starts: number[] = [];
-  #firstByteMs: number | null = null;
 
   constructor(clock: Clock, client: string) {
     opened += 1;
     this.id = `${PROCESS}-${opened.toString(36)}`;
+    this.at = clock.now();
     this.client = client === '' ? null : client;
     this.#clock = clock;
-    this.#at = clock.now();
     this.#startedAt = clock.monotonic();
   }
 
@@ -77,50 +68,32 @@ export class OpenRequest {
     return this.attempts.findLast(({ code }) => code === null)?.source ?? '';
   }
 
-  /**
-   * Adds an attempt. They are in the order in which they started; blame for a failed one may be decided later.
-   * @param startedAt - monotonic
-   */
-  addAttempt(attempt: AttemptRecord, startedAt: number): void {
-    const at = this.#starts.findLastIndex((start) => start <= startedAt) + 1;
-    if (at === this.attempts.length) {
-      this.attempts.push(attempt);
-      this.#starts.push(startedAt);
-    } else {
-      this.attempts.splice(at, 0, attempt);
-      this.#starts.splice(at, 0, startedAt);
-    }
+  /** Blame for a failed attempt may be decided after a later one has ended. */
+  addAttempt(attempt: AttemptRecord): void {
+    const { attempts } = this;
+    const at = attempts.findLastIndex(({ startedAt }) => startedAt <= attempt.startedAt) + 1;
+    if (at === attempts.length) attempts.push(attempt);
+    else attempts.splice(at, 0, attempt);
   }
 
   noteFirstByte(): void {
-    this.#firstByteMs ??= roundMs(this.#clock.monotonic() - this.#startedAt);
+    this.firstByteMs ??= roundMs(this.#clock.monotonic() - this.#startedAt);
   }
 
-  end(code: FaultCode | null): RequestRecord {
-    const { id, user, session, tag, client, protocol, target, attempts, bytesUp, bytesDown } = this;
-    return {
-      id,
-      at: this.#at,
-      user,
-      session,
-      tag,
-      client,
-      protocol,
-      target,
-      outcome: code === null ? 'served' : 'failed',
-      code,
-      attempts,
-      bytesUp,
-      bytesDown,
-      firstByteMs: this.#firstByteMs,
-      ms: roundMs(this.#clock.monotonic() - this.#startedAt),
-    };
+  end(code: FaultCode | null): void {
+    this.code = code;
+    if (code !== null) this.outcome = 'failed';
+    this.ms = roundMs(this.#clock.monotonic() - this.#startedAt);
   }
 }
 
 /** The record as JSON has it. */
-export function recordJson(record: RequestRecord) {
-  return { ...record, at: new Date(record.at).toISOString() };
+export function recordJson({ countedUp: _up, countedDown: _down, ...record }: RequestRecord) {
+  return {
+    ...record,
+    at: new Date(record.at).toISOString(),
+    attempts: record.attempts.map(({ startedAt: _, ...attempt }) => attempt),
+  };
 }
 
 export function roundMs(ms: number): number {

@@ -250,9 +250,9 @@ export class DialBlame {
     const { source, member } = lease;
     const record = this.#record;
     const code = outcome === 'accepted' ? null : outcome;
-    record?.addAttempt({ member, source, exit: exitOf(lease), ms: roundMs(ms), code }, startedAt);
+    record?.addAttempt({ member, source, exit: exitOf(lease), ms: roundMs(ms), code, startedAt });
     if (!bus.hasSubscribers('dial.attempted')) return;
-    const event = { source, member, outcome, phase, blame, ms, hedge };
-    bus.emit('dial.attempted', record === undefined ? event : { ...event, request: record.id });
+    const request = record?.id;
+    bus.emit('dial.attempted', { source, member, outcome, phase, blame, ms, hedge, request });
   }
 }

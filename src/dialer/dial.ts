@@ -245,7 +245,8 @@ export class Dial implements Dialing, Listed {
     if (hedge) this.#hedgeEnded('won');
     const { member, source } = lease;
     const at = clock.monotonic();
-    this.#request.record?.addAttempt({ member, source, exit: exitOf(lease), ms: 0, code: null }, at);
+    const attempt = { member, source, exit: exitOf(lease), ms: 0, code: null, startedAt: at };
+    this.#request.record?.addAttempt(attempt);
     const raw = { ...idle, kind: 'accepted', at, early: NO_BYTES, isWarm: false } as const;
     this.#succeed(lease, raw, true);
     return true;
@@ -439,13 +440,13 @@ export class Dial implements Dialing, Listed {
       ms: this.#elapsedMs,
       waitedMs: this.#waitedMs,
       target: this.#request.target.text,
+      request: this.#request.record?.id,
     };
     if (lease !== undefined) {
       event.source = lease.source;
       event.member = lease.member;
       if (lease.remainingMs !== undefined) event.remainingMs = lease.remainingMs;
     }
-    if (this.#request.record !== undefined) event.request = this.#request.record.id;
     bus.emit('dial.ended', event);
   }
 

@@ -130,8 +130,7 @@ export class LeasedConnection implements MemberConnection, Listed {
     if (!bus.hasSubscribers('dial.attempted')) return;
     const ms = clock.monotonic() - this.#raw.at;
     const event = { source, member, outcome: 'member-mute', phase: 'done', ms, hedge: false } as const;
-    const request = record === undefined ? {} : { request: record.id };
-    bus.emit('dial.attempted', { ...event, ...request, blame: 'member-for-target' });
+    bus.emit('dial.attempted', { ...event, blame: 'member-for-target', request: record?.id });
   }
 
   #learnFromAnswer({ proxyAuthRequired }: ConnectionOutcome, isAnswered: boolean): void {

@@ -31,7 +31,7 @@ export class AccessLog {
     this.#path = path;
     this.#log = log;
     this.#descriptor = openFile(path);
-    this.#subscription = bus.on('request.ended', ({ record }) => {
+    this.#subscription = bus.on('request.ended', (record) => {
       const line = `${JSON.stringify(recordJson(record))}\n`;
       if (this.#pendingCharacters + line.length > MAX_PENDING_CHARACTERS) {
         this.#dropped += 1;

@@ -76,17 +76,15 @@ export class Notifier {
         this.#set('source-halted', source, to === 'halted', words);
         this.#set('budget-used', source, to === 'paused' && isBudgetUsed(source), words);
       }),
-      bus.on('request.ended', ({ record: { target, code, outcome } }) => {
-        if (target === null || (code !== 'site-banned' && !this.#conditions.has(siteKey(target, siteOf))))
-          return;
-        if (code !== 'site-banned' && outcome === 'failed') return;
+      bus.on('request.ended', ({ target, code, outcome }) => {
+        const banned = code === 'site-banned';
+        if (target === null || (!banned && (outcome === 'failed' || this.#conditions.size === 0))) return;
         const site = siteOf(hostOf(target));
-        const reason = code === null ? `${site} answers again` : `every exit is banned for ${site}`;
-        const advice =
-          code === null
-            ? ''
-            : 'noria sites shows the bans; raise drawsForBans, or lower the rate of requests.';
-        this.#set('site-banned', site, code !== null, { reason, advice });
+        const reason = banned ? `every exit is banned for ${site}` : `${site} answers again`;
+        const advice = banned
+          ? 'noria sites shows the bans; raise drawsForBans, or lower the rate of requests.'
+          : '';
+        this.#set('site-banned', site, banned, { reason, advice });
       }),
     ];
   }
@@ -187,10 +185,6 @@ function fill(template: string | undefined, notice: Readonly<Record<string, stri
     return isJson ? JSON.stringify(value).slice(1, -1) : value;
   });
   return { type: isJson ? 'application/json' : 'text/plain; charset=utf-8', text };
-}
-
-function siteKey(target: string, siteOf: (host: string) => string): string {
-  return `site-banned ${siteOf(hostOf(target))}`;
 }
 
 function hostOf(target: string): string {

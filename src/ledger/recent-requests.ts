@@ -24,7 +24,7 @@ export class RecentRequests {
   readonly #subscription: Disposable;
 
   constructor(bus: EventBus) {
-    this.#subscription = bus.on('request.ended', ({ record }) => {
+    this.#subscription = bus.on('request.ended', (record) => {
       this.#records[this.#next] = record;
       this.#next = (this.#next + 1) % MAX_REQUESTS;
     });

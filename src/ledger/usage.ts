@@ -10,9 +10,10 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import type { Clock } from '../core/clock.ts';
 import { DAY_MS, HOUR_MS, SECOND_MS } from '../core/duration.ts';
-import type { EventBus, NoriaEvents } from '../core/events.ts';
+import type { EventBus } from '../core/events.ts';
 import { describeError } from '../core/faults.ts';
 import type { Log } from '../core/log.ts';
+import type { RequestRecord } from '../core/request-record.ts';
 import { readStateFile, replaceStateFile } from '../state/state-files.ts';
 
 export const USAGE_KINDS = ['user', 'site', 'source'] as const;
@@ -102,10 +103,11 @@ export class Usage {
     const { bus, clock } = options;
     this.#name = dayOf(clock.now());
     this.#subscriptions = [
-      bus.on('request.ended', (event) => this.#count(event)),
-      bus.on('request.grew', ({ user, target, source, up, down }) =>
-        this.#addBytes(this.#rows(user, target, source), { source, up, down }),
-      ),
+      bus.on('request.ended', (record) => this.#count(record)),
+      bus.on('request.grew', ({ user, target, source, up, down }) => {
+        for (const counts of this.#rows(user, this.#siteAt(target), source))
+          this.#addBytes(counts, source, up, down);
+      }),
       bus.on('draw.done', ({ source, joined, forbidden }) => this.#charge(source, joined + forbidden)),
       bus.on('member.left', ({ member }) => this.#settle(member)),
     ];
@@ -150,41 +152,39 @@ export class Usage {
     await this.#write();
   }
 
-  #count({ record, countedUp, countedDown }: NoriaEvents['request.ended']): void {
-    const { user, target, attempts, outcome } = record;
+  #count(record: RequestRecord): void {
+    const { target, attempts } = record;
+    const user = record.user ?? '';
     const serving = attempts.findLast(({ code }) => code === null);
     const source = (serving ?? attempts.at(-1))?.source ?? '';
-    const rows = this.#rows(user ?? '', target ?? '', source);
-    for (const counts of rows) {
+    const site = this.#siteAt(target ?? '');
+    for (const counts of this.#rows(user, site, source)) {
       counts.requests += 1;
-      if (outcome === 'failed') counts.failed += 1;
+      if (record.outcome === 'failed') counts.failed += 1;
       for (const { member } of attempts) {
         if (counts.members.size < MAX_MEMBERS) counts.members.add(member);
       }
+      this.#addBytes(
+        counts,
+        source,
+        record.bytesUp - record.countedUp,
+        record.bytesDown - record.countedDown,
+      );
     }
-    this.#addBytes(rows, {
-      ...{ source, up: record.bytesUp - countedUp, down: record.bytesDown - countedDown },
-    });
-    if (serving !== undefined) this.#use(serving, user ?? '', this.#siteAt(target ?? ''));
+    if (serving !== undefined) this.#use(serving, user, site);
   }
 
-  #addBytes(
-    rows: readonly Counts[],
-    { source, up, down }: { readonly source: string; readonly up: number; readonly down: number },
-  ): void {
-    const spend = (this.#options.trafficPriceOf(source) * (up + down)) / BYTES_PER_GB;
-    for (const counts of rows) {
-      counts.bytesUp += up;
-      counts.bytesDown += down;
-      counts.spend += spend;
-    }
+  #addBytes(counts: Counts, source: string, up: number, down: number): void {
+    counts.bytesUp += up;
+    counts.bytesDown += down;
+    counts.spend += (this.#options.trafficPriceOf(source) * (up + down)) / BYTES_PER_GB;
     this.#changed = true;
   }
 
-  #rows(user: string, target: string, source: string): Counts[] {
+  #rows(user: string, site: string, source: string): Counts[] {
     this.#today();
     const { user: users, site: sites, source: sources } = this.#day;
-    return [countsOf(users, user), countsOf(sites, this.#siteAt(target)), countsOf(sources, source)];
+    return [countsOf(users, user), countsOf(sites, site), countsOf(sources, source)];
   }
 
   #siteAt(target: string): string {
@@ -327,7 +327,9 @@ function emptyDay(): Day {
 }
 
 function countsOf(rows: Map<string, Counts>, wanted: string): Counts {
-  const name = rows.has(wanted) || rows.size < MAX_NAMES ? wanted : OTHERS;
+  const known = rows.get(wanted);
+  if (known !== undefined) return known;
+  const name = rows.size < MAX_NAMES ? wanted : OTHERS;
   let counts = rows.get(name);
   if (counts === undefined) {
     counts = { requests: 0, failed: 0, bytesUp: 0, bytesDown: 0, spend: 0, members: new Set() };

@@ -19,14 +19,12 @@ import { type Access, type ClientCredentials, type ClientIdentity, parseBasicCre
 import type { ClientDesk } from './http/client-desk.ts';
 import { fieldValues, type HeaderField } from './http/header-fields.ts';
 import { badRequest } from './refusal.ts';
+import type { RelayResult } from './relay.ts';
 import { type RoutingSettings, readRoutingOptions } from './routing-options.ts';
-import type { TunnelMeter } from './tunnel-meter.ts';
 import { limited, type UserLimits } from './user-limits.ts';
 
 /** What all connections of a listener share. Durations are in ms. */
 export interface ConnectionOptions extends RoutingSettings {
-  /** Of the listener; it reports what open tunnels relay. */
-  readonly meter: TunnelMeter;
   /** Of the users, over all listeners of this process. */
   readonly limits?: UserLimits;
   readonly name: string;
@@ -70,6 +68,8 @@ export class ClientConnection implements Listed {
   dialing: Dialing | undefined;
   /** The record of the current request; undefined while nothing reads records. */
   record: OpenRequest | undefined;
+  /** What the open tunnel has relayed so far. */
+  relayed: RelayResult | undefined;
   readonly options: ConnectionOptions;
   /** The port that the client connected to. A listener may have a range of ports. */
   readonly #localPort: number;
@@ -299,10 +299,28 @@ export class ClientConnection implements Listed {
     this.#release();
     if (record === undefined) return;
     this.record = undefined;
+    this.relayed = undefined;
     record.protocol = RECORD_PROTOCOLS[this.#protocol];
-    const { countedUp, countedDown } = record;
-    const code = this.#outcome === 'ok' ? null : this.#outcome;
-    this.options.bus.emit('request.ended', { record: record.end(code), countedUp, countedDown });
+    record.end(this.#outcome === 'ok' ? null : this.#outcome);
+    this.options.bus.emit('request.ended', record);
+  }
+
+  /**
+   * Reports what the open tunnel has relayed since the last report, so that usage does not wait for its end. Ends it if
+   * its user has used the bytes of the day.
+   */
+  reportGrowth(): void {
+    const { record, relayed } = this;
+    if (record === undefined || relayed === undefined) return;
+    const { bus, limits } = this.options;
+    if (record.user !== null && limits?.isOverBytes(record.user)) this.destroy();
+    const { bytesUp, bytesDown } = relayed;
+    const [up, down] = [bytesUp - record.countedUp, bytesDown - record.countedDown];
+    if (up === 0 && down === 0) return;
+    record.countedUp = bytesUp;
+    record.countedDown = bytesDown;
+    const { id: request, user, target, source } = record;
+    bus.emit('request.grew', { request, user: user ?? '', target: target ?? '', source, up, down });
   }
 
   #openRecord(): OpenRequest | undefined {
@@ -315,7 +333,6 @@ export class ClientConnection implements Listed {
   #reportRefusal(code: FaultCode, detail: string, cause: { readonly dialFailed?: true }): void {
     this.#outcome = code;
     const { name, bus } = this.options;
-    const request = this.#openRecord()?.id;
     bus.emit('client.refused', {
       listener: name,
       client: clientNetwork(this.clientAddress),
@@ -323,7 +340,7 @@ export class ClientConnection implements Listed {
       code,
       detail,
       ...cause,
-      ...(request === undefined ? {} : { request }),
+      request: this.#openRecord()?.id,
     });
   }
 

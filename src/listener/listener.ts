@@ -4,6 +4,7 @@
  */
 import { createServer, type Server, type Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
+import { SECOND_MS } from '../core/duration.ts';
 import { NoriaError } from '../core/faults.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { type BoundAddress, type ListenAddress, listenFailure } from '../core/listen-address.ts';
@@ -15,7 +16,6 @@ import { ClientConnection, type ConnectionOptions } from './client-connection.ts
 import { serveHttp } from './http/http-connection.ts';
 import { readProxyHeader } from './proxy-protocol.ts';
 import { serveSocks } from './socks/handshake.ts';
-import { TunnelMeter } from './tunnel-meter.ts';
 
 /** In PEM format, the certificate with its chain. */
 interface TlsMaterial {
@@ -23,7 +23,7 @@ interface TlsMaterial {
   readonly key: string | Buffer;
 }
 
-export interface ListenerOptions extends Omit<ConnectionOptions, 'meter'> {
+export interface ListenerOptions extends ConnectionOptions {
   /** Networks of balancers in CIDR notation. */
   readonly proxyProtocol?: readonly string[];
   readonly addresses: readonly ListenAddress[];
@@ -64,7 +64,6 @@ export class Listener {
   /** The assigned port replaces port 0, so that `listen` after `stop` uses the same port. */
   #listenAddresses: readonly ListenAddress[];
   addresses: readonly BoundAddress[] = [];
-  readonly #connectionOptions: ConnectionOptions;
   readonly #connections = new LiveList<ClientConnection>();
   readonly #admissionQueue: AdmissionQueue | undefined;
   /** The networks of the balancers, whose connections begin with a header of the PROXY protocol. */
@@ -74,16 +73,14 @@ export class Listener {
   readonly #onEmpty: (() => void)[] = [];
   readonly #refused = new Set<ClientConnection>();
   #secureContext: SecureContext | undefined;
+  /** Stops by itself when no connection is open. */
+  #growthTimer: Disposable | undefined;
   #closing: Promise<void> | undefined;
 
   constructor(options: ListenerOptions) {
     const { name, addresses, tls, sharedLimit, deadlines } = options;
     this.name = name;
     this.#options = options;
-    this.#connectionOptions = {
-      ...options,
-      meter: new TunnelMeter(options.bus, options.clock, options.limits),
-    };
     this.#listenAddresses = addresses;
     const { proxyProtocol = [] } = options;
     if (proxyProtocol.length > 0) this.#balancers = new Networks(proxyProtocol);
@@ -159,7 +156,7 @@ export class Listener {
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
     // The 'close' handlers of a closed server's connections may not have run yet.
     if (this.#connections.size > 0) await new Promise<void>((resolve) => this.#onEmpty.push(resolve));
-    this.#connectionOptions.meter.close();
+    this.#growthTimer?.[Symbol.dispose]();
   }
 
   #acceptFrom(server: Server): void {
@@ -224,9 +221,11 @@ export class Listener {
       accepted.destroy();
       return;
     }
-    const connection = new ClientConnection(accepted, localPort, this.#connectionOptions);
+    const connection = new ClientConnection(accepted, localPort, this.#options);
     connection.onClosed = this.#onClosed;
     this.#connections.add(connection);
+    const { bus, clock } = this.#options;
+    if (bus.hasSubscribers('request.grew')) this.#growthTimer ??= clock.after(SECOND_MS, this.#reportGrowth);
     if (refusal !== undefined) {
       this.#refused.add(connection);
       connection.refuseAll(refusal);
@@ -252,6 +251,12 @@ export class Listener {
     this.#refused.delete(connection);
     if (this.#connections.size > 0) return;
     for (const resolve of this.#onEmpty.splice(0)) resolve();
+  };
+
+  readonly #reportGrowth = (): void => {
+    for (const connection of this.#connections.all()) connection.reportGrowth();
+    this.#growthTimer =
+      this.#connections.size === 0 ? undefined : this.#options.clock.after(SECOND_MS, this.#reportGrowth);
   };
 
   #serve(first: Buffer, connection: ClientConnection): void {

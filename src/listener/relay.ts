@@ -6,6 +6,7 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Deadline, Deadlines } from '../core/deadlines.ts';
+import type { OpenRequest } from '../core/request-record.ts';
 import type { MemberConnection } from '../dialer/contract.ts';
 import { hasFailedWrite, lendChunks, TCP_KEEP_ALIVE_MS } from '../dialer/member-socket.ts';
 
@@ -19,8 +20,8 @@ export interface RelayOptions {
   readonly startedAt: number;
   /** Called once, when both sockets have closed. The caller then ends the lease. */
   readonly onEnd: (result: RelayResult) => void;
-  /** Called once, before the first byte from the target goes to the client. */
-  readonly onFirstByte?: (() => void) | undefined;
+  /** Gets the moment of the first byte from the target. */
+  readonly record?: OpenRequest | undefined;
 }
 
 /** What a relay has relayed so far. */
@@ -105,7 +106,7 @@ class Relay {
   };
 
   readonly #sendDown = (chunk: Buffer): void => {
-    if (this.bytesDown === 0) this.#options.onFirstByte?.();
+    if (this.bytesDown === 0) this.#options.record?.noteFirstByte();
     this.bytesDown += chunk.length;
     this.#deadlines.refresh(this.#idleTimeout);
     forward(chunk, this.#member, this.#client);

@@ -2,7 +2,6 @@
 import type { DialFailure, DialRequest, DialResult, MemberConnection } from '../dialer/contract.ts';
 import type { ClientConnection } from './client-connection.ts';
 import { relay } from './relay.ts';
-import type { MeteredTunnel } from './tunnel-meter.ts';
 
 export interface TunnelClient {
   /** What the client has already sent after its request. */
@@ -55,11 +54,7 @@ export function openTunnel(connection: ClientConnection, request: DialRequest, c
   socket.on('data', onData).on('end', onEnd);
   if (socket.isPaused()) socket.resume();
   // If `dial` throws, the caller closes the client's connection.
-  const { record } = connection;
-  const dialing = connection.options.dialer.dial(
-    record === undefined ? request : { ...request, record },
-    onResult,
-  );
+  const dialing = connection.options.dialer.dial(request, onResult);
   if (isOver) return;
   connection.dialing = dialing;
   if (socket.destroyed || (socket.readableEnded && earlyBytes === 0)) dialing.cancel();
@@ -77,46 +72,47 @@ function refuse(connection: ClientConnection, client: TunnelClient, failure: Dia
 /**
  * Ends the lease and emits `tunnel.closed` when both have ended. In the same tick before, the caller must reply to
  * the client and remove its own listeners. @param early - what the client has sent after its request.
- * @param isAnswered - whether the target has answered, with a 101.
+ * @param switched - what the request and the answer to it, a 101, took on the member's connection.
  */
 export function relayTunnel(
   connection: ClientConnection,
   memberConnection: MemberConnection,
   early: Buffer | undefined,
-  isAnswered = false,
+  switched?: { readonly bytesUp: number; readonly bytesDown: number },
 ): void {
-  const { deadlines, idleTimeoutMs, lingerMs, clock, bus, meter } = connection.options;
+  const { deadlines, idleTimeoutMs, lingerMs, clock, bus } = connection.options;
   const startedAt = clock.monotonic();
   const { source, member } = memberConnection.lease;
   connection.beginTunnel();
   const { record } = connection;
-  let metered: MeteredTunnel | undefined;
+  let ended = false;
   const counts = relay(connection.socket, memberConnection, early, {
     deadlines,
     idleTimeoutMs,
     lingerMs,
     startedAt,
-    onFirstByte: record && (() => record.noteFirstByte()),
-    onEnd: ({ bytesUp, bytesDown, cut }) => {
-      memberConnection.end({ cut, answered: bytesDown > 0 });
+    record,
+    onEnd: (relayed) => {
+      ended = true;
+      memberConnection.end({ cut: relayed.cut, answered: relayed.bytesDown > 0 });
+      const bytesUp = relayed.bytesUp + (switched?.bytesUp ?? 0);
+      const bytesDown = relayed.bytesDown + (switched?.bytesDown ?? 0);
       const ms = clock.monotonic() - startedAt;
-      const closed = { source, member, kind: 'tunnel', bytesUp, bytesDown, ms } as const;
-      bus.emit('tunnel.closed', record === undefined ? closed : { ...closed, request: record.id });
+      const request = record?.id;
+      bus.emit('tunnel.closed', { source, member, kind: 'tunnel', bytesUp, bytesDown, ms, request });
       if (record !== undefined) {
-        if (metered !== undefined) meter.delete(metered);
         record.bytesUp += bytesUp;
         record.bytesDown += bytesDown;
       }
       connection.endRequest();
     },
   });
+  if (!ended) connection.relayed = counts;
   connection.onTunnelClosing = () => {
     const { bytesUp, bytesDown, cut } = counts;
-    if (isAnswered || bytesUp === 0 || bytesDown > 0 || cut) return;
+    if (switched !== undefined || bytesUp === 0 || bytesDown > 0 || cut) return;
     if (clock.monotonic() - startedAt < MIN_MUTE_MS) return;
     const fault = memberConnection.end({ cut: false, answered: false, mute: true });
     if (fault !== undefined) connection.setOutcome(fault);
   };
-  // a relay of two closed sockets has already ended
-  if (record !== undefined && connection.record === record) metered = meter.add(record, counts, connection);
 }

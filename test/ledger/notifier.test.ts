@@ -119,9 +119,7 @@ test('notify: a halted source and a banned site are conditions of their own', as
   await got(1);
   const record = { target: 'shop.example:443', outcome: 'failed', code: 'site-banned', attempts: [] };
   const ended = (more: object) =>
-    bus.emit('request.ended', {
-      ...{ record: { ...record, ...more }, countedUp: 0, countedDown: 0 },
-    } as unknown as NoriaEvents['request.ended']);
+    bus.emit('request.ended', { ...record, ...more } as unknown as NoriaEvents['request.ended']);
   ended({});
   await got(2);
   clock.advance(60_000);

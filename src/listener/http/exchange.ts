@@ -19,9 +19,9 @@ interface ExchangeCallbacks {
   onRead(): void;
   /**
    * A 101 arrived. The owner of these callbacks now owns the connection and its lease; the bytes after the head are
-   * in the socket.
+   * in the socket. `bytesUp` and `bytesDown` count the others.
    */
-  onSwitched(head: ResponseHead): void;
+  onSwitched(head: ResponseHead, bytesUp: number, bytesDown: number): void;
   onDrain(): void;
   /** Ended without a complete response. `silent`: no byte of it has arrived. */
   onFailed(error: NoriaError, silent: boolean): void;
@@ -203,8 +203,9 @@ export class HttpExchange {
     this.#removeListeners();
     const { socket } = this.memberConnection;
     socket.pause();
-    if (this.#reader.rest.length > 0) socket.unshift(this.#reader.rest);
-    this.#callbacks.onSwitched(head);
+    const { rest } = this.#reader;
+    if (rest.length > 0) socket.unshift(rest);
+    this.#callbacks.onSwitched(head, this.#bytesUp, this.#bytesDown - rest.length);
   }
 
   #fail(error: NoriaError): void {

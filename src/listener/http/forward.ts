@@ -300,14 +300,15 @@ export class Forward {
         this.#safely(() => this.#onPart(exchange, part));
       },
       onRead: () => this.#safely(() => this.#onRead(exchange)),
-      onSwitched: (head) => this.#safely(() => this.#onSwitched(exchange, head)),
+      onSwitched: (head, bytesUp, bytesDown) =>
+        this.#safely(() => this.#onSwitched(exchange, head, { bytesUp, bytesDown })),
       onDrain: () => this.#safely(() => this.#body.resume()),
       onFailed: (error, silent) => this.#safely(() => this.#onFailed(exchange, error, silent)),
       onReleased: (bytesUp, bytesDown) => {
         const { source, member } = memberConnection.lease;
         const ms = clock.monotonic() - startedAt;
-        const closed = { source, member, kind: 'forward', bytesUp, bytesDown, ms } as const;
-        bus.emit('tunnel.closed', record === undefined ? closed : { ...closed, request: record.id });
+        const request = record?.id;
+        bus.emit('tunnel.closed', { source, member, kind: 'forward', bytesUp, bytesDown, ms, request });
         if (record === undefined) return;
         record.bytesUp += bytesUp;
         record.bytesDown += bytesDown;
@@ -387,12 +388,16 @@ export class Forward {
     if (!this.#response.flush()) exchange.pause();
   }
 
-  #onSwitched({ memberConnection }: HttpExchange, head: ResponseHead): void {
+  #onSwitched(
+    { memberConnection }: HttpExchange,
+    head: ResponseHead,
+    switched: { readonly bytesUp: number; readonly bytesDown: number },
+  ): void {
     this.#over();
     const early = this.#context.detach();
     const fields = [...upgradeFields(head.fields), ...successHeaders(memberConnection.lease, this.#attempts)];
     this.#connection.socket.write(formatResponseHead(head, fields), 'latin1');
-    relayTunnel(this.#connection, memberConnection, early, true);
+    relayTunnel(this.#connection, memberConnection, early, switched);
   }
 
   #onFailed(exchange: HttpExchange, error: NoriaError, silent: boolean): void {

@@ -409,7 +409,8 @@ function readDialRequest(head: RequestHead, connection: ClientConnection): DialR
   const routing = isDesk(target)
     ? (deskPortError(target) ?? connection.readRoutingOptions(identity, '', head.fields))
     : connection.authorize(identity, target, head.fields);
-  return routing instanceof NoriaError ? routing : { target, routing, use: 'tunnel', marks };
+  const { record } = connection;
+  return routing instanceof NoriaError ? routing : { target, routing, use: 'tunnel', marks, record };
 }
 
 function whyNoTarget(target: string): string {

@@ -167,7 +167,8 @@ class SocksHandshake {
       serveDesk(this.#reader.rest(), this.#connection, routing);
       return undefined;
     }
-    openTunnel(this.#connection, { target, routing, use: 'tunnel' }, this.#tunnelClient());
+    const { record } = this.#connection;
+    openTunnel(this.#connection, { target, routing, use: 'tunnel', record }, this.#tunnelClient());
     return undefined;
   }
 

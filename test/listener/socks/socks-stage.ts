@@ -23,7 +23,6 @@ import { Access } from '../../../src/listener/access.ts';
 import { ClientConnection } from '../../../src/listener/client-connection.ts';
 import type { RoutingSettings } from '../../../src/listener/routing-options.ts';
 import { serveSocks } from '../../../src/listener/socks/handshake.ts';
-import { TunnelMeter } from '../../../src/listener/tunnel-meter.ts';
 import { ManualClock } from '../../support/manual-clock.ts';
 import { until } from '../../support/until.ts';
 import { NO_DESK } from '../harness.ts';
@@ -91,7 +90,6 @@ export class Stage {
       lingerMs: 600_000,
       headerTimeoutMs: 600_000,
       handshakeTimeoutMs: HANDSHAKE_TIMEOUT_MS,
-      meter: new TunnelMeter(bus, this.clock),
     };
     this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
       this.#own(socket);
