@@ -7,7 +7,7 @@ import { isSame } from '../core/is-same.ts';
 import { QUIET_MS } from '../pool/candidates.ts';
 import { addDemand } from '../pool/demand.ts';
 import type { Demand } from '../pool/drawn-member.ts';
-import type { Member } from '../pool/member.ts';
+import { type Member, replacesEnd } from '../pool/member.ts';
 import type { SharingParts } from '../pool/pool.ts';
 import type { PoolObserver } from '../pool/pool-observer.ts';
 import type { Session } from '../pool/session.ts';
@@ -111,6 +111,20 @@ export class OtherReplicas {
     else members.index.update(member, now);
   }
 
+  /**
+   * Renews an assumed end of life after a success in another replica: sets it to `endsAt`, if that is later. No-op if
+   * the service reported the end of life.
+   */
+  renew(id: string, endsAt: number): void {
+    const { clock, members } = this.#parts;
+    const member = members.find(id);
+    if (member === undefined || !replacesEnd(member, { endsAt, endIsAssumed: true })) return;
+    if (member.phase.name === 'draining') return;
+    members.index.setEnd(member, endsAt);
+    members.index.update(member, clock.monotonic());
+    for (const observer of this.#observers) observer.memberUsed(member, 0);
+  }
+
   get #observers(): readonly PoolObserver[] {
     return this.#options.observers();
   }
@@ -133,7 +147,7 @@ export class OtherReplicas {
     const { member: id, endsAt, answeredTo, openLeases } = activity;
     const member = members.find(id);
     const now = clock.monotonic();
-    if (member !== undefined && endsAt !== undefined) this.#renew(member, endsAt, now);
+    if (endsAt !== undefined) this.renew(id, endsAt);
     if (member !== undefined && answeredTo !== undefined) {
       // An answer of a target in another replica counts like an answer here: it shows that targets answer other clients.
       members.recordAnswer(member, answeredTo, now);
@@ -147,18 +161,6 @@ export class OtherReplicas {
     if (uses > 0) member.source.evidence.recordAccept(now);
     if (uses > 0 && member.phase.name === 'ready') member.recordSuccess(now, undefined);
     this.#addLeases(member, change, now);
-  }
-
-  /**
-   * Renews an assumed end of life after a success in another replica: sets it to `endsAt`, if that is later. No-op if
-   * the service reported the end of life.
-   */
-  #renew(member: Member, endsAt: number, now: number): void {
-    const { index } = this.#parts.members;
-    if (!member.endIsAssumed || endsAt <= member.endsAt || member.phase.name === 'draining') return;
-    index.setEnd(member, endsAt);
-    index.update(member, now);
-    for (const observer of this.#observers) observer.memberUsed(member, 0);
   }
 
   #addLeases(member: Member, change: number, now: number): void {

@@ -163,7 +163,7 @@ export class Replica implements FactFollower {
     return [...new Set([...this.#sharing.sessions().map(({ name }) => name), ...this.#inFlight.sessions()])];
   }
 
-  receiveActivity({ replicas, beats, demand, uses, machine }: FleetActivity): void {
+  receiveActivity({ replicas, beats, demand, uses, ends = {}, machine }: FleetActivity): void {
     if (replicas.join() !== this.#replicas.join() || !isSame(machine, this.#machinePart)) {
       this.#replicas = replicas;
       this.#machinePart = machine;
@@ -177,6 +177,7 @@ export class Replica implements FactFollower {
     }
     otherReplicas.retain(demand === undefined ? replicas : [...replicas, ALL_OTHERS]);
     for (const [member, sum] of Object.entries(uses)) otherReplicas.setUses(member, sum);
+    for (const [member, endsAt] of Object.entries(ends)) otherReplicas.renew(member, endsAt);
     this.#isReceiving = true; // only the demand of other replicas changes, so this replica sends no beat
     otherReplicas.applyDemand();
     this.#isReceiving = false;

@@ -119,7 +119,7 @@ export type SharedBan = Readonly<z.infer<typeof siteBanned>>;
 
 /** Every fact is idempotent. Of two facts about the same subject, for example the same session, the later one decides. */
 const fact = z.discriminatedUnion('kind', [
-  /** A draw brought the member, for the first time or again. The later end of life applies. */
+  /** A draw brought the member, for the first time or again. `replacesEnd` decides which end of life applies. */
   z.object({ kind: z.literal('member.joined'), member }),
   z.object({ kind: z.literal('member.quarantined'), ...about, quarantine }),
   /**

@@ -25,6 +25,8 @@ export interface FleetActivity {
   readonly beats: readonly { readonly by: string; readonly beat: Beat }[];
   /** The demand of all other replicas together, if the shared pool adds it up. `beats` then contain none. */
   readonly demand?: Readonly<Record<string, SharedDemand>> | undefined;
+  /** The assumed ends of life that have changed, by member id, if the shared pool adds up the beats. */
+  readonly ends?: Readonly<Record<string, number>> | undefined;
   /** The uses in all replicas, by member id. Contains only members whose uses have changed. */
   readonly uses: Readonly<Record<string, number>>;
   /**

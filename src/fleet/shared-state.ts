@@ -2,6 +2,7 @@
  * Computes the shared state from the facts in the log. It is the reference for every implementation of `SharedPool`. It
  * has no timer: after every ADDITIONS_PER_SWEEP added members and sessions, it removes those that have ended.
  */
+import { replacesEnd } from '../pool/member.ts';
 import { banKey } from './records.ts';
 import type {
   FactOf,
@@ -97,17 +98,17 @@ export class SharedPoolState {
     const state = this.#members.get(member);
     if (state === undefined) return undefined;
     state.uses += uses;
-    if (endsAt !== undefined) state.member = withEnd(state.member, endsAt);
+    if (endsAt !== undefined) state.member = withEnd(state.member, { endsAt, endIsAssumed: true });
     return state.uses;
   }
 
-  /** Sets what all replicas together report. @returns the uses; undefined if there is no such member. */
-  setUses(member: string, uses: number, endsAt: number): number | undefined {
+  /** Sets what all replicas together report. @returns the record; undefined if there is no such member. */
+  setUses(member: string, uses: number, endsAt: number): MemberRecord | undefined {
     const state = this.#members.get(member);
     if (state === undefined) return undefined;
-    if (endsAt > 0 && state.member.endIsAssumed) state.member = withEnd(state.member, endsAt);
+    state.member = withEnd(state.member, { endsAt, endIsAssumed: true });
     state.uses = Math.max(state.uses, uses);
-    return state.uses;
+    return state;
   }
 
   recordSessionUse({ session: name, uses, usedAt, ttlMs }: SessionActivity): void {
@@ -153,7 +154,7 @@ export class SharedPoolState {
     const known = this.#members.get(member.id);
     if (known !== undefined) {
       const { exitIp = known.member.exitIp, facts = known.member.facts } = member;
-      known.member = withEnd({ ...known.member, exitIp, facts }, member.endsAt, member.endIsAssumed);
+      known.member = withEnd({ ...known.member, exitIp, facts }, member);
       return;
     }
     this.#sweepSometimes(now);
@@ -208,6 +209,7 @@ export class SharedPoolState {
   }
 }
 
-function withEnd(member: SharedMember, endsAt: number, endIsAssumed = member.endIsAssumed): SharedMember {
-  return endsAt > member.endsAt ? { ...member, endsAt, endIsAssumed } : member;
+function withEnd(member: SharedMember, end: Pick<SharedMember, 'endsAt' | 'endIsAssumed'>): SharedMember {
+  const { endsAt, endIsAssumed } = end;
+  return replacesEnd(member, end) ? { ...member, endsAt, endIsAssumed } : member;
 }

@@ -112,6 +112,16 @@ export class MemberMoment implements HeapNode {
   }
 }
 
+/**
+ * Whether an end of life that noria learns replaces the known one: an end that the service reported replaces an assumed
+ * one, and of two of the same kind the later one applies. So the order in which replicas learn ends does not matter.
+ */
+export function replacesEnd(known: EndOfLife, { endsAt, endIsAssumed }: EndOfLife): boolean {
+  return endIsAssumed === known.endIsAssumed ? endsAt > known.endsAt : known.endIsAssumed;
+}
+
+type EndOfLife = Pick<Member, 'endsAt' | 'endIsAssumed'>;
+
 export class Member {
   readonly id: string;
   readonly source: PoolSource;

@@ -15,7 +15,7 @@ import type { AddedMembers, DrawnMember } from './drawn-member.ts';
 import type { MemberFilter } from './filter.ts';
 import { type HealthSnapshot, type SuspectFailure, WORKED_MS } from './health.ts';
 import { Locations } from './locations.ts';
-import { type Departure, Member, PoolSource } from './member.ts';
+import { type Departure, Member, PoolSource, replacesEnd } from './member.ts';
 import type { PoolSettings, ProcessPart } from './options.ts';
 import type { PoolObserver } from './pool-observer.ts';
 import { Sites } from './sites.ts';
@@ -266,8 +266,9 @@ export class Members {
     }
     member.login = drawn.login ?? member.login;
     member.facts = drawn.facts ?? member.facts;
-    if (endsAt > member.endsAt) {
-      member.endIsAssumed = drawn.endsAt === undefined;
+    const endIsAssumed = drawn.endsAt === undefined;
+    if (replacesEnd(member, { endsAt, endIsAssumed })) {
+      member.endIsAssumed = endIsAssumed;
       this.index.setEnd(member, endsAt);
       this.index.update(member, now);
     }
@@ -369,11 +370,10 @@ export class Members {
   ): void {
     const { id, joinedAt, endsAt, endIsAssumed, ...rest } = shared;
     const drawn = { ...rest, endsAt: endIsAssumed ? undefined : endsAt };
-    if (this.#isTooLate(endsAt, now)) return;
     const known = this.findByKey(memberKey(source.name, drawn)) ?? this.find(id);
     if (known === undefined) {
-      this.#joinUnlessBarred(source, drawn, { id, joinedAt, endsAt, now });
-    } else if (endsAt > known.endsAt && known.phase.name !== 'draining') {
+      if (!this.#isTooLate(endsAt, now)) this.#joinUnlessBarred(source, drawn, { id, joinedAt, endsAt, now });
+    } else if (replacesEnd(known, shared) && known.phase.name !== 'draining') {
       this.renew(known, { drawn, endsAt }, now);
     }
   }

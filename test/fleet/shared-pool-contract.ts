@@ -56,6 +56,16 @@ export class Recorder implements FactFollower {
     return this.views.flatMap(({ beats }) => beats);
   }
 
+  /** The end of life of a member that other replicas last announced. */
+  endOf(member: string): number | undefined {
+    return this.views
+      .flatMap(({ beats, ends = {} }) => [
+        ...beats.flatMap(({ beat }) => beat.members.filter((use) => use.member === member)),
+        ...(ends[member] === undefined ? [] : [{ endsAt: ends[member] }]),
+      ])
+      .at(-1)?.endsAt;
+  }
+
   /** The demand of all other replicas, of which there is only one. */
   get demand(): Beat['demand'] {
     return (
@@ -245,6 +255,40 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
     await until('the facts are in the log', () => a.seen.facts.length === 3);
     const [state] = (await stateOf(stage, 'late')).members;
     expect(state?.member.endsAt).toEqual(near(later.endsAt));
+  });
+
+  test(`${name}: an end of life that the service reported replaces an assumed one, in any order`, async () => {
+    const stage = await open();
+    const [a, b] = [await join(stage, 'a'), await join(stage, 'b')];
+    const ends = (id: string, lifeMs: number, endIsAssumed: boolean): Fact => ({
+      kind: 'member.joined',
+      member: { ...sharedMember(stage, id, lifeMs), endIsAssumed },
+    });
+    const ids = ['assumed1', 'changed1', 'reported'];
+    a.shared.publish([
+      ends('assumed1', 60_000, true),
+      ends('changed1', 60_000, true),
+      ends('reported', 60_000, false),
+    ]);
+    await until('the members are in the log', () => a.seen.facts.length === 3 && b.seen.facts.length === 3);
+    const renewedAt = stage.clock.monotonic() + 120_000;
+    const use = { uses: 1, openLeases: 0, endsAt: renewedAt };
+    a.shared.beat({ ...emptyBeat, members: ids.map((member) => ({ member, ...use })) });
+    await until('the other replica knows the new ends', () => b.seen.endOf('assumed1') !== undefined);
+    expect(b.seen.endOf('assumed1')).toEqual(near(renewedAt));
+    b.shared.publish([ends('changed1', 90_000, false), ends('changed1', 180_000, true)]);
+    await until('the new ends are in the log', () => a.seen.facts.length === 5);
+    const { members } = await stateOf(stage, 'late');
+    const lives = members.map(({ member: { id, endsAt, endIsAssumed } }) => [
+      id,
+      Math.round((endsAt - stage.clock.monotonic()) / 30_000),
+      endIsAssumed,
+    ]);
+    expect(lives.sort()).toEqual([
+      ['assumed1', 4, true],
+      ['changed1', 3, false],
+      ['reported', 2, false],
+    ]);
   });
 
   test(`${name}: replicas see each other and hear each other's beats`, async () => {

@@ -180,13 +180,13 @@ interface BeatExchangeOptions {
 interface BeatAnswer {
   /** The demand of the other replicas, by instance. */
   readonly demand: Readonly<Record<string, SharedDemand>>;
-  /** The changed uses of members. */
+  /** The changed uses and assumed ends of life, by member. */
   readonly uses: Readonly<Record<string, number>>;
+  readonly ends: Readonly<Record<string, number>>;
   /** The instances whose log is longer than its last snapshot, by this number of entries. */
   readonly unsaved: readonly { readonly instance: InstanceLog; readonly entries: number }[];
 }
 
-/** The minimum time between two calls to the store. Beats that the replica sends within this time are merged. */
 const MIN_GAP_MS = 100;
 const MILLION = 1e6;
 const NO_DEMAND: SharedDemand = { waiting: 0, lastWantedAt: 0, usedUpPerSecond: 0 };
@@ -250,7 +250,7 @@ export class BeatExchange {
    */
   send(beat: Beat): void {
     this.#unsent = this.#unsent === undefined ? beat : merged(this.#unsent, beat);
-    if (this.#options.store.connection.fault === undefined) this.#exchangeWithin(MIN_GAP_MS);
+    if (this.#options.store.connection.fault === undefined) this.#exchangeWithin(this.#gapMs);
     else this.#unsent = withoutSessions(this.#unsent);
   }
 
@@ -267,6 +267,11 @@ export class BeatExchange {
     this.#isClosed = true;
     this.#timer?.[Symbol.dispose]();
     await this.#exchange;
+  }
+
+  /** The minimum time between two calls to the store. Beats that the replica sends within this time are merged. */
+  get #gapMs(): number {
+    return Math.min(MIN_GAP_MS, this.#options.everyMs);
   }
 
   #exchangeWithin(ms: number): void {
@@ -291,7 +296,7 @@ export class BeatExchange {
     }
     this.#exchange = undefined;
     if (store.connection.fault !== undefined) return;
-    this.#exchangeWithin(this.#unsent === undefined ? everyMs : Math.min(MIN_GAP_MS, everyMs));
+    this.#exchangeWithin(this.#unsent === undefined ? everyMs : this.#gapMs);
   }
 
   async #send(beat: Beat | undefined): Promise<void> {
@@ -380,6 +385,7 @@ export class BeatExchange {
     const { store } = this.#options;
     const demand: Record<string, SharedDemand> = {};
     const uses: Record<string, number> = {};
+    const ends: Record<string, number> = {};
     const unsaved: { readonly instance: InstanceLog; readonly entries: number }[] = [];
     for (const [index, instance] of instances.entries()) {
       const [number, covers, wanted, version, changed, sums] = listOf(listOf(about)[index]);
@@ -390,11 +396,13 @@ export class BeatExchange {
       const lastWantedAt = Number.isFinite(Number(wanted)) ? Math.min(Number(wanted), store.now) : 0;
       demand[instance.key] = demandIn(others, this.#wantedAt(instance.key, lastWantedAt));
       if (lastWantedAt === 0) delete demand[instance.key];
-      Object.assign(uses, instance.addUses(changed));
+      const added = instance.addUses(changed);
+      Object.assign(uses, added.uses);
+      for (const [member, endsAt] of Object.entries(added.ends)) {}
       instance.version = Number(version);
       unsaved.push({ instance, entries: Number(number) - Number(covers) });
     }
-    return { demand, uses, unsaved };
+    return { demand, uses, ends, unsaved };
   }
 
   /** Converts a moment only once, because two conversions differ a little, and a change of demand causes a beat. */

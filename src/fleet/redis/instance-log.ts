@@ -198,19 +198,21 @@ export class InstanceLog {
     return { at: Number(at), facts };
   }
 
-  /** Adds what beats say about members. @returns the uses in all replicas, by member. */
-  addUses(reply: Reply | undefined): Record<string, number> {
-    const sums: Record<string, number> = {};
+  /** Adds what beats say about members. @returns the uses in all replicas, and the assumed ends of life, by member. */
+  addUses(reply: Reply | undefined) {
+    const uses: Record<string, number> = {};
+    const ends: Record<string, number> = {};
     const early = this.#early;
     this.#early = new BoundedMap(BATCH_FACTS);
     for (const [member, value] of [...early, ...Object.entries(fieldsOf(reply))]) {
-      const [uses = 0, endsAt = 0] = value.split(' ').map(Number);
+      const [count = 0, endsAt = 0] = value.split(' ').map(Number);
       this.#usedMembers.add(member);
-      const sum = this.state.setUses(member, uses, endsAt);
-      if (sum === undefined) this.#early.set(member, value);
-      else sums[member] = sum;
+      const record = this.state.setUses(member, count, endsAt);
+      if (record === undefined) this.#early.set(member, value);
+      else uses[member] = record.uses;
+      if (record?.member.endIsAssumed === true) ends[member] = record.member.endsAt;
     }
-    return sums;
+    return { uses, ends };
   }
 
   /** Writes a snapshot of the state. Does nothing while another one is being written. */

@@ -432,12 +432,11 @@ export class RedisSharedPool implements FleetPool {
   }
 
   #receiveBeats({
-    demand,
-    uses,
     unsaved,
+    ...activity
   }: Parameters<ConstructorParameters<typeof BeatExchange>[0]['receive']>[0]): void {
     const replicas = this.#beats.names;
-    this.#follower?.receiveActivity({ replicas, beats: [], demand, uses });
+    this.#follower?.receiveActivity({ replicas, beats: [], ...activity });
     this.#started.resolve();
     this.dayCounts.refresh();
     const turn = 1 + TURN_SHARE * replicas.indexOf(this.#options.replica);

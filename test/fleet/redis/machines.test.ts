@@ -6,6 +6,7 @@ import { NO_STORE, openStore, type TestStore } from '../../support/store-server.
 import { until } from '../../support/until.ts';
 import { type Machine, openMachine } from '../machine-kit.ts';
 import { acquireAt, type ReplicaKit, viewOf } from '../replica-kit.ts';
+import { sharedMember } from '../shared-pool-contract.ts';
 import { openStoreStage, type StoreStage } from './store-stage.ts';
 
 interface Stage {
@@ -62,6 +63,25 @@ test.skipIf(NO_STORE)(
     await until('it has moved for all', () => all.every(({ pool }) => pool.memberOfSession('s1') === moved));
     b.primary.pool.evict(member);
     await until('it has left all', () => all.every((kit) => viewOf(kit, member) === undefined));
+  },
+);
+
+test.skipIf(NO_STORE)(
+  'machines on a store: a success on one machine renews an assumed end of life on all',
+  async () => {
+    const { stage, links, workers, all } = await openStage(await openStore());
+    const member = { ...sharedMember(stage, 'member01', 60_000), endIsAssumed: true };
+    links[0]?.publish([{ kind: 'member.joined', member }]);
+    // Machine a skips its own fact, so it learns the member from another replica.
+    links[1]?.publish([{ kind: 'member.joined', member }]);
+    await until('the workers have the member', () => workers.every((kit) => ids(kit) === 'member01'));
+    const leftMs = ({ pool }: PoolKit) => (pool.snapshot().members[0]?.endsAt ?? 0) - stage.clock.now();
+    expect(workers.map((kit) => Math.round(leftMs(kit) / 60_000))).toEqual(workers.map(() => 1));
+    const [first] = workers as [ReplicaKit];
+    const lease = await acquireAt(first);
+    accept(first, lease);
+    close(first, lease);
+    await until('all know the new end', () => all.every((kit) => leftMs(kit) > 100_000));
   },
 );
 

@@ -13,7 +13,7 @@ import { until } from '../../support/until.ts';
 import { Recorder, sharedMember } from '../shared-pool-contract.ts';
 import { openStoreStage } from './store-stage.ts';
 
-const RUNS = Number(process.env['NORIA_FLEET_RUNS'] ?? 12);
+const RUNS = Number(process.env['NORIA_FLEET_RUNS'] ?? 60);
 const REPLICAS = ['a', 'b'];
 /** All moments are multiples of this unit, so that the conversion between clocks can be reversed. */
 const UNIT_MS = 100_000;
