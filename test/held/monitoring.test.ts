@@ -7,6 +7,7 @@ import { SOURCE_STATES } from '../../src/refill/status.ts';
 import { fakeBackend } from '../admin/fake-backend.ts';
 import { strictBus } from '../admin/open-test-admin.ts';
 import { hasCommand } from '../support/tools.ts';
+import { inBothLanguages } from '../support/translations.ts';
 
 const ALERTS = 'docs/operations/alerts.yaml';
 const DASHBOARD = 'docs/operations/grafana-dashboard.json';
@@ -71,6 +72,11 @@ test('docs/operations: alerts and dashboard use existing metrics and labels', ()
         expect([...SCRAPE_LABELS, ...(known.get(name) ?? [])], where).toContain(label);
     }
   }
+});
+
+test.each(inBothLanguages('docs/operations/monitoring.md'))('$file: lists every alert', ({ text }) => {
+  const rows = [...text.matchAll(/^\| `(Noria\w+)` \|/gm)].map(([, alert]) => alert);
+  expect(rows).toEqual(alerts.map(({ alert }) => alert));
 });
 
 test('docs/operations: the dashboard shows every metric of noria', () => {

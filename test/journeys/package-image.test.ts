@@ -6,6 +6,7 @@ import { z } from 'zod';
 import type { ConfigFiles } from '../../src/config/files.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { aclLine } from '../../src/fleet/redis/inspect-store.ts';
+import { inBothLanguages } from '../support/translations.ts';
 
 const dockerfile = readFileSync('Dockerfile', 'utf8');
 /** Instructions, one per line, without comments. */
@@ -184,15 +185,20 @@ test('docs/operations/fleet/kubernetes.yaml: restricted sidecars in one fleet, a
   expect(named('Service', 'valkey').spec.ports[0].port).toBe(config.fleet?.url.port);
 });
 
-test('docs/operations/fleet.md: shows the permissions that noria check prints', () => {
-  expect(readFileSync('docs/operations/fleet.md', 'utf8')).toContain(`\n${aclLine('noria', 'noria')}\n`);
-});
+test.each(inBothLanguages('docs/operations/fleet.md'))(
+  '$file: shows the permissions that noria check prints',
+  ({ text }) => {
+    expect(text).toContain(`\n${aclLine('noria', 'noria')}\n`);
+  },
+);
 
-test('docs/operations/systemd.md: has a valid configuration with the state folder of the unit', () => {
-  const page = readFileSync('docs/operations/systemd.md', 'utf8');
-  const yaml = /```yaml\n([\s\S]*?)```/.exec(page)?.[1] ?? '';
-  const config = accept(yaml, { CREDENTIALS_DIRECTORY: '/run/credentials/noria.service' });
-  expect(config.warnings).toEqual([]);
-  expect(config.state?.dir).toBe('/var/lib/noria');
-  expect(readFileSync('systemd/noria.service', 'utf8')).toMatch(/^StateDirectory=noria$/m);
-});
+test.each(inBothLanguages('docs/operations/systemd.md'))(
+  '$file: has a valid configuration with the state folder of the unit',
+  ({ text: page }) => {
+    const yaml = /```yaml\n([\s\S]*?)```/.exec(page)?.[1] ?? '';
+    const config = accept(yaml, { CREDENTIALS_DIRECTORY: '/run/credentials/noria.service' });
+    expect(config.warnings).toEqual([]);
+    expect(config.state?.dir).toBe('/var/lib/noria');
+    expect(readFileSync('systemd/noria.service', 'utf8')).toMatch(/^StateDirectory=noria$/m);
+  },
+);

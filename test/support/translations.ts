@@ -21,7 +21,9 @@ export function inBothLanguages(page: string): readonly DocPage[] {
 /** English pages that have a translation. */
 export const TRANSLATED_PAGES: readonly string[] = [
   'README.md',
-  ...readdirSync('docs/zh-CN').map((name) => `docs/${name}`),
+  ...readdirSync('docs/zh-CN', { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => `docs/${name}`),
 ];
 
 export function translationOf(page: string): string {
