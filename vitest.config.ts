@@ -21,26 +21,51 @@ const WITH_WORKERS = [
 /** A safety net for a machine that is busy with other work. No test measures time, and none takes this long. */
 const LIMIT_MS = 300_000;
 
-/** The folders and files of long tests. Most of their time, they wait for other processes. */
-const LONG = /^test\/(journeys|chaos|plane\/workers|refill\/simulation|fleet|differential)\//;
+/**
+ * Tests that `npm run test:all` adds to `npm test`: they drive programs of others, repeat what shorter tests show, or wait for real
+ * intervals.
+ */
+const LONG = [
+  'test/chaos/{demand,lone-client,pace}.test.ts',
+  'test/chaos/fleet/*.test.ts',
+  'test/core/engine.test.ts',
+  'test/differential/*.test.ts',
+  'test/fleet/redis/{model,store-limits}.test.ts',
+  'test/foreign-members/*.test.ts',
+  'test/held/patterns.test.ts',
+  'test/integrations/*.test.ts',
+  'test/journeys/{browser,clients,crash,dashboard,demo,fleet-workers,front-proxy,mute-members}.test.ts',
+  'test/journeys/{node-agents,package,package-image,packages,products,secrets,systemd}.test.ts',
+  'test/refill/pace-processes.test.ts',
+  'test/refill/simulation/{simulate,trial}.test.ts',
+];
+
+/** Tests whose random histories are ten times as long in `npm run test:all` (test/support/properties.ts). */
+const HISTORIES = [
+  'test/pool/{invariants,session-promises,sites}.test.ts',
+  'test/fleet/replica.model.test.ts',
+];
+
+/** The folders of tests that wait for other processes most of the time. */
+const WAITING = /^test\/(journeys|plane\/workers|fleet)\//;
 
 /** Starts the longest tests first, so that the short ones fill the cores until the end. */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const rank = ({ project, moduleId }: TestSpecification) => {
-      if (project.name === TWO_WORKERS) return 0;
-      return LONG.test(relative(import.meta.dirname, moduleId)) ? 1 : 2;
+      if (project.name !== 'noria') return 0;
+      return WAITING.test(relative(import.meta.dirname, moduleId)) ? 1 : 2;
     };
     return (await super.sort(files)).sort((a, b) => rank(a) - rank(b)); // stable
   }
 }
 
-const TWO_WORKERS = 'two workers';
-
 export default defineConfig({
   test: {
     // Test files may share a process: each closes what it opens, and no module of noria keeps state.
     isolate: false,
+    // Node imports the sources itself, as noria does, and keeps the compiled code.
+    experimental: { viteModuleRunner: false, nodeLoader: false },
     // More than there are cores: the journeys wait for other processes most of the time.
     maxWorkers: 8,
     sequence: { sequencer: LongestFirst },
@@ -51,11 +76,15 @@ export default defineConfig({
     testTimeout: LIMIT_MS,
     hookTimeout: LIMIT_MS,
     projects: [
-      { extends: true, test: { name: 'noria', include: ['test/**/*.test.ts'] } },
+      { extends: true, test: { name: 'noria', include: ['test/**/*.test.ts'], exclude: LONG } },
+      {
+        extends: true,
+        test: { name: 'long', include: [...LONG, ...HISTORIES], env: { NORIA_TEST_LENGTH: 'full' } },
+      },
       {
         extends: true,
         test: {
-          name: TWO_WORKERS,
+          name: 'two workers',
           include: WITH_WORKERS.map((name) => `test/journeys/${name}.test.ts`),
           env: { NORIA_TEST_WORKERS: '2', NORIA_KILLS: '2' },
         },

@@ -4,7 +4,7 @@
  * `npm test` there, as that place's user and in its environment. Prints a table; the places' output is in the folder that it names.
  *
  * `--list` names the places, `--tests "PATH…"` runs only these tests, `--json FILE` writes the results, `--keep` keeps the copies.
- * `--workers-once` runs the journeys with two workers in the first place only. A test that every place skips is a failure, unless `--allow-skips` is given.
+ * `--all-once` runs `npm run test:all` in the first place. A test that every place skips is a failure, unless `--allow-skips` is given.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -144,7 +144,7 @@ const { values, positionals } = parseArgs({
     keep: { type: 'boolean', default: false },
     'allow-skips': { type: 'boolean', default: false },
     tests: { type: 'string', default: '' },
-    'workers-once': { type: 'boolean', default: false },
+    'all-once': { type: 'boolean', default: false },
     json: { type: 'string' },
   },
 });
@@ -169,7 +169,7 @@ async function visitAll(names: readonly string[]): Promise<number> {
   try {
     for (const name of names) {
       console.log(`== ${name}: ${PLACES[name]?.about}`);
-      const outcome = await visit(name, root, values['workers-once'] && outcomes.length > 0);
+      const outcome = await visit(name, root, values['all-once'] && outcomes.length === 0);
       outcomes.push(outcome);
       console.log(rowOf(outcome));
       for (const test of outcome.failed) console.log(`   failed: ${test}`);
@@ -187,7 +187,7 @@ function refuse(reason: string): number {
 }
 
 /** Runs everything in one place. */
-async function visit(name: string, root: string, isOnce: boolean): Promise<Outcome> {
+async function visit(name: string, root: string, isAll: boolean): Promise<Outcome> {
   const place = PLACES[name] ?? { about: '' };
   const here = join(root, name);
   const checkout = join(here, place.folder ?? 'noria');
@@ -222,8 +222,8 @@ async function visit(name: string, root: string, isOnce: boolean): Promise<Outco
     '--reporter=./test/support/skipped-tests.ts',
     `--outputFile.json=${results}`,
   ];
-  const tests = [...(isOnce ? ['--project', 'noria'] : []), ...values.tests.split(' ').filter(Boolean)];
-  const test = await run(['npm', 'test', '--', ...report, ...tests], env);
+  const tests = values.tests.split(' ').filter(Boolean);
+  const test = await run(['npm', 'run', isAll ? 'test:all' : 'test', '--', ...report, ...tests], env);
   if (place.lockHome) chmodSync(here, 0o700);
   const seconds = Math.round((performance.now() - startedMs) / 1_000);
   const left = uid === 0 ? '' : leftOvers(uid);

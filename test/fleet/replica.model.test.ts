@@ -9,6 +9,7 @@ import type { FleetActivity, SharedPool } from '../../src/fleet/shared-pool.ts';
 import { isLease, type Lease } from '../../src/pool/lease.ts';
 import { accept, close, drawn, fail, type PoolKit, request } from '../pool/pool-kit.ts';
 import type { ManualClock } from '../support/manual-clock.ts';
+import { runsOf } from '../support/properties.ts';
 import { openMachine } from './machine-kit.ts';
 import { BEAT_MS, openFleet, type ReplicaKit, settled } from './replica-kit.ts';
 
@@ -226,7 +227,7 @@ test('replicas: after any history, all pools are the same', async () => {
       }
       await expectSame(steps, new Model(fleet.clock, processes));
     }),
-    { numRuns: 300 },
+    { numRuns: runsOf(300) },
   );
 });
 
@@ -254,6 +255,6 @@ test('machines: after any history, the pools of all processes are the same', asy
       }
       await expectSame(steps, new Model(clock, processes));
     }),
-    { numRuns: 300 },
+    { numRuns: runsOf(300) },
   );
 });

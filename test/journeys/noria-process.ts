@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { childEnvironment } from '../support/environment.ts';
+import { BUILD } from '../support/noria-build.ts';
 import { until } from '../support/until.ts';
 
 /** A folder for temporary files that every user can enter: TMPDIR may belong to one user. */
@@ -36,10 +37,10 @@ export interface NoriaProcess {
   line(message: string, count?: number): Promise<Readonly<Record<string, unknown>>>;
 }
 
-/** The program that the journeys run: this checkout's noria, or the single executable that `NORIA_TEST_PROGRAM` names. */
+/** The program that the journeys run: a build of this checkout, or the single executable that `NORIA_TEST_PROGRAM` names. */
 export const NORIA: readonly [string, ...string[]] =
   process.env['NORIA_TEST_PROGRAM'] === undefined
-    ? [process.execPath, join(process.cwd(), 'src/main.ts')]
+    ? [process.execPath, process.env[BUILD] ?? join(process.cwd(), 'src/main.ts')]
     : [process.env['NORIA_TEST_PROGRAM']];
 
 /** A folder that is removed after the test. @param parent - `OPEN_FOLDER` for an unprivileged process. */

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { STRATEGIES } from '../../src/pool/options.ts';
 import { decodeSnapshot } from '../../src/pool/stored-state.ts';
+import { runsOf } from '../support/properties.ts';
 import { PoolModel, type Step } from './pool-model.ts';
 
 const few = fc.nat({ max: 7 });
@@ -74,7 +75,7 @@ test('pool: the invariants hold after every random step', async () => {
       expect(decodeSnapshot(JSON.parse(text)), 'the snapshot can be read').toBeDefined();
       await model.end();
     }),
-    { numRuns: 150 },
+    { numRuns: runsOf(1_000) },
   );
 });
 

@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { isLease } from '../../src/pool/lease.ts';
+import { runsOf } from '../support/properties.ts';
 import {
   accept,
   acquire,
@@ -213,6 +214,6 @@ test('sessions: in random histories, no exclusive exit is shared and no fixed se
       for (const { lease } of open) close(kit, lease);
       kit.pool.close();
     }),
-    { numRuns: 10_000 },
+    { numRuns: runsOf(10_000) },
   );
 });

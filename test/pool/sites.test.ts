@@ -10,6 +10,7 @@ import { Sites } from '../../src/pool/sites.ts';
 import { decodeSnapshot } from '../../src/pool/stored-state.ts';
 import { ManualClock } from '../support/manual-clock.ts';
 import { CITY } from '../support/pool-settings.ts';
+import { runsOf } from '../support/properties.ts';
 import {
   acquire,
   addMembers,
@@ -400,7 +401,7 @@ test('sites: random verdicts end as a small model says, and a banned pair is nev
         }
       }
     }),
-    { numRuns: 200 },
+    { numRuns: runsOf(1_000) },
   );
 });
 

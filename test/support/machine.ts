@@ -1,4 +1,5 @@
-/** Before the tests: finds out once what this machine lacks, and says it in one line (vitest's globalSetup). */
+/** Before the tests: builds noria, finds out once what this machine lacks, and says it in one line (vitest's globalSetup). */
+import { BUILD, buildNoria } from './noria-build.ts';
 import { MODULES, PYTHON } from './python.ts';
 import { CHROMIUM, FAKE_CLOCK, findUnusable, NOT_HERE } from './tools.ts';
 
@@ -9,6 +10,7 @@ export async function setup(): Promise<void> {
   if (FAKE_CLOCK === undefined) notHere.push('libfaketime');
   notHere.push(...MODULES.filter((name) => !PYTHON.modules.includes(name)).map((name) => `Python ${name}`));
   process.env[NOT_HERE] = notHere.join(', ');
+  process.env[BUILD] = await buildNoria();
   if (notHere.length > 0)
     process.stderr.write(`not here: ${notHere.join(', ')}; the tests that need them are skipped\n`);
 }

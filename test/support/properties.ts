@@ -3,3 +3,8 @@ import fc from 'fast-check';
 
 const seed = process.env['NORIA_PROPERTY_SEED'] ?? '1';
 if (seed !== 'random') fc.configureGlobal({ seed: Number(seed) });
+
+/** How many of the `full` runs of a long property this run of the tests makes: all in `npm run test:all`, a tenth in `npm test`. */
+export function runsOf(full: number): number {
+  return process.env['NORIA_TEST_LENGTH'] === 'full' ? full : Math.ceil(full / 10);
+}
