@@ -234,7 +234,7 @@ export class DialBlame {
       credentialsWork: credentials.isFaultOfMember(attempt.login),
       networkDown: network.down,
     });
-    if (blame === 'member-for-target') reachability.recordOnlyThisFailed(lease.member, this.#target);
+    if (blame === 'member-for-target') reachability.avoid(lease.member, this.#target);
     pool.report({ lease: lease.id, kind: 'failed', blame, fault });
     this.#emit(attempt, fault, phase, blame, ms);
   }

@@ -74,6 +74,8 @@ export interface MemberConnection {
   /** The lease on the member. Its `remainingMs` is the remaining life of the member when the pool granted the lease. */
   readonly lease: Pick<Lease, 'member' | 'source' | 'exitIp' | 'remainingMs' | 'session'>;
   readonly attempts: number;
+  /** Whether the target's host has answered through this exit: if it now resets, it is not the member's doing. */
+  readonly hasWorked?: boolean;
   /**
    * Only with `forward`: when the target has not sent a byte for this number of ms, another member should be tried. It
    * follows from the target's earlier first bytes.

@@ -43,6 +43,7 @@ const WORKING_MS = 10 * 60_000;
 const MAX_WORKING = 4_096;
 const MAX_HOSTS = 1_024;
 const MAX_EXITS = 256;
+const MAX_ANSWERED = 64;
 const MAX_PAGES = 256;
 /** In place of an exit: the page was 403 for several exits. */
 const EVERYBODY = '';
@@ -60,6 +61,8 @@ class HostEvidence {
   /** The latest 2xx or 3xx, and the latest answer of any kind. */
   readonly successes = new LatestBy();
   readonly answers = new LatestBy();
+  /** The exits that the host has answered. */
+  readonly answered = new BoundedMap<string, true>(MAX_ANSWERED);
   readonly strikes = new BoundedMap<string, Strikes>(MAX_EXITS);
   /** For each page that was 403: the exit, or EVERYBODY. */
   readonly forbidden = new BoundedMap<string, string>(MAX_PAGES);
@@ -83,8 +86,13 @@ export class SiteEvidence {
     const evidence = this.#of(host);
     const now = this.#clock.monotonic();
     evidence.answers.add(exit, now);
+    if (!evidence.answered.has(exit)) evidence.answered.set(exit, true);
     this.#working.renew(exit, true, now);
     if (evidence.strikes.size > 0) evidence.strikes.delete(exit);
+  }
+
+  hasAnswered(host: string, exit: string): boolean {
+    return this.#hosts.get(host)?.answered.has(exit) === true;
   }
 
   responded(use: ExitUse, response: SiteResponse): void {

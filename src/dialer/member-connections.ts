@@ -80,6 +80,10 @@ export class LeasedConnection implements MemberConnection, Listed {
     parts.openConnections.add(this);
   }
 
+  get hasWorked(): boolean {
+    return this.#parts.evidence.hasAnswered(this.#request.target.host, exitOf(this.lease));
+  }
+
   isMemberError(answer: AbsoluteAnswer): boolean {
     if (this.forwardMode !== 'absolute') return false;
     const { target } = this.#request;
@@ -95,14 +99,17 @@ export class LeasedConnection implements MemberConnection, Listed {
     const { id, member } = this.lease;
     openConnections.delete(this);
     const isAnswered = outcome.answered === true && !this.#isMemberError;
+    // Learnt at once, because a ban takes a second reset: the next requests prefer other exits.
+    if (outcome.cut && this.hasWorked) reachability.avoid(member, target.text);
+    // The member is not at fault if it closes a reused connection, which may have been idle for too long.
+    const isCut = outcome.cut && !this.reused;
     // If the member closed the connection without an answer, the listener may send the request again. noria counts
     // this as one more failed attempt of the client.
-    if (outcome.cut && use === 'forward') clientBudgets.charge(routing.client ?? '', 1);
+    if (isCut && use === 'forward') clientBudgets.charge(routing.client ?? '', 1);
     if (isAnswered) reachability.recordAnswered(member, target.text);
     if (outcome.firstByteMs !== undefined) reachability.recordFirstByte(target.text, outcome.firstByteMs);
     const mute = outcome.mute === true && reachability.recordCut(member, target.text);
-    const cut =
-      outcome.cut && (reachability.recordCut(member, target.text) ? 'member-for-target' : 'unclear');
+    const cut = isCut && (reachability.recordCut(member, target.text) ? 'member-for-target' : 'unclear');
     this.#noteEvidence(outcome, isAnswered);
     if (mute) this.#reportMute();
     else pool.report({ lease: id, kind: 'closed', cut, answered: isAnswered });
@@ -117,7 +124,7 @@ export class LeasedConnection implements MemberConnection, Listed {
     if (isAnswered) {
       if (response === undefined) evidence.answered(use);
       else evidence.responded(use, response);
-    } else if (cut) evidence.reset(use);
+    } else if (cut && !this.reused) evidence.reset(use);
   }
 
   /** The member relayed nothing back, while the target answered through other members. */
@@ -125,7 +132,7 @@ export class LeasedConnection implements MemberConnection, Listed {
     const { pool, reachability, bus, clock } = this.#parts;
     const { target, record } = this.#request;
     const { id, member, source } = this.lease;
-    reachability.recordOnlyThisFailed(member, target.text);
+    reachability.avoid(member, target.text);
     pool.report({ lease: id, kind: 'closed', cut: 'member-for-target', mute: true });
     if (!bus.hasSubscribers('dial.attempted')) return;
     const ms = clock.monotonic() - this.#raw.at;

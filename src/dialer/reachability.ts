@@ -54,8 +54,8 @@ export class Reachability {
     this.#workingMembers.renew(member, true, now);
   }
 
-  /** Records that `member` failed for `target`, although another member reached it at the same time. */
-  recordOnlyThisFailed(member: string, target: string): void {
+  /** Records that `member` failed for `target`, and that the member or its exit alone is the cause. */
+  avoid(member: string, target: string): void {
     let members = this.#avoided.get(target);
     if (members === undefined) {
       members = new AgedMap(this.#clock, AVOIDED_MS, MAX_AVOIDED);

@@ -156,6 +156,16 @@ test('forward: a kept connection serves the next request to the same target thro
   expect(pool.reports.at(-1)).toEqual({ lease: 2, kind: 'accepted' });
 });
 
+test('forward: a kept connection that the member closes is no fault of the member', async () => {
+  const at = await openMember('http', httpBehavior());
+  const { dial, pool } = makeDialer([{ id: 'm1', at }]);
+  connectionOf(await dial('target.example:80', FORWARD)).end({ cut: false, keep: true });
+  connectionOf(await dial('target.example:80', FORWARD)).end({ cut: true });
+  expect(pool.reports.at(-1)).toEqual({ lease: 2, kind: 'closed', cut: false, answered: false });
+  connectionOf(await dial('target.example:80', FORWARD)).end({ cut: true });
+  expect(pool.reports.at(-1)).toMatchObject({ lease: 3, cut: 'unclear' });
+});
+
 test('forward: the pool chooses the member before an idle connection is considered', async () => {
   const at = await openMember('http', httpBehavior());
   const { dial } = makeDialer([

@@ -60,16 +60,16 @@ test('reachability: a cut is the fault of its member only if another member got 
 test('reachability: a member that alone failed for a target is avoided for it for ten seconds', () => {
   const clock = new ManualClock();
   const reachability = new Reachability(clock);
-  reachability.recordOnlyThisFailed('m1', 'a:1');
+  reachability.avoid('m1', 'a:1');
   clock.advance(4_000);
-  reachability.recordOnlyThisFailed('m2', 'a:1');
+  reachability.avoid('m2', 'a:1');
   expect([reachability.membersToAvoid('a:1'), reachability.membersToAvoid('b:1')]).toEqual([
     ['m1', 'm2'],
     [],
   ]);
   clock.advance(6_000);
   expect(reachability.membersToAvoid('a:1')).toEqual(['m2']);
-  reachability.recordOnlyThisFailed('m2', 'a:1');
+  reachability.avoid('m2', 'a:1');
   clock.advance(9_999);
   expect(reachability.membersToAvoid('a:1')).toEqual(['m2']);
   clock.advance(1);

@@ -211,8 +211,7 @@ export class HttpExchange {
   #fail(error: NoriaError): void {
     if (this.#over) return;
     const silent = this.#bytesDown === 0;
-    // The member is not at fault if it closes a reused connection, which may have been idle for too long.
-    this.#end({ cut: silent && !this.memberConnection.reused });
+    this.#end({ cut: silent });
     this.#callbacks.onFailed(error, silent);
   }
 

@@ -136,6 +136,7 @@ export class Forward {
   readonly #avoid: string[] = [];
   #phase: Phase = { name: 'dialing' };
   #dialCount = 0;
+  #maxDials = MAX_DIALS;
   /** A member answered a request in absolute form with its own error, so the next dial must use CONNECT. */
   #connectOnly = false;
   #attempts = 0;
@@ -424,8 +425,11 @@ export class Forward {
     // The member did not process the request, so it may be sent again: with credentials, or by CONNECT.
     const challenged = error.code === 'member-auth';
     const refused = error.code === 'member-refused';
+    // The site resets this exit. If it resets another one too, a third would be lost for nothing.
+    if (silent && exchange.memberConnection.hasWorked === true)
+      this.#maxDials = Math.min(this.#maxDials, this.#dialCount + 1);
     const safe = challenged || refused || (silent && IDEMPOTENT.test(this.#forwardRequest.method));
-    if (!safe || !this.#body.replayable || this.#dialCount >= MAX_DIALS) {
+    if (!safe || !this.#body.replayable || this.#dialCount >= this.#maxDials) {
       this.#refuse(error.code === 'member-protocol' ? 'bad-answer' : 'members-failed', error.message);
       return;
     }
@@ -477,7 +481,7 @@ export class Forward {
 
   #sendRefusal(refusal: Refusal): void {
     this.#over();
-    this.#response.reply(refusalReply(refusal, this.#forwardRequest.fields));
+    this.#response.reply(refusalReply(refusal, this.#forwardRequest.fields, this.#connection.record));
   }
 
   #over(): void {

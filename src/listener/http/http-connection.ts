@@ -367,7 +367,7 @@ export function serveConnect(
     // After a refused CONNECT, further bytes may be meant for the target, so they must not be parsed as a request.
     const keepAlive =
       refusal.code === 'auth-required' && head.keepAlive && received.length === 0 && !connection.draining;
-    const reply = formatRefusal(refusal, keepAlive, head.fields);
+    const reply = formatRefusal(refusal, keepAlive, head.fields, connection.record);
     if (!keepAlive) connection.sendAndClose(reply);
     else {
       socket.write(reply);

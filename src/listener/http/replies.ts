@@ -4,6 +4,7 @@
  */
 import { faultTexts, type Language, languageOf, translate } from '../../core/chinese.ts';
 import { FAULTS, type Fault, type FaultCode } from '../../core/faults.ts';
+import type { OpenRequest } from '../../core/request-record.ts';
 import type { MemberConnection } from '../../dialer/contract.ts';
 import type { LeaseRefusal } from '../../pool/lease.ts';
 import type { Refusal } from '../refusal.ts';
@@ -40,8 +41,15 @@ const REASON_PHRASES: Readonly<Record<number, string>> = {
 /** If the pool is empty and no draw is planned, the operator has to act first. */
 const NO_DRAW_RETRY_MS = 60_000;
 
-/** @param fields - of the request; its Accept-Language chooses the language of the body. */
-export function refusalReply(refusal: Refusal, fields: readonly HeaderField[] = []): HttpReply {
+/**
+ * @param fields - of the request; its Accept-Language chooses the language of the body.
+ * @param record - of the request; it has the members that were tried.
+ */
+export function refusalReply(
+  refusal: Refusal,
+  fields: readonly HeaderField[] = [],
+  record?: Pick<OpenRequest, 'attempts'>,
+): HttpReply {
   const language = languageOf(fieldValues(fields, 'accept-language')[0]);
   const known: Fault = FAULTS[refusal.code];
   const code = known.http === undefined ? 'internal' : refusal.code;
@@ -58,6 +66,8 @@ export function refusalReply(refusal: Refusal, fields: readonly HeaderField[] = 
   if (refusal.attempts !== undefined && refusal.attempts > 0) {
     headers.push(['X-Noria-Attempts', String(refusal.attempts)]);
   }
+  const tried = new Set(record?.attempts.map(({ member }) => member));
+  if (tried.size > 0) headers.push(['X-Noria-Tried', [...tried].join(', ')]);
   // Only if the same request may succeed later.
   const retryAfterMs = refusal.retryAfterMs ?? (code === 'pool-empty' ? NO_DRAW_RETRY_MS : undefined);
   if (retryAfterMs !== undefined && fault.retry === 'later') {
@@ -88,8 +98,9 @@ export function formatRefusal(
   refusal: Refusal,
   keepAlive: boolean,
   fields: readonly HeaderField[] = [],
+  record?: Pick<OpenRequest, 'attempts'>,
 ): string {
-  const { status, reasonPhrase, headers, body } = refusalReply(refusal, fields);
+  const { status, reasonPhrase, headers, body } = refusalReply(refusal, fields, record);
   const head = formatFields([...headers, ['Connection', keepAlive ? 'keep-alive' : 'close']]);
   return `HTTP/1.1 ${status} ${reasonPhrase}\r\n${head}\r\n${body}`;
 }

@@ -70,7 +70,7 @@ test('forward: a member that fails before the first response byte is replaced, a
   await until('no deadline', () => deadlines.size === 0);
 });
 
-test("forward: a dead idle connection is not the member's fault, and a fresh one is dialed", async () => {
+test('forward: a dead idle connection is replaced by a fresh one', async () => {
   const origin = await rawOrigin((socket, index) => {
     let count = 0;
     socket.on('data', () => {
@@ -91,7 +91,7 @@ test("forward: a dead idle connection is not the member's fault, and a fresh one
     { noReuse: false, avoid: [] },
     { noReuse: true, avoid: [] },
   ]);
-  expect(dialer.ended[1]).toEqual({ cut: false, member: 'm2' });
+  expect(dialer.ended[1]).toEqual({ cut: true, member: 'm2' });
 });
 
 const dying = (socket: Socket) => socket.once('data', () => socket.resetAndDestroy());
