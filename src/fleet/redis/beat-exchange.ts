@@ -398,7 +398,7 @@ export class BeatExchange {
       if (lastWantedAt === 0) delete demand[instance.key];
       const added = instance.addUses(changed);
       Object.assign(uses, added.uses);
-      for (const [member, endsAt] of Object.entries(added.ends)) {}
+      for (const [member, endsAt] of Object.entries(added.ends)) ends[member] = store.toLocalTime(endsAt);
       instance.version = Number(version);
       unsaved.push({ instance, entries: Number(number) - Number(covers) });
     }
