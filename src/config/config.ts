@@ -97,13 +97,15 @@ export interface ListSource extends SourceBase, Pick<FileSource, 'answer'> {
   /** The absolute path of the list. */
   readonly file: string | undefined;
   readonly refreshMs: number;
+  readonly rotate: (NonNullable<FileSource['rotate']> & { readonly check: string }) | undefined;
   readonly secrets: readonly Secret[];
   readonly entryLogin: EntryLogin;
   readonly key?: undefined;
   readonly password?: undefined;
 }
 
-interface SourceBase extends Pick<FileSource, 'name' | 'lifetimeMs' | 'dailyBudget' | 'priority' | 'price'> {
+interface SourceBase
+  extends Pick<FileSource, 'name' | 'lifetimeMs' | 'dailyBudget' | 'priority' | 'price' | 'whitelist'> {
   /** The id of the instance. For a link: a name derived from a hash of its URL. */
   readonly instance: string;
   readonly params: Readonly<Record<string, string | number>>;

@@ -61,6 +61,7 @@ export function resolveConfig(
   const common = {
     baseUrl,
     size: checked.pool.size,
+    checkUrl: checked.health.check?.url,
     problems,
     absolute: (path: string) => files.absolute(path),
   };

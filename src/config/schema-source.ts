@@ -14,6 +14,7 @@ import {
   linkUrl,
   MAX,
   oneOf,
+  pageAddress,
   password,
   secretFile,
   secretText,
@@ -176,6 +177,46 @@ export const SOURCE = section({
     duration(SECOND_MS, WEEK_MS),
     'how often noria reads the list, for `list`; members leave when they leave the list',
     '5m',
+  ),
+  rotate: optional(
+    section({
+      url: required(
+        linkUrl(),
+        'URL that gives a member a new exit; noria replaces `{host}` and `{port}` in it with the address of the member',
+      ),
+      every: given(duration(SECOND_MS, WEEK_MS), '10m', 'how often each member gets a new exit'),
+      settle: given(duration(100, HOUR_MS), '5s', 'how long a member needs for its new exit'),
+      check: optional(
+        pageAddress(),
+        'page that answers with the address of its client, with which noria verifies that the exit changed',
+        '`health.check.url`',
+      ),
+    }),
+    'new exits for the members of a `list`, such as modems: noria drains one member after another, calls the URL, waits, and verifies the exit',
+  ),
+  whitelist: optional(
+    section({
+      url: required(
+        linkUrl(),
+        "the vendor's URL that authorises an address; noria replaces `{ip}` in it with the address of this machine",
+      ),
+      every: given(
+        duration(SECOND_MS, WEEK_MS),
+        '10m',
+        'minimum time between two calls of the URL with the same address',
+      ),
+      myIp: optional(
+        text({
+          expected: 'an IP address, or an http:// or https:// URL that answers with one',
+          example: '203.0.113.7',
+          pattern: /^(?:https?:\/\/[^\s/@]+(?:\/\S*)?|[\da-fA-F.:]{3,45})$/,
+          wrong: 'is neither an IP address nor a URL',
+        }),
+        'the address of this machine, or a URL that answers with it, for a service that does not name the address',
+        "the address in the service's answer",
+      ),
+    }),
+    "how noria authorises this machine's address when the service answers that it is not authorised; for products with calls",
   ),
   method: optional(
     oneOf(METHODS),

@@ -7,7 +7,13 @@ import { gatewayIdentity, SESSION_TAG } from '../service/gateway.ts';
 import { layoutProblem } from '../service/link/address-text.ts';
 import { linkIdentity, linkSecrets } from '../service/link/link-url.ts';
 import type { EntryLogin } from '../service/link/rules.ts';
-import { memberProtocol, OPERATIONS, type Product, type SourceProduct } from '../service/operations.ts';
+import {
+  memberProtocol,
+  OPERATIONS,
+  PRODUCTS,
+  type Product,
+  type SourceProduct,
+} from '../service/operations.ts';
 import { checkParams } from '../service/params.ts';
 import { expectedAt } from './check.ts';
 import type {
@@ -47,16 +53,27 @@ const PRODUCTS_OF_KEY: Readonly<Record<string, readonly SourceProduct[]>> = {
   address: ['gateway'],
   file: ['list'],
   refresh: ['list'],
+  rotate: ['list'],
+  whitelist: [...PRODUCTS, 'link'],
 };
 const DEFAULT_GATEWAY_LIFE_MS = 10 * MINUTE_MS;
 const DEFAULT_REFRESH_MS = 5 * MINUTE_MS;
 
-type CommonKey = 'name' | 'lifetimeMs' | 'dailyBudget' | 'priority' | 'price' | 'size' | 'count';
+type CommonKey =
+  | 'name'
+  | 'lifetimeMs'
+  | 'dailyBudget'
+  | 'priority'
+  | 'price'
+  | 'size'
+  | 'count'
+  | 'whitelist';
 
-/** What other sections say: `service.baseUrl` and `pool.size` apply to a source without its own. */
+/** What other sections say: `service.baseUrl`, `pool.size` and `health.check.url` apply to a source without its own. */
 interface SourceContext {
   readonly baseUrl: string | undefined;
   readonly size: number;
+  readonly checkUrl: string | undefined;
   readonly problems: Problems;
   /** Resolves a path that is relative to the folder of the configuration file. */
   readonly absolute: (path: string) => string;
@@ -95,11 +112,12 @@ class SourceResolver {
       dailyBudget,
       priority,
       price,
+      whitelist,
       size = this.#context.size,
     } = this.#source;
     const { count, ...params } = this.#params();
     const max = typeof count === 'number' ? count : undefined;
-    const common = { name, lifetimeMs, dailyBudget, priority, price, size, count: max };
+    const common = { name, lifetimeMs, dailyBudget, priority, price, size, count: max, whitelist };
     this.#checkKeys(product);
     if (product === 'link') return this.#link(common);
     if (product === 'gateway') return this.#gateway(common);
@@ -313,17 +331,28 @@ class SourceResolver {
       this.#error('file', 'cannot be combined with url; keep one of them', 'key');
     this.#checkAnswer();
     const login = this.#linkLogin();
+    const rotate = this.#rotate();
     if (login === undefined || (url === undefined && file === undefined)) return undefined;
     const absolute = file && this.#context.absolute(file);
     return {
       ...common,
-      ...{ product: 'list', url, file: absolute, refreshMs, answer, entryLogin: login.entryLogin },
+      ...{ product: 'list', url, file: absolute, refreshMs, answer, entryLogin: login.entryLogin, rotate },
       instance: linkIdentity(url ?? new Secret(absolute ?? ''), undefined),
       baseUrl: url && new URL(url.reveal()).origin,
       secrets: url === undefined ? [] : linkSecrets(url, { headers: {}, body: undefined }),
       ...{ params: {}, intervalMs: 0, extractHost: undefined },
       upstream: { ...upstream, auth: login.auth },
     };
+  }
+
+  #rotate(): ListSource['rotate'] {
+    const { rotate } = this.#source;
+    if (rotate === undefined) return undefined;
+    const { check = this.#context.checkUrl } = rotate;
+    if (check !== undefined) return { ...rotate, check };
+    const message =
+      'has no page to verify the exit with; set rotate.check or health.check.url to a page that answers with the address of its client';
+    return this.#error('rotate', message, 'key');
   }
 
   #linkLogin(): { readonly auth: UpstreamAuth; readonly entryLogin: EntryLogin } | undefined {

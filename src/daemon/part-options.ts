@@ -262,6 +262,8 @@ function drawSourceOptions(config: Config, source: SourceConfig): DrawSourceOpti
     unproven: isUnproven(product),
     defaultLifetimeMs: defaultLifeOf(source),
     refreshMs: source.product === 'list' ? source.refreshMs : undefined,
+    rotate: source.product === 'list' ? source.rotate : undefined,
+    whitelist: source.whitelist,
   };
 }
 

@@ -127,7 +127,7 @@ export async function openParts(context: PartsContext): Promise<Parts> {
     send: (usedToday) => plane.setContext({ ...planeContext(config(), apis.addresses()), usedToday }),
   });
   owner.own('limits', () => feed[Symbol.dispose]());
-  await openRefill(context, { pool, refiller, fleet, faults, state, refuses, ownAddresses });
+  await openRefill(context, { pool, refiller, fleet, faults, prober, state, refuses, ownAddresses });
   const lists = new ListFiles((source) => refiller.refill(source));
   lists.watch(config());
   owner.own('list files', () => lists.close());
@@ -263,7 +263,7 @@ async function openControl(
   return { readiness, control, apis };
 }
 
-interface RefillParts extends ServingParts, Pick<Parts, 'faults'> {
+interface RefillParts extends ServingParts, Pick<Parts, 'faults' | 'prober'> {
   readonly state: State;
   readonly refuses: RefuseAddress;
   readonly ownAddresses: LoopGuard['ownAddresses'];
@@ -271,14 +271,18 @@ interface RefillParts extends ServingParts, Pick<Parts, 'faults'> {
 
 async function openRefill(context: PartsContext, parts: RefillParts): Promise<void> {
   const { bus, config, owner } = context;
-  const { pool, refiller, fleet, faults, state, refuses } = parts;
+  const { pool, refiller, fleet, faults, prober, state, refuses } = parts;
   const client = await owner.open('service client', openClient(context, parts));
   const extractor = new Supply({ client, clock: context.clock, random: context.random, refuses });
   await fleet?.replica.open();
   const restored = state.snapshot.read('refill');
   const pace = fleet === undefined ? state.pace : state.addOwnCalls(fleet.shared.pace);
   const adviceOnBlock = (source: string) => faults.of(source)?.advice;
-  const drawing = { pace, extractor, restored, adviceOnBlock, ...drawingTogether(fleet) };
+  const urls: RefillOptions['urls'] = {
+    open: (url, signal) => extractor.open(url, signal),
+    exitOf: (...asked) => prober.exitOf(...asked),
+  };
+  const drawing = { pace, extractor, urls, restored, adviceOnBlock, ...drawingTogether(fleet) };
   refiller.open({ ...refillSettings(config()), ...drawing });
   await owner.open('refill', refiller);
   const contents = { pool: () => pool.snapshot(), refill: () => refiller.record() };

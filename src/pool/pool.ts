@@ -316,6 +316,13 @@ export class Pool implements LeaseProvider {
       if (!kept.has(memberKey(sourceName, member))) this.#members.remove(member, { reason: 'removed' }, now);
   }
 
+  drainMember(sourceName: string, drawn: DrawnMember): string | undefined {
+    const member = this.#members.findByKey(memberKey(sourceName, drawn));
+    if (member === undefined) return undefined;
+    this.#members.remove(member, { reason: 'removed' }, this.#clock.monotonic());
+    return member.openLeases > 0 ? member.id : undefined;
+  }
+
   members(): readonly MemberView[] {
     const now = this.#clock.monotonic();
     const bans = this.#members.sites.byExit();

@@ -4,7 +4,7 @@
  *
  * The probe owns its connection; the prober owns the lease.
  */
-import type { Socket } from 'node:net';
+import { isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Clock } from '../core/clock.ts';
 import type { Deadlines } from '../core/deadlines.ts';
@@ -188,6 +188,45 @@ export class Probe {
   }
 }
 
+/** The most bytes of an answer that noria reads to find an address in it. */
+const MAX_ANSWER_BYTES = 64 * 1024;
+const ADDRESS = /(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|[\da-f]{0,4}(?::[\da-f]{0,4}){2,7}/gi;
+
+/**
+ * Asks a site through a member, and returns the first IP address in the body of its answer; undefined if there is none.
+ * The lease need not be one of the pool.
+ */
+export async function exitThrough(
+  lease: Lease,
+  site: CheckSite,
+  { clock, deadlines, dialer, timeoutMs, signal }: ProbeParts & Wait & { readonly signal: AbortSignal },
+): Promise<string | undefined> {
+  const startedAt = clock.monotonic();
+  const use = site.tls ? 'tunnel' : 'forward';
+  const attempt = dialer.attempt({ lease, target: site.target, use, timeoutMs });
+  signal.addEventListener('abort', attempt.cancel);
+  const result = await attempt.result;
+  signal.removeEventListener('abort', attempt.cancel);
+  if (result.kind !== 'accepted') return undefined;
+  const { connection } = result;
+  const cancel = () => connection.socket.destroy();
+  if (signal.aborted) cancel();
+  signal.addEventListener('abort', cancel);
+  let text = '';
+  const leftMs = Math.max(0, timeoutMs - (clock.monotonic() - startedAt));
+  await ask(connection, site, { deadlines, timeoutMs: leftMs }, (held) => {
+    text = held.toString('latin1');
+    return held.length > MAX_ANSWER_BYTES ? 'long' : undefined;
+  });
+  signal.removeEventListener('abort', cancel);
+  const [head = '', ...body] = text.split('\r\n\r\n');
+  if (!/^HTTP\/1\.[01] 2/.test(head)) return undefined;
+  return body
+    .join('\r\n')
+    .match(ADDRESS)
+    ?.find((found) => isIP(found) !== 0);
+}
+
 /**
  * Whether the member relays bytes. `connection` leads through the member to the member's own address. Sends the first
  * message of a client in the protocol of the member, such as a SOCKS5 greeting, and waits for any byte.
@@ -210,12 +249,20 @@ export function readCheckSite(text: string): CheckSite | undefined {
 }
 
 function askSite(connection: RawConnection, site: CheckSite, wait: Wait) {
-  const socket = site.tls ? overTls(connection.socket, site.target) : connection.socket;
-  const read = (held: Buffer) => {
+  return ask(connection, site, wait, (held) => {
     const head = readResponseHead(held);
     if (head === 'garbage' || held.length > MAX_RESPONSE_HEAD_BYTES) return 'garbage';
     return head === 'more' ? undefined : head.status;
-  };
+  });
+}
+
+function ask<Answer>(
+  connection: RawConnection,
+  site: CheckSite,
+  wait: Wait,
+  read: (held: Buffer) => Answer | undefined,
+) {
+  const socket = site.tls ? overTls(connection.socket, site.target) : connection.socket;
   return exchange(socket, requestFor(site, connection), connection.early, { ...wait, read });
 }
 

@@ -17,9 +17,10 @@ import type { EventBus } from '../core/events.ts';
 import { type FaultCode, NoriaError } from '../core/faults.ts';
 import type { Random } from '../core/random.ts';
 import type { MemberDialer } from '../dialer/dialer.ts';
+import type { DrawnMember } from '../pool/drawn-member.ts';
 import type { Lease, ProbeLease } from '../pool/lease.ts';
 import type { Pool } from '../pool/pool.ts';
-import { type Asks, type CheckSite, Probe, type ProbeOutcome, readCheckSite } from './probe.ts';
+import { type Asks, type CheckSite, exitThrough, Probe, type ProbeOutcome, readCheckSite } from './probe.ts';
 
 interface CheckSettings {
   readonly url: string;
@@ -56,6 +57,8 @@ const SIGN_OF_LIFE_TIMEOUT_MS = 5_000;
 /** `#compare` probes only a member that had a success within this time, in ms. */
 const WORKED_MS = 10 * MINUTE_MS;
 const TICK_MS = 50;
+/** The id of a lease that the pool has not granted. */
+const NO_LEASE = -1;
 
 /**
  * A member through which a probe did not reach the site. The prober keeps the lease until another member shows whether
@@ -97,6 +100,25 @@ export class Prober implements AsyncDisposable {
     this.#site = siteOf(settings);
     this.#settings = settings;
     this.#wakeAfter(0);
+  }
+
+  /**
+   * Returns the IP address that the answer of `url` through a member of a source names; undefined if there is none. The
+   * pool need not have the member.
+   */
+  async exitOf(
+    source: string,
+    { protocol, host, port, login }: Pick<DrawnMember, 'protocol' | 'host' | 'port' | 'login'>,
+    url: string,
+    signal: AbortSignal,
+  ): Promise<string | undefined> {
+    const { clock, dialer } = this.#options;
+    const site = readCheckSite(url);
+    if (site === undefined) return undefined;
+    const address = { source, protocol, host, port, ...(login !== undefined && { login }) };
+    const lease = { ...address, id: NO_LEASE, member: `${host}:${port}`, waitedMs: 0, doubtful: false };
+    const timeoutMs = this.#settings.check?.timeoutMs ?? SIGN_OF_LIFE_TIMEOUT_MS;
+    return exitThrough(lease, site, { clock, deadlines: this.#deadlines, dialer, timeoutMs, signal });
   }
 
   /** Cancels all probes without blaming their members. Idempotent. The prober must close before the dialer. */

@@ -1,10 +1,44 @@
 /** The interfaces and the settings of refill. Durations are in ms, moments are monotonic ms. */
+import type { Clock } from '../core/clock.ts';
+import type { EventBus } from '../core/events.ts';
 import type { MemberProtocol } from '../core/protocol.ts';
+import type { Random } from '../core/random.ts';
 import type { Secret } from '../core/secret.ts';
 import type { AddedMembers, Demand, DrawnMember } from '../pool/drawn-member.ts';
 import type { SourceCounts } from '../pool/views.ts';
 import type { CountlessCall } from '../service/request.ts';
-import type { SupplyConnection } from '../service/supply.ts';
+import type { SupplyConnection, UrlConnection } from '../service/supply.ts';
+import type { Paces } from './pace.ts';
+import type { InstanceReport } from './reaction.ts';
+import type { SharedCount } from './source-statistics.ts';
+
+/** What all sources of a refiller share. */
+export interface SourceContext {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly bus: EventBus;
+  readonly pool: RefillPool;
+  readonly paces: Paces;
+  readonly extractor: Extractor;
+  readonly settings: () => Omit<RefillSettings, 'sources'>;
+  /** Whether a source with a smaller priority number can serve the clients, so that this source must not draw. */
+  readonly isPreferredServing: (options: DrawSourceOptions) => boolean;
+  /** Returns the counter of distinct IPs that all norias of a fleet share for a source. */
+  readonly sharedCount?: ((source: string) => SharedCount) | undefined;
+  readonly onReport?: ((source: string, report: InstanceReport) => void) | undefined;
+  /** Returns what the operator can do while members refuse the credentials of a source. */
+  readonly adviceOnBlock?: ((source: string) => string | undefined) | undefined;
+  /** Without it, no source has a `whitelist` or `rotate`. */
+  readonly urls?: UrlAccess | undefined;
+}
+
+/** How a source reaches URLs that get no members. */
+export interface UrlAccess {
+  /** Opens a connection for one GET of a URL; its placeholders may be replaced later. Fails like `Extractor.connect`. */
+  open(url: Secret, signal: AbortSignal): Promise<UrlConnection>;
+  /** Returns the IP address that the answer of `url` through a member names; undefined if there is none. */
+  exitOf(source: string, member: DrawnMember, url: string, signal: AbortSignal): Promise<string | undefined>;
+}
 
 export interface Extractor {
   /**
@@ -43,6 +77,8 @@ export interface RefillPool {
   addMembers(source: string, drawn: readonly DrawnMember[]): AddedMembers;
   /** Drains the members of the source that are not in `drawn`. */
   retainMembers(source: string, drawn: readonly DrawnMember[]): void;
+  /** Drains one member. @returns its id if it still has open tunnels, so that it leaves later. */
+  drainMember(source: string, drawn: DrawnMember): string | undefined;
   /**
    * Sets the limit of the source's open tunnels to `factor` times the current limit. If there is no limit, the new
    * limit is `factor` times the current number of open tunnels. Used if the service reports too many connections (12008
@@ -50,6 +86,26 @@ export interface RefillPool {
    */
   limitTunnels(source: string, factor: number): void;
   unlimitTunnels(source: string): void;
+}
+
+/** How noria asks for new exits of the members of a list. */
+export interface RotateOptions {
+  /** The URL that changes the exit of a member, with `{host}` and `{port}`. */
+  readonly url: Secret;
+  readonly everyMs: number;
+  /** How long a member needs, in ms, until it has its new exit. */
+  readonly settleMs: number;
+  /** A URL whose answer names the address of the client. */
+  readonly check: string;
+}
+
+/** How noria authorises this machine's address at the vendor. */
+export interface WhitelistOptions {
+  /** The vendor's binding URL, with `{ip}`. */
+  readonly url: Secret;
+  readonly everyMs: number;
+  /** The address of this machine, or a URL that answers it. */
+  readonly myIp: string | undefined;
 }
 
 export interface DrawSourceOptions {
@@ -61,6 +117,8 @@ export interface DrawSourceOptions {
   readonly intervalMs: number;
   /** If set, each answer has all members, and noria reads it again after this time, even without demand. */
   readonly refreshMs?: number | undefined;
+  readonly rotate?: RotateOptions | undefined;
+  readonly whitelist?: WhitelistOptions | undefined;
   /** The maximum number of proxies to request in one call. If undefined, the product's default applies. */
   readonly count: number | undefined;
   /** The most usable members to hold while there is demand. */

@@ -45,6 +45,30 @@ interface PaceOptions {
  */
 const MAX_EXPIRED_PERMITS = 3;
 
+export type DrawPermit = Pick<Permit, 'state' | 'sinceArrivalMs' | 'beforeWrite' | 'answered'>;
+
+/** See `Place`. */
+export interface DrawPlace {
+  waits(signal: AbortSignal): AsyncIterable<number>;
+  claim(): Promise<DrawPermit | undefined>;
+  send<T>(permit: DrawPermit, call: SettledCall<T>): Promise<{ readonly result: T } | undefined>;
+  leave(): Promise<void>;
+}
+
+type SettledCall<T> = () => Promise<{ readonly result: T; readonly settlement: Settlement }>;
+
+const FREE_PLACE: DrawPlace = {
+  async *waits() {},
+  claim: async () => ({
+    state: 'used',
+    sinceArrivalMs: undefined,
+    beforeWrite: () => {},
+    answered: () => {},
+  }),
+  send: async (_, call) => ({ result: (await call()).result }),
+  leave: async () => {},
+};
+
 /** The pace of one instance at one service address, for all callers in this process. */
 export class Pace {
   readonly #key: string;
@@ -70,9 +94,9 @@ export class Pace {
     return Math.max(0, this.#freeAt - this.options.clock.monotonic());
   }
 
-  /** The caller must call `leave` in the end. */
-  enter(rule: PaceRule): Place {
-    return new Place(this, rule);
+  /** The caller must call `leave` in the end. With an interval of 0, getting members costs no call, so nothing waits. */
+  enter(rule: PaceRule): DrawPlace {
+    return rule.intervalMs === 0 ? FREE_PLACE : new Place(this, rule);
   }
 
   expectFreeIn(ms: number): void {

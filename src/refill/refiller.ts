@@ -8,10 +8,10 @@ import { isSame } from '../core/is-same.ts';
 import type { Random } from '../core/random.ts';
 import type { SourceForecast } from '../pool/lease.ts';
 import type { PaceStore } from '../state/pace-file.ts';
-import type { DrawSourceOptions, RefillPool, RefillSettings } from './options.ts';
+import type { DrawSourceOptions, RefillPool, RefillSettings, SourceContext } from './options.ts';
 import { Paces } from './pace.ts';
 import type { InstanceReport } from './reaction.ts';
-import { Source, type SourceContext } from './source.ts';
+import { Source } from './source.ts';
 import { readStatistics, type StatisticsSnapshot } from './source-statistics.ts';
 import type { SourceStatus } from './status.ts';
 
@@ -32,7 +32,7 @@ interface RefillParts {
 
 export interface RefillOptions
   extends RefillSettings,
-    Pick<SourceContext, 'extractor' | 'sharedCount' | 'onReport' | 'adviceOnBlock'> {
+    Pick<SourceContext, 'extractor' | 'urls' | 'sharedCount' | 'onReport' | 'adviceOnBlock'> {
   readonly pace: PaceStore;
   /** The state to start with: what `record()` returned in an earlier run. The snapshot file stores it. */
   readonly restored?: unknown;

@@ -5,26 +5,17 @@
  * Call `wake` after every event that may matter: it schedules a check. A check makes a plan (plan.ts). If a draw is due,
  * the check starts a turn, and at most one turn is in progress.
  */
-import { type Clock, EarliestTimer, pause } from '../core/clock.ts';
+import { EarliestTimer, pause } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
-import type { EventBus } from '../core/events.ts';
 import { hasCode, NoriaError } from '../core/faults.ts';
 import { isSame } from '../core/is-same.ts';
-import type { Random } from '../core/random.ts';
 import { formatCount, roughDuration } from '../core/words.ts';
 import type { SourceForecast } from '../pool/lease.ts';
 import type { DrawAnswer } from '../service/answer.ts';
 import { SUCCESS } from '../service/codes.ts';
-import { type DrawRow, OPERATIONS } from '../service/operations.ts';
 import { distinctIps, drawDone, drawnMembers, forbiddenIn } from './draw.ts';
-import type {
-  DrawSourceOptions,
-  ExtractConnection,
-  Extractor,
-  RefillPool,
-  RefillSettings,
-} from './options.ts';
-import { type Pace, type Paces, type Permit, type Place, paceKey } from './pace.ts';
+import type { DrawSourceOptions, ExtractConnection, SourceContext } from './options.ts';
+import { type DrawPermit, type DrawPlace, type Pace, paceKey } from './pace.ts';
 import { PACE_SLACK_MS, PACE_UNCHANGED, type Settlement } from './pace-rule.ts';
 import {
   isSuspended,
@@ -36,7 +27,7 @@ import {
   suspensionByReport,
   waitingPhase,
 } from './phase.ts';
-import { type DrawPlan, DrawSpacing, describeHolding, type HoldingInputs, planDraw } from './plan.ts';
+import { type DrawPlan, DrawSpacing } from './plan.ts';
 import {
   type DrawOutcome,
   describeOutcome,
@@ -49,33 +40,10 @@ import {
   reactTo,
   reportOf,
 } from './reaction.ts';
-import {
-  type SharedCount,
-  SourceStatistics,
-  type StatisticsSnapshot,
-  untilServiceMidnight,
-} from './source-statistics.ts';
+import { SourceStatistics, type StatisticsSnapshot, untilServiceMidnight } from './source-statistics.ts';
 import type { SourceStatus } from './status.ts';
-
-/** What all sources of a refiller share. */
-export interface SourceContext {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly bus: EventBus;
-  readonly pool: RefillPool;
-  readonly paces: Paces;
-  readonly extractor: Extractor;
-  readonly settings: () => Omit<RefillSettings, 'sources'>;
-  /** Whether a source with a smaller priority number can serve the clients, so that this source must not draw. */
-  readonly isPreferredServing: (options: DrawSourceOptions) => boolean;
-  /** Returns the counter of distinct IPs that all norias of a fleet share for a source. */
-  readonly sharedCount?: ((source: string) => SharedCount) | undefined;
-  readonly onReport?: ((source: string, report: InstanceReport) => void) | undefined;
-  /** Returns what the operator can do while members refuse the credentials of a source. */
-  readonly adviceOnBlock?: ((source: string) => string | undefined) | undefined;
-}
-
-type DrawPermit = Pick<Permit, 'state' | 'sinceArrivalMs' | 'beforeWrite' | 'answered'>;
+import { openStock, type Stock } from './stock.ts';
+import { Whitelist } from './whitelist.ts';
 
 /** A draw whose connection to the service is open. Its call may not be sent yet. */
 interface OpenDraw {
@@ -118,13 +86,6 @@ const START_MEMBERS = 2;
 const GATHER_MS = 100;
 const NO_STREAK = { kind: '', length: 0 };
 const NOT_SENT = { result: undefined, settlement: PACE_UNCHANGED };
-/** For a draw that costs no call. */
-const NO_PERMIT: DrawPermit = {
-  state: 'used',
-  sinceArrivalMs: undefined,
-  beforeWrite: () => {},
-  answered: () => {},
-};
 const NO_NEWS: InstanceReport = { quota: {} };
 
 export class Source {
@@ -132,6 +93,8 @@ export class Source {
   readonly #context: SourceContext;
   readonly #statistics: SourceStatistics;
   readonly #spacing: DrawSpacing;
+  #stock: Stock;
+  #whitelist: Whitelist | undefined;
 
   #phase: SourcePhase = { name: 'idle', reason: 'no client request yet' };
   /** The monotonic moment of the last move to a phase with another name. */
@@ -158,8 +121,6 @@ export class Source {
   /** Aborts the connection and the call of the turn. */
   #call: AbortController | undefined;
   #turnEnded: Promise<void> = Promise.resolve();
-  /** The monotonic moment at which a source with `refreshMs` last got an answer. */
-  #readAt = -Infinity;
   #isCheckQueued = false;
   #isClosed = false;
   readonly #timer: EarliestTimer;
@@ -170,6 +131,8 @@ export class Source {
     this.options = options;
     this.#statistics = new SourceStatistics(clock.now(), snapshot, context.sharedCount?.(options.name));
     this.#spacing = new DrawSpacing(options.unproven, snapshot?.deadShare);
+    this.#stock = this.#openStock();
+    this.#whitelist = this.#openWhitelist();
     this.#movedAt = clock.monotonic();
     this.#timer = new EarliestTimer(clock, () => this.#check());
     // The fleet's store may have lost some IPs that the snapshot still contains.
@@ -248,6 +211,9 @@ export class Source {
   change(options: DrawSourceOptions): void {
     if (paceKey(this.options.call) !== paceKey(options.call)) this.#statistics.forgetInstance();
     this.options = options;
+    void this.#stock.close();
+    this.#stock = this.#openStock();
+    this.#whitelist = this.#openWhitelist();
     this.#turn?.abort(); // the turn waits for the old interval; a call in flight continues
     this.#forgetOldOptions();
     this.wake();
@@ -304,7 +270,7 @@ export class Source {
       state: blocked === undefined ? this.#phase.name : intervalMs === 0 ? 'halted' : 'paused',
       suspended: blocked !== undefined || (this.#phase.name === 'paused' && !this.#isPausedByOperator),
       blocked: blocked !== undefined,
-      reason: blocked ?? (this.#phase.name === 'ready' ? this.#holdingText() : reason),
+      reason: blocked ?? (this.#phase.name === 'ready' ? this.#stock.text(this.#last?.message) : reason),
       advice: (blocked === undefined ? advice : adviceOnBlock?.(name)) ?? null,
       code: code ?? null,
       // After a successful call, the service's text explains nothing, whatever the source waits for.
@@ -344,7 +310,7 @@ export class Source {
     this.#turn?.abort();
     this.#call?.abort();
     this.#timer.disarm();
-    await this.#turnEnded;
+    await Promise.all([this.#turnEnded, this.#stock.close()]);
   }
 
   get #last(): DrawOutcome | undefined {
@@ -359,15 +325,14 @@ export class Source {
     return this.options.intervalMs + PACE_SLACK_MS;
   }
 
-  #holdingText(): string {
-    const { pool, clock } = this.#context;
-    const { name, refreshMs } = this.options;
-    if (refreshMs !== undefined) {
-      const held = `the list has ${formatCount(pool.heldAt(name, clock.monotonic()), 'member')}`;
-      const { message } = this.#last ?? {};
-      return message === undefined ? held : `${held}; ${message}`;
-    }
-    return describeHolding(this.#holding(), pool.usableAt(this.options.name, clock.monotonic()));
+  #openStock(): Stock {
+    return openStock(this.#context, this.options, { statistics: this.#statistics, spacing: this.#spacing });
+  }
+
+  #openWhitelist(): Whitelist | undefined {
+    const { clock, urls } = this.#context;
+    const { whitelist } = this.options;
+    return whitelist && urls && new Whitelist(clock, urls, whitelist);
   }
 
   #lastDraw(): Pick<SourceStatus, 'meaning' | 'lastDraw'> {
@@ -481,46 +446,8 @@ export class Source {
 
   /** @param startInMs - the time in ms until the call may start. */
   #planAfter(startInMs: number): DrawPlan {
-    if (this.options.refreshMs !== undefined) return this.#planRead(this.options.refreshMs);
-    const { clock, pool } = this.#context;
-    const { name, dailyBudget, call, count } = this.options;
-    const { latencyMs, learnedMax } = this.#statistics;
-    const { defaultMax, max = Infinity }: DrawRow['count'] = OPERATIONS[call.product].count;
-    return planDraw({
-      now: clock.monotonic(),
-      stock: {
-        countedAt: (at) => pool.countedAt(name, at),
-        heldAt: (at) => pool.heldAt(name, at),
-        nextLossAt: (after) => pool.nextLossAt(name, after),
-      },
-      ...this.#holding(),
-      startInMs,
-      callCycleMs: this.#gapMs + latencyMs,
-      latencyMs,
-      maxPerCall: Math.min(count ?? defaultMax, max, learnedMax, this.#spacing.maxPerCall),
-      quotaLeft: this.#statistics.quotaLeft(dailyBudget, clock.now()),
-      deadShare: this.#spacing.deadShare,
-      failedInARow: this.#spacing.failedInARow,
-    });
-  }
-
-  /** What decides how many members the source holds. A requested refill fills the pool to its size. */
-  #holding(): HoldingInputs {
-    const { pool, settings } = this.#context;
-    const { name, size } = this.options;
-    const { fill, idleAfterMs } = settings();
     const ahead = this.#drawsAhead ? START_MEMBERS : this.#mayRecover() ? 1 : 0;
-    const atLeast = Math.min(size, this.#refillRequested ? size : ahead);
-    const { lifetimeMs } = this.#statistics;
-    return { demand: pool.demand(name), size, fill, idleAfterMs, lifetimeMs, atLeast };
-  }
-
-  /** A source whose answer has all its members reads it at intervals, whatever the demand is. */
-  #planRead(refreshMs: number): DrawPlan {
-    const now = this.#context.clock.monotonic();
-    const readAt = this.#refillRequested ? now : this.#readAt + refreshMs;
-    if (readAt <= now) return { kind: 'draw', count: Math.max(1, this.options.size), urgent: true };
-    return { kind: 'enough', checkAt: readAt };
+    return this.#stock.plan(startInMs, this.#refillRequested ? Infinity : ahead);
   }
 
   /**
@@ -551,10 +478,7 @@ export class Source {
       case 'enough':
         this.#drawsAhead = false;
         if (isHalted) break;
-        this.#move({
-          name: 'ready',
-          reason: this.#holdingText(),
-        });
+        this.#move({ name: 'ready', reason: this.#stock.text(this.#last?.message) });
         this.#timer.armBy(plan.checkAt);
         break;
     }
@@ -586,10 +510,9 @@ export class Source {
     const phaseBefore = this.#phase;
     const { intervalMs } = this.options;
     const callTimeoutMs = this.#context.settings().callTimeoutMs;
-    const place = intervalMs === 0 ? undefined : this.#pace.enter({ intervalMs, callTimeoutMs });
+    const place = this.#pace.enter({ intervalMs, callTimeoutMs });
     try {
-      if (place === undefined) await this.#drawAtOnce(count, turn.signal);
-      else await this.#draw(place, count, turn.signal).finally(() => place.leave());
+      await this.#draw(place, count, turn.signal).finally(() => place.leave());
     } catch (error) {
       // Only noria's inability to record the call ends here. A failed call does not throw: its failure is an outcome.
       if (!(error instanceof NoriaError)) throw error;
@@ -608,7 +531,7 @@ export class Source {
    *
    * @param planned - the number of members, as planned before the wait.
    */
-  async #draw(place: Place, planned: number, signal: AbortSignal): Promise<void> {
+  async #draw(place: DrawPlace, planned: number, signal: AbortSignal): Promise<void> {
     let count = planned;
     const isWanted = () => {
       const plan = this.#plan();
@@ -623,6 +546,10 @@ export class Source {
         this.#reportWait(waitMs);
       }
       if (signal.aborted || (hasWaited && !isWanted())) return;
+      if (this.#whitelist?.isDue) {
+        await this.#whitelist.bind(place, signal);
+        continue;
+      }
       const open = await this.#connect(count, signal);
       if (open === undefined) return;
       try {
@@ -632,17 +559,6 @@ export class Source {
       } finally {
         open.connection.close();
       }
-    }
-  }
-
-  /** Gets members that cost no call, so that no pace applies. */
-  async #drawAtOnce(count: number, signal: AbortSignal): Promise<void> {
-    const open = await this.#connect(count, signal);
-    if (open === undefined) return;
-    try {
-      await this.#send(open, NO_PERMIT, signal);
-    } finally {
-      open.connection.close();
     }
   }
 
@@ -757,11 +673,7 @@ export class Source {
       statistics.countForbidden(forbiddenIn(answer));
       if (options.dailyBudget !== undefined) statistics.budget.add(distinctIps(answer), clock.now());
       const members = drawnMembers(answer, options);
-      if (answer.entries.length > 0) added = pool.addMembers(source, members);
-      if (options.refreshMs !== undefined && outcome.code === SUCCESS) {
-        this.#readAt = clock.monotonic();
-        pool.retainMembers(source, members);
-      }
+      added = this.#stock.add(members);
       statistics.drawn += added.joined;
       statistics.recordLatency(ms);
       statistics.recordLifetimes(members.map(({ endsAt }) => (endsAt ?? Infinity) - clock.monotonic()));
@@ -779,16 +691,19 @@ export class Source {
    * @returns the effect on the pace.
    */
   #learn(
-    outcome: DrawOutcome,
+    answered: DrawOutcome,
     draw: { readonly asked: number; readonly gained: number },
     sinceArrivalMs: number | undefined,
   ): Settlement {
     const now = this.#context.clock.monotonic();
+    const whitelist = answered.refusesAddress ? this.#whitelist : undefined;
+    const outcome = whitelist?.refused(answered) ?? answered;
     const { settlement, suspension } = this.#react(outcome, draw, sinceArrivalMs);
     this.#report(outcome, suspension);
     // noria does not repeat the first draw if it dropped all proxies of the answer: each draw may cost money.
     if (outcome.verdict.kind === 'ok' || outcome.allDropped) this.#drawsAhead = false;
-    if (suspension !== undefined)
+    if (whitelist?.isDue) this.#drawsAhead = true;
+    else if (suspension !== undefined)
       this.#move(suspensionBy(outcome, suspension, { source: this.options.name, now }));
     return settlement;
   }

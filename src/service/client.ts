@@ -122,7 +122,7 @@ export class ServiceConnection {
   }
 
   /** @param etag - of the list that noria knows: the server then sends only a changed list. */
-  fetch(call: ListCall, etag: string | undefined, gate: WriteGate): Promise<Exchange> {
+  fetch(call: Pick<ListCall, 'url'>, etag: string | undefined, gate?: WriteGate): Promise<Exchange> {
     return this.#transport.exchange(listRequest(call, etag), gate);
   }
 

@@ -42,6 +42,8 @@ export interface CodeMeaning {
    */
   readonly concernsInstance?: true;
   readonly allDropped?: true;
+  /** The service does not know, or does not accept, the address of this machine. A vendor may not tell it from other causes. */
+  readonly refusesAddress?: true;
   /**
    * Limits the open tunnels of the source to half of the previous limit or, without one, of those open now. A success
    * removes it.
@@ -97,16 +99,19 @@ const NOT_BOUND: CodeMeaning = {
   advice:
     "Bind this machine's public address in the console of the service, or switch the instance to user name and password.",
   verdict: RETRY_EACH_MINUTE,
+  refusesAddress: true,
 };
 const NO_WHITELIST: CodeMeaning = {
   summary: 'The instance has no IP whitelist.',
   advice: "Add this machine's public address to the instance's whitelist in the console of the service.",
   verdict: RETRY_EACH_MINUTE,
+  refusesAddress: true,
 };
 const NOT_AUTHORISED: CodeMeaning = {
   summary: 'This device is not authorised to call the operation.',
   advice: "Bind this machine's public address in the console of the service.",
   verdict: RETRY_EACH_MINUTE,
+  refusesAddress: true,
 };
 const USED_UP = {
   kind: 'quota',
@@ -184,6 +189,7 @@ const LINK = {
     advice:
       "Check in the vendor's console that this machine's public address is on the whitelist, that the order has not expired, and that the url is complete.",
     verdict: RETRY_EVERY_HALF_HOUR,
+    refusesAddress: true,
   },
   empty: {
     summary: 'The vendor has no proxy for this link at the moment.',

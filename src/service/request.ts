@@ -101,7 +101,7 @@ const EXTRACT_PORT = 8080;
 
 type Pairs = readonly (readonly [name: string, value: string | number | Secret])[];
 
-export function listRequest({ url }: ListCall, etag: string | undefined): ServiceRequest {
+export function listRequest({ url }: Pick<ListCall, 'url'>, etag: string | undefined): ServiceRequest {
   if (url === undefined) throw new TypeError('a list without url is a file');
   return { method: 'GET', url: new URL(url.reveal()), ...(etag && { headers: { 'if-none-match': etag } }) };
 }

@@ -5,10 +5,11 @@
 import type { Clock } from '../core/clock.ts';
 import type { Random } from '../core/random.ts';
 import type { Secret } from '../core/secret.ts';
-import type { DrawAnswer } from './answer.ts';
+import { bodyText, type DrawAnswer, quoteText } from './answer.ts';
 import type { ServiceClient, ServiceConnection } from './client.ts';
 import type { RefuseAddress } from './decode.ts';
 import { makeMembers } from './gateway.ts';
+import { linkSecrets } from './link/link-url.ts';
 import { decodeList, listBody, readListFile } from './list.ts';
 import type { CountlessCall, DrawCall, ListCall, ServiceCall } from './request.ts';
 import type { WriteGate } from './transport.ts';
@@ -20,6 +21,13 @@ interface SupplyOptions {
   readonly refuses: RefuseAddress;
 }
 
+/** A connection for one GET of a URL that gets no members. */
+export interface UrlConnection {
+  /** @returns the status, and the text of the answer on one line, cut, without secrets of the URL. */
+  get(url: Secret, gate?: WriteGate): Promise<{ readonly status: number; readonly text: string }>;
+  close(): void;
+}
+
 export interface SupplyConnection {
   extract(
     call: DrawCall,
@@ -28,6 +36,7 @@ export interface SupplyConnection {
   close(): void;
 }
 
+const MAX_TEXT = 200;
 const NOTHING_TO_CLOSE = { close: () => {} };
 
 export class Supply {
@@ -51,6 +60,19 @@ export class Supply {
         close: () => connection.close(),
       };
     return connectionOf(connection);
+  }
+
+  /** @param url - the URL, whose placeholders `get` may have replaced. */
+  async open(url: Secret, signal: AbortSignal): Promise<UrlConnection> {
+    const secrets = linkSecrets(url, { headers: {}, body: undefined });
+    const connection = await this.#options.client.connect({ baseUrl: new URL(url.reveal()).origin }, signal);
+    return {
+      get: async (asked, gate) => {
+        const { status, body } = await connection.fetch({ url: asked }, undefined, gate);
+        return { status, text: quoteText(bodyText(body), MAX_TEXT, secrets) };
+      },
+      close: () => connection.close(),
+    };
   }
 
   async #make(call: DrawCall): Promise<DrawAnswer> {

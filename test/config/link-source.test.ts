@@ -128,3 +128,31 @@ test('link source: warns of an unencrypted link, and of a second source with the
   expect(warnings.map(({ path }) => path)).toEqual(['sources[0].url', 'sources[1].url', 'sources[1].url']);
   expect(JSON.stringify(warnings)).not.toContain('abcdef123456');
 });
+
+test('list source: rotate needs a page to verify the exit with, its own or that of the health check', () => {
+  const list = (more: string, sections = '') =>
+    `sources:\n  - { name: ours, product: list, file: p.txt${more} }\n${sections}`;
+  const rotate = (keys: string) => `, rotate: { url: "http://modem.example/r?id={port}"${keys} }`;
+  const checkOf = (text: string) => {
+    const [source] = parseConfig(text, '/etc/noria.yaml', { env: {} }).sources;
+    return source?.product === 'list' ? source.rotate?.check : undefined;
+  };
+  const health = 'health: { check: { url: "http://health.example/ip" } }';
+  expect(checkOf(list(rotate(', check: "http://own.example/ip"'), health))).toBe('http://own.example/ip');
+  expect(checkOf(list(rotate(''), health))).toBe('http://health.example/ip');
+  expect(problemsOf(() => parseConfig(list(rotate('')), '/etc/noria.yaml', { env: {} }))).toEqual([
+    expect.stringContaining('sources[0].rotate: has no page to verify the exit with; set rotate.check'),
+  ]);
+});
+
+test('whitelist: works only with products that have calls', () => {
+  const whitelist = 'whitelist: { url: "http://vendor.example/bind?ip={ip}" }';
+  const text = `sources:\n  - { name: ours, product: list, file: p.txt, ${whitelist} }`;
+  expect(problemsOf(() => parseConfig(text, '/etc/noria.yaml', { env: {} }))).toEqual([
+    expect.stringMatching(
+      /sources\[0\]\.whitelist: works only with product: .* or link, and the product is list/,
+    ),
+  ]);
+  const link = configWith(`url: "${URL_TEXT}", interval: 2s, ${whitelist}`);
+  expect(link.sources[0]?.whitelist).toMatchObject({ everyMs: 600_000 });
+});

@@ -95,10 +95,21 @@ function plain(config: Config): unknown {
 test('print: a gateway and a list are printed as they can be read', () => {
   const text = `sources:
   - { name: gw, product: gateway, address: "gw.vendor.example:8000", upstream: { auth: { username: "me-{session}", password: hunter2 } } }
-  - { name: ours, product: list, file: p.txt, refresh: 1m }
+  - name: ours
+    product: list
+    file: p.txt
+    refresh: 1m
+    rotate: { url: "http://modem.example/r?id={port}&key=hunter2secret1", settle: 2s, check: "http://check.example/ip" }
+  - name: other
+    product: link
+    url: "http://vendor.example/get"
+    interval: 5s
+    whitelist: { url: "http://vendor.example/bind?ip={ip}", myIp: 203.0.113.7 }
 `;
   const printed = printConfig(parseConfig(text, 'noria.yaml', { env: {} }));
   expect(printed).not.toContain('hunter2');
+  for (const line of ['settle: 2s', 'every: 10m', 'check: http://check.example/ip', 'myIp: 203.0.113.7'])
+    expect(printed).toContain(line);
   const again = parseConfig(printed, 'noria.yaml', { env: {} });
   expect(printConfig(again)).toBe(printed);
 });

@@ -1,7 +1,7 @@
 /** A list that somebody else keeps: its members join and leave with the list, whatever the clients want. */
 import { writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, request } from 'node:http';
+import { type AddressInfo, connect, type Server } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
@@ -9,6 +9,43 @@ import { getThrough } from '../support/exit-through.ts';
 import { type Noria, openTestSandbox, startNoria, untilReady } from '../support/noria.ts';
 import { until } from '../support/until.ts';
 import { testFolder } from './noria-process.ts';
+
+async function listening(server: Server): Promise<number> {
+  await new Promise<void>((ready) => server.listen(0, '127.0.0.1', ready));
+  onTestFinished(() => void server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+/** A proxy that leaves through another address after each `rotate`, as a modem does. */
+async function openModem(number: number) {
+  const modem = { exit: `127.77.${number}.1`, rotations: 0, port: 0, rotate: () => {} };
+  modem.rotate = () => {
+    modem.rotations += 1;
+    modem.exit = `127.77.${number}.${modem.rotations + 1}`;
+  };
+  const server = createServer((asked, answer) => {
+    const { method, headers } = asked;
+    const sent = request(asked.url ?? '', { method, headers, localAddress: modem.exit }, (got) => {
+      answer.writeHead(got.statusCode ?? 500, got.headers);
+      got.pipe(answer);
+    });
+    sent.on('error', () => answer.destroy());
+    asked.pipe(sent);
+  });
+  server.on('connect', (asked, client, head) => {
+    const [host = '', port = ''] = (asked.url ?? '').split(':');
+    const target = connect({ host, port: Number(port), localAddress: modem.exit }, () => {
+      client.write('HTTP/1.1 200 OK\r\n\r\n');
+      target.write(head);
+      client.pipe(target).pipe(client);
+    });
+    target.on('close', () => client.destroy());
+    for (const socket of [client, target]) socket.on('error', () => socket.destroy());
+    client.on('close', () => target.destroy());
+  });
+  modem.port = await listening(server);
+  return modem;
+}
 
 /** The addresses of living proxies, which the sandbox gives for an extraction link. */
 async function proxies(sandbox: Sandbox, count: number): Promise<string[]> {
@@ -82,4 +119,57 @@ test('lists: a URL is read again at each refresh, and sends an unchanged list on
   noria.control.refillSource('ours');
   await until('the list is empty', () => addresses(noria).length === 0);
   expect(noria.control.status().sources[0]).toMatchObject({ state: 'ready' });
+});
+
+test('lists: rotate gives each member a new exit, one after another, and no client notices', async () => {
+  const sandbox = await openTestSandbox();
+  const modems = await Promise.all([openModem(1), openModem(2)]);
+  const rotator = await listening(
+    createServer((asked, answer) => {
+      const port = Number(new URL(asked.url ?? '', 'http://localhost').searchParams.get('port'));
+      const modem = modems.find((one) => one.port === port);
+      modem?.rotate();
+      answer.end('ok');
+    }),
+  );
+  const file = join(testFolder(), 'modems.txt');
+  writeFileSync(file, modems.map(({ port }) => `127.0.0.1:${port}\n`).join(''));
+  const url = `http://127.0.0.1:${rotator}/rotate?port={port}`;
+  const rotate = `rotate: { url: "${url}", every: 1s, settle: 100ms, check: "${sandbox.targetUrl}/ip" }`;
+  const noria = await startNoria({
+    sources: [`  - { name: modems, product: list, file: "${file}", ${rotate} }`],
+  });
+  await untilReady(noria, 2);
+  const exits = new Set<string>();
+  await until('each modem has rotated twice', async () => {
+    const answer = await getThrough(noria.proxy, `${sandbox.targetUrl}/ip`);
+    expect(answer).toMatch(/^200 127\.77\./);
+    exits.add(answer);
+    return modems.every(({ rotations }) => rotations >= 2);
+  });
+  expect(exits.size).toBeGreaterThan(2);
+  await until('the members have the verified exits', () =>
+    noria.control.members().some(({ exitIp }) => modems.some((modem) => modem.exit === exitIp)),
+  );
+  expect(noria.control.status().sources[0]?.reason).not.toContain('did not change');
+});
+
+test('lists: the status names a member whose exit did not change', async () => {
+  const sandbox = await openTestSandbox();
+  const modem = await openModem(3);
+  const rotator = await listening(createServer((_, answer) => void answer.end('busy')));
+  const file = join(testFolder(), 'modems.txt');
+  writeFileSync(file, `127.0.0.1:${modem.port}\n`);
+  const rotate = `rotate: { url: "http://127.0.0.1:${rotator}/", every: 1s, settle: 100ms, check: "${sandbox.targetUrl}/ip" }`;
+  const noria = await startNoria({
+    sources: [`  - { name: modems, product: list, file: "${file}", ${rotate} }`],
+  });
+  await untilReady(noria, 1);
+  const reason = `the list has 1 member; 127.0.0.1:${modem.port}: the exit 127.77.3.1 did not change`;
+  await until('the reason says so', () => noria.control.status().sources[0]?.reason === reason);
+  modem.rotate();
+  await until(
+    'a new exit ends it',
+    () => noria.control.status().sources[0]?.reason === 'the list has 1 member',
+  );
 });

@@ -94,6 +94,11 @@ export class CountingPool implements RefillPool {
       if (!kept.has(key)) this.members.get(source)?.delete(key);
   }
 
+  drainMember(source: string, { host, port }: DrawnMember): string | undefined {
+    this.members.get(source)?.delete(`${host}:${port}`);
+    return undefined;
+  }
+
   countsOf() {
     return undefined;
   }

@@ -1,5 +1,5 @@
 /** Takes one turn of a pace, as a source does: waits, opens the connection, claims the call and sends it. */
-import type { Pace, Permit } from '../../src/refill/pace.ts';
+import type { DrawPermit, Pace } from '../../src/refill/pace.ts';
 import type { PaceRule, Settlement } from '../../src/refill/pace-rule.ts';
 
 export interface TestTurn<T> {
@@ -12,7 +12,7 @@ export interface TestTurn<T> {
 }
 
 interface TestCall<T> {
-  send(permit: Permit): Promise<{ readonly result: T; readonly settlement: Settlement }>;
+  send(permit: DrawPermit): Promise<{ readonly result: T; readonly settlement: Settlement }>;
   close(): void;
 }
 

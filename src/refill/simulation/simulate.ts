@@ -110,6 +110,7 @@ function sharedPool(own: Pool, pools: readonly Pool[]): RefillPool {
     nextLossAt: (source, moment) => own.nextLossAt(source, moment),
     countsOf: (source) => own.countsOf(source),
     retainMembers: (source, kept) => own.retainMembers(source, kept),
+    drainMember: (source, member) => own.drainMember(source, member),
     limitTunnels: (source, factor) => own.limitTunnels(source, factor),
     unlimitTunnels: (source) => own.unlimitTunnels(source),
     demand: (source) =>

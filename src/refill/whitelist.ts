@@ -1,0 +1,118 @@
+/**
+ * Authorises this machine's address at a vendor whose answer says that the address is not authorised: calls the vendor's
+ * binding URL (`whitelist.url`), at most once in `every` for the same address. So a wrong URL or a vendor that ignores
+ * it never causes a loop.
+ */
+import { isIP } from 'node:net';
+import type { Clock } from '../core/clock.ts';
+import { NoriaError } from '../core/faults.ts';
+import { Secret } from '../core/secret.ts';
+import { roughDuration } from '../core/words.ts';
+import type { UrlAccess, WhitelistOptions } from './options.ts';
+import type { DrawPermit, DrawPlace } from './pace.ts';
+import { PACE_UNCHANGED } from './pace-rule.ts';
+import type { DrawOutcome } from './reaction.ts';
+
+const ADDRESS = /(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])/g;
+const ADDRESS_TAG = '{ip}';
+
+export class Whitelist {
+  readonly options: WhitelistOptions;
+  readonly #clock: Clock;
+  readonly #urls: UrlAccess;
+  /** Whether the next call of the source is to the binding URL. */
+  isDue = false;
+  #named: string | undefined;
+  #last: { readonly address: string; readonly at: number; readonly problem?: string } | undefined;
+
+  constructor(clock: Clock, urls: UrlAccess, options: WhitelistOptions) {
+    this.#clock = clock;
+    this.#urls = urls;
+    this.options = options;
+  }
+
+  /**
+   * Takes an answer that refuses this machine's address, and decides whether to call the binding URL.
+   *
+   * @returns the outcome with the advice that follows from the last call of the URL.
+   */
+  refused(outcome: DrawOutcome): DrawOutcome {
+    const { everyMs, myIp } = this.options;
+    const last = this.#last;
+    this.#named = outcome.message?.match(ADDRESS)?.find((text) => isIP(text) !== 0);
+    const known = this.#named ?? (myIp !== undefined && isIP(myIp) !== 0 ? myIp : undefined);
+    const isAsked = known === undefined && myIp !== undefined; // only a call to `myIp` tells the address
+    const isOther =
+      last?.problem === undefined && (isAsked || (known !== undefined && known !== last?.address));
+    this.isDue = last === undefined || this.#clock.monotonic() - last.at >= everyMs || isOther;
+    return { ...outcome, advice: this.#advice(outcome.advice) };
+  }
+
+  /** Calls the binding URL. The call counts as a call of the source, so it keeps the pace of `place`. */
+  async bind(place: DrawPlace, signal: AbortSignal): Promise<void> {
+    this.isDue = false;
+    const last = this.#last;
+    const at = this.#clock.monotonic();
+    let address = '';
+    try {
+      address = await this.#address(signal);
+      const isKnown = last?.address === address && at - last.at < this.options.everyMs;
+      if (signal.aborted || isKnown) return;
+      const problem = await this.#call(address, place, signal);
+      this.#last = { address, at, ...(problem !== undefined && { problem }) };
+    } catch (error) {
+      if (signal.aborted) return; // ignored: the turn has ended
+      if (!(error instanceof NoriaError)) throw error;
+      this.#last = { address, at, problem: `failed: ${error.message}` };
+    }
+  }
+
+  async #call(address: string, place: DrawPlace, signal: AbortSignal): Promise<string | undefined> {
+    const url = new Secret(this.options.url.reveal().replaceAll(ADDRESS_TAG, encodeURIComponent(address)));
+    const connection = await this.#urls.open(this.options.url, signal);
+    try {
+      const permit = await place.claim();
+      const send = async (gate: DrawPermit) => ({
+        result: await connection.get(url, gate),
+        settlement: PACE_UNCHANGED,
+      });
+      const sent = permit && (await place.send(permit, () => send(permit)));
+      if (sent === undefined) return 'was late';
+      const { status, text } = sent.result;
+      return status < 300 ? undefined : `answered with status ${status}${text && `: ${text}`}`;
+    } finally {
+      connection.close();
+    }
+  }
+
+  /** The address that the service named, else the one that `myIp` gives; empty if the URL takes none. */
+  async #address(signal: AbortSignal): Promise<string> {
+    const { url, myIp } = this.options;
+    if (!url.reveal().includes(ADDRESS_TAG)) return '';
+    if (this.#named !== undefined) return this.#named;
+    if (myIp === undefined)
+      throw new NoriaError('bad-config', 'the service names no address; set whitelist.myIp of the source');
+    if (isIP(myIp) !== 0) return myIp;
+    const asked = new Secret(myIp);
+    const connection = await this.#urls.open(asked, signal);
+    try {
+      const { status, text } = await connection.get(asked);
+      if (status === 200 && isIP(text) !== 0) return text;
+      throw new NoriaError('bad-config', `whitelist.myIp answered with status ${status} and no address`);
+    } finally {
+      connection.close();
+    }
+  }
+
+  #advice(advice: string): string {
+    if (this.isDue) return 'noria now calls whitelist.url of the source to authorise this machine.';
+    const last = this.#last;
+    if (last === undefined) return advice;
+    const { address, at, problem } = last;
+    const what = address === '' ? 'this machine' : address;
+    const ago = roughDuration(this.#clock.monotonic() - at);
+    if (problem === undefined)
+      return `noria called whitelist.url for ${what} ${ago} ago, and the service still refuses it. ${advice}`;
+    return `The call of whitelist.url for ${what} ${ago} ago ${problem}. Correct whitelist of the source, or: ${advice}`;
+  }
+}
