@@ -720,7 +720,12 @@ function load(): Map<string, string> {
     return [[FAULTS[code].summary, summary] as const, [FAULTS[code].advice, advice] as const];
   });
   const all = [...faults, ...SENTENCES];
-  templates = all.filter(([english]) => english.includes('{')).flatMap(templatesOf);
+  // a template that begins with a value fits many texts, so the others come first
+  const startsWithValue = ([english]: readonly [string, string]) => Number(english.startsWith('{'));
+  templates = all
+    .filter(([english]) => english.includes('{'))
+    .toSorted((one, other) => startsWithValue(one) - startsWithValue(other))
+    .flatMap(templatesOf);
   return new Map(all.map(([english, chinese]) => [keyOf(english), chinese]));
 }
 

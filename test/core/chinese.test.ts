@@ -69,6 +69,7 @@ test.each([
     'The key is wrong. Another noria of the fleet got this answer.',
     '密钥错误。这是集群中另一个 noria 得到的返回。',
   ],
+  ['source city: The extraction service did not answer', '来源 city：提取服务没有答复'],
   [
     'the front proxy proxy.example:3128 did not answer (no answer within 500 ms)',
     '前置代理 proxy.example:3128没有答复（no answer within 500 ms）',
