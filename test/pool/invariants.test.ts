@@ -4,6 +4,7 @@ import { expect, test } from 'vitest';
 import { STRATEGIES } from '../../src/pool/options.ts';
 import { decodeSnapshot } from '../../src/pool/stored-state.ts';
 import { runsOf } from '../support/properties.ts';
+import { addMembers, openKit, use } from './pool-kit.ts';
 import { PoolModel, type Step } from './pool-model.ts';
 
 const few = fc.nat({ max: 7 });
@@ -77,6 +78,18 @@ test('pool: the invariants hold after every random step', async () => {
     }),
     { numRuns: runsOf(1_000) },
   );
+});
+
+test('pool: after a thousand requests, every lease has ended and no session has moved', () => {
+  const kit = openKit();
+  addMembers(kit, 5);
+  for (let round = 0; round < 1_000; round += 1) {
+    use(kit, round % 2 === 0 ? { session: `s${round % 7}` } : {});
+    kit.clock.advance(100);
+  }
+  expect(kit.events('session.moved')).toEqual([]);
+  const open = kit.pool.members().flatMap(({ id }) => kit.pool.leasesOf({ member: id }));
+  expect(open, 'open leases').toEqual([]);
 });
 
 function often<One extends Step>(weight: number, model: { [Key in keyof One]: fc.Arbitrary<One[Key]> }) {
