@@ -1,5 +1,12 @@
 /** Nearly as long as a test may take (vitest.config.ts), so that a wait that fails can still say what it waited for. */
 const LIMIT_MS = 280_000;
+let testEndsMs = Infinity;
+
+/** Runs before each test: all waits of a test together may take as long as the test. */
+export function startWaits(): void {
+  testEndsMs = performance.now() + LIMIT_MS;
+}
+
 /** The shortest and the longest pause between two checks. */
 const [LEAST_PAUSE_MS, MOST_PAUSE_MS] = [5, 100];
 
@@ -14,13 +21,14 @@ export async function until(
   holds: () => boolean | Promise<boolean>,
   limitMs = LIMIT_MS,
 ): Promise<void> {
-  const endMs = performance.now() + limitMs;
+  const startedMs = performance.now();
+  const endMs = Math.min(startedMs + limitMs, testEndsMs);
   for (;;) {
     const startMs = performance.now();
     if (await holds()) return;
     const nowMs = performance.now();
     if (nowMs > endMs) {
-      throw new Error(`gave up after ${limitMs} ms: ${typeof what === 'string' ? what : what()}`);
+      throw new Error(`gave up after ${Math.round(nowMs - startedMs)} ms: ${typeof what === 'string' ? what : what()}`);
     }
     const pauseMs = Math.min(Math.max(LEAST_PAUSE_MS, 3 * (nowMs - startMs)), MOST_PAUSE_MS);
     await new Promise((next) => setTimeout(next, pauseMs));

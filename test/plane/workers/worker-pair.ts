@@ -35,7 +35,7 @@ export function workersOf(parent: number | undefined): number[] {
 }
 
 /** The open sockets of a process. */
-export function socketsOf(pid: number): string[] {
+function socketsOf(pid: number): string[] {
   return readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
     try {
       const target = readlinkSync(`/proc/${pid}/fd/${fd}`);
@@ -44,6 +44,18 @@ export function socketsOf(pid: number): string[] {
       return []; // ignored: the socket closed while the list was read
     }
   });
+}
+
+/** Whether a process has accepted this connection. A worker opens other sockets meanwhile, such as warm connections to members. */
+export function hasAccepted(pid: number, { localPort = 0, remotePort = 0 }: Socket): boolean {
+  const [local, remote] = [remotePort, localPort].map(
+    (port) => `:${port.toString(16).padStart(4, '0').toUpperCase()} `,
+  );
+  const row = readFileSync('/proc/net/tcp', 'utf8')
+    .split('\n')
+    .find((line) => line.includes(`${local}0100007F${remote}`));
+  const inode = row?.trim().split(/\s+/)[9] ?? '0'; // 0 while no process has accepted the connection
+  return socketsOf(pid).includes(`socket:[${inode}]`);
 }
 
 export const isStopped = (pid: number) => / \(.*\) T /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
@@ -114,9 +126,8 @@ export async function startPair(more: Partial<NoriaOptions> = {}, clock?: Clock)
   expect(workers).toEqual([first, second]);
   const connectToWorker = (worker: number, all: readonly number[]) =>
     whileAlone(worker, all, async () => {
-      const before = new Set(socketsOf(worker));
       const socket = await connectTo(noria.proxy);
-      await until('the worker has accepted it', () => socketsOf(worker).some((inode) => !before.has(inode)));
+      await until('the worker has accepted it', () => hasAccepted(worker, socket));
       return socket;
     });
   return {
