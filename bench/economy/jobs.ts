@@ -21,7 +21,15 @@ export interface JobResult {
   readonly calls: number;
   readonly earlyCalls: number;
   readonly minutes: number;
+  /** Visits of a site by an exit that it has banned. */
+  readonly bannedVisits: number;
+  /** Of the logins, those whose pages all came, and from one exit. */
+  readonly whole: number;
+  readonly logins: number;
 }
+
+/** Over all rounds of the job `logins`; more than a few, because a share is compared with a limit. */
+const LOGIN_ROUNDS = 15;
 
 const BANNING: readonly SiteName[] = ['minute', 'total', 'resetting'];
 
@@ -62,12 +70,12 @@ export const JOBS = {
     },
   },
   logins: {
-    about: 'six logins of 20 pages, two at a time, a page each two seconds',
+    about: '30 logins of 20 pages, two at a time, a page each two seconds',
     factor: 10,
     vendor: USUAL,
     async run(world, page) {
       const login = (name: string) => evenly(world, 20, 2_000, () => page(world.sites.open, name));
-      for (let round = 0; round < 3; round += 1) {
+      for (let round = 0; round < LOGIN_ROUNDS; round += 1) {
         await Promise.all([login(`a${round}`), login(`b${round}`)]);
       }
     },
@@ -101,12 +109,15 @@ export async function runJob(
   const startedAt = world.clock.monotonic();
   const waits: number[] = [];
   const pages: Promise<void>[] = [];
+  const broken = new Map<string, boolean>();
   let ok = 0;
   await job.run(world, ({ url }, session) => {
     const askedAt = world.clock.monotonic();
+    if (session !== undefined && !broken.has(session)) broken.set(session, false);
     pages.push(
-      subject.page(url, session).then((served) => {
+      subject.page(`${url}${session ?? ''}`, session).then((served) => {
         if (served) ok += 1;
+        else if (session !== undefined) broken.set(session, true);
         waits.push(world.clock.monotonic() - askedAt);
       }),
     );
@@ -115,12 +126,17 @@ export async function runJob(
   const minutes = (world.clock.monotonic() - startedAt) / 60_000;
   const drawn = subject.drawn();
   await subject.close();
+  const sites = Object.values(world.sites);
+  const isWhole = ([login, failed]: readonly [string, boolean]) =>
+    !failed && sites.every(({ exitsOf }) => (exitsOf.get(login)?.size ?? 1) === 1);
   const { calls, paceBreaks } = world.sandbox.stats();
   waits.sort((a, b) => a - b);
   const at = (share: number) => waits[Math.min(waits.length - 1, Math.floor(share * waits.length))] ?? 0;
   return {
     ...{ pages: pages.length, ok, drawn, minutes, calls, earlyCalls: paceBreaks },
     ...{ p50Ms: at(0.5), p99Ms: at(0.99) },
+    bannedVisits: sites.reduce((sum, site) => sum + site.bannedVisits, 0),
+    ...{ whole: [...broken].filter(isWhole).length, logins: broken.size },
   };
 }
 

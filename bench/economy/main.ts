@@ -21,7 +21,19 @@ const LIMITS: readonly (readonly [job: JobName, what: string, holds: (result: Jo
   ['cold start', 'p99 at most 1.5 s', ({ p99Ms }) => p99Ms <= 1_500],
 ];
 
-const TITLES = ['subject', 'pages', 'ok', 'IPs', 'pages/IP', 'p50', 'p99', 'calls', 'early'];
+const TITLES = [
+  'subject',
+  'pages',
+  'ok',
+  'IPs',
+  'pages/IP',
+  'p50',
+  'p99',
+  'calls',
+  'early',
+  'met ban',
+  'whole',
+];
 
 const { values } = parseArgs({
   options: {
@@ -64,14 +76,16 @@ for (const text of broken) console.log(text);
 process.exit(broken.length > 0 ? 1 : 0);
 
 function figuresOf(result: JobResult): string[] {
-  const { pages, ok, drawn, p50Ms, p99Ms, calls, earlyCalls } = result;
+  const { pages, ok, drawn, p50Ms, p99Ms, calls, earlyCalls, bannedVisits, whole, logins } = result;
+  const logged = logins === 0 ? '-' : `${whole}/${logins}`;
   const perIp = drawn === 0 ? '-' : (ok / drawn).toFixed(1);
   const seconds = (ms: number) => `${(ms / 1_000).toFixed(1)} s`;
-  return [pages, ok, drawn, perIp, seconds(p50Ms), seconds(p99Ms), calls, earlyCalls].map(String);
+  const times = [seconds(p50Ms), seconds(p99Ms)];
+  return [pages, ok, drawn, perIp, ...times, calls, earlyCalls, bannedVisits, logged].map(String);
 }
 
 function rowOf([first = '', ...cells]: readonly string[]): string {
-  return `${first.padEnd(20)}${cells.map((cell) => cell.padStart(9)).join('')}`;
+  return `${first.padEnd(22)}${cells.map((cell) => cell.padStart(9)).join('')}`;
 }
 
 function chosen<Name extends string>(

@@ -65,7 +65,9 @@ async function real({ replicas, moments }: Case, world: World): Promise<number> 
   const fleet = new MemoryFleet({ name: 'economy', clock, timekeeper, version: '0' });
   const norias = [];
   for (let number = 0; number < replicas; number += 1)
-    norias.push(await openNoria(world, 'demand', replicas > 1 ? fleet.connector(`n${number}`) : undefined));
+    norias.push(
+      await openNoria(world, 'demand', { fleet: replicas > 1 ? fleet.connector(`n${number}`) : undefined }),
+    );
   const startAt = clock.monotonic();
   const pages: Promise<boolean>[] = [];
   for (const [at, moment] of moments.entries()) {

@@ -22,6 +22,7 @@ export interface Subject {
 
 export type SubjectName =
   | 'noria'
+  | 'noria (clients talk)'
   | 'noria (fill: size)'
   | 'random picks'
   | 'raw proxy pool'
@@ -30,6 +31,7 @@ export type SubjectName =
 
 export const SUBJECTS: Readonly<Record<SubjectName, (world: World) => Promise<Subject>>> = {
   noria: (world) => openNoria(world, 'demand'),
+  'noria (clients talk)': (world) => openNoria(world, 'demand', { talks: true }),
   'noria (fill: size)': (world) => openNoria(world, 'size'),
   'random picks': async (world) => new RandomPicks(world),
   'raw proxy pool': async (world) => new RawProxyPool(world),
@@ -44,6 +46,8 @@ const answerSchema = z.object({
 });
 
 const TRIES = 3;
+/** What the clients that talk ask for: twenty pages, one each two seconds, and some time to spare. */
+const LOGIN_LIFE = '45s';
 const PAGE_TIMEOUT_MS = 10_000;
 const NORIA_TIMEOUT_MS = 30_000;
 const SIZE = 20;
@@ -71,7 +75,12 @@ state: off
   );
 }
 
-export async function openNoria(world: World, fill: string, fleet?: FleetConnector): Promise<Subject> {
+/** @param talks - whether the clients report each ban that they see, and say how long their logins last. */
+export async function openNoria(
+  world: World,
+  fill: string,
+  { talks = false, fleet }: { readonly talks?: boolean; readonly fleet?: FleetConnector | undefined } = {},
+): Promise<Subject> {
   const config = configOf(world, fill);
   const log = createLog({ level: 'error', format: 'json', destination: { write: () => {} } });
   const elapsedMs = () => world.clock.monotonic();
@@ -84,16 +93,20 @@ export async function openNoria(world: World, fill: string, fleet?: FleetConnect
   });
   const port = Number(daemon.addresses.listeners[0]?.split(':')[1]);
   await until('the first draw', () => daemon.control.status().pool.ready > 0 || drawn > 0, 30_000);
+  let pages = 0;
+  const getBy = (headers: Through['headers'], url: string) =>
+    get(world, { host: '127.0.0.1', port, headers, timeoutMs: NORIA_TIMEOUT_MS }, url);
   return {
     async page(url, session) {
-      const headers = session === undefined ? {} : { 'X-Noria-Session': session };
       for (let attempt = 0; attempt < TRIES; attempt += 1) {
-        const status = await get(
-          world,
-          { host: '127.0.0.1', port, headers, timeoutMs: NORIA_TIMEOUT_MS },
-          url,
-        );
+        pages += 1;
+        const tag = talks && session === undefined ? { 'X-Noria-Tag': `p${pages}` } : {};
+        const life = talks && session !== undefined ? { 'X-Noria-Life': LOGIN_LIFE } : {};
+        const headers = { ...tag, ...life, ...(session !== undefined && { 'X-Noria-Session': session }) };
+        const status = await getBy(headers, url);
         if (status === 200) return true;
+        if (talks && status === 403)
+          await getBy(headers, `http://noria.invalid/banned?host=${new URL(url).hostname}`);
       }
       return false;
     },

@@ -34,9 +34,13 @@ export class ScaledClock implements Clock {
 type Rule = (exit: string, now: number) => 'page' | 'banned' | 'reset';
 
 export interface Site {
-  /** `http://NAME.example:PORT/` */
+  /** `http://NAME.example:PORT/`; a page of a login has the login's name as its path. */
   readonly url: string;
   readonly server: Server;
+  /** How many visits met a ban. */
+  bannedVisits: number;
+  /** The exits that each login came from. */
+  readonly exitsOf: Map<string, Set<string>>;
 }
 
 export const SITE_NAMES = ['open', 'minute', 'total', 'resetting'] as const;
@@ -166,7 +170,11 @@ function limited(limit: {
 
 async function openSite(name: SiteName, rule: Rule, clock: Clock): Promise<Site> {
   const server = createServer((request: IncomingMessage, response: ServerResponse) => {
-    const verdict = rule(request.socket.remoteAddress ?? '', clock.monotonic());
+    const exit = request.socket.remoteAddress ?? '';
+    const login = request.url?.slice(1) ?? '';
+    if (login !== '') site.exitsOf.set(login, (site.exitsOf.get(login) ?? new Set()).add(exit));
+    const verdict = rule(exit, clock.monotonic());
+    if (verdict !== 'page') site.bannedVisits += 1;
     if (verdict === 'reset') request.socket.resetAndDestroy();
     else if (verdict === 'banned') response.writeHead(403, { 'Retry-After': '600' }).end('banned\n');
     else response.end(`<title>${name}</title>${'x'.repeat(2_000)}\n`);
@@ -174,5 +182,9 @@ async function openSite(name: SiteName, rule: Rule, clock: Clock): Promise<Site>
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : 0;
-  return { url: `http://${name}.example:${port}/`, server };
+  const site: Site = {
+    ...{ url: `http://${name}.example:${port}/`, server },
+    ...{ bannedVisits: 0, exitsOf: new Map() },
+  };
+  return site;
 }

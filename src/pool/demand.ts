@@ -133,30 +133,33 @@ function strandedIn(
 }
 
 /**
- * The earliest monotonic moment at which a held member may serve the request: its bans and spacing at the site have ended then. At
- * most `now` if a member may serve it as soon as it is free.
+ * The monotonic moment at which a held member may serve the request, after its bans and its spacing at the site, if `ahead` other
+ * clients are served first. At most `now` if a member may serve it as soon as it is free; Infinity if none ever may.
  */
 export function servedAt(
   { routing, targetHost }: LeaseRequest,
   { tiers, filter }: Candidates,
   sites: Sites,
   now: number,
+  ahead = 0,
 ): number {
   const minEndsAt = now + (routing.minLifeMs ?? 0);
   const site = sites.of(targetHost);
   const spacingMs = sites.spacingOf(site, now);
-  let earliest = Number.POSITIVE_INFINITY;
+  const slots: number[] = [];
   for (const { sources } of tiers) {
     for (const { members } of sources) {
       for (const member of members) {
         if (member.endsAt < minEndsAt || !mayServe(member, filter, false)) continue;
         const at = freeAt(site, member, spacingMs, routing.user);
-        if (at <= now) return at;
-        if (at < member.endsAt) earliest = Math.min(earliest, at);
+        if (at <= now && (spacingMs === 0 || ahead === 0)) return at;
+        if (at < member.endsAt) slots.push(Math.max(at, now));
       }
     }
   }
-  return earliest;
+  slots.sort((one, other) => one - other);
+  const slot = slots[ahead % slots.length] ?? Number.POSITIVE_INFINITY;
+  return slot + Math.floor(ahead / Math.max(1, slots.length)) * spacingMs;
 }
 
 export function searchedSources({ tiers }: Candidates, now: number): string[] {

@@ -10,6 +10,7 @@ import type { Demand, DrawnMember, Facts } from './drawn-member.ts';
 import { Health, SourceEvidence } from './health.ts';
 import { hasLatinLetter, type Location } from './locations.ts';
 import type { PoolSourceOptions } from './options.ts';
+import { RequestRate } from './request-rate.ts';
 import { type Rotation, RotationEntry } from './rotation/rotation.ts';
 import type { Pair, Site } from './sites.ts';
 
@@ -280,50 +281,6 @@ class DecayingRate {
 
   #decayed(now: number): number {
     return this.#amount === 0 ? 0 : this.#amount * Math.exp((this.#updatedAt - now) / RATE_MEMORY_MS);
-  }
-}
-
-const RATE_STEP_MS = 5_000;
-const RATE_STEPS = 60;
-const MIN_RATE_MS = 60_000;
-/** A rate counts at least this number of requests, if five minutes have as many: so that it does not follow chance. */
-const MIN_COUNTED = 20;
-
-/** Counts requests in steps of five seconds. `add` runs for every request, so it must be fast. */
-export class RequestRate {
-  readonly #counts = new Uint32Array(RATE_STEPS);
-  #step = 0;
-
-  add(now: number): void {
-    this.#advance(now);
-    const at = this.#step % RATE_STEPS;
-    this.#counts[at] = (this.#counts[at] ?? 0) + 1;
-  }
-
-  /**
-   * The requests per second in the last minute. If there were few, the rate of the gaps between those of up to five
-   * minutes: so one request is no rate, and the second one in a minute is.
-   */
-  perSecond(now: number): number {
-    this.#advance(now);
-    let ms = now - this.#step * RATE_STEP_MS;
-    let count = 0;
-    let sinceOldestMs = 0;
-    for (let back = 0; back < RATE_STEPS; back += 1) {
-      if (back > 0) ms += RATE_STEP_MS;
-      const inStep = this.#counts[(this.#step - back + RATE_STEPS) % RATE_STEPS] ?? 0;
-      count += inStep;
-      if (inStep > 0) sinceOldestMs = ms;
-      if (ms >= MIN_RATE_MS && count >= MIN_COUNTED) return (count * 1_000) / ms;
-    }
-    return (Math.max(0, count - 1) * 1_000) / Math.max(MIN_RATE_MS, sinceOldestMs);
-  }
-
-  #advance(now: number): void {
-    const step = Math.floor(now / RATE_STEP_MS);
-    const passed = Math.min(RATE_STEPS, step - this.#step);
-    for (let next = 1; next <= passed; next += 1) this.#counts[(step - passed + next) % RATE_STEPS] = 0;
-    this.#step = Math.max(this.#step, step);
   }
 }
 

@@ -73,7 +73,7 @@ const NONE_FREE = 'No member that can serve this request is free.';
 const TUNNELS_WORTH_A_MEMBER = 16;
 /** A session is in use this long, in ms, after its last request, and so long it needs a member of its own. */
 const SESSION_IN_USE_MS = 60_000;
-const COUNT_SESSIONS_EVERY_MS = 1_000;
+const COUNT_NEEDS_EVERY_MS = 1_000;
 
 interface Verdict {
   readonly holder: LeaseHolder;
@@ -96,7 +96,8 @@ export interface SharingParts {
 
 export class Pool implements LeaseProvider {
   readonly #sessionsInUse = new Map<PoolSource, number>();
-  #sessionsCountedAt = Number.NEGATIVE_INFINITY;
+  #exitsNeeded = 0;
+  #needsCountedAt = Number.NEGATIVE_INFINITY;
   waitingElsewhere = 0;
   readonly clients: Clients;
   readonly #clock: Clock;
@@ -276,18 +277,27 @@ export class Pool implements LeaseProvider {
     return demandOf(source, here, except);
   }
 
-  /** Number of members that the open tunnels, and the sessions used in the last minute, need. */
+  /** Number of members that the open tunnels, the sessions used in the last minute, and the sites need. */
   #heldFor(source: PoolSource, now: number): number {
     const { maxTunnelsPerMember } = this.#members.settings.rotation;
     const perMember = maxTunnelsPerMember > 0 ? maxTunnelsPerMember : TUNNELS_WORTH_A_MEMBER;
     const forTunnels = Math.ceil(source.openLeases / perMember);
-    if (this.#sessions.size === 0) return forTunnels;
-    if (now - this.#sessionsCountedAt >= COUNT_SESSIONS_EVERY_MS) this.#countSessions(now);
-    return Math.max(forTunnels, this.#sessionsInUse.get(source) ?? 0);
+    if (now - this.#needsCountedAt >= COUNT_NEEDS_EVERY_MS) this.#countNeeds(now);
+    const forSites = this.#exitsNeeded * this.#shareOf(source, now);
+    return Math.max(forTunnels, this.#sessionsInUse.get(source) ?? 0, Math.ceil(forSites));
   }
 
-  #countSessions(now: number): void {
-    this.#sessionsCountedAt = now;
+  /** The share of the clients' requests that the source serves. */
+  #shareOf({ requests }: PoolSource, now: number): number {
+    if (this.#exitsNeeded === 0 || this.#members.sources.size === 1) return 1;
+    let sum = 0;
+    for (const source of this.#members.sources.values()) sum += source.requests.perSecond(now);
+    return sum === 0 ? 1 : requests.perSecond(now) / sum;
+  }
+
+  #countNeeds(now: number): void {
+    this.#needsCountedAt = now;
+    this.#exitsNeeded = this.#members.sites.exitsNeeded(now);
     this.#sessionsInUse.clear();
     for (const { member, usedAt } of this.#sessions.all()) {
       const source = now - usedAt < SESSION_IN_USE_MS ? this.#members.find(member)?.source : undefined;
@@ -405,7 +415,8 @@ export class Pool implements LeaseProvider {
 
   /** Bans an exit for the host's site; see `Sites.ban`. */
   banExit(banned: Parameters<Sites['ban']>[0]): void {
-    if (!this.#members.sites.ban(banned)) return;
+    const lifeMs = this.#members.sources.get(banned.source ?? '')?.longestLifeMs;
+    if (!this.#members.sites.ban({ ...banned, lifeMs })) return;
     // a ban may leave waiting clients without an exit: they need a draw, or have no chance
     this.refuseHopeless();
     this.#announceStranded(this.#members.sites.of(banned.host));
@@ -660,7 +671,7 @@ export class Pool implements LeaseProvider {
       return this.#poolEmpty(reason, routing);
     }
     this.#queue.retryAt(this.#pick.retryAt);
-    const needsDraw = !isLimited && this.#needsDraw(request, candidates, now);
+    const needsDraw = !isLimited && this.#needsDraw(request, candidates, site.waitingCount, now);
     const answer = this.#queue.join(request, candidates, { needsDraw, site, now });
     // Emits the demand at 1, 2, 4, 8 … waiting clients: refill must know that their number grows, but needs no event for each
     // client.
@@ -669,23 +680,24 @@ export class Pool implements LeaseProvider {
   }
 
   /**
-   * Whether a newly drawn member could serve the request. False if the request waits for the member of its session or for an exit
-   * that its site lets noria use soon, or if no source draws members that fit it.
+   * Whether a newly drawn member could serve the request, before which `ahead` other clients wait for its site. False if the request
+   * waits for the member of its session or for an exit that its site lets noria use soon, or if no source draws members that fit it.
    */
-  #needsDraw(request: LeaseRequest, candidates: Candidates, now: number): boolean {
+  #needsDraw(request: LeaseRequest, candidates: Candidates, ahead: number, now: number): boolean {
     const { routing, avoid, targetHost, waitMs } = request;
     const { tiers, filter } = candidates;
     const { sites } = this.#members;
+    const site = sites.of(targetHost);
     const session = routing.session === undefined ? undefined : this.#sessions.find(routing.session);
     const own = this.#members.find(session?.member);
     if (own !== undefined && session?.isFixed === true) return false;
     if (own !== undefined && !avoid.includes(own.id)) {
-      const isBanned = freeAt(sites.of(targetHost), own, 0, routing.user) > now;
+      const isBanned = freeAt(site, own, 0, routing.user) > now;
       if (whyUnusable(own, filter, isBanned) === undefined) return false;
     }
     if (!tiers.some(({ sources }) => sources.some((source) => couldDraw(source, filter, routing.minLifeMs))))
       return false;
-    const at = servedAt(request, candidates, sites, now);
+    const at = servedAt(request, candidates, sites, now, ahead);
     return at <= now || at > now + waitMs * SOON_SHARE;
   }
 
@@ -704,9 +716,11 @@ export class Pool implements LeaseProvider {
   #announceStranded(site: Site): void {
     if (site.waitingCount === 0) return;
     const now = this.#clock.monotonic();
+    let ahead = 0;
     for (const client of this.#queue.all()) {
       if (client.site !== site) continue;
-      const needsDraw = this.#needsDraw(client.request, client.candidates, now);
+      const needsDraw = this.#needsDraw(client.request, client.candidates, ahead, now);
+      ahead += 1;
       if (needsDraw !== client.needsDraw) this.#queue.changeNeed(client, needsDraw);
     }
     this.#bus.emit('demand.rose', { sources: [...this.#members.sources.keys()] });

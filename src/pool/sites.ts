@@ -11,6 +11,7 @@ import { HOUR_MS, MINUTE_MS, SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
 import { parseTargetRule, type TargetRule } from '../core/target-rule.ts';
 import { DEFAULT_SITE_RULE, type ProcessPart, partOfProcess, type SiteRule } from './options.ts';
+import { RequestRate } from './request-rate.ts';
 
 export type BanEvidence = 'report' | 'status' | 'reset';
 
@@ -34,6 +35,8 @@ interface Banned {
   readonly exit: string;
   readonly evidence: BanEvidence;
   readonly source?: string | undefined;
+  /** How long an exit of the source lives at most; absent: unknown. */
+  readonly lifeMs?: number | undefined;
   /** A named time (`for`, `Retry-After`), which replaces that of the rule, up to its `max`. */
   readonly forMs?: number | undefined;
   readonly user?: string | undefined;
@@ -60,6 +63,9 @@ const DROPPED_SHARE = 0.1;
 const USES_KEPT_MS = 10 * MINUTE_MS;
 const MIN_LEARNT_MS = SECOND_MS;
 const MAX_LEARNT_MS = 5 * MINUTE_MS;
+/** How far the first ban and each further one raise the spacing above the gap at which they came: the first gap is the shortest. */
+const FIRST_RAISE = 2;
+const RAISE = 1.25;
 /** The learnt spacing falls by a tenth for each time of this length without a ban. */
 const FALL_AFTER_MS = 10 * MINUTE_MS;
 const FALL = 0.9;
@@ -73,6 +79,8 @@ export class Pair {
   usedAt = -1;
   /** Moving average of the time between two uses; 0 before the second use. */
   gapMs = 0;
+  /** The uses since the first one or since the last ban. */
+  uses = 0;
   /** The round of the site in which it last used the exit. */
   round = -1;
   openLeases = 0;
@@ -103,6 +111,8 @@ export class Site {
   banCount = 0;
   lastUsedAt = 0;
   waitingCount = 0;
+  /** How often clients without a session use the site; undefined until noria has learnt a spacing for it. */
+  #requests: RequestRate | undefined;
   /** The draws that bans of the site caused during the last hour. */
   #draws: { readonly at: number; readonly source: string }[] = [];
   #drawCount = 0;
@@ -174,6 +184,12 @@ export class Site {
     return learnt < MIN_LEARNT_MS ? 0 : Math.round(learnt);
   }
 
+  /** The number of exits that the site's clients use within the learnt spacing. */
+  exitsNeeded(now: number): number {
+    const spacingMs = this.#learntMs === 0 ? 0 : this.learntAt(now);
+    return spacingMs === 0 ? 0 : ((this.#requests?.perSecond(now) ?? 0) * spacingMs) / SECOND_MS;
+  }
+
   /** @param rotates - whether the use belongs to a client without a session. */
   used(pair: Pair, rotates: boolean, now: number): void {
     const at = Math.round(now);
@@ -182,8 +198,10 @@ export class Site {
       pair.gapMs = pair.gapMs === 0 ? Math.max(1, gapMs) : Math.round((pair.gapMs + gapMs) / 2);
     }
     pair.usedAt = at;
+    pair.uses += 1;
     this.uses += 1;
     if (!rotates) return;
+    this.#requests?.add(now);
     if (pair.round === this.round) this.startRound();
     pair.round = this.round;
     this.usedInRound += 1;
@@ -194,15 +212,26 @@ export class Site {
     this.usedInRound = 0;
   }
 
-  /** Raises the learnt spacing above the gap between the uses of the exit that was banned. */
-  learn(gapMs: number, now: number): void {
+  /**
+   * Raises the learnt spacing above the gap between the uses of the exit that was banned. Not if an exit with this spacing could
+   * serve no more pages in its life than this one before its ban: the site then limits the pages, and spacing would only cost IPs.
+   */
+  learn(pair: Pair, lifeMs: number, now: number): void {
+    const { gapMs, uses } = pair;
+    pair.uses = 0;
     if (this.rule.spacingMs !== 'auto' || gapMs === 0 || gapMs >= MAX_LEARNT_MS) return;
-    const raisedMs = Math.min(MAX_LEARNT_MS, Math.max(MIN_LEARNT_MS, 2 * gapMs));
-    this.adoptSpacing(Math.max(this.learntAt(now), raisedMs), now);
+    const known = this.learntAt(now);
+    const raisedMs = Math.min(
+      MAX_LEARNT_MS,
+      Math.max(MIN_LEARNT_MS, (known === 0 ? FIRST_RAISE : RAISE) * gapMs),
+    );
+    if (raisedMs * uses > lifeMs) return;
+    this.adoptSpacing(Math.max(known, raisedMs), now);
   }
 
   adoptSpacing(spacingMs: number, now: number): void {
     if (spacingMs < this.learntAt(now)) return;
+    this.#requests ??= new RequestRate();
     this.#learntMs = Math.round(spacingMs);
     this.#learntAt = Math.round(now);
   }
@@ -328,6 +357,13 @@ export class Sites {
     return this.#byName.values();
   }
 
+  /** The greatest number of exits that one site needs at a time, because of its spacing. */
+  exitsNeeded(now: number): number {
+    let most = 0;
+    for (const site of this.#byName.values()) most = Math.max(most, site.exitsNeeded(now));
+    return most;
+  }
+
   find(name: string): Site | undefined {
     return this.#byName.get(name);
   }
@@ -371,7 +407,15 @@ export class Sites {
    * the ban counts for this user only, until a second user reports it.
    * @returns whether anything changed.
    */
-  ban({ host, exit, evidence, source = '', forMs, user }: Banned): boolean {
+  ban({
+    host,
+    exit,
+    evidence,
+    source = '',
+    lifeMs = Number.POSITIVE_INFINITY,
+    forMs,
+    user,
+  }: Banned): boolean {
     const now = this.#clock.monotonic();
     const site = this.of(host);
     const shared = user === undefined || site.isBannedForOther(exit, user, now);
@@ -382,7 +426,7 @@ export class Sites {
     if (!isBanned) {
       pair.sinceAt = Math.round(now);
       site.banCount += 1;
-      site.learn(this.#pairOf(site, exit, now).gapMs, now);
+      site.learn(this.#pairOf(site, exit, now), lifeMs, now);
     }
     if (forMs === undefined) pair.forMs = Math.min(ban.maxMs, pair.forMs === 0 ? ban.forMs : 2 * pair.forMs);
     pair.untilAt = Math.round(now + Math.min(ban.maxMs, forMs ?? pair.forMs));

@@ -56,10 +56,16 @@ export type DrawPlan =
 /** The minimum time in ms between two checks, if no event requires an earlier check. */
 const MIN_CHECK_SPACING_MS = 50;
 /**
- * A member is drawn for each time that clients make this number of requests in the life of a member. So rotation has as
- * many exits as the traffic is worth, and no IP is paid for one or two requests.
+ * A member is drawn for this number of requests in the life of a member, so that also light traffic has a few exits to rotate
+ * over, and no IP is paid for one or two requests.
  */
 const REQUESTS_PER_MEMBER = 4;
+const ROTATED_MEMBERS = 4;
+/**
+ * Beyond these members, one is drawn for each time that clients make this number of requests: measured with sites that ban
+ * (docs/economy.md). Sites that need more exits add to the demand when they ban.
+ */
+const REQUESTS_PER_FURTHER_MEMBER = 18;
 /**
  * With fewer requests in the life of a member, no member is held ahead: a client that comes then waits for one call, and the
  * pace is free.
@@ -77,8 +83,11 @@ export function wantedMembers(inputs: HoldingInputs): number {
   if (holdsSize(inputs)) return size;
   const { perSecond = 0, held = 0 } = demand;
   const requests = perSecond * (lifetimeMs / 1_000);
+  const rotated = Math.min(ROTATED_MEMBERS, requests / REQUESTS_PER_MEMBER);
   const byRate =
-    requests < REQUESTS_WORTH_HOLDING ? 0 : Math.max(1, Math.floor(requests / REQUESTS_PER_MEMBER));
+    requests < REQUESTS_WORTH_HOLDING
+      ? 0
+      : Math.floor(Math.max(1, rotated, requests / REQUESTS_PER_FURTHER_MEMBER));
   return Math.min(size, Math.max(byRate, held, atLeast));
 }
 

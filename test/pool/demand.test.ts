@@ -203,6 +203,17 @@ test('demand: the rate of requests follows the last minute, and few requests the
   expect(kit.pool.demand('city')).not.toHaveProperty('perSecond');
 });
 
+test('demand: after a quiet time the rate follows the first requests within half a minute', () => {
+  const kit = openKit();
+  kit.clock.advance(600_000);
+  kit.pool.addMembers('city', [drawn(kit, 1, 3_600_000)]);
+  for (let second = 0; second < 30; second += 1) {
+    use(kit);
+    kit.clock.advance(1_000);
+  }
+  expect(kit.pool.demand('city').perSecond).toBeCloseTo(1, 1);
+});
+
 test('demand: sessions used in the last minute and open tunnels each need members', () => {
   const kit = openKit();
   addMembers(kit, 2);

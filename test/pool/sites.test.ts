@@ -9,7 +9,7 @@ import { DEFAULT_SITE_RULE } from '../../src/pool/options.ts';
 import { Sites } from '../../src/pool/sites.ts';
 import { decodeSnapshot } from '../../src/pool/stored-state.ts';
 import { ManualClock } from '../support/manual-clock.ts';
-import { CITY } from '../support/pool-settings.ts';
+import { CITY, poolSettings } from '../support/pool-settings.ts';
 import { runsOf } from '../support/properties.ts';
 import {
   acquire,
@@ -202,6 +202,73 @@ test('sites: spacing is learnt from the gap at which a ban came, and falls slowl
   use(kit, {}, AT_SHOP);
   kit.clock.advance(10 * MINUTE_MS);
   expect(kit.pool.sites.views()).toMatchObject([{ spacingMs: 7_200 }]);
+});
+
+/** Uses the only exit of the pool this often with this gap, and bans it. */
+function useAndBan(kit: PoolKit, times: number, gapMs: number): void {
+  const [exit = ''] = exits(kit);
+  for (let turn = 0; turn < times; turn += 1) {
+    use(kit, {}, AT_SHOP);
+    if (turn < times - 1) kit.clock.advance(gapMs);
+  }
+  kit.pool.banExit({ host: 'shop.example', exit, evidence: 'report', source: 'city', forMs: 1_000 });
+  kit.clock.advance(1_000);
+}
+
+const learntAfter = (kit: PoolKit) => kit.pool.sites.views()[0]?.spacingMs;
+
+test('sites: a further ban raises the spacing a little above the gap at which it came', () => {
+  const kit = openKit();
+  addMembers(kit, 1, 7_200_000);
+  useAndBan(kit, 4, 4_000);
+  expect(learntAfter(kit)).toBe(8_000);
+  kit.clock.advance(7_000);
+  useAndBan(kit, 40, 8_000);
+  expect(learntAfter(kit)).toBe(10_000);
+});
+
+test('sites: a ban teaches no spacing with which an exit could serve no more pages in its life', () => {
+  const kit = openKit();
+  addMembers(kit, 1, 180_000);
+  useAndBan(kit, 7, 20_000); // 40 s between uses: four pages in three minutes
+  expect(learntAfter(kit)).toBe(0);
+});
+
+test('sites: the exits that a site needs because of its spacing are demand for the sources that serve it', () => {
+  const kit = openKit({ sources: [{ ...CITY, size: 20 }] });
+  addMembers(kit, 8, 7_200_000);
+  useAndBan(kit, 8 * 3, 500); // each exit every four seconds
+  expect(learntAfter(kit)).toBe(8_000);
+  kit.clock.advance(8_000);
+  for (let turn = 0; turn < 60; turn += 1) {
+    kit.clock.advance(2_000);
+    use(kit, {}, AT_SHOP);
+  }
+  kit.clock.advance(1_000);
+  const needed = kit.pool.demand('city').held ?? 0;
+  expect(needed, 'half a request a second, eight seconds apart').toBeGreaterThanOrEqual(4);
+  expect(needed).toBeLessThanOrEqual(5);
+  kit.pool.reconfigure(
+    poolSettings({
+      sources: [
+        { ...CITY, size: 20 },
+        { ...CITY, name: 'town' },
+      ],
+    }),
+  );
+  expect(kit.pool.demand('town').held ?? 0, 'a source without requests').toBe(0);
+});
+
+test('sites: of several clients that wait for one slot, the later ones are demand', () => {
+  const kit = openKit({ targets: [rule({ spacingMs: 5_000 })] });
+  addMembers(kit, 1, 3_600_000);
+  use(kit, {}, AT_SHOP);
+  kit.clock.advance(1_000);
+  const waiting = () => {
+    void kit.pool.acquire(request({}, { ...AT_SHOP, waitMs: 15_000 }));
+    return kit.pool.demand('city').waiting;
+  };
+  expect([waiting(), waiting(), waiting()], 'slots in 4, 9 and 14 s').toEqual([0, 1, 2]);
 });
 
 test('sites: without spacing an exit is free at once, also at a fraction of a millisecond', () => {

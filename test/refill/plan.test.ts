@@ -144,7 +144,7 @@ const perMinute = (requests: number, more: Partial<DrawInputs['demand']> = {}) =
 test('fill demand: the members are those that the requests of a life are worth', () => {
   const held = (requests: number, more: Partial<DrawInputs> = {}) =>
     wantedMembers(inputs([], { ...DEMAND, ...perMinute(requests), ...more }));
-  expect([0, 0.5, 1, 2, 4, 10, 30].map((requests) => held(requests))).toEqual([0, 0, 1, 1, 3, 7, 20]);
+  expect([0, 0.5, 1, 2, 4, 10, 30, 60].map((requests) => held(requests))).toEqual([0, 0, 1, 1, 3, 4, 5, 10]);
   expect(held(2_400), 'heavy load: all serve').toBe(20);
   expect(held(4, { lifetimeMs: 60_000 })).toBe(1);
   expect(held(1, perMinute(1, { held: 6 })), 'sessions and tunnels').toBe(6);
@@ -173,7 +173,7 @@ test('fill demand: at light load nothing is held, and a client that waits causes
 });
 
 test('fill demand: a lost member is replaced only while the demand needs it', () => {
-  const busy = { ...DEMAND, ...perMinute(10) };
+  const busy = { ...DEMAND, ...perMinute(43) };
   expect(planDraw(inputs(all(7), busy)).kind).toBe('enough');
   expect(planDraw(inputs(all(4), busy))).toMatchObject({ kind: 'draw', count: 3 });
   expect(planDraw(inputs(all(4), { ...busy, deadShare: 0.2 }))).toMatchObject({ count: 4 });
