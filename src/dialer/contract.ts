@@ -96,8 +96,11 @@ export interface MemberConnection {
 }
 
 export interface ConnectionOutcome {
-  /** Whether the member closed the connection, or the connection failed, before the member had sent a byte. */
-  readonly cut: boolean;
+  /**
+   * Whether the member closed the connection, or the connection failed, before the member had sent a byte. `after-tls`:
+   * it had sent the handshake of TLS, and no application data.
+   */
+  readonly cut: boolean | 'after-tls';
   readonly answered?: boolean;
   /** Whether bytes were sent and none came back, for longer than the target needs. */
   readonly mute?: boolean;

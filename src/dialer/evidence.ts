@@ -109,9 +109,13 @@ export class SiteEvidence {
     else this.answered(use);
   }
 
-  /** The site reset or ended the connection before any byte came back. */
-  reset(use: ExitUse): void {
+  /**
+   * The site reset or ended the connection before any byte came back, or after a TLS handshake before any application
+   * data. @param hasRelayed - whether bytes came back, which shows that the exit relays.
+   */
+  reset(use: ExitUse, hasRelayed = false): void {
     const now = this.#clock.monotonic();
+    if (hasRelayed) this.#working.renew(use.exit, true, now);
     const { strikes, answers } = this.#of(use.host);
     const own = strikesOf(strikes, use.exit);
     if (own.resets === 0) own.firstResetAt = now;

@@ -100,9 +100,9 @@ export class LeasedConnection implements MemberConnection, Listed {
     openConnections.delete(this);
     const isAnswered = outcome.answered === true && !this.#isMemberError;
     // Learnt at once, because a ban takes a second reset: the next requests prefer other exits.
-    if (outcome.cut && this.hasWorked) reachability.avoid(member, target.text);
+    if (outcome.cut !== false && this.hasWorked) reachability.avoid(member, target.text);
     // The member is not at fault if it closes a reused connection, which may have been idle for too long.
-    const isCut = outcome.cut && !this.reused;
+    const isCut = outcome.cut === true && !this.reused;
     // If the member closed the connection without an answer, the listener may send the request again. noria counts
     // this as one more failed attempt of the client.
     if (isCut && use === 'forward') clientBudgets.charge(routing.client ?? '', 1);
@@ -121,7 +121,8 @@ export class LeasedConnection implements MemberConnection, Listed {
   #noteEvidence({ cut, response }: ConnectionOutcome, isAnswered: boolean): void {
     const { evidence } = this.#parts;
     const use = { host: this.#request.target.host, exit: exitOf(this.lease), source: this.lease.source };
-    if (isAnswered) {
+    if (cut === 'after-tls') evidence.reset(use, true);
+    else if (isAnswered) {
       if (response === undefined) evidence.answered(use);
       else evidence.responded(use, response);
     } else if (cut && !this.reused) evidence.reset(use);

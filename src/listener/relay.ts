@@ -9,6 +9,7 @@ import type { Deadline, Deadlines } from '../core/deadlines.ts';
 import type { OpenRequest } from '../core/request-record.ts';
 import type { MemberConnection } from '../dialer/contract.ts';
 import { hasFailedWrite, lendChunks, TCP_KEEP_ALIVE_MS } from '../dialer/member-socket.ts';
+import { isTlsRecord, TlsStart } from '../dialer/tls-start.ts';
 
 export interface RelayOptions {
   readonly deadlines: Deadlines;
@@ -28,8 +29,11 @@ export interface RelayOptions {
 export interface RelayResult {
   readonly bytesUp: number;
   readonly bytesDown: number;
-  /** The member's side ended before it sent a byte, although the client had sent data and had not ended its side. */
-  readonly cut: boolean;
+  /**
+   * The member's side ended before it sent a byte, although the client had sent data and had not ended its side.
+   * `after-tls`: it sent the handshake of TLS, and no application data.
+   */
+  readonly cut: boolean | 'after-tls';
 }
 
 /**
@@ -70,7 +74,11 @@ class Relay {
   #clientEnded = false;
   #memberEnded = false;
   #lingering = false;
-  cut = false;
+  cut: RelayResult['cut'] = false;
+  /** Undefined before the target's first byte, and when it has sent more than a TLS handshake. */
+  #tlsStart: TlsStart | undefined;
+  /** The target's bytes are looked at while it has sent fewer than this. */
+  #startBytes = 1;
   #openSides = CLIENT | MEMBER;
 
   constructor(client: Socket, member: Socket, options: RelayOptions) {
@@ -106,11 +114,21 @@ class Relay {
   };
 
   readonly #sendDown = (chunk: Buffer): void => {
-    if (this.bytesDown === 0) this.#options.record?.noteFirstByte();
+    if (this.bytesDown < this.#startBytes) this.#noteStart(chunk);
     this.bytesDown += chunk.length;
     this.#deadlines.refresh(this.#idleTimeout);
     forward(chunk, this.#member, this.#client);
   };
+
+  #noteStart(chunk: Buffer): void {
+    if (this.bytesDown === 0) {
+      this.#options.record?.noteFirstByte();
+      if (isTlsRecord(chunk)) this.#tlsStart = new TlsStart(this.bytesUp);
+    }
+    const isOver = this.#tlsStart?.take(chunk, this.bytesUp) ?? true;
+    if (isOver) this.#tlsStart = undefined;
+    this.#startBytes = isOver ? 0 : Number.POSITIVE_INFINITY;
+  }
 
   /** Later than the start, to save system calls: most tunnels end before they need keep-alive. */
   readonly #enableKeepAlive = (): void => {
@@ -182,8 +200,9 @@ class Relay {
   };
 
   #noteCut(): void {
-    if (this.bytesDown === 0 && this.bytesUp > 0 && !this.#clientEnded && !this.#client.destroyed)
-      this.cut = true;
+    if (this.bytesUp === 0 || this.#clientEnded || this.#client.destroyed) return;
+    if (this.bytesDown === 0) this.cut = true;
+    else if (this.#tlsStart?.hasEndedEarly(this.bytesUp) === true) this.cut = 'after-tls';
   }
 
   /** One direction has ended: the shorter of the two idle timeouts applies. */
