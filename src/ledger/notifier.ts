@@ -2,7 +2,8 @@
  * Tells an operator about changes with POST requests: once when a condition begins and once when it ends. Owns the requests
  * in progress and their retries.
  */
-import { request } from 'undici';
+import http from 'node:http';
+import https from 'node:https';
 import { type Clock, pause } from '../core/clock.ts';
 import { SECOND_MS } from '../core/duration.ts';
 import type { EventBus } from '../core/events.ts';
@@ -149,15 +150,10 @@ export class Notifier {
     const { signal } = this.#closing;
     for (let tries = 0; !signal.aborted; tries += 1) {
       try {
-        const answer = await request(url.reveal(), {
-          method: 'POST',
-          headers: { 'content-type': type },
-          body: text,
-          signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
-        });
-        await answer.body.dump();
-        if (answer.statusCode < 300) return;
-        throw new Error(`status ${answer.statusCode}`);
+        const limit = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]);
+        const status = await post(url.reveal(), type, text, limit);
+        if (status < 300) return;
+        throw new Error(`status ${status}`);
       } catch (cause) {
         const error = maskSecrets(describeError(cause), [url]);
         const waitMs = RETRY_MS[tries];
@@ -169,6 +165,20 @@ export class Notifier {
       }
     }
   }
+}
+
+/** @returns the status of the answer, after its end. */
+function post(url: string, type: string, text: string, signal: AbortSignal): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  const { request } = url.startsWith('https:') ? https : http;
+  request(url, { method: 'POST', headers: { 'content-type': type }, signal }, (answer) => {
+    const { statusCode = 0 } = answer;
+    answer.on('error', reject).on('end', () => resolve(statusCode));
+    answer.resume();
+  })
+    .on('error', reject)
+    .end(text);
+  return promise;
 }
 
 interface Filled {

@@ -4,9 +4,9 @@
  * ignores the proxy variables of the environment, which may point to noria itself.
  */
 import dns from 'node:dns';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
 import net, { type LookupFunction, type Socket } from 'node:net';
 import tls from 'node:tls';
-import { Client, errors } from 'undici';
 import type { Clock } from '../core/clock.ts';
 import { formatDuration } from '../core/duration.ts';
 import { describeError, type FaultCode, NoriaError } from '../core/faults.ts';
@@ -92,19 +92,18 @@ export class Transport {
       this.#isUnanswered = true;
     });
     const limits = this.#limit(progress);
-    const client = clientOn(socket, request.url.origin);
     try {
-      const answer = await client.request(undiciRequest(request));
+      const { answer, failure } = await sendOn(socket, request);
       gate?.answered();
       this.#isUnanswered = false;
       progress.phase = 'body';
-      const body = await answer.body.bytes();
-      const { etag } = answer.headers;
-      const redirectsTo = redirectHost(answer.headers['location'], request.url);
+      const body = await Promise.race([readBody(answer), failure]);
+      const { etag, location } = answer.headers;
+      const redirectsTo = redirectHost(location, request.url);
       return {
-        status: answer.statusCode,
+        status: answer.statusCode ?? 0,
         ...(redirectsTo === undefined ? {} : { redirectsTo }),
-        ...(typeof etag === 'string' && { etag }),
+        ...(etag !== undefined && { etag }),
         body,
         sentAt,
       };
@@ -114,7 +113,6 @@ export class Transport {
     } finally {
       limits[Symbol.dispose]();
       this.close();
-      await client.destroy();
     }
   }
 
@@ -155,30 +153,57 @@ interface Connection {
 
 const CLOSED_EARLY = Object.assign(new Error('the service closed the connection'), { code: 'ECONNRESET' });
 
-function clientOn(socket: Socket, origin: string): Client {
-  return new Client(origin, {
-    connect: (_target, done) => queueMicrotask(() => done(null, socket)), // `done` must run asynchronously
-    pipelining: 0, // undici then closes the connection after one request
-    allowH2: false,
-    headersTimeout: 0, // the timer of `exchange` takes the place of undici's timeouts
-    bodyTimeout: 0,
-    maxResponseSize: MAX_BODY_BYTES,
-  });
+const TOO_LONG = Object.assign(new Error('the answer is too long'), { code: 'ERR_TOO_LONG' });
+
+interface Sent {
+  readonly answer: IncomingMessage;
+  /** Rejects when the rest of the answer breaks HTTP. Never resolves. */
+  readonly failure: Promise<never>;
 }
 
-/** Calls `allow` synchronously before the first byte is written. If `allow` throws, the write fails with that error. */
+/** Sends the request and resolves with the beginning of its answer. Node closes the connection after the answer. */
+async function sendOn(socket: Socket, request: ServiceRequest): Promise<Sent> {
+  const { method, url, body } = request;
+  const answered = Promise.withResolvers<IncomingMessage>();
+  const failed = Promise.withResolvers<never>();
+  failed.promise.catch(() => {}); // ignored: after a complete answer nobody waits for it
+  httpRequest({
+    method,
+    path: url.pathname + url.search,
+    headers: { host: url.host, ...headersOf(request) },
+    createConnection: () => socket,
+  })
+    .on('response', answered.resolve)
+    .on('error', failed.reject)
+    .end(body);
+  return { answer: await Promise.race([answered.promise, failed.promise]), failure: failed.promise };
+}
+
+async function readBody(answer: IncomingMessage): Promise<Uint8Array> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of answer) {
+    length += chunk.length;
+    if (length > MAX_BODY_BYTES) throw TOO_LONG;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+/** Calls `allow` synchronously before the first byte is written. If `allow` throws, nothing is written and the exchange fails with that error. */
 function guardFirstWrite(socket: Socket, allow: () => void): void {
   const { write } = socket;
   socket.write = (...written: unknown[]) => {
-    allow();
     socket.write = write;
+    try {
+      allow();
+    } catch (error) {
+      socket.write = () => false; // Node writes from an event, where nobody could catch the error
+      socket.destroy(error instanceof Error ? error : new Error(String(error)));
+      return false;
+    }
     return Reflect.apply(write, socket, written);
   };
-}
-
-function undiciRequest(request: ServiceRequest) {
-  const { method, url, body = null } = request;
-  return { method, path: url.pathname + url.search, headers: headersOf(request), body };
 }
 
 function headersOf({ body, headers }: ServiceRequest): Record<string, string> {
@@ -339,8 +364,6 @@ const FAULT_OF_CODE: Readonly<Record<string, TransportFault>> = {
   ECONNREFUSED: REFUSED,
   ECONNRESET: CLOSED,
   EPIPE: CLOSED,
-  UND_ERR_SOCKET: CLOSED,
-  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: CLOSED,
   ENOTFOUND: UNRESOLVED,
   EAI_AGAIN: UNRESOLVED,
   ENODATA: UNRESOLVED,
@@ -348,8 +371,7 @@ const FAULT_OF_CODE: Readonly<Record<string, TransportFault>> = {
   ENETUNREACH: UNREACHABLE,
   EADDRNOTAVAIL: UNREACHABLE,
   ETIMEDOUT: UNREACHABLE,
-  UND_ERR_RES_EXCEEDED_MAX_SIZE: TOO_LARGE,
-  UND_ERR_HEADERS_OVERFLOW: NOT_HTTP,
+  ERR_TOO_LONG: TOO_LARGE,
 };
 
 const TLS_CODE = /^(?:EPROTO$|ERR_TLS|ERR_SSL)|CERT|SELF_SIGNED|^UNABLE_TO/;
@@ -368,14 +390,14 @@ export function transportError(
   const { code, message } = faultOf(errno, error);
   const context = { host, phase, ms, ...(errno === undefined ? {} : { errno }) };
   // The error of the HTTP parser contains received bytes, which may quote the request with its key: it is no cause.
-  const cause = error instanceof errors.HTTPParserError ? {} : { cause: error };
+  const cause = isParserError(errno) ? {} : { cause: error };
   return new NoriaError(code, message(host, ms), { ...cause, context });
 }
 
 function faultOf(errno: string | undefined, error: unknown): TransportFault {
   const known = errno !== undefined && Object.hasOwn(FAULT_OF_CODE, errno) ? FAULT_OF_CODE[errno] : undefined;
   if (known !== undefined) return known;
-  if (error instanceof errors.HTTPParserError) return NOT_HTTP;
+  if (isParserError(errno)) return NOT_HTTP;
   const reason = errno ?? oneLine(describeError(error));
   const tls = errno !== undefined && TLS_CODE.test(errno);
   return {
@@ -385,6 +407,10 @@ function faultOf(errno: string | undefined, error: unknown): TransportFault {
         ? `the TLS handshake with ${host} failed after ${ms} ms (${reason}); check its certificate, and whether the address should begin with http://`
         : `the call to ${host} failed after ${ms} ms: ${reason}`,
   };
+}
+
+function isParserError(errno: string | undefined): boolean {
+  return errno?.startsWith('HPE_') === true;
 }
 
 function codeOf(error: unknown): string | undefined {

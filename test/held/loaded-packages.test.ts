@@ -30,10 +30,10 @@ test('loaded packages: a worker process loads only the list of public suffixes, 
 
 test('loaded packages: a noria loads the packages of the admin API, proxyPool and the fleet only if it has them', () => {
   expect([...packagesOf('src/daemon/daemon.ts')].sort()).toEqual([
+    'node:http',
     'p-queue',
     'pino',
     'tldts',
-    'undici',
     'zod',
   ]);
 });
