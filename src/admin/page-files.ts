@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { getAsset, getAssetKeys, isSea } from 'node:sea';
+import { getAssetKeys, getRawAsset, isSea } from 'node:sea';
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { NOT_FOUND, textResponse } from './openapi.ts';
@@ -56,7 +56,7 @@ export function readPageFiles(): readonly PageFile[] {
 
 function readAsset(key: string): PageFile[] {
   const [folder, name] = [key.slice(0, key.indexOf('/')), key.slice(key.indexOf('/') + 1)];
-  const bytes = new Uint8Array(getAsset(key));
+  const bytes = new Uint8Array(getRawAsset(key)); // not a copy
   if (folder === 'page') return [pageFile(name, bytes)];
   return folder === 'docs' ? [docsFile(name, bytes)] : [];
 }
@@ -134,8 +134,17 @@ function docsFile(name: string, bytes: Uint8Array<ArrayBuffer>): PageFile {
 }
 
 function fileOf(path: string, type: string, bytes: Uint8Array<ArrayBuffer>): PageFile {
-  const etag = `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"`;
-  return { path, type, bytes, etag };
+  let etag: string | undefined;
+  return {
+    path,
+    type,
+    bytes,
+    // computed late: in the executable, a page takes memory only after it was read
+    get etag() {
+      etag ??= `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"`;
+      return etag;
+    },
+  };
 }
 
 function extensionOf(name: string): string {
