@@ -20,7 +20,7 @@ import { parseArgs } from 'node:util';
 import { readVersion } from '../../src/core/version.ts';
 import { readAssetPaths } from './assets.ts';
 import { debianName, debianPackage } from './deb.ts';
-import { bundle, nodeFor, writeExecutable } from './executable.ts';
+import { bundle, nodeFor, OTHER_NODES, writeExecutable } from './executable.ts';
 import { ImageLayout } from './oci.ts';
 import { billOfMaterials } from './sbom.ts';
 
@@ -44,14 +44,14 @@ try {
 
 async function writeAll(): Promise<void> {
   const version = readVersion();
-  const assets = readAssetPaths();
+  const files = readAssetPaths();
   const image = new ImageLayout(join(out, 'oci'));
-  await bundle(join(folder, 'noria.cjs'));
+  const assets = { ...files, ...(await bundle(folder)) };
   for (const arch of ARCHITECTURES) {
     const node = nodeFor(arch);
     if (node === undefined) {
       console.log(
-        `not built: linux-${arch}, because its Node is not here: npm install --no-save --force node-linux-${arch}@${process.versions.node}`,
+        `not built: linux-${arch}, because its Node is not here: npm install --prefix ${OTHER_NODES} --no-save --force node-linux-${arch}@${process.versions.node}`,
       );
       continue;
     }

@@ -117,7 +117,7 @@ describe.skipIf(process.platform !== 'linux')('packages', () => {
     expect(await demo.ended, demo.err()).toEqual([0, null]);
   });
 
-  test('executable: workers run from it', async () => {
+  async function runOnSandbox(settings: string) {
     const sandbox = await openTestSandbox({ members: 4, lifetimeMs: 600_000 });
     const home = testFolder();
     const port = await freePort();
@@ -126,17 +126,43 @@ sources:
 ${sourceLine(sandbox, 'city', 'short-classic', 'size: 2, params: { count: 2 }')}
 pool: { allowPrivateAddresses: true }
 listeners: [{ address: "127.0.0.1:${port}", denyTargets: [] }]
-admin: off
 state: { dir: "${join(home, 'state')}" }
-workers: 2
 log: { format: json }
+${settings}
 `;
     const file = writeIn(home, 'noria.yaml', text);
     const noria = runNoria(['run', '-c', file], { command: executable(), ...EMPTY });
     await noria.line('draw done');
-    expect(await getThrough(`127.0.0.1:${port}`, `${sandbox.targetUrl}/ip`)).toMatch(/^200 127\./);
-    noria.child.kill('SIGTERM');
-    expect(await noria.ended, noria.err()).toEqual([0, null]);
+    const end = async () => {
+      noria.child.kill('SIGTERM');
+      expect(await noria.ended, noria.err()).toEqual([0, null]);
+    };
+    return { noria, end, get: () => getThrough(`127.0.0.1:${port}`, `${sandbox.targetUrl}/ip`) };
+  }
+
+  test('executable: workers run from it', async () => {
+    const { end, get } = await runOnSandbox('admin: off\nworkers: 2');
+    expect(await get()).toMatch(/^200 127\./);
+    await end();
+  });
+
+  test('executable: without clients, at most 36 MiB are memory of its own', async () => {
+    const { noria, end } = await runOnSandbox('admin: { address: "127.0.0.1:0" }');
+    await noria.line('noria is running'); // the garbage of the start is collected
+    const [, kib] =
+      /^Anonymous: +(\d+) kB$/m.exec(readFileSync(`/proc/${noria.child.pid}/smaps_rollup`, 'utf8')) ?? [];
+    expect(Number(kib) / 1_024).toBeLessThan(36);
+    await end();
+  });
+
+  test('executable: is for the machine that its name says', () => {
+    const machines: Record<string, number> = { x64: 0x3e, arm64: 0xb7 }; // e_machine of ELF
+    const files = readdirSync(out).filter((name) => name.startsWith(`noria-${VERSION}-linux-`));
+    expect(files).toContain(`noria-${VERSION}-linux-${process.arch}`);
+    for (const name of files) {
+      const bytes = readFileSync(join(out, name));
+      expect(bytes.readUInt16LE(18), name).toBe(machines[name.slice(name.lastIndexOf('-') + 1)]);
+    }
   });
 
   const debName = () => readdirSync(out).find((name) => name.endsWith('.deb')) ?? 'no deb';
