@@ -28,6 +28,13 @@ export type FleetWork =
   | { readonly kind: 'draw'; readonly count: number }
   /** Opens new sessions, one after the other. */
   | { readonly kind: 'sessions'; readonly count: number }
+  /** Opens this many new sessions on one replica, many at once. */
+  | { readonly kind: 'hold'; readonly sessions: number }
+  /**
+   * Opens one more replica. The latencies are the times until it can use its first member and all of them, in this order; the
+   * third one is the time in which a replica that holds all sessions loads members and sessions again.
+   */
+  | { readonly kind: 'join'; readonly members: number }
   | { readonly kind: 'close' };
 
 export interface FleetWorkResult {
@@ -35,6 +42,8 @@ export interface FleetWorkResult {
   readonly latenciesMs: readonly number[];
   /** Beats that the store answered during the work. */
   readonly beats: number;
+  /** Of the process of the replicas, after the work. */
+  readonly residentMiB: number;
 }
 
 interface OpenReplica {
@@ -49,6 +58,12 @@ const MEMBERS_PER_DRAW = 5;
 /** How often `use` uses members. */
 const STEP_MS = 50;
 
+const MEMBERS_AT_ONCE = 5_000;
+const SESSIONS_AT_ONCE = 200;
+const OPEN_TIMEOUT_MS = 120_000;
+const MIB = 1_048_576;
+
+let openAnother: (number: number) => Promise<OpenReplica>;
 let replicas: readonly OpenReplica[] = [];
 let drawn = 0;
 let requests = 0;
@@ -65,7 +80,12 @@ async function work(order: FleetWork): Promise<readonly number[]> {
     case 'draw':
       return repeat(order.count, draw);
     case 'sessions':
-      return repeat(order.count, openSession);
+      return repeat(order.count, () => openSession());
+    case 'hold':
+      await hold(order.sessions);
+      return [];
+    case 'join':
+      return join(order.members);
     case 'close':
       for (const { fleet } of replicas) await fleet.replica.close();
       for (const { pool } of replicas) pool.close();
@@ -76,18 +96,50 @@ async function work(order: FleetWork): Promise<readonly number[]> {
 
 async function open({ storePort, replicas: count, members }: Extract<FleetWork, { kind: 'open' }>) {
   const name = `bench-${randomUUID().slice(0, 8)}`;
+  openAnother = (n) => openReplica(storePort, name, n);
   replicas = await Promise.all(Array.from({ length: count }, (_, n) => openReplica(storePort, name, n)));
   await until(
     'the replicas see each other',
-    () => replicas.every(({ fleet }) => fleet.status().replicas.length === count),
-    20_000,
+    () => replicas.every(({ fleet }) => fleet.shared.replicas.length === count),
+    OPEN_TIMEOUT_MS,
   );
-  replicas[0]?.pool.addMembers(SOURCE, newMembers(members));
+  for (let left = members; left > 0; left -= MEMBERS_AT_ONCE) {
+    replicas[0]?.pool.addMembers(SOURCE, newMembers(Math.min(left, MEMBERS_AT_ONCE)));
+    await pause(systemClock, STEP_MS);
+  }
   await until(
     'all have the members',
-    () => replicas.every(({ pool }) => pool.counts()[0]?.ready === members),
-    20_000,
+    () => replicas.every(({ pool }) => readyIn(pool) === members),
+    OPEN_TIMEOUT_MS,
   );
+}
+
+const readyIn = (pool: Pool) => pool.counts()[0]?.ready ?? 0;
+
+async function hold(sessions: number): Promise<void> {
+  let left = sessions;
+  const openSome = async () => {
+    for (; left > 0; left -= 1) await openSession(replicas[0]);
+  };
+  await Promise.all(Array.from({ length: SESSIONS_AT_ONCE }, openSome));
+}
+
+async function join(members: number): Promise<number[]> {
+  const startedAt = systemClock.monotonic();
+  const sinceMs = () => systemClock.monotonic() - startedAt;
+  const joined = await openAnother(replicas.length);
+  await until('it has a member', () => readyIn(joined.pool) > 0, OPEN_TIMEOUT_MS);
+  const firstMs = sinceMs();
+  await until('it has all members', () => readyIn(joined.pool) === members, OPEN_TIMEOUT_MS);
+  const allMs = sinceMs();
+  const [holder] = replicas;
+  replicas = [...replicas, joined];
+  const { promise: loaded, resolve } = Promise.withResolvers<void>();
+  holder?.bus.on('fleet.loaded', () => resolve());
+  const loadingAt = systemClock.monotonic();
+  holder?.fleet.shared.reload();
+  await loaded;
+  return [firstMs, allMs, systemClock.monotonic() - loadingAt];
 }
 
 async function openReplica(storePort: number, name: string, number: number): Promise<OpenReplica> {
@@ -181,8 +233,8 @@ async function draw(): Promise<void> {
   await Promise.all(joined);
 }
 
-async function openSession(): Promise<void> {
-  const { fleet, pool } = replicas[requests % replicas.length] as OpenReplica;
+async function openSession(replica = replicas[requests % replicas.length]): Promise<void> {
+  const { fleet, pool } = replica as OpenReplica;
   const lease = await fleet.replica.sessions.acquire(request({ session: randomUUID() }));
   if (!isLease(lease)) throw new Error('no member is usable');
   pool.report({ lease: lease.id, kind: 'closed', cut: false, answered: true });
@@ -202,7 +254,11 @@ async function repeat(count: number, one: () => Promise<void>): Promise<number[]
 process.on('message', (order: FleetWork) => {
   const beatsBefore = beats;
   void work(order).then((latenciesMs) => {
-    const result: FleetWorkResult = { latenciesMs, beats: beats - beatsBefore };
+    const result: FleetWorkResult = {
+      latenciesMs,
+      beats: beats - beatsBefore,
+      residentMiB: process.memoryUsage().rss / MIB,
+    };
     process.send?.(result);
   });
 });

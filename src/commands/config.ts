@@ -68,6 +68,7 @@ async function checkStore(config: Config, fleet: FleetConfig, terminal: Terminal
   const { configuredAddresses, fleetInstances, refusesOf } = await import('../daemon/part-options.ts');
   const address = storeAddressOf(fleet);
   const { version, isReachable, errors, warnings } = await inspectStore(address, fleet.name, holdingClock, {
+    replica: fleet.replica,
     instances: fleetInstances(config),
     refuses: refusesOf(config, configuredAddresses(config)),
     timekeeper: createTimekeeper(holdingClock, systemBoot()),

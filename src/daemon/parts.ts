@@ -17,7 +17,7 @@ import type { SourceFault } from '../dialer/credentials.ts';
 import { type Ledger, openLedger } from '../ledger/ledger.ts';
 import { Notifier } from '../ledger/notifier.ts';
 import type { DataPlane } from '../plane/data-plane.ts';
-import { openLocalPlane } from '../plane/local-plane.ts';
+import { LocalPlane } from '../plane/local-plane.ts';
 import type { SourceForecast } from '../pool/lease.ts';
 import { Pool } from '../pool/pool.ts';
 import { decodeSessions } from '../pool/stored-state.ts';
@@ -234,7 +234,10 @@ async function openPlane(
     onNetwork: (down: boolean) => pool.freezeEvictions(down),
   };
   const workers = workersOf(config());
-  if (workers === 1) return openLocalPlane({ ...options, leases: fleet?.replica.sessions });
+  if (workers === 1) {
+    const elsewhere = fleet && { findSession: (name: string) => fleet.replica.sessions.find(name) };
+    return new LocalPlane({ ...options, leases: fleet?.replica.sessions, elsewhere });
+  }
   // Loaded only if noria has workers, because it loads node:cluster.
   const { openWorkersPlane } = await import('../plane/workers/workers-plane.ts');
   return openWorkersPlane({

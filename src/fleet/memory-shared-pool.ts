@@ -76,6 +76,10 @@ export class MemorySharedPool {
       beat: (beat) => {
         if (this.#follows(replica, connection)) this.#recordBeat(replica, beat);
       },
+      findSession: async (name) =>
+        this.#follows(replica, connection)
+          ? (this.#state.session(name, this.#clock.monotonic()) ?? this.#machine?.sessions.find(name))
+          : undefined,
       bindSession: async (proposed, from) => this.#bind(replica, connection, { proposed, from }),
       close: async () => {
         if (!this.#follows(replica, connection)) return;

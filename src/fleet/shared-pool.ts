@@ -81,6 +81,8 @@ export interface SharedPool {
    * fact `session.moved`.
    */
   bindSession(proposed: SharedSession, from: string | undefined): Promise<SharedSession | undefined>;
+  /** Returns a session that other replicas may have; undefined if there is none, or no answer in time. Never rejects. */
+  findSession(name: string): Promise<SharedSession | undefined>;
   /** Ends the connection. The other replicas no longer see this replica; its facts remain. Idempotent. */
   close(): Promise<void>;
 }

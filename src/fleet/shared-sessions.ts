@@ -13,7 +13,7 @@ type Answer = Lease | LeaseRefusal;
 export class SharedSessions {
   readonly #pool: Pick<Pool, 'acquire' | 'report'>;
   readonly #sharing: PoolSharing;
-  readonly #shared: Pick<SharedPool, 'bindSession'>;
+  readonly #shared: Pick<SharedPool, 'bindSession' | 'findSession'>;
   readonly #proposed = new Map<string, Promise<void>>();
   #isClosed = false;
 
@@ -42,6 +42,15 @@ export class SharedSessions {
     const member = this.#sharing.session(proposed.name)?.member;
     if (member === undefined || member === from) this.#sharing.confirm(agreed ?? proposed);
     return this.#sharing.session(proposed.name) ?? agreed ?? proposed;
+  }
+
+  /** Returns a session of any replica, which this replica knows from then on. */
+  async find(name: string): Promise<SharedSession | undefined> {
+    const known = this.#sharing.session(name);
+    if (known !== undefined || this.#isClosed) return known;
+    const found = await this.#shared.findSession(name);
+    if (found !== undefined && this.#sharing.session(name) === undefined) this.#sharing.confirm(found);
+    return this.#sharing.session(name);
   }
 
   /** Stops opening sessions in the shared pool. `acquire` still grants leases. */

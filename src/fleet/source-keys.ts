@@ -27,6 +27,7 @@ export function withSourceKeys(shared: SharedPool, keys: SourceKeys): SharedPool
       shared.publish(facts.flatMap((fact) => (staysOnMachine(fact) ? [] : renameFact(fact, keyOf)))),
     beat: (beat) => shared.beat({ ...beat, demand: renameDemand(beat.demand, keyOf) }),
     bindSession: (proposed, from) => shared.bindSession(proposed, from),
+    findSession: (name) => shared.findSession(name),
     close: () => shared.close(),
   };
 }

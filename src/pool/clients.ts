@@ -42,6 +42,8 @@ export interface ClientState {
 
 /** One use, kept as one mutable object: an ordinary request costs no allocation. */
 export interface ClientUse {
+  /** When, in epoch ms: another process may compare it. */
+  at: number;
   member: string;
   exit: string;
   source: string;
@@ -83,7 +85,8 @@ export class Clients {
     const { client = '', session, tag } = routing;
     const last = useIn(this.#last, client);
     last.hosts.length = 0;
-    note(last, { member, host: targetHost, attempts: avoid.length + 1, session, tag });
+    const at = this.#clock.now();
+    note(last, { at, member, host: targetHost, attempts: avoid.length + 1, session, tag });
     if (session !== undefined) note(useIn(this.#bySession, session), { ...last, member, host: targetHost });
     if (tag === undefined) return;
     let tags = this.#byTag.get(client);
@@ -100,9 +103,24 @@ export class Clients {
     return session === undefined ? this.#last.get(client) : this.#bySession.get(session);
   }
 
-  /** @returns the host that the verdict is about; `unknown` if noria knows no such use. */
-  judge(name: ClientName, verdict: Verdict): { readonly host: string } | 'unknown' | 'host-needed' {
-    const use = this.find(name) ?? this.#useElsewhere(name);
+  /** The latest of the uses that several processes know, with the sites of all if the name is of a session or a tag. */
+  latest({ session, tag }: ClientName, uses: readonly (ClientUse | undefined)[]): ClientUse | undefined {
+    const known = uses.filter((use) => use !== undefined).sort((one, other) => one.at - other.at);
+    const last = known.at(-1);
+    if (last === undefined || (session === undefined && tag === undefined)) return last;
+    return { ...last, hosts: [...new Set(known.flatMap(({ hosts }) => hosts))].slice(-MAX_HOSTS) };
+  }
+
+  /**
+   * @param known - the use that the name means.
+   * @returns the host that the verdict is about; `unknown` if noria knows no such use.
+   */
+  judge(
+    name: ClientName,
+    verdict: Verdict,
+    known = this.find(name),
+  ): { readonly host: string } | 'unknown' | 'host-needed' {
+    const use = known ?? this.#useElsewhere(name);
     if (use === undefined) return 'unknown';
     const host = verdict.host ?? (this.#sitesOf(use).length === 1 ? use.hosts[0] : undefined);
     if (host === undefined) return 'host-needed';
@@ -110,8 +128,7 @@ export class Clients {
     return { host };
   }
 
-  describe(name: ClientName): ClientState {
-    const use = this.find(name);
+  describe(name: ClientName, use = this.find(name)): ClientState {
     const session = this.#sessions.find(name.session ?? use?.session ?? '');
     const member = this.#members.find(
       name.tag === undefined ? (session?.member ?? use?.member) : use?.member,
@@ -130,13 +147,13 @@ export class Clients {
     };
   }
 
-  /** Another process served the session, so its sites are not known here. */
+  /** Another replica served the session, so its sites are not known here. */
   #useElsewhere({ session, tag }: ClientName): ClientUse | undefined {
     const held = tag === undefined ? this.#sessions.find(session ?? '')?.member : undefined;
     const member = this.#members.find(held);
     if (member === undefined) return undefined;
     const use = emptyUse();
-    note(use, { member, host: '', attempts: 1, session, tag });
+    note(use, { at: this.#clock.now(), member, host: '', attempts: 1, session, tag });
     return use;
   }
 
@@ -165,6 +182,7 @@ function useIn(uses: BoundedMap<string, ClientUse>, key: string): ClientUse {
 
 function emptyUse(): ClientUse {
   return {
+    at: 0,
     member: '',
     exit: '',
     source: '',
@@ -179,16 +197,18 @@ function emptyUse(): ClientUse {
 function note(
   use: ClientUse,
   {
+    at,
     member,
     host,
     attempts,
     session,
     tag,
-  }: Pick<ClientUse, 'attempts' | 'session' | 'tag'> & {
+  }: Pick<ClientUse, 'at' | 'attempts' | 'session' | 'tag'> & {
     readonly member: Member;
     readonly host: string;
   },
 ): void {
+  use.at = at;
   use.member = member.id;
   use.exit = member.exit;
   use.source = member.source.name;

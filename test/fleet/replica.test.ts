@@ -1,6 +1,7 @@
 /** Several pools behave as one. Unless a test says otherwise, the replicas are of one machine. */
 import { expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
+import { planDraw } from '../../src/refill/plan.ts';
 import { accept, acquire, addMembers, close, drawn, fail, request, use } from '../pool/pool-kit.ts';
 import { CITY } from '../support/pool-settings.ts';
 import { acquireAt, BEAT_MS, beaten, openFleet, type ReplicaKit, settled, viewOf } from './replica-kit.ts';
@@ -242,6 +243,53 @@ test('replica: waiting clients are the demand of all, and a rise is known at onc
   await waiting;
   await settled();
   expect([b.pool.demand('city').waiting, b.pool.waitingCount]).toEqual([0, 0]);
+});
+
+test('replica: what another replica announces draws at most twice the size within one lifetime', async () => {
+  const { clock, memory, open } = openFleet();
+  const a = await open('a');
+  const liar = memory.connect('liar');
+  await liar.follow(new Recorder());
+  const lifeMs = 60_000;
+  let number = 0;
+  const draw = (): number => {
+    const stock = {
+      countedAt: (at: number) => a.pool.countedAt('city', at),
+      heldAt: (at: number) => a.pool.heldAt('city', at),
+      nextLossAt: (at: number) => a.pool.nextLossAt('city', at),
+    };
+    const plan = planDraw({
+      ...{ now: clock.monotonic(), demand: a.pool.demand('city'), stock, fill: 'demand', atLeast: 0 },
+      ...{ size: CITY.size, lifetimeMs: lifeMs, idleAfterMs: 60_000, startInMs: 0, callCycleMs: 1_000 },
+      ...{
+        latencyMs: 100,
+        maxPerCall: 10,
+        deadShare: 0,
+        failedInARow: 0,
+        quotaLeft: Number.POSITIVE_INFINITY,
+      },
+    });
+    if (plan.kind !== 'draw') return 0;
+    for (let left = plan.count; left > 0; left -= 1) {
+      number += 1;
+      a.pool.addMembers('city', [drawn(a, number, lifeMs)]);
+    }
+    return plan.count;
+  };
+  const perLife: number[] = [0, 0];
+  const sizes = { waiting: 1_000, stranded: 1_000, held: 1_000, usedUpPerSecond: 1_000, perSecond: 1_000 };
+  for (let second = 0; second < 114; second += 1) {
+    liar.beat({
+      ...{ waiting: 1_000, members: [], sessions: [] },
+      demand: { city: { ...sizes, lastWantedAt: clock.monotonic() } },
+    });
+    await settled();
+    const life = Math.floor(second / 57); // the safety margin ends a life 3 s earlier
+    perLife[life] = (perLife[life] ?? 0) + draw();
+    clock.advance(1_000);
+  }
+  expect(Math.min(...perLife), 'it draws').toBeGreaterThanOrEqual(CITY.size);
+  expect(Math.max(...perLife)).toBeLessThanOrEqual(2 * CITY.size);
 });
 
 test('replica: the demand of a replica that closes ends', async () => {

@@ -356,6 +356,28 @@ export function testSharedPool(name: string, open: () => SharedPoolStage | Promi
     expect((await b.shared.bindSession(first, undefined))?.member, 'it had no member').toBe('member01');
   });
 
+  test(`${name}: a session of another replica can be found`, async () => {
+    const stage = await open();
+    const [a, b] = [await join(stage, 'a'), await join(stage, 'b')];
+    const session = sharedSession(stage, 's1', 'member01');
+    await a.shared.bindSession(session, undefined);
+    expect(await b.shared.findSession('s1')).toEqual({ ...session, usedAt: near(session.usedAt) });
+    expect(await b.shared.findSession('s2')).toBeUndefined();
+    b.shared.publish([
+      {
+        kind: 'session.moved',
+        session: { ...session, member: 'member02' },
+        from: 'member01',
+        reason: 'left',
+      },
+    ]);
+    const moved = () => a.seen.facts.some(({ fact }) => JSON.stringify(fact).includes('member02'));
+    await until('it has moved', moved);
+    expect(await a.shared.findSession('s1')).toMatchObject({ member: 'member02' });
+    await a.shared.close();
+    expect(await a.shared.findSession('s1')).toBeUndefined();
+  });
+
   test(`${name}: a move that comes too late has no effect, and its replica learns the member`, async () => {
     const stage = await open();
     const [a, b] = [await join(stage, 'a'), await join(stage, 'b')];

@@ -35,6 +35,7 @@ export const NO_DESK: ListenerOptions['desk'] = {
     },
     judge: () => 'unknown',
   },
+  lastUse: () => undefined,
   rotateSession: () => false,
   closeTunnels: () => {},
 };

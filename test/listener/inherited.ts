@@ -19,6 +19,7 @@ const listener = await openListener({
       },
       judge: () => 'unknown',
     },
+    lastUse: () => undefined,
     rotateSession: () => false,
     closeTunnels: () => {},
   },

@@ -3,6 +3,7 @@ import type { Clock } from '../../core/clock.ts';
 import { hasCode, NoriaError } from '../../core/faults.ts';
 import { systemRandom } from '../../core/random.ts';
 import type { Timekeeper } from '../../state/moment.ts';
+import { readReplicas } from './beat-exchange.ts';
 import {
   openPrimary,
   type StoreAddress,
@@ -11,6 +12,7 @@ import {
   StoreRefusal,
 } from './connection.ts';
 import { InstanceLog } from './instance-log.ts';
+import { peerWarnings } from './peers.ts';
 import type { FleetInstance } from './seal.ts';
 import { type FleetKeys, FleetStore, fleetKeys, listOf, NO_IDENTITY, STORE_FORMAT } from './store.ts';
 
@@ -50,6 +52,8 @@ export function aclLine(name: string, username: string): string {
 
 /** What the store must hold for this noria. Its data is read, and its own checks apply to it. */
 interface OwnData {
+  /** The name of this noria in the fleet; absent: it gets a random one when it starts. */
+  readonly replica?: string | undefined;
   readonly instances: readonly FleetInstance[];
   readonly refuses: (host: string, port: number) => string | undefined;
   readonly timekeeper: Timekeeper;
@@ -81,6 +85,8 @@ export async function inspectStore(
       });
       await log.load();
     }
+    const others = (await readReplicas(store)).filter((each) => each.name !== own.replica);
+    warnings.push(...peerWarnings(own.instances, others));
     return { ...report, warnings };
   } catch (error) {
     return failedReport(error, address);

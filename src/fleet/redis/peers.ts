@@ -1,34 +1,26 @@
-/** Compares the configuration of this replica with those of the others, and warns about what they should have alike. */
+/** Compares the configuration of a replica with those of the others, and warns about what they should have alike. */
 import type { InstanceSettings, ReplicaRecord } from '../schemas.ts';
 import type { FleetInstance } from './seal.ts';
 
-export class Peers {
-  readonly #own: string;
-  readonly #instances: () => readonly FleetInstance[];
-  readonly #warn: (message: string) => void;
-
-  constructor(own: string, instances: () => readonly FleetInstance[], warn: (message: string) => void) {
-    this.#own = own;
-    this.#instances = instances;
-    this.#warn = warn;
-  }
-
-  compare(records: ReadonlyMap<string, ReplicaRecord>): void {
-    const others = [...records].filter(([name]) => name !== this.#own);
-    const own = this.#instances().map(({ key, settings }) => ({ source: key, ...settings }));
-    for (const [name, { instances = [] }] of others) {
-      for (const difference of differencesOf(own, instances)) {
-        this.#warn(`noria ${name} has ${difference}; give all norias of the fleet the same configuration`);
-      }
-    }
-    const shares = ({ instances = [] }: ReplicaRecord) =>
-      instances.length === 0 || instances.some(({ source }) => own.some((each) => each.source === source));
-    if (own.length === 0 || others.length === 0 || others.some(([, record]) => shares(record))) return;
-    const names = others.slice(0, 3).map(([name]) => name);
-    this.#warn(
-      `this noria shares no instance with another noria of the fleet (${names.join(', ')}), so they share no members and no sessions; set another fleet.name`,
-    );
-  }
+/** @param others - the names of the other replicas, and the instances that they have. */
+export function peerWarnings(
+  instances: readonly FleetInstance[],
+  others: readonly (Pick<ReplicaRecord, 'instances'> & { readonly name: string })[],
+): string[] {
+  const own = instances.map(({ key, settings }) => ({ source: key, ...settings }));
+  const warnings = others.flatMap(({ name, instances: theirs = [] }) =>
+    differencesOf(own, theirs).map(
+      (difference) => `noria ${name} has ${difference}; give all norias of the fleet the same configuration`,
+    ),
+  );
+  const shares = ({ instances: theirs = [] }: Pick<ReplicaRecord, 'instances'>) =>
+    theirs.length === 0 || theirs.some(({ source }) => own.some((each) => each.source === source));
+  if (own.length === 0 || others.length === 0 || others.some(shares)) return warnings;
+  const names = others.slice(0, 3).map(({ name }) => name);
+  return [
+    ...warnings,
+    `this noria shares no instance with another noria of the fleet (${names.join(', ')}), so they share no members and no sessions; set another fleet.name`,
+  ];
 }
 
 /** Returns how the other configuration differs, for each instance that both have. */

@@ -26,7 +26,7 @@ import { COMMAND_DEADLINE_MS, faultOf, lostStore, type StoreClient } from './con
 import { readStoreWarnings } from './inspect-store.ts';
 import { BATCH_CHARACTERS, BATCH_FACTS, InstanceLog } from './instance-log.ts';
 import { type ClaimOutcome, DayCounts, RedisPaceStore } from './pace-store.ts';
-import { Peers } from './peers.ts';
+import { peerWarnings } from './peers.ts';
 import type { FleetInstance } from './seal.ts';
 import { SessionStore } from './session-store.ts';
 import { FleetStore, type FleetStoreOptions, listOf } from './store.ts';
@@ -86,7 +86,6 @@ export class RedisSharedPool implements FleetPool {
   readonly #options: RedisSharedPoolOptions;
   readonly #store: FleetStore;
   readonly #beats: BeatExchange;
-  readonly #peers: Peers;
   readonly #started = Promise.withResolvers<void>();
   #follower: FactFollower | undefined;
   #instances: readonly InstanceLog[] = [];
@@ -116,7 +115,6 @@ export class RedisSharedPool implements FleetPool {
       onLost: (error) => this.#lost(error),
     });
     this.#sessions = this.#newSessions();
-    this.#peers = new Peers(replica, options.instances, (message) => this.#warn(message));
     this.#beats = new BeatExchange({
       store: this.#store,
       clock,
@@ -128,7 +126,12 @@ export class RedisSharedPool implements FleetPool {
       sessions: () => this.#sessions,
       receive: (answer) => this.#receiveBeats(answer),
       nameTaken: () => observer?.nameTaken(),
-      onList: (records) => this.#peers.compare(records),
+      onList: (records) => {
+        const others = [...records].flatMap(([name, record]) =>
+          name === replica ? [] : [{ name, ...record }],
+        );
+        for (const warning of peerWarnings(options.instances(), others)) this.#warn(warning);
+      },
     });
     this.dayCounts = new DayCounts(this.#store);
     this.pace = new RedisPaceStore({
@@ -199,26 +202,25 @@ export class RedisSharedPool implements FleetPool {
 
   async bindSession(proposed: SharedSession, from: string | undefined): Promise<SharedSession | undefined> {
     if (this.#isClosed) return undefined;
-    const { clock, observer, bindDeadlineMs = BIND_DEADLINE_MS } = this.#options;
-    const answered = new AbortController();
     let isLate = false;
-    const bound = this.fault === undefined ? this.#sessions.bind(proposed, from) : Promise.resolve(undefined);
-    const inTime = bound.then(
-      (session) => {
-        if (isLate && session !== undefined)
+    const session = await this.#inTime(() =>
+      this.#sessions.bind(proposed, from).then((bound) => {
+        if (isLate)
           this.#follower?.receiveFacts([
-            { by: '', fact: { kind: 'session.moved', session, reason: 'bound' } },
+            { by: '', fact: { kind: 'session.moved', session: bound, reason: 'bound' } },
           ]);
-        return session;
-      },
-      () => undefined, // handled: the store failed, so only this replica uses the proposed session
+        return bound;
+      }),
     );
-    const session = await Promise.race([inTime, pause(clock, bindDeadlineMs, answered.signal)]);
-    answered.abort();
     isLate = true;
-    if (session !== undefined) return session;
-    observer?.unagreed();
-    return undefined;
+    if (session === undefined) this.#options.observer?.unagreed();
+    return session;
+  }
+
+  async findSession(name: string): Promise<SharedSession | undefined> {
+    if (this.#isClosed) return undefined;
+    const found = await this.#inTime(() => this.#sessions.hold([name]));
+    return shiftMoments(found?.[0], this.#store.toLocalTime);
   }
 
   async close(): Promise<void> {
@@ -232,6 +234,18 @@ export class RedisSharedPool implements FleetPool {
     await this.#store.close();
     this.#lostAt ??= this.#options.clock.monotonic();
     this.#resolveWaiters();
+  }
+
+  /** Resolves with undefined if the store fails, or does not answer in time: no client waits longer for it. */
+  async #inTime<Value>(ask: () => Promise<Value>): Promise<Value | undefined> {
+    if (this.fault !== undefined) return undefined;
+    const { clock, bindDeadlineMs = BIND_DEADLINE_MS } = this.#options;
+    const answered = new AbortController();
+    const answer = ask().catch(() => undefined); // handled: without the store, this replica goes on alone
+    const late = pause(clock, bindDeadlineMs, answered.signal).then(() => undefined);
+    const value = await Promise.race([answer, late]);
+    answered.abort();
+    return value;
   }
 
   #record(): ReplicaRecord {

@@ -136,6 +136,11 @@ export class SessionStore {
   async load(names: readonly string[], client: StoreClient): Promise<SharedSession[]> {
     const { values } = await this.#store.run(LAST_NEWS, { keys: [this.news] }, client);
     this.lastNews = String(values[0]);
+    return this.hold(names, client);
+  }
+
+  /** Reads sessions, which this replica holds from now on. Their moments are by the store's clock. */
+  async hold(names: readonly string[], client?: StoreClient): Promise<SharedSession[]> {
     const sessions: SharedSession[] = [];
     for (let first = 0; first < names.length; first += BATCH_FACTS) {
       const keys = names.slice(first, first + BATCH_FACTS).map((name) => this.keyOf(name));

@@ -5,21 +5,25 @@
 import { SECOND_MS } from '../../core/duration.ts';
 import { NoriaError } from '../../core/faults.ts';
 import { type HostPort, hostPort } from '../../core/host-port.ts';
-import type { ClientName, Clients, Verdict } from '../../pool/clients.ts';
+import type { ClientName, Clients, ClientUse, Verdict } from '../../pool/clients.ts';
 import type { RoutingOptions } from '../../pool/lease.ts';
 import { badRequest } from '../refusal.ts';
 import { parseDuration } from '../routing-options.ts';
 import { fieldValues, type HeaderField } from './header-fields.ts';
 import type { HttpReply } from './replies.ts';
 
-/** What the desk of a listener asks and tells. Another process may have it. */
+/** What the desk of a listener asks and tells. */
 export interface ClientDesk {
   readonly clients: Pick<Clients, 'describe' | 'judge'>;
+  /** The use that the name means. A promise if other processes may know a later one. */
+  lastUse(name: ClientName): ClientUse | undefined | Promise<ClientUse | undefined>;
   /** Moves the session now. @returns false if there is no such session, or if it never moves. */
   rotateSession(name: string): boolean;
   /** Ends the open tunnels of the client's session, or of all that used the member, to the site. */
   closeTunnels(name: ClientName, host: string): void;
 }
+
+type Answer = HttpReply | NoriaError;
 
 const DESK_HOST = 'noria.invalid';
 const HTTP_PORT = 80;
@@ -45,18 +49,20 @@ export function answerDesk(
   { method, path, fields }: { method: string; path: string; fields: readonly HeaderField[] },
   { client = '', session, tag, user }: RoutingOptions,
   desk: ClientDesk,
-): HttpReply | NoriaError {
+): Answer | Promise<Answer> {
   if (PAGE_FIELDS.some((field) => fieldValues(fields, field).length > 0))
     return forbidden('noria.invalid does not answer web pages (Origin, Referer, Sec-Fetch-Site)');
   const { pathname, searchParams } = new URL(path, `http://${DESK_HOST}`);
   const name: ClientName = { client, session, tag };
   switch (`${method} ${pathname}`) {
     case 'GET /':
-      return jsonReply(desk.clients.describe(name));
+      return withLastUse(name, desk, (use) => jsonReply(desk.clients.describe(name, use)));
     case 'POST /rotate':
-      return session !== undefined && desk.rotateSession(session)
-        ? NO_CONTENT
-        : notFound('there is no session with this name that may move');
+      return withLastUse(name, desk, () =>
+        session !== undefined && desk.rotateSession(session)
+          ? NO_CONTENT
+          : notFound('there is no session with this name that may move'),
+      );
     case 'GET /banned':
     case 'POST /banned':
       return judge(name, { verdict: 'banned', user }, searchParams, desk);
@@ -73,7 +79,7 @@ function judge(
   verdict: Pick<Verdict, 'verdict' | 'user'>,
   query: URLSearchParams,
   desk: ClientDesk,
-): HttpReply | NoriaError {
+): Answer | Promise<Answer> {
   const given = query.get('host');
   const host = given === null ? undefined : hostPort(given, ANY_PORT)?.host;
   if (given !== null && host === undefined) return badRequest('host is not a host name, or it has a port');
@@ -81,11 +87,23 @@ function judge(
   const forMs = duration === null ? undefined : parseDuration(duration, SECOND_MS);
   if (duration !== null && forMs === undefined)
     return badRequest('for is not a duration: write 30s, 10m or 2h, at most 7 days');
-  const judged = desk.clients.judge(name, { ...verdict, host, forMs });
-  if (judged === 'unknown') return notFound('noria knows no request with this session or tag');
-  if (judged === 'host-needed') return badRequest('this client used several sites, or none: add ?host=NAME');
-  if (query.get('close') === '1') desk.closeTunnels(name, judged.host);
-  return NO_CONTENT;
+  return withLastUse(name, desk, (use) => {
+    const judged = desk.clients.judge(name, { ...verdict, host, forMs }, use);
+    if (judged === 'unknown') return notFound('noria knows no request with this session or tag');
+    if (judged === 'host-needed')
+      return badRequest('this client used several sites, or none: add ?host=NAME');
+    if (query.get('close') === '1') desk.closeTunnels(name, judged.host);
+    return NO_CONTENT;
+  });
+}
+
+function withLastUse(
+  name: ClientName,
+  desk: ClientDesk,
+  answer: (use: ClientUse | undefined) => Answer,
+): Answer | Promise<Answer> {
+  const use = desk.lastUse(name);
+  return use instanceof Promise ? use.then(answer) : answer(use);
 }
 
 function jsonReply(value: object): HttpReply {

@@ -92,13 +92,16 @@ export function replyOfDesk(
   routing: RoutingOptions,
   { connection, response }: Pick<ForwardContext, 'connection' | 'response'>,
 ): void {
+  const send = (answer: HttpReply | NoriaError) => {
+    if (!connection.socket.writable) return; // the client has gone while other processes were asked
+    if (answer instanceof NoriaError) {
+      connection.reportRefusal(answer.code, answer.message);
+      response.reply(refusalReply(refusalOf(answer), request.fields));
+    } else response.reply(answer);
+  };
   const answer = answerDesk(request, routing, connection.options.desk);
-  if (!(answer instanceof NoriaError)) {
-    response.reply(answer);
-    return;
-  }
-  connection.reportRefusal(answer.code, answer.message);
-  response.reply(refusalReply(refusalOf(answer), request.fields));
+  if (answer instanceof Promise) void answer.then(send);
+  else send(answer);
 }
 
 function finalReply(method: string, connection: ClientConnection): HttpReply {

@@ -2,9 +2,12 @@
 import type { FaultCode } from '../../core/faults.ts';
 import type { BoundAddress } from '../../core/listen-address.ts';
 import type { SourceFault } from '../../dialer/credentials.ts';
+import type { MemberDialer } from '../../dialer/dialer.ts';
 import type { WrongAttempt } from '../../listener/access.ts';
-import type { LeaseHolder } from '../../pool/leases.ts';
-import type { PlaneContext } from '../data-plane.ts';
+import type { ClientName, ClientUse } from '../../pool/clients.ts';
+import type { DataPlane, PlaneContext } from '../data-plane.ts';
+import type { ListenerSet } from '../listener-set.ts';
+import type { LocalPlane } from '../local-plane.ts';
 import type { PermitReply, PermitRequest } from './connection-permits.ts';
 import type { EventColumns } from './event-columns.ts';
 import type { IpcEncoded } from './ipc-encoding.ts';
@@ -29,8 +32,14 @@ export type FromWorker =
   | { readonly kind: 'drained' }
   | { readonly kind: 'source.fault'; readonly fault: SourceFault }
   | { readonly kind: 'network.judged'; readonly down: boolean }
-  | WrongCredentials
+  /** A client sent wrong credentials to this worker: the other workers count the attempt as well. */
+  | { readonly kind: 'wrong-credentials'; readonly listener: number; readonly attempt: WrongAttempt }
   | { readonly kind: 'permits'; readonly listener: number; readonly request: PermitRequest }
+  /** Asks what the other workers know of a client's last use. */
+  | { readonly kind: 'uses.asked'; readonly id: number; readonly name: ClientName }
+  /** The answer of another worker, with the id of the primary. */
+  | { readonly kind: 'use.found'; readonly id: number; readonly use: ClientUse | undefined }
+  | { readonly kind: 'tunnels.unwanted'; readonly name: ClientName; readonly host: string }
   /** The worker exits after an uncaught error. */
   | { readonly kind: 'crashed'; readonly stack: string };
 
@@ -39,16 +48,20 @@ export type ToWorker =
   | OpenPlane
   | { readonly kind: 'forecasts'; readonly forecasts: readonly SentForecast[] }
   | { readonly kind: 'permits'; readonly listener: number; readonly reply: PermitReply }
-  | PlaneCommand;
+  | PlaneUpdate
+  | { readonly kind: 'call'; readonly call: keyof WorkerCalls; readonly args: IpcEncoded }
+  | { readonly kind: 'uses.asked'; readonly id: number; readonly name: ClientName }
+  | { readonly kind: 'uses.found'; readonly id: number; readonly uses: readonly ClientUse[] }
+  | { readonly kind: 'drain' }
+  | { readonly kind: 'close' };
 
-/**
- * A client sent wrong credentials to one worker. The primary forwards the attempt to the other workers, which count it as well.
- */
-interface WrongCredentials {
-  readonly kind: 'wrong-credentials';
-  readonly listener: number;
-  readonly attempt: WrongAttempt;
-}
+/** What the primary calls in every worker. No call has an answer. */
+export interface WorkerCalls
+  extends Pick<DataPlane, 'commit' | 'setContext' | 'resetRefusals' | 'closeConnections'>,
+    Pick<LocalPlane, 'closeTunnels'>,
+    Pick<ListenerSet, 'countWrongCredentials'>,
+    /** Another process got an answer from a member or the service, so the network is up. */
+    Pick<MemberDialer, 'answeredElsewhere'> {}
 
 /** The first message to a worker. It opens the worker's data plane. */
 export interface OpenPlane {
@@ -57,25 +70,13 @@ export interface OpenPlane {
   readonly replica: string;
   /** The primary's clock and the time since boot, both read at the same moment. */
   readonly primaryClock: { readonly monotonicMs: number; readonly sinceBootMs: number };
-  readonly dialer: IpcEncoded;
-  readonly pool: IpcEncoded;
+  /** `PlaneSettings` */
+  readonly settings: IpcEncoded;
   readonly forecasts: readonly SentForecast[];
   readonly context: PlaneContext;
   readonly inheritedFds: readonly number[];
   readonly mark: string;
 }
-
-export type PlaneCommand =
-  | PlaneUpdate
-  | { readonly kind: 'commit'; readonly dialer: IpcEncoded; readonly pool: IpcEncoded }
-  | { readonly kind: 'set-context'; readonly context: PlaneContext }
-  | { readonly kind: 'reset-refusals'; readonly source: string }
-  | { readonly kind: 'close-connections'; readonly of: LeaseHolder }
-  /** Another process got an answer from a member or the service, so the network is up. */
-  | { readonly kind: 'network-is-up' }
-  | WrongCredentials
-  | { readonly kind: 'drain' }
-  | { readonly kind: 'close' };
 
 export interface PlaneUpdate {
   readonly kind: 'update';

@@ -19,7 +19,8 @@ export type ToSharedPool =
       readonly id: number;
       readonly session: SharedSession;
       readonly from: string | undefined;
-    };
+    }
+  | { readonly kind: 'shared.find'; readonly id: number; readonly name: string };
 
 export type FromSharedPool =
   | { readonly kind: 'shared.state'; readonly state: IpcEncoded }
@@ -50,7 +51,10 @@ export class SharedPoolServer implements FactFollower {
         this.#shared.beat(message.beat);
         break;
       case 'shared.bind':
-        void this.#bind(message);
+        void this.#answer(message.id, this.#shared.bindSession(message.session, message.from));
+        break;
+      case 'shared.find':
+        void this.#answer(message.id, this.#shared.findSession(message.name));
         break;
     }
   }
@@ -77,12 +81,8 @@ export class SharedPoolServer implements FactFollower {
     await this.#shared.close();
   }
 
-  async #bind({
-    id,
-    session: proposed,
-    from,
-  }: Extract<ToSharedPool, { kind: 'shared.bind' }>): Promise<void> {
-    const session = await this.#shared.bindSession(proposed, from);
+  async #answer(id: number, found: Promise<SharedSession | undefined>): Promise<void> {
+    const session = await found;
     if (!this.#closed) this.#send({ kind: 'shared.bound', id, session });
   }
 }
@@ -118,13 +118,12 @@ export class IpcSharedPool implements SharedPool {
   }
 
   bindSession(proposed: SharedSession, from: string | undefined): Promise<SharedSession | undefined> {
-    if (this.#closed) return Promise.resolve(undefined);
-    this.#lastId += 1;
-    const { promise, resolve } = Promise.withResolvers<SharedSession | undefined>();
-    this.#binding.set(this.#lastId, resolve);
     const session = shiftMoments(proposed, this.#toPrimary);
-    this.#send({ kind: 'shared.bind', id: this.#lastId, session, from });
-    return promise;
+    return this.#ask((id) => ({ kind: 'shared.bind', id, session, from }));
+  }
+
+  findSession(name: string): Promise<SharedSession | undefined> {
+    return this.#ask((id) => ({ kind: 'shared.find', id, name }));
   }
 
   receive(message: FromSharedPool): void {
@@ -151,6 +150,15 @@ export class IpcSharedPool implements SharedPool {
 
   async close(): Promise<void> {
     this.#closed = true;
+  }
+
+  #ask(question: (id: number) => ToSharedPool): Promise<SharedSession | undefined> {
+    if (this.#closed) return Promise.resolve(undefined);
+    this.#lastId += 1;
+    const { promise, resolve } = Promise.withResolvers<SharedSession | undefined>();
+    this.#binding.set(this.#lastId, resolve);
+    this.#send(question(this.#lastId));
+    return promise;
   }
 
   #receiveActivity(activity: FleetActivity): void {

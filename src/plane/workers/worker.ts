@@ -7,13 +7,11 @@ import { tuneForShortLives } from '../../core/engine.ts';
 import { EventBus } from '../../core/events.ts';
 import { describeError, NoriaError } from '../../core/faults.ts';
 import { systemRandom } from '../../core/random.ts';
-import { type DialerSettings, MemberDialer } from '../../dialer/dialer.ts';
 import { Replica } from '../../fleet/replica.ts';
-import type { PoolSettings } from '../../pool/options.ts';
+import type { ClientName, ClientUse } from '../../pool/clients.ts';
 import { Pool } from '../../pool/pool.ts';
-import { clientDesk } from '../client-desk.ts';
-import type { ListenerSettings } from '../data-plane.ts';
-import { ListenerSet } from '../listener-set.ts';
+import type { ListenerSettings, PlaneSettings } from '../data-plane.ts';
+import { LocalPlane } from '../local-plane.ts';
 import { BatchedChannel } from './batched-channel.ts';
 import { ConnectionPermitHolder } from './connection-permits.ts';
 import {
@@ -26,19 +24,19 @@ import { decodeFromIpc } from './ipc-encoding.ts';
 import {
   type FromWorker,
   type OpenPlane,
-  type PlaneCommand,
   type PlaneUpdate,
   SIGNALS_FOR_PRIMARY,
   type ToWorker,
   type UpdateOutcome,
+  type WorkerCalls,
 } from './messages.ts';
 import { RemoteForecasts } from './remote-forecasts.ts';
 import { IpcSharedPool } from './shared-channel.ts';
 import { HOW_TO_SHARE, sinceBootMs } from './sharing-options.ts';
 
-interface WorkerPlane {
-  readonly listeners: ListenerSet;
-  readonly dialer: MemberDialer;
+interface OpenedPlane {
+  readonly plane: LocalPlane;
+  readonly calls: WorkerCalls;
   readonly pool: Pool;
   readonly shared: IpcSharedPool;
   readonly forecasts: RemoteForecasts;
@@ -55,7 +53,10 @@ const { send, sendLater, flush } = new BatchedChannel<FromWorker | ForwardedEven
   process.send?.(packed, undefined, undefined, ignored);
 });
 const permits = new Map<number, ConnectionPermitHolder>();
-let plane: WorkerPlane | undefined;
+let opened: OpenedPlane | undefined;
+/** The questions to the other workers that wait for an answer, by id. */
+const questions = new Map<number, (uses: readonly ClientUse[]) => void>();
+let lastQuestion = 0;
 
 process.on('uncaughtException', (error) => {
   send({ kind: 'crashed', stack: error.stack ?? describeError(error) });
@@ -69,127 +70,82 @@ send({ kind: 'loaded' });
 function receive(message: ToWorker): void {
   switch (message.kind) {
     case 'open':
-      plane = openPlane(message);
+      opened = openPlane(message);
       return;
     case 'permits':
       permits.get(message.listener)?.receive(message.reply);
       return;
     default:
-      if (plane === undefined)
+      if (opened === undefined)
         throw new TypeError(`the message ${message.kind} arrived before the message open`);
-      receiveOpen(message, plane);
+      receiveOpen(message, opened);
   }
 }
 
-function receiveOpen(message: Exclude<ToWorker, { kind: 'open' | 'permits' }>, plane: WorkerPlane): void {
+function receiveOpen(message: Exclude<ToWorker, { kind: 'open' | 'permits' }>, opened: OpenedPlane): void {
+  const { plane, calls, pool, shared, forecasts } = opened;
   switch (message.kind) {
-    case 'shared.state':
-    case 'shared.facts':
-    case 'shared.activity':
-    case 'shared.bound':
-      plane.shared.receive(message);
-      break;
     case 'forecasts':
-      plane.forecasts.receive(message.forecasts);
-      plane.pool.refuseHopeless();
+      forecasts.receive(message.forecasts);
+      pool.refuseHopeless();
       break;
-    default:
-      execute(message, plane);
-  }
-}
-
-function execute(command: PlaneCommand, plane: WorkerPlane): void {
-  const { listeners, dialer, pool } = plane;
-  switch (command.kind) {
+    case 'call':
+      // The cast is safe because `WorkersPlane` checks the arguments of each call.
+      (calls[message.call] as (...args: unknown[]) => void)(...decodeFromIpc<unknown[]>(message.args));
+      break;
+    case 'uses.asked':
+      send({ kind: 'use.found', id: message.id, use: pool.clients.find(message.name) });
+      break;
+    case 'uses.found':
+      questions.get(message.id)?.(message.uses);
+      questions.delete(message.id);
+      break;
     case 'update':
-      void update(command, plane).then((outcome) => send({ kind: 'updated', outcome }));
-      break;
-    case 'commit':
-      listeners.commit();
-      pool.reconfigure(decodeFromIpc<PoolSettings>(command.pool));
-      dialer.configure(decodeFromIpc<DialerSettings>(command.dialer));
-      break;
-    case 'set-context':
-      listeners.setContext(command.context);
-      break;
-    case 'reset-refusals':
-      dialer.resetRefusals(command.source);
-      break;
-    case 'close-connections':
-      dialer.closeConnections(pool.leasesOf(command.of));
-      break;
-    case 'network-is-up':
-      dialer.answeredElsewhere();
-      break;
-    case 'wrong-credentials':
-      listeners.countWrongCredentials(command.listener, command.attempt);
+      void update(message, opened).then((outcome) => send({ kind: 'updated', outcome }));
       break;
     case 'drain':
-      void listeners.drain().then(() => send({ kind: 'drained' }));
+      void plane.drain().then(() => send({ kind: 'drained' }));
       break;
     case 'close':
-      void close(plane);
+      void close(opened);
       break;
+    default:
+      shared.receive(message);
   }
 }
 
-function openPlane(message: OpenPlane): WorkerPlane {
+function openPlane(message: OpenPlane): OpenedPlane {
   const bus = new EventBus((_name, error) => {
     throw error; // only `forward` subscribes to this bus, so an error of a subscriber is a bug
   });
   for (const name of FORWARDED_EVENTS) forward(bus, name);
   const forecasts = new RemoteForecasts(systemClock);
   forecasts.receive(message.forecasts);
+  const settings = decodeFromIpc<PlaneSettings>(message.settings);
+  const common = { clock: systemClock, bus };
   const pool = new Pool({
-    ...decodeFromIpc<PoolSettings>(message.pool),
-    clock: systemClock,
+    ...settings.pool,
+    ...common,
     random: systemRandom,
-    bus,
     forecasts: () => forecasts.read(),
   });
   const shared = new IpcSharedPool(aheadOfPrimaryMs(message.primaryClock), send);
   const replica = new Replica({
+    ...common,
     name: message.replica,
-    clock: systemClock,
-    bus,
     pool,
     shared,
     servesClients: true,
     ...HOW_TO_SHARE,
   });
-  const guard = { mark: message.mark, ownAddresses: () => listeners.guard.ownAddresses() };
-  const dialer = new MemberDialer({
-    guard,
-    ...decodeFromIpc<DialerSettings>(message.dialer),
-    clock: systemClock,
-    bus,
+  const { context, inheritedFds, mark } = message;
+  const plane = new LocalPlane({
+    ...common,
     pool,
+    dialer: settings.dialer,
     leases: replica.sessions,
     onSourceFault: (fault) => send({ kind: 'source.fault', fault }),
     onNetwork: (down) => send({ kind: 'network.judged', down }),
-  });
-  const listeners: ListenerSet = openListeners(message, bus, dialer, pool);
-  return { listeners, dialer, pool, shared, forecasts, loaded: replica.open() };
-}
-
-function aheadOfPrimaryMs({
-  monotonicMs,
-  sinceBootMs: primarySinceBootMs,
-}: OpenPlane['primaryClock']): number {
-  return systemClock.monotonic() - sinceBootMs() - (monotonicMs - primarySinceBootMs);
-}
-
-function openListeners(
-  { context, inheritedFds, mark }: OpenPlane,
-  bus: EventBus,
-  dialer: MemberDialer,
-  pool: Pool,
-): ListenerSet {
-  return new ListenerSet({
-    clock: systemClock,
-    bus,
-    dialer,
-    desk: clientDesk(pool, dialer),
     context,
     inheritedFds: new Set(inheritedFds),
     mark,
@@ -197,7 +153,43 @@ function openListeners(
       connectionLimit: permitsOf,
       onWrongCredentials: (listener, attempt) => send({ kind: 'wrong-credentials', listener, attempt }),
     },
+    elsewhere: {
+      findSession: (name) => replica.sessions.find(name),
+      lastUses: askOthers,
+      closeTunnels: (name, host) => send({ kind: 'tunnels.unwanted', name, host }),
+    },
   });
+  return { plane, calls: callsOf(plane, pool), pool, shared, forecasts, loaded: replica.open() };
+}
+
+function callsOf(plane: LocalPlane, pool: Pool): WorkerCalls {
+  return {
+    commit(settings) {
+      plane.commit(settings);
+      pool.reconfigure(settings.pool);
+    },
+    setContext: (context) => plane.setContext(context),
+    resetRefusals: (source) => plane.resetRefusals(source),
+    closeConnections: (of) => plane.closeConnections(of),
+    closeTunnels: (name, host) => plane.closeTunnels(name, host),
+    countWrongCredentials: (listener, attempt) => plane.listenerSet.countWrongCredentials(listener, attempt),
+    answeredElsewhere: () => plane.dialer.answeredElsewhere(),
+  };
+}
+
+function askOthers(name: ClientName): Promise<readonly ClientUse[]> {
+  lastQuestion += 1;
+  const { promise, resolve } = Promise.withResolvers<readonly ClientUse[]>();
+  questions.set(lastQuestion, resolve);
+  send({ kind: 'uses.asked', id: lastQuestion, name });
+  return promise;
+}
+
+function aheadOfPrimaryMs({
+  monotonicMs,
+  sinceBootMs: primarySinceBootMs,
+}: OpenPlane['primaryClock']): number {
+  return systemClock.monotonic() - sinceBootMs() - (monotonicMs - primarySinceBootMs);
 }
 
 function forward<Name extends ForwardedEventName>(bus: EventBus, name: Name): void {
@@ -212,15 +204,15 @@ function permitsOf(listener: number): ConnectionPermitHolder {
   return holder;
 }
 
-async function update(command: PlaneUpdate, { listeners, loaded }: WorkerPlane): Promise<UpdateOutcome> {
+async function update(command: PlaneUpdate, { plane, loaded }: OpenedPlane): Promise<UpdateOutcome> {
   await loaded;
   // Drops the connection permits of the listeners that are not in `permitListeners`. Listeners that this update
   // removes are still in that list: if the update fails, noria opens them again.
   for (const id of permits.keys()) if (!command.permitListeners.includes(id)) permits.delete(id);
   try {
     const settings = decodeFromIpc<readonly ListenerSettings[]>(command.listeners);
-    await listeners.update(settings, command.drainTimeoutMs);
-    return { ok: true, addresses: listeners.status().map(({ addresses }) => addresses) };
+    await plane.update(settings, command.drainTimeoutMs);
+    return { ok: true, addresses: plane.listeners.map(({ addresses }) => addresses) };
   } catch (error) {
     const code = error instanceof NoriaError ? error.code : 'internal';
     const message = describeError(error);
@@ -236,9 +228,8 @@ function leavesUnboundSocket(error: unknown): boolean {
   return failedToBind || leavesUnboundSocket(error.cause);
 }
 
-async function close({ listeners, dialer, pool }: WorkerPlane): Promise<void> {
-  await listeners.close();
-  await dialer.close();
+async function close({ plane, pool }: OpenedPlane): Promise<void> {
+  await plane.close();
   pool.close();
   exitWith(0);
 }

@@ -13,6 +13,7 @@ import type { Secret } from '../../core/secret.ts';
 import { MemberDialer } from '../../dialer/dialer.ts';
 import { MemorySharedPool } from '../../fleet/memory-shared-pool.ts';
 import { Replica } from '../../fleet/replica.ts';
+import type { ClientUse } from '../../pool/clients.ts';
 import type { SourceForecast } from '../../pool/lease.ts';
 import type { LeaseHolder } from '../../pool/leases.ts';
 import type { PoolSettings } from '../../pool/options.ts';
@@ -26,7 +27,7 @@ import type {
 import type { LocalPlaneOptions } from '../local-plane.ts';
 import type { ForwardedEvent, ForwardedEventName } from './event-columns.ts';
 import { encodeForIpc } from './ipc-encoding.ts';
-import type { ToWorker } from './messages.ts';
+import type { ToWorker, WorkerCalls } from './messages.ts';
 import { NetworkVerdict } from './network-verdict.ts';
 import { encodeForecasts, RemoteForecasts } from './remote-forecasts.ts';
 import { SharedPoolServer } from './shared-channel.ts';
@@ -58,6 +59,8 @@ const PRIMARY = 0;
  * event.
  */
 const FORECAST_MS = 500;
+/** A worker that hangs delays the answer to a client's question at `noria.invalid` by at most this. */
+const ANSWER_TIMEOUT_MS = 1_000;
 
 /**
  * Starts the workers. `update` opens the first listeners.
@@ -94,6 +97,9 @@ class WorkersPlane implements DataPlane {
   #supervisor: WorkerSupervisor | undefined;
   #settings: PlaneSettings;
   #context: PlaneContext;
+  /** The questions of workers that wait for answers of the others. */
+  readonly #questions = new Map<number, Disposable & { answer(worker: number, use?: ClientUse): void }>();
+  #lastQuestion = 0;
   /** Settles when the last queued task has ended: an update of the listeners, or the preparation of a new worker. */
   #queue: Promise<unknown> = Promise.resolve();
 
@@ -147,25 +153,21 @@ class WorkersPlane implements DataPlane {
   commit(settings: PlaneSettings): void {
     this.#settings = settings;
     this.dialer.configure(settings.dialer);
-    this.#sendToAll({
-      kind: 'commit',
-      dialer: encodeForIpc(settings.dialer),
-      pool: encodeForIpc(settings.pool),
-    });
+    this.#call('commit', [settings]);
   }
 
   setContext(context: PlaneContext): void {
     this.#context = context;
-    this.#sendToAll({ kind: 'set-context', context });
+    this.#call('setContext', [context]);
   }
 
   resetRefusals(source: string): void {
     this.dialer.resetRefusals(source);
-    this.#sendToAll({ kind: 'reset-refusals', source });
+    this.#call('resetRefusals', [source]);
   }
 
   closeConnections(of: LeaseHolder): void {
-    this.#sendToAll({ kind: 'close-connections', of });
+    this.#call('closeConnections', [of]);
   }
 
   prepareToClose(): void {
@@ -181,6 +183,7 @@ class WorkersPlane implements DataPlane {
   async close(): Promise<void> {
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
     this.#forecastTimer?.[Symbol.dispose]();
+    for (const question of this.#questions.values()) question[Symbol.dispose]();
     this.#listeners.permits.keep([]);
     await this.#supervisor?.close();
     await this.#replica.close();
@@ -207,7 +210,7 @@ class WorkersPlane implements DataPlane {
       answerValidMs: () => this.#settings.dialer.attemptTimeoutMs,
       overrule: (process) => {
         if (process === PRIMARY) this.dialer.answeredElsewhere();
-        else this.#sendTo(process, { kind: 'network-is-up' });
+        else this.#call('answeredElsewhere', [], (worker) => worker === process);
       },
       onChange: (down) => {
         onNetwork(down);
@@ -262,6 +265,16 @@ class WorkersPlane implements DataPlane {
     for (const { process } of this.#open.values()) process.send(message);
   }
 
+  /** @param isMeant - whether the worker with this number gets the call; absent: all get it. */
+  #call<Call extends keyof WorkerCalls>(
+    call: Call,
+    args: Parameters<WorkerCalls[Call]>,
+    isMeant: (worker: number) => boolean = () => true,
+  ): void {
+    const message = { kind: 'call', call, args: encodeForIpc(args) } as const;
+    for (const [worker, { process }] of this.#open) if (isMeant(worker)) process.send(message);
+  }
+
   #openWorker(process: WorkerProcess): void {
     const { clock, inheritedFds, mark, forecasts } = this.#options;
     const replica = `worker ${process.number}`;
@@ -271,8 +284,7 @@ class WorkersPlane implements DataPlane {
       kind: 'open',
       replica,
       primaryClock: { monotonicMs: clock.monotonic(), sinceBootMs: sinceBootMs() },
-      dialer: encodeForIpc(this.#settings.dialer),
-      pool: encodeForIpc(this.#settings.pool),
+      settings: encodeForIpc(this.#settings),
       forecasts: encodeForecasts(forecasts()),
       context: this.#context,
       inheritedFds: [...inheritedFds],
@@ -313,11 +325,42 @@ class WorkersPlane implements DataPlane {
         this.#options.onSourceFault(report.fault);
         break;
       case 'wrong-credentials':
-        for (const other of this.#open.keys()) if (other !== number) this.#sendTo(other, report);
+        this.#call('countWrongCredentials', [report.listener, report.attempt], (other) => other !== number);
+        break;
+      case 'tunnels.unwanted':
+        this.#call('closeTunnels', [report.name, report.host], (other) => other !== number);
+        break;
+      case 'uses.asked':
+        this.#askOthers(number, report);
+        break;
+      case 'use.found':
+        this.#questions.get(report.id)?.answer(number, report.use);
         break;
       default:
         this.#open.get(number)?.shared.receive(report);
     }
+  }
+
+  /** Asks the other workers what they know of a client, and sends all answers to the worker that asked. */
+  #askOthers(worker: number, { id: theirs, name }: Extract<WorkerReport, { kind: 'uses.asked' }>): void {
+    this.#lastQuestion += 1;
+    const id = this.#lastQuestion;
+    const asked = new Set([...this.#open.keys()].filter((other) => other !== worker));
+    const uses: ClientUse[] = [];
+    const end = () => {
+      timeout[Symbol.dispose]();
+      this.#questions.delete(id);
+      this.#sendTo(worker, { kind: 'uses.found', id: theirs, uses });
+    };
+    const timeout = this.#options.clock.after(ANSWER_TIMEOUT_MS, end);
+    const answer = (other: number, use?: ClientUse) => {
+      if (use !== undefined) uses.push(use);
+      asked.delete(other);
+      if (asked.size === 0) end();
+    };
+    this.#questions.set(id, { answer, [Symbol.dispose]: () => timeout[Symbol.dispose]() });
+    for (const other of asked) this.#sendTo(other, { kind: 'uses.asked', id, name });
+    if (asked.size === 0) end();
   }
 
   #forward(worker: number, forwarded: ForwardedEvent): void {
@@ -350,6 +393,7 @@ class WorkersPlane implements DataPlane {
     void this.#open.get(number)?.shared.close();
     this.#open.delete(number);
     this.#listeners.permits.workerExited(number);
+    for (const { answer } of this.#questions.values()) answer(number);
     this.#verdict.remove(number);
   }
 }

@@ -1,9 +1,11 @@
 /** Replicas agree on the member of each session, also while it moves and when the store is far. */
 import { createServer, connect as dial, type Server, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { systemClock } from '../../../src/core/clock.ts';
+import { systemBoot, systemClock } from '../../../src/core/clock.ts';
+import { inspectStore } from '../../../src/fleet/redis/inspect-store.ts';
 import type { SharedSession } from '../../../src/fleet/schemas.ts';
 import type { Lease } from '../../../src/pool/lease.ts';
+import { createTimekeeper } from '../../../src/state/moment.ts';
 import { listen, portOf } from '../../chaos/delaying-proxy.ts';
 import { addMembers, close, fail, request } from '../../pool/pool-kit.ts';
 import { freePort } from '../../support/free-port.ts';
@@ -16,6 +18,7 @@ import { instance, openStoreStage } from './store-stage.ts';
 
 const LIFE_MS = 600_000;
 const MOVES = 1_000;
+const timekeeper = createTimekeeper(systemClock, systemBoot());
 
 /** A proxy whose every byte arrives `delayMs` later. */
 async function openFarStore(target: number, delayMs: number): Promise<number> {
@@ -164,6 +167,22 @@ describe.skipIf(NO_STORE)('with a store', () => {
     ]);
   });
 
+  test('sessions: a noria learns a session that only another one has used', async () => {
+    const stage = openStoreStage(server);
+    const [a, b] = await Promise.all(
+      ['a', 'b'].map((name) => openMachine({ name, clock: stage.clock, shared: stage.connect(name) })),
+    );
+    const [first, other] = [a?.workers[0], b?.workers[0]];
+    if (a === undefined || first === undefined || other === undefined) throw new TypeError('both are open');
+    addMembers(a.primary, 3, LIFE_MS);
+    await until('both have the members', () => other.pool.members().length === 3);
+    const { member } = await acquireAt(first, { session: 's1' });
+    expect(other.pool.memberOfSession('s1')).toBeUndefined();
+    expect(await other.replica.sessions.find('s1')).toMatchObject({ name: 's1', member });
+    expect(other.pool.memberOfSession('s1')).toBe(member);
+    expect(await other.replica.sessions.find('s2')).toBeUndefined();
+  });
+
   test('peers: a configuration that differs for one instance is named once', async () => {
     const stage = openStoreStage(server);
     const warnings: string[] = [];
@@ -180,5 +199,9 @@ describe.skipIf(NO_STORE)('with a store', () => {
     expect(warnings).toEqual([
       'noria other has interval 5000 ms instead of 1000 ms and size 20 instead of 10 and other params for the instance city; give all norias of the fleet the same configuration',
     ]);
+    const own = { replica: 'three', instances: [instance('city')], refuses: () => undefined, timekeeper };
+    expect((await inspectStore(server.address(), stage.name, systemClock, own)).warnings).toContainEqual(
+      expect.stringMatching(/^noria other has interval 5000 ms instead of 1000 ms /),
+    );
   });
 });

@@ -36,6 +36,7 @@ async function stage(options: Partial<ListenerOptions> = {}) {
         return { host: verdict.host };
       },
     },
+    lastUse: () => undefined,
     rotateSession: (name) => name === 'cart',
     closeTunnels: (_name, host) => closed.push(host),
   };

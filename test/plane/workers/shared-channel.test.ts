@@ -44,6 +44,7 @@ function withClose({ worker, server }: ReturnType<ReturnType<typeof openStage>['
     publish: worker.publish.bind(worker),
     beat: worker.beat.bind(worker),
     bindSession: worker.bindSession.bind(worker),
+    findSession: worker.findSession.bind(worker),
     // The primary closes the connection when the process has exited.
     close: async () => {
       await worker.close();

@@ -7,6 +7,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
 import type { NoriaError } from '../../../src/core/faults.ts';
 import { Secret } from '../../../src/core/secret.ts';
+import { encodeForIpc } from '../../../src/plane/workers/ipc-encoding.ts';
 import type { FromWorker } from '../../../src/plane/workers/messages.ts';
 import { openWorkerSupervisor, type WorkerSupervisorOptions } from '../../../src/plane/workers/supervisor.ts';
 import { type WorkerExit, withoutSecrets } from '../../../src/plane/workers/worker-process.ts';
@@ -34,10 +35,15 @@ async function open(entry: string, more: Partial<WorkerSupervisorOptions> = {}) 
   return { supervisor, lost, failed };
 }
 
+/** An order to `worker-that-obeys.ts`. */
+function order(what: 'crash' | 'stay') {
+  return { kind: 'call', call: 'resetRefusals', args: encodeForIpc([what]) } as const;
+}
+
 test('supervisor: a worker that exits is replaced, and the exit says why', async () => {
   const { supervisor, lost } = await open('worker-that-obeys.ts');
   const [first, second] = supervisor.ready;
-  first?.send({ kind: 'reset-refusals', source: 'crash' });
+  first?.send(order('crash'));
   await until('it is lost', () => lost.length === 1);
   expect(lost[0]).toMatchObject({ how: 'ended with code 1', stack: expect.stringMatching(/told to crash/) });
   await until('a replacement is ready', () => supervisor.ready.length === 2);
@@ -135,7 +141,7 @@ test('supervisor: a worker that does not close in time is killed', async () => {
   const exits: string[] = [];
   const { supervisor } = await open('worker-that-obeys.ts', { clock });
   for (const worker of supervisor.ready) void worker.exited.then(({ how }) => exits.push(how));
-  supervisor.ready[0]?.send({ kind: 'reset-refusals', source: 'stay' });
+  supervisor.ready[0]?.send(order('stay'));
   const closed = supervisor.close();
   await until('the other worker has closed', () => exits.length === 1);
   clock.advance(2_000);

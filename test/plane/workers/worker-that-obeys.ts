@@ -1,12 +1,14 @@
-/** A worker without a data plane. It crashes or ignores `close` when a test says so through `reset-refusals`. */
+/** A worker without a data plane. It crashes or ignores `close` when a test says so through `resetRefusals`. */
+import { decodeFromIpc } from '../../../src/plane/workers/ipc-encoding.ts';
 import type { ToWorker } from '../../../src/plane/workers/messages.ts';
 
 let stays = false;
 
 process.on('message', (batch: readonly ToWorker[]) => {
   for (const message of batch) {
-    if (message.kind === 'reset-refusals' && message.source === 'stay') stays = true;
-    if (message.kind === 'reset-refusals' && message.source === 'crash') crash();
+    const [order] = message.kind === 'call' ? decodeFromIpc<string[]>(message.args) : [];
+    if (order === 'stay') stays = true;
+    if (order === 'crash') crash();
     if (message.kind === 'close' && !stays) process.exit(0);
   }
 });

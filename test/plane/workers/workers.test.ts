@@ -14,6 +14,7 @@ import { openTestSandbox, sourceLine, testConfig } from '../../support/noria.ts'
 import { hasCommand } from '../../support/tools.ts';
 import { until } from '../../support/until.ts';
 import {
+  ask,
   basic,
   connectTo,
   getIp,
@@ -124,6 +125,40 @@ test('workers: tunnels of a session are closed in all workers', async () => {
   expect(noria.control.rotateSession('one', true)).toBe(true);
   await Promise.all(ended);
   expect(await getIp(other)).toContain('200 OK');
+});
+
+test('workers: a client asks about a tag, and reports it, through any worker', async () => {
+  const { noria, target, through } = await startPair();
+  const [tunnel, desk] = [await through(0), await through(1)];
+  const tagged = basic('me-tag-r1');
+  expect(await openTunnel(tunnel, target, tagged)).toMatch(/^HTTP\/1\.1 200 /);
+  const exit = (await getIp(tunnel)).split('\r\n\r\n')[1]?.trim();
+  const say = (path: string, headers = tagged) =>
+    ask(desk, `GET http://noria.invalid${path} HTTP/1.1\r\nHost: x\r\n${headers}\r\n`);
+  const described = JSON.parse((await say('/')).split('\r\n\r\n')[1] ?? '');
+  expect(described).toMatchObject({ tag: 'r1', exit, attempts: 1, sites: ['127.0.0.1'] });
+  expect(await say('/banned', basic('me-tag-r2'))).toMatch(/^HTTP\/1\.1 404 /);
+  const ended = new Promise((resolve) => tunnel.on('close', resolve));
+  expect(await say('/banned?for=30m&close=1')).toMatch(/^HTTP\/1\.1 204 /);
+  await ended;
+  const requests = () => fetch(`${noria.admin}/api/requests?tag=r1`).then((answer) => answer.json());
+  await until('the record is known', async () => ((await requests()) as unknown[]).length === 1);
+  expect(await requests()).toMatchObject([{ tag: 'r1', attempts: [{ exit }] }]);
+  const sites = await (await fetch(`${noria.admin}/api/sites`)).json();
+  expect(sites).toMatchObject([{ name: '127.0.0.1', bannedExits: 1 }]);
+});
+
+test('workers: without a tag or a session, a report means the last request in any worker', async () => {
+  const { target, through } = await startPair();
+  const sockets = [await through(0), await through(1), await through(0)] as const;
+  const [first, second, desk] = sockets;
+  const exits: (string | undefined)[] = [];
+  for (const tunnel of [first, second]) {
+    expect(await openTunnel(tunnel, target)).toMatch(/^HTTP\/1\.1 200 /);
+    exits.push((await getIp(tunnel)).split('\r\n\r\n')[1]?.trim());
+  }
+  const answer = await ask(desk, 'GET http://noria.invalid/ HTTP/1.1\r\nHost: x\r\n\r\n');
+  expect(JSON.parse(answer.split('\r\n\r\n')[1] ?? '')).toMatchObject({ exit: exits[1] });
 });
 
 test('workers: maxConnections limits all workers together, and a freed connection can be used by any worker', async () => {
