@@ -28,7 +28,9 @@ export async function until(
     if (await holds()) return;
     const nowMs = performance.now();
     if (nowMs > endMs) {
-      throw new Error(`gave up after ${Math.round(nowMs - startedMs)} ms: ${typeof what === 'string' ? what : what()}`);
+      throw new Error(
+        `gave up after ${Math.round(nowMs - startedMs)} ms: ${typeof what === 'string' ? what : what()}`,
+      );
     }
     const pauseMs = Math.min(Math.max(LEAST_PAUSE_MS, 3 * (nowMs - startMs)), MOST_PAUSE_MS);
     await new Promise((next) => setTimeout(next, pauseMs));
