@@ -160,13 +160,14 @@ fleet: { url: "redis://127.0.0.1:${storePort}", name: ${name}, replica: replica-
   bus.on('fleet.answered', ({ operation }) => {
     if (operation === 'beat') beats += 1;
   });
+  const [{ key } = { key: '' }] = fleetInstances(config);
   if (config.fleet === undefined) throw new TypeError('the configuration has no fleet');
   const fleet = await createFleet({
     ...common,
     connector: storeConnector(config.fleet),
     restored: undefined,
     pool,
-    sources: { keyOf: (source) => source, sourceOf: (key) => key },
+    sources: { keyOf: () => key, sourceOf: () => SOURCE },
     onCommand: () => {},
     onReport: () => {},
     instances: () => fleetInstances(config),
