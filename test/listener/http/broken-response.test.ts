@@ -1,8 +1,10 @@
 /** Invalid responses: the client gets noria's own reply, unless part of the response has already been sent. */
 import { expect, test } from 'vitest';
+import { hasFailedWrite } from '../../../src/dialer/member-socket.ts';
+import { until } from '../../support/until.ts';
 import { directDialer } from '../direct-dialer.ts';
 import { listen, RawClient } from '../harness.ts';
-import { answering, rawOrigin } from '../origin.ts';
+import { answering, OK, rawOrigin } from '../origin.ts';
 
 const isWhole = (text: string) => text.endsWith('\n') && text.includes('\r\n\r\n');
 
@@ -76,4 +78,51 @@ test('forward: a 407 of the target becomes a 502 and is not a fault of the membe
   expect(received).not.toContain('Proxy-Authenticate');
   expect(dialer.ended).toEqual([{ cut: false, member: 'm1' }]);
   expect(dialer.requests.length).toBe(1);
+});
+
+test('forward: a response up to the end of its connection is incomplete after a reset that only a write has shown', async () => {
+  const origin = await rawOrigin();
+  const dialer = directDialer();
+  const { port, events } = await listen(dialer);
+  const client = await RawClient.open(port);
+  client.send(
+    `POST http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nsome`,
+  );
+  await until('the request', () => origin.seen[0]?.endsWith('some') === true);
+  const [member] = dialer.sockets;
+  const [target] = origin.sockets;
+  if (member === undefined || target === undefined) throw new Error('no connection to the target');
+  // noria reads the response only after its write has failed: then the kernel reports the end, and no reset
+  member.pause();
+  target.write('HTTP/1.1 200 OK\r\n\r\nhalf');
+  await until('the response was sent', () => target.writableLength === 0);
+  target.resetAndDestroy();
+  await until('the reset', () => target.closed);
+  await until('the failed write', () => {
+    client.send('more');
+    return hasFailedWrite(member);
+  });
+  member.resume();
+  const received = await client.whole();
+  expect(received).not.toContain('0\r\n\r\n');
+  await until('the event', () => events('connection.closed').length === 1);
+  expect(events('connection.closed')).toMatchObject([{ outcome: 'members-failed' }]);
+});
+
+test('forward: a kept connection carries no listener of an earlier request', async () => {
+  const origin = await rawOrigin(answering(OK));
+  const dialer = directDialer({ reuse: true });
+  const { port } = await listen(dialer);
+  const client = await RawClient.open(port);
+  const counts = () =>
+    ['data', 'end', 'close', 'drain', 'error'].map((name) => dialer.sockets[0]?.listenerCount(name));
+  const seen: unknown[] = [];
+  for (let n = 1; n <= 3; n += 1) {
+    client.send(`GET http://127.0.0.1:${origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
+    await client.until('a response', (text) => text.split('hi').length === n + 1);
+    seen.push(counts());
+  }
+  expect(origin.sockets.length, 'one connection for all requests').toBe(1);
+  expect(seen[0]).toMatchObject([0, expect.anything(), expect.anything(), 0, expect.anything()]);
+  expect(seen).toEqual([seen[0], seen[0], seen[0]]);
 });

@@ -317,3 +317,16 @@ test('CONNECT: an unexpected error ends only its own connection', async () => {
   const other = (await RawClient.open(port)).send(CONNECT('', `127.0.0.1:${origin.port}`));
   await other.until('the response', (text) => text.startsWith('HTTP/1.1 200 '));
 });
+
+test.each(['Content-Length: 1', 'Transfer-Encoding: chunked'])(
+  'CONNECT: one that announces a body by %s is refused, and nothing is dialed',
+  async (field) => {
+    const dialer = directDialer();
+    const { port, events } = await listen(dialer);
+    const client = await RawClient.open(port);
+    client.send(`CONNECT a.example:443 HTTP/1.1\r\nHost: x\r\n${field}\r\n\r\nx`);
+    expect(await client.whole()).toMatch(/^HTTP\/1\.1 400 [\s\S]*The CONNECT request announces a body/);
+    expect(dialer.requests).toEqual([]);
+    expect(events('client.refused')).toMatchObject([{ code: 'bad-request' }]);
+  },
+);
